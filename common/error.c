@@ -1,0 +1,43 @@
+#include "config.h"
+
+#include "common/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of 0x80 and above stay: they are UTF-8, or the raw bytes of a file name. */
+static void make_plain(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c; c++)
+        if (*c < 0x20 || *c == 0x7f)
+            *c = '?';
+}
+
+int error_set(struct plenum_error *err, int code, const char *format, ...)
+{
+    struct plenum_error made; /* the arguments may point into *err */
+    va_list args;
+
+    if (!err)
+        return code;
+    va_start(args, format);
+    (void)vsnprintf(made.text, sizeof(made.text), format, args);
+    va_end(args);
+    make_plain(made.text);
+    memcpy(err->text, made.text, strlen(made.text) + 1);
+    return code;
+}
+
+int error_prefix(struct plenum_error *err, int code, const char *format, ...)
+{
+    char prefix[256];
+    va_list args;
+
+    if (!err)
+        return code;
+    va_start(args, format);
+    (void)vsnprintf(prefix, sizeof(prefix), format, args);
+    va_end(args);
+    return error_set(err, code, "%s: %s", prefix, err->text);
+}

@@ -1,0 +1,19 @@
+/* error.h - filling struct plenum_error. */
+#ifndef COMMON_ERROR_H
+#define COMMON_ERROR_H
+
+#include <plenum/error.h>
+
+/**
+ * Write the sentence, if there is a place for it, and hand `code` back, so that a failure is one
+ * line: `return error_set(err, -EINVAL, "...", ...)`. Newlines and other control characters
+ * become '?', so that a hostile file name cannot forge a line of a log.
+ */
+int error_set(struct plenum_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** Put "`prefix`: " before the sentence that is there already. */
+int error_prefix(struct plenum_error *err, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

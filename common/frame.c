@@ -1,0 +1,342 @@
+#include "config.h"
+
+#include "common/frame.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/util.h"
+
+void frame_buffer_fini(struct frame_buffer *buffer)
+{
+    free(buffer->bytes);
+    *buffer = (struct frame_buffer){0};
+}
+
+static uint8_t *reserve(struct frame_buffer *b, size_t more)
+{
+    size_t cap = b->cap ? b->cap : 256;
+    uint8_t *bytes;
+
+    if (b->failed)
+        return NULL;
+    if (more > SIZE_MAX / 4 - b->len) {
+        b->failed = true;
+        return NULL;
+    }
+    if (b->cap - b->len >= more)
+        return b->bytes + b->len;
+    while (cap - b->len < more)
+        cap *= 2;
+    bytes = realloc(b->bytes, cap);
+    if (!bytes) {
+        b->failed = true;
+        return NULL;
+    }
+    b->bytes = bytes;
+    b->cap = cap;
+    return bytes + b->len;
+}
+
+void frame_put_bytes(struct frame_buffer *b, const void *bytes, size_t len)
+{
+    uint8_t *p;
+
+    if (len == 0)
+        return;
+    p = reserve(b, len);
+    if (!p)
+        return;
+    memcpy(p, bytes, len);
+    b->len += len;
+}
+
+/* The host is little-endian (configure sees to it), so a value's bytes are its wire form. */
+void frame_put_u8(struct frame_buffer *b, uint8_t v)
+{
+    frame_put_bytes(b, &v, sizeof(v));
+}
+
+void frame_put_u16(struct frame_buffer *b, uint16_t v)
+{
+    frame_put_bytes(b, &v, sizeof(v));
+}
+
+void frame_put_u32(struct frame_buffer *b, uint32_t v)
+{
+    frame_put_bytes(b, &v, sizeof(v));
+}
+
+void frame_put_u64(struct frame_buffer *b, uint64_t v)
+{
+    frame_put_bytes(b, &v, sizeof(v));
+}
+
+void frame_put_text(struct frame_buffer *b, const char *text)
+{
+    size_t len = strlen(text);
+
+    frame_put_u32(b, (uint32_t)len);
+    frame_put_bytes(b, text, len);
+}
+
+size_t frame_begin(struct frame_buffer *b, uint16_t type, uint64_t request)
+{
+    size_t begin = b->len;
+
+    frame_put_u32(b, 0);
+    frame_put_u16(b, type);
+    frame_put_u16(b, 0);
+    frame_put_u64(b, request);
+    return begin;
+}
+
+int frame_end(struct frame_buffer *b, size_t begin)
+{
+    uint32_t len;
+
+    if (b->failed) {
+        b->failed = false;
+        b->len = begin;
+        return -ENOMEM;
+    }
+    len = (uint32_t)(b->len - begin - FRAME_HEADER_BYTES);
+    memcpy(b->bytes + begin, &len, sizeof(len));
+    return 0;
+}
+
+const uint8_t *frame_get_view(struct frame_reader *r, size_t len)
+{
+    const uint8_t *at = r->at;
+
+    if (r->bad || (size_t)(r->end - r->at) < len) {
+        r->bad = true;
+        return NULL;
+    }
+    r->at += len;
+    return at;
+}
+
+void frame_get_bytes(struct frame_reader *r, void *ret, size_t len)
+{
+    const uint8_t *p = frame_get_view(r, len);
+
+    if (p)
+        memcpy(ret, p, len);
+    else
+        memset(ret, 0, len);
+}
+
+uint8_t frame_get_u8(struct frame_reader *r)
+{
+    uint8_t v;
+
+    frame_get_bytes(r, &v, sizeof(v));
+    return v;
+}
+
+uint16_t frame_get_u16(struct frame_reader *r)
+{
+    uint16_t v;
+
+    frame_get_bytes(r, &v, sizeof(v));
+    return v;
+}
+
+uint32_t frame_get_u32(struct frame_reader *r)
+{
+    uint32_t v;
+
+    frame_get_bytes(r, &v, sizeof(v));
+    return v;
+}
+
+uint64_t frame_get_u64(struct frame_reader *r)
+{
+    uint64_t v;
+
+    frame_get_bytes(r, &v, sizeof(v));
+    return v;
+}
+
+void frame_get_text(struct frame_reader *r, char *ret, size_t size)
+{
+    uint32_t len = frame_get_u32(r);
+    const uint8_t *p;
+
+    ret[0] = '\0';
+    if (len >= size) {
+        r->bad = true;
+        return;
+    }
+    p = frame_get_view(r, len);
+    if (!p)
+        return;
+    if (len > 0 && memchr(p, 0, len)) {
+        r->bad = true;
+        return;
+    }
+    memcpy(ret, p, len);
+    ret[len] = '\0';
+}
+
+int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
+                    struct frame_header *header, struct frame_reader *payload)
+{
+    struct frame_reader r = {.at = bytes, .end = bytes + len};
+    struct frame_header h;
+
+    if (len < FRAME_HEADER_BYTES)
+        return 0;
+    h.len = frame_get_u32(&r);
+    h.type = frame_get_u16(&r);
+    if (frame_get_u16(&r) != 0 || h.len > max_payload)
+        return -EPROTO;
+    h.request = frame_get_u64(&r);
+    if (len - FRAME_HEADER_BYTES < h.len)
+        return 0;
+    *header = h;
+    *payload = (struct frame_reader){.at = r.at, .end = r.at + h.len};
+    return (int64_t)FRAME_HEADER_BYTES + h.len;
+}
+
+int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload)
+{
+    *conn = (struct frame_conn){.fd = fd, .max_payload = max_payload, .tx_fd = -1, .rx_fd = -1};
+    return io_set_nonblock(fd);
+}
+
+void frame_conn_fini(struct frame_conn *conn)
+{
+    io_close(&conn->fd);
+    io_close(&conn->tx_fd);
+    io_close(&conn->rx_fd);
+    frame_buffer_fini(&conn->rx);
+    frame_buffer_fini(&conn->tx);
+}
+
+/* Keep the last descriptor of a message: one is all that the protocol ever sends at a time. */
+static void take_fds(struct frame_conn *conn, struct msghdr *msg)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+            io_close(&conn->rx_fd);
+            memcpy(&conn->rx_fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+        }
+    }
+}
+
+int64_t frame_conn_fill(struct frame_conn *conn)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(4 * sizeof(int))];
+    } control;
+    struct iovec iov;
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    ssize_t n;
+
+    if (conn->rx_at > 0) {
+        memmove(conn->rx.bytes, conn->rx.bytes + conn->rx_at, conn->rx.len - conn->rx_at);
+        conn->rx.len -= conn->rx_at;
+        conn->rx_at = 0;
+    }
+    /* At most one incomplete frame is kept, so the buffer is bounded by max_payload. */
+    iov.iov_base = reserve(&conn->rx, 16384);
+    if (!iov.iov_base) {
+        conn->rx.failed = false;
+        return -ENOMEM;
+    }
+    iov.iov_len = conn->rx.cap - conn->rx.len;
+    msg.msg_control = control.bytes;
+    msg.msg_controllen = sizeof(control.bytes);
+    do
+        n = recvmsg(conn->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    take_fds(conn, &msg);
+    if (n == 0)
+        return -ECONNRESET;
+    conn->rx.len += (size_t)n;
+    return n;
+}
+
+int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
+                    struct frame_reader *payload)
+{
+    int64_t n;
+
+    if (conn->rx.len == conn->rx_at)
+        return 0;
+    n = frame_parse(conn->rx.bytes + conn->rx_at, conn->rx.len - conn->rx_at, conn->max_payload,
+                    header, payload);
+    if (n <= 0)
+        return (int)n;
+    conn->rx_at += (size_t)n;
+    return 1;
+}
+
+int frame_conn_flush(struct frame_conn *conn)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+
+    while (conn->tx_at < conn->tx.len) {
+        struct iovec iov = {.iov_base = conn->tx.bytes + conn->tx_at,
+                            .iov_len = conn->tx.len - conn->tx_at};
+        struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+        ssize_t n;
+
+        if (conn->tx_fd >= 0 && conn->tx_at < conn->tx_fd_at) {
+            iov.iov_len = conn->tx_fd_at - conn->tx_at; /* up to the frame that carries it */
+        } else if (conn->tx_fd >= 0) {
+            struct cmsghdr *c;
+
+            memset(&control, 0, sizeof(control));
+            msg.msg_control = control.bytes;
+            msg.msg_controllen = sizeof(control.bytes);
+            c = CMSG_FIRSTHDR(&msg);
+            c->cmsg_level = SOL_SOCKET;
+            c->cmsg_type = SCM_RIGHTS;
+            c->cmsg_len = CMSG_LEN(sizeof(int));
+            memcpy(CMSG_DATA(c), &conn->tx_fd, sizeof(int));
+        }
+        n = sendmsg(conn->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0) {
+            if (errno == EINTR)
+                continue;
+            return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+        }
+        if (msg.msg_control)
+            io_close(&conn->tx_fd);
+        conn->tx_at += (size_t)n;
+    }
+    conn->tx.len = conn->tx_at = 0;
+    return 0;
+}
+
+int frame_conn_attach_fd(struct frame_conn *conn, int fd)
+{
+    if (conn->tx_fd >= 0)
+        return -EBUSY;
+    conn->tx_fd = fd;
+    conn->tx_fd_at = conn->tx.len;
+    return 0;
+}
+
+int frame_conn_take_fd(struct frame_conn *conn)
+{
+    int fd = conn->rx_fd;
+
+    conn->rx_fd = -1;
+    return fd;
+}

@@ -1,0 +1,122 @@
+/* frame.h - length-prefixed little-endian messages, and a non-blocking connection that carries
+ * them.
+ *
+ * Used by the loader's protocol (common/wire.h) and by the launcher's control connection
+ * (launcher/control.h). A frame on the wire:
+ *
+ *     u32 length of the payload | u16 type | u16 zero | u64 request | payload
+ *
+ * The reader never trusts a length: it is bounded before a byte of the payload is believed. */
+#ifndef COMMON_FRAME_H
+#define COMMON_FRAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FRAME_HEADER_BYTES = 16 };
+
+/** Bytes that grow. After a failed allocation `failed` is set and further writes do nothing. */
+struct frame_buffer {
+    uint8_t *bytes;
+    size_t len, cap;
+    bool failed;
+};
+
+void frame_buffer_fini(struct frame_buffer *buffer);
+
+/** Start a frame at the end of `b`; returns its place, for frame_end(). */
+size_t frame_begin(struct frame_buffer *b, uint16_t type, uint64_t request);
+void frame_put_u8(struct frame_buffer *b, uint8_t v);
+void frame_put_u16(struct frame_buffer *b, uint16_t v);
+void frame_put_u32(struct frame_buffer *b, uint32_t v);
+void frame_put_u64(struct frame_buffer *b, uint64_t v);
+void frame_put_bytes(struct frame_buffer *b, const void *bytes, size_t len);
+/** A text: u32 length and its bytes, no NUL. */
+void frame_put_text(struct frame_buffer *b, const char *text);
+/** Write the frame's length: 0, or -ENOMEM when any write since frame_begin() failed (the frame is
+ * taken back). */
+int frame_end(struct frame_buffer *b, size_t begin);
+
+struct frame_header {
+    uint32_t len; /* of the payload */
+    uint16_t type;
+    uint64_t request;
+};
+
+/** A payload that is being read. Reading past its end sets `bad` and gives zeros. */
+struct frame_reader {
+    const uint8_t *at, *end;
+    bool bad;
+};
+
+uint8_t frame_get_u8(struct frame_reader *r);
+uint16_t frame_get_u16(struct frame_reader *r);
+uint32_t frame_get_u32(struct frame_reader *r);
+uint64_t frame_get_u64(struct frame_reader *r);
+void frame_get_bytes(struct frame_reader *r, void *ret, size_t len);
+/** A text of at most size - 1 bytes without NUL inside, or `bad`; `ret` is always terminated. */
+void frame_get_text(struct frame_reader *r, char *ret, size_t size);
+/** Borrow `len` raw bytes of the payload, or NULL and `bad`. */
+const uint8_t *frame_get_view(struct frame_reader *r, size_t len);
+
+/**
+ * Look at the first frame in `bytes`.
+ *
+ * Returns its whole size (header and payload) when it is complete; 0 when more bytes are needed;
+ * -EPROTO when it can never be valid (a payload over `max_payload`, a reserved field in use).
+ */
+int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
+                    struct frame_header *header, struct frame_reader *payload);
+
+/**
+ * A connected stream socket, non-blocking, with what was read and not yet understood and what is to
+ * be written. One descriptor can be in flight each way (unix sockets).
+ *
+ * Threads: one at a time.
+ */
+struct frame_conn {
+    int fd; /* owned; -1 when closed */
+    uint32_t max_payload;
+    struct frame_buffer rx;
+    size_t rx_at; /* consumed so far */
+    struct frame_buffer tx;
+    size_t tx_at; /* sent so far */
+    int tx_fd;    /* owned; goes with the byte at tx_fd_at; -1 when none */
+    size_t tx_fd_at;
+    int rx_fd; /* owned; the last one received; -1 when none */
+};
+
+/** Take `fd` (made non-blocking here). */
+int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload);
+void frame_conn_fini(struct frame_conn *conn);
+
+/** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, or another
+ * -errno. */
+int64_t frame_conn_fill(struct frame_conn *conn);
+
+/**
+ * The next complete frame: 1, 0 when there is none yet, or -EPROTO.
+ *
+ * `*payload` borrows the connection's buffer until the next call of frame_conn_fill().
+ */
+int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
+                    struct frame_reader *payload);
+
+/** Send what is pending: 0 when all is sent, -EAGAIN when the socket is full, or another -errno. */
+int frame_conn_flush(struct frame_conn *conn);
+
+/** Bytes that wait to be sent. */
+static inline size_t frame_conn_pending(const struct frame_conn *conn)
+{
+    return conn->tx.len - conn->tx_at;
+}
+
+/** Let the frame that begins next at the end of tx carry a descriptor (taken): 0, or -EBUSY when
+ * one waits already. */
+int frame_conn_attach_fd(struct frame_conn *conn, int fd);
+
+/** Take the descriptor that came in, or -1. */
+int frame_conn_take_fd(struct frame_conn *conn);
+
+#endif

@@ -1,0 +1,16 @@
+/* identity.h - what must be equal for a cursor of one run to mean the same in another. */
+#ifndef COMMON_IDENTITY_H
+#define COMMON_IDENTITY_H
+
+#include <stdint.h>
+
+#include "common/wire.h"
+
+/**
+ * XXH3-128 of the data set's fingerprint, the pipeline's canonical text, the seed and the order
+ * options (shuffle, block, last). Not of how the samples are shared out (R, M, S, I) nor of how
+ * pixels are stored.
+ */
+void identity_of(const uint8_t fingerprint[16], const struct wire_open *open, uint8_t ret[16]);
+
+#endif

@@ -1,0 +1,46 @@
+/* jobloader.h - a loader of the job's own: bound early, started when somebody connects, restarted
+ * when it dies. */
+#ifndef COMMON_JOBLOADER_H
+#define COMMON_JOBLOADER_H
+
+#include <stddef.h>
+
+#include <plenum/error.h>
+
+/** One loader process and the socket that outlives it. Opaque. Threads: one at a time. */
+struct jobloader;
+
+struct jobloader_options {
+    const char *plenumd;     /* the program; NULL: jobloader_find_program() */
+    const char *address;     /* "unix:@name": all who connect there are served by this loader */
+    const char *const *args; /* further arguments of plenumd, ended by NULL; may be NULL */
+};
+
+/**
+ * Bind and listen. No process is started yet: that happens in jobloader_dispatch() when the first
+ * client has connected. -EADDRINUSE means that another process of this host keeps the job's loader.
+ */
+int jobloader_create(const struct jobloader_options *options, struct jobloader **ret,
+                     struct plenum_error *err);
+
+/** A descriptor that becomes readable when jobloader_dispatch() has something to do. Borrowed. */
+int jobloader_get_fd(const struct jobloader *loader);
+
+/** Start, reap, restart. Never blocks. */
+void jobloader_dispatch(struct jobloader *loader);
+
+/** End the loader (asked, then killed after `grace_ms` milliseconds) and close the socket. */
+void jobloader_destroy(struct jobloader *loader, int grace_ms);
+
+/** In a forked child: close what was inherited and leave the process alone. */
+void jobloader_forget(struct jobloader *loader);
+
+/**
+ * Where plenumd lies: $PLENUM_PLENUMD, beside this program, in the folder that was configured, in
+ * $PATH.
+ *
+ * 0, -ENAMETOOLONG or -ENOENT.
+ */
+int jobloader_find_program(char *ret, size_t size, struct plenum_error *err);
+
+#endif

@@ -1,0 +1,17 @@
+# common/: what several programs share and none owns. Position-independent: libplenum links it too.
+noinst_LTLIBRARIES += %D%/libcommon.la
+%C%_libcommon_la_SOURCES = \
+	%D%/address.c %D%/address.h \
+	%D%/error.c %D%/error.h \
+	%D%/frame.c %D%/frame.h \
+	%D%/identity.c %D%/identity.h \
+	%D%/jobloader.c %D%/jobloader.h \
+	%D%/log.c %D%/log.h \
+	%D%/order.c %D%/order.h \
+	%D%/philox.h \
+	%D%/pipeline.c %D%/pipeline.h \
+	%D%/ring.c %D%/ring.h \
+	%D%/streamhash.c %D%/streamhash.h \
+	%D%/util.c %D%/util.h \
+	%D%/wire.c %D%/wire.h
+%C%_libcommon_la_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_BINDIR='"$(bindir)"'

@@ -1,0 +1,163 @@
+/* order.c - the order of an epoch, as a function instead of a shuffled table.
+ *
+ * A table of a million samples costs every process 4 MB and a start-up, and has to be the same
+ * everywhere. A pseudo-random permutation costs nothing and is the same everywhere by definition:
+ *
+ *     b = bits of n - 1, cut into two halves; each round mixes one half with Philox of the other
+ *     (a Feistel network: a bijection on [0, 2^b) whatever the round function is);
+ *     a result >= n is put through again until it falls below n ("cycle walking": the cycle of
+ *     the permutation through a point below n comes back below n, so it ends, and the map
+ *     restricted to [0, n) is again a bijection). 2^b < 2n, so fewer than two walks on average.
+ *
+ * Small domains get more rounds: with halves of one or two bits eight rounds are visibly not
+ * random (tests/common/test_order.c counts all permutations of four and five samples).
+ *
+ * Blocks: storage is a ring, cut open at a random sample (so that the odd rest behind the last
+ * whole block lies somewhere else each epoch), cut into blocks of B, and the blocks are permuted.
+ * Then each window of ORDER_WINDOW_BLOCKS consecutive blocks is permuted in itself. A reader of
+ * consecutive positions thus touches few blocks at a time, each a run of neighbours in storage.
+ *
+ * Not here: what a sample looks like (loader/render), who takes which position (libdist/stream.c).
+ */
+#include "config.h"
+
+#include "common/order.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/philox.h"
+#include "common/util.h"
+
+enum {
+    ROUNDS = 8,
+    ROUNDS_SMALL = 24, /* for domains of at most SMALL_BITS bits */
+    SMALL_BITS = 12,
+};
+
+/* One pass of the network over [0, 2^bits). `tweak` tells permutations of one purpose apart. */
+static uint32_t feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
+                        unsigned bits, uint32_t x)
+{
+    unsigned low_bits = bits / 2, high_bits = bits - low_bits;
+    uint32_t low_mask = (uint32_t)((UINT64_C(1) << low_bits) - 1);
+    uint32_t high_mask = (uint32_t)((UINT64_C(1) << high_bits) - 1);
+    uint32_t low = x & low_mask, high = x >> low_bits;
+    uint32_t rounds = bits <= SMALL_BITS ? ROUNDS_SMALL : ROUNDS;
+
+    for (uint32_t round = 0; round < rounds; round += 2) {
+        /* A half has at most 16 bits: the round's number fits beside it. */
+        high ^= philox_draw(seed, low | round << 16, epoch, purpose, tweak).word[0] & high_mask;
+        low ^=
+            philox_draw(seed, high | (round + 1) << 16, epoch, purpose, tweak).word[0] & low_mask;
+    }
+    return high << low_bits | low;
+}
+
+static uint32_t permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
+                        uint32_t n, uint32_t x)
+{
+    unsigned bits;
+
+    if (n < 2)
+        return x;
+    bits = 32 - (unsigned)__builtin_clz(n - 1);
+    do
+        x = feistel(seed, epoch, purpose, tweak, bits, x);
+    while (x >= n);
+    return x;
+}
+
+static uint32_t block_sample(const struct order *order, uint32_t epoch, uint32_t position)
+{
+    uint32_t block = order->block < order->n ? order->block : order->n;
+    uint32_t blocks = order->n / block; /* whole ones; the rest goes with the last window */
+    uint64_t window_len = (uint64_t)block * ORDER_WINDOW_BLOCKS;
+    uint32_t windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
+    uint32_t window = (uint32_t)(position / window_len), start, len, q, slot, storage, cut;
+
+    if (window >= windows)
+        window = windows - 1;
+    start = (uint32_t)(window * window_len);
+    len = window == windows - 1 ? order->n - start : (uint32_t)window_len;
+    q = permute(order->seed, epoch, DRAW_WINDOW, window, len, position - start);
+    slot = window * ORDER_WINDOW_BLOCKS + q / block;
+    if (slot < blocks)
+        storage = permute(order->seed, epoch, DRAW_BLOCK, 0, blocks, slot) * block + q % block;
+    else
+        storage = start + q; /* the rest behind the last whole block */
+    cut = philox_below(philox_draw(order->seed, 0, epoch, DRAW_ROTATE, 0).word[0], order->n);
+    return (uint32_t)(((uint64_t)storage + cut) % order->n);
+}
+
+uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position)
+{
+    switch (order->shuffle) {
+    case ORDER_GLOBAL:
+        return permute(order->seed, epoch, DRAW_ORDER, 0, order->n, position);
+    case ORDER_BLOCK:
+        return block_sample(order, epoch, position);
+    case ORDER_NONE:
+        break;
+    }
+    return position;
+}
+
+int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t *block,
+                        struct plenum_error *err)
+{
+    uint64_t value;
+
+    if (strcmp(text, "global") == 0) {
+        *shuffle = ORDER_GLOBAL;
+        *block = 0;
+        return 0;
+    }
+    if (strcmp(text, "none") == 0) {
+        *shuffle = ORDER_NONE;
+        *block = 0;
+        return 0;
+    }
+    if (strncmp(text, "block:", 6) == 0 && parse_u64(text + 6, UINT32_MAX, &value) == 0 &&
+        value > 0) {
+        *shuffle = ORDER_BLOCK;
+        *block = (uint32_t)value;
+        return 0;
+    }
+    return error_set(err, -EINVAL,
+                     "shuffle '%s' is none of: global, none, block:B (B samples in a block)", text);
+}
+
+bool order_place_has_step(const struct order_steps *steps, struct order_place place)
+{
+    if (place.position >= steps->n)
+        return false;
+    return steps->last == ORDER_PAD || steps->n - place.position >= steps->per_step;
+}
+
+struct order_place order_place_settle(const struct order_steps *steps, struct order_place place)
+{
+    if (order_place_has_step(steps, place))
+        return place;
+    return (struct order_place){.epoch = place.epoch + 1, .position = 0};
+}
+
+struct order_place order_place_after(const struct order_steps *steps, struct order_place place)
+{
+    place.position += steps->per_step;
+    if (place.position >= steps->n) /* nothing left: the same for every step size */
+        return (struct order_place){.epoch = place.epoch + 1, .position = 0};
+    return place;
+}
+
+uint64_t order_steps_left(const struct order_steps *steps, struct order_place place)
+{
+    uint64_t left;
+
+    if (place.position >= steps->n)
+        return 0;
+    left = steps->n - place.position;
+    return steps->last == ORDER_PAD ? (left + steps->per_step - 1) / steps->per_step
+                                    : left / steps->per_step;
+}

@@ -1,0 +1,291 @@
+#include "config.h"
+
+#include "common/pipeline.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+/* Where in the text we are. Stages look like name or name(value, key=value, ...). */
+struct parser {
+    const char *at;
+    const char *stage; /* start of the stage that is being read */
+    struct plenum_error *err;
+};
+
+static void skip_space(struct parser *p)
+{
+    while (isspace((unsigned char)*p->at))
+        p->at++;
+}
+
+/* The stage in question, for a message: up to its closing parenthesis or the next space. */
+static int stage_error(struct parser *p, const char *what)
+{
+    size_t len = strcspn(p->stage, ")");
+
+    if (p->stage[len] == ')')
+        len++;
+    if (len > 80)
+        len = 80;
+    return error_set(p->err, -EINVAL, "pipeline: %s, in '%.*s'", what, (int)len, p->stage);
+}
+
+static bool accept_char(struct parser *p, char c)
+{
+    skip_space(p);
+    if (*p->at != c)
+        return false;
+    p->at++;
+    return true;
+}
+
+static bool accept_word(struct parser *p, const char *word)
+{
+    size_t len = strlen(word);
+
+    skip_space(p);
+    if (strncmp(p->at, word, len) != 0 || isalnum((unsigned char)p->at[len]) || p->at[len] == '_' ||
+        p->at[len] == '-')
+        return false;
+    p->at += len;
+    return true;
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t t = a % b;
+
+        a = b;
+        b = t;
+    }
+    return a;
+}
+
+static int make_rational(uint64_t num, uint64_t den, struct rational *ret)
+{
+    uint64_t g = gcd(num, den);
+
+    if (g > 1) {
+        num /= g;
+        den /= g;
+    }
+    if (num > 1000000 || den > 1000000)
+        return -ERANGE;
+    *ret = (struct rational){(uint32_t)num, (uint32_t)den};
+    return 0;
+}
+
+/* "3", "0.08" or "3/4"; exact, never through floating point. */
+static int parse_rational(struct parser *p, struct rational *ret)
+{
+    uint64_t num = 0, den = 1;
+    const char *start;
+
+    skip_space(p);
+    start = p->at;
+    for (; isdigit((unsigned char)*p->at); p->at++)
+        if ((num = num * 10 + (uint64_t)(*p->at - '0')) > 1000000)
+            return stage_error(p, "a number is too large");
+    if (*p->at == '.') {
+        for (p->at++; isdigit((unsigned char)*p->at); p->at++) {
+            num = num * 10 + (uint64_t)(*p->at - '0');
+            if ((den *= 10) > 1000000000000)
+                return stage_error(p, "a number has too many digits");
+        }
+    }
+    if (p->at == start || (p->at == start + 1 && *start == '.'))
+        return stage_error(p, "a number is missing");
+    if (den == 1 && accept_char(p, '/')) {
+        skip_space(p);
+        start = p->at;
+        for (den = 0; isdigit((unsigned char)*p->at); p->at++)
+            if ((den = den * 10 + (uint64_t)(*p->at - '0')) > 1000000)
+                return stage_error(p, "a number is too large");
+        if (p->at == start || den == 0)
+            return stage_error(p, "a fraction needs a denominator of at least 1");
+    }
+    if (make_rational(num, den, ret) < 0)
+        return stage_error(p, "a number is too fine (use a fraction with terms up to 1000000)");
+    return 0;
+}
+
+static int parse_range(struct parser *p, struct rational *low, struct rational *high)
+{
+    int r = parse_rational(p, low);
+
+    if (r < 0)
+        return r;
+    if (!accept_char(p, ':'))
+        return stage_error(p, "a range is written low:high");
+    return parse_rational(p, high);
+}
+
+static int parse_side(struct parser *p, uint32_t *ret)
+{
+    uint64_t value = 0;
+    const char *start;
+
+    skip_space(p);
+    start = p->at;
+    for (; isdigit((unsigned char)*p->at) && value <= PIPELINE_SIDE_MAX; p->at++)
+        value = value * 10 + (uint64_t)(*p->at - '0');
+    if (p->at == start)
+        return stage_error(p, "a size in pixels is missing");
+    if (value == 0 || value > PIPELINE_SIDE_MAX)
+        return stage_error(p, "a size must be 1 to 8192 pixels");
+    *ret = (uint32_t)value;
+    return 0;
+}
+
+static bool less(struct rational a, struct rational b)
+{
+    return (uint64_t)a.num * b.den < (uint64_t)b.num * a.den;
+}
+
+static int parse_rrc(struct parser *p, struct pipeline *ret)
+{
+    const struct rational one = {1, 1}, hundred = {100, 1}, hundredth = {1, 100};
+    int r;
+
+    ret->crop = PIPELINE_RRC;
+    ret->scale_min = (struct rational){2, 25};
+    ret->scale_max = one;
+    ret->ratio_min = (struct rational){3, 4};
+    ret->ratio_max = (struct rational){4, 3};
+    if (!accept_char(p, '('))
+        return stage_error(p, "rrc needs a size, as in rrc(224)");
+    r = parse_side(p, &ret->side);
+    while (r == 0 && accept_char(p, ',')) {
+        if (accept_word(p, "scale") && accept_char(p, '='))
+            r = parse_range(p, &ret->scale_min, &ret->scale_max);
+        else if (accept_word(p, "ratio") && accept_char(p, '='))
+            r = parse_range(p, &ret->ratio_min, &ret->ratio_max);
+        else
+            r = stage_error(p, "rrc takes a size, scale=low:high and ratio=low:high");
+    }
+    if (r < 0)
+        return r;
+    if (!accept_char(p, ')'))
+        return stage_error(p, "a ')' is missing");
+    if (ret->scale_min.num == 0 || less(ret->scale_max, ret->scale_min) ||
+        less(one, ret->scale_max))
+        return stage_error(p, "scale must lie in 0 < low <= high <= 1");
+    if (less(ret->ratio_min, hundredth) || less(ret->ratio_max, ret->ratio_min) ||
+        less(hundred, ret->ratio_max))
+        return stage_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
+    return 0;
+}
+
+static int parse_center(struct parser *p, struct pipeline *ret)
+{
+    int r;
+
+    ret->crop = PIPELINE_CENTER;
+    if (!accept_char(p, '('))
+        return stage_error(p, "resize needs a size, as in resize(256)");
+    r = parse_side(p, &ret->resize);
+    if (r < 0)
+        return r;
+    if (!accept_char(p, ')'))
+        return stage_error(p, "a ')' is missing");
+    if (!accept_word(p, "center_crop") || !accept_char(p, '('))
+        return stage_error(p, "resize(S) must be followed by center_crop(C), so that all images "
+                              "get one shape");
+    r = parse_side(p, &ret->side);
+    if (r < 0)
+        return r;
+    if (!accept_char(p, ')'))
+        return stage_error(p, "a ')' is missing");
+    if (ret->side > ret->resize)
+        return stage_error(p, "center_crop must not be larger than resize");
+    return 0;
+}
+
+static int parse_flip(struct parser *p, struct pipeline *ret)
+{
+    int r;
+
+    if (!accept_char(p, '('))
+        return stage_error(p, "flip needs a probability, as in flip(0.5)");
+    r = parse_rational(p, &ret->flip);
+    if (r < 0)
+        return r;
+    if (!accept_char(p, ')'))
+        return stage_error(p, "a ')' is missing");
+    if (ret->flip.num > ret->flip.den)
+        return stage_error(p, "a probability must lie in 0 ... 1");
+    return 0;
+}
+
+static void write_rational(struct rational v, char *text, size_t size)
+{
+    (void)(v.den == 1 ? snprintf(text, size, "%u", v.num)
+                      : snprintf(text, size, "%u/%u", v.num, v.den));
+}
+
+static void write_canonical(struct pipeline *p)
+{
+    char a[24], b[24], c[24], d[24], crop[128], flip[40] = "";
+
+    if (p->crop == PIPELINE_RRC) {
+        write_rational(p->scale_min, a, sizeof(a));
+        write_rational(p->scale_max, b, sizeof(b));
+        write_rational(p->ratio_min, c, sizeof(c));
+        write_rational(p->ratio_max, d, sizeof(d));
+        (void)snprintf(crop, sizeof(crop), "rrc(%u,scale=%s:%s,ratio=%s:%s)", p->side, a, b, c, d);
+    } else {
+        (void)snprintf(crop, sizeof(crop), "resize(%u) center_crop(%u)", p->resize, p->side);
+    }
+    if (p->flip.num > 0) {
+        write_rational(p->flip, a, sizeof(a));
+        (void)snprintf(flip, sizeof(flip), " flip(%s)", a);
+    }
+    (void)snprintf(p->text, sizeof(p->text), "v1%s %s%s", p->exif ? " exif" : "", crop, flip);
+}
+
+int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
+{
+    struct pipeline made = {.version = PIPELINE_V1, .flip = {0, 1}};
+    struct parser p = {.at = text, .stage = text, .err = err};
+    int r;
+
+    skip_space(&p);
+    if (strcmp(p.at, "train") == 0)
+        p.at = "rrc(224) flip(0.5)";
+    else if (strcmp(p.at, "eval") == 0)
+        p.at = "resize(256) center_crop(224)";
+    (void)accept_word(&p, "v1");
+    made.exif = accept_word(&p, "exif");
+    skip_space(&p);
+    p.stage = p.at;
+    if (accept_word(&p, "rrc"))
+        r = parse_rrc(&p, &made);
+    else if (accept_word(&p, "resize"))
+        r = parse_center(&p, &made);
+    else
+        r = stage_error(&p, *p.at ? "it must begin with rrc(S), resize(S) center_crop(C), train or "
+                                    "eval"
+                                  : "it is empty; try train or eval");
+    if (r < 0)
+        return r;
+    skip_space(&p);
+    p.stage = p.at;
+    if (accept_word(&p, "flip")) {
+        r = parse_flip(&p, &made);
+        if (r < 0)
+            return r;
+    }
+    skip_space(&p);
+    p.stage = p.at;
+    if (*p.at)
+        return stage_error(&p, "this is not understood here (after the crop only flip(p) follows)");
+    write_canonical(&made);
+    *ret = made;
+    return 0;
+}

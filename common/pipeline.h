@@ -1,0 +1,50 @@
+/* pipeline.h - the text that says what is done to an image, e.g. "rrc(224) flip(0.5)". */
+#ifndef COMMON_PIPELINE_H
+#define COMMON_PIPELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+/** The sides of an output image are at most this many pixels. */
+enum { PIPELINE_SIDE_MAX = 8192 };
+
+/** A named definition of pixels. Bytes never change under a name; a new rule gets a new name. */
+enum pipeline_version { PIPELINE_V1 };
+
+/** The names of all definitions that this build can render, separated by spaces. */
+#define PIPELINE_VERSIONS "v1"
+
+struct rational {
+    uint32_t num, den; /* lowest terms, den >= 1 */
+};
+
+enum pipeline_crop {
+    PIPELINE_RRC,    /* rrc(S, scale=a:b, ratio=a:b): torchvision's RandomResizedCrop */
+    PIPELINE_CENTER, /* resize(S) center_crop(C): shorter side to S, then the middle C x C */
+};
+
+struct pipeline {
+    enum pipeline_version version;
+    bool exif; /* turn the image as its EXIF orientation says before anything else */
+    enum pipeline_crop crop;
+    uint32_t side;                        /* height and width of the output, pixels */
+    uint32_t resize;                      /* PIPELINE_CENTER: the shorter side before cropping */
+    struct rational scale_min, scale_max; /* PIPELINE_RRC: share of the image's area */
+    struct rational ratio_min, ratio_max; /* PIPELINE_RRC: width / height */
+    struct rational flip;                 /* probability of a left-right mirror */
+    /** Canonical text: every stage with every parameter, rationals in lowest terms. Two texts that
+     *  mean the same have the same canonical text, and it parses to itself. */
+    char text[192];
+};
+
+/**
+ * Parse `text`: a preset ("train" = rrc(224) flip(0.5), "eval" = resize(256) center_crop(224)) or
+ * [v1] [exif] (rrc(S,...) | resize(S) center_crop(C)) [flip(p)].
+ *
+ * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
+ */
+int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err);
+
+#endif

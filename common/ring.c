@@ -1,0 +1,175 @@
+/* ring.c - where the batches of one stream lie.
+ *
+ * The training process makes a ring and hands it to one session of one loader, which writes pixels
+ * straight into the slots it was asked to fill. A slot moves so:
+ *
+ *     FREE --RENDER--> FILLING --DONE--> READY --next()--> LEASED
+ *       ^------------------------- release() -----------------'
+ *
+ * Why a memfd and not a named segment: a killed process leaves nothing behind to clean up.
+ * Why the client's memory: its control group pays for it and its NUMA policy places it; a loader's
+ * memory does not grow with the number of its clients.
+ * Why sealed: the kernel raises SIGBUS in a process that writes to a mapped page beyond the end of
+ * its file. F_SEAL_SHRINK takes that power from the client.
+ * Why not F_SEAL_WRITE: both sides write, before and after (a trainer may normalise in place).
+ *
+ * A ring is never given to a second session: a loader that was given up while it was stopped would,
+ * when it goes on, write into it. The client makes a new one, and what it holds of the old one
+ * stays valid until released (hence the reference count).
+ *
+ * Not here: the states of slots (libdist/stream.c), what lies where in a slot (wire.c). */
+#include "config.h"
+
+#include "common/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+static int ring_map(struct ring *ring)
+{
+    void *base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
+
+    if (base == MAP_FAILED)
+        return -errno;
+    ring->base = base;
+    return 0;
+}
+
+static struct ring *ring_new(int fd, uint32_t slots, uint64_t slot_bytes)
+{
+    struct ring *ring = malloc(sizeof(*ring));
+
+    if (!ring)
+        return NULL;
+    *ring = (struct ring){
+        .fd = fd, .slots = slots, .slot_bytes = slot_bytes, .bytes = slots * slot_bytes};
+    atomic_init(&ring->refs, 1);
+    return ring;
+}
+
+int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct plenum_error *err)
+{
+    struct ring *ring;
+    char size[32];
+    int fd, r;
+
+    if (slots == 0 || slot_bytes == 0 || slot_bytes > (UINT64_C(1) << 46) / slots)
+        return error_set(err, -EINVAL, "a ring of %u slots of %llu bytes is out of range", slots,
+                         (unsigned long long)slot_bytes);
+    (void)format_bytes(slots * slot_bytes, size, sizeof(size));
+    fd = memfd_create("plenum-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        r = -errno;
+        return error_set(err, r, "cannot make the ring's memory: %s%s", strerror(-r),
+                         r == -EMFILE ? " (see ulimit -n)" : "");
+    }
+    ring = ring_new(fd, slots, slot_bytes);
+    if (!ring) {
+        (void)close(fd);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    do
+        r = fallocate(fd, 0, 0, (off_t)ring->bytes) < 0 ? -errno : 0;
+    while (r == -EINTR);
+    if (r < 0) {
+        (void)error_set(err, r,
+                        "cannot reserve %s for the ring of batches (%u slots): %s; a smaller "
+                        "batch or prefetch depth, or a higher memory limit, is needed",
+                        size, slots, strerror(-r));
+        goto fail;
+    }
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
+        r = -errno;
+        (void)error_set(err, r, "cannot seal the ring's memory: %s", strerror(-r));
+        goto fail;
+    }
+    r = ring_map(ring);
+    if (r < 0) {
+        (void)error_set(err, r, "cannot map %s for the ring of batches: %s%s", size, strerror(-r),
+                        r == -ENOMEM ? " (see ulimit -v)" : "");
+        goto fail;
+    }
+    *ret = ring;
+    return 0;
+
+fail:
+    ring_unref(ring);
+    return r;
+}
+
+/* Is this a memory file that cannot be made shorter while we write into it? */
+static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
+{
+    struct statfs fs;
+    struct stat st;
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    if (seals < 0)
+        return error_set(err, -EPERM, "the ring that was sent is not a memory file");
+    if (!(seals & F_SEAL_SHRINK))
+        return error_set(err, -EPERM, "the ring that was sent is not sealed against shrinking");
+    if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+        return error_set(err, -EPERM, "the ring that was sent is sealed against writing");
+    /* On hugetlbfs a hole, punched by the client, may be impossible to fill: SIGBUS. */
+    if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+        return error_set(err, -EPERM, "the ring that was sent does not lie in ordinary memory");
+    if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
+        return error_set(err, -EPERM, "the ring that was sent is smaller than its slots");
+    return 0;
+}
+
+int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
+                struct plenum_error *err)
+{
+    struct ring *ring = NULL;
+    int r;
+
+    if (slots == 0 || slot_bytes == 0 || slot_bytes > (UINT64_C(1) << 46) / slots)
+        r = error_set(err, -EPERM, "the ring's size is out of range");
+    else
+        r = check_sealed(fd, slots * slot_bytes, err);
+    if (r == 0) {
+        ring = ring_new(fd, slots, slot_bytes);
+        if (!ring)
+            r = error_set(err, -ENOMEM, "out of memory");
+    }
+    if (!ring) {
+        (void)close(fd);
+        return r;
+    }
+    r = ring_map(ring);
+    if (r < 0) {
+        (void)error_set(err, r, "cannot map the ring: %s", strerror(-r));
+        ring_unref(ring);
+        return r;
+    }
+    io_close(&ring->fd); /* the mapping is enough, and descriptors are few */
+    *ret = ring;
+    return 0;
+}
+
+struct ring *ring_ref(struct ring *ring)
+{
+    (void)atomic_fetch_add_explicit(&ring->refs, 1, memory_order_relaxed);
+    return ring;
+}
+
+void ring_unref(struct ring *ring)
+{
+    if (!ring || atomic_fetch_sub_explicit(&ring->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (ring->base)
+        (void)munmap(ring->base, ring->bytes);
+    io_close(&ring->fd);
+    free(ring);
+}

@@ -1,0 +1,51 @@
+/* ring.h - the memory that a loader and a training program share: one sealed memfd, cut into equal
+ * slots. */
+#ifndef COMMON_RING_H
+#define COMMON_RING_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+/** A mapped ring. Owned by whoever created or accepted it, shared by counting references. */
+struct ring {
+    int fd;        /* the client's, to be sent; -1 on the loader's side once it is mapped */
+    uint8_t *base; /* page-aligned */
+    size_t bytes;
+    uint32_t slots;
+    uint64_t slot_bytes;
+    atomic_uint refs;
+};
+
+/**
+ * Make a ring (the client's side): memory is reserved now, so that a short machine is an error
+ * here and never a SIGBUS later, then sealed against shrinking and growing.
+ *
+ * Errors: -ENOMEM or -ENOSPC (the limit is named), -EMFILE, -ENFILE.
+ */
+int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct plenum_error *err);
+
+/**
+ * Map a ring that a client sent (the loader's side). `fd` is taken, whatever the result.
+ *
+ * Accepted is only a memfd of ordinary tmpfs pages, sealed against shrinking, of sufficient size:
+ * on anything else a client could make a write of ours into its memory a SIGBUS.
+ *
+ * Errors: -EPERM with the reason, -ENOMEM.
+ */
+int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
+                struct plenum_error *err);
+
+struct ring *ring_ref(struct ring *ring);
+
+/** Give up one reference; the last one unmaps. NULL is nothing. Threads: any. */
+void ring_unref(struct ring *ring);
+
+static inline uint8_t *ring_slot(const struct ring *ring, uint32_t slot)
+{
+    return ring->base + slot * ring->slot_bytes;
+}
+
+#endif

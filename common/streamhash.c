@@ -1,0 +1,41 @@
+#include "config.h"
+
+#include "common/streamhash.h"
+
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
+                           const struct streamhash_image *image)
+{
+    size_t area = (size_t)image->side * image->side;
+    const uint8_t *pixels = image->pixels;
+    uint8_t flip = image->dtype == PLENUM_INT8 ? 0x80 : 0; /* u8 - 128 as int8 is one bit away */
+    size_t next_channel = image->layout == PLENUM_NCHW ? area : 1;
+    size_t next_pixel = image->layout == PLENUM_NCHW ? 1 : image->channels;
+    XXH3_state_t state;
+    uint8_t chunk[3 * 1024];
+    uint64_t head[3];
+    size_t n = 0;
+
+    (void)XXH3_64bits_reset(&state);
+    head[0] = epoch;
+    head[1] = position;
+    memcpy(&head[2], &label, sizeof(label));
+    (void)XXH3_64bits_update(&state, head, sizeof(head));
+    for (size_t i = 0; i < area; i++) {
+        const uint8_t *p = pixels + i * next_pixel;
+
+        chunk[n++] = p[0] ^ flip;
+        chunk[n++] = p[next_channel] ^ flip;
+        chunk[n++] = p[2 * next_channel] ^ flip;
+        if (n == sizeof(chunk)) {
+            (void)XXH3_64bits_update(&state, chunk, n);
+            n = 0;
+        }
+    }
+    (void)XXH3_64bits_update(&state, chunk, n);
+    return XXH3_64bits_digest(&state);
+}

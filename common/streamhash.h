@@ -1,0 +1,26 @@
+/* streamhash.h - the hash by which two streams are compared.
+ *
+ * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian) and the pixels as u8
+ * RGB NHWC. The hash of a stream is the sum of its valid samples' modulo 2^64: it does not depend
+ * on who received what, or when, and parts of a stream add up. */
+#ifndef COMMON_STREAMHASH_H
+#define COMMON_STREAMHASH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/stream.h>
+
+/** How the pixels of one sample lie in memory. */
+struct streamhash_image {
+    const void *pixels;
+    uint32_t side;     /* height and width */
+    uint32_t channels; /* 3, or 4 of which the last does not count */
+    enum plenum_dtype dtype;
+    enum plenum_layout layout;
+};
+
+uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
+                           const struct streamhash_image *image);
+
+#endif

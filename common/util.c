@@ -1,0 +1,194 @@
+#include "config.h"
+
+#include "common/util.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int io_write_all(int fd, const void *bytes, size_t len)
+{
+    const char *p = bytes;
+
+    while (len > 0) {
+        ssize_t n = write(fd, p, len);
+
+        if (n >= 0) {
+            p += n;
+            len -= (size_t)n;
+        } else if (errno == EAGAIN) {
+            /* Somebody made our standard error non-blocking (it is shared): wait, lose nothing. */
+            struct pollfd wait = {.fd = fd, .events = POLLOUT};
+
+            (void)poll(&wait, 1, -1);
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset)
+{
+    char *p = bytes;
+
+    while (len > 0) {
+        ssize_t n = pread(fd, p, len, (off_t)offset);
+
+        if (n > 0) {
+            p += n;
+            len -= (size_t)n;
+            offset += (uint64_t)n;
+        } else if (n == 0) {
+            return -ENODATA;
+        } else if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+void io_close(int *fd)
+{
+    if (*fd >= 0)
+        (void)close(*fd);
+    *fd = -1;
+}
+
+int io_set_nonblock(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+        return -errno;
+    return 0;
+}
+
+int io_set_cloexec(int fd, bool on)
+{
+    int flags = fcntl(fd, F_GETFD);
+
+    if (flags < 0)
+        return -errno;
+    flags = on ? flags | FD_CLOEXEC : flags & ~FD_CLOEXEC;
+    if (fcntl(fd, F_SETFD, flags) < 0)
+        return -errno;
+    return 0;
+}
+
+/* The digits at the start of `text`; `*rest` is what follows them. */
+static int parse_digits(const char *text, uint64_t max, uint64_t *ret, const char **rest)
+{
+    uint64_t value = 0;
+    const char *p = text;
+
+    if (!isdigit((unsigned char)*p))
+        return -EINVAL;
+    for (; isdigit((unsigned char)*p); p++) {
+        uint64_t digit = (uint64_t)(*p - '0');
+
+        if (value > (UINT64_MAX - digit) / 10)
+            return -ERANGE;
+        value = value * 10 + digit;
+    }
+    if (value > max)
+        return -ERANGE;
+    *ret = value;
+    *rest = p;
+    return 0;
+}
+
+int parse_u64(const char *text, uint64_t max, uint64_t *ret)
+{
+    const char *rest;
+    uint64_t value;
+    int r = parse_digits(text, max, &value, &rest);
+
+    if (r < 0)
+        return r;
+    if (*rest)
+        return -EINVAL;
+    *ret = value;
+    return 0;
+}
+
+struct unit {
+    const char *name;
+    uint64_t factor;
+};
+
+static int parse_with_unit(const char *text, const struct unit *units, size_t count, uint64_t *ret)
+{
+    const char *rest;
+    uint64_t value;
+    int r = parse_digits(text, UINT64_MAX, &value, &rest);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(rest, units[i].name) != 0)
+            continue;
+        if (value > UINT64_MAX / units[i].factor)
+            return -ERANGE;
+        *ret = value * units[i].factor;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+int parse_bytes(const char *text, uint64_t *ret)
+{
+    static const struct unit units[] = {
+        {"", 1},
+        {"K", UINT64_C(1) << 10},
+        {"M", UINT64_C(1) << 20},
+        {"G", UINT64_C(1) << 30},
+        {"T", UINT64_C(1) << 40},
+    };
+
+    return parse_with_unit(text, units, ARRAY_LEN(units), ret);
+}
+
+int parse_duration(const char *text, uint64_t *ret)
+{
+    static const struct unit units[] = {
+        {"", NS_PER_SEC},       {"s", NS_PER_SEC},        {"ms", NS_PER_MS},
+        {"m", 60 * NS_PER_SEC}, {"h", 3600 * NS_PER_SEC},
+    };
+
+    return parse_with_unit(text, units, ARRAY_LEN(units), ret);
+}
+
+char *format_bytes(uint64_t bytes, char *text, size_t size)
+{
+    static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = (double)bytes / 1024;
+    size_t i = 0;
+
+    if (bytes < 1024) {
+        (void)snprintf(text, size, "%u B", (unsigned)bytes);
+        return text;
+    }
+    for (; value >= 1024 && i + 1 < ARRAY_LEN(names); i++)
+        value /= 1024;
+    (void)snprintf(text, size, value < 10 ? "%.1f %s" : "%.0f %s", value, names[i]);
+    return text;
+}
+
+char *str_format(const char *format, ...)
+{
+    va_list args;
+    char *text;
+    int n;
+
+    va_start(args, format);
+    n = vasprintf(&text, format, args);
+    va_end(args);
+    return n < 0 ? NULL : text;
+}

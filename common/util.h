@@ -1,0 +1,76 @@
+/* util.h - small things that every program needs and the C library lacks. */
+#ifndef COMMON_UTIL_H
+#define COMMON_UTIL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+#define NS_PER_SEC UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
+
+/** CLOCK_MONOTONIC in nanoseconds. */
+static inline uint64_t time_now_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/** `value` up to the next multiple of `unit`, a power of two. */
+static inline uint64_t align_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) & ~(unit - 1);
+}
+
+/** Write all of it, through EINTR and short writes: 0 or -errno. */
+int io_write_all(int fd, const void *bytes, size_t len);
+
+/** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA when the file ends before. */
+int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
+
+/** Close an owned descriptor and forget it; a negative one is nothing. */
+void io_close(int *fd);
+
+/** O_NONBLOCK on an open descriptor: 0 or -errno. */
+int io_set_nonblock(int fd);
+
+/** O_CLOEXEC on or off: 0 or -errno. */
+int io_set_cloexec(int fd, bool on);
+
+/**
+ * A whole number in base 10, nothing before or after it, at most `max`: 0, -EINVAL (not a number),
+ * or -ERANGE.
+ */
+int parse_u64(const char *text, uint64_t max, uint64_t *ret);
+
+/** A number of bytes with an optional K, M, G or T (powers of 1024): 0, -EINVAL or -ERANGE. */
+int parse_bytes(const char *text, uint64_t *ret);
+
+/** A length of time: "90", "90s", "500ms", "5m", "2h" (seconds by default), in ns: 0, -EINVAL or
+ * -ERANGE. */
+int parse_duration(const char *text, uint64_t *ret);
+
+/** "1.4 GiB", "312 B" into `text`; returns `text`. */
+char *format_bytes(uint64_t bytes, char *text, size_t size);
+
+/** asprintf() that answers NULL when memory is short. Owned by the caller. */
+char *str_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

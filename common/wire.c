@@ -1,0 +1,310 @@
+#include "config.h"
+
+#include "common/wire.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/pipeline.h"
+#include "common/util.h"
+
+static const char wire_magic[8] = "plenum";
+
+enum { SLOT_ALIGN = 4096 };
+
+int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
+{
+    const uint64_t limit = UINT64_C(1) << 40;
+    uint64_t count = wire_batch_count(open), sample = wire_sample_bytes(open);
+    struct wire_slot s;
+
+    if (count > limit / sample)
+        return -EOVERFLOW;
+    s.labels_at = align_up(count * sample, 64);
+    s.samples_at = s.labels_at + count * sizeof(int64_t);
+    s.bytes = align_up(s.samples_at + count * sizeof(uint32_t), SLOT_ALIGN);
+    *ret = s;
+    return 0;
+}
+
+int wire_open_check(const struct wire_open *open, struct plenum_error *err)
+{
+    struct wire_slot slot;
+
+    if (!open->dataset[0])
+        return error_set(err, -EINVAL, "the data set's name is empty");
+    if (open->per_step == 0 || open->local == 0 || open->steps == 0 || open->slots == 0)
+        return error_set(err, -EINVAL, "a batch, a step or a ring of nothing was asked for");
+    if (open->per_step > (UINT32_C(1) << 28) || open->steps > 65536 || open->slots > 4096)
+        return error_set(err, -EINVAL,
+                         "a step of %u samples, a batch of %u steps or a ring of %u slots is "
+                         "too large",
+                         open->per_step, open->steps, open->slots);
+    if (open->local > open->per_step || open->offset > open->per_step - open->local)
+        return error_set(err, -EINVAL, "an instance cannot take samples %u to %u of a step of %u",
+                         open->offset, open->offset + open->local, open->per_step);
+    if (open->shuffle == ORDER_BLOCK && open->block == 0)
+        return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
+    if (open->side == 0 || open->side > PIPELINE_SIDE_MAX)
+        return error_set(err, -EINVAL, "images of %u pixels a side are out of range", open->side);
+    if (open->channels != 3 && open->channels != 4)
+        return error_set(err, -EINVAL, "%u channels were asked for; 3 or 4 are possible",
+                         open->channels);
+    if (wire_slot_init(open, &slot) < 0)
+        return error_set(err, -EINVAL, "a batch of more than 1 TiB was asked for");
+    if (slot.bytes != open->slot_bytes)
+        return error_set(err, -EINVAL,
+                         "the two sides disagree about the size of a slot (%llu and %llu bytes)",
+                         (unsigned long long)open->slot_bytes, (unsigned long long)slot.bytes);
+    return 0;
+}
+
+void wire_hello_init(struct wire_hello *m, const char *name)
+{
+    *m = (struct wire_hello){.major = WIRE_MAJOR, .minor = WIRE_MINOR};
+    memcpy(m->magic, wire_magic, sizeof(m->magic));
+    strncpy(m->name, name, sizeof(m->name) - 1);
+}
+
+int wire_hello_check(const struct wire_hello *m, struct plenum_error *err)
+{
+    if (memcmp(m->magic, wire_magic, sizeof(m->magic)) != 0)
+        return error_set(err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol");
+    if (m->major != WIRE_MAJOR)
+        return error_set(err, -EPROTONOSUPPORT,
+                         "protocol %u.%u is spoken there and %d.%d here: install the same major "
+                         "version on both sides",
+                         m->major, m->minor, WIRE_MAJOR, WIRE_MINOR);
+    return 0;
+}
+
+bool wire_hello_has_version(const struct wire_hello *m, const char *version)
+{
+    size_t len = strlen(version);
+
+    for (const char *p = m->versions; *p;) {
+        size_t n = strcspn(p, " ");
+
+        if (n == len && memcmp(p, version, n) == 0)
+            return true;
+        p += n;
+        p += strspn(p, " ");
+    }
+    return false;
+}
+
+int wire_put_hello(struct frame_buffer *b, const struct wire_hello *m)
+{
+    size_t begin = frame_begin(b, WIRE_HELLO, 0);
+
+    frame_put_bytes(b, m->magic, sizeof(m->magic));
+    frame_put_u16(b, m->major);
+    frame_put_u16(b, m->minor);
+    frame_put_text(b, m->versions);
+    frame_put_text(b, m->name);
+    return frame_end(b, begin);
+}
+
+static int got(const struct frame_reader *r)
+{
+    return r->bad ? -EPROTO : 0;
+}
+
+int wire_get_hello(struct frame_reader *r, struct wire_hello *ret)
+{
+    frame_get_bytes(r, ret->magic, sizeof(ret->magic));
+    ret->major = frame_get_u16(r);
+    ret->minor = frame_get_u16(r);
+    frame_get_text(r, ret->versions, sizeof(ret->versions));
+    frame_get_text(r, ret->name, sizeof(ret->name));
+    return got(r);
+}
+
+int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_open *m)
+{
+    size_t begin = frame_begin(b, WIRE_OPEN, request);
+
+    frame_put_text(b, m->dataset);
+    frame_put_text(b, m->pipeline);
+    frame_put_u64(b, m->seed);
+    frame_put_u32(b, (uint32_t)m->shuffle);
+    frame_put_u32(b, m->block);
+    frame_put_u32(b, (uint32_t)m->last);
+    frame_put_u32(b, (uint32_t)m->bad);
+    frame_put_u32(b, m->per_step);
+    frame_put_u32(b, m->offset);
+    frame_put_u32(b, m->local);
+    frame_put_u32(b, m->steps);
+    frame_put_u32(b, (uint32_t)m->dtype);
+    frame_put_u32(b, (uint32_t)m->layout);
+    frame_put_u32(b, m->channels);
+    frame_put_u32(b, m->side);
+    frame_put_u32(b, m->slots);
+    frame_put_u64(b, m->slot_bytes);
+    return frame_end(b, begin);
+}
+
+/* A number that stands for one of `count` choices. */
+static uint32_t get_choice(struct frame_reader *r, uint32_t count)
+{
+    uint32_t v = frame_get_u32(r);
+
+    if (v < count)
+        return v;
+    r->bad = true;
+    return 0;
+}
+
+int wire_get_open(struct frame_reader *r, struct wire_open *ret)
+{
+    frame_get_text(r, ret->dataset, sizeof(ret->dataset));
+    frame_get_text(r, ret->pipeline, sizeof(ret->pipeline));
+    ret->seed = frame_get_u64(r);
+    ret->shuffle = (enum order_shuffle)get_choice(r, ORDER_BLOCK + 1);
+    ret->block = frame_get_u32(r);
+    ret->last = (enum order_last)get_choice(r, ORDER_DROP + 1);
+    ret->bad = (enum plenum_bad)get_choice(r, PLENUM_BAD_FAIL + 1);
+    ret->per_step = frame_get_u32(r);
+    ret->offset = frame_get_u32(r);
+    ret->local = frame_get_u32(r);
+    ret->steps = frame_get_u32(r);
+    ret->dtype = (enum plenum_dtype)get_choice(r, PLENUM_UINT8 + 1);
+    ret->layout = (enum plenum_layout)get_choice(r, PLENUM_NCHW + 1);
+    ret->channels = frame_get_u32(r);
+    ret->side = frame_get_u32(r);
+    ret->slots = frame_get_u32(r);
+    ret->slot_bytes = frame_get_u64(r);
+    return got(r);
+}
+
+int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_opened *m)
+{
+    size_t begin = frame_begin(b, WIRE_OPENED, request);
+
+    frame_put_u32(b, m->samples);
+    frame_put_u32(b, m->classes);
+    frame_put_bytes(b, m->fingerprint, sizeof(m->fingerprint));
+    return frame_end(b, begin);
+}
+
+int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
+{
+    ret->samples = frame_get_u32(r);
+    ret->classes = frame_get_u32(r);
+    frame_get_bytes(r, ret->fingerprint, sizeof(ret->fingerprint));
+    return got(r);
+}
+
+int wire_put_render(struct frame_buffer *b, uint64_t request, const struct wire_render *m)
+{
+    size_t begin = frame_begin(b, WIRE_RENDER, request);
+
+    frame_put_u64(b, m->epoch);
+    frame_put_u64(b, m->position);
+    frame_put_u32(b, m->slot);
+    return frame_end(b, begin);
+}
+
+int wire_get_render(struct frame_reader *r, struct wire_render *ret)
+{
+    ret->epoch = frame_get_u64(r);
+    ret->position = frame_get_u64(r);
+    ret->slot = frame_get_u32(r);
+    return got(r);
+}
+
+int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_done *m)
+{
+    size_t begin = frame_begin(b, WIRE_DONE, request);
+
+    frame_put_u32(b, (uint32_t)m->status);
+    frame_put_u32(b, m->substituted);
+    frame_put_u64(b, m->queue_ns);
+    frame_put_u64(b, m->read_ns);
+    frame_put_u64(b, m->render_ns);
+    frame_put_u64(b, m->total_ns);
+    frame_put_text(b, m->text);
+    return frame_end(b, begin);
+}
+
+int wire_get_done(struct frame_reader *r, struct wire_done *ret)
+{
+    ret->status = (int32_t)frame_get_u32(r);
+    ret->substituted = frame_get_u32(r);
+    ret->queue_ns = frame_get_u64(r);
+    ret->read_ns = frame_get_u64(r);
+    ret->render_ns = frame_get_u64(r);
+    ret->total_ns = frame_get_u64(r);
+    frame_get_text(r, ret->text, sizeof(ret->text));
+    if (ret->status > 0)
+        r->bad = true;
+    return got(r);
+}
+
+int wire_put_stats(struct frame_buffer *b, uint64_t request, const struct wire_stats *m)
+{
+    size_t begin = frame_begin(b, WIRE_STATS, request);
+
+    frame_put_u64(b, m->uptime_ns);
+    frame_put_u64(b, m->sessions);
+    frame_put_u64(b, m->samples);
+    frame_put_u64(b, m->substituted);
+    frame_put_u64(b, m->queued);
+    frame_put_u64(b, m->ring_bytes);
+    frame_put_u64(b, m->threads);
+    return frame_end(b, begin);
+}
+
+int wire_get_stats(struct frame_reader *r, struct wire_stats *ret)
+{
+    ret->uptime_ns = frame_get_u64(r);
+    ret->sessions = frame_get_u64(r);
+    ret->samples = frame_get_u64(r);
+    ret->substituted = frame_get_u64(r);
+    ret->queued = frame_get_u64(r);
+    ret->ring_bytes = frame_get_u64(r);
+    ret->threads = frame_get_u64(r);
+    return got(r);
+}
+
+int wire_put_error(struct frame_buffer *b, uint64_t request, const struct wire_error *m)
+{
+    size_t begin = frame_begin(b, WIRE_ERROR, request);
+
+    frame_put_u32(b, (uint32_t)m->code);
+    frame_put_text(b, m->text);
+    return frame_end(b, begin);
+}
+
+int wire_get_error(struct frame_reader *r, struct wire_error *ret)
+{
+    ret->code = (int32_t)frame_get_u32(r);
+    frame_get_text(r, ret->text, sizeof(ret->text));
+    if (ret->code >= 0 || ret->code < -4095)
+        r->bad = true;
+    return got(r);
+}
+
+int wire_put_progress(struct frame_buffer *b, uint64_t request, const struct wire_progress *m)
+{
+    size_t begin = frame_begin(b, WIRE_PROGRESS, request);
+
+    frame_put_u64(b, m->done);
+    frame_put_u64(b, m->total);
+    frame_put_text(b, m->text);
+    return frame_end(b, begin);
+}
+
+int wire_get_progress(struct frame_reader *r, struct wire_progress *ret)
+{
+    ret->done = frame_get_u64(r);
+    ret->total = frame_get_u64(r);
+    frame_get_text(r, ret->text, sizeof(ret->text));
+    return got(r);
+}
+
+int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request)
+{
+    return frame_end(b, frame_begin(b, (uint16_t)type, request));
+}

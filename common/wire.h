@@ -1,0 +1,184 @@
+/* wire.h - the protocol between a training program and a loader: messages, versions, bounds.
+ *
+ * docs/protocol.md describes it for people who write a client of their own. Both sides use the
+ * functions of this file and nothing else, so the two cannot disagree about a field.
+ *
+ *     client                                       loader
+ *     HELLO (version, name)              ->
+ *                                        <-        HELLO (version, pixel versions, who it is)
+ *     OPEN (what to render; the ring)    ->
+ *                                        <-        PROGRESS ...   while an index is being built
+ *                                        <-        OPENED (samples, fingerprint)   or ERROR
+ *     RENDER (request, epoch, position, slot) ->   any number in flight, one a free slot
+ *                                        <-        DONE (request, status, timings)
+ *     CANCEL (request)                   ->
+ *                                        <-        CANCELLED (request)   its last task has stopped
+ *     STATS                              ->
+ *                                        <-        STATS (counters)      also: "are you there?"
+ *     BYE                                ->
+ *
+ * A session carries one stream. Versions: another major, or a pixel version that the loader lacks,
+ * is refused; a newer minor may add fields at the end of a message, which an older reader skips. */
+#ifndef COMMON_WIRE_H
+#define COMMON_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/stream.h>
+
+#include "common/frame.h"
+#include "common/order.h"
+
+enum {
+    WIRE_MAJOR = 1,
+    WIRE_MINOR = 0,
+    WIRE_MAX_PAYLOAD = 64 * 1024,
+    WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
+    WIRE_PIPELINE_MAX = 512,
+    WIRE_NAME_MAX = 256,
+    WIRE_TEXT_MAX = 512,
+};
+
+enum wire_type {
+    WIRE_HELLO = 1,
+    WIRE_OPEN,
+    WIRE_OPENED,
+    WIRE_RENDER,
+    WIRE_DONE,
+    WIRE_CANCEL,
+    WIRE_CANCELLED,
+    WIRE_STATS,
+    WIRE_ERROR,
+    WIRE_BYE,
+    WIRE_PROGRESS,
+};
+
+struct wire_hello {
+    char magic[8]; /* "plenum" and NULs */
+    uint16_t major, minor;
+    char versions[WIRE_NAME_MAX]; /* pixel versions, separated by spaces; empty from a client */
+    char name[WIRE_NAME_MAX];     /* for logs and status: "job 17 instance 3", "host pid 4711" */
+};
+
+/** How the bytes of a batch lie in a slot; filled by wire_slot_init(), the same on both sides. */
+struct wire_slot {
+    uint64_t labels_at; /* int64 [count] */
+    uint64_t
+        samples_at; /* uint32 [count]: the sample shown, not the one asked for if that was bad */
+    uint64_t bytes; /* of the whole slot, a multiple of the page size */
+};
+
+/** What a stream asks for; everything that render() needs apart from the position. */
+struct wire_open {
+    char dataset[WIRE_DATASET_MAX];
+    char pipeline[WIRE_PIPELINE_MAX]; /* canonical text */
+    uint64_t seed;
+    enum order_shuffle shuffle;
+    uint32_t block;
+    enum order_last last;
+    enum plenum_bad bad;
+    uint32_t per_step; /* R * M: positions of one step */
+    uint32_t offset;   /* first position of a step that this instance takes */
+    uint32_t local;    /* how many it takes: local R * M */
+    uint32_t steps;    /* S: steps in a batch */
+    enum plenum_dtype dtype;
+    enum plenum_layout layout;
+    uint32_t channels; /* 3, or 4 with a channel of the zero point */
+    uint32_t side;     /* height and width, pixels: must be what the pipeline says */
+    uint32_t slots;
+    uint64_t slot_bytes; /* must be what wire_slot_init() says */
+};
+
+struct wire_opened {
+    uint32_t samples; /* N */
+    uint32_t classes;
+    uint8_t fingerprint[16];
+};
+
+struct wire_render {
+    uint64_t epoch, position; /* of the batch's first step */
+    uint32_t slot;
+};
+
+struct wire_done {
+    int32_t status;       /* 0 or a negative errno, then with a text */
+    uint32_t substituted; /* samples shown in place of bad ones */
+    uint64_t queue_ns;    /* from RENDER's arrival to the first sample being taken up */
+    uint64_t read_ns;     /* summed over samples */
+    uint64_t render_ns;   /* decoding to stored pixels, summed over samples */
+    uint64_t total_ns;    /* from RENDER's arrival to the last sample in place */
+    char text[WIRE_TEXT_MAX];
+};
+
+struct wire_stats {
+    uint64_t uptime_ns;
+    uint64_t sessions;
+    uint64_t samples;     /* rendered since the start */
+    uint64_t substituted; /* of them */
+    uint64_t queued;      /* samples that wait now */
+    uint64_t ring_bytes;  /* mapped now */
+    uint64_t threads;     /* that decode */
+};
+
+struct wire_error {
+    int32_t code; /* negative errno */
+    char text[WIRE_TEXT_MAX];
+};
+
+struct wire_progress {
+    uint64_t done, total; /* total 0: not known yet */
+    char text[WIRE_TEXT_MAX];
+};
+
+/** The layout of a slot for this stream: 0, or -EOVERFLOW when a batch exceeds 2^40 bytes. */
+int wire_slot_init(const struct wire_open *open, struct wire_slot *ret);
+
+/** Bytes of one sample's pixels. */
+static inline uint64_t wire_sample_bytes(const struct wire_open *open)
+{
+    return (uint64_t)open->channels * open->side * open->side;
+}
+
+/** Samples in a batch: S * local R * M. */
+static inline uint64_t wire_batch_count(const struct wire_open *open)
+{
+    return (uint64_t)open->steps * open->local;
+}
+
+/** Is every field within its bounds? The sentence names the first that is not. */
+int wire_open_check(const struct wire_open *open, struct plenum_error *err);
+
+/* Each appends one frame: 0 or -ENOMEM. */
+int wire_put_hello(struct frame_buffer *b, const struct wire_hello *m);
+int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_open *m);
+int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_opened *m);
+int wire_put_render(struct frame_buffer *b, uint64_t request, const struct wire_render *m);
+int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_done *m);
+int wire_put_stats(struct frame_buffer *b, uint64_t request, const struct wire_stats *m);
+int wire_put_error(struct frame_buffer *b, uint64_t request, const struct wire_error *m);
+int wire_put_progress(struct frame_buffer *b, uint64_t request, const struct wire_progress *m);
+/** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS. */
+int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
+
+/* Each reads one payload: 0 or -EPROTO (cut short, or a field out of its bounds). */
+int wire_get_hello(struct frame_reader *r, struct wire_hello *ret);
+int wire_get_open(struct frame_reader *r, struct wire_open *ret);
+int wire_get_opened(struct frame_reader *r, struct wire_opened *ret);
+int wire_get_render(struct frame_reader *r, struct wire_render *ret);
+int wire_get_done(struct frame_reader *r, struct wire_done *ret);
+int wire_get_stats(struct frame_reader *r, struct wire_stats *ret);
+int wire_get_error(struct frame_reader *r, struct wire_error *ret);
+int wire_get_progress(struct frame_reader *r, struct wire_progress *ret);
+
+/** Fill a HELLO of this build. */
+void wire_hello_init(struct wire_hello *m, const char *name);
+
+/** May we talk to the sender of this HELLO? 0, or -EPROTONOSUPPORT with a sentence. */
+int wire_hello_check(const struct wire_hello *m, struct plenum_error *err);
+
+/** Does the list of pixel versions in a loader's HELLO hold `version`? */
+bool wire_hello_has_version(const struct wire_hello *m, const char *version);
+
+#endif

@@ -1,0 +1,91 @@
+/* comm.h - what all instances of a job do together: seeds, weights, sums, waiting for each other.
+ *
+ * Collectives: every instance of the job calls the same functions in the same order, with the same
+ * sizes. They work in place on the caller's memory, of any size. In a job of one instance they
+ * succeed at once. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
+ * call: a program that uses MPI itself initialises it before that and finalises it itself; else
+ * plenum initialises MPI at the first collective and ends it at the job's last close.
+ *
+ * Waiting sleeps: an instance that waits for the others leaves its cores to the loader.
+ *
+ * Errors of all of them:
+ *   -ENOTSUP           the job has several instances but MPI is not there, or its world has another
+ *                      size than the job (under torchrun every process is MPI's "rank 0 of 1"): use
+ *                      torch.distributed there, or start the job with plenumrun;
+ *   -ETIMEDOUT         the others did not come within the time limit (plenum_job_set_timeout());
+ *   -ENOTRECOVERABLE   an earlier collective timed out: its memory may still be written to by MPI,
+ *                      and no further collective can be trusted. End the process;
+ *   -EINVAL            a root, type or operation that does not exist;
+ *   -ECHILD            this process was forked from the one that opened the job;
+ *   -EIO               MPI reported an error (the sentence holds its text).
+ *
+ * Threads: one collective at a time per process; calls from several threads wait for each other,
+ * and must come in the same order everywhere. They block: keep them off event loops. */
+#ifndef PLENUM_COMM_H
+#define PLENUM_COMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+#include <plenum/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Types that can be added up. */
+enum plenum_type {
+    PLENUM_INT32,
+    PLENUM_INT64,
+    PLENUM_FLOAT32,
+    PLENUM_FLOAT64,
+};
+
+enum plenum_op {
+    PLENUM_SUM, /**< Integers wrap modulo 2^32 or 2^64. */
+    PLENUM_MIN,
+    PLENUM_MAX,
+    PLENUM_MEAN, /**< The sum divided by the number of instances; integers: towards zero. */
+};
+
+/**
+ * Give every instance the bytes of instance `root`.
+ *
+ * @param buffer  [bytes]; read in `root`, written elsewhere. Any size, also above 2^31.
+ */
+PLENUM_API int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_t root,
+                                struct plenum_error *err);
+
+/**
+ * Combine `buffer` of all instances, element by element; every instance has the result.
+ *
+ * @param buffer  [count] elements of `type`; read and written. On an error its content is
+ * undefined.
+ */
+PLENUM_API int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count,
+                                enum plenum_type type, enum plenum_op op, struct plenum_error *err);
+
+/**
+ * Give every instance the bytes of all instances, in the order of their indices.
+ *
+ * @param send  [bytes] of this instance.
+ * @param recv  [num_instances][bytes], written. Must not overlap `send`.
+ */
+PLENUM_API int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
+                                struct plenum_error *err);
+
+/** Return when every instance has called it. */
+PLENUM_API int plenum_barrier(struct plenum_job *job, struct plenum_error *err);
+
+/**
+ * How long one collective may take before it answers -ETIMEDOUT, in nanoseconds; 0, which is the
+ * default, waits for ever.
+ */
+PLENUM_API void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,74 @@
+/* job.h - who is this process in the training job? */
+#ifndef PLENUM_JOB_H
+#define PLENUM_JOB_H
+
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The job that this process belongs to. Opaque; one object a process, counted. */
+struct plenum_job;
+
+/** What the process was told by. */
+enum plenum_launcher {
+    PLENUM_LAUNCHER_NONE,   /**< Nobody: a job of one instance. */
+    PLENUM_LAUNCHER_PLENUM, /**< plenumrun: PLENUM_* variables. */
+    PLENUM_LAUNCHER_TORCH,  /**< torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE. */
+    PLENUM_LAUNCHER_MPI,    /**< mpirun of Open MPI: OMPI_COMM_WORLD_*. */
+    PLENUM_LAUNCHER_SLURM,  /**< srun: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID. */
+};
+
+/**
+ * The place of one instance (process) in its job. Plain data: may be copied and altered, for
+ * example to play another instance in a test.
+ */
+struct plenum_job_info {
+    uint32_t num_instances;        /**< Processes of the job, at least 1. */
+    uint32_t instance_index;       /**< Of this process: 0 ... num_instances - 1. */
+    uint32_t num_local_instances;  /**< Processes of the job on this host. */
+    uint32_t local_instance_index; /**< Of this process on this host. */
+    uint32_t num_replicas;         /**< Copies of the model in the job, at least num_instances. */
+    uint32_t num_local_replicas;   /**< Of them in this instance, at least 1. */
+    uint32_t replica_offset;       /**< The first of them; they are consecutive. */
+    uint32_t devices_per_replica;  /**< Accelerators that one replica uses; 1 unless told. */
+    uint32_t restart_count;        /**< How often plenumrun has started the job again. */
+    enum plenum_launcher launcher; /**< Who told. */
+    const char *job_id;            /**< The same text in all instances of the job, unique among the
+                                        jobs of its hosts. Borrowed from the job. */
+    const char *loader;            /**< Addresses of loaders (PLENUM_LOADER), or NULL when none
+                                        is named. Borrowed from the job. */
+};
+
+/**
+ * Find out who this process is, from the environment.
+ *
+ * The first of these that is there counts: plenumrun's variables, torchrun's, Open MPI's, Slurm's
+ * (of a step started by srun); none of them makes a job of one instance. Calling it again gives the
+ * same object and counts; the environment is read once.
+ *
+ * Ownership: close each successful open once, with plenum_job_close().
+ * Errors:    -EINVAL variables contradict each other or are not numbers (`err` names the variable);
+ *            -ENOMEM.
+ * Threads:   any.
+ */
+PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err);
+
+/**
+ * Give the job up. The last close ends MPI, if plenum's collectives started it. NULL is nothing.
+ *
+ * Threads: any, but not during a collective.
+ */
+PLENUM_API void plenum_job_close(struct plenum_job *job);
+
+/** The process's place. Borrowed: valid until the job's last close. Threads: any. */
+PLENUM_API const struct plenum_job_info *plenum_job_get_info(const struct plenum_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

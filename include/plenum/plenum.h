@@ -1,0 +1,10 @@
+/* plenum.h - all of libplenum: who am I (job.h), collectives (comm.h), batches (stream.h). */
+#ifndef PLENUM_PLENUM_H
+#define PLENUM_PLENUM_H
+
+#include <plenum/comm.h>
+#include <plenum/error.h>
+#include <plenum/job.h>
+#include <plenum/stream.h>
+
+#endif

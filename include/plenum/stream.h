@@ -1,0 +1,240 @@
+/* stream.h - the stream of batches of one instance.
+ *
+ * A batch is a pure function of (data set, pipeline, seed, epoch, positions): whatever happens to
+ * loaders, threads and hosts in between, the same options give the same bytes in the same order.
+ *
+ *     struct plenum_stream_options options;
+ *     plenum_stream_options_init(&options);
+ *     options.dataset = "folder:/data/train";
+ *     options.pipeline = "train";
+ *     options.micro_batch = 16;
+ *     options.epochs = 90;
+ *     r = plenum_stream_open(plenum_job_get_info(job), &options, &stream, &err);
+ *     while ((r = plenum_stream_next(stream, PLENUM_FOREVER, &batch, &err)) == 0) {
+ *         train(batch.pixels, batch.labels, batch.valid);
+ *         plenum_batch_release(&batch);
+ *     }
+ *     // here r is -ENODATA: all epochs are over
+ */
+#ifndef PLENUM_STREAM_H
+#define PLENUM_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+#include <plenum/job.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A time limit that never comes. */
+#define PLENUM_FOREVER UINT64_MAX
+
+/** One stream of batches. Opaque. */
+struct plenum_stream;
+
+/** What a pixel's channel is stored as. */
+enum plenum_dtype {
+    PLENUM_INT8,  /**< Value - 128: -128 ... 127, signed. */
+    PLENUM_UINT8, /**< 0 ... 255. */
+};
+
+enum plenum_layout {
+    PLENUM_NHWC, /**< Channels of one pixel together. */
+    PLENUM_NCHW, /**< One plane a channel. */
+};
+
+/** What is done with the positions that do not fill a whole step at the end of an epoch. */
+enum plenum_last {
+    PLENUM_PAD,  /**< The last step is filled up with samples that are marked not valid. */
+    PLENUM_DROP, /**< They are left out. */
+};
+
+/** What is done with a sample that cannot be decoded. */
+enum plenum_bad {
+    PLENUM_BAD_SUBSTITUTE, /**< Another sample, chosen by the seed, is shown in its place and
+                              counted. */
+    PLENUM_BAD_FAIL,       /**< The stream fails with -EBADMSG, naming file and reason. */
+};
+
+/** What to stream. Fill with plenum_stream_options_init(), then change what differs. */
+struct plenum_stream_options {
+    size_t size;         /**< sizeof(struct plenum_stream_options): set by the init function. */
+    const char *dataset; /**< "folder:DIR", or a plain path. Copied. No default. */
+    const char
+        *pipeline;       /**< "train", "eval", or stages: see plenum(7). Copied. Default "train". */
+    const char *shuffle; /**< "global", "none" or "block:B". Copied. Default "global". */
+    const char *loader;  /**< Addresses, separated by commas, or NULL for the job's. Copied. */
+    uint64_t seed;       /**< Keys every random number. Default 0. */
+    uint64_t epochs;     /**< The stream ends before this epoch (counted from 0); 0: never. */
+    uint32_t micro_batch;      /**< M: samples that a replica takes in a step. Default 1. */
+    uint32_t steps;            /**< S: consecutive steps in one batch. Default 1. */
+    uint32_t prefetch_depth;   /**< Batches asked for ahead of time, 1 ... 64. Default 3. */
+    enum plenum_dtype dtype;   /**< Default PLENUM_INT8. */
+    enum plenum_layout layout; /**< Default PLENUM_NHWC. */
+    uint32_t channels;     /**< 3, or 4 with a last channel of zero points (0 as u8). Default 3. */
+    enum plenum_last last; /**< Default PLENUM_PAD. */
+    enum plenum_bad bad;   /**< Default PLENUM_BAD_SUBSTITUTE. */
+    uint64_t loader_timeout_ns; /**< How long no loader may answer before the stream fails with
+                                     -ECONNRESET. Default 60 s. */
+    uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked
+                              of it, is given up and another is asked. Default 5 s. */
+};
+
+/** Constant facts of an open stream. */
+struct plenum_stream_info {
+    uint64_t num_samples;     /**< N, of the data set. */
+    uint64_t steps_per_epoch; /**< The same in every instance. */
+    uint64_t batches;         /**< Of the whole stream from epoch 0 on; 0 when it is endless. */
+    uint32_t num_classes;     /**< Of the data set: labels are below it. */
+    uint32_t height, width, channels;      /**< Of one image. */
+    uint32_t steps, replicas, micro_batch; /**< The shape of a batch: [S][local R][M]. */
+    uint32_t slots;          /**< In the ring; one is taken by each batch that is not released. */
+    uint64_t batch_bytes;    /**< Pixels of one batch. */
+    uint8_t fingerprint[16]; /**< Of the data set. */
+    uint8_t
+        identity[16]; /**< Of all that decides what a position shows; see struct plenum_cursor. */
+};
+
+/**
+ * A leased batch. Plain data: read every field, write none but the pixels.
+ *
+ * Arrays are [S][local R][M] unless said otherwise, S the slowest. They are borrowed from the
+ * stream's ring until plenum_batch_release(), also beyond plenum_stream_destroy(). The pixels may
+ * be changed in place.
+ */
+struct plenum_batch {
+    void
+        *pixels; /**< int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. */
+    const int64_t *labels;   /**< Class indices. */
+    const uint32_t *samples; /**< Index in the data set of the sample that is shown. */
+    const uint64_t
+        *positions; /**< Place in the epoch's order; >= N where valid is 0 at an epoch's end. */
+    const uint8_t *valid;     /**< 1: counts; 0: fills up the last step (or the last batch). */
+    const uint64_t *epochs;   /**< [S]: the epoch of each step; a batch may cross an epoch's end. */
+    uint64_t index;           /**< Batches since the stream was opened or sought, from 0. */
+    uint32_t count;           /**< S * local R * M. */
+    uint32_t num_valid;       /**< Ones in valid. */
+    uint32_t num_substituted; /**< Samples shown in place of bad ones. */
+    uint32_t steps, replicas, micro_batch; /**< S, local R, M. */
+    uint32_t height, width, channels;
+    enum plenum_dtype dtype;
+    enum plenum_layout layout;
+    struct plenum_lease *lease; /**< Private. */
+};
+
+/**
+ * A place in the stream, to be kept in the program's checkpoint: 32 bytes, little-endian, meant to
+ * be written as they are. Any number of replicas and any micro-batch can go on from it.
+ */
+struct plenum_cursor {
+    uint8_t identity[16]; /**< Hash of data set, pipeline, seed and order: what must not have
+                             changed. */
+    uint64_t epoch;       /**< Of the next step. */
+    uint64_t position;    /**< Of the next step, in its epoch's order. */
+};
+
+struct plenum_stream_stats {
+    uint64_t batches;     /**< Handed out. */
+    uint64_t samples;     /**< Valid ones in them. */
+    uint64_t substituted; /**< Shown in place of bad ones. */
+    uint64_t wait_ns;     /**< Time that plenum_stream_next() has waited. */
+    uint64_t elapsed_ns;  /**< Since the stream was opened. */
+    uint64_t incidents;   /**< Loaders that died, went silent or were restarted. */
+    uint64_t lost_ns;     /**< Time from losing a loader to having one again, summed. */
+    uint32_t ready;       /**< Batches that could be had at once. */
+    uint32_t in_flight;   /**< Batches that are being rendered. */
+    char loader[128];     /**< Address of the loader in use, or "". */
+};
+
+/** Write the defaults. */
+PLENUM_API void plenum_stream_options_init(struct plenum_stream_options *options);
+
+/**
+ * Open a stream for one instance: connect to a loader, have the data set indexed if it is not yet,
+ * and begin to prefetch from epoch 0.
+ *
+ * Where neither `options->loader` nor the job names a loader, the first instance of the job on this
+ * host starts one (plenumd), which ends with it.
+ *
+ * @param info  Whose share to stream; NULL for a job of one instance. Copied.
+ *
+ * Ownership: `*ret` ends with plenum_stream_destroy().
+ * Errors:    -EINVAL an option (named) is out of range; -ENOENT no such data set; -EBADMSG it holds
+ *            nothing usable; -EACCES; -ECONNREFUSED or -ECONNRESET no loader answered within
+ *            loader_timeout_ns (the addresses are named); -EPROTONOSUPPORT a loader of another
+ * major version; -ENOSPC or -ENOMEM the ring cannot be reserved. Threads:   any. Blocks while an
+ * index is being built: minutes for millions of files, the first time. A thread of the library's
+ * own, one for all streams of the process, does the talking.
+ */
+PLENUM_API int plenum_stream_open(const struct plenum_job_info *info,
+                                  const struct plenum_stream_options *options,
+                                  struct plenum_stream **ret, struct plenum_error *err);
+
+/** End a stream. Batches that are still leased stay valid until released. NULL is nothing. */
+PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
+
+/**
+ * Lease the next batch, waiting at most `timeout_ns` nanoseconds (0 polls, PLENUM_FOREVER waits).
+ *
+ * Ownership: `*ret` borrows a slot of the ring until plenum_batch_release().
+ * Errors:    -EAGAIN none was ready in time; -ENODATA the stream's epochs are over; -ENOBUFS every
+ *            slot of the ring is leased: release one first; -ECONNRESET no loader answered for
+ *            loader_timeout_ns; -EBADMSG a bad sample under PLENUM_BAD_FAIL; -EIO a file could not
+ * be read; -ESTALE the data set is another one than at open. `*ret` is then untouched. After
+ * -EBADMSG, -EIO, -ESTALE and -ECONNRESET every further call gives the same. -ECHILD: this process
+ * was forked from the one that opened the stream. Threads:   one at a time per stream; streams are
+ * independent. Blocks: keep it off event loops.
+ */
+PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns,
+                                  struct plenum_batch *ret, struct plenum_error *err);
+
+/** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
+PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
+
+/** Constant facts of the stream. Threads: any. */
+PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
+                                       struct plenum_stream_info *ret);
+
+/** The place behind the last batch that plenum_stream_next() gave. Threads: any. */
+PLENUM_API void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
+
+/**
+ * Go on from `cursor`: the next batch begins there. Leased batches stay; prefetched ones are
+ * dropped.
+ *
+ * Errors:  -ESTALE the cursor was made with another data set, pipeline, seed or order; -EINVAL it
+ * lies outside the data set. Threads: as plenum_stream_next().
+ */
+PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
+                                  struct plenum_error *err);
+
+/** How it has gone so far. Threads: any. */
+PLENUM_API void plenum_stream_get_stats(struct plenum_stream *stream,
+                                        struct plenum_stream_stats *ret);
+
+/**
+ * Take the oldest warning that has not been taken: one sentence an incident, such as a loader that
+ * was lost and the time that it cost.
+ *
+ * Returns 1 and fills `*ret`, or 0 when there is none. Threads: any.
+ */
+PLENUM_API int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error *ret);
+
+/**
+ * The sum modulo 2^64 of the hashes of the batch's valid samples; sums of batches, instances and
+ * parts of a run add up to the hash of the stream, which `plenumctl hash` computes on one thread.
+ *
+ * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian) and the pixels as u8
+ * RGB NHWC. Threads: any.
+ */
+PLENUM_API uint64_t plenum_batch_hash(const struct plenum_batch *batch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
