@@ -7,7 +7,9 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/identity.c %D%/identity.h \
 	%D%/jobloader.c %D%/jobloader.h \
 	%D%/log.c %D%/log.h \
+	%D%/options.c %D%/options.h \
 	%D%/order.c %D%/order.h \
+	%D%/parallel.c %D%/parallel.h \
 	%D%/philox.h \
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/ring.c %D%/ring.h \

@@ -1,0 +1,287 @@
+#include "config.h"
+
+#include "common/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+enum { HELP_COLUMN = 28, HELP_WIDTH = 80 };
+
+/* Edit distance of two short names, for "did you mean". */
+static size_t distance(const char *a, size_t a_len, const char *b)
+{
+    size_t row[64], b_len = strlen(b);
+
+    if (a_len >= ARRAY_LEN(row) || b_len >= ARRAY_LEN(row))
+        return SIZE_MAX;
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_len; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t above = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
+
+            best = above + 1 < best ? above + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[b_len];
+}
+
+static int unknown_option(const struct options_program *p, const char *word, size_t len,
+                          struct plenum_error *err)
+{
+    const char *near = NULL;
+    size_t best = 3;
+
+    for (size_t i = 0; i < p->count; i++) {
+        size_t d = p->defs[i].help ? distance(word, len, p->defs[i].name) : SIZE_MAX;
+
+        if (d < best) {
+            best = d;
+            near = p->defs[i].name;
+        }
+    }
+    if (near)
+        return error_set(err, -EINVAL, "unknown option --%.*s; did you mean --%s?", (int)len, word,
+                         near);
+    return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
+}
+
+static int apply(const struct option_def *def, void *target, const char *value,
+                 struct plenum_error *err)
+{
+    char *field = (char *)target + def->offset;
+    uint64_t max = def->max, number = 0;
+    int r = 0;
+
+    if (max == 0)
+        max = def->type == OPTION_U32 ? UINT32_MAX : UINT64_MAX;
+    switch (def->type) {
+    case OPTION_FLAG:
+        *(bool *)field = true;
+        return 0;
+    case OPTION_TEXT:
+        *(const char **)field = value;
+        return 0;
+    case OPTION_CALL:
+        return def->call(target, value, err);
+    case OPTION_U32:
+    case OPTION_U64:
+        r = parse_u64(value, UINT64_MAX, &number);
+        break;
+    case OPTION_BYTES:
+        r = parse_bytes(value, &number);
+        break;
+    case OPTION_DURATION:
+        r = parse_duration(value, &number);
+        break;
+    }
+    if (r == -EINVAL)
+        return error_set(err, -EINVAL, "--%s needs %s, not '%s'", def->name,
+                         def->type == OPTION_BYTES      ? "a size such as 512M or 2G"
+                         : def->type == OPTION_DURATION ? "a time such as 30s, 500ms or 5m"
+                                                        : "a whole number",
+                         value);
+    if (r == -ERANGE || number < def->min || number > max)
+        return error_set(err, -EINVAL, "--%s must be %llu to %llu, not %s", def->name,
+                         (unsigned long long)def->min, (unsigned long long)max, value);
+    if (def->type == OPTION_U32)
+        *(uint32_t *)field = (uint32_t)number;
+    else
+        *(uint64_t *)field = number;
+    return 0;
+}
+
+static const struct option_def *find_name(const struct options_program *p, const char *word,
+                                          size_t len)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (strlen(p->defs[i].name) == len && memcmp(p->defs[i].name, word, len) == 0)
+            return &p->defs[i];
+    return NULL;
+}
+
+static const struct option_def *find_letter(const struct options_program *p, char letter)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (p->defs[i].letter && p->defs[i].letter == letter)
+            return &p->defs[i];
+    return NULL;
+}
+
+/* argv[i] is "--name" or "--name=value". Returns how many words were used, or -EINVAL. */
+static int parse_long(const struct options_program *p, void *target, int argc, char **argv, int i,
+                      struct plenum_error *err)
+{
+    const char *word = argv[i] + 2, *equals = strchr(word, '=');
+    size_t len = equals ? (size_t)(equals - word) : strlen(word);
+    const struct option_def *def = find_name(p, word, len);
+    const char *value = equals ? equals + 1 : NULL;
+    int used = 1, r;
+
+    if (!def)
+        return unknown_option(p, word, len, err);
+    if (!def->arg && value)
+        return error_set(err, -EINVAL, "--%s takes no value", def->name);
+    if (def->arg && !value) {
+        if (i + 1 == argc)
+            return error_set(err, -EINVAL, "--%s needs a value: --%s %s", def->name, def->name,
+                             def->arg);
+        value = argv[i + 1];
+        used = 2;
+    }
+    r = apply(def, target, value, err);
+    return r < 0 ? r : used;
+}
+
+/* argv[i] is "-x", "-xyz" (flags) or "-xvalue". */
+static int parse_short(const struct options_program *p, void *target, int argc, char **argv, int i,
+                       struct plenum_error *err)
+{
+    for (const char *c = argv[i] + 1; *c; c++) {
+        const struct option_def *def = find_letter(p, *c);
+        int r, used = 1;
+        const char *value = NULL;
+
+        if (!def)
+            return error_set(err, -EINVAL, "unknown option -%c; see %s --help", *c, p->name);
+        if (def->arg && c[1]) {
+            value = c + 1;
+        } else if (def->arg) {
+            if (i + 1 == argc)
+                return error_set(err, -EINVAL, "-%c needs a value: -%c %s", *c, *c, def->arg);
+            value = argv[i + 1];
+            used = 2;
+        }
+        r = apply(def, target, value, err);
+        if (r < 0 || def->arg)
+            return r < 0 ? r : used;
+    }
+    return 1;
+}
+
+int options_parse(const struct options_program *program, void *target, int argc, char **argv,
+                  int *operands, struct plenum_error *err)
+{
+    bool only_operands = false;
+    int count = 0;
+
+    for (int i = 1; i < argc;) {
+        char *word = argv[i];
+        int r;
+
+        if (only_operands || word[0] != '-' || word[1] == '\0') {
+            argv[1 + count++] = word;
+            i++;
+            only_operands = only_operands || program->stop_at_operand;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            only_operands = true;
+            i++;
+            continue;
+        }
+        if (strcmp(word, "--help") == 0 ||
+            (strcmp(word, "-h") == 0 && !find_letter(program, 'h')))
+            return OPTIONS_HELP;
+        if (strcmp(word, "--version") == 0)
+            return OPTIONS_VERSION;
+        r = word[1] == '-' ? parse_long(program, target, argc, argv, i, err)
+                           : parse_short(program, target, argc, argv, i, err);
+        if (r < 0)
+            return r;
+        i += r;
+    }
+    *operands = count;
+    return 0;
+}
+
+/* Words of `text`, wrapped at HELP_WIDTH, with lines after the first indented. */
+static void print_wrapped(const char *text, size_t column)
+{
+    size_t at = column;
+
+    while (*text) {
+        size_t len = strcspn(text, " \n");
+
+        if (at > column && at + 1 + len > HELP_WIDTH) {
+            printf("\n%*s", (int)column, "");
+            at = column;
+        } else if (at > column) {
+            printf(" ");
+            at++;
+        }
+        printf("%.*s", (int)len, text);
+        at += len;
+        text += len;
+        if (*text == '\n') {
+            printf("\n%*s", (int)column, "");
+            at = column;
+        }
+        text += *text != '\0';
+    }
+    printf("\n");
+}
+
+void options_print_help(const struct options_program *program)
+{
+    printf("usage: %s %s\n\n", program->name, program->usage);
+    print_wrapped(program->summary, 0);
+    printf("\noptions:\n");
+    for (size_t i = 0; i < program->count; i++) {
+        const struct option_def *d = &program->defs[i];
+        char left[128];
+        int n;
+
+        if (!d->help)
+            continue;
+        n = snprintf(left, sizeof(left), "  %c%c%s --%s%s%s", d->letter ? '-' : ' ',
+                     d->letter ? d->letter : ' ', d->letter ? "," : " ", d->name, d->arg ? " " : "",
+                     d->arg ? d->arg : "");
+        if (n >= HELP_COLUMN - 1)
+            printf("%s\n%*s", left, HELP_COLUMN, "");
+        else
+            printf("%-*s", HELP_COLUMN, left);
+        print_wrapped(d->help, HELP_COLUMN);
+    }
+    printf("%-*sshow this text\n", HELP_COLUMN,
+           find_letter(program, 'h') ? "      --help" : "  -h, --help");
+    printf("%-*sshow the version\n", HELP_COLUMN, "      --version");
+    if (program->footer)
+        printf("\n%s\n", program->footer);
+}
+
+void options_print_version(const char *name)
+{
+    printf("%s %s\n", name, PACKAGE_VERSION);
+}
+
+int options_start(const struct options_program *program, void *target, int argc, char **argv,
+                  int *operands)
+{
+    struct plenum_error err;
+    int r = options_parse(program, target, argc, argv, operands, &err);
+
+    if (r == OPTIONS_HELP || r == OPTIONS_VERSION) {
+        if (r == OPTIONS_HELP)
+            options_print_help(program);
+        else
+            options_print_version(program->name);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
+    if (r < 0) {
+        fprintf(stderr, "%s: %s\n", program->name, err.text);
+        return 2;
+    }
+    return -1;
+}

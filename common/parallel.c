@@ -1,0 +1,145 @@
+#include "config.h"
+
+#include "common/parallel.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/util.h"
+
+struct run {
+    const struct parallel *p;
+    atomic_uint_fast64_t next, done;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    pthread_cond_t ended;
+    unsigned running;
+    int error;
+    uint64_t error_index;
+};
+
+struct worker {
+    struct run *run;
+    unsigned index;
+    pthread_t thread;
+};
+
+unsigned parallel_cpus(void)
+{
+    cpu_set_t *set;
+    int n = 0;
+
+    /* A machine may have more CPUs than fit into cpu_set_t. */
+    for (size_t cpus = 1024; cpus <= 65536 && n == 0; cpus *= 4) {
+        size_t size = CPU_ALLOC_SIZE(cpus);
+
+        set = CPU_ALLOC(cpus);
+        if (!set)
+            break;
+        if (sched_getaffinity(0, size, set) == 0)
+            n = CPU_COUNT_S(size, set);
+        CPU_FREE(set);
+    }
+    return n > 0 ? (unsigned)n : 1;
+}
+
+static void note_error(struct run *run, uint64_t index, int error)
+{
+    (void)pthread_mutex_lock(&run->mu);
+    if (run->error == 0 || index < run->error_index) {
+        run->error = error;
+        run->error_index = index;
+    }
+    (void)pthread_mutex_unlock(&run->mu);
+    atomic_store(&run->next, run->p->count); /* no new turns */
+}
+
+static void work(struct run *run, unsigned thread)
+{
+    for (;;) {
+        uint64_t index = atomic_fetch_add(&run->next, 1);
+        int r;
+
+        if (index >= run->p->count)
+            return;
+        r = run->p->turn(run->p->arg, index, thread);
+        if (r < 0)
+            note_error(run, index, r);
+        (void)atomic_fetch_add(&run->done, 1);
+    }
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *w = arg;
+
+    work(w->run, w->index);
+    (void)pthread_mutex_lock(&w->run->mu);
+    w->run->running--;
+    (void)pthread_cond_signal(&w->run->ended);
+    (void)pthread_mutex_unlock(&w->run->mu);
+    return NULL;
+}
+
+static void wait_and_tell(struct run *run)
+{
+    const struct parallel *p = run->p;
+
+    (void)pthread_mutex_lock(&run->mu);
+    while (run->running > 0) {
+        struct timespec until;
+
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 100000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        (void)pthread_cond_timedwait(&run->ended, &run->mu, &until);
+        if (p->progress) {
+            (void)pthread_mutex_unlock(&run->mu);
+            p->progress(p->arg, atomic_load(&run->done), p->count);
+            (void)pthread_mutex_lock(&run->mu);
+        }
+    }
+    (void)pthread_mutex_unlock(&run->mu);
+}
+
+int parallel_run(const struct parallel *p)
+{
+    struct run run = {.p = p, .mu = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER};
+    unsigned threads = p->threads ? p->threads : parallel_cpus(), started = 0;
+    struct worker *workers;
+
+    if (threads > p->count)
+        threads = (unsigned)p->count;
+    workers = calloc(threads ? threads : 1, sizeof(*workers));
+    if (!workers)
+        return -ENOMEM;
+    if (threads > 1 || (threads == 1 && p->progress)) {
+        for (; started < threads; started++) {
+            workers[started] = (struct worker){.run = &run, .index = started};
+            (void)pthread_mutex_lock(&run.mu);
+            run.running++;
+            (void)pthread_mutex_unlock(&run.mu);
+            if (pthread_create(&workers[started].thread, NULL, worker_main, &workers[started])) {
+                (void)pthread_mutex_lock(&run.mu);
+                run.running--;
+                (void)pthread_mutex_unlock(&run.mu);
+                break;
+            }
+        }
+    }
+    if (started == 0)
+        work(&run, 0); /* one thread, or not even one more to be had */
+    wait_and_tell(&run);
+    for (unsigned i = 0; i < started; i++)
+        (void)pthread_join(workers[i].thread, NULL);
+    free(workers);
+    return run.error;
+}

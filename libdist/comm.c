@@ -1,0 +1,170 @@
+/* comm.c - collectives: what is the same for every carrier, and the loading of one.
+ *
+ * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run where no MPI is
+ * installed. The carrier lies in libplenum-mpi.so beside libplenum.so and is loaded at the first collective that
+ * needs it. */
+#include "config.h"
+
+#include <plenum/comm.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "libdist/comm_priv.h"
+#include "libdist/job_priv.h"
+
+static const char backend_file[] = "libplenum-mpi.so";
+
+/* The carrier lies where this library lies; if that is not known, where the linker looks. */
+static void *load_backend(void)
+{
+    Dl_info self;
+    char path[4096];
+    const char *slash;
+    void *handle = NULL;
+
+    if (dladdr(backend_file, &self) && self.dli_fname && (slash = strrchr(self.dli_fname, '/'))) {
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - self.dli_fname),
+                       self.dli_fname, backend_file);
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    return handle ? handle : dlopen(backend_file, RTLD_NOW | RTLD_LOCAL);
+}
+
+static int open_backend(struct plenum_job *job, struct plenum_error *err)
+{
+    const struct comm_backend *backend;
+    void *handle;
+    int r;
+
+    if (job->info.launcher == PLENUM_LAUNCHER_TORCH)
+        return error_set(err, -ENOTSUP,
+                         "this job was started by torchrun, where plenum has no collectives: use "
+                         "torch.distributed, or start the job with plenumrun");
+    handle = load_backend();
+    if (!handle)
+        return error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
+                         job->info.num_instances, dlerror());
+    backend = dlsym(handle, COMM_BACKEND_SYMBOL);
+    if (!backend || backend->version != COMM_BACKEND_VERSION)
+        return error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
+    /* Not unloaded again, not even after a failure: MPI cannot be loaded twice. */
+    r = backend->open(job->info.num_instances, job->info.instance_index, err);
+    if (r < 0)
+        return r;
+    job->backend = backend;
+    return 0;
+}
+
+/* Take the turn for one collective; `*deadline_ns` is when it must be over. */
+static int begin(struct plenum_job *job, uint64_t *deadline_ns, struct plenum_error *err)
+{
+    int r = 0;
+
+    if (job->pid != getpid())
+        return error_set(err, -ECHILD,
+                         "this process was forked from the one that opened the job; collectives are "
+                         "that one's");
+    (void)pthread_mutex_lock(&job->comm_mu);
+    if (job->broken)
+        r = error_set(err, -ENOTRECOVERABLE,
+                      "an earlier collective timed out: no further one can be trusted; end the "
+                      "process");
+    else if (!job->backend)
+        r = open_backend(job, err);
+    if (r < 0) {
+        (void)pthread_mutex_unlock(&job->comm_mu);
+        return r;
+    }
+    *deadline_ns = job->timeout_ns ? time_now_ns() + job->timeout_ns : 0;
+    return 0;
+}
+
+static int end(struct plenum_job *job, int r)
+{
+    if (r == -ETIMEDOUT || r == -EIO)
+        job->broken = true;
+    (void)pthread_mutex_unlock(&job->comm_mu);
+    return r;
+}
+
+static bool alone(const struct plenum_job *job)
+{
+    return job->info.num_instances == 1;
+}
+
+int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_t root,
+                     struct plenum_error *err)
+{
+    uint64_t deadline_ns;
+    int r;
+
+    if (root >= job->info.num_instances)
+        return error_set(err, -EINVAL, "root %u: the job has %u instances", root,
+                         job->info.num_instances);
+    if (alone(job) || bytes == 0)
+        return 0;
+    r = begin(job, &deadline_ns, err);
+    return r < 0 ? r : end(job, job->backend->broadcast(buffer, bytes, root, deadline_ns, err));
+}
+
+int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum plenum_type type,
+                     enum plenum_op op, struct plenum_error *err)
+{
+    uint64_t deadline_ns;
+    int r;
+
+    if ((unsigned)type > PLENUM_FLOAT64 || (unsigned)op > PLENUM_MEAN)
+        return error_set(err, -EINVAL, "allreduce: type %d or operation %d does not exist",
+                         (int)type, (int)op);
+    if (alone(job) || count == 0)
+        return 0;
+    r = begin(job, &deadline_ns, err);
+    return r < 0 ? r : end(job, job->backend->allreduce(buffer, count, type, op, deadline_ns, err));
+}
+
+int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
+                     struct plenum_error *err)
+{
+    uint64_t deadline_ns;
+    int r;
+
+    if (bytes == 0)
+        return 0;
+    if (alone(job)) {
+        memcpy(recv, send, bytes);
+        return 0;
+    }
+    r = begin(job, &deadline_ns, err);
+    return r < 0 ? r : end(job, job->backend->allgather(send, bytes, recv, deadline_ns, err));
+}
+
+int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
+{
+    uint64_t deadline_ns;
+    int r;
+
+    if (alone(job))
+        return 0;
+    r = begin(job, &deadline_ns, err);
+    return r < 0 ? r : end(job, job->backend->barrier(deadline_ns, err));
+}
+
+void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)
+{
+    (void)pthread_mutex_lock(&job->comm_mu);
+    job->timeout_ns = timeout_ns;
+    (void)pthread_mutex_unlock(&job->comm_mu);
+}
+
+void plenum__comm_close(struct plenum_job *job)
+{
+    if (job->backend)
+        job->backend->close(job->broken);
+    job->backend = NULL;
+}

@@ -1,0 +1,285 @@
+/* io.c - the library's one thread: it talks to loaders for all streams of the process.
+ *
+ * It starts with the first stream and ends with the last. It sleeps in epoll until a socket, the clock or
+ * io_poke() wakes it. All signals are blocked in it: they are the program's.
+ *
+ * Locks: io.life, io.mu, then a stream's. The thread holds io.mu while it works, so that io_remove() returns only
+ * when the thread cannot be inside the stream any more.
+ *
+ * In a forked child there is no such thread, and the descriptors must not keep the loader thinking that the program
+ * still lives: the child closes its copies (pthread_atfork) and every handle answers -ECHILD. */
+#include "config.h"
+
+#include "libdist/stream_priv.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/jobloader.h"
+#include "common/util.h"
+
+enum { LOADER_GRACE_MS = 1000, EVENTS_MAX = 32 };
+
+struct served {
+    struct plenum_stream *stream;
+    struct served *next;
+};
+
+static struct {
+    /* Constant while the thread runs. */
+    int epoll_fd, wake_fd;
+    pthread_t thread;
+    /* Held while the thread is started or ended; before mu. */
+    pthread_mutex_t life;
+    bool running;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    bool stop;
+    struct served *served;
+    struct jobloader *keeper;
+} io = {.epoll_fd = -1,
+        .wake_fd = -1,
+        .life = PTHREAD_MUTEX_INITIALIZER,
+        .mu = PTHREAD_MUTEX_INITIALIZER};
+
+/* Addresses in epoll's data that are no stream's. */
+static char tag_wake, tag_keeper;
+
+static void in_child(void)
+{
+    io_close(&io.epoll_fd);
+    io_close(&io.wake_fd);
+    if (io.keeper)
+        jobloader_forget(io.keeper);
+    for (struct served *s = io.served; s; s = s->next)
+        io_close(&s->stream->conn.fd);
+    (void)pthread_mutex_init(&io.life, NULL);
+    (void)pthread_mutex_init(&io.mu, NULL); /* held since before_fork() */
+    io.running = false;
+    io.served = NULL;
+    io.keeper = NULL;
+}
+
+static void before_fork(void)
+{
+    (void)pthread_mutex_lock(&io.mu);
+}
+
+static void in_parent(void)
+{
+    (void)pthread_mutex_unlock(&io.mu);
+}
+
+static void serve(void *tag)
+{
+    if (tag == &tag_wake) {
+        uint64_t n;
+
+        (void)!read(io.wake_fd, &n, sizeof(n));
+        return;
+    }
+    if (tag == &tag_keeper) {
+        if (io.keeper)
+            jobloader_dispatch(io.keeper);
+        return;
+    }
+    for (struct served *s = io.served; s; s = s->next)
+        if (s->stream == tag) {
+            (void)pthread_mutex_lock(&s->stream->mu);
+            session_ready(s->stream);
+            (void)pthread_mutex_unlock(&s->stream->mu);
+            return;
+        }
+}
+
+static int watch(int op, int fd, void *tag, bool write)
+{
+    struct epoll_event ev = {.events = EPOLLIN | (write ? (unsigned)EPOLLOUT : 0U),
+                             .data.ptr = tag};
+
+    return epoll_ctl(io.epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* The stream's loader is this host's own, and nobody listens: keep one, unless another process has just begun to. */
+static void keep_loader(struct plenum_stream *s)
+{
+    static const char *const widened[] = {"--all-cpus", NULL};
+    struct jobloader_options options = {
+        .address = s->addresses[0].text,
+        .args = s->info.num_local_instances > 1 ? widened : NULL,
+    };
+    struct plenum_error err;
+    int r = 0;
+
+    s->wants_keeper = false;
+    if (io.keeper)
+        return;
+    r = jobloader_create(&options, &io.keeper, &err);
+    if (r == 0)
+        r = watch(EPOLL_CTL_ADD, jobloader_get_fd(io.keeper), &tag_keeper, false);
+    if (r < 0 && r != -EADDRINUSE)
+        session_fail(s, r, err.text);
+}
+
+/* Let time pass for all streams; returns when the next one wants to be called. */
+static uint64_t tick(bool jumped)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (struct served *s = io.served; s; s = s->next) {
+        (void)pthread_mutex_lock(&s->stream->mu);
+        if (jumped)
+            session_forgive(s->stream, time_now_ns());
+        next = min_u64(next, session_tick(s->stream, time_now_ns()));
+        if (s->stream->wants_keeper)
+            keep_loader(s->stream);
+        (void)pthread_mutex_unlock(&s->stream->mu);
+    }
+    return next;
+}
+
+static int timeout_until(uint64_t when_ns)
+{
+    uint64_t now = time_now_ns();
+
+    if (when_ns == UINT64_MAX)
+        return -1;
+    if (when_ns <= now)
+        return 0;
+    return (int)min_u64((when_ns - now + NS_PER_MS - 1) / NS_PER_MS, 60000);
+}
+
+static void *io_main(void *arg)
+{
+    struct epoll_event events[EVENTS_MAX];
+    uint64_t next = 0;
+
+    (void)arg;
+    (void)pthread_mutex_lock(&io.mu);
+    while (!io.stop) {
+        bool jumped;
+        int n;
+
+        (void)pthread_mutex_unlock(&io.mu);
+        n = epoll_wait(io.epoll_fd, events, EVENTS_MAX, timeout_until(next));
+        (void)pthread_mutex_lock(&io.mu);
+        /* Long past the time, with nothing to do: we were stopped, not our loaders. */
+        jumped = next != UINT64_MAX && next > 0 && time_now_ns() > next + NS_PER_SEC;
+        for (int i = 0; i < n; i++)
+            serve(events[i].data.ptr);
+        next = tick(jumped);
+    }
+    (void)pthread_mutex_unlock(&io.mu);
+    return NULL;
+}
+
+static int start(struct plenum_error *err)
+{
+    static bool at_fork;
+    sigset_t all, old;
+    int r;
+
+    if (!at_fork)
+        at_fork = pthread_atfork(before_fork, in_parent, in_child) == 0;
+    io.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    io.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (io.epoll_fd < 0 || io.wake_fd < 0)
+        r = -errno;
+    else
+        r = watch(EPOLL_CTL_ADD, io.wake_fd, &tag_wake, false);
+    if (r == 0) {
+        io.stop = false;
+        (void)sigfillset(&all);
+        (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+        r = -pthread_create(&io.thread, NULL, io_main, NULL);
+        (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    }
+    if (r < 0) {
+        io_close(&io.epoll_fd);
+        io_close(&io.wake_fd);
+        return error_set(err, r, "cannot start the thread that talks to loaders: %s",
+                         strerror(-r));
+    }
+    io.running = true;
+    return 0;
+}
+
+int io_add(struct plenum_stream *s, struct plenum_error *err)
+{
+    struct served *served = malloc(sizeof(*served));
+    int r = 0;
+
+    if (!served)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)pthread_mutex_lock(&io.life);
+    if (!io.running)
+        r = start(err);
+    if (r == 0) {
+        (void)atomic_fetch_add(&s->refs, 1);
+        (void)pthread_mutex_lock(&io.mu);
+        *served = (struct served){.stream = s, .next = io.served};
+        io.served = served;
+        (void)pthread_mutex_unlock(&io.mu);
+        io_poke();
+    } else {
+        free(served);
+    }
+    (void)pthread_mutex_unlock(&io.life);
+    return r;
+}
+
+/* The last stream is gone: so may the thread be. Holding io.life. */
+static void stop(void)
+{
+    (void)pthread_mutex_lock(&io.mu);
+    io.stop = true;
+    (void)pthread_mutex_unlock(&io.mu);
+    io_poke();
+    (void)pthread_join(io.thread, NULL);
+    jobloader_destroy(io.keeper, LOADER_GRACE_MS);
+    io.keeper = NULL;
+    io.running = false;
+    io_close(&io.epoll_fd);
+    io_close(&io.wake_fd);
+}
+
+void io_remove(struct plenum_stream *s)
+{
+    struct served **at, *gone;
+
+    (void)pthread_mutex_lock(&io.life);
+    (void)pthread_mutex_lock(&io.mu);
+    for (at = &io.served; (*at)->stream != s; at = &(*at)->next)
+        ;
+    gone = *at;
+    *at = gone->next;
+    (void)pthread_mutex_lock(&s->mu);
+    session_fini(s);
+    (void)pthread_mutex_unlock(&s->mu);
+    (void)pthread_mutex_unlock(&io.mu);
+    if (!io.served)
+        stop();
+    (void)pthread_mutex_unlock(&io.life);
+    free(gone);
+    stream_unref(s);
+}
+
+void io_poke(void)
+{
+    uint64_t one = 1;
+
+    (void)!write(io.wake_fd, &one, sizeof(one));
+}
+
+int io_watch(struct plenum_stream *s, bool write)
+{
+    int r = watch(EPOLL_CTL_MOD, s->conn.fd, s, write);
+
+    return r == -ENOENT ? watch(EPOLL_CTL_ADD, s->conn.fd, s, write) : r;
+}

@@ -1,0 +1,33 @@
+/* job_priv.h - the job, for the rest of libplenum and its tests. */
+#ifndef LIBDIST_JOB_PRIV_H
+#define LIBDIST_JOB_PRIV_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <plenum/job.h>
+
+struct comm_backend;
+
+struct plenum_job {
+    /* Constant after plenum_job_open(). */
+    struct plenum_job_info info;
+    char id[64];
+    char loader[2048];
+    pid_t pid; /* that opened it */
+    /* Under job.c's lock. */
+    unsigned opens;
+    /* Under comm_mu, which is held during a collective. */
+    pthread_mutex_t comm_mu;
+    const struct comm_backend *backend; /* NULL until the first collective of several instances */
+    bool broken;                        /* one timed out */
+    uint64_t timeout_ns;                /* 0: none */
+};
+
+/** getenv(), or a test's stand-in. */
+typedef const char *(*job_getenv)(const char *name);
+
+int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err);
+
+#endif

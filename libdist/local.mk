@@ -1,0 +1,28 @@
+# libdist/: libplenum, the library in the training job, and libplenum-mpi.so, which it loads on demand.
+noinst_LTLIBRARIES += %D%/libdist.la
+%C%_libdist_la_SOURCES = \
+	%D%/comm.c %D%/comm_priv.h \
+	%D%/io.c \
+	%D%/job.c %D%/job_priv.h \
+	%D%/session.c \
+	%D%/stream.c %D%/stream_priv.h
+%C%_libdist_la_LIBADD = common/libcommon.la
+
+lib_LTLIBRARIES += libplenum.la
+libplenum_la_SOURCES =
+libplenum_la_LIBADD = %D%/libdist.la -ldl
+libplenum_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(PLENUM_LT_VERSION) \
+	-Wl,--version-script=$(top_srcdir)/%D%/libplenum.map
+EXTRA_libplenum_la_DEPENDENCIES = $(top_srcdir)/%D%/libplenum.map
+EXTRA_DIST += %D%/libplenum.map
+
+if MPI
+lib_LTLIBRARIES += libplenum-mpi.la
+libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h
+libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS)
+libplenum_mpi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
+endif
+
+pkgconfigdir = $(libdir)/pkgconfig
+pkgconfig_DATA = %D%/plenum.pc

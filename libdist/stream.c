@@ -1,0 +1,571 @@
+/* stream.c - the program's side of a stream: options, delivery in order, leases, cursors.
+ *
+ * What is to be delivered is a list of entries, each a place in the stream (stream_priv.h). The session (session.c)
+ * asks for them in order, and for each that is asked for a slot of the ring is filled; next() hands out the first
+ * entry when it is ready, and waits when it is not. Which loader filled a slot, and how often it was asked for,
+ * does not show here.
+ *
+ * The client counts positions itself: epochs, positions and valid flags of a batch are computed from the entry's
+ * place when it is handed out. A loader can only fill in pixels, labels and sample numbers. */
+#include "config.h"
+
+#include "libdist/stream_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/streamhash.h"
+#include "common/util.h"
+
+enum { DEPTH_MAX = 64, EXTRA_SLOTS = 2 };
+
+void plenum_stream_options_init(struct plenum_stream_options *options)
+{
+    *options = (struct plenum_stream_options){.size = sizeof(*options),
+                                              .pipeline = "train",
+                                              .shuffle = "global",
+                                              .micro_batch = 1,
+                                              .steps = 1,
+                                              .prefetch_depth = 3,
+                                              .dtype = PLENUM_INT8,
+                                              .layout = PLENUM_NHWC,
+                                              .channels = 3,
+                                              .last = PLENUM_PAD,
+                                              .bad = PLENUM_BAD_SUBSTITUTE,
+                                              .loader_timeout_ns = 60 * NS_PER_SEC,
+                                              .silence_ns = 5 * NS_PER_SEC};
+}
+
+void stream_warn(struct plenum_stream *s, const char *format, ...)
+{
+    char text[sizeof(s->warnings[0].text)];
+    va_list args;
+
+    if (s->num_warnings == WARNINGS_MAX) /* nobody reads them: keep the newest */
+        memmove(&s->warnings[0], &s->warnings[1], sizeof(s->warnings[0]) * --s->num_warnings);
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    (void)error_set(&s->warnings[s->num_warnings++], 0, "%s", text);
+}
+
+static void free_entries(struct plenum_stream *s)
+{
+    struct entry *next;
+
+    for (struct entry *e = s->first; e; e = next) {
+        next = e->next;
+        if (e->slot && e->slot->state == SLOT_READY) {
+            e->slot->state = SLOT_FREE;
+            slot_set_unref(e->slot->set);
+        }
+        free(e);
+    }
+    s->first = s->last = NULL;
+}
+
+void stream_unref(struct plenum_stream *s)
+{
+    if (atomic_fetch_sub(&s->refs, 1) != 1)
+        return;
+    (void)pthread_cond_destroy(&s->changed);
+    (void)pthread_mutex_destroy(&s->mu);
+    free(s);
+}
+
+/* Loaders have a folder of their own: the path must be whole. "folder:x" -> "folder:/here/x". */
+static int absolute_dataset(const char *name, char *ret, size_t size, struct plenum_error *err)
+{
+    const char *colon = strchr(name, ':'), *path = name;
+    char here[WIRE_DATASET_MAX];
+    int n;
+
+    if (!*name)
+        return error_set(err, -EINVAL, "no data set is named");
+    if (colon && !memchr(name, '/', (size_t)(colon - name)))
+        path = colon + 1;
+    if (*path == '/' || !*path) {
+        n = snprintf(ret, size, "%s", name);
+    } else {
+        if (!getcwd(here, sizeof(here)))
+            return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
+        n = snprintf(ret, size, "%.*s%s/%s", (int)(path - name), name, here, path);
+    }
+    return n < 0 || (size_t)n >= size
+               ? error_set(err, -EINVAL, "the data set's name is longer than %zu bytes", size - 1)
+               : 0;
+}
+
+static int take_info(struct plenum_stream *s, const struct plenum_job_info *info,
+                     struct plenum_error *err)
+{
+    static const struct plenum_job_info alone = {.num_instances = 1,
+                                                 .num_local_instances = 1,
+                                                 .num_replicas = 1,
+                                                 .num_local_replicas = 1,
+                                                 .devices_per_replica = 1};
+
+    s->info = info ? *info : alone;
+    if (s->info.num_local_replicas == 0 || s->info.num_local_replicas > s->info.num_replicas ||
+        s->info.replica_offset > s->info.num_replicas - s->info.num_local_replicas)
+        return error_set(err, -EINVAL,
+                         "an instance cannot own replicas %u to %u of %u", s->info.replica_offset,
+                         s->info.replica_offset + s->info.num_local_replicas,
+                         s->info.num_replicas);
+    (void)snprintf(s->name, sizeof(s->name), "job %.100s instance %u (pid %ld)",
+                   s->info.job_id ? s->info.job_id : "-", s->info.instance_index, (long)s->pid);
+    return 0;
+}
+
+static int take_options(struct plenum_stream *s, const struct plenum_stream_options *o,
+                        struct plenum_error *err)
+{
+    struct wire_open *open = &s->open;
+    struct wire_slot slot;
+    uint64_t per_step = (uint64_t)s->info.num_replicas * o->micro_batch;
+    int r;
+
+    if (!o->dataset)
+        return error_set(err, -EINVAL, "no data set is named");
+    if (o->micro_batch == 0 || o->steps == 0)
+        return error_set(err, -EINVAL, "micro_batch and steps must be at least 1");
+    if (o->prefetch_depth == 0 || o->prefetch_depth > DEPTH_MAX)
+        return error_set(err, -EINVAL, "prefetch_depth must be 1 to %d, not %u", DEPTH_MAX,
+                         o->prefetch_depth);
+    if (per_step > UINT32_MAX)
+        return error_set(err, -EINVAL, "a step of %llu samples is too large",
+                         (unsigned long long)per_step);
+    if ((unsigned)o->dtype > PLENUM_UINT8 || (unsigned)o->layout > PLENUM_NCHW ||
+        (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL)
+        return error_set(err, -EINVAL, "dtype, layout, last or bad has a value that does not exist");
+    if (o->silence_ns < 10 * NS_PER_MS)
+        return error_set(err, -EINVAL, "silence_ns must be at least 10 ms");
+    r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
+    if (r == 0)
+        r = pipeline_parse(o->pipeline ? o->pipeline : "", &s->pipeline, err);
+    if (r == 0)
+        r = order_parse_shuffle(o->shuffle ? o->shuffle : "global", &open->shuffle, &open->block,
+                                err);
+    if (r < 0)
+        return r;
+    (void)snprintf(open->pipeline, sizeof(open->pipeline), "%s", s->pipeline.text);
+    open->seed = o->seed;
+    open->last = o->last == PLENUM_DROP ? ORDER_DROP : ORDER_PAD;
+    open->bad = o->bad;
+    open->per_step = (uint32_t)per_step;
+    open->offset = s->info.replica_offset * o->micro_batch;
+    open->local = s->info.num_local_replicas * o->micro_batch;
+    open->steps = o->steps;
+    open->dtype = o->dtype;
+    open->layout = o->layout;
+    open->channels = o->channels;
+    open->side = s->pipeline.side;
+    open->slots = o->prefetch_depth + EXTRA_SLOTS;
+    if (wire_slot_init(open, &slot) < 0)
+        return error_set(err, -EINVAL, "a batch of more than 1 TiB was asked for");
+    open->slot_bytes = slot.bytes;
+    s->epochs = o->epochs;
+    s->depth = o->prefetch_depth;
+    s->loader_timeout_ns = o->loader_timeout_ns;
+    s->silence_ns = o->silence_ns;
+    return wire_open_check(open, err);
+}
+
+static int take_addresses(struct plenum_stream *s, const struct plenum_stream_options *o,
+                          struct plenum_error *err)
+{
+    const char *text = o->loader ? o->loader : s->info.loader;
+    char own[128];
+
+    if (!text) {
+        (void)snprintf(own, sizeof(own), "unix:@plenum-%u-%.60s", (unsigned)geteuid(),
+                       s->info.job_id ? s->info.job_id : s->name);
+        if (!s->info.job_id)
+            (void)snprintf(own, sizeof(own), "unix:@plenum-%u-pid-%ld", (unsigned)geteuid(),
+                           (long)s->pid);
+        s->own_loader = true;
+        text = own;
+    }
+    s->num_addresses = address_parse_list(text, s->addresses, err);
+    return s->num_addresses < 0 ? s->num_addresses : 0;
+}
+
+static int stream_create(const struct plenum_job_info *info,
+                         const struct plenum_stream_options *options, struct plenum_stream **ret,
+                         struct plenum_error *err)
+{
+    struct plenum_stream *s;
+    pthread_condattr_t attr;
+    int r;
+
+    if (options->size != sizeof(*options))
+        return error_set(err, -EINVAL, "the options were not made by plenum_stream_options_init() of "
+                                       "this library's version");
+    s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->pid = getpid();
+    s->opened_ns = time_now_ns();
+    s->alone_ns = s->opened_ns;
+    s->retry_delay_ns = 5 * NS_PER_MS;
+    s->conn = (struct frame_conn){.fd = -1, .tx_fd = -1, .rx_fd = -1};
+    atomic_init(&s->refs, 1);
+    (void)pthread_mutex_init(&s->mu, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&s->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    r = take_info(s, info, err);
+    if (r == 0)
+        r = take_options(s, options, err);
+    if (r == 0)
+        r = take_addresses(s, options, err);
+    if (r < 0) {
+        stream_unref(s);
+        return r;
+    }
+    /* Texts that the caller keeps only for the time of this call. */
+    s->info.job_id = s->info.loader = NULL;
+    *ret = s;
+    return 0;
+}
+
+int plenum_stream_open(const struct plenum_job_info *info,
+                       const struct plenum_stream_options *options, struct plenum_stream **ret,
+                       struct plenum_error *err)
+{
+    struct plenum_stream *s = NULL;
+    int r = stream_create(info, options, &s, err);
+
+    if (r < 0)
+        return r;
+    r = io_add(s, err);
+    if (r < 0) {
+        stream_unref(s);
+        return r;
+    }
+    (void)pthread_mutex_lock(&s->mu);
+    while (!s->opened && s->error_code == 0)
+        (void)pthread_cond_wait(&s->changed, &s->mu);
+    r = s->error_code;
+    if (r < 0)
+        (void)error_set(err, r, "%s", s->error.text);
+    (void)pthread_mutex_unlock(&s->mu);
+    if (r < 0) {
+        plenum_stream_destroy(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+void plenum_stream_destroy(struct plenum_stream *stream)
+{
+    if (!stream || stream->pid != getpid())
+        return;
+    io_remove(stream);
+    (void)pthread_mutex_lock(&stream->mu);
+    free_entries(stream);
+    (void)pthread_mutex_unlock(&stream->mu);
+    stream_unref(stream);
+}
+
+/* What the client knows of a batch: where each of its samples stands, and whether it counts. */
+static void describe(const struct plenum_stream *s, const struct entry *e, struct plenum_batch *b)
+{
+    struct plenum_lease *slot = e->slot;
+    const uint8_t *bytes = ring_slot(slot->set->ring, slot->index);
+    struct order_place place = e->place;
+    struct wire_slot layout = {0};
+    uint32_t n = 0;
+
+    (void)wire_slot_init(&s->open, &layout);
+    *b = (struct plenum_batch){.pixels = ring_slot(slot->set->ring, slot->index),
+                               .labels = (const int64_t *)(const void *)(bytes + layout.labels_at),
+                               .samples =
+                                   (const uint32_t *)(const void *)(bytes + layout.samples_at),
+                               .positions = slot->positions,
+                               .valid = slot->valid,
+                               .epochs = slot->epochs,
+                               .index = s->next_index,
+                               .count = (uint32_t)wire_batch_count(&s->open),
+                               .steps = s->open.steps,
+                               .replicas = s->info.num_local_replicas,
+                               .micro_batch = s->open.local / s->info.num_local_replicas,
+                               .height = s->open.side,
+                               .width = s->open.side,
+                               .channels = s->open.channels,
+                               .dtype = s->open.dtype,
+                               .layout = s->open.layout,
+                               .lease = slot};
+    for (uint32_t step = 0; step < s->open.steps; step++) {
+        bool counts = !s->epochs || place.epoch < s->epochs;
+
+        slot->epochs[step] = place.epoch;
+        for (uint32_t i = 0; i < s->open.local; i++, n++) {
+            slot->positions[n] = place.position + s->open.offset + i;
+            slot->valid[n] = counts && slot->positions[n] < s->steps.n;
+            b->num_valid += slot->valid[n];
+        }
+        place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
+    }
+}
+
+/* Of the samples that count, those that are not what the order names. Only looked for when the loader told of any. */
+static uint32_t count_substituted(const struct plenum_stream *s, const struct plenum_batch *b)
+{
+    struct order order = {.seed = s->open.seed,
+                          .n = s->steps.n,
+                          .shuffle = s->open.shuffle,
+                          .block = s->open.block};
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < b->count; i++)
+        if (b->valid[i])
+            count += b->samples[i] != order_sample(&order, (uint32_t)b->epochs[i / s->open.local],
+                                                   (uint32_t)b->positions[i]);
+    return count;
+}
+
+/* The first entry is ready: hand it out. */
+static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct plenum_error *err)
+{
+    struct entry *e = s->first;
+
+    if (e->code < 0) {
+        session_fail(s, e->code, e->err.text);
+        return error_set(err, e->code, "%s", e->err.text);
+    }
+    s->first = e->next;
+    if (!s->first)
+        s->last = NULL;
+    describe(s, e, ret);
+    if (e->substituted > 0)
+        ret->num_substituted = count_substituted(s, ret);
+    e->slot->state = SLOT_LEASED;
+    (void)atomic_fetch_add(&s->refs, 1); /* for the lease, which may outlive the program's handle */
+    s->cursor = e->after;
+    s->leased++;
+    s->next_index++;
+    s->stats.batches++;
+    s->stats.samples += ret->num_valid;
+    s->stats.substituted += ret->num_substituted;
+    free(e);
+    session_pump(s);
+    return 0;
+}
+
+/* Is every slot in the program's hands, so that waiting would be for ever? */
+static bool starved(const struct plenum_stream *s)
+{
+    if (s->first || !s->set || s->state != SESSION_OPEN)
+        return false;
+    for (uint32_t i = 0; i < s->set->num_slots; i++)
+        if (s->set->slots[i].state != SLOT_LEASED)
+            return false;
+    return true;
+}
+
+static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct plenum_batch *ret,
+                          struct plenum_error *err)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SEC),
+                             .tv_nsec = (long)(deadline_ns % NS_PER_SEC)};
+
+    for (;;) {
+        if (s->first && s->first->ready)
+            return deliver(s, ret, err);
+        if (s->error_code < 0)
+            return error_set(err, s->error_code, "%s", s->error.text);
+        if (!s->first && s->epochs && s->next_place.epoch >= s->epochs)
+            return error_set(err, -ENODATA, "all %llu epochs are over",
+                             (unsigned long long)s->epochs);
+        if (starved(s))
+            return error_set(err, -ENOBUFS,
+                             "all %u slots of the ring are leased: release a batch before asking for "
+                             "the next",
+                             s->set->num_slots);
+        if (deadline_ns == UINT64_MAX)
+            (void)pthread_cond_wait(&s->changed, &s->mu);
+        else if (time_now_ns() >= deadline_ns)
+            return error_set(err, -EAGAIN, "no batch was ready in time");
+        else
+            (void)pthread_cond_timedwait(&s->changed, &s->mu, &until);
+    }
+}
+
+int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct plenum_batch *ret,
+                       struct plenum_error *err)
+{
+    uint64_t begin, deadline_ns = UINT64_MAX;
+    int r;
+
+    if (stream->pid != getpid())
+        return error_set(err, -ECHILD,
+                         "this process was forked from the one that opened the stream; open one "
+                         "here");
+    begin = time_now_ns();
+    if (timeout_ns < UINT64_MAX - begin)
+        deadline_ns = begin + timeout_ns;
+    (void)pthread_mutex_lock(&stream->mu);
+    r = wait_for_batch(stream, deadline_ns, ret, err);
+    stream->stats.wait_ns += time_now_ns() - begin;
+    (void)pthread_mutex_unlock(&stream->mu);
+    return r;
+}
+
+void plenum_batch_release(struct plenum_batch *batch)
+{
+    struct plenum_lease *slot = batch->lease;
+    struct plenum_stream *s;
+    struct slot_set *set;
+
+    *batch = (struct plenum_batch){0};
+    if (!slot)
+        return;
+    set = slot->set;
+    s = set->stream;
+    if (s->pid != getpid())
+        return;
+    (void)pthread_mutex_lock(&s->mu);
+    slot->state = SLOT_FREE;
+    s->leased--;
+    if (set == s->set)
+        session_pump(s);
+    slot_set_unref(set);
+    (void)pthread_mutex_unlock(&s->mu);
+    stream_unref(s);
+}
+
+void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_stream_info *ret)
+{
+    const struct plenum_stream *s = stream;
+    struct order_place begin = {0};
+
+    *ret = (struct plenum_stream_info){
+        .num_samples = s->steps.n,
+        .steps_per_epoch = order_steps_left(&s->steps, begin),
+        .num_classes = s->num_classes,
+        .height = s->open.side,
+        .width = s->open.side,
+        .channels = s->open.channels,
+        .steps = s->open.steps,
+        .replicas = s->info.num_local_replicas,
+        .micro_batch = s->open.local / s->info.num_local_replicas,
+        .slots = s->open.slots,
+        .batch_bytes = wire_batch_count(&s->open) * wire_sample_bytes(&s->open)};
+    ret->batches = (ret->steps_per_epoch * s->epochs + s->open.steps - 1) / s->open.steps;
+    memcpy(ret->fingerprint, s->fingerprint, sizeof(ret->fingerprint));
+    memcpy(ret->identity, s->identity, sizeof(ret->identity));
+}
+
+void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
+{
+    (void)pthread_mutex_lock(&stream->mu);
+    *ret = (struct plenum_cursor){.epoch = stream->cursor.epoch,
+                                  .position = stream->cursor.position};
+    memcpy(ret->identity, stream->identity, sizeof(ret->identity));
+    (void)pthread_mutex_unlock(&stream->mu);
+}
+
+/* What was prefetched is of no use any more: ready slots are free, filling ones are called back. */
+static void drop_entries(struct plenum_stream *s)
+{
+    for (struct entry *e = s->first; e; e = e->next)
+        if (e->slot && e->slot->state == SLOT_FILLING)
+            session_cancel(s, e->slot);
+    free_entries(s);
+}
+
+int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
+                       struct plenum_error *err)
+{
+    struct plenum_stream *s = stream;
+    struct order_place place = {.epoch = cursor->epoch, .position = cursor->position};
+    int r = 0;
+
+    if (s->pid != getpid())
+        return error_set(err, -ECHILD, "this process was forked from the one that opened the stream");
+    if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
+        return error_set(err, -ESTALE,
+                         "the cursor belongs to another data set, pipeline, seed or order than this "
+                         "stream of %s",
+                         s->open.dataset);
+    if (cursor->position >= s->steps.n || cursor->epoch >= UINT32_MAX)
+        return error_set(err, -EINVAL,
+                         "the cursor lies at position %llu of epoch %llu, but an epoch has %u "
+                         "samples",
+                         (unsigned long long)cursor->position, (unsigned long long)cursor->epoch,
+                         s->steps.n);
+    (void)pthread_mutex_lock(&s->mu);
+    r = s->error_code;
+    if (r < 0) {
+        (void)error_set(err, r, "%s", s->error.text);
+    } else {
+        drop_entries(s);
+        s->cursor = place;
+        s->next_place = order_place_settle(&s->steps, place);
+        s->next_index = 0;
+        session_pump(s);
+        io_poke();
+    }
+    (void)pthread_mutex_unlock(&s->mu);
+    return r;
+}
+
+void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_stats *ret)
+{
+    struct plenum_stream *s = stream;
+
+    (void)pthread_mutex_lock(&s->mu);
+    *ret = s->stats;
+    ret->elapsed_ns = time_now_ns() - s->opened_ns;
+    for (const struct entry *e = s->first; e; e = e->next) {
+        ret->ready += e->ready;
+        ret->in_flight += !e->ready && e->slot;
+    }
+    ret->loader[0] = '\0';
+    if (s->state == SESSION_OPEN)
+        (void)snprintf(ret->loader, sizeof(ret->loader), "%s", s->addresses[s->address].text);
+    (void)pthread_mutex_unlock(&s->mu);
+}
+
+int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error *ret)
+{
+    struct plenum_stream *s = stream;
+    int taken = 0;
+
+    (void)pthread_mutex_lock(&s->mu);
+    if (s->num_warnings > 0) {
+        *ret = s->warnings[0];
+        memmove(&s->warnings[0], &s->warnings[1], sizeof(s->warnings[0]) * --s->num_warnings);
+        taken = 1;
+    }
+    (void)pthread_mutex_unlock(&s->mu);
+    return taken;
+}
+
+uint64_t plenum_batch_hash(const struct plenum_batch *batch)
+{
+    uint64_t sample = (uint64_t)batch->channels * batch->height * batch->width, sum = 0;
+    uint32_t per_step = batch->replicas * batch->micro_batch;
+
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct streamhash_image image = {.pixels = (const uint8_t *)batch->pixels + i * sample,
+                                         .side = batch->width,
+                                         .channels = batch->channels,
+                                         .dtype = batch->dtype,
+                                         .layout = batch->layout};
+
+        if (batch->valid[i])
+            sum += streamhash_sample(batch->epochs[i / per_step], batch->positions[i],
+                                     batch->labels[i], &image);
+    }
+    return sum;
+}

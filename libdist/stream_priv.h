@@ -1,0 +1,166 @@
+/* stream_priv.h - what the parts of a stream share: stream.c (the program's side), session.c (the loader's side),
+ * io.c (the thread between them). */
+#ifndef LIBDIST_STREAM_PRIV_H
+#define LIBDIST_STREAM_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <plenum/stream.h>
+
+#include "common/address.h"
+#include "common/error.h"
+#include "common/frame.h"
+#include "common/order.h"
+#include "common/pipeline.h"
+#include "common/ring.h"
+#include "common/wire.h"
+
+enum { WARNINGS_MAX = 8 };
+
+enum slot_state {
+    SLOT_FREE,
+    SLOT_FILLING,    /* asked for */
+    SLOT_CANCELLING, /* given up, but its loader may still write */
+    SLOT_READY,
+    SLOT_LEASED,
+};
+
+/** Room for one batch, and what the client itself knows of it. A lease is a pointer to one. */
+struct plenum_lease {
+    struct slot_set *set;
+    uint32_t index;
+    enum slot_state state;
+    uint64_t request; /* of the last RENDER */
+    uint64_t *positions; /* [S * local], */
+    uint8_t *valid;      /* [S * local], */
+    uint64_t *epochs;    /* [S]: filled when the batch is handed out */
+};
+
+/** A ring with its slots: one a session. It lives as long as the session or a lease or a ready batch needs it. */
+struct slot_set {
+    struct plenum_stream *stream;
+    struct ring *ring;
+    uint32_t num_slots;
+    unsigned refs; /* under the stream's lock: the session, each READY and LEASED slot */
+    struct plenum_lease slots[];
+};
+
+/** A batch that has been decided on, in the order of delivery. */
+struct entry {
+    struct order_place place; /* of its first step */
+    struct order_place after; /* behind its last step that counts */
+    struct plenum_lease *slot; /* NULL: not asked for (again) */
+    bool ready;
+    int code; /* of a batch that failed; then with a sentence */
+    uint32_t substituted;
+    struct plenum_error err;
+    struct entry *next;
+};
+
+enum session_state {
+    SESSION_DOWN,    /* no connection; the next try at retry_ns */
+    SESSION_HELLO,   /* HELLO sent */
+    SESSION_OPENING, /* OPEN sent */
+    SESSION_OPEN,
+};
+
+struct plenum_stream {
+    /* Constant once the stream is made. */
+    pid_t pid;
+    struct plenum_job_info info;
+    struct wire_open open;
+    struct pipeline pipeline;
+    struct address addresses[ADDRESS_LIST_MAX];
+    int num_addresses;
+    bool own_loader; /* none was named: the one address is the job's own, kept by one of its processes */
+    uint64_t epochs;
+    uint32_t depth;
+    uint64_t loader_timeout_ns, silence_ns;
+    uint64_t opened_ns;
+    char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
+
+    atomic_uint refs; /* the program's handle, the I/O thread's list, leases */
+
+    /* Any thread, holding mu. The I/O thread's lock (io.c) comes before it. */
+    pthread_mutex_t mu;
+    pthread_cond_t changed; /* an entry is ready, the stream is open, or an error has come */
+
+    /* Delivery. */
+    bool opened; /* a first OPENED has come: the data set is known */
+    struct order_steps steps;
+    uint32_t num_classes;
+    uint8_t fingerprint[16], identity[16];
+    struct entry *first, *last;    /* oldest first */
+    struct order_place next_place; /* of the entry that is made next, settled */
+    struct order_place cursor;     /* behind the last batch that was handed out, not settled */
+    uint64_t next_index;
+    unsigned leased;
+    int error_code; /* nothing more will come */
+    struct plenum_error error;
+    struct plenum_stream_stats stats;
+    struct plenum_error warnings[WARNINGS_MAX];
+    unsigned num_warnings;
+    uint64_t next_request;
+
+    /* The connection to a loader. */
+    enum session_state state;
+    struct frame_conn conn; /* fd -1 when SESSION_DOWN */
+    int address;            /* index of the one that is tried or used */
+    struct slot_set *set;   /* of this session, or NULL */
+    char loader_name[WIRE_NAME_MAX];
+    uint64_t heard_ns;      /* the last byte that came */
+    uint64_t asked_ns;      /* the last time we began to wait for something */
+    uint64_t pinged_ns;     /* the last STATS sent */
+    uint64_t retry_ns;      /* SESSION_DOWN: when to try again */
+    uint64_t retry_delay_ns;
+    uint64_t alone_ns;      /* since when no loader has answered; 0: one does */
+    uint64_t lost_ns;       /* since when a stream that ran has stood; 0: it runs */
+    char lost_text[200];    /* why */
+    struct plenum_error address_error[ADDRESS_LIST_MAX]; /* the last of each, "" when none */
+    int refused[ADDRESS_LIST_MAX]; /* an ERROR of each since the last OPENED; 0: none */
+    unsigned failed_openings; /* in a row: HELLO came, OPENED did not */
+    bool wants_write;
+    bool wants_keeper; /* nobody listens at the job's own address: io.c is to see to it */
+};
+
+/* session.c: all are called with the stream's lock held. */
+
+/** Ask for as many batches as there are free slots and depth allows. */
+void session_pump(struct plenum_stream *s);
+/** Call back what is being rendered into a slot. The slot is free again when the loader has answered. */
+void session_cancel(struct plenum_stream *s, struct plenum_lease *slot);
+/** The connection is readable or writable, or broken. */
+void session_ready(struct plenum_stream *s);
+/** What time brings: connect, ping, give up. Returns when to be called next (CLOCK_MONOTONIC, ns). */
+uint64_t session_tick(struct plenum_stream *s, uint64_t now_ns);
+/** The clock jumped (the process was stopped): what was silent meanwhile is not at fault. */
+void session_forgive(struct plenum_stream *s, uint64_t now_ns);
+/** Nothing more will come of this stream, for this reason; the first one counts. */
+void session_fail(struct plenum_stream *s, int code, const char *text);
+/** End the connection for good. */
+void session_fini(struct plenum_stream *s);
+/** Drop one reference of a slot set. */
+void slot_set_unref(struct slot_set *set);
+
+/* io.c */
+
+/** Let the I/O thread (started with the first stream) serve the stream: 0 or -errno. */
+int io_add(struct plenum_stream *s, struct plenum_error *err);
+/** Afterwards the I/O thread does not touch it any more. Not with the stream's lock held. */
+void io_remove(struct plenum_stream *s);
+/** Have session_tick() called soon. With the stream's lock held or not. */
+void io_poke(void);
+/** Watch, or stop watching, the stream's connection. With the stream's lock held. */
+int io_watch(struct plenum_stream *s, bool write);
+/* stream.c */
+
+/** Drop one reference; the last one frees. Without the stream's lock. */
+void stream_unref(struct plenum_stream *s);
+/** Remember one sentence for plenum_stream_take_warning(). With the lock held. */
+void stream_warn(struct plenum_stream *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,68 @@
+/* ctl.h - the subcommands of plenumctl: one file each, ended by an entry of the table in main.c. */
+#ifndef LOADER_CTL_CTL_H
+#define LOADER_CTL_CTL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/options.h"
+#include "common/order.h"
+#include "loader/render/render.h"
+
+struct ctl_command {
+    const char *name;
+    const char *summary; /* one line for plenumctl --help */
+    /** Run with argv[0] = the subcommand's name; returns the exit status: 0, 1 failed, 2 usage. */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct ctl_command ctl_hash, ctl_index, ctl_make_sample, ctl_preview;
+
+/** What says which pixels are meant; shared by subcommands that render. */
+struct ctl_stream_args {
+    const char *pipeline, *shuffle, *last, *bad, *cache_dir;
+    uint64_t seed;
+    uint32_t replicas, micro_batch;
+};
+
+#define CTL_STREAM_DEFAULTS                                                                        \
+    {.pipeline = "train", .shuffle = "global", .last = "pad", .bad = "substitute", .replicas = 1,   \
+     .micro_batch = 1}
+
+/** The options of struct ctl_stream_args, at `base` within the target; CTL_STREAM_OPTIONS entries of a table. */
+#define CTL_STREAM_OPTIONS(type, field)                                                            \
+    {"pipeline", 'p', "TEXT", OPTION_TEXT, offsetof(type, field.pipeline), 0, 0,                   \
+     "what is done to an image: train (default), eval, or stages as in 'rrc(224) flip(0.5)'", NULL}, \
+        {"seed", 's', "N", OPTION_U64, offsetof(type, field.seed), 0, 0,                           \
+         "the number that keys all random numbers (default 0)", NULL},                             \
+        {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(type, field.shuffle), 0, 0,                  \
+         "global (default), none or block:B", NULL},                                               \
+        {"bad", 0, "POLICY", OPTION_TEXT, offsetof(type, field.bad), 0, 0,                         \
+         "substitute (default) a bad sample, or fail", NULL},                                      \
+        {"cache-dir", 0, "DIR", OPTION_TEXT, offsetof(type, field.cache_dir), 0, 0,                \
+         "where indices are kept", NULL}
+
+/** A data set opened for rendering, with the steps of its epochs. */
+struct ctl_stream {
+    struct dataset *dataset;
+    struct render_spec spec;
+    struct order_steps steps;
+};
+
+/** Open for rendering into u8 RGB NHWC; -errno with a sentence. */
+int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args,
+                    struct ctl_stream *ret, struct plenum_error *err);
+void ctl_stream_close(struct ctl_stream *stream);
+
+/** A progress line on standard error, where that is a terminal; for struct dataset_options. */
+void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);
+/** End it. */
+void ctl_end_progress(void);
+
+/** Print "plenumctl NAME: text" and answer 1. */
+int ctl_fail(const char *name, const struct plenum_error *err);
+
+/** Write a whole file under a temporary name and rename it: 0 or -errno with a sentence. */
+int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err);
+
+#endif

@@ -1,0 +1,136 @@
+/* index.c - plenumctl index: index a data set now, and say what is in it. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+struct arguments {
+    const char *cache_dir;
+    uint32_t threads;
+    bool rebuild, json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"rebuild", 0, NULL, OPTION_FLAG, AT(rebuild), 0, 0,
+     "build the index even if there is one that looks fresh", NULL},
+    {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
+     "threads that read folders (default: one for each CPU)", NULL},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0,
+     "where indices are kept (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
+     "~/.cache/plenum)",
+     NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl index",
+    .usage = "DATASET [options]",
+    .summary = "Index a data set, unless there is a fresh index, and show what is in it. A loader does "
+               "the same when a job first asks for the data set; this does it ahead of time.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+static void print_fingerprint(const struct dataset *d)
+{
+    for (int i = 0; i < 16; i++)
+        printf("%02x", dataset_get_fingerprint(d)[i]);
+}
+
+/* A path may hold any byte but NUL. */
+static void print_json_text(const char *text)
+{
+    printf("\"");
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c < 0x20)
+            printf("\\u%04x", c);
+        else
+            printf("%c", c);
+    }
+    printf("\"");
+}
+
+static void print_json(const struct dataset *d)
+{
+    const char *path = dataset_get_index_path(d);
+
+    printf("{\"name\": ");
+    print_json_text(dataset_get_name(d));
+    printf(", \"samples\": %u, \"classes\": %u, \"bytes\": %llu, \"passed_over\": %llu, "
+           "\"fingerprint\": \"",
+           dataset_get_samples(d), dataset_get_classes(d),
+           (unsigned long long)dataset_get_bytes(d),
+           (unsigned long long)dataset_get_passed_over(d));
+    print_fingerprint(d);
+    printf("\", \"index\": ");
+    if (path)
+        print_json_text(path);
+    else
+        printf("null");
+    printf("}\n");
+}
+
+static void print_text(const struct dataset *d, double seconds)
+{
+    const char *path = dataset_get_index_path(d);
+    char bytes[32];
+
+    printf("data set     %s\n", dataset_get_name(d));
+    printf("samples      %u in %u classes, %s\n", dataset_get_samples(d), dataset_get_classes(d),
+           format_bytes(dataset_get_bytes(d), bytes, sizeof(bytes)));
+    if (dataset_get_passed_over(d) > 0)
+        printf("passed over  %llu files that are not named as images\n",
+               (unsigned long long)dataset_get_passed_over(d));
+    printf("fingerprint  ");
+    print_fingerprint(d);
+    printf("\nindex        %s\n",
+           path ? path : "in memory only: the cache folder cannot be written");
+    printf("time         %.2f s\n", seconds);
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {0};
+    struct dataset_options options = {.progress = ctl_show_progress};
+    struct plenum_error err;
+    struct dataset *dataset;
+    uint64_t begin = time_now_ns();
+    int operands, r;
+
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands != 1) {
+        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
+        return 2;
+    }
+    options.cache_dir = a.cache_dir;
+    options.threads = a.threads;
+    options.rebuild = a.rebuild;
+    r = dataset_open(argv[1], &options, &dataset, &err);
+    ctl_end_progress();
+    if (r < 0)
+        return ctl_fail("index", &err);
+    if (a.json)
+        print_json(dataset);
+    else
+        print_text(dataset, (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
+    dataset_unref(dataset);
+    return 0;
+}
+
+const struct ctl_command ctl_index = {
+    .name = "index",
+    .summary = "index a data set and show what is in it",
+    .run = run,
+};

@@ -1,0 +1,16 @@
+# loader/ctl/: plenumctl, one file a subcommand.
+# Sample images are the same on every machine: no fused multiply-add in their painting.
+noinst_LTLIBRARIES += %D%/libscene.la
+%C%_libscene_la_SOURCES = %D%/scene.c %D%/scene.h
+%C%_libscene_la_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
+
+bin_PROGRAMS += plenumctl
+plenumctl_SOURCES = \
+	%D%/ctl.c %D%/ctl.h \
+	%D%/font.c %D%/font.h \
+	%D%/hash.c \
+	%D%/index.c \
+	%D%/main.c \
+	%D%/make_sample.c \
+	%D%/preview.c
+plenumctl_LDADD = %D%/libscene.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)

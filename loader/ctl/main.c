@@ -1,0 +1,48 @@
+/* main.c - plenumctl: finds the subcommand. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+static const struct ctl_command *const commands[] = {
+    &ctl_hash,
+    &ctl_index,
+    &ctl_make_sample,
+    &ctl_preview,
+};
+
+static void print_help(void)
+{
+    printf("usage: plenumctl COMMAND [options]\n\n"
+           "The tool of the person at the terminal: looks at data sets the way a loader does.\n\n"
+           "commands:\n");
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        printf("  %-14s%s\n", commands[i]->name, commands[i]->summary);
+    printf("\n'plenumctl COMMAND --help' tells of one. See plenumctl(1).\n");
+}
+
+int main(int argc, char **argv)
+{
+    log_init("plenumctl", LOG_LEVEL_INFO);
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        if (argc >= 2)
+            print_help();
+        else
+            log_error("a command is missing; see plenumctl --help");
+        return argc >= 2 ? 0 : 2;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        options_print_version("plenumctl");
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (strcmp(argv[1], commands[i]->name) == 0)
+            return commands[i]->run(argc - 1, argv + 1);
+    log_error("there is no command '%s'; see plenumctl --help", argv[1]);
+    return 2;
+}

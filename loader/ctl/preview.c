@@ -1,0 +1,215 @@
+/* preview.c - plenumctl preview: a contact sheet of samples as a training program gets them.
+ *
+ * Wrong labels, a crop that cuts off what matters, a mirrored text: people see these at once and tests never do. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+#include "loader/ctl/font.h"
+#include "loader/image/encode.h"
+
+enum {
+    SCALE = 2, /* of the letters */
+    LINE = (FONT_HEIGHT + 3) * SCALE,
+    LETTER = (FONT_WIDTH + 1) * SCALE,
+    GAP = 8,
+    SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
+};
+
+struct arguments {
+    struct ctl_stream_args stream;
+    uint64_t epoch, position;
+    uint32_t count, columns;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    CTL_STREAM_OPTIONS(struct arguments, stream),
+    {"count", 'n', "N", OPTION_U32, AT(count), 1, 10000, "samples on the sheet (default 24)", NULL},
+    {"columns", 0, "N", OPTION_U32, AT(columns), 1, 1000, "in a row (default: a wide sheet)", NULL},
+    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, "of this epoch (default 0)", NULL},
+    {"position", 0, "P", OPTION_U64, AT(position), 0, UINT32_MAX,
+     "from this position of the epoch on (default 0)", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl preview",
+    .usage = "DATASET OUT.jpg [options]",
+    .summary = "Draw a contact sheet of samples as the pipeline makes them, with their labels.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* The sheet that is being drawn; cells do not overlap, so threads draw them without a lock. */
+struct sheet {
+    const struct ctl_stream *stream;
+    const struct arguments *args;
+    uint8_t *pixels; /* [height][width][3] */
+    uint32_t width, height, columns, cell_width, cell_height, top;
+    struct render_scratch *scratch; /* [threads] */
+};
+
+static void draw_text(struct sheet *s, uint32_t x, uint32_t y, uint32_t max_width, uint8_t ink,
+                      const char *text)
+{
+    for (uint32_t used = 0; *text && used + LETTER <= max_width; text++, used += LETTER) {
+        const uint8_t *rows = font_glyph(*text);
+
+        for (uint32_t py = 0; py < FONT_HEIGHT * SCALE; py++)
+            for (uint32_t px = 0; px < FONT_WIDTH * SCALE; px++)
+                if (rows[py / SCALE] >> (FONT_WIDTH - 1 - px / SCALE) & 1)
+                    memset(s->pixels + ((size_t)(y + py) * s->width + x + used + px) * 3, ink, 3);
+    }
+}
+
+static int draw_cell(void *arg, uint64_t index, unsigned thread)
+{
+    struct sheet *s = arg;
+    const struct render_spec *spec = &s->stream->spec;
+    uint32_t side = spec->pipeline.side, column = (uint32_t)(index % s->columns);
+    uint32_t x = GAP + column * s->cell_width;
+    uint32_t y = s->top + (uint32_t)(index / s->columns) * s->cell_height;
+    struct render_result result;
+    struct plenum_error err;
+    uint8_t *cell = malloc(render_bytes(spec));
+    char text[128];
+    int r;
+
+    if (!cell)
+        return -ENOMEM;
+    r = render_position(spec, &s->scratch[thread], s->args->epoch, s->args->position + index, NULL,
+                        0, NULL, cell, &result, &err);
+    if (r < 0) {
+        memset(cell, 0x60, render_bytes(spec)); /* a grey cell shows where it failed */
+        (void)snprintf(text, sizeof(text), "failed");
+        fprintf(stderr, "plenumctl preview: %s\n", err.text);
+    } else {
+        (void)snprintf(text, sizeof(text), "%lld %s", (long long)result.label,
+                       dataset_get_class_name(s->stream->dataset, (uint32_t)result.label));
+    }
+    for (uint32_t row = 0; row < side; row++)
+        memcpy(s->pixels + ((size_t)(y + row) * s->width + x) * 3, cell + (size_t)row * side * 3,
+               (size_t)side * 3);
+    draw_text(s, x, y + side + SCALE, s->cell_width - GAP, 0x20, text);
+    if (r == 0) {
+        (void)snprintf(text, sizeof(text), "sample %u%s", result.sample,
+                       result.substituted ? " (substitute)" : "");
+        draw_text(s, x, y + side + SCALE + LINE, s->cell_width - GAP, 0x80, text);
+    }
+    free(cell);
+    return 0;
+}
+
+static void lay_out(struct sheet *s)
+{
+    uint32_t side = s->stream->spec.pipeline.side, count = s->args->count, rows;
+
+    s->columns = s->args->columns;
+    if (s->columns == 0) /* about three wide to two high */
+        for (s->columns = 1; s->columns * s->columns * 2 < count * 3; s->columns++)
+            ;
+    if (s->columns > count)
+        s->columns = count;
+    s->cell_width = side + GAP;
+    s->cell_height = side + 2 * LINE + GAP;
+    s->top = 2 * LINE + 2 * GAP;
+    rows = (count + s->columns - 1) / s->columns;
+    s->width = GAP + s->columns * s->cell_width;
+    s->height = s->top + rows * s->cell_height;
+}
+
+static void draw_title(struct sheet *s)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text), "%s", dataset_get_name(s->stream->dataset));
+    draw_text(s, GAP, GAP, s->width - 2 * GAP, 0x20, text);
+    (void)snprintf(text, sizeof(text), "%s, seed %llu, epoch %llu", s->stream->spec.pipeline.text,
+                   (unsigned long long)s->args->stream.seed, (unsigned long long)s->args->epoch);
+    draw_text(s, GAP, GAP + LINE, s->width - 2 * GAP, 0x80, text);
+}
+
+static int draw(struct sheet *s, struct plenum_error *err)
+{
+    struct parallel loop = {
+        .count = s->args->count, .threads = parallel_cpus(), .turn = draw_cell, .arg = s};
+    int r = 0;
+
+    lay_out(s);
+    if (s->width > SHEET_SIDE_MAX || s->height > SHEET_SIDE_MAX)
+        return error_set(err, -EINVAL, "a sheet of %u x %u pixels is too large for a JPEG: fewer "
+                                       "samples, or another --columns, are needed",
+                         s->width, s->height);
+    s->pixels = malloc((size_t)s->width * s->height * 3);
+    s->scratch = calloc(loop.threads, sizeof(*s->scratch));
+    if (!s->pixels || !s->scratch)
+        return error_set(err, -ENOMEM, "out of memory");
+    memset(s->pixels, 0xf8, (size_t)s->width * s->height * 3);
+    draw_title(s);
+    r = parallel_run(&loop);
+    for (unsigned i = 0; i < loop.threads; i++)
+        render_scratch_fini(&s->scratch[i]);
+    return r < 0 ? error_set(err, r, "%s", strerror(-r)) : 0;
+}
+
+static int write_sheet(const struct sheet *s, const char *path, struct plenum_error *err)
+{
+    struct encode_options encode = {.pixels = s->pixels,
+                                    .width = s->width,
+                                    .height = s->height,
+                                    .quality = 92,
+                                    .subsampling = ENCODE_444};
+    uint8_t *bytes;
+    size_t len;
+    int r = encode_jpeg(&encode, &bytes, &len);
+
+    if (r < 0)
+        return error_set(err, r, "the sheet could not be made a JPEG");
+    r = ctl_write_file(path, bytes, len, err);
+    free(bytes);
+    return r;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .count = 24};
+    struct ctl_stream stream;
+    struct sheet sheet = {.stream = &stream, .args = &a};
+    struct plenum_error err;
+    int operands, r;
+
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands != 2) {
+        fprintf(stderr, "%s: a data set and a file to write are needed; see --help\n",
+                program.name);
+        return 2;
+    }
+    if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
+        return ctl_fail("preview", &err);
+    r = draw(&sheet, &err);
+    if (r == 0)
+        r = write_sheet(&sheet, argv[2], &err);
+    if (r == 0)
+        printf("%s: %u x %u pixels, %u samples of %s\n", argv[2], sheet.width, sheet.height,
+               a.count, dataset_get_name(stream.dataset));
+    free(sheet.scratch);
+    free(sheet.pixels);
+    ctl_stream_close(&stream);
+    return r < 0 ? ctl_fail("preview", &err) : 0;
+}
+
+const struct ctl_command ctl_preview = {
+    .name = "preview",
+    .summary = "a contact sheet of augmented samples with their labels",
+    .run = run,
+};

@@ -1,0 +1,78 @@
+/* dataset.h - where the bytes of samples come from. Nothing here knows about pixels. */
+#ifndef LOADER_DATASET_DATASET_H
+#define LOADER_DATASET_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+/** One data set with its index. Opaque, counted, constant once open. Threads: any. */
+struct dataset;
+
+/** Bytes of one sample, in memory that is kept from sample to sample. Starts as zeros. */
+struct dataset_buffer {
+    uint8_t *bytes; /* owned; followed by DATASET_PADDING zero bytes */
+    size_t len;
+    size_t cap;
+};
+
+enum {
+    DATASET_PADDING = 64,
+    DATASET_SAMPLE_MAX = 256 << 20, /* bytes of one sample's file: above it, it is a bad sample */
+};
+
+struct dataset_options {
+    const char *cache_dir; /* where indices are kept; NULL: dataset_default_cache() */
+    unsigned threads;      /* that build an index; 0: one a CPU */
+    bool rebuild;          /* build the index even if there is a fresh one */
+    /** Told while an index is being built, from the calling thread. `total` 0: not known yet. */
+    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+    void *progress_arg;
+};
+
+/**
+ * Open "folder:DIR" or a plain path; index it first if there is no fresh index of it.
+ *
+ * Errors: -EINVAL no such format; -ENOENT, -EACCES, -ENOTDIR as the file system says; -EBADMSG there are no
+ *         images in it, or too many; -ELOOP links that go in a circle; -ENOMEM, -EIO.
+ */
+int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
+                 struct plenum_error *err);
+struct dataset *dataset_ref(struct dataset *dataset);
+void dataset_unref(struct dataset *dataset);
+
+/** Name as canonical text, e.g. "folder:/data/train" with an absolute path. Borrowed. */
+const char *dataset_get_name(const struct dataset *dataset);
+uint32_t dataset_get_samples(const struct dataset *dataset);
+uint32_t dataset_get_classes(const struct dataset *dataset);
+const uint8_t *dataset_get_fingerprint(const struct dataset *dataset); /* [16] */
+/** Bytes of all samples' files. */
+uint64_t dataset_get_bytes(const struct dataset *dataset);
+/** Files that were passed over because their names are not an image's. */
+uint64_t dataset_get_passed_over(const struct dataset *dataset);
+/** Where the index lies, or NULL when it is kept in memory because the cache folder cannot be written. */
+const char *dataset_get_index_path(const struct dataset *dataset);
+
+int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample);
+/** Name of a class, or "" beyond the last. Borrowed. */
+const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label);
+/** The sample's file as people would name it, into `ret`; returns `ret`. */
+char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
+                              size_t size);
+
+/**
+ * Read one sample's bytes. A transient error is tried again a few times.
+ *
+ * Errors: -EBADMSG the sample itself is bad (its file is empty, or over DATASET_SAMPLE_MAX); -ESTALE the file
+ *         is not what was indexed; another -errno of the file system. The sentence names the file.
+ */
+int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
+                 struct plenum_error *err);
+void dataset_buffer_fini(struct dataset_buffer *buffer);
+
+/** The folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum; 0, or -ENOENT when there is none. */
+int dataset_default_cache(char *ret, size_t size);
+
+#endif

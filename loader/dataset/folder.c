@@ -1,0 +1,460 @@
+/* folder.c - "folder:DIR": a class is a sub-folder, a sample an image file anywhere below it.
+ *
+ * As torchvision's ImageFolder has it: classes are numbered in the byte order of their names, samples ordered
+ * by class and then by the byte order of their path; links to folders are followed. Names that begin with a
+ * dot are passed over (what file managers and notebooks leave lying about must not become a class).
+ *
+ * Scanning is one readdir and one stat a file, a class a turn, spread over threads. Afterwards an index is known to
+ * be stale when the mtime of any folder has changed (a file came, went or was renamed). A file that was changed
+ * in place shows when it is read: size and mtime of every file are in the index. */
+#include "config.h"
+
+#include "loader/dataset/format.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/util.h"
+
+enum { DEPTH_MAX = 32 }; /* of folders below a class */
+
+/* One image file of a class, while scanning. */
+struct found {
+    char *path; /* relative to the root: "class/.../file" */
+    uint64_t mtime_ns;
+    uint64_t size;
+    uint32_t folder; /* in the class's own list */
+    uint32_t base;   /* where the file's name begins in path */
+};
+
+struct found_folder {
+    char *path;
+    uint64_t mtime_ns;
+};
+
+/* One class, filled by one thread. */
+struct class_scan {
+    char *name;
+    struct found *files;
+    size_t num_files, cap_files;
+    struct found_folder *folders;
+    size_t num_folders, cap_folders;
+    uint64_t passed_over;
+    struct plenum_error err;
+};
+
+/* A folder that is being read, and through `up` all those that it lies in. */
+struct level {
+    const struct level *up;
+    const char *path; /* relative to the root */
+    int fd;
+    unsigned depth;
+    uint32_t folder; /* its number in the class's list */
+    dev_t dev;       /* these two notice a link that leads back into a folder above */
+    ino_t ino;
+};
+
+struct scan {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    struct class_scan *classes;
+    size_t num_classes, cap_classes;
+};
+
+static uint64_t mtime_of(const struct stat *st)
+{
+    return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+static int push(void *array, size_t size, size_t have, size_t *cap)
+{
+    void **p = array, *bytes;
+    size_t want = *cap ? *cap * 2 : 64;
+
+    if (have < *cap)
+        return 0;
+    bytes = realloc(*p, want * size);
+    if (!bytes)
+        return -ENOMEM;
+    *p = bytes;
+    *cap = want;
+    return 0;
+}
+
+static int add_file(struct class_scan *c, const struct level *level, const char *name,
+                    const struct stat *st)
+{
+    char *path;
+
+    if (push(&c->files, sizeof(*c->files), c->num_files, &c->cap_files) < 0)
+        return -ENOMEM;
+    path = str_format("%s/%s", level->path, name);
+    if (!path)
+        return -ENOMEM;
+    c->files[c->num_files++] = (struct found){.path = path,
+                                              .mtime_ns = mtime_of(st),
+                                              .size = (uint64_t)st->st_size,
+                                              .folder = level->folder,
+                                              .base = (uint32_t)strlen(level->path) + 1};
+    return 0;
+}
+
+static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
+                       const struct level *up);
+
+/* An entry that is, or leads to, a folder or a file. */
+static int scan_entry(const struct scan *s, struct class_scan *c, const struct level *level,
+                      const struct dirent *entry)
+{
+    struct stat st;
+    char *path;
+    int r;
+
+    if (entry->d_type == DT_REG && !dataset_is_image_name(entry->d_name)) {
+        c->passed_over++;
+        return 0;
+    }
+    if (fstatat(level->fd, entry->d_name, &st, 0) < 0) {
+        r = -errno;
+        if (r == -ENOENT && entry->d_type != DT_LNK)
+            return 0; /* removed while we looked */
+        return error_set(&c->err, r, "%s/%s/%s: %s", s->dataset->root, level->path, entry->d_name,
+                         r == -ELOOP    ? "symbolic links go in a circle"
+                         : r == -ENOENT ? "the symbolic link leads nowhere"
+                                        : strerror(-r));
+    }
+    if (S_ISDIR(st.st_mode)) {
+        path = str_format("%s/%s", level->path, entry->d_name);
+        if (!path)
+            return error_set(&c->err, -ENOMEM, "out of memory");
+        r = scan_folder(s, c, path, level);
+        free(path);
+        return r;
+    }
+    if (!S_ISREG(st.st_mode) || !dataset_is_image_name(entry->d_name)) {
+        c->passed_over++;
+        return 0;
+    }
+    r = add_file(c, level, entry->d_name, &st);
+    return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
+}
+
+/* Note the folder down, once it is certain that we are not in it already. */
+static int enter_folder(const struct scan *s, struct class_scan *c, struct level *level)
+{
+    struct stat st;
+
+    if (fstat(level->fd, &st) < 0)
+        return error_set(&c->err, -errno, "%s/%s: %s", s->dataset->root, level->path,
+                         strerror(errno));
+    if (level->depth > DEPTH_MAX)
+        return error_set(&c->err, -ELOOP, "%s/%s: folders are nested more than %d deep",
+                         s->dataset->root, level->path, DEPTH_MAX);
+    for (const struct level *l = level->up; l; l = l->up)
+        if (l->dev == st.st_dev && l->ino == st.st_ino)
+            return error_set(&c->err, -ELOOP,
+                             "%s/%s: a symbolic link leads back into a folder above",
+                             s->dataset->root, level->path);
+    level->dev = st.st_dev;
+    level->ino = st.st_ino;
+    level->folder = (uint32_t)c->num_folders;
+    if (push(&c->folders, sizeof(*c->folders), c->num_folders, &c->cap_folders) < 0)
+        return error_set(&c->err, -ENOMEM, "out of memory");
+    c->folders[c->num_folders] = (struct found_folder){strdup(level->path), mtime_of(&st)};
+    if (!c->folders[c->num_folders].path)
+        return error_set(&c->err, -ENOMEM, "out of memory");
+    c->num_folders++;
+    return 0;
+}
+
+static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
+                       const struct level *up)
+{
+    struct level level = {.up = up, .path = path, .depth = up->depth + 1};
+    struct dirent *entry;
+    DIR *dir = NULL;
+    int r;
+
+    level.fd = openat(s->dataset->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (level.fd >= 0)
+        dir = fdopendir(level.fd);
+    if (!dir) {
+        r = -errno;
+        io_close(&level.fd);
+        return error_set(&c->err, r, "%s/%s: %s", s->dataset->root, path, strerror(-r));
+    }
+    r = enter_folder(s, c, &level);
+    while (r == 0) {
+        errno = 0;
+        entry = readdir(dir);
+        if (!entry) {
+            if (errno)
+                r = error_set(&c->err, -errno, "%s/%s: %s", s->dataset->root, path,
+                              strerror(errno));
+            break;
+        }
+        if (entry->d_name[0] != '.')
+            r = scan_entry(s, c, &level, entry);
+    }
+    (void)closedir(dir);
+    return r;
+}
+
+static int by_path(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+
+    return strcmp(x->path, y->path);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct class_scan *x = a, *y = b;
+
+    return strcmp(x->name, y->name);
+}
+
+static int scan_class(void *arg, uint64_t index, unsigned thread)
+{
+    struct scan *s = arg;
+    struct class_scan *c = &s->classes[index];
+    struct level root = {0};
+    struct stat st;
+    int r;
+
+    (void)thread;
+    if (fstat(s->dataset->root_fd, &st) == 0) {
+        root.dev = st.st_dev;
+        root.ino = st.st_ino;
+    }
+    r = scan_folder(s, c, c->name, &root);
+    if (r == 0 && c->num_files > 1)
+        qsort(c->files, c->num_files, sizeof(*c->files), by_path);
+    return r;
+}
+
+static void scan_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct scan *s = arg;
+
+    if (s->options->progress)
+        s->options->progress(s->options->progress_arg, "reading folders", done, total);
+}
+
+/* The root's own entries: each folder is a class. Images that lie here belong to none. */
+static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
+{
+    int fd = openat(s->dataset->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *entry;
+    struct stat st;
+
+    if (!dir) {
+        int r = -errno;
+
+        io_close(&fd);
+        return error_set(err, r, "%s: %s", s->dataset->root, strerror(-r));
+    }
+    while ((entry = readdir(dir))) {
+        if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
+            continue;
+        if (!S_ISDIR(st.st_mode)) {
+            *stray += dataset_is_image_name(entry->d_name);
+            continue;
+        }
+        if (push(&s->classes, sizeof(*s->classes), s->num_classes, &s->cap_classes) < 0)
+            break;
+        s->classes[s->num_classes] = (struct class_scan){.name = strdup(entry->d_name)};
+        if (!s->classes[s->num_classes].name)
+            break;
+        s->num_classes++;
+    }
+    (void)closedir(dir);
+    if (entry)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (s->num_classes > 1)
+        qsort(s->classes, s->num_classes, sizeof(*s->classes), by_name);
+    return 0;
+}
+
+/* Pour the classes, in order, into the index. */
+static int pour(const struct scan *s, struct index_builder *b, struct plenum_error *err)
+{
+    for (size_t i = 0; i < s->num_classes; i++) {
+        const struct class_scan *c = &s->classes[i];
+        int64_t label = index_builder_add_class(b, c->name), first = -1;
+        int64_t r = label;
+
+        for (size_t f = 0; r >= 0 && f < c->num_folders; f++) {
+            r = index_builder_add_container(b, c->folders[f].path, c->folders[f].mtime_ns, 0);
+            if (f == 0)
+                first = r;
+        }
+        for (size_t f = 0; r >= 0 && f < c->num_files; f++) {
+            const struct found *file = &c->files[f];
+
+            if (file->size > UINT32_MAX)
+                return error_set(err, -EBADMSG, "%s/%s: a file of 4 GiB or more is no image",
+                                 s->dataset->root, file->path);
+            r = index_builder_add_sample(
+                b,
+                &(struct index_sample){.where = file->mtime_ns,
+                                       .len = (uint32_t)file->size,
+                                       .container = (uint32_t)(first + file->folder),
+                                       .label = (int32_t)label},
+                file->path + file->base);
+        }
+        if (r < 0)
+            return error_set(err, (int)r, "%s: %s", s->dataset->root,
+                             r == -EOVERFLOW ? "more samples or classes than an index can hold"
+                                             : "out of memory");
+        b->passed_over += c->passed_over;
+    }
+    return 0;
+}
+
+static void scan_fini(struct scan *s)
+{
+    for (size_t i = 0; i < s->num_classes; i++) {
+        struct class_scan *c = &s->classes[i];
+
+        for (size_t f = 0; f < c->num_files; f++)
+            free(c->files[f].path);
+        for (size_t f = 0; f < c->num_folders; f++)
+            free(c->folders[f].path);
+        free(c->files);
+        free(c->folders);
+        free(c->name);
+    }
+    free(s->classes);
+}
+
+static int folder_scan(const struct dataset *dataset, const struct dataset_options *options,
+                       struct index_builder *b, struct plenum_error *err)
+{
+    struct scan s = {.dataset = dataset, .options = options};
+    struct parallel loop = {.threads = options->threads,
+                            .turn = scan_class,
+                            .progress = options->progress ? scan_progress : NULL,
+                            .arg = &s};
+    uint64_t stray = 0;
+    struct stat st;
+    int r;
+
+    if (fstat(dataset->root_fd, &st) < 0)
+        return error_set(err, -errno, "%s: %s", dataset->root, strerror(errno));
+    if (index_builder_add_container(b, ".", mtime_of(&st), 0) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = list_classes(&s, &stray, err);
+    if (r == 0) {
+        loop.count = s.num_classes;
+        r = parallel_run(&loop);
+        for (size_t i = 0; r < 0 && i < s.num_classes; i++)
+            if (s.classes[i].err.text[0]) {
+                (void)error_set(err, r, "%s", s.classes[i].err.text);
+                break;
+            }
+    }
+    if (r == 0)
+        r = pour(&s, b, err);
+    if (r == 0 && b->num_samples == 0)
+        r = error_set(err, -EBADMSG,
+                      "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
+                      "sub-folders, one for each class%s",
+                      dataset->root,
+                      stray ? " (there are images, but none in a sub-folder)" : "");
+    if (r == 0)
+        b->passed_over += stray;
+    scan_fini(&s);
+    return r;
+}
+
+static bool folder_fresh(const struct dataset *dataset)
+{
+    const struct index *index = &dataset->index;
+
+    for (uint32_t i = 0; i < index->header->containers; i++) {
+        const struct index_container *c = &index->containers[i];
+        struct stat st;
+
+        if (fstatat(dataset->root_fd, index_name(index, c->name), &st, 0) < 0 ||
+            mtime_of(&st) != c->mtime_ns)
+            return false;
+    }
+    return true;
+}
+
+static void folder_path(const struct dataset *dataset, const struct index_sample *sample,
+                        char *ret, size_t size)
+{
+    const struct index *index = &dataset->index;
+
+    (void)snprintf(ret, size, "%s/%s", index_name(index, index->containers[sample->container].name),
+                   index_name(index, sample->name));
+}
+
+static void folder_describe(const struct dataset *dataset, const struct index_sample *sample,
+                            char *ret, size_t size)
+{
+    int n = snprintf(ret, size, "%s/", dataset->root);
+
+    if (n > 0 && (size_t)n < size)
+        folder_path(dataset, sample, ret + n, size - (size_t)n);
+}
+
+static int folder_read(const struct dataset *dataset, const struct index_sample *sample,
+                       struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    char path[8192];
+    struct stat st;
+    int fd, r;
+
+    folder_path(dataset, sample, path, sizeof(path));
+    fd = openat(dataset->root_fd, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        r = -errno;
+        io_close(&fd);
+        return error_set(err, r, "%s/%s: %s", dataset->root, path, strerror(-r));
+    }
+    if ((uint64_t)st.st_size != sample->len || mtime_of(&st) != sample->where) {
+        (void)close(fd);
+        return error_set(err, -ESTALE,
+                         "%s/%s has changed since the data set was indexed: start the job again, "
+                         "or put the file back",
+                         dataset->root, path);
+    }
+    r = dataset_buffer_reserve(buffer, sample->len);
+    if (r == 0)
+        r = io_pread_all(fd, buffer->bytes, sample->len, 0);
+    (void)close(fd);
+    if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
+        r = -EIO;
+    if (r < 0)
+        return error_set(err, r == -ENODATA ? -ESTALE : r, "%s/%s: %s", dataset->root, path,
+                         r == -ENODATA ? "the file has become shorter" : strerror(-r));
+    return 0;
+}
+
+static bool folder_recognise(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+const struct format format_folder = {
+    .name = "folder",
+    .recognise = folder_recognise,
+    .scan = folder_scan,
+    .fresh = folder_fresh,
+    .read = folder_read,
+    .describe = folder_describe,
+};

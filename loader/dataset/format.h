@@ -1,0 +1,45 @@
+/* format.h - what a format of data sets must be able to do; one table entry a format (dataset.c). */
+#ifndef LOADER_DATASET_FORMAT_H
+#define LOADER_DATASET_FORMAT_H
+
+#include <stdatomic.h>
+
+#include "loader/dataset/dataset.h"
+#include "loader/dataset/index.h"
+
+struct dataset {
+    const struct format *format;
+    char *name;       /* canonical: "folder:/abs/path" */
+    char *root;       /* absolute path, without links */
+    int root_fd;      /* folders: opened once, files are opened relative to it */
+    char *index_path; /* or NULL */
+    struct index index;
+    atomic_uint refs;
+};
+
+struct format {
+    const char *name; /* before the colon */
+    /** Is what lies at this plain path ours? */
+    bool (*recognise)(const char *path);
+    /** Fill `b` with all samples in their order; `dataset` has name and root. */
+    int (*scan)(const struct dataset *dataset, const struct dataset_options *options,
+                struct index_builder *b, struct plenum_error *err);
+    /** Is the index that was opened still what lies there? Must be fast. */
+    bool (*fresh)(const struct dataset *dataset);
+    /** Read the bytes of an indexed sample; no retries here. As dataset_read(). */
+    int (*read)(const struct dataset *dataset, const struct index_sample *sample,
+                struct dataset_buffer *buffer, struct plenum_error *err);
+    /** The sample's file for messages. */
+    void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                     size_t size);
+};
+
+extern const struct format format_folder;
+
+/** Room for `len` bytes and the padding behind them, which is zeroed: 0 or -ENOMEM. */
+int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
+
+/** Does a name end as an image's does (.jpg, .jpeg, .png, in any case)? */
+bool dataset_is_image_name(const char *name);
+
+#endif

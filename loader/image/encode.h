@@ -1,0 +1,36 @@
+/* encode.h - pixels in, an image file out: for contact sheets, sample data and tests. */
+#ifndef LOADER_IMAGE_ENCODE_H
+#define LOADER_IMAGE_ENCODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum encode_subsampling {
+    ENCODE_420,
+    ENCODE_422,
+    ENCODE_444,
+    ENCODE_440,
+    ENCODE_411,
+};
+
+/** What is to be written. Starts as zeros: colour, 4:2:0, baseline. */
+struct encode_options {
+    const uint8_t *pixels; /* [height][width][3] RGB, or [height][width][1] when grey, or [height][width][4] when cmyk */
+    uint32_t width, height;
+    int quality; /* JPEG: 1 ... 100 */
+    enum encode_subsampling subsampling;
+    bool grey;
+    bool cmyk;        /* JPEG: four channels, inverted as Adobe's programs write them */
+    bool progressive;
+    bool optimize;    /* Huffman tables made for this image */
+    unsigned restart; /* MCU rows between restart markers; 0: none */
+};
+
+/** A JPEG, into memory that the caller frees: 0, -ENOMEM or -EINVAL. */
+int encode_jpeg(const struct encode_options *options, uint8_t **ret, size_t *ret_len);
+
+/** A PNG; likewise. */
+int encode_png(const struct encode_options *options, uint8_t **ret, size_t *ret_len);
+
+#endif

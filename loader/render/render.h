@@ -1,0 +1,65 @@
+/* render.h - the one function that everything rests on: bytes = render(data set, pipeline, seed, epoch, positions). */
+#ifndef LOADER_RENDER_RENDER_H
+#define LOADER_RENDER_RENDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/order.h"
+#include "common/pipeline.h"
+#include "loader/dataset/dataset.h"
+#include "loader/image/image.h"
+
+/** What is the same for all samples of a stream. Constant while it is used. Threads: any. */
+struct render_spec {
+    struct dataset *dataset; /* borrowed */
+    struct pipeline pipeline;
+    struct order order;
+    struct image_store store;
+    enum plenum_bad bad;
+};
+
+/** Scratch of one thread. Starts as zeros; the decoder is made at the first use. */
+struct render_scratch {
+    struct image_decoder *decoder;
+    struct dataset_buffer buffer;
+};
+
+void render_scratch_fini(struct render_scratch *scratch);
+
+/** What was rendered. */
+struct render_result {
+    int64_t label;
+    uint32_t sample;  /* that is shown */
+    bool substituted; /* it is not the one that the order names */
+};
+
+/** The sample that the order shows at `position` of `epoch`; positions at and beyond N begin again. */
+static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t epoch,
+                                        uint64_t position)
+{
+    return order_sample(&spec->order, (uint32_t)epoch, (uint32_t)(position % spec->order.n));
+}
+
+/** Bytes of one sample's pixels. */
+static inline uint64_t render_bytes(const struct render_spec *spec)
+{
+    return (uint64_t)spec->pipeline.side * spec->pipeline.side * spec->store.channels;
+}
+
+/**
+ * Render one position into `dst` [render_bytes()].
+ *
+ * @param early       the sample's bytes if somebody has read them already (dataset_read() of render_sample_at()),
+ *                    or NULL: they are read here.
+ * @param early_code  what dataset_read() returned for them, with `early_err` its sentence.
+ *
+ * Errors: -EBADMSG a bad sample where spec->bad says so, or no substitute found in 100 tries; -ESTALE, -EIO and
+ *         others: a file could not be read. `err` names the file. -ENOMEM.
+ */
+int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
+                    uint64_t position, const struct dataset_buffer *early, int early_code,
+                    const struct plenum_error *early_err, void *dst, struct render_result *ret,
+                    struct plenum_error *err);
+
+#endif

@@ -1,0 +1,28 @@
+/* pin.h - which CPUs the workers run on. */
+#ifndef LOADER_SERVE_PIN_H
+#define LOADER_SERVE_PIN_H
+
+#include <plenum/error.h>
+
+enum pin_policy {
+    PIN_CORE, /* each worker on a CPU of its own, cores before hyperthreads; workers beyond them share */
+    PIN_NODE, /* each worker on the CPUs of one NUMA node: for a loader that shares them with training */
+    PIN_NONE, /* where the scheduler puts them */
+};
+
+/** The machine as hwloc sees it, restricted to the CPUs that this process may use. Opaque. */
+struct pin;
+
+int pin_create(enum pin_policy policy, struct pin **ret, struct plenum_error *err);
+void pin_destroy(struct pin *pin);
+
+/** CPUs that this process may use, at least 1. */
+unsigned pin_cpus(const struct pin *pin);
+
+/** Bind the calling thread as worker `index`. A kernel that refuses is not an error: the thread then floats. */
+void pin_worker(const struct pin *pin, unsigned index);
+
+/** Let this process use every CPU that its control group allows, whatever affinity it inherited. */
+void pin_widen(void);
+
+#endif

@@ -1,0 +1,76 @@
+/* queue.h - the loader's work: requests for batches, cut into samples, done by threads. */
+#ifndef LOADER_SERVE_QUEUE_H
+#define LOADER_SERVE_QUEUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/ring.h"
+#include "common/wire.h"
+#include "loader/render/render.h"
+
+/** The threads and what waits for them. Opaque. */
+struct queue;
+
+/** What is the same for all requests of a stream. The queue borrows it until the stream is closed. */
+struct queue_stream;
+
+struct queue_options {
+    unsigned workers;    /* threads that decode, at least 1 */
+    unsigned io_threads; /* threads that read, at least 1 */
+    /** Called on each worker when it starts (to bind it to a core). May be NULL. */
+    void (*worker_start)(void *arg, unsigned worker);
+    /** Something has finished: queue_take_finished() has it. Called from any thread, holding no lock. */
+    void (*wake)(void *arg);
+    void *arg;
+};
+
+/** One RENDER, from its arrival to its answer. Made by queue_submit(), freed by the taker. */
+struct queue_request {
+    uint64_t id;
+    struct queue_stream *stream;
+    void *owner; /* of the stream: queue_stream_open() */
+    struct wire_done done;
+    bool cancelled; /* CANCELLED is the answer, not DONE */
+    /* The queue's own, under its lock. */
+    uint64_t arrived_ns;
+    struct order_place place; /* of the step that is handed out now */
+    uint32_t slot;
+    uint32_t count, next, left;
+    struct queue_request *link;
+};
+
+struct queue_counters {
+    uint64_t samples, substituted, queued;
+};
+
+int queue_create(const struct queue_options *options, struct queue **ret);
+/** Ends the threads. All streams must have been closed. */
+void queue_destroy(struct queue *queue);
+
+/**
+ * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close().
+ */
+int queue_stream_open(struct queue *queue, const struct render_spec *spec,
+                      const struct wire_open *open, struct ring *ring, void *owner,
+                      struct queue_stream **ret);
+
+/** All that was submitted must have been taken from the finished ones. NULL is nothing. */
+void queue_stream_close(struct queue_stream *stream);
+
+/** Render a batch into a slot: 0 or -ENOMEM. */
+int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render);
+
+/** Does a request that is under way use this id, or write to this slot? */
+bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot);
+
+/** Give one request up (or all of the stream's): its answer comes when its last task has stopped. Unknown ids are nothing. */
+void queue_cancel(struct queue_stream *stream, uint64_t id);
+void queue_cancel_all(struct queue_stream *stream);
+
+/** The oldest finished request, owned by the caller (free()), or NULL. */
+struct queue_request *queue_take_finished(struct queue *queue);
+
+void queue_get_counters(struct queue *queue, struct queue_counters *ret);
+
+#endif

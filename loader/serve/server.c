@@ -1,0 +1,287 @@
+/* server.c - the loader's loop: accept clients, hand their work to the queue, take the answers back.
+ *
+ * One thread runs the loop and owns every session; the queue's threads meet it only through
+ * queue_take_finished() and a uv_async. It ends when it is told to: sessions are closed, their tasks stop after at
+ * most one sample each, and the last handle to close lets uv_run() return. */
+#include "config.h"
+
+#include "loader/serve/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <uv.h>
+
+#include "common/address.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "loader/image/image.h"
+#include "loader/serve/queue.h"
+#include "loader/serve/session.h"
+
+struct main_loop {
+    struct server server; /* first: sessions know only this */
+    struct pin *pin;
+    int listen_fd;
+    struct address address; /* of our own socket's file, to be removed */
+    bool owns_path;
+    uv_poll_t listening, leash;
+    uv_signal_t terminate, interrupt;
+    uv_async_t finished;
+    bool listening_open, leash_open;
+};
+
+static struct main_loop *loop_of(struct server *server)
+{
+    return container_of(server, struct main_loop, server);
+}
+
+/* Everything is closed but the async, which may go when no session is left to be woken for. */
+static void maybe_end(struct main_loop *m)
+{
+    if (m->server.stopping && m->server.num_sessions == 0 &&
+        !uv_is_closing((uv_handle_t *)&m->finished))
+        uv_close((uv_handle_t *)&m->finished, NULL);
+}
+
+static void on_session_gone(struct server *server)
+{
+    maybe_end(loop_of(server));
+}
+
+static void begin_stop(struct main_loop *m, const char *why)
+{
+    struct session *next;
+
+    if (m->server.stopping)
+        return;
+    m->server.stopping = true;
+    log_info("ending: %s", why);
+    if (m->listening_open)
+        uv_close((uv_handle_t *)&m->listening, NULL);
+    if (m->leash_open)
+        uv_close((uv_handle_t *)&m->leash, NULL);
+    uv_close((uv_handle_t *)&m->terminate, NULL);
+    uv_close((uv_handle_t *)&m->interrupt, NULL);
+    if (m->owns_path)
+        (void)unlink(m->address.un.sun_path);
+    for (struct session *s = m->server.sessions; s; s = next) {
+        next = session_next(s);
+        session_close(s);
+    }
+    maybe_end(m);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    begin_stop(handle->data, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+static void on_leash(uv_poll_t *handle, int status, int events)
+{
+    struct main_loop *m = handle->data;
+    char byte;
+    ssize_t n;
+
+    (void)events;
+    n = status < 0 ? 0 : read(m->server.options->leash_fd, &byte, 1);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        begin_stop(m, "the job is over");
+}
+
+static void on_listening(uv_poll_t *handle, int status, int events)
+{
+    struct main_loop *m = handle->data;
+
+    (void)events;
+    if (status < 0)
+        return;
+    for (;;) {
+        int fd = accept4(m->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0) {
+            if (errno == EINTR || errno == ECONNABORTED)
+                continue;
+            if (errno == EMFILE || errno == ENFILE) {
+                log_warn("no descriptor left for a new client: %s (see ulimit -n)",
+                         strerror(errno));
+                (void)usleep(10000); /* it stays readable: do not spin */
+            }
+            return;
+        }
+        (void)session_create(&m->server, fd);
+    }
+}
+
+static void on_finished(uv_async_t *handle)
+{
+    struct main_loop *m = handle->data;
+    struct queue_request *r;
+
+    while ((r = queue_take_finished(m->server.queue)))
+        session_finished(r->owner, r);
+}
+
+static void wake(void *arg)
+{
+    struct main_loop *m = arg;
+
+    (void)uv_async_send(&m->finished);
+}
+
+static void worker_start(void *arg, unsigned worker)
+{
+    struct main_loop *m = arg;
+
+    pin_worker(m->pin, worker);
+}
+
+static int resolve_roots(struct main_loop *m, struct plenum_error *err)
+{
+    const struct server_options *o = m->server.options;
+
+    m->server.roots = calloc(o->num_roots ? o->num_roots : 1, sizeof(char *));
+    if (!m->server.roots)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (unsigned i = 0; i < o->num_roots; i++) {
+        m->server.roots[i] = realpath(o->roots[i], NULL);
+        if (!m->server.roots[i])
+            return error_set(err, -errno, "--root %s: %s", o->roots[i], strerror(errno));
+    }
+    return 0;
+}
+
+static int start_listening(struct main_loop *m, struct plenum_error *err)
+{
+    const struct server_options *o = m->server.options;
+    int r;
+
+    if (o->listen_fd >= 0) {
+        m->listen_fd = o->listen_fd;
+        (void)io_set_cloexec(m->listen_fd, true);
+        r = io_set_nonblock(m->listen_fd);
+        return r < 0 ? error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r)) : 0;
+    }
+    r = address_parse(o->socket, &m->address, err);
+    if (r < 0)
+        return r;
+    m->listen_fd = address_listen(&m->address, o->socket_mode, err);
+    if (m->listen_fd < 0)
+        return m->listen_fd;
+    m->owns_path = !address_is_abstract(&m->address);
+    return 0;
+}
+
+static int start_threads(struct main_loop *m, struct plenum_error *err)
+{
+    const struct server_options *o = m->server.options;
+    struct queue_options q = {.worker_start = worker_start, .wake = wake, .arg = m};
+    int r;
+
+    if (o->all_cpus)
+        pin_widen();
+    r = pin_create(o->pin, &m->pin, err);
+    if (r < 0)
+        return r;
+    q.workers = o->threads ? o->threads : pin_cpus(m->pin);
+    q.io_threads = o->io_threads;
+    if (q.io_threads == 0) /* enough to keep a disk busy, few enough to be cheap */
+        q.io_threads = q.workers < 4 ? 2 : q.workers / 2 < 16 ? q.workers / 2 : 16;
+    m->server.threads = q.workers;
+    r = queue_create(&q, &m->server.queue);
+    return r < 0 ? error_set(err, r, "cannot start %u decoding and %u reading threads: %s",
+                             q.workers, q.io_threads, strerror(-r))
+                 : 0;
+}
+
+static int start_handles(struct main_loop *m)
+{
+    uv_loop_t *loop = &m->server.loop;
+    int r;
+
+    m->listening.data = m->leash.data = m->terminate.data = m->interrupt.data = m;
+    m->finished.data = m;
+    (void)uv_signal_init(loop, &m->terminate);
+    (void)uv_signal_init(loop, &m->interrupt);
+    r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
+    if (r == 0)
+        r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
+    if (r == 0)
+        r = uv_poll_init(loop, &m->listening, m->listen_fd);
+    if (r == 0) {
+        m->listening_open = true;
+        r = uv_poll_start(&m->listening, UV_READABLE, on_listening);
+    }
+    if (r == 0 && m->server.options->leash_fd >= 0) {
+        r = uv_poll_init(loop, &m->leash, m->server.options->leash_fd);
+        if (r == 0) {
+            m->leash_open = true;
+            r = uv_poll_start(&m->leash, UV_READABLE | UV_DISCONNECT, on_leash);
+        }
+    }
+    return r;
+}
+
+int server_run(const struct server_options *options, struct plenum_error *err)
+{
+    struct main_loop *m = calloc(1, sizeof(*m));
+    bool loop_made = false;
+    int r;
+
+    if (!m)
+        return error_set(err, -ENOMEM, "out of memory");
+    m->listen_fd = -1;
+    m->server.options = options;
+    m->server.started_ns = time_now_ns();
+    m->server.session_gone = on_session_gone;
+    (void)signal(SIGPIPE, SIG_IGN);
+    r = image_self_test(PIPELINE_V1, err);
+    if (r == 0)
+        r = resolve_roots(m, err);
+    if (r == 0)
+        r = start_listening(m, err);
+    if (r < 0)
+        goto out;
+    r = uv_loop_init(&m->server.loop);
+    if (r == 0) {
+        loop_made = true;
+        r = uv_async_init(&m->server.loop, &m->finished, on_finished);
+    }
+    if (r < 0) {
+        (void)error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
+        goto out;
+    }
+    r = start_threads(m, err);
+    if (r == 0) {
+        r = start_handles(m);
+        if (r < 0)
+            (void)error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r));
+    }
+    if (r < 0) {
+        begin_stop(m, "it could not be started");
+        (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
+        goto out;
+    }
+    log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
+             options->socket ? options->socket : "this job");
+    (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
+    r = 0;
+
+out:
+    queue_destroy(m->server.queue);
+    if (loop_made)
+        (void)uv_loop_close(&m->server.loop);
+    pin_destroy(m->pin);
+    if (m->listen_fd >= 0)
+        (void)close(m->listen_fd);
+    for (unsigned i = 0; m->server.roots && i < options->num_roots; i++)
+        free(m->server.roots[i]);
+    free(m->server.roots);
+    free(m);
+    return r;
+}

@@ -1,0 +1,558 @@
+/* session.c - one client's connection, from HELLO to the last task.
+ *
+ *     HELLO --hello--> IDLE --OPEN--> OPENING --index ready--> OPEN --RENDER, DONE ...
+ *                                        |                       |
+ *                  end of file, BYE, nonsense, an error: CLOSING: cancel, wait for tasks, free
+ *
+ * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the session
+ * answers STATS and sends PROGRESS.
+ *
+ * Memory is freed in one place only, maybe_free(), when nothing refers to the session any more: no task that
+ * writes into its ring, no work in the pool, no libuv handle.
+ *
+ * libuv has no documented way to receive a memfd on a pipe; so the descriptor is watched with uv_poll, and
+ * common/frame.c does the reading and writing. */
+#include "config.h"
+
+#include "loader/serve/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/frame.h"
+#include "common/log.h"
+#include "common/util.h"
+
+enum {
+    HELLO_LIMIT_MS = 10000, /* for HELLO and OPEN to come */
+    PROGRESS_EVERY_MS = 500,
+    TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
+};
+
+enum state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
+
+struct session {
+    struct server *server;
+    struct session *prev, *next;
+    struct frame_conn conn;
+    char name[WIRE_NAME_MAX]; /* the client's own word for itself */
+    struct ucred peer;
+    enum state state;
+
+    /* libuv's; memory lives until all of them are closed. */
+    uv_poll_t poll;
+    uv_timer_t timer;
+    uv_work_t work;
+    unsigned handles; /* open ones */
+    bool working;     /* `work` is in the pool */
+
+    /* The stream. */
+    uint64_t open_request;
+    struct wire_open open;
+    struct render_spec spec;
+    struct ring *ring;
+    uint64_t ring_bytes; /* counted in server->ring_bytes */
+    struct queue_stream *stream;
+    unsigned under_way; /* requests submitted and not yet finished */
+
+    /* Of the work in the pool: written there, read here afterwards. */
+    struct dataset *dataset;
+    int open_code;
+    struct plenum_error open_err;
+    /* Any thread, holding progress_mu. */
+    uv_mutex_t progress_mu;
+    struct wire_progress progress;
+    bool progress_new;
+};
+
+static void session_poll(struct session *s);
+
+static void maybe_free(struct session *s)
+{
+    struct server *server = s->server;
+
+    if (s->handles > 0 || s->working || s->under_way > 0)
+        return;
+    queue_stream_close(s->stream);
+    ring_unref(s->ring);
+    server->ring_bytes -= s->ring_bytes;
+    dataset_unref(s->dataset);
+    frame_conn_fini(&s->conn);
+    uv_mutex_destroy(&s->progress_mu);
+    if (s->prev)
+        s->prev->next = s->next;
+    else
+        server->sessions = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    server->num_sessions--;
+    free(s);
+    server->session_gone(server);
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct session *s = handle->data;
+
+    s->handles--;
+    maybe_free(s);
+}
+
+void session_close(struct session *session)
+{
+    if (session->state == STATE_CLOSING)
+        return;
+    session->state = STATE_CLOSING;
+    if (session->stream)
+        queue_cancel_all(session->stream);
+    uv_close((uv_handle_t *)&session->poll, on_handle_closed);
+    uv_close((uv_handle_t *)&session->timer, on_handle_closed);
+    io_close(&session->conn.fd); /* the client sees at once that it is over */
+}
+
+/* Send what waits; on the loop's next turn if the socket is full. */
+static void session_flush(struct session *s)
+{
+    int r = frame_conn_flush(&s->conn);
+
+    if (r < 0 && r != -EAGAIN) {
+        session_close(s);
+        return;
+    }
+    if (frame_conn_pending(&s->conn) > TX_PENDING_MAX) {
+        log_warn("client %s does not read its answers: closed", s->name);
+        session_close(s);
+        return;
+    }
+    session_poll(s);
+}
+
+/* Tell the client why, and close. */
+static void refuse(struct session *s, uint64_t request, int code, const char *text)
+{
+    struct wire_error m = {.code = code};
+
+    strncpy(m.text, text, sizeof(m.text) - 1);
+    log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
+    if (wire_put_error(&s->conn.tx, request, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+    session_close(s);
+}
+
+static void handle_hello(struct session *s, struct frame_reader *payload)
+{
+    struct wire_hello theirs, ours;
+    struct plenum_error err;
+    char host[64] = "";
+    int r = wire_get_hello(payload, &theirs);
+
+    if (r < 0 || (r = wire_hello_check(&theirs, &err)) < 0) {
+        refuse(s, 0, -EPROTONOSUPPORT,
+               r == -EPROTO ? "this is no client of Plenum's" : err.text);
+        return;
+    }
+    memcpy(s->name, theirs.name, sizeof(s->name));
+    for (char *c = s->name; *c; c++)
+        if ((unsigned char)*c < 0x20)
+            *c = '?';
+    (void)gethostname(host, sizeof(host) - 1);
+    wire_hello_init(&ours, "");
+    (void)snprintf(ours.name, sizeof(ours.name), "plenumd %s, host %s, pid %ld", PACKAGE_VERSION,
+                   host, (long)getpid());
+    (void)snprintf(ours.versions, sizeof(ours.versions), "%s", PIPELINE_VERSIONS);
+    s->state = STATE_IDLE;
+    if (wire_put_hello(&s->conn.tx, &ours) < 0)
+        session_close(s);
+}
+
+/* Is the data set's place below one of the roots? With no roots, everything is (to our own user). */
+static int check_root(const struct server *server, const char *path, struct plenum_error *err)
+{
+    if (server->options->num_roots == 0)
+        return 0;
+    for (unsigned i = 0; i < server->options->num_roots; i++) {
+        const char *root = server->roots[i];
+        size_t len = strlen(root);
+
+        if (strncmp(path, root, len) == 0 &&
+            (path[len] == '/' || path[len] == '\0' || root[len - 1] == '/'))
+            return 0;
+    }
+    return error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
+}
+
+/* "folder:/a/../b" -> "/b", or the path itself when it does not exist: for check_root(). */
+static int check_dataset_path(const struct server *server, const char *name,
+                              struct plenum_error *err)
+{
+    const char *colon = strchr(name, ':'), *path = name;
+    char *real;
+    int r;
+
+    if (colon && !memchr(name, '/', (size_t)(colon - name)))
+        path = colon + 1;
+    if (path[0] != '/')
+        return error_set(err, -EINVAL,
+                         "data set '%s': a loader needs an absolute path, since its own folder is "
+                         "another than its clients'",
+                         name);
+    real = realpath(path, NULL);
+    if (!real)
+        return error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
+    r = check_root(server, real, err);
+    free(real);
+    return r;
+}
+
+static void on_index_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct session *s = arg;
+
+    uv_mutex_lock(&s->progress_mu);
+    s->progress.done = done;
+    s->progress.total = total;
+    (void)snprintf(s->progress.text, sizeof(s->progress.text), "%s", what);
+    s->progress_new = true;
+    uv_mutex_unlock(&s->progress_mu);
+}
+
+/* In the thread pool. */
+static void open_dataset(uv_work_t *work)
+{
+    struct session *s = work->data;
+    struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
+                                      .progress = on_index_progress,
+                                      .progress_arg = s};
+
+    s->open_code = check_dataset_path(s->server, s->open.dataset, &s->open_err);
+    if (s->open_code == 0)
+        s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
+}
+
+static int start_stream(struct session *s, struct plenum_error *err)
+{
+    uint32_t n = dataset_get_samples(s->dataset);
+    int r;
+
+    if (s->open.last == ORDER_DROP && n < s->open.per_step)
+        return error_set(err, -EINVAL,
+                         "%s has %u samples, fewer than the %u of one step: with last=drop no step "
+                         "is left; use last=pad",
+                         dataset_get_name(s->dataset), n, s->open.per_step);
+    s->spec.dataset = s->dataset;
+    s->spec.order = (struct order){.seed = s->open.seed,
+                                   .n = n,
+                                   .shuffle = s->open.shuffle,
+                                   .block = s->open.block};
+    s->spec.store = (struct image_store){.dtype = s->open.dtype,
+                                         .layout = s->open.layout,
+                                         .channels = s->open.channels};
+    s->spec.bad = s->open.bad;
+    r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring, s, &s->stream);
+    return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
+}
+
+static void on_dataset_open(uv_work_t *work, int status)
+{
+    struct session *s = work->data;
+    struct wire_opened m = {0};
+
+    s->working = false;
+    if (s->state == STATE_CLOSING) {
+        maybe_free(s);
+        return;
+    }
+    (void)uv_timer_stop(&s->timer);
+    if (status == 0 && s->open_code == 0)
+        s->open_code = start_stream(s, &s->open_err);
+    if (status < 0 || s->open_code < 0) {
+        refuse(s, s->open_request, status < 0 ? status : s->open_code,
+               status < 0 ? "the loader is shutting down" : s->open_err.text);
+        return;
+    }
+    m.samples = dataset_get_samples(s->dataset);
+    m.classes = dataset_get_classes(s->dataset);
+    memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
+    s->state = STATE_OPEN;
+    log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name,
+             (int)s->peer.pid, dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
+             (unsigned long long)wire_batch_count(&s->open));
+    if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
+        session_close(s);
+    else
+        session_flush(s);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct session *s = timer->data;
+    struct wire_progress progress;
+    bool fresh;
+
+    if (s->state == STATE_HELLO || s->state == STATE_IDLE) {
+        refuse(s, 0, -ETIMEDOUT, "no stream was opened within ten seconds");
+        return;
+    }
+    uv_mutex_lock(&s->progress_mu);
+    progress = s->progress;
+    fresh = s->progress_new;
+    s->progress_new = false;
+    uv_mutex_unlock(&s->progress_mu);
+    if (fresh && s->state == STATE_OPENING) {
+        (void)wire_put_progress(&s->conn.tx, s->open_request, &progress);
+        session_flush(s);
+    }
+}
+
+/* Pixels, order and ring of an OPEN; the data set comes later. */
+static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
+{
+    struct server *server = s->server;
+    uint64_t bytes;
+    int r = wire_open_check(&s->open, err);
+
+    if (r == 0)
+        r = pipeline_parse(s->open.pipeline, &s->spec.pipeline, err);
+    if (r == 0 && s->spec.pipeline.side != s->open.side)
+        r = error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
+                      s->spec.pipeline.side, s->open.side);
+    if (r == 0 && ring_fd < 0)
+        r = error_set(err, -EINVAL, "no ring came with the request to open a stream");
+    if (r < 0) {
+        io_close(&ring_fd);
+        return r;
+    }
+    bytes = s->open.slots * s->open.slot_bytes;
+    if (s->open.slot_bytes > server->options->ring_limit ||
+        bytes > server->options->ring_limit - min_u64(server->ring_bytes, server->options->ring_limit)) {
+        char want[32], limit[32];
+
+        (void)close(ring_fd);
+        return error_set(err, -ENOSPC,
+                         "a ring of %s goes beyond the %s that this loader maps for all its "
+                         "clients (--ring-limit)",
+                         format_bytes(bytes, want, sizeof(want)),
+                         format_bytes(server->options->ring_limit, limit, sizeof(limit)));
+    }
+    r = ring_accept(ring_fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
+    if (r < 0)
+        return r;
+    s->ring_bytes = bytes;
+    server->ring_bytes += bytes;
+    return 0;
+}
+
+static void handle_open(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    int ring_fd = frame_conn_take_fd(&s->conn);
+    struct plenum_error err;
+    int r;
+
+    s->open_request = request;
+    if (wire_get_open(payload, &s->open) < 0) {
+        io_close(&ring_fd);
+        refuse(s, request, -EPROTO, "a request to open a stream was not understood");
+        return;
+    }
+    r = check_open(s, ring_fd, &err);
+    if (r < 0) {
+        refuse(s, request, r, err.text);
+        return;
+    }
+    s->state = STATE_OPENING;
+    s->work.data = s;
+    r = uv_queue_work(&s->server->loop, &s->work, open_dataset, on_dataset_open);
+    if (r < 0) {
+        refuse(s, request, r, "the loader cannot start work");
+        return;
+    }
+    s->working = true;
+    (void)uv_timer_start(&s->timer, on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
+}
+
+static void handle_render(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct wire_render m;
+
+    if (wire_get_render(payload, &m) < 0 || m.slot >= s->open.slots ||
+        m.position >= s->spec.order.n || m.epoch > UINT32_MAX) {
+        refuse(s, request, -EPROTO, "a batch was asked for that does not exist");
+        return;
+    }
+    if (queue_stream_has(s->stream, request, m.slot)) {
+        refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
+        return;
+    }
+    if (queue_submit(s->stream, request, &m) < 0) {
+        refuse(s, request, -ENOMEM, "the loader is out of memory");
+        return;
+    }
+    s->under_way++;
+}
+
+static void handle_stats(struct session *s, uint64_t request)
+{
+    const struct server *server = s->server;
+    struct queue_counters c;
+
+    queue_get_counters(server->queue, &c);
+    (void)wire_put_stats(&s->conn.tx, request,
+                         &(struct wire_stats){.uptime_ns = time_now_ns() - server->started_ns,
+                                              .sessions = server->num_sessions,
+                                              .samples = c.samples,
+                                              .substituted = c.substituted,
+                                              .queued = c.queued,
+                                              .ring_bytes = server->ring_bytes,
+                                              .threads = server->threads});
+}
+
+static void handle_frame(struct session *s, const struct frame_header *h,
+                         struct frame_reader *payload)
+{
+    if (h->type == WIRE_HELLO && s->state == STATE_HELLO)
+        handle_hello(s, payload);
+    else if (h->type == WIRE_OPEN && s->state == STATE_IDLE)
+        handle_open(s, h->request, payload);
+    else if (h->type == WIRE_RENDER && s->state == STATE_OPEN)
+        handle_render(s, h->request, payload);
+    else if (h->type == WIRE_CANCEL && s->state == STATE_OPEN)
+        queue_cancel(s->stream, h->request);
+    else if (h->type == WIRE_STATS && s->state != STATE_HELLO)
+        handle_stats(s, h->request);
+    else if (h->type == WIRE_BYE)
+        session_close(s);
+    else
+        refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
+}
+
+static void session_readable(struct session *s)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    int64_t n = frame_conn_fill(&s->conn);
+    int r;
+
+    if (n < 0) {
+        if (n != -EAGAIN)
+            session_close(s);
+        return;
+    }
+    while (s->state != STATE_CLOSING && (r = frame_conn_next(&s->conn, &header, &payload)) != 0) {
+        if (r < 0)
+            refuse(s, 0, -EPROTO, "what came is no message");
+        else
+            handle_frame(s, &header, &payload);
+    }
+}
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct session *s = poll->data;
+
+    if (status < 0) {
+        session_close(s);
+        return;
+    }
+    if (events & UV_READABLE)
+        session_readable(s);
+    if (s->state != STATE_CLOSING)
+        session_flush(s);
+}
+
+/* Watch for what we wait for: always to read, to write while something waits. */
+static void session_poll(struct session *s)
+{
+    int events = UV_READABLE | (frame_conn_pending(&s->conn) > 0 ? UV_WRITABLE : 0);
+
+    if (uv_poll_start(&s->poll, events, on_poll) < 0)
+        session_close(s);
+}
+
+void session_finished(struct session *session, struct queue_request *request)
+{
+    struct session *s = session;
+    int r;
+
+    s->under_way--;
+    if (s->state == STATE_CLOSING) {
+        free(request);
+        maybe_free(s);
+        return;
+    }
+    if (request->cancelled)
+        r = wire_put_empty(&s->conn.tx, WIRE_CANCELLED, request->id);
+    else
+        r = wire_put_done(&s->conn.tx, request->id, &request->done);
+    if (r == 0 && request->done.status < 0 && !request->cancelled)
+        log_warn("client %s: %s", s->name, request->done.text);
+    free(request);
+    if (r < 0)
+        session_close(s);
+    else
+        session_flush(s);
+}
+
+struct session *session_next(const struct session *session)
+{
+    return session->next;
+}
+
+static int check_peer(struct session *s)
+{
+    socklen_t len = sizeof(s->peer);
+
+    if (getsockopt(s->conn.fd, SOL_SOCKET, SO_PEERCRED, &s->peer, &len) < 0)
+        return -errno;
+    if (s->server->options->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
+        return -EACCES;
+    return 0;
+}
+
+int session_create(struct server *server, int fd)
+{
+    struct session *s = calloc(1, sizeof(*s));
+    int r;
+
+    if (!s) {
+        (void)close(fd);
+        return -ENOMEM;
+    }
+    s->server = server;
+    (void)snprintf(s->name, sizeof(s->name), "?");
+    r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
+    if (r == 0)
+        r = check_peer(s);
+    if (r == 0)
+        r = uv_mutex_init(&s->progress_mu);
+    if (r < 0) {
+        if (r == -EACCES)
+            log_warn("a client of user %u (pid %d) was refused: this loader serves user %u alone",
+                     s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+        frame_conn_fini(&s->conn);
+        free(s);
+        return r;
+    }
+    s->next = server->sessions;
+    if (s->next)
+        s->next->prev = s;
+    server->sessions = s;
+    server->num_sessions++;
+    s->poll.data = s;
+    s->timer.data = s;
+    (void)uv_timer_init(&server->loop, &s->timer);
+    s->handles++;
+    r = uv_poll_init(&server->loop, &s->poll, fd);
+    if (r < 0) {
+        s->state = STATE_CLOSING;
+        uv_close((uv_handle_t *)&s->timer, on_handle_closed);
+        return r;
+    }
+    s->handles++;
+    (void)uv_timer_start(&s->timer, on_timer, HELLO_LIMIT_MS, 0);
+    session_poll(s);
+    return 0;
+}

@@ -1,0 +1,38 @@
+/* session.h - one client's connection. Everything here runs on the loop's thread. */
+#ifndef LOADER_SERVE_SESSION_H
+#define LOADER_SERVE_SESSION_H
+
+#include <uv.h>
+
+#include "loader/serve/queue.h"
+#include "loader/serve/server.h"
+
+struct session;
+
+/** What all sessions share. Owned by server.c. */
+struct server {
+    const struct server_options *options;
+    char **roots; /* canonical paths, [options->num_roots] */
+    uv_loop_t loop;
+    struct queue *queue;
+    struct session *sessions;
+    unsigned num_sessions;
+    uint64_t started_ns;
+    uint64_t ring_bytes; /* of all sessions */
+    unsigned threads;
+    bool stopping;
+    void (*session_gone)(struct server *server);
+};
+
+/** Take a connected socket. -errno when it was refused (and closed). */
+int session_create(struct server *server, int fd);
+
+/** End a session: its work is cancelled, and it is freed when the last task has stopped. */
+void session_close(struct session *session);
+
+/** A request of the session's has finished; the request is taken. */
+void session_finished(struct session *session, struct queue_request *request);
+
+struct session *session_next(const struct session *session);
+
+#endif
