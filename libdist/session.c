@@ -127,8 +127,8 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     (void)pthread_cond_broadcast(&s->changed);
 }
 
-/* The connection is over. `text` says why, of this address. */
-static void lose(struct plenum_stream *s, const char *text)
+/* The connection is over. `text` says why, of this address, and `since_ns` from when on it was of no use. */
+static void lose_since(struct plenum_stream *s, uint64_t since_ns, const char *text)
 {
     uint64_t now = time_now_ns();
     bool ran = s->state == SESSION_OPEN;
@@ -138,7 +138,7 @@ static void lose(struct plenum_stream *s, const char *text)
 
     (void)error_set(&s->address_error[s->address], 0, "%s", text);
     if (ran && s->lost_ns == 0) {
-        s->lost_ns = now;
+        s->lost_ns = since_ns;
         (void)snprintf(s->lost_text, sizeof(s->lost_text), "loader %s %s",
                        s->addresses[s->address].text, text);
         s->stats.incidents++;
@@ -156,6 +156,11 @@ static void lose(struct plenum_stream *s, const char *text)
     }
     if (s->failed_openings >= FAILED_OPENINGS_MAX)
         no_loader(s, now);
+}
+
+static void lose(struct plenum_stream *s, const char *text)
+{
+    lose_since(s, time_now_ns(), text);
 }
 
 /* The loader says that it will not serve this stream. */
@@ -530,7 +535,7 @@ uint64_t session_tick(struct plenum_stream *s, uint64_t now_ns)
 
         (void)snprintf(text, sizeof(text), "said nothing for %.1f s",
                        (double)(now_ns - since) / (double)NS_PER_SEC);
-        lose(s, text);
+        lose_since(s, since, text);
         return now_ns;
     }
     if (s->state != SESSION_HELLO && now_ns >= max_u64(since, s->pinged_ns) + ping_ns) {

@@ -14,7 +14,8 @@ PY_LOG_COMPILER = $(PYTHON)
 EXTRA_DIST += %D%/run-test
 
 # Criterion's own macros trip some of our warnings.
-test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef $(CRITERION_CFLAGS)
+test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef -Wno-write-strings -Wno-discarded-qualifiers \
+	$(CRITERION_CFLAGS)
 
 if CRITERION
 include tests/common/local.mk

@@ -1,0 +1,191 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/frame.h"
+#include "common/util.h"
+
+Test(frame, what_was_put_comes_out)
+{
+    struct frame_buffer b = {0};
+    struct frame_header h;
+    struct frame_reader r;
+    char text[16];
+    size_t begin = frame_begin(&b, 7, 0x1122334455667788);
+
+    frame_put_u8(&b, 0xab);
+    frame_put_u16(&b, 0x1234);
+    frame_put_u32(&b, 0xdeadbeef);
+    frame_put_u64(&b, UINT64_MAX - 1);
+    frame_put_text(&b, "hello");
+    frame_put_text(&b, "");
+    cr_assert(eq(int, frame_end(&b, begin), 0));
+
+    cr_assert(eq(i64, frame_parse(b.bytes, b.len, 100, &h, &r), (int64_t)b.len));
+    cr_expect(eq(u16, h.type, 7));
+    cr_expect(eq(u64, h.request, 0x1122334455667788));
+    cr_expect(eq(u8, frame_get_u8(&r), 0xab));
+    cr_expect(eq(u16, frame_get_u16(&r), 0x1234));
+    cr_expect(eq(u32, frame_get_u32(&r), 0xdeadbeef));
+    cr_expect(eq(u64, frame_get_u64(&r), UINT64_MAX - 1));
+    frame_get_text(&r, text, sizeof(text));
+    cr_expect(eq(str, text, "hello"));
+    frame_get_text(&r, text, sizeof(text));
+    cr_expect(eq(str, text, ""));
+    cr_expect(not(r.bad));
+    cr_expect(eq(u32, frame_get_u32(&r), 0), "nothing is left");
+    cr_expect(r.bad);
+    frame_buffer_fini(&b);
+}
+
+Test(frame, a_part_is_no_frame_and_a_lie_is_refused)
+{
+    struct frame_buffer b = {0};
+    struct frame_header h = {.type = 99};
+    struct frame_reader r;
+    size_t begin = frame_begin(&b, 1, 2);
+
+    frame_put_u64(&b, 3);
+    (void)frame_end(&b, begin);
+    for (size_t len = 0; len < b.len; len++)
+        cr_assert(eq(i64, frame_parse(b.bytes, len, 100, &h, &r), 0), "of %zu bytes", len);
+    cr_expect(eq(u16, h.type, 99), "an incomplete frame leaves no trace");
+    cr_expect(eq(i64, frame_parse(b.bytes, b.len, 7, &h, &r), -EPROTO), "longer than allowed");
+    cr_expect(eq(i64, frame_parse(b.bytes, FRAME_HEADER_BYTES, 7, &h, &r), -EPROTO),
+              "known from the header alone");
+    b.bytes[6] = 1;
+    cr_expect(eq(i64, frame_parse(b.bytes, b.len, 100, &h, &r), -EPROTO), "reserved bytes");
+    frame_buffer_fini(&b);
+}
+
+Test(frame, a_text_is_bounded_and_holds_no_nul)
+{
+    static const uint8_t nul[] = {3, 0, 0, 0, 'a', 0, 'b'};
+    static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, 'a'};
+    struct frame_reader r = {nul, nul + sizeof(nul), false};
+    char text[4] = "xyz";
+
+    frame_get_text(&r, text, sizeof(text));
+    cr_expect(r.bad);
+    cr_expect(eq(str, text, ""));
+    r = (struct frame_reader){huge, huge + sizeof(huge), false};
+    frame_get_text(&r, text, sizeof(text));
+    cr_expect(r.bad);
+    r = (struct frame_reader){nul, nul + sizeof(nul), false};
+    frame_get_text(&r, text, 3);
+    cr_expect(r.bad, "it does not fit with its NUL");
+}
+
+static void pair(struct frame_conn *a, struct frame_conn *b)
+{
+    int fds[2];
+
+    cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0));
+    cr_assert(eq(int, frame_conn_init(a, fds[0], 1 << 20), 0));
+    cr_assert(eq(int, frame_conn_init(b, fds[1], 1 << 20), 0));
+}
+
+static void put(struct frame_conn *c, uint16_t type, size_t bytes)
+{
+    size_t begin = frame_begin(&c->tx, type, bytes);
+    uint8_t *p = calloc(1, bytes + 1);
+
+    frame_put_bytes(&c->tx, p, bytes);
+    free(p);
+    cr_assert(eq(int, frame_end(&c->tx, begin), 0));
+}
+
+/* Frames of all sizes, through a socket that is full most of the time. */
+Test(conn, frames_arrive_whole_and_in_order)
+{
+    struct frame_conn a, b;
+    struct frame_header h;
+    struct frame_reader r;
+    uint64_t got = 0;
+    enum { COUNT = 300 };
+
+    pair(&a, &b);
+    for (uint64_t i = 0; i < COUNT; i++)
+        put(&a, (uint16_t)i, i * 37 % 20000);
+    while (got < COUNT) {
+        int sent = frame_conn_flush(&a);
+
+        cr_assert(sent == 0 || sent == -EAGAIN);
+        for (int64_t n; (n = frame_conn_fill(&b)) != -EAGAIN;) {
+            cr_assert(gt(i64, n, 0));
+            while (frame_conn_next(&b, &h, &r) == 1) {
+                cr_assert(eq(u16, h.type, (uint16_t)got));
+                cr_assert(eq(u32, h.len, (uint32_t)(got * 37 % 20000)));
+                got++;
+            }
+        }
+    }
+    frame_conn_fini(&a);
+    cr_expect(eq(i64, frame_conn_fill(&b), -ECONNRESET), "the end is told");
+    frame_conn_fini(&b);
+}
+
+/* The descriptor must come with its own frame, not with one before it. */
+Test(conn, a_descriptor_comes_with_its_frame)
+{
+    struct frame_conn a, b;
+    struct frame_header h;
+    struct frame_reader r;
+    struct stat sent, got;
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC), taken;
+
+    pair(&a, &b);
+    put(&a, 1, 100);
+    cr_assert(eq(int, fstat(fd, &sent), 0));
+    cr_assert(eq(int, frame_conn_attach_fd(&a, fd), 0));
+    put(&a, 2, 100);
+    put(&a, 3, 100);
+    cr_expect(eq(int, frame_conn_attach_fd(&a, fd), -EBUSY));
+    cr_assert(eq(int, frame_conn_flush(&a), 0));
+    cr_expect(eq(int, a.tx_fd, -1), "it is not kept after it was sent");
+    while (frame_conn_fill(&b) > 0)
+        ;
+    for (uint16_t type = 1; type <= 3; type++) {
+        cr_assert(eq(int, frame_conn_next(&b, &h, &r), 1));
+        cr_assert(eq(u16, h.type, type));
+    }
+    taken = frame_conn_take_fd(&b);
+    cr_assert(ge(int, taken, 0));
+    cr_assert(eq(int, fstat(taken, &got), 0));
+    cr_expect(eq(u64, got.st_rdev, sent.st_rdev));
+    cr_expect(ne(int, fcntl(taken, F_GETFD) & FD_CLOEXEC, 0));
+    cr_expect(eq(int, frame_conn_take_fd(&b), -1), "only once");
+    (void)close(taken);
+    frame_conn_fini(&a);
+    frame_conn_fini(&b);
+}
+
+Test(conn, descriptors_that_nobody_takes_do_not_pile_up)
+{
+    struct frame_conn a, b;
+    int before = dup(0), after;
+
+    (void)close(before);
+    pair(&a, &b);
+    for (int i = 0; i < 100; i++) {
+        cr_assert(eq(int, frame_conn_attach_fd(&a, open("/dev/null", O_RDONLY)), 0));
+        put(&a, 1, 10);
+        cr_assert(eq(int, frame_conn_flush(&a), 0));
+        while (frame_conn_fill(&b) > 0)
+            ;
+    }
+    frame_conn_fini(&a);
+    frame_conn_fini(&b);
+    after = dup(0);
+    cr_expect(eq(int, after, before), "a hundred were sent, none is left open");
+    (void)close(after);
+}

@@ -1,0 +1,309 @@
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#include "common/order.h"
+#include "common/util.h"
+
+static const uint64_t seeds[] = {0, 1, 0xfeedface12345678};
+
+/* Every sample exactly once; 1 when so. */
+static int is_bijection(const struct order *order, uint32_t epoch, uint8_t *seen)
+{
+    memset(seen, 0, order->n);
+    for (uint32_t p = 0; p < order->n; p++) {
+        uint32_t s = order_sample(order, epoch, p);
+
+        if (s >= order->n || seen[s]++)
+            return 0;
+    }
+    return 1;
+}
+
+/* The law that everything rests on. */
+Test(order, every_sample_exactly_once_for_all_sizes_to_3000)
+{
+    uint8_t *seen = malloc(3000);
+
+    for (uint32_t n = 1; n <= 3000; n++)
+        for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+            struct order order = {.seed = seeds[i], .n = n, .shuffle = ORDER_GLOBAL};
+
+            if (!is_bijection(&order, (uint32_t)i, seen))
+                cr_fatal("n = %u, seed %zu", n, i);
+        }
+    free(seen);
+}
+
+Test(order, block_shuffle_gives_every_sample_exactly_once)
+{
+    static const uint32_t blocks[] = {1, 2, 3, 7, 64, 100, 3000, 100000};
+    uint8_t *seen = malloc(3000);
+
+    for (uint32_t n = 1; n <= 3000; n += n < 300 ? 1 : 37)
+        for (size_t b = 0; b < ARRAY_LEN(blocks); b++)
+            for (size_t i = 0; i < ARRAY_LEN(seeds); i++) {
+                struct order order = {
+                    .seed = seeds[i], .n = n, .shuffle = ORDER_BLOCK, .block = blocks[b]};
+
+                if (!is_bijection(&order, 3, seen))
+                    cr_fatal("n = %u, blocks of %u, seed %zu", n, blocks[b], i);
+            }
+    free(seen);
+}
+
+/* A reader of consecutive positions must find what it needs in few runs of storage. */
+Test(order, block_shuffle_stays_within_its_window)
+{
+    enum { N = 20000, B = 32 };
+    struct order order = {.seed = 5, .n = N, .shuffle = ORDER_BLOCK, .block = B};
+
+    for (uint32_t w = 0; (w + 1) * ORDER_WINDOW_BLOCKS * B <= N; w++) {
+        uint8_t *in = calloc(1, N);
+        uint32_t blocks = 0; /* runs of storage: blocks that lie side by side are one */
+
+        for (uint32_t i = 0; i < ORDER_WINDOW_BLOCKS * B; i++)
+            in[order_sample(&order, 1, w * ORDER_WINDOW_BLOCKS * B + i)] = 1;
+        for (uint32_t s = 0; s < N; s++)
+            blocks += in[s] && !in[(s + N - 1) % N];
+        free(in);
+        cr_assert(le(u32, blocks, ORDER_WINDOW_BLOCKS), "window %u: %u runs", w, blocks);
+    }
+}
+
+Test(order, none_is_the_identity)
+{
+    struct order order = {.seed = 9, .n = 1000, .shuffle = ORDER_NONE};
+
+    for (uint32_t p = 0; p < 1000; p++)
+        cr_assert(eq(u32, order_sample(&order, 4, p), p));
+}
+
+Test(order, works_at_the_largest_size)
+{
+    struct order order = {.seed = 1, .n = UINT32_MAX, .shuffle = ORDER_GLOBAL};
+
+    for (uint32_t p = UINT32_MAX - 1000; p < UINT32_MAX; p++)
+        cr_assert(lt(u32, order_sample(&order, 0, p), UINT32_MAX));
+    order.shuffle = ORDER_BLOCK;
+    order.block = 1000;
+    for (uint32_t p = UINT32_MAX - 1000; p < UINT32_MAX; p++)
+        cr_assert(lt(u32, order_sample(&order, 0, p), UINT32_MAX));
+}
+
+/* Correlation of the places of neighbours, which for unrelated orders is about 0 +- 1 / sqrt(n). */
+static double correlation(const struct order *a, uint32_t epoch_a, const struct order *b,
+                          uint32_t epoch_b, uint32_t shift)
+{
+    double n = a->n, mean = (n - 1) / 2, sum = 0, var = (n * n - 1) / 12;
+
+    for (uint32_t p = 0; p < a->n; p++)
+        sum += (order_sample(a, epoch_a, p) - mean) *
+               (order_sample(b, epoch_b, (p + shift) % b->n) - mean);
+    return sum / n / var;
+}
+
+Test(order, orders_of_two_seeds_and_two_epochs_are_unrelated)
+{
+    enum { N = 20011 };
+    struct order a = {.seed = 1, .n = N}, b = {.seed = 2, .n = N}, none = {.n = N, .shuffle = ORDER_NONE};
+    double limit = 4.5 / sqrt(N);
+
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &b, 0, 0)), limit), "two seeds");
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 1, 0)), limit), "two epochs");
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &a, 0, 1)), limit), "neighbours");
+    cr_expect(lt(dbl, fabs(correlation(&a, 0, &none, 0, 0)), limit), "order and no order");
+    cr_expect(gt(dbl, fabs(correlation(&a, 0, &a, 0, 0)), 0.999), "the test sees what is related");
+}
+
+/* How often do position and sample of two epochs agree? For random orders: once, whatever n. */
+Test(order, two_epochs_agree_in_about_one_position)
+{
+    enum { N = 4099, EPOCHS = 400 };
+    struct order a = {.seed = 77, .n = N};
+    double agreed = 0;
+
+    for (uint32_t e = 0; e < EPOCHS; e++)
+        for (uint32_t p = 0; p < N; p++)
+            agreed += order_sample(&a, e, p) == order_sample(&a, e + 1, p);
+    /* A sum of 400 Poisson(1): 400 +- 20. */
+    cr_expect(lt(dbl, fabs(agreed - EPOCHS), 5 * 20.0), "%g agreements in %d epochs", agreed, EPOCHS);
+}
+
+/* Each sample at each position equally often over epochs. Chi-square with (n-1)^2 degrees of freedom. */
+static void expect_uniform_cells(uint32_t n, uint32_t epochs, enum order_shuffle shuffle)
+{
+    struct order order = {.seed = 3, .n = n, .shuffle = shuffle, .block = 2};
+    double *count = calloc((size_t)n * n, sizeof(double)), chi = 0, expected = (double)epochs / n;
+    double freedom = (double)(n - 1) * (n - 1);
+
+    for (uint32_t e = 0; e < epochs; e++)
+        for (uint32_t p = 0; p < n; p++)
+            count[p * n + order_sample(&order, e, p)]++;
+    for (uint32_t i = 0; i < n * n; i++)
+        chi += (count[i] - expected) * (count[i] - expected) / expected;
+    free(count);
+    cr_expect(lt(dbl, fabs(chi - freedom), 5 * sqrt(2 * freedom)), "n = %u: chi-square %g of %g", n,
+              chi, freedom);
+}
+
+Test(order, every_position_shows_every_sample_equally_often)
+{
+    static const uint32_t sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 33, 50};
+
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        expect_uniform_cells(sizes[i], 20000, ORDER_GLOBAL);
+        expect_uniform_cells(sizes[i], 20000, ORDER_BLOCK);
+    }
+}
+
+/* All n! permutations equally often: what a network of too few rounds fails. */
+static void expect_uniform_permutations(uint32_t n, uint32_t factorial)
+{
+    enum { EACH = 100 };
+    struct order order = {.seed = 11, .n = n};
+    double *count = calloc(factorial, sizeof(double)), chi = 0, freedom = factorial - 1.0;
+
+    for (uint32_t e = 0; e < factorial * EACH; e++) {
+        uint32_t number = 0;
+
+        for (uint32_t p = 0; p < n; p++) {
+            uint32_t smaller = 0, s = order_sample(&order, e, p);
+
+            for (uint32_t q = p + 1; q < n; q++)
+                smaller += order_sample(&order, e, q) < s;
+            number = number * (n - p) + smaller;
+        }
+        count[number]++;
+    }
+    for (uint32_t i = 0; i < factorial; i++)
+        chi += (count[i] - EACH) * (count[i] - EACH) / EACH;
+    free(count);
+    cr_expect(lt(dbl, fabs(chi - freedom), 5 * sqrt(2 * freedom)), "n = %u: chi-square %g of %g", n,
+              chi, freedom);
+}
+
+Test(order, all_permutations_of_few_samples_are_equally_likely)
+{
+    expect_uniform_permutations(2, 2);
+    expect_uniform_permutations(3, 6);
+    expect_uniform_permutations(4, 24);
+    expect_uniform_permutations(5, 120);
+    expect_uniform_permutations(6, 720);
+}
+
+struct shuffle_case {
+    char text[24];
+    int want;
+    enum order_shuffle shuffle;
+    uint32_t block;
+};
+
+ParameterizedTestParameters(order, parses_shuffle)
+{
+    static struct shuffle_case cases[] = {
+        {"global", 0, ORDER_GLOBAL, 0},
+        {"none", 0, ORDER_NONE, 0},
+        {"block:1024", 0, ORDER_BLOCK, 1024},
+        {"block:0", -EINVAL, 0, 0},
+        {"block:", -EINVAL, 0, 0},
+        {"block:-1", -EINVAL, 0, 0},
+        {"block:4294967296", -EINVAL, 0, 0},
+        {"blocks", -EINVAL, 0, 0},
+        {"", -EINVAL, 0, 0},
+    };
+    return cr_make_param_array(struct shuffle_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct shuffle_case *c, order, parses_shuffle)
+{
+    enum order_shuffle shuffle = 0;
+    uint32_t block = 0;
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, order_parse_shuffle(c->text, &shuffle, &block, &err), c->want), "'%s'",
+              c->text);
+    cr_expect(eq(int, shuffle, c->shuffle), "'%s'", c->text);
+    cr_expect(eq(u32, block, c->block), "'%s'", c->text);
+    if (c->want < 0)
+        cr_expect(ne(str, err.text, ""));
+}
+
+/* Steps, against counting positions one by one. */
+static uint64_t count_steps(uint64_t n, uint64_t per_step, enum order_last last, uint64_t from)
+{
+    uint64_t steps = 0;
+
+    while (from < n) {
+        if (last == ORDER_DROP && from + per_step > n)
+            break;
+        steps++;
+        from += per_step;
+    }
+    return steps;
+}
+
+Test(steps, are_those_that_counting_gives)
+{
+    for (uint32_t n = 1; n < 40; n++)
+        for (uint32_t per_step = 1; per_step < 45; per_step++)
+            for (int last = ORDER_PAD; last <= ORDER_DROP; last++)
+                for (uint64_t from = 0; from <= n; from++) {
+                    struct order_steps steps = {n, per_step, last};
+                    struct order_place place = {7, from};
+
+                    cr_assert(eq(u64, order_steps_left(&steps, place),
+                                 count_steps(n, per_step, last, from)),
+                              "n %u, step %u, last %d, from %llu", n, per_step, last,
+                              (unsigned long long)from);
+                    cr_assert(eq(int, order_place_has_step(&steps, place),
+                                 count_steps(n, per_step, last, from) > 0));
+                }
+}
+
+/* Walking from step to step visits each valid position exactly once an epoch, also when the step's size changes
+ * in the middle. */
+Test(steps, a_run_that_changes_its_step_visits_each_position_once)
+{
+    for (uint32_t n = 1; n < 30; n++)
+        for (uint32_t a = 1; a < 12; a++)
+            for (uint32_t b = 1; b < 12; b++) {
+                struct order_steps first = {n, a, ORDER_PAD}, second = {n, b, ORDER_PAD};
+                struct order_place place = {0, 0};
+                unsigned seen[2][32] = {{0}};
+
+                for (int step = 0; place.epoch < 2; step++) {
+                    const struct order_steps *steps = step < 2 ? &first : &second;
+
+                    place = order_place_settle(steps, place);
+                    if (place.epoch >= 2)
+                        break;
+                    for (uint64_t p = place.position; p < place.position + steps->per_step; p++)
+                        if (p < n)
+                            seen[place.epoch][p]++;
+                    place = order_place_after(steps, place);
+                }
+                for (uint32_t e = 0; e < 2; e++)
+                    for (uint32_t p = 0; p < n; p++)
+                        cr_assert(eq(u32, seen[e][p], 1), "n %u, steps %u then %u: %u.%u", n, a, b,
+                                  e, p);
+            }
+}
+
+Test(steps, drop_keeps_its_rest_for_smaller_steps)
+{
+    struct order_steps large = {10, 4, ORDER_DROP}, small = {10, 2, ORDER_DROP};
+    struct order_place after = order_place_after(&large, (struct order_place){3, 4});
+
+    cr_expect(eq(u64, after.epoch, 3));
+    cr_expect(eq(u64, after.position, 8));
+    cr_expect(eq(u64, order_place_settle(&large, after).epoch, 4), "no step of 4 is left");
+    cr_expect(eq(u64, order_place_settle(&small, after).position, 8), "but one of 2");
+}

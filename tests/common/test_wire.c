@@ -1,0 +1,201 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+#include "common/wire.h"
+
+static const struct wire_open good = {.dataset = "folder:/data",
+                                      .pipeline = "v1 rrc(224,scale=2/25:1,ratio=3/4:4/3)",
+                                      .seed = 0x8000000000000001,
+                                      .shuffle = ORDER_BLOCK,
+                                      .block = 1024,
+                                      .last = ORDER_DROP,
+                                      .bad = PLENUM_BAD_FAIL,
+                                      .per_step = 64,
+                                      .offset = 16,
+                                      .local = 32,
+                                      .steps = 2,
+                                      .dtype = PLENUM_UINT8,
+                                      .layout = PLENUM_NCHW,
+                                      .channels = 4,
+                                      .side = 224,
+                                      .slots = 5,
+                                      .slot_bytes = 12849152 + 4096};
+
+static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
+{
+    struct frame_header h;
+    struct frame_reader r;
+
+    cr_assert(eq(i64, frame_parse(b->bytes, b->len, WIRE_MAX_PAYLOAD, &h, &r), (int64_t)b->len));
+    cr_assert(eq(u16, h.type, type));
+    return r;
+}
+
+/* Zeroed, as both sides are in these tests, so that memcmp() compares fields. */
+#define ROUND_TRIP(put_call, get, type_number, message)                                            \
+    do {                                                                                           \
+        __typeof__(message) got_;                                                                  \
+        struct frame_reader r_;                                                                    \
+        memset(&got_, 0, sizeof(got_));                                                            \
+        cr_assert(eq(int, put_call, 0));                                                           \
+        r_ = only_frame(&b, type_number);                                                          \
+        cr_assert(eq(int, get(&r_, &got_), 0));                                                    \
+        cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over");                 \
+        cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));                              \
+        /* cut short anywhere it is refused */                                                     \
+        for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                                  \
+            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                               \
+                                       b.bytes + FRAME_HEADER_BYTES + n, false};                   \
+            cr_assert(eq(int, get(&r_, &got_), -EPROTO), "of %zu bytes", n);                       \
+        }                                                                                          \
+        frame_buffer_fini(&b);                                                                     \
+    } while (0)
+
+Test(wire, every_message_comes_out_as_it_went_in)
+{
+    struct frame_buffer b = {0};
+    struct wire_hello hello;
+    struct wire_opened opened = {.samples = 1281167, .classes = 1000, .fingerprint = {1, 2, 255}};
+    struct wire_render render = {.epoch = 89, .position = 1281166, .slot = 4};
+    struct wire_done done = {.status = -EBADMSG,
+                             .substituted = 3,
+                             .queue_ns = 1,
+                             .read_ns = 2,
+                             .render_ns = 3,
+                             .total_ns = UINT64_MAX,
+                             .text = "x.jpg: bad"};
+    struct wire_stats stats = {1, 2, 3, 4, 5, 6, 7};
+    struct wire_error error = {.code = -ENOENT, .text = "no such data set"};
+    struct wire_progress progress = {.done = 10, .total = 20, .text = "reading folders"};
+
+    wire_hello_init(&hello, "job 1 instance 2");
+    strcpy(hello.versions, "v1 fast-v1");
+    ROUND_TRIP(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello);
+    ROUND_TRIP(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good);
+    ROUND_TRIP(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened);
+    ROUND_TRIP(wire_put_render(&b, 2, &render), wire_get_render, WIRE_RENDER, render);
+    ROUND_TRIP(wire_put_done(&b, 2, &done), wire_get_done, WIRE_DONE, done);
+    ROUND_TRIP(wire_put_stats(&b, 3, &stats), wire_get_stats, WIRE_STATS, stats);
+    ROUND_TRIP(wire_put_error(&b, 4, &error), wire_get_error, WIRE_ERROR, error);
+    ROUND_TRIP(wire_put_progress(&b, 4, &progress), wire_get_progress, WIRE_PROGRESS, progress);
+}
+
+Test(wire, a_newer_minor_may_add_fields)
+{
+    struct frame_buffer b = {0};
+    struct wire_render m = {.epoch = 1, .position = 2, .slot = 3}, got;
+    struct frame_reader r;
+
+    cr_assert(eq(int, wire_put_render(&b, 1, &m), 0));
+    frame_put_u64(&b, 0x1234); /* what it knows more than we do */
+    r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len, false};
+    cr_expect(eq(int, wire_get_render(&r, &got), 0));
+    cr_expect(eq(u64, got.position, 2));
+    frame_buffer_fini(&b);
+}
+
+Test(wire, choices_that_do_not_exist_are_refused)
+{
+    /* Places of the numbered choices behind the two texts and the seed: shuffle, last, bad, dtype, layout. */
+    size_t texts = 4 + strlen(good.dataset) + 4 + strlen(good.pipeline) + 8;
+    static const size_t places[] = {0, 8, 12, 32, 36};
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        struct frame_buffer b = {0};
+        struct frame_reader r;
+        struct wire_open got;
+
+        cr_assert(eq(int, wire_put_open(&b, 1, &good), 0));
+        b.bytes[FRAME_HEADER_BYTES + texts + places[i]] = 200;
+        r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len, false};
+        cr_expect(eq(int, wire_get_open(&r, &got), -EPROTO), "choice %zu", i);
+        frame_buffer_fini(&b);
+    }
+}
+
+Test(wire, hello_is_refused_for_another_major_only)
+{
+    struct wire_hello m;
+    struct plenum_error err;
+
+    wire_hello_init(&m, "x");
+    cr_expect(eq(int, wire_hello_check(&m, &err), 0));
+    m.minor = 99;
+    cr_expect(eq(int, wire_hello_check(&m, &err), 0));
+    m.major++;
+    cr_expect(eq(int, wire_hello_check(&m, &err), -EPROTONOSUPPORT));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "same major version"), NULL), "%s", err.text);
+    wire_hello_init(&m, "x");
+    m.magic[0] = 'q';
+    cr_expect(eq(int, wire_hello_check(&m, &err), -EPROTONOSUPPORT));
+}
+
+Test(wire, versions_are_whole_words)
+{
+    struct wire_hello m = {.versions = "fast-v1 v12"};
+
+    cr_expect(wire_hello_has_version(&m, "fast-v1"));
+    cr_expect(wire_hello_has_version(&m, "v12"));
+    cr_expect(not(wire_hello_has_version(&m, "v1")));
+    m.versions[0] = '\0';
+    cr_expect(not(wire_hello_has_version(&m, "v1")));
+}
+
+Test(wire, the_good_open_is_good)
+{
+    struct wire_open open = good;
+    struct wire_slot slot;
+    struct plenum_error err;
+
+    cr_assert(eq(int, wire_slot_init(&open, &slot), 0));
+    open.slot_bytes = slot.bytes;
+    cr_expect(eq(int, wire_open_check(&open, &err), 0), "%s", err.text);
+    cr_expect(ge(u64, slot.labels_at, 2u * 32 * 4 * 224 * 224));
+    cr_expect(eq(u64, slot.labels_at % 64, 0));
+    cr_expect(ge(u64, slot.samples_at, slot.labels_at + 64 * 8));
+    cr_expect(ge(u64, slot.bytes, slot.samples_at + 64 * 4));
+    cr_expect(eq(u64, slot.bytes % 4096, 0));
+}
+
+#define REFUSED(change)                                                                            \
+    do {                                                                                           \
+        struct wire_open open = good;                                                              \
+        struct wire_slot slot;                                                                     \
+        struct plenum_error err = {""};                                                            \
+        (void)wire_slot_init(&open, &slot);                                                        \
+        open.slot_bytes = slot.bytes;                                                              \
+        change;                                                                                    \
+        cr_expect(eq(int, wire_open_check(&open, &err), -EINVAL), #change);                        \
+        cr_expect(ne(str, err.text, ""));                                                          \
+    } while (0)
+
+Test(wire, an_open_out_of_bounds_is_refused)
+{
+    REFUSED(open.dataset[0] = '\0');
+    REFUSED(open.per_step = 0);
+    REFUSED(open.per_step = UINT32_MAX);
+    REFUSED(open.local = 0);
+    REFUSED(open.local = 65);
+    REFUSED(open.offset = 33);
+    REFUSED(open.offset = UINT32_MAX);
+    REFUSED(open.steps = 0);
+    REFUSED(open.steps = UINT32_MAX);
+    REFUSED(open.slots = 0);
+    REFUSED(open.slots = UINT32_MAX);
+    REFUSED(open.block = 0);
+    REFUSED(open.side = 0);
+    REFUSED(open.side = UINT32_MAX);
+    REFUSED(open.channels = 0);
+    REFUSED(open.channels = 5);
+    REFUSED(open.slot_bytes--);
+    REFUSED((open.side = 8192, open.steps = 65536, open.per_step = open.local = 1 << 28,
+             open.offset = 0));
+}
