@@ -31,7 +31,7 @@
 #include "common/util.h"
 
 enum {
-    ROUNDS = 8,
+    ROUNDS = 12,
     ROUNDS_SMALL = 24, /* for domains of at most SMALL_BITS bits */
     SMALL_BITS = 12,
 };

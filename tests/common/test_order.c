@@ -159,8 +159,8 @@ Test(order, every_position_shows_every_sample_equally_often)
     static const uint32_t sizes[] = {2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 33, 50};
 
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-        expect_uniform_cells(sizes[i], 20000, ORDER_GLOBAL);
-        expect_uniform_cells(sizes[i], 20000, ORDER_BLOCK);
+        expect_uniform_cells(sizes[i], 6000, ORDER_GLOBAL);
+        expect_uniform_cells(sizes[i], 6000, ORDER_BLOCK);
     }
 }
 
