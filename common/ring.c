@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/memory.h"
 #include "common/util.h"
 
 static int ring_map(struct ring *ring)
@@ -57,6 +58,22 @@ static struct ring *ring_new(int fd, uint32_t slots, uint64_t slot_bytes)
     return ring;
 }
 
+/* fallocate() takes memory until the kernel begins to kill processes: do not let it begin. */
+static int check_memory(uint64_t bytes, uint32_t slots, struct plenum_error *err)
+{
+    struct memory_limit limit;
+    char want[32], have[32];
+
+    memory_available(&limit);
+    if (bytes <= limit.bytes - limit.bytes / 16)
+        return 0;
+    return error_set(err, -ENOMEM,
+                     "the ring of batches (%u slots) needs %s, but %s has only %s left; use a smaller "
+                     "batch or prefetch depth",
+                     slots, format_bytes(bytes, want, sizeof(want)), limit.what,
+                     format_bytes(limit.bytes, have, sizeof(have)));
+}
+
 int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct plenum_error *err)
 {
     struct ring *ring;
@@ -66,6 +83,9 @@ int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct p
     if (slots == 0 || slot_bytes == 0 || slot_bytes > (UINT64_C(1) << 46) / slots)
         return error_set(err, -EINVAL, "a ring of %u slots of %llu bytes is out of range", slots,
                          (unsigned long long)slot_bytes);
+    r = check_memory(slots * slot_bytes, slots, err);
+    if (r < 0)
+        return r;
     (void)format_bytes(slots * slot_bytes, size, sizeof(size));
     fd = memfd_create("plenum-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {

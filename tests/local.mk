@@ -19,4 +19,6 @@ test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -
 
 if CRITERION
 include tests/common/local.mk
+include tests/loader/local.mk
+include tests/libdist/local.mk
 endif

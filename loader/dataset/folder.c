@@ -5,8 +5,10 @@
  * dot are passed over (what file managers and notebooks leave lying about must not become a class).
  *
  * Scanning is one readdir and one stat a file, a class a turn, spread over threads. Afterwards an index is known to
- * be stale when the mtime of any folder has changed (a file came, went or was renamed). A file that was changed
- * in place shows when it is read: size and mtime of every file are in the index. */
+ * be stale when the mtime of any folder has changed (a file came, went or was renamed). A folder that changed just
+ * before it was read may change again within the grain of its file system's clock, and nobody would see it: its mtime
+ * is not trusted, and the next open looks again. A file that was changed in place shows when it is read: size
+ * and mtime of every file are in the index. */
 #include "config.h"
 
 #include "loader/dataset/format.h"
@@ -25,6 +27,9 @@
 #include "common/util.h"
 
 enum { DEPTH_MAX = 32 }; /* of folders below a class */
+
+/* The coarsest clock of a file system (FAT's). */
+static const uint64_t grain_ns = 2 * NS_PER_SEC;
 
 /* One image file of a class, while scanning. */
 struct found {
@@ -72,6 +77,16 @@ struct scan {
 static uint64_t mtime_of(const struct stat *st)
 {
     return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+/* A folder's mtime as it is kept in the index: 0, which no folder has, when it cannot be trusted. */
+static uint64_t folder_mtime(const struct stat *st)
+{
+    struct timespec now;
+    uint64_t mtime = mtime_of(st);
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return mtime + grain_ns > (uint64_t)now.tv_sec * NS_PER_SEC ? 0 : mtime;
 }
 
 static int push(void *array, size_t size, size_t have, size_t *cap)
@@ -168,7 +183,7 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     level->folder = (uint32_t)c->num_folders;
     if (push(&c->folders, sizeof(*c->folders), c->num_folders, &c->cap_folders) < 0)
         return error_set(&c->err, -ENOMEM, "out of memory");
-    c->folders[c->num_folders] = (struct found_folder){strdup(level->path), mtime_of(&st)};
+    c->folders[c->num_folders] = (struct found_folder){strdup(level->path), folder_mtime(&st)};
     if (!c->folders[c->num_folders].path)
         return error_set(&c->err, -ENOMEM, "out of memory");
     c->num_folders++;
@@ -351,7 +366,7 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
 
     if (fstat(dataset->root_fd, &st) < 0)
         return error_set(err, -errno, "%s: %s", dataset->root, strerror(errno));
-    if (index_builder_add_container(b, ".", mtime_of(&st), 0) < 0)
+    if (index_builder_add_container(b, ".", folder_mtime(&st), 0) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     r = list_classes(&s, &stray, err);
     if (r == 0) {

@@ -111,6 +111,17 @@ Test(ring, what_could_become_a_sigbus_is_refused)
     (void)fclose(file);
 }
 
+/* The kernel would let us take it, and then kill processes at will. */
+Test(ring, more_than_all_memory_is_refused_before_it_is_taken)
+{
+    struct ring *ring = NULL;
+    struct plenum_error err = {""};
+
+    cr_assert(eq(int, ring_create(5, UINT64_C(1) << 40, &ring, &err), -ENOMEM));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "needs 5.0 TiB, but the "), NULL), "%s", err.text);
+    cr_expect(eq(ptr, ring, NULL));
+}
+
 Test(ring, what_cannot_be_had_is_a_sentence)
 {
     struct rlimit none = {64 << 20, 64 << 20};

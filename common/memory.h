@@ -1,0 +1,20 @@
+/* memory.h - how much memory may be taken before somebody is killed for it. */
+#ifndef COMMON_MEMORY_H
+#define COMMON_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** What limits memory most, for messages. */
+struct memory_limit {
+    uint64_t bytes; /* that may still be taken */
+    char what[256]; /* "the machine", "control group /jobs/17" */
+};
+
+/**
+ * The least of what the machine has available and what is left in each control group that this process is in
+ * (version 1 and 2, all the way up). Page cache counts as available: the kernel gives it up.
+ */
+void memory_available(struct memory_limit *ret);
+
+#endif

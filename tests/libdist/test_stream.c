@@ -1,0 +1,952 @@
+/* Streams against a real plenumd: what is delivered, in which order, and that no fault changes it.
+ *
+ * The oracle is rendered in the test itself, position by position, in one thread, without a loader. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include <plenum/plenum.h>
+
+#include "common/address.h"
+#include "common/streamhash.h"
+#include "common/util.h"
+#include "common/wire.h"
+#include "loader/render/render.h"
+#include "tests/tree.h"
+
+static struct tree tree;
+static char data[128], socket_a[128], socket_b[128];
+
+/* 37 samples in 3 classes, of which none is bad. */
+enum { SAMPLES = 37 };
+
+static void setup(void)
+{
+    char name[64];
+
+    tree_init(&tree);
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
+        tree_write_jpeg(&tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
+    }
+    (void)snprintf(data, sizeof(data), "%s/data", tree.root);
+    (void)snprintf(socket_a, sizeof(socket_a), "unix:%s/a.sock", tree.root);
+    (void)snprintf(socket_b, sizeof(socket_b), "unix:%s/b.sock", tree.root);
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(stream, .init = setup, .fini = teardown, .timeout = 120);
+
+/* A plenumd that dies with the test. Returns when it listens. */
+static pid_t start_loader(const char *address, const char *threads)
+{
+    const char *program = getenv("PLENUM_PLENUMD");
+    struct address a;
+    pid_t pid;
+
+    cr_assert(ne(ptr, (void *)program, NULL), "PLENUM_PLENUMD is not set: run this by make check");
+    cr_assert(eq(int, address_parse(address, &a, NULL), 0));
+    pid = fork();
+    cr_assert(ge(int, pid, 0));
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)freopen("/dev/null", "w", stderr);
+        (void)execl(program, program, "--socket", address, "--threads", threads, (char *)NULL);
+        _exit(127);
+    }
+    for (int i = 0; i < 1000; i++) {
+        int fd = address_connect(&a);
+
+        if (fd >= 0) {
+            (void)close(fd);
+            return pid;
+        }
+        (void)usleep(10000);
+    }
+    cr_fatal("the loader does not listen on %s", address);
+    return -1;
+}
+
+static void end_loader(pid_t pid, int signum)
+{
+    cr_assert(eq(int, kill(pid, signum), 0));
+    cr_assert(eq(int, waitpid(pid, NULL, 0), pid));
+}
+
+static struct plenum_stream_options options_of(const char *loader)
+{
+    struct plenum_stream_options o;
+
+    plenum_stream_options_init(&o);
+    o.dataset = data;
+    o.pipeline = "rrc(24) flip(0.5)";
+    o.loader = loader;
+    o.seed = 7;
+    o.epochs = 3;
+    o.micro_batch = 4;
+    return o;
+}
+
+static struct plenum_stream *opened(const struct plenum_job_info *info,
+                                    const struct plenum_stream_options *o)
+{
+    struct plenum_stream *s = NULL;
+    struct plenum_error err;
+
+    cr_assert(eq(int, plenum_stream_open(info, o, &s, &err), 0), "%s", err.text);
+    return s;
+}
+
+static struct plenum_batch next_of(struct plenum_stream *s)
+{
+    struct plenum_batch b;
+    struct plenum_error err;
+
+    cr_assert(eq(int, plenum_stream_next(s, 60 * NS_PER_SEC, &b, &err), 0), "%s", err.text);
+    return b;
+}
+
+/* The sum over the rest of a stream; `batches` of it at the most. */
+static uint64_t drain(struct plenum_stream *s, uint64_t batches)
+{
+    struct plenum_batch b;
+    struct plenum_error err;
+    uint64_t hash = 0;
+
+    for (uint64_t i = 0; i < batches; i++) {
+        int r = plenum_stream_next(s, 60 * NS_PER_SEC, &b, &err);
+
+        if (r == -ENODATA)
+            break;
+        cr_assert(eq(int, r, 0), "%s", err.text);
+        hash += plenum_batch_hash(&b);
+        plenum_batch_release(&b);
+    }
+    return hash;
+}
+
+/* What one thread computes alone: the valid positions [from, to) of an epoch. */
+static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, uint64_t from,
+                       uint64_t to)
+{
+    static uint8_t pixels[256 * 256 * 3];
+    struct render_spec spec = {.store = {PLENUM_UINT8, PLENUM_NHWC, 3}, .bad = o->bad};
+    struct render_scratch scratch = {0};
+    struct plenum_error err;
+    uint64_t hash = 0;
+
+    cr_assert(eq(int, dataset_open(o->dataset, NULL, &spec.dataset, &err), 0), "%s", err.text);
+    cr_assert(eq(int, pipeline_parse(o->pipeline, &spec.pipeline, &err), 0), "%s", err.text);
+    spec.order = (struct order){.seed = o->seed, .n = dataset_get_samples(spec.dataset)};
+    (void)order_parse_shuffle(o->shuffle, &spec.order.shuffle, &spec.order.block, NULL);
+    for (uint64_t p = from; p < to && p < spec.order.n; p++) {
+        struct streamhash_image image = {pixels, spec.pipeline.side, 3, PLENUM_UINT8, PLENUM_NHWC};
+        struct render_result result;
+
+        cr_assert(eq(int,
+                     render_position(&spec, &scratch, epoch, p, NULL, 0, NULL, pixels, &result, &err),
+                     0),
+                  "%s", err.text);
+        hash += streamhash_sample(epoch, p, result.label, &image);
+    }
+    render_scratch_fini(&scratch);
+    dataset_unref(spec.dataset);
+    return hash;
+}
+
+static uint64_t oracle_epochs(const struct plenum_stream_options *o)
+{
+    uint64_t hash = 0;
+
+    for (uint64_t e = 0; e < o->epochs; e++)
+        hash += oracle(o, e, 0, UINT64_MAX);
+    return hash;
+}
+
+/* Instance `index` of `count`, each with `local` replicas. */
+static struct plenum_job_info instance(uint32_t index, uint32_t count, uint32_t local)
+{
+    return (struct plenum_job_info){.num_instances = count,
+                                    .instance_index = index,
+                                    .num_local_instances = count,
+                                    .local_instance_index = index,
+                                    .num_replicas = count * local,
+                                    .num_local_replicas = local,
+                                    .replica_offset = index * local,
+                                    .devices_per_replica = 1};
+}
+
+Test(stream, the_hash_is_the_oracles_for_all_ways_of_sharing)
+{
+    static const struct {
+        uint32_t instances, local, m, s;
+    } ways[] = {{1, 1, 16, 1}, {1, 4, 4, 1}, {1, 16, 1, 1}, {1, 3, 5, 1}, {2, 2, 4, 1},
+                {4, 1, 3, 2},  {3, 1, 1, 7}, {1, 1, 64, 1}, {1, 1, 37, 2}, {1, 2, 50, 3}};
+    pid_t loader = start_loader(socket_a, "4");
+    struct plenum_stream_options o = options_of(socket_a);
+    uint64_t want = oracle_epochs(&o);
+
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+        uint64_t hash = 0;
+
+        o.micro_batch = ways[i].m;
+        o.steps = ways[i].s;
+        for (uint32_t k = 0; k < ways[i].instances; k++) {
+            struct plenum_job_info info = instance(k, ways[i].instances, ways[i].local);
+            struct plenum_stream *s = opened(&info, &o);
+
+            hash += drain(s, UINT64_MAX);
+            plenum_stream_destroy(s);
+        }
+        cr_expect(eq(u64, hash, want), "I %u, local R %u, M %u, S %u", ways[i].instances,
+                  ways[i].local, ways[i].m, ways[i].s);
+    }
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, the_hash_is_the_oracles_for_all_orders_stores_and_threads)
+{
+    static const char *const shuffles[] = {"global", "none", "block:5"};
+
+    for (int threads = 1; threads <= 4; threads += 3) {
+        char text[8];
+        pid_t loader;
+
+        (void)snprintf(text, sizeof(text), "%d", threads);
+        loader = start_loader(socket_a, text);
+        for (size_t i = 0; i < ARRAY_LEN(shuffles); i++)
+            for (int store = 0; store < 8; store++) {
+                struct plenum_stream_options o = options_of(socket_a);
+                struct plenum_stream *s;
+
+                o.epochs = 1;
+                o.shuffle = shuffles[i];
+                o.dtype = store & 1 ? PLENUM_UINT8 : PLENUM_INT8;
+                o.layout = store & 2 ? PLENUM_NCHW : PLENUM_NHWC;
+                o.channels = store & 4 ? 4 : 3;
+                s = opened(NULL, &o);
+                cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&o)), "%s, store %d",
+                          shuffles[i], store);
+                plenum_stream_destroy(s);
+            }
+        end_loader(loader, SIGTERM);
+    }
+}
+
+/* The arrays of every batch, against the definition. */
+static void expect_batch(const struct plenum_batch *b, const struct plenum_job_info *info,
+                         const struct plenum_stream_options *o, uint64_t index)
+{
+    uint64_t per_step = (uint64_t)info->num_replicas * o->micro_batch;
+    uint64_t steps_per_epoch =
+        o->last == PLENUM_PAD ? (SAMPLES + per_step - 1) / per_step : SAMPLES / per_step;
+    struct order order = {.seed = o->seed, .n = SAMPLES, .shuffle = ORDER_GLOBAL};
+    uint32_t n = 0, valid = 0;
+
+    cr_assert(eq(u64, b->index, index));
+    for (uint32_t step = 0; step < o->steps; step++) {
+        uint64_t k = index * o->steps + step, epoch = k / steps_per_epoch;
+
+        cr_assert(eq(u64, b->epochs[step], epoch));
+        for (uint32_t r = 0; r < info->num_local_replicas; r++)
+            for (uint32_t m = 0; m < o->micro_batch; m++, n++) {
+                uint64_t p = k % steps_per_epoch * per_step +
+                             (info->replica_offset + r) * o->micro_batch + m;
+                bool counts = epoch < o->epochs && p < SAMPLES;
+
+                cr_assert(eq(u64, b->positions[n], p));
+                cr_assert(eq(u8, b->valid[n], counts));
+                cr_assert(eq(u32, b->samples[n], order_sample(&order, (uint32_t)epoch, (uint32_t)(p % SAMPLES))));
+                cr_assert(eq(i64, b->labels[n], b->samples[n] < 13 ? 0 : b->samples[n] < 25 ? 1 : 2));
+                valid += counts;
+            }
+    }
+    cr_assert(eq(u32, b->count, n));
+    cr_assert(eq(u32, b->num_valid, valid));
+}
+
+Test(stream, positions_labels_and_flags_are_those_of_the_definition)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    static const struct {
+        uint32_t instances, local, m, s;
+        enum plenum_last last;
+    } ways[] = {{1, 1, 4, 1, PLENUM_PAD},  {2, 2, 3, 1, PLENUM_PAD}, {3, 1, 2, 4, PLENUM_PAD},
+                {1, 1, 50, 2, PLENUM_PAD}, {1, 2, 5, 3, PLENUM_DROP}, {2, 1, 8, 2, PLENUM_DROP}};
+
+    for (size_t i = 0; i < ARRAY_LEN(ways); i++)
+        for (uint32_t k = 0; k < ways[i].instances; k++) {
+            struct plenum_stream_options o = options_of(socket_a);
+            struct plenum_job_info info = instance(k, ways[i].instances, ways[i].local);
+            struct plenum_stream_info facts;
+            struct plenum_stream *s;
+            struct plenum_batch b;
+            uint64_t index = 0;
+
+            o.micro_batch = ways[i].m;
+            o.steps = ways[i].s;
+            o.last = ways[i].last;
+            s = opened(&info, &o);
+            plenum_stream_get_info(s, &facts);
+            for (; plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0; index++) {
+                expect_batch(&b, &info, &o, index);
+                plenum_batch_release(&b);
+            }
+            cr_expect(eq(u64, index, facts.batches), "way %zu, instance %u", i, k);
+            cr_expect(eq(u64, facts.batches,
+                         (facts.steps_per_epoch * o.epochs + o.steps - 1) / o.steps));
+            plenum_stream_destroy(s);
+        }
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, a_run_cut_anywhere_and_resumed_is_the_same_run)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options o = options_of(socket_a);
+    uint64_t want = oracle_epochs(&o);
+    struct plenum_stream_info facts;
+    struct plenum_stream *s = opened(NULL, &o);
+
+    plenum_stream_get_info(s, &facts);
+    plenum_stream_destroy(s);
+    for (uint64_t cut = 0; cut <= facts.batches; cut++) {
+        struct plenum_cursor cursor;
+        uint64_t hash;
+
+        s = opened(NULL, &o);
+        hash = drain(s, cut);
+        plenum_stream_cursor(s, &cursor);
+        plenum_stream_destroy(s);
+        s = opened(NULL, &o);
+        cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
+        hash += drain(s, UINT64_MAX);
+        plenum_stream_destroy(s);
+        cr_assert(eq(u64, hash, want), "cut after batch %llu", (unsigned long long)cut);
+    }
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, a_run_goes_on_with_another_number_of_replicas)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options o = options_of(socket_a);
+    uint64_t want = oracle_epochs(&o);
+
+    for (uint32_t a = 1; a <= 6; a++)
+        for (uint32_t b = 1; b <= 6; b++) {
+            struct plenum_job_info first = instance(0, 1, a), second = instance(0, 1, b);
+            struct plenum_cursor cursor;
+            struct plenum_stream *s = opened(&first, &o);
+            uint64_t hash = drain(s, 5);
+
+            plenum_stream_cursor(s, &cursor);
+            plenum_stream_destroy(s);
+            s = opened(&second, &o);
+            cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
+            hash += drain(s, UINT64_MAX);
+            plenum_stream_destroy(s);
+            cr_assert(eq(u64, hash, want), "R %u, then R %u", a, b);
+        }
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, seeking_to_and_fro_gives_the_same_batches)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s;
+    struct plenum_cursor cursors[12];
+    uint64_t hashes[12];
+
+    o.epochs = 0;
+    s = opened(NULL, &o);
+    for (int i = 0; i < 12; i++) {
+        plenum_stream_cursor(s, &cursors[i]);
+        hashes[i] = drain(s, 1);
+    }
+    for (int i = 0; i < 60; i++) {
+        int k = i * 7 % 12;
+
+        cr_assert(eq(int, plenum_stream_seek(s, &cursors[k], NULL), 0));
+        cr_assert(eq(u64, drain(s, 1), hashes[k]), "place %d", k);
+    }
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, a_cursor_of_another_stream_is_refused)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s = opened(NULL, &o), *other;
+    struct plenum_cursor cursor;
+    struct plenum_error err = {""};
+
+    plenum_stream_cursor(s, &cursor);
+    o.seed++;
+    other = opened(NULL, &o);
+    cr_expect(eq(int, plenum_stream_seek(other, &cursor, &err), -ESTALE));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "another data set, pipeline, seed or order"), NULL));
+    cursor.position = SAMPLES;
+    cr_expect(eq(int, plenum_stream_seek(s, &cursor, &err), -EINVAL));
+    cursor.position = 0;
+    cursor.epoch = UINT64_MAX;
+    cr_expect(eq(int, plenum_stream_seek(s, &cursor, &err), -EINVAL));
+    plenum_stream_destroy(other);
+    o.seed--;
+    o.micro_batch = 9; /* how samples are shared out is no part of the identity */
+    o.dtype = PLENUM_UINT8;
+    other = opened(NULL, &o);
+    plenum_stream_cursor(s, &cursor);
+    cr_expect(eq(int, plenum_stream_seek(other, &cursor, &err), 0), "%s", err.text);
+    plenum_stream_destroy(other);
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
+}
+
+/* Kills the loader and starts another, again and again, while the test goes on. */
+struct chaos {
+    pthread_t thread;
+    atomic_bool stop;
+    pid_t loader;
+    unsigned kills;
+};
+
+static void *chaos_main(void *arg)
+{
+    struct chaos *c = arg;
+
+    while (!atomic_load(&c->stop)) {
+        (void)usleep(15000 + c->kills * 7919 % 30000);
+        end_loader(c->loader, SIGKILL);
+        (void)usleep(c->kills * 104729 % 20000);
+        c->loader = start_loader(socket_a, "2");
+        c->kills++;
+    }
+    return NULL;
+}
+
+Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    struct chaos chaos = {.loader = start_loader(socket_a, "2")};
+    struct plenum_stream_stats stats;
+    struct plenum_stream *s;
+    struct plenum_error warning;
+
+    o.epochs = 200;
+    s = opened(NULL, &o);
+    cr_assert(eq(int, pthread_create(&chaos.thread, NULL, chaos_main, &chaos), 0));
+    cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&o)));
+    atomic_store(&chaos.stop, true);
+    (void)pthread_join(chaos.thread, NULL);
+    plenum_stream_get_stats(s, &stats);
+    cr_expect(gt(u64, stats.incidents, 0), "it was killed %u times", chaos.kills);
+    cr_expect(le(u64, stats.incidents, chaos.kills));
+    cr_expect(gt(u64, stats.lost_ns, 0));
+    cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
+    cr_expect(ne(ptr, (void *)strstr(warning.text, "died"), NULL), "%s", warning.text);
+    plenum_stream_destroy(s);
+    end_loader(chaos.loader, SIGTERM);
+}
+
+/* The stream stands with nothing prefetched, and goes on when a loader is there again. */
+Test(stream, the_trainer_only_waits_while_there_is_no_loader)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_batch b;
+    uint64_t hash = drain(s, 2);
+
+    end_loader(loader, SIGKILL);
+    while (plenum_stream_next(s, 100 * NS_PER_MS, &b, NULL) == 0) { /* what was ready */
+        hash += plenum_batch_hash(&b);
+        plenum_batch_release(&b);
+    }
+    cr_expect(eq(int, plenum_stream_next(s, 100 * NS_PER_MS, &b, NULL), -EAGAIN));
+    loader = start_loader(socket_a, "1");
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
+}
+
+/* A loader that is stopped while it fills slots, given up, and continued later, must not touch what was delivered. */
+Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    char both[300];
+    pid_t a = start_loader(socket_a, "2"), b;
+
+    b = start_loader(socket_b, "2");
+    (void)snprintf(both, sizeof(both), "%s,%s", socket_a, socket_b);
+    o.loader = both;
+    o.silence_ns = 300 * NS_PER_MS;
+    o.epochs = 60;
+    o.pipeline = "rrc(96)"; /* some work, so that the loader is stopped in the middle of it */
+    for (int round = 0; round < 3; round++) {
+        struct plenum_stream *s = opened(NULL, &o);
+        struct plenum_batch held[3];
+        uint64_t before[3], hash = drain(s, 20);
+
+        held[0] = next_of(s); /* of the ring that is about to be given up */
+        cr_assert(eq(int, kill(a, SIGSTOP), 0));
+        for (int i = 1; i < 3; i++)
+            held[i] = next_of(s);
+        for (int i = 0; i < 3; i++)
+            hash += before[i] = plenum_batch_hash(&held[i]);
+        hash += drain(s, 10); /* these come from the other loader */
+        cr_assert(eq(int, kill(a, SIGCONT), 0));
+        (void)usleep(200000); /* it goes on with what it was asked for */
+        for (int i = 0; i < 3; i++) {
+            cr_expect(eq(u64, plenum_batch_hash(&held[i]), before[i]), "batch %d", i);
+            plenum_batch_release(&held[i]);
+        }
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, oracle_epochs(&o)));
+        plenum_stream_destroy(s);
+    }
+    end_loader(a, SIGTERM);
+    end_loader(b, SIGTERM);
+}
+
+/* STATS by a connection of our own. */
+static struct wire_stats ask_stats(const char *address)
+{
+    struct wire_stats stats = {0};
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn c;
+    struct wire_hello hello;
+    struct address a;
+
+    cr_assert(eq(int, address_parse(address, &a, NULL), 0));
+    cr_assert(eq(int, frame_conn_init(&c, address_connect(&a), WIRE_MAX_PAYLOAD), 0));
+    wire_hello_init(&hello, "test");
+    (void)wire_put_hello(&c.tx, &hello);
+    (void)wire_put_empty(&c.tx, WIRE_STATS, 1);
+    (void)frame_conn_flush(&c);
+    for (int i = 0; i < 5000; i++) {
+        (void)frame_conn_fill(&c);
+        while (frame_conn_next(&c, &h, &r) == 1)
+            if (h.type == WIRE_STATS) {
+                cr_assert(eq(int, wire_get_stats(&r, &stats), 0));
+                frame_conn_fini(&c);
+                return stats;
+            }
+        (void)usleep(1000);
+    }
+    cr_fatal("the loader did not answer");
+    return stats;
+}
+
+static unsigned entries_of(const char *path, const char *prefix)
+{
+    DIR *dir = opendir(path);
+    unsigned n = 0;
+
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        n += strncmp(e->d_name, prefix, strlen(prefix)) == 0;
+    if (dir)
+        (void)closedir(dir);
+    return n;
+}
+
+Test(stream, a_killed_trainer_leaves_nothing)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    unsigned shm = entries_of("/dev/shm", "plenum"), tmp = entries_of("/tmp", "plenum-ring");
+    uint64_t begin;
+    pid_t trainer = fork();
+
+    if (trainer == 0) {
+        struct plenum_stream_options o = options_of(socket_a);
+        struct plenum_stream *s;
+
+        o.epochs = 0;
+        o.pipeline = "rrc(256)";
+        s = opened(NULL, &o);
+        (void)drain(s, 5);
+        for (;;) {
+            struct plenum_batch b = next_of(s);
+
+            plenum_batch_release(&b);
+        }
+    }
+    for (int i = 0; i < 1000 && ask_stats(socket_a).samples < 40; i++)
+        (void)usleep(10000);
+    cr_assert(gt(u64, ask_stats(socket_a).ring_bytes, 0));
+    end_loader(trainer, SIGKILL);
+    begin = time_now_ns();
+    while (ask_stats(socket_a).ring_bytes > 0 && time_now_ns() < begin + 5 * NS_PER_SEC)
+        (void)usleep(1000);
+    cr_expect(eq(u64, ask_stats(socket_a).ring_bytes, 0), "the ring is given back");
+    cr_expect(eq(u64, ask_stats(socket_a).queued, 0), "and so is the work");
+    cr_expect(lt(u64, time_now_ns() - begin, NS_PER_SEC), "within a second");
+    cr_expect(eq(u32, entries_of("/dev/shm", "plenum"), shm));
+    cr_expect(eq(u32, entries_of("/tmp", "plenum-ring"), tmp));
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, a_loader_that_ends_removes_its_socket)
+{
+    pid_t loader = start_loader(socket_a, "1");
+
+    cr_expect(eq(int, access(socket_a + strlen("unix:"), F_OK), 0));
+    end_loader(loader, SIGTERM);
+    cr_expect(eq(int, access(socket_a + strlen("unix:"), F_OK), -1));
+    /* One that was killed leaves it, and the next takes it over. */
+    loader = start_loader(socket_a, "1");
+    end_loader(loader, SIGKILL);
+    cr_expect(eq(int, access(socket_a + strlen("unix:"), F_OK), 0));
+    loader = start_loader(socket_a, "1");
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, without_a_loader_named_it_starts_one_and_ends_it)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream_stats stats;
+    struct address address;
+
+    cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&o)));
+    plenum_stream_get_stats(s, &stats);
+    cr_assert(eq(int, address_parse(stats.loader, &address, NULL), 0));
+    plenum_stream_destroy(s);
+    cr_expect(eq(int, address_connect(&address), -ECONNREFUSED), "it is gone");
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "no child is left");
+}
+
+Test(stream, two_streams_at_once_share_a_loader)
+{
+    struct plenum_stream_options train = options_of(NULL), eval = options_of(NULL);
+    struct plenum_stream *a, *b;
+    uint64_t hash_a = 0, hash_b = 0;
+
+    eval.pipeline = "resize(32) center_crop(24)";
+    eval.shuffle = "none";
+    eval.epochs = 2;
+    a = opened(NULL, &train);
+    b = opened(NULL, &eval);
+    for (int i = 0; i < 10; i++) {
+        hash_a += drain(a, 1);
+        hash_b += drain(b, 1);
+    }
+    hash_b += drain(b, UINT64_MAX);
+    plenum_stream_destroy(b);
+    hash_a += drain(a, UINT64_MAX);
+    cr_expect(eq(u64, hash_a, oracle_epochs(&train)));
+    cr_expect(eq(u64, hash_b, oracle_epochs(&eval)));
+    plenum_stream_destroy(a);
+}
+
+Test(stream, slots_that_are_all_leased_are_an_error_and_no_hang)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_stream_info info;
+    struct plenum_batch held[8], more = {.count = 77};
+    struct plenum_error err = {""};
+
+    plenum_stream_get_info(s, &info);
+    cr_assert(eq(u32, info.slots, 5), "depth 3 and two more");
+    for (uint32_t i = 0; i < info.slots; i++)
+        held[i] = next_of(s);
+    cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &more, &err), -ENOBUFS));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "all 5 slots"), NULL), "%s", err.text);
+    cr_expect(eq(u32, more.count, 77), "untouched");
+    for (uint32_t i = 0; i < info.slots; i++)
+        for (uint32_t k = i + 1; k < info.slots; k++)
+            cr_expect(ne(ptr, held[i].pixels, held[k].pixels), "each in its own slot");
+    plenum_batch_release(&held[2]);
+    more = next_of(s);
+    plenum_batch_release(&more);
+    for (uint32_t i = 0; i < info.slots; i++)
+        plenum_batch_release(&held[i]);
+    plenum_batch_release(&held[0]); /* twice is nothing */
+    plenum_stream_destroy(s);
+}
+
+Test(stream, a_leased_batch_outlives_its_stream)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_batch b = next_of(s);
+    uint64_t hash = plenum_batch_hash(&b);
+
+    plenum_stream_destroy(s);
+    cr_expect(eq(u64, plenum_batch_hash(&b), hash));
+    plenum_batch_release(&b);
+    cr_expect(eq(ptr, b.pixels, NULL));
+}
+
+Test(stream, polling_and_time_limits)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s;
+    struct plenum_batch b;
+    uint64_t begin;
+    int r;
+
+    s = opened(NULL, &o);
+    while ((r = plenum_stream_next(s, 0, &b, NULL)) == -EAGAIN)
+        (void)usleep(1000);
+    cr_assert(eq(int, r, 0));
+    plenum_batch_release(&b);
+    (void)drain(s, UINT64_MAX);
+    cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENODATA));
+    cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, NULL), -ENODATA), "again and again");
+    plenum_stream_destroy(s);
+
+    o.loader = socket_a; /* nobody listens there */
+    o.loader_timeout_ns = 300 * NS_PER_MS;
+    begin = time_now_ns();
+    {
+        struct plenum_error err = {""};
+
+        cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ECONNRESET));
+        cr_expect(ne(ptr, (void *)strstr(err.text, socket_a), NULL), "%s", err.text);
+        cr_expect(ne(ptr, (void *)strstr(err.text, "is plenumd running?"), NULL), "%s", err.text);
+    }
+    cr_expect(ge(u64, time_now_ns() - begin, 300 * NS_PER_MS));
+}
+
+Test(stream, no_loader_for_too_long_is_told_with_the_addresses)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream *s;
+    struct plenum_batch b;
+    struct plenum_error err = {""};
+    int r;
+
+    o.epochs = 0;
+    o.loader_timeout_ns = 500 * NS_PER_MS;
+    s = opened(NULL, &o);
+    (void)drain(s, 3);
+    end_loader(loader, SIGKILL);
+    for (int i = 0; i < 10 && (r = plenum_stream_next(s, PLENUM_FOREVER, &b, &err)) == 0; i++)
+        plenum_batch_release(&b); /* what was ready before is still handed out */
+    cr_expect(eq(int, r, -ECONNRESET));
+    cr_expect(ne(ptr, (void *)strstr(err.text, socket_a), NULL), "%s", err.text);
+    cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, NULL), -ECONNRESET));
+    plenum_stream_destroy(s);
+}
+
+Test(stream, another_data_set_under_the_same_name_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream *s;
+    struct plenum_batch b;
+    struct plenum_error err = {""};
+    int r;
+
+    o.epochs = 0;
+    s = opened(NULL, &o);
+    (void)drain(s, 3);
+    end_loader(loader, SIGKILL);
+    cr_assert(eq(int, unlink(tree_path(&tree, "data/a/00.jpg")), 0));
+    loader = start_loader(socket_a, "1");
+    for (int i = 0; i < 10 && (r = plenum_stream_next(s, PLENUM_FOREVER, &b, &err)) == 0; i++)
+        plenum_batch_release(&b);
+    cr_expect(eq(int, r, -ESTALE), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "36 samples instead of 37"), NULL), "%s", err.text);
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, bad_samples_are_substituted_and_counted_or_fail)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s;
+    struct plenum_stream_stats stats;
+    struct plenum_batch b;
+    struct plenum_error err = {""};
+    uint64_t counted = 0, hash = 0;
+    int r;
+
+    tree_write_text(&tree, "data/a/00.jpg", "this is no image");
+    tree_write_text(&tree, "data/b/01.jpg", "");
+    s = opened(NULL, &o);
+    while (plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0) {
+        hash += plenum_batch_hash(&b);
+        counted += b.num_substituted;
+        for (uint32_t i = 0; i < b.count; i++)
+            cr_expect(b.samples[i] != 0 && b.samples[i] != 13, "never shown");
+        plenum_batch_release(&b);
+    }
+    plenum_stream_get_stats(s, &stats);
+    plenum_stream_destroy(s);
+    cr_expect(eq(u64, counted, 6), "two samples in three epochs");
+    cr_expect(eq(u64, stats.substituted, 6));
+    cr_expect(eq(u64, hash, oracle_epochs(&o)), "every loader finds the same substitutes");
+
+    o.bad = PLENUM_BAD_FAIL;
+    s = opened(NULL, &o);
+    while ((r = plenum_stream_next(s, PLENUM_FOREVER, &b, &err)) == 0)
+        plenum_batch_release(&b);
+    cr_expect(eq(int, r, -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "/data/"), NULL), "%s", err.text);
+    cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EBADMSG), "again");
+    plenum_stream_destroy(s);
+}
+
+Test(stream, a_data_set_of_nothing_but_bad_samples_fails)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s;
+    struct plenum_batch b;
+    struct plenum_error err = {""};
+
+    tree_write_text(&tree, "bad/a/1.jpg", "x");
+    tree_write_text(&tree, "bad/a/2.jpg", "y");
+    o.dataset = tree_path(&tree, "bad");
+    s = opened(NULL, &o);
+    cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, &err), -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "no substitute"), NULL), "%s", err.text);
+    plenum_stream_destroy(s);
+}
+
+Test(stream, what_cannot_be_opened_is_a_sentence)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s = NULL;
+    struct plenum_error err = {""};
+
+    o.dataset = tree_path(&tree, "nowhere");
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ENOENT));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "nowhere"), NULL), "%s", err.text);
+    tree_write_text(&tree, "void/a/readme.txt", "no image");
+    o.dataset = tree_path(&tree, "void");
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "holds no images"), NULL), "%s", err.text);
+    o = options_of(NULL);
+    o.pipeline = "rrc(0)";
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
+    o = options_of(NULL);
+    o.last = PLENUM_DROP;
+    o.micro_batch = SAMPLES + 1;
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "no step is left"), NULL), "%s", err.text);
+    o = options_of(NULL);
+    o.micro_batch = 1 << 27;
+    cr_expect(lt(int, plenum_stream_open(NULL, &o, &s, &err), 0), "half a petabyte");
+    o = options_of(NULL);
+    o.size--;
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
+    o = options_of("tcp:host:1");
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "tcp:host:1"), NULL), "%s", err.text);
+    cr_expect(eq(ptr, s, NULL));
+}
+
+Test(stream, a_forked_child_is_told_and_harms_nothing)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_batch b = next_of(s), mine;
+    uint64_t hash = plenum_batch_hash(&b);
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        int ok = plenum_stream_next(s, PLENUM_FOREVER, &mine, NULL) == -ECHILD;
+
+        plenum_batch_release(&b);
+        plenum_stream_destroy(s);
+        /* It may have streams of its own. */
+        ok = ok && plenum_stream_open(NULL, &o, &s, NULL) == 0;
+        ok = ok && drain(s, UINT64_MAX) == oracle_epochs(&o);
+        plenum_stream_destroy(s);
+        _exit(ok ? 0 : 1);
+    }
+    cr_assert(eq(int, waitpid(child, &status, 0), child));
+    cr_expect(eq(int, status, 0));
+    plenum_batch_release(&b);
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
+    plenum_stream_destroy(s);
+}
+
+/* Of a forked child that lives on, a loader must not believe that it is the program. */
+Test(stream, a_child_that_outlives_the_program_holds_nothing_open)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    int pipes[2];
+    pid_t program, child = 0;
+
+    cr_assert(eq(int, pipe(pipes), 0));
+    program = fork();
+    if (program == 0) {
+        struct plenum_stream_options o = options_of(socket_a);
+        struct plenum_stream *s = opened(NULL, &o);
+
+        (void)drain(s, 1);
+        child = fork();
+        if (child == 0) {
+            (void)sleep(30);
+            _exit(0);
+        }
+        (void)!write(pipes[1], &child, sizeof(child));
+        (void)pause();
+    }
+    cr_assert(eq(i64, read(pipes[0], &child, sizeof(child)), sizeof(child)));
+    cr_assert(gt(u64, ask_stats(socket_a).ring_bytes, 0));
+    end_loader(program, SIGKILL);
+    for (int i = 0; i < 200 && ask_stats(socket_a).ring_bytes > 0; i++)
+        (void)usleep(10000);
+    cr_expect(eq(u64, ask_stats(socket_a).ring_bytes, 0));
+    (void)kill(child, SIGKILL);
+    end_loader(loader, SIGTERM);
+}
+
+static unsigned open_descriptors(void)
+{
+    return entries_of("/proc/self/fd", "");
+}
+
+static unsigned threads(void)
+{
+    return entries_of("/proc/self/task", "");
+}
+
+Test(stream, opening_and_closing_leaves_nothing_behind)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    unsigned descriptors = open_descriptors(), tasks = threads();
+
+    for (int i = 0; i < 100; i++) {
+        struct plenum_stream *s = opened(NULL, &o);
+
+        (void)drain(s, (uint64_t)i % 4);
+        plenum_stream_destroy(s);
+    }
+    cr_expect(eq(u32, open_descriptors(), descriptors));
+    cr_expect(eq(u32, threads(), tasks), "the I/O thread ends with the last stream");
+    plenum_stream_destroy(NULL);
+    end_loader(loader, SIGTERM);
+}

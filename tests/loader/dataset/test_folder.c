@@ -1,0 +1,422 @@
+/* The format "folder:" through the public face of data sets: order, labels, names, freshness, errors. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/util.h"
+#include "loader/dataset/dataset.h"
+#include "tests/tree.h"
+
+static struct tree tree;
+
+static void setup(void)
+{
+    tree_init(&tree);
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(folder, .init = setup, .fini = teardown);
+
+static struct dataset *opened(const char *name)
+{
+    struct dataset *d = NULL;
+    struct plenum_error err;
+
+    cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);
+    return d;
+}
+
+static void refused(const char *name, int code, const char *sentence)
+{
+    struct dataset *d = NULL;
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, dataset_open(name, NULL, &d, &err), code), "%s", name);
+    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
+              sentence);
+    cr_expect(eq(ptr, d, NULL));
+}
+
+static void expect_sample(struct dataset *d, uint32_t sample, const char *name, int64_t label)
+{
+    char got[512], want[512];
+
+    (void)snprintf(want, sizeof(want), "%s/data/%s", tree.root, name);
+    cr_expect(eq(str, dataset_get_sample_name(d, sample, got, sizeof(got)), want));
+    cr_expect(eq(i64, dataset_get_label(d, sample), label), "%s", name);
+}
+
+Test(folder, order_labels_and_names_are_those_of_image_folder)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "data/b/z.jpg", "1");
+    tree_write_text(&tree, "data/b/a.JPEG", "22");
+    tree_write_text(&tree, "data/b/deep/er/x.png", "333");
+    tree_write_text(&tree, "data/b/deep.jpg", "4444"); /* '.' sorts before '/' */
+    tree_write_text(&tree, "data/B/upper.jpg", "5");
+    tree_write_text(&tree, "data/a10/1.jpg", "6");
+    tree_write_text(&tree, "data/a9/1.jpg", "7");
+    tree_write_text(&tree, "data/a9/notes.txt", "not an image");
+    tree_write_text(&tree, "data/a9/jpg", "not an image");
+    tree_write_text(&tree, "data/a9/.hidden.jpg", "passed over in silence");
+    tree_write_text(&tree, "data/.git/x.jpg", "no class");
+    tree_write_text(&tree, "data/stray.jpg", "belongs to no class");
+    cr_assert(eq(int, mkdir(tree_path(&tree, "data/empty"), 0777), 0));
+
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(eq(u32, dataset_get_samples(d), 7));
+    cr_expect(eq(u32, dataset_get_classes(d), 5), "an empty folder is a class, too");
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 0), "B"));
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 1), "a10"));
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 2), "a9"));
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 4), "empty"));
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 5), ""));
+    expect_sample(d, 0, "B/upper.jpg", 0);
+    expect_sample(d, 1, "a10/1.jpg", 1);
+    expect_sample(d, 2, "a9/1.jpg", 2);
+    expect_sample(d, 3, "b/a.JPEG", 3);
+    expect_sample(d, 4, "b/deep.jpg", 3);
+    expect_sample(d, 5, "b/deep/er/x.png", 3);
+    expect_sample(d, 6, "b/z.jpg", 3);
+    cr_expect(eq(u64, dataset_get_bytes(d), 1 + 1 + 1 + 2 + 4 + 3 + 1));
+    cr_expect(eq(u64, dataset_get_passed_over(d), 3));
+    dataset_unref(d);
+}
+
+Test(folder, reads_the_bytes_and_zeros_behind_them)
+{
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err;
+    struct dataset *d;
+    char *large = malloc(300000);
+
+    memset(large, 'x', 300000);
+    tree_write(&tree, "data/a/1.jpg", large, 300000);
+    tree_write_text(&tree, "data/a/2.jpg", "short");
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(eq(int, dataset_read(d, 0, &buffer, &err), 0), "%s", err.text);
+    cr_expect(eq(sz, buffer.len, 300000));
+    cr_expect(eq(int, memcmp(buffer.bytes, large, 300000), 0));
+    cr_assert(eq(int, dataset_read(d, 1, &buffer, &err), 0), "%s", err.text);
+    cr_expect(eq(sz, buffer.len, 5));
+    cr_expect(eq(int, memcmp(buffer.bytes, "short", 5), 0));
+    for (int i = 0; i < DATASET_PADDING; i++)
+        cr_expect(eq(u8, buffer.bytes[5 + i], 0));
+    dataset_buffer_fini(&buffer);
+    dataset_unref(d);
+    free(large);
+}
+
+Test(folder, names_of_all_kinds_are_found_again)
+{
+    static const char *const names[] = {"with space.jpg", "ümlaut.jpg", "\xff\xfe not utf-8.jpg",
+                                        "quote\".jpg", "new\nline.jpg", "-dash.jpg"};
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err;
+    struct dataset *d;
+    char path[300];
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        (void)snprintf(path, sizeof(path), "data/a/%s", names[i]);
+        tree_write_text(&tree, path, names[i]);
+    }
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(eq(u32, dataset_get_samples(d), ARRAY_LEN(names)));
+    for (uint32_t i = 0; i < ARRAY_LEN(names); i++) {
+        cr_assert(eq(int, dataset_read(d, i, &buffer, &err), 0), "%s", err.text);
+        (void)dataset_get_sample_name(d, i, path, sizeof(path));
+        cr_expect(eq(int, memcmp(strrchr(path, '/') + 1, buffer.bytes, buffer.len), 0));
+    }
+    dataset_buffer_fini(&buffer);
+    dataset_unref(d);
+}
+
+Test(folder, links_to_folders_and_files_are_followed)
+{
+    struct dataset *d;
+
+    tree_write_text(&tree, "elsewhere/x.jpg", "1");
+    tree_write_text(&tree, "data/a/1.jpg", "2");
+    cr_assert(eq(int, symlink("../elsewhere", tree_path(&tree, "data/b")), 0));
+    cr_assert(eq(int, symlink("../../elsewhere/x.jpg", tree_path(&tree, "data/a/0.jpg")), 0));
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(eq(u32, dataset_get_samples(d), 3));
+    expect_sample(d, 0, "a/0.jpg", 0);
+    expect_sample(d, 2, "b/x.jpg", 1);
+    dataset_unref(d);
+}
+
+Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
+{
+    char text[600];
+
+    refused(tree_path(&tree, "nowhere"), -ENOENT, "No such file");
+    (void)snprintf(text, sizeof(text), "folder:%s/nowhere", tree.root);
+    refused(text, -ENOENT, "No such file");
+    tree_write_text(&tree, "file.bin", "x");
+    refused(tree_path(&tree, "file.bin"), -EINVAL, "no known format");
+    (void)snprintf(text, sizeof(text), "folder:%s/file.bin", tree.root);
+    refused(text, -ENOTDIR, "Not a directory");
+    cr_assert(eq(int, mkdir(tree_path(&tree, "void"), 0777), 0));
+    refused(tree_path(&tree, "void"), -EBADMSG, "holds no images");
+    tree_write_text(&tree, "flat/1.jpg", "x");
+    refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
+    refused("", -ENOENT, "data set ''");
+}
+
+Test(folder, links_in_a_circle_are_refused)
+{
+    tree_write_text(&tree, "data/a/1.jpg", "x");
+    cr_assert(eq(int, symlink("..", tree_path(&tree, "data/a/up")), 0));
+    refused(tree_path(&tree, "data"), -ELOOP, "leads back into a folder above");
+    tree_write_text(&tree, "other/a/1.jpg", "x");
+    cr_assert(eq(int, symlink("self.jpg", tree_path(&tree, "other/a/self.jpg")), 0));
+    refused(tree_path(&tree, "other"), -ELOOP, "go in a circle");
+    tree_write_text(&tree, "third/a/1.jpg", "x");
+    cr_assert(eq(int, symlink("gone.jpg", tree_path(&tree, "third/a/lost.jpg")), 0));
+    refused(tree_path(&tree, "third"), -ENOENT, "leads nowhere");
+}
+
+/* As if the folder had been left alone for an hour. */
+static void make_old(const char *name)
+{
+    struct timespec hour_ago[2];
+
+    (void)clock_gettime(CLOCK_REALTIME, &hour_ago[0]);
+    hour_ago[0].tv_sec -= 3600;
+    hour_ago[1] = hour_ago[0];
+    cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), hour_ago, 0), 0));
+}
+
+static void make_all_old(void)
+{
+    make_old("data/b/c");
+    make_old("data/b");
+    make_old("data/a");
+    make_old("data");
+}
+
+Test(folder, an_index_is_used_again_and_made_anew_when_a_file_came_or_went)
+{
+    struct dataset *d;
+    struct stat first, second;
+
+    tree_write_text(&tree, "data/a/1.jpg", "x");
+    tree_write_text(&tree, "data/b/c/2.jpg", "y");
+    make_all_old();
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(ne(ptr, (void *)dataset_get_index_path(d), NULL));
+    cr_assert(eq(int, stat(dataset_get_index_path(d), &first), 0));
+    dataset_unref(d);
+
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(eq(int, stat(dataset_get_index_path(d), &second), 0));
+    cr_expect(eq(u64, first.st_ino, second.st_ino), "the same file was used again");
+    dataset_unref(d);
+
+    tree_write_text(&tree, "data/b/c/3.jpg", "z");
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(u32, dataset_get_samples(d), 3), "a file came, two folders down");
+    dataset_unref(d);
+
+    /* At once again, within the grain of the file system's clock. */
+    tree_write_text(&tree, "data/b/c/4.jpg", "z");
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(u32, dataset_get_samples(d), 4), "a file came at the same moment");
+    dataset_unref(d);
+
+    make_all_old();
+    dataset_unref(opened(tree_path(&tree, "data")));
+    cr_assert(eq(int, unlink(tree_path(&tree, "data/a/1.jpg")), 0));
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(u32, dataset_get_samples(d), 3), "a file went");
+    dataset_unref(d);
+}
+
+Test(folder, a_damaged_index_is_made_anew)
+{
+    struct dataset *d;
+    char path[512];
+    struct stat st;
+    int fd;
+
+    tree_write_text(&tree, "data/a/1.jpg", "x");
+    tree_write_text(&tree, "data/a/2.jpg", "y");
+    make_old("data/a");
+    make_old("data");
+    d = opened(tree_path(&tree, "data"));
+    (void)snprintf(path, sizeof(path), "%s", dataset_get_index_path(d));
+    dataset_unref(d);
+    cr_assert(eq(int, stat(path, &st), 0));
+    for (off_t at = 0; at < st.st_size; at += 7) {
+        uint8_t byte;
+
+        fd = open(path, O_RDWR);
+        cr_assert(eq(i64, pread(fd, &byte, 1, at), 1));
+        byte ^= 0x10;
+        cr_assert(eq(i64, pwrite(fd, &byte, 1, at), 1));
+        (void)close(fd);
+        d = opened(tree_path(&tree, "data"));
+        cr_expect(eq(u32, dataset_get_samples(d), 2));
+        dataset_unref(d);
+    }
+    for (off_t len = 0; len < st.st_size; len += 5) {
+        cr_assert(eq(int, truncate(path, len), 0));
+        d = opened(tree_path(&tree, "data"));
+        cr_expect(eq(u32, dataset_get_samples(d), 2));
+        dataset_unref(d);
+    }
+}
+
+Test(folder, a_file_that_changed_or_shrank_under_the_loader_is_told)
+{
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err = {""};
+    struct dataset *d;
+
+    tree_write_text(&tree, "data/a/1.jpg", "one");
+    tree_write_text(&tree, "data/a/2.jpg", "two");
+    tree_write_text(&tree, "data/a/3.jpg", "three");
+    make_old("data/a");
+    make_old("data");
+    d = opened(tree_path(&tree, "data"));
+    tree_write_text(&tree, "data/a/1.jpg", "longer than before");
+    cr_assert(eq(int, unlink(tree_path(&tree, "data/a/2.jpg")), 0));
+    cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), -ESTALE));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "1.jpg has changed since"), NULL), "%s", err.text);
+    cr_expect(eq(int, dataset_read(d, 1, &buffer, &err), -ENOENT));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "2.jpg"), NULL), "%s", err.text);
+    cr_expect(eq(int, dataset_read(d, 2, &buffer, &err), 0));
+    dataset_unref(d);
+
+    /* The next open sees what lies there now, though no folder's time tells of the first file. */
+    tree_write_text(&tree, "data/a/2.jpg", "two");
+    make_old("data/a");
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0));
+    cr_expect(eq(sz, buffer.len, strlen("longer than before")));
+    dataset_buffer_fini(&buffer);
+    dataset_unref(d);
+}
+
+Test(folder, an_empty_or_huge_file_is_a_bad_sample)
+{
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err = {""};
+    struct dataset *d;
+
+    tree_write_text(&tree, "data/a/0.jpg", "");
+    tree_write_text(&tree, "data/a/1.jpg", "x");
+    cr_assert(eq(int, truncate(tree_path(&tree, "data/a/1.jpg"), (off_t)DATASET_SAMPLE_MAX + 1), 0));
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "0.jpg: the file is empty"), NULL), "%s", err.text);
+    cr_expect(eq(int, dataset_read(d, 1, &buffer, &err), -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "larger than"), NULL), "%s", err.text);
+    dataset_unref(d);
+}
+
+static void fingerprint(const char *name, uint8_t ret[16])
+{
+    struct dataset *d = opened(tree_path(&tree, name));
+
+    memcpy(ret, dataset_get_fingerprint(d), 16);
+    dataset_unref(d);
+}
+
+static void write_set(const char *name, int files, const char *content)
+{
+    char path[128];
+
+    for (int i = 0; i < files; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%c/%04d.jpg", name, 'a' + i % 3, i);
+        tree_write_text(&tree, path, content);
+    }
+}
+
+Test(folder, the_fingerprint_is_of_what_lies_there_not_where_or_when)
+{
+    uint8_t one[16], two[16];
+
+    write_set("one", 300, "content");
+    write_set("two/elsewhere", 300, "content");
+    fingerprint("one", one);
+    fingerprint("two/elsewhere", two);
+    cr_expect(eq(int, memcmp(one, two, 16), 0), "equal content in another place");
+
+    write_set("three", 300, "CONTENT");
+    fingerprint("three", two);
+    cr_expect(ne(int, memcmp(one, two, 16), 0), "other content of the same size");
+    write_set("four", 299, "content");
+    fingerprint("four", two);
+    cr_expect(ne(int, memcmp(one, two, 16), 0), "a file less");
+    write_set("five", 300, "content");
+    cr_assert(eq(int, rename(tree_path(&tree, "five/a/0000.jpg"), tree_path(&tree, "five/a/0000b.jpg")),
+                 0));
+    fingerprint("five", two);
+    cr_expect(ne(int, memcmp(one, two, 16), 0), "another name");
+    write_set("six", 300, "content");
+    cr_assert(eq(int, rename(tree_path(&tree, "six/c"), tree_path(&tree, "six/d")), 0));
+    fingerprint("six", two);
+    cr_expect(ne(int, memcmp(one, two, 16), 0), "another class");
+}
+
+Test(folder, the_number_of_threads_does_not_show)
+{
+    struct dataset_options options = {.rebuild = true};
+    uint8_t one[16];
+
+    write_set("data", 200, "x");
+    for (options.threads = 1; options.threads <= 8; options.threads++) {
+        struct dataset *d = NULL;
+
+        cr_assert(eq(int, dataset_open(tree_path(&tree, "data"), &options, &d, NULL), 0));
+        if (options.threads == 1)
+            memcpy(one, dataset_get_fingerprint(d), 16);
+        cr_expect(eq(int, memcmp(one, dataset_get_fingerprint(d), 16), 0));
+        dataset_unref(d);
+    }
+}
+
+Test(folder, works_without_a_cache_folder)
+{
+    struct dataset *d;
+
+    write_set("data", 10, "x");
+    (void)setenv("PLENUM_CACHE_DIR", "/proc/nothing/can/be/written/here", 1);
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(ptr, (void *)dataset_get_index_path(d), NULL));
+    cr_expect(eq(u32, dataset_get_samples(d), 10));
+    dataset_unref(d);
+}
+
+Test(folder, relative_and_linked_names_are_one_data_set)
+{
+    struct dataset *a, *b;
+    char here[512];
+
+    write_set("data", 10, "x");
+    cr_assert(eq(int, symlink("data", tree_path(&tree, "link")), 0));
+    a = opened(tree_path(&tree, "link"));
+    (void)snprintf(here, sizeof(here), "folder:%s", tree_path(&tree, "data"));
+    cr_expect(eq(str, (char *)dataset_get_name(a), here));
+    cr_assert(eq(int, chdir(tree.root), 0));
+    b = opened("folder:./data/../data");
+    cr_expect(eq(str, (char *)dataset_get_name(b), here));
+    dataset_unref(a);
+    dataset_unref(b);
+}

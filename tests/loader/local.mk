@@ -1,0 +1,10 @@
+EXTRA_LTLIBRARIES = tests/libtree.la
+tests_libtree_la_SOURCES = tests/tree.c tests/tree.h
+tests_libtree_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
+
+loader_tests = %D%/dataset/test_folder
+check_PROGRAMS += $(loader_tests)
+TESTS += $(loader_tests)
+
+%C%_dataset_test_folder_CFLAGS = $(test_cflags)
+%C%_dataset_test_folder_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
