@@ -3,7 +3,11 @@ tap_driver = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver
 AM_TESTS_ENVIRONMENT = \
 	top_srcdir='$(abs_top_srcdir)'; top_builddir='$(abs_top_builddir)'; \
 	PLENUM_PLENUMD='$(abs_top_builddir)/plenumd'; PYTHON='$(PYTHON)'; \
-	export top_srcdir top_builddir PLENUM_PLENUMD PYTHON;
+	PLENUM_SANITIZED='$(sanitized)'; \
+	export top_srcdir top_builddir PLENUM_PLENUMD PYTHON PLENUM_SANITIZED;
+if SANITIZED
+sanitized = 1
+endif
 LOG_DRIVER = $(tap_driver)
 LOG_COMPILER = $(top_srcdir)/%D%/run-test
 TEST_EXTENSIONS = .sh .py

@@ -7,3 +7,13 @@ TESTS += $(libdist_tests)
 %C%_test_stream_CFLAGS = $(test_cflags)
 %C%_test_stream_LDADD = tests/libtree.la libdist/libdist.la $(loader_libs) -ldl \
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+
+EXTRA_DIST += tests/lib.sh %D%/test_comm.sh
+if MPI
+TESTS += %D%/test_comm.sh
+check_PROGRAMS += %D%/comm_world
+%C%_comm_world_SOURCES = %D%/comm_world.c
+%C%_comm_world_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+%C%_comm_world_LDADD = libplenum.la $(MPI_LIBS)
+%C%_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install
+endif

@@ -1,0 +1,86 @@
+# lib.sh - TAP for shell tests: source it, call ok and is, end with finish.
+#
+#     ok "a sentence that must be true" command...
+#     is "what it must print" "a sentence" command...
+#     skip_all "why nothing can be tested here"
+#
+# What a failing command printed is shown. Every test script gets a folder of its own, $T, removed at the end.
+set -u
+: "${top_srcdir:?run this by make check}" "${top_builddir:?run this by make check}"
+tap_count=0 tap_failed=0
+T=$(mktemp -d "${TMPDIR:-/tmp}/plenum-test-XXXXXX")
+export PLENUM_CACHE_DIR=$T/cache
+at_end() { :; }
+trap 'at_end; rm -rf "$T"' EXIT
+trap 'exit 99' INT TERM
+
+result() { # STATUS SENTENCE [FILE of explanation]
+    tap_count=$((tap_count + 1))
+    if [ "$1" = 0 ]; then
+        echo "ok $tap_count - $2"
+    else
+        tap_failed=$((tap_failed + 1))
+        echo "not ok $tap_count - $2"
+        [ -z "${3:-}" ] || head -n 60 "$3" | sed 's/^/#   /'
+    fi
+}
+
+ok() {
+    local sentence=$1 status=0
+    shift
+    "$@" >"$T/.out" 2>&1 || status=$?
+    [ $status = 0 ] || echo "status $status of: $*" >>"$T/.out"
+    result $status "$sentence" "$T/.out"
+}
+
+is() {
+    local want=$1 sentence=$2 got
+    shift 2
+    got=$("$@" 2>"$T/.err")
+    if [ "$got" = "$want" ]; then
+        result 0 "$sentence"
+    else
+        { echo "wanted: $want"; echo "got:    $got"; echo "by:     $*"; cat "$T/.err"; } >"$T/.out"
+        result 1 "$sentence" "$T/.out"
+    fi
+}
+
+# status N COMMAND...: does it end with this exit status?
+status() {
+    local want=$1 got=0
+    shift
+    "$@" || got=$?
+    [ "$got" = "$want" ] || { echo "wanted status $want, got $got"; return 1; }
+}
+
+skip() { # SENTENCE WHY
+    tap_count=$((tap_count + 1))
+    echo "ok $tap_count - $1 # SKIP $2"
+}
+
+skip_all() {
+    echo "1..0 # SKIP $1"
+    exit 0
+}
+
+finish() {
+    echo "1..$tap_count"
+    exit 0
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds, at most so long.
+wait_for() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.02
+    done
+}
+
+# Open MPI, kept to this host: on machines with more ranks than cores, as root, without a fabric to look for.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+mpi() {
+    timeout 100 mpirun --oversubscribe --mca oob_tcp_if_include lo --mca pml ob1 --mca btl self,vader \
+        --mca mpi_yield_when_idle 1 --bind-to none "$@"
+}

@@ -1,0 +1,210 @@
+/* comm_world.c - every collective, checked in every instance; started by test_comm.sh under a launcher.
+ *
+ *     comm_world            all checks
+ *     comm_world big        a broadcast of 2 GiB and one byte
+ *     comm_world late       the last instance never comes: the others time out
+ *     comm_world own-mpi    as the first, in a program that initialises and finalises MPI itself
+ *     comm_world single     in a job of one instance
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include <plenum/plenum.h>
+
+static struct plenum_job *job;
+static const struct plenum_job_info *me;
+static unsigned failures;
+
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "instance %u: line %d: %s\n", me->instance_index, __LINE__, #condition); \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+static void check_broadcast(void)
+{
+    static const size_t sizes[] = {1, 7, 4096, 1000003, 40 << 20};
+    struct plenum_error err;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (uint32_t root = 0; root < me->num_instances; root++) {
+            unsigned char *b = malloc(sizes[i]);
+            size_t wrong = 0;
+
+            for (size_t k = 0; k < sizes[i]; k++)
+                b[k] = me->instance_index == root ? (unsigned char)(k * 131 + root) : 0xee;
+            CHECK(plenum_broadcast(job, b, sizes[i], root, &err) == 0);
+            for (size_t k = 0; k < sizes[i]; k++)
+                wrong += b[k] != (unsigned char)(k * 131 + root);
+            CHECK(wrong == 0);
+            free(b);
+        }
+    CHECK(plenum_broadcast(job, NULL, 0, 0, &err) == 0);
+    CHECK(plenum_broadcast(job, NULL, 1, me->num_instances, &err) == -EINVAL);
+}
+
+#define CHECK_TYPE(ctype, type)                                                                    \
+    do {                                                                                           \
+        for (int op = PLENUM_SUM; op <= PLENUM_MEAN; op++) {                                       \
+            ctype *b = malloc(sizeof(*b) * 1001);                                                  \
+            for (int k = 0; k < 1001; k++)                                                         \
+                b[k] = (ctype)(k * (int)(me->instance_index + 1) - 500);                           \
+            CHECK(plenum_allreduce(job, b, 1001, type, (enum plenum_op)op, NULL) == 0);            \
+            for (int k = 0; k < 1001; k++) {                                                       \
+                int n = (int)me->num_instances, sum = k * n * (n + 1) / 2 - 500 * n;               \
+                ctype want = op == PLENUM_SUM   ? (ctype)sum                                       \
+                             : op == PLENUM_MIN ? (ctype)(k - 500)                                 \
+                             : op == PLENUM_MAX ? (ctype)(k * n - 500)                             \
+                                                : (ctype)sum / (ctype)n;                           \
+                if (b[k] != want) {                                                                \
+                    CHECK(b[k] == want);                                                           \
+                    break;                                                                         \
+                }                                                                                  \
+            }                                                                                      \
+            free(b);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void check_allreduce(void)
+{
+    int64_t wrap = INT64_MAX;
+
+    CHECK_TYPE(int32_t, PLENUM_INT32);
+    CHECK_TYPE(int64_t, PLENUM_INT64);
+    CHECK_TYPE(float, PLENUM_FLOAT32);
+    CHECK_TYPE(double, PLENUM_FLOAT64);
+    CHECK(plenum_allreduce(job, &wrap, 1, PLENUM_INT64, PLENUM_SUM, NULL) == 0);
+    CHECK((uint64_t)wrap == (uint64_t)INT64_MAX * me->num_instances);
+    CHECK(plenum_allreduce(job, &wrap, 1, (enum plenum_type)9, PLENUM_SUM, NULL) == -EINVAL);
+    CHECK(plenum_allreduce(job, &wrap, 1, PLENUM_INT64, (enum plenum_op)9, NULL) == -EINVAL);
+}
+
+static void check_allgather(void)
+{
+    static const size_t sizes[] = {1, 17, 3000001};
+
+    for (size_t i = 0; i < 3; i++) {
+        unsigned char *mine = malloc(sizes[i]), *all = malloc(sizes[i] * me->num_instances);
+        size_t wrong = 0;
+
+        memset(mine, (int)me->instance_index + 1, sizes[i]);
+        CHECK(plenum_allgather(job, mine, sizes[i], all, NULL) == 0);
+        for (uint32_t k = 0; k < me->num_instances; k++)
+            for (size_t n = 0; n < sizes[i]; n++)
+                wrong += all[k * sizes[i] + n] != k + 1;
+        CHECK(wrong == 0);
+        free(mine);
+        free(all);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage u;
+
+    (void)getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+/* All wait for the last one, who comes a second late; they must not burn their cores meanwhile. */
+static void check_barrier(void)
+{
+    double before;
+
+    CHECK(plenum_barrier(job, NULL) == 0);
+    before = cpu_seconds();
+    if (me->instance_index == me->num_instances - 1)
+        (void)sleep(1);
+    CHECK(plenum_barrier(job, NULL) == 0);
+    CHECK(cpu_seconds() - before < 0.3);
+}
+
+static void check_late(void)
+{
+    struct plenum_error err = {""};
+
+    CHECK(plenum_barrier(job, NULL) == 0);
+    plenum_job_set_timeout(job, 300000000);
+    if (me->instance_index == me->num_instances - 1) {
+        (void)sleep(2);
+        _exit(0);
+    }
+    CHECK(plenum_barrier(job, &err) == -ETIMEDOUT);
+    CHECK(strstr(err.text, "not all of the"));
+    CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
+    /* Without MPI_Finalize(), which would wait for the others: mpirun's status says nothing then. */
+    if (failures == 0)
+        printf("timed out\n");
+    (void)fflush(stdout);
+    _exit(0);
+}
+
+/* Every byte differs from its neighbours a piece away, so that no piece can be missing or in another's place. */
+static void check_big(void)
+{
+    size_t bytes = ((size_t)2 << 30) + 1, wrong = 0;
+    uint32_t root = me->num_instances - 1;
+    unsigned char *b = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct plenum_error err = {""};
+
+    CHECK(b != MAP_FAILED);
+    if (me->instance_index == root)
+        for (size_t k = 0; k < bytes; k++)
+            b[k] = (unsigned char)(k * 7 + (k >> 20) * 13 + (k >> 30) * 101);
+    CHECK(plenum_broadcast(job, b, bytes, root, &err) == 0);
+    for (size_t k = 0; k < bytes; k++)
+        wrong += b[k] != (unsigned char)(k * 7 + (k >> 20) * 13 + (k >> 30) * 101);
+    CHECK(wrong == 0);
+    (void)munmap(b, bytes);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int own = strcmp(what, "own-mpi") == 0, level, finalised = 0;
+    struct plenum_error err;
+
+    if (own && MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
+        return 1;
+    if (plenum_job_open(&job, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    me = plenum_job_get_info(job);
+    if (strcmp(what, "late") == 0)
+        check_late();
+    else if (strcmp(what, "big") == 0)
+        check_big();
+    else if (plenum_barrier(job, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text); /* such as: MPI's world is not the job's */
+        return 3;
+    } else {
+        check_broadcast();
+        check_allreduce();
+        check_allgather();
+        if (me->num_instances > 1)
+            check_barrier();
+    }
+    plenum_job_close(job);
+    (void)MPI_Finalized(&finalised);
+    if (own) {
+        if (finalised || MPI_Finalize() != MPI_SUCCESS) {
+            fprintf(stderr, "MPI was finalised by somebody else\n");
+            return 1;
+        }
+    }
+    return failures ? 1 : 0;
+}
