@@ -5,3 +5,5 @@ noinst_PROGRAMS += %D%/feed
 %C%_feed_LDADD = libplenum.la
 # Straight from the build folder, without libtool's wrapper script.
 %C%_feed_LDFLAGS = $(AM_LDFLAGS) -no-install
+
+EXTRA_DIST += %D%/train.py

@@ -21,6 +21,8 @@ EXTRA_DIST += %D%/run-test
 test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef -Wno-write-strings -Wno-discarded-qualifiers \
 	$(CRITERION_CFLAGS)
 
+include tests/python/local.mk
+
 if CRITERION
 include tests/common/local.mk
 include tests/loader/local.mk

@@ -1,0 +1,13 @@
+# python/: the package pyplenum, over libplenum by ctypes: nothing to compile.
+pyplenumdir = $(pythondir)/pyplenum
+pyplenum_files = \
+	%D%/pyplenum/__init__.py \
+	%D%/pyplenum/_lib.py \
+	%D%/pyplenum/job.py \
+	%D%/pyplenum/stream.py \
+	%D%/pyplenum/torch.py
+if PYTHON_FOUND
+pyplenum_PYTHON = $(pyplenum_files)
+pyplenum_DATA = %D%/pyplenum/py.typed
+endif
+EXTRA_DIST += $(pyplenum_files) %D%/pyplenum/py.typed %D%/pyproject.toml

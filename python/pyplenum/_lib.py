@@ -1,0 +1,176 @@
+"""The C library, by ctypes: structures as in include/plenum/*.h, and functions that raise.
+
+ctypes lets go of the interpreter's lock during every call, so a thread that waits for a batch or for the other
+instances keeps no other thread from running.
+"""
+
+import ctypes
+import ctypes.util
+import os
+from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t,
+                    c_uint8, c_uint32, c_uint64, c_void_p)
+from typing import Any
+
+__all__ = ["PlenumError", "lib", "check"]
+
+
+class PlenumError(OSError):
+    """What the library reports: ``errno`` for programs, and a sentence that names option, file or host."""
+
+
+class CError(Structure):
+    _fields_ = [("text", c_char * 512)]
+
+
+class CJobInfo(Structure):
+    _fields_ = [
+        ("num_instances", c_uint32),
+        ("instance_index", c_uint32),
+        ("num_local_instances", c_uint32),
+        ("local_instance_index", c_uint32),
+        ("num_replicas", c_uint32),
+        ("num_local_replicas", c_uint32),
+        ("replica_offset", c_uint32),
+        ("devices_per_replica", c_uint32),
+        ("restart_count", c_uint32),
+        ("launcher", c_int),
+        ("job_id", c_char_p),
+        ("loader", c_char_p),
+    ]
+
+
+class COptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("dataset", c_char_p),
+        ("pipeline", c_char_p),
+        ("shuffle", c_char_p),
+        ("loader", c_char_p),
+        ("seed", c_uint64),
+        ("epochs", c_uint64),
+        ("micro_batch", c_uint32),
+        ("steps", c_uint32),
+        ("prefetch_depth", c_uint32),
+        ("dtype", c_int),
+        ("layout", c_int),
+        ("channels", c_uint32),
+        ("last", c_int),
+        ("bad", c_int),
+        ("loader_timeout_ns", c_uint64),
+        ("silence_ns", c_uint64),
+    ]
+
+
+class CInfo(Structure):
+    _fields_ = [
+        ("num_samples", c_uint64),
+        ("steps_per_epoch", c_uint64),
+        ("batches", c_uint64),
+        ("num_classes", c_uint32),
+        ("height", c_uint32),
+        ("width", c_uint32),
+        ("channels", c_uint32),
+        ("steps", c_uint32),
+        ("replicas", c_uint32),
+        ("micro_batch", c_uint32),
+        ("slots", c_uint32),
+        ("batch_bytes", c_uint64),
+        ("fingerprint", c_uint8 * 16),
+        ("identity", c_uint8 * 16),
+    ]
+
+
+class CBatch(Structure):
+    _fields_ = [
+        ("pixels", c_void_p),
+        ("labels", c_void_p),
+        ("samples", c_void_p),
+        ("positions", c_void_p),
+        ("valid", c_void_p),
+        ("epochs", c_void_p),
+        ("index", c_uint64),
+        ("count", c_uint32),
+        ("num_valid", c_uint32),
+        ("num_substituted", c_uint32),
+        ("steps", c_uint32),
+        ("replicas", c_uint32),
+        ("micro_batch", c_uint32),
+        ("height", c_uint32),
+        ("width", c_uint32),
+        ("channels", c_uint32),
+        ("dtype", c_int),
+        ("layout", c_int),
+        ("lease", c_void_p),
+    ]
+
+
+class CCursor(Structure):
+    _fields_ = [("identity", c_uint8 * 16), ("epoch", c_uint64), ("position", c_uint64)]
+
+
+class CStats(Structure):
+    _fields_ = [
+        ("batches", c_uint64),
+        ("samples", c_uint64),
+        ("substituted", c_uint64),
+        ("wait_ns", c_uint64),
+        ("elapsed_ns", c_uint64),
+        ("incidents", c_uint64),
+        ("lost_ns", c_uint64),
+        ("ready", c_uint32),
+        ("in_flight", c_uint32),
+        ("loader", c_char * 128),
+    ]
+
+
+def _load() -> ctypes.CDLL:
+    """$PLENUM_LIBRARY, beside this package, or where the linker looks."""
+    named = os.environ.get("PLENUM_LIBRARY")
+    candidates = [named] if named else []
+    candidates.append(os.path.join(os.path.dirname(__file__), "libplenum.so.0"))
+    candidates.append("libplenum.so.0")
+    problems = []
+    for path in candidates:
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            problems.append(str(error))
+    raise ImportError("libplenum.so.0 cannot be loaded: install libplenum, or set PLENUM_LIBRARY to its path ("
+                      + "; ".join(problems) + ")")
+
+
+lib = _load()
+
+_ERR = POINTER(CError)
+_PROTOTYPES: "dict[str, tuple[Any, list[Any]]]" = {
+    "plenum_job_open": (c_int, [POINTER(c_void_p), _ERR]),
+    "plenum_job_close": (None, [c_void_p]),
+    "plenum_job_get_info": (POINTER(CJobInfo), [c_void_p]),
+    "plenum_job_set_timeout": (None, [c_void_p, c_uint64]),
+    "plenum_broadcast": (c_int, [c_void_p, c_void_p, c_size_t, c_uint32, _ERR]),
+    "plenum_allreduce": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _ERR]),
+    "plenum_allgather": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, _ERR]),
+    "plenum_barrier": (c_int, [c_void_p, _ERR]),
+    "plenum_stream_options_init": (None, [POINTER(COptions)]),
+    "plenum_stream_open": (c_int, [POINTER(CJobInfo), POINTER(COptions), POINTER(c_void_p), _ERR]),
+    "plenum_stream_destroy": (None, [c_void_p]),
+    "plenum_stream_next": (c_int, [c_void_p, c_uint64, POINTER(CBatch), _ERR]),
+    "plenum_batch_release": (None, [POINTER(CBatch)]),
+    "plenum_stream_get_info": (None, [c_void_p, POINTER(CInfo)]),
+    "plenum_stream_cursor": (None, [c_void_p, POINTER(CCursor)]),
+    "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
+    "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),
+    "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),
+    "plenum_batch_hash": (c_uint64, [POINTER(CBatch)]),
+}
+
+for _name, (_result, _arguments) in _PROTOTYPES.items():
+    _function = getattr(lib, _name)
+    _function.restype = _result
+    _function.argtypes = _arguments
+
+
+def check(code: int, error: CError) -> None:
+    """Raise :class:`PlenumError` when ``code`` is a negative errno."""
+    if code < 0:
+        raise PlenumError(-code, error.text.decode("utf-8", "replace"))

@@ -1,0 +1,45 @@
+"""Runs a module's unittest cases and prints the results as TAP."""
+
+import sys
+import unittest
+
+
+class Result(unittest.TestResult):
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def _line(self, test, ok, directive=""):
+        self.count += 1
+        name = test.shortDescription() or test.id().split(".", 1)[-1]
+        print(f"{'ok' if ok else 'not ok'} {self.count} - {name}{directive}", flush=True)
+
+    def addSuccess(self, test):
+        self._line(test, True)
+
+    def addSkip(self, test, reason):
+        self._line(test, True, f" # SKIP {reason}")
+
+    def _explain(self, test, error):
+        self._line(test, False)
+        for line in self._exc_info_to_string(error, test).splitlines():
+            print(f"#   {line}", flush=True)
+
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        self._explain(test, error)
+
+    def addError(self, test, error):
+        super().addError(test, error)
+        self._explain(test, error)
+
+
+def main(module="__main__"):
+    result = Result()
+    unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module]).run(result)
+    print(f"1..{result.count}")
+
+
+def skip_all(reason):
+    print(f"1..0 # SKIP {reason}")
+    sys.exit(0)
