@@ -2,9 +2,13 @@ EXTRA_LTLIBRARIES = tests/libtree.la
 tests_libtree_la_SOURCES = tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_folder
+loader_tests = %D%/dataset/test_folder %D%/serve/test_queue %D%/serve/test_session
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
 %C%_dataset_test_folder_CFLAGS = $(test_cflags)
 %C%_dataset_test_folder_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_serve_test_queue_CFLAGS = $(test_cflags)
+%C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+%C%_serve_test_session_CFLAGS = $(test_cflags)
+%C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)

@@ -1,0 +1,300 @@
+/* The queue of plenumd with its threads, without sockets. A plain program, so that it runs under ThreadSanitizer, too. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "loader/serve/queue.h"
+#include "tests/tap.h"
+#include "tests/tree.h"
+
+enum { SAMPLES = 50 };
+
+static struct tree tree;
+static struct dataset *dataset;
+static atomic_uint wakes;
+
+static void wake(void *arg)
+{
+    (void)arg;
+    (void)atomic_fetch_add(&wakes, 1);
+}
+
+/* One stream of the queue, as a session makes it. */
+struct client {
+    struct wire_open open;
+    struct wire_slot layout;
+    struct render_spec spec;
+    struct ring *ring;
+    struct queue_stream *stream;
+};
+
+static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t local,
+                        uint32_t steps, uint32_t slots)
+{
+    struct plenum_error err;
+
+    *c = (struct client){.open = {.per_step = per_step,
+                                  .local = local,
+                                  .steps = steps,
+                                  .channels = 3,
+                                  .side = 16,
+                                  .slots = slots,
+                                  .dtype = PLENUM_UINT8}};
+    (void)wire_slot_init(&c->open, &c->layout);
+    c->open.slot_bytes = c->layout.bytes;
+    c->spec = (struct render_spec){.dataset = dataset,
+                                   .order = {.seed = 3, .n = SAMPLES},
+                                   .store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
+    if (pipeline_parse("rrc(16) flip(0.5)", &c->spec.pipeline, &err) < 0 ||
+        ring_create(slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
+        queue_stream_open(q, &c->spec, &c->open, c->ring, c, &c->stream) < 0)
+        abort();
+}
+
+static void client_fini(struct client *c)
+{
+    queue_stream_close(c->stream);
+    ring_unref(c->ring);
+}
+
+static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t position, uint32_t slot)
+{
+    if (queue_submit(c->stream, id, &(struct wire_render){epoch, position, slot}) < 0)
+        abort();
+}
+
+/* The next request to finish, within ten seconds. */
+static struct queue_request *take(struct queue *q)
+{
+    for (int i = 0; i < 10000; i++) {
+        struct queue_request *r = queue_take_finished(q);
+
+        if (r)
+            return r;
+        (void)usleep(1000);
+    }
+    tap_ok(false, "a request finishes within ten seconds");
+    exit(1);
+}
+
+/* Is a slot what render_position() says of this place? */
+static bool slot_is_right(const struct client *c, uint32_t slot, struct order_place place)
+{
+    struct order_steps steps = {SAMPLES, c->open.per_step, c->open.last};
+    const uint8_t *bytes = ring_slot(c->ring, slot);
+    struct render_scratch scratch = {0};
+    uint8_t pixels[16 * 16 * 3];
+    bool right = true;
+
+    for (uint32_t i = 0; i < wire_batch_count(&c->open); i++) {
+        struct render_result result;
+
+        if (i && i % c->open.local == 0)
+            place = order_place_settle(&steps, order_place_after(&steps, place));
+        if (render_position(&c->spec, &scratch, place.epoch,
+                            place.position + c->open.offset + i % c->open.local, NULL, 0, NULL,
+                            pixels, &result, NULL) < 0)
+            abort();
+        right &= memcmp(pixels, bytes + i * sizeof(pixels), sizeof(pixels)) == 0;
+        right &= ((const int64_t *)(const void *)(bytes + c->layout.labels_at))[i] == result.label;
+        right &= ((const uint32_t *)(const void *)(bytes + c->layout.samples_at))[i] == result.sample;
+    }
+    render_scratch_fini(&scratch);
+    return right;
+}
+
+static struct queue *started(unsigned workers, unsigned io_threads)
+{
+    struct queue_options options = {.workers = workers, .io_threads = io_threads, .wake = wake};
+    struct queue *q;
+
+    if (queue_create(&options, &q) < 0)
+        abort();
+    return q;
+}
+
+static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_threads)
+{
+    struct queue *q = started(workers, io_threads);
+    struct queue_counters counters;
+    struct client a, b;
+    bool right = true, answered = true;
+
+    client_init(&a, q, 16, 16, 1, 4);
+    client_init(&b, q, 12, 12, 5, 3);
+    for (int round = 0; round < 6; round++) {
+        uint64_t seen = 0;
+
+        for (uint32_t i = 0; i < 4; i++)
+            submit(&a, i, (uint64_t)round, i * 16 % SAMPLES, i);
+        for (uint32_t i = 0; i < 3; i++)
+            submit(&b, 10 + i, (uint64_t)round, i * 12, i);
+        for (int i = 0; i < 7; i++) {
+            struct queue_request *r = take(q);
+
+            answered &= !r->cancelled && r->done.status == 0 && r->done.total_ns > 0;
+            answered &= (r->owner == &a) == (r->id < 10);
+            seen |= UINT64_C(1) << r->id;
+            free(r);
+        }
+        answered &= seen == 0x1c0f;
+        for (uint32_t i = 0; i < 4; i++)
+            right &= slot_is_right(&a, i, (struct order_place){(uint64_t)round, i * 16 % SAMPLES});
+        for (uint32_t i = 0; i < 3; i++)
+            right &= slot_is_right(&b, i, (struct order_place){(uint64_t)round, i * 12});
+    }
+    tap_ok(answered, "every request is answered once (%u workers, %u readers)", workers, io_threads);
+    tap_ok(right, "and every slot is what one thread renders alone");
+    queue_get_counters(q, &counters);
+    tap_ok(counters.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
+           "each sample was rendered once");
+    client_fini(&a);
+    client_fini(&b);
+    queue_destroy(q);
+}
+
+/* A stream with much to do must not keep another waiting. */
+static void streams_take_turns(void)
+{
+    struct queue *q = started(1, 1);
+    struct client busy, late;
+    struct queue_request *r;
+    unsigned before = 0;
+
+    client_init(&busy, q, 50, 50, 1, 20);
+    client_init(&late, q, 4, 4, 1, 1);
+    for (uint32_t i = 0; i < 20; i++)
+        submit(&busy, i, i, 0, i);
+    submit(&late, 99, 0, 0, 0);
+    for (;; before++) {
+        uint64_t id;
+
+        r = take(q);
+        id = r->id;
+        free(r);
+        if (id == 99)
+            break;
+    }
+    tap_ok(before <= 2, "4 samples of one stream wait for no more than 2 batches of 50 of another (%u)",
+           before);
+    for (; before < 20; before++)
+        free(take(q));
+    client_fini(&busy);
+    client_fini(&late);
+    queue_destroy(q);
+}
+
+static void oldest_request_is_done_first(void)
+{
+    struct queue *q = started(2, 2);
+    struct client c;
+    bool in_order = true;
+
+    client_init(&c, q, 30, 30, 1, 8);
+    for (uint32_t i = 0; i < 8; i++)
+        submit(&c, i, 0, 0, i);
+    for (uint64_t i = 0; i < 8; i++) {
+        struct queue_request *r = take(q);
+
+        in_order &= r->id == i;
+        free(r);
+    }
+    tap_ok(in_order, "all threads work on the oldest batch, so batches finish in order");
+    client_fini(&c);
+    queue_destroy(q);
+}
+
+/* A slot whose request was answered CANCELLED must not be written any more. */
+static void cancelled_work_stops(void)
+{
+    struct queue *q = started(4, 2);
+    bool still = true, counted = true;
+
+    for (int round = 0; round < 30; round++) {
+        struct queue_counters counters;
+        struct client c;
+        size_t bytes;
+
+        client_init(&c, q, 40, 40, 1, 4);
+        bytes = c.ring->bytes;
+        for (uint32_t i = 0; i < 4; i++)
+            submit(&c, i, 0, 0, i);
+        (void)usleep((useconds_t)(round * 97));
+        if (round % 2) {
+            queue_cancel_all(c.stream);
+        } else {
+            for (uint64_t i = 4; i-- > 0;)
+                queue_cancel(c.stream, i);
+            queue_cancel(c.stream, 77); /* nothing */
+        }
+        for (int i = 0; i < 4; i++)
+            free(take(q));
+        memset(c.ring->base, 0xa5, bytes);
+        (void)usleep(2000);
+        for (size_t i = 0; i < bytes; i++)
+            still &= c.ring->base[i] == 0xa5;
+        queue_get_counters(q, &counters);
+        counted &= counters.queued == 0;
+        client_fini(&c);
+    }
+    tap_ok(still, "nothing is written after the answer to a cancelled request");
+    tap_ok(counted, "and nothing of it is left in the queue");
+    queue_destroy(q);
+}
+
+static void a_bad_sample_fails_its_batch_alone(void)
+{
+    struct queue *q = started(2, 1);
+    struct client c;
+    struct queue_request *r;
+
+    tree_write_text(&tree, "data/a/00.jpg", "no image any more");
+    client_init(&c, q, SAMPLES, SAMPLES, 1, 2);
+    c.spec.bad = PLENUM_BAD_FAIL;
+    submit(&c, 1, 0, 0, 0);
+    r = take(q);
+    tap_ok(r->done.status == -ESTALE && strstr(r->done.text, "00.jpg"),
+           "a file that changed fails the batch and is named: %s", r->done.text);
+    free(r);
+    client_fini(&c);
+    client_init(&c, q, 1, 1, 1, 1);
+    c.spec.order.shuffle = ORDER_NONE;
+    submit(&c, 2, 0, 7, 0);
+    r = take(q);
+    tap_ok(r->done.status == 0, "the next batch is not affected");
+    free(r);
+    client_fini(&c);
+    queue_destroy(q);
+}
+
+int main(void)
+{
+    struct plenum_error err;
+    char name[64];
+
+    tree_init(&tree);
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 2), i);
+        tree_write_jpeg(&tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
+    }
+    if (dataset_open(tree_path(&tree, "data"), NULL, &dataset, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    batches_are_what_one_thread_renders(1, 1);
+    batches_are_what_one_thread_renders(4, 3);
+    streams_take_turns();
+    oldest_request_is_done_first();
+    cancelled_work_stops();
+    a_bad_sample_fails_its_batch_alone();
+    tap_ok(atomic_load(&wakes) > 0, "the loop is woken");
+    dataset_unref(dataset);
+    tree_fini(&tree);
+    return tap_end();
+}

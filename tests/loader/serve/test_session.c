@@ -1,0 +1,431 @@
+/* What a client must not do: nonsense, lies and silence, sent to a real plenumd, which must answer with a
+ * sentence, close, and go on serving others. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/address.h"
+#include "common/philox.h"
+#include "common/ring.h"
+#include "common/util.h"
+#include "common/wire.h"
+#include "tests/tree.h"
+
+static struct tree tree;
+static char text[128];
+static struct address address;
+static pid_t loader;
+
+static void start(const char *option, const char *value)
+{
+    const char *program = getenv("PLENUM_PLENUMD");
+
+    cr_assert(ne(ptr, (void *)program, NULL), "PLENUM_PLENUMD is not set: run this by make check");
+    (void)snprintf(text, sizeof(text), "unix:%s/sock", tree.root);
+    cr_assert(eq(int, address_parse(text, &address, NULL), 0));
+    loader = fork();
+    if (loader == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)freopen("/dev/null", "w", stderr);
+        (void)execl(program, program, "--socket", text, "--threads", "2", option, value, (char *)NULL);
+        _exit(127);
+    }
+    for (int i = 0; i < 1000; i++) {
+        int fd = address_connect(&address);
+
+        if (fd >= 0) {
+            (void)close(fd);
+            return;
+        }
+        (void)usleep(10000);
+    }
+    cr_fatal("the loader does not listen");
+}
+
+static void setup(void)
+{
+    tree_init(&tree);
+    for (unsigned i = 0; i < 8; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), "data/a/%u.jpg", i);
+        tree_write_jpeg(&tree, name, 40, 30, i);
+    }
+}
+
+static void teardown(void)
+{
+    int status;
+
+    if (loader > 0) {
+        (void)kill(loader, SIGTERM);
+        (void)waitpid(loader, &status, 0);
+        cr_expect(eq(int, status, 0), "the loader ended as it should, after all that");
+    }
+    tree_fini(&tree);
+}
+
+TestSuite(session, .init = setup, .fini = teardown, .timeout = 60);
+
+static void dial(struct frame_conn *c)
+{
+    int fd;
+
+    while ((fd = address_connect(&address)) == -EAGAIN) /* so many wait already */
+        (void)usleep(1000);
+    cr_assert(eq(int, frame_conn_init(c, fd, WIRE_MAX_PAYLOAD), 0));
+}
+
+/* Wait for the next frame of a type (others are passed over): 1, or 0 when the loader has closed. */
+static int await(struct frame_conn *c, uint16_t type, struct frame_header *h, struct frame_reader *r)
+{
+    for (uint64_t end = time_now_ns() + 20 * NS_PER_SEC; time_now_ns() < end;) {
+        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        int64_t n;
+
+        (void)frame_conn_flush(c);
+        while (frame_conn_next(c, h, r) == 1)
+            if (h->type == type)
+                return 1;
+        (void)poll(&p, 1, 1000);
+        n = frame_conn_fill(c);
+        if (n < 0 && n != -EAGAIN)
+            return 0;
+    }
+    cr_fatal("the loader neither answered nor closed");
+    return 0;
+}
+
+static void say_hello(struct frame_conn *c)
+{
+    struct frame_header h;
+    struct frame_reader r;
+    struct wire_hello m;
+
+    wire_hello_init(&m, "test");
+    (void)wire_put_hello(&c->tx, &m);
+    cr_assert(await(c, WIRE_HELLO, &h, &r));
+    cr_assert(eq(int, wire_get_hello(&r, &m), 0));
+    cr_expect(wire_hello_has_version(&m, "v1"));
+}
+
+/* The loader must answer with this sentence and close. */
+static void expect_refused(struct frame_conn *c, const char *sentence)
+{
+    struct wire_error m = {.text = ""};
+    struct frame_header h;
+    struct frame_reader r;
+
+    if (await(c, WIRE_ERROR, &h, &r)) {
+        cr_assert(eq(int, wire_get_error(&r, &m), 0));
+        cr_expect(ne(ptr, (void *)strstr(m.text, sentence), NULL), "'%s' lacks '%s'", m.text,
+                  sentence);
+        cr_expect(not(await(c, WIRE_ERROR, &h, &r)), "and it closes");
+    } else {
+        cr_expect(eq(str, (char *)sentence, ""), "closed without '%s'", sentence);
+    }
+    frame_conn_fini(c);
+}
+
+static struct wire_open good_open(void)
+{
+    struct wire_open o = {.pipeline = "v1 rrc(16,scale=2/25:1,ratio=3/4:4/3)",
+                          .per_step = 4,
+                          .local = 4,
+                          .steps = 1,
+                          .channels = 3,
+                          .side = 16,
+                          .slots = 2};
+    struct wire_slot slot;
+
+    (void)snprintf(o.dataset, sizeof(o.dataset), "folder:%s/data", tree.root);
+    (void)wire_slot_init(&o, &slot);
+    o.slot_bytes = slot.bytes;
+    return o;
+}
+
+static void send_open(struct frame_conn *c, const struct wire_open *o, int ring_fd)
+{
+    if (ring_fd >= 0)
+        cr_assert(eq(int, frame_conn_attach_fd(c, ring_fd), 0));
+    cr_assert(eq(int, wire_put_open(&c->tx, 1, o), 0));
+}
+
+static int good_ring(const struct wire_open *o)
+{
+    struct ring *ring;
+    int fd;
+
+    cr_assert(eq(int, ring_create(o->slots, o->slot_bytes, &ring, NULL), 0));
+    fd = dup(ring->fd);
+    ring_unref(ring);
+    return fd;
+}
+
+/* The whole way once, to see that others are still served. */
+static void expect_served(void)
+{
+    struct wire_open o = good_open();
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn c;
+    struct wire_done done;
+
+    dial(&c);
+    say_hello(&c);
+    send_open(&c, &o, good_ring(&o));
+    cr_assert(await(&c, WIRE_OPENED, &h, &r));
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 4, 1});
+    cr_assert(await(&c, WIRE_DONE, &h, &r));
+    cr_expect(eq(u64, h.request, 2));
+    cr_assert(eq(int, wire_get_done(&r, &done), 0));
+    cr_expect(eq(int, done.status, 0), "%s", done.text);
+    frame_conn_fini(&c);
+}
+
+Test(session, the_whole_way)
+{
+    start(NULL, NULL);
+    expect_served();
+}
+
+Test(session, a_stranger_is_refused)
+{
+    struct frame_conn c;
+    struct wire_hello m;
+
+    start(NULL, NULL);
+    dial(&c);
+    (void)!write(c.fd, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 36);
+    expect_refused(&c, "what came is no message");
+    dial(&c);
+    wire_hello_init(&m, "test");
+    m.major++;
+    (void)wire_put_hello(&c.tx, &m);
+    expect_refused(&c, "same major version");
+    dial(&c);
+    (void)wire_put_empty(&c.tx, WIRE_STATS, 1);
+    expect_refused(&c, "no meaning here");
+    expect_served();
+}
+
+Test(session, messages_out_of_turn_are_refused)
+{
+    struct wire_open o;
+    struct frame_conn c;
+
+    start(NULL, NULL);
+    o = good_open();
+    dial(&c);
+    say_hello(&c);
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0});
+    expect_refused(&c, "no meaning here");
+    dial(&c);
+    say_hello(&c);
+    (void)wire_put_empty(&c.tx, WIRE_DONE, 1);
+    expect_refused(&c, "no meaning here");
+    dial(&c);
+    say_hello(&c);
+    (void)frame_end(&c.tx, frame_begin(&c.tx, 4711, 1));
+    expect_refused(&c, "no meaning here");
+    dial(&c);
+    say_hello(&c);
+    send_open(&c, &o, good_ring(&o));
+    (void)wire_put_open(&c.tx, 2, &o);
+    expect_refused(&c, "no meaning here");
+    expect_served();
+}
+
+#define REFUSED(sentence, fd, change)                                                              \
+    do {                                                                                           \
+        struct wire_open o = good_open();                                                          \
+        struct frame_conn c;                                                                       \
+        int ring = good_ring(&o);                                                                  \
+        (void)ring;                                                                                \
+        change;                                                                                    \
+        dial(&c);                                                                                  \
+        say_hello(&c);                                                                             \
+        send_open(&c, &o, fd);                                                                     \
+        if (fd != ring)                                                                            \
+            (void)close(ring);                                                                     \
+        expect_refused(&c, sentence);                                                              \
+    } while (0)
+
+static int unsealed(size_t bytes)
+{
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    cr_assert(eq(int, ftruncate(fd, (off_t)bytes), 0));
+    return fd;
+}
+
+Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
+{
+    int fd;
+
+    start(NULL, NULL);
+    REFUSED("No such file", ring, strcat(o.dataset, "/nowhere"));
+    REFUSED("absolute path", ring, strcpy(o.dataset, "folder:data"));
+    REFUSED("pipeline", ring, strcpy(o.pipeline, "v1 blur(3)"));
+    REFUSED("16 pixels a side, not 17", ring, {
+        struct wire_slot slot;
+        o.side = 17;
+        (void)wire_slot_init(&o, &slot);
+        o.slots = 1;
+        o.slot_bytes = slot.bytes;
+    });
+    REFUSED("disagree about the size", ring, o.slot_bytes += 4096);
+    REFUSED("cannot take samples", ring, o.offset = 1);
+    REFUSED("no ring came", -1, (void)0);
+    fd = unsealed(1 << 20);
+    REFUSED("not sealed", fd, (void)0);
+    REFUSED("smaller than its slots", ring, o.slots = 3);
+    REFUSED("no step is left", ring, {
+        struct wire_slot slot;
+        o.last = ORDER_DROP;
+        o.per_step = 9;
+        (void)slot;
+    });
+    expect_served();
+}
+
+Test(session, roots_keep_clients_in)
+{
+    char root[128], other[128];
+
+    (void)snprintf(root, sizeof(root), "%s/data", tree.root);
+    tree_write_jpeg(&tree, "data2/a/0.jpg", 20, 20, 0);
+    tree_write_jpeg(&tree, "secret/a/0.jpg", 20, 20, 0);
+    cr_assert(eq(int, symlink("../secret", tree_path(&tree, "data/link")), 0));
+    cr_assert(eq(int, unlink(tree_path(&tree, "data/link")), 0));
+    (void)snprintf(other, sizeof(other), "folder:%s", tree_path(&tree, "data2"));
+    start("--root", root);
+    REFUSED("does not lie below", ring, strcpy(o.dataset, other));
+    REFUSED("does not lie below", ring, strcat(o.dataset, "/../secret"));
+    cr_assert(eq(int, symlink("data/../secret", tree_path(&tree, "out")), 0));
+    (void)snprintf(other, sizeof(other), "folder:%s", tree_path(&tree, "out"));
+    REFUSED("does not lie below", ring, strcpy(o.dataset, other));
+    expect_served();
+}
+
+Test(session, rings_beyond_the_limit_are_refused)
+{
+    start("--ring-limit", "16K"); /* one ring of two slots of 4 KiB, and not two of them */
+    {
+        struct wire_open o = good_open();
+        struct frame_header h;
+        struct frame_reader r;
+        struct frame_conn c;
+
+        dial(&c);
+        say_hello(&c);
+        send_open(&c, &o, good_ring(&o));
+        cr_assert(await(&c, WIRE_OPENED, &h, &r));
+        REFUSED("--ring-limit", ring, o.slots = 3);
+        frame_conn_fini(&c);
+    }
+    (void)usleep(50000);
+    expect_served();
+}
+
+Test(session, a_render_of_nothing_is_refused)
+{
+    static const struct {
+        struct wire_render m;
+        const char *sentence;
+    } cases[] = {
+        {{0, 8, 0}, "does not exist"},
+        {{0, UINT64_MAX, 0}, "does not exist"},
+        {{UINT64_MAX, 0, 0}, "does not exist"},
+        {{0, 0, 2}, "does not exist"},
+        {{0, 0, UINT32_MAX}, "does not exist"},
+    };
+
+    start(NULL, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct wire_open o = good_open();
+        struct frame_header h;
+        struct frame_reader r;
+        struct frame_conn c;
+
+        dial(&c);
+        say_hello(&c);
+        send_open(&c, &o, good_ring(&o));
+        cr_assert(await(&c, WIRE_OPENED, &h, &r));
+        (void)wire_put_render(&c.tx, 2, &cases[i].m);
+        expect_refused(&c, cases[i].sentence);
+    }
+    expect_served();
+}
+
+/* Frames as they should be, with some bytes changed. */
+Test(session, mutated_messages_do_no_harm)
+{
+    struct frame_buffer good = {0};
+    struct wire_open o = good_open();
+    struct wire_hello hello;
+
+    start(NULL, NULL);
+    wire_hello_init(&hello, "test");
+    (void)wire_put_hello(&good, &hello);
+    (void)wire_put_open(&good, 1, &o);
+    for (uint64_t i = 0; i < 6; i++)
+        (void)wire_put_render(&good, 2 + i, &(struct wire_render){i, i, (uint32_t)i % 2});
+    (void)wire_put_empty(&good, WIRE_CANCEL, 3);
+    (void)wire_put_empty(&good, WIRE_STATS, 4);
+    for (uint32_t i = 0; i < 400; i++) {
+        int ring = i % 8 == 7 ? -1 : good_ring(&o);
+        size_t cut = 0, len = good.len;
+        struct frame_conn c;
+        uint8_t *bytes;
+
+        dial(&c);
+        frame_put_bytes(&c.tx, good.bytes, len);
+        bytes = c.tx.bytes;
+        for (uint32_t k = 0; k < i % 4; k++) {
+            struct philox_block dice = philox_draw(1, i, k, DRAW_SAMPLE_SET, 0);
+
+            bytes[philox_below(dice.word[0], (uint32_t)len)] ^= (uint8_t)(1 << dice.word[1] % 8);
+        }
+        if (i % 5 == 4)
+            c.tx.len = cut = philox_below(philox_draw(1, i, 9, DRAW_SAMPLE_SET, 0).word[0], (uint32_t)len);
+        if (ring >= 0) { /* it goes with OPEN, which begins behind HELLO */
+            uint32_t first;
+
+            memcpy(&first, good.bytes, sizeof(first));
+            c.tx_fd = ring;
+            c.tx_fd_at = min_u64(FRAME_HEADER_BYTES + first, cut ? cut - 1 : len);
+        }
+        (void)frame_conn_flush(&c);
+        if (i % 3 == 0) /* sometimes wait for what it says */
+            (void)usleep(3000);
+        frame_conn_fini(&c);
+    }
+    frame_buffer_fini(&good);
+    expect_served();
+}
+
+Test(session, a_thousand_connections_that_say_nothing_leave_nothing)
+{
+    start(NULL, NULL);
+    for (int i = 0; i < 1000; i++) {
+        struct frame_conn c;
+
+        dial(&c);
+        frame_conn_fini(&c);
+    }
+    expect_served();
+}
