@@ -190,10 +190,13 @@ static void streams_take_turns(void)
     queue_destroy(q);
 }
 
-static void oldest_request_is_done_first(void)
+/* The moment at which a request's first sample was taken up. (When its last one is finished depends on the
+ * scheduler: a thread may lose its core in the middle of a sample.) */
+static void oldest_request_is_taken_up_first(void)
 {
     struct queue *q = started(2, 2);
     struct client c;
+    uint64_t taken[8];
     bool in_order = true;
 
     client_init(&c, q, 30, 30, 1, 8);
@@ -202,10 +205,12 @@ static void oldest_request_is_done_first(void)
     for (uint64_t i = 0; i < 8; i++) {
         struct queue_request *r = take(q);
 
-        in_order &= r->id == i;
+        taken[r->id] = r->arrived_ns + r->done.queue_ns;
         free(r);
     }
-    tap_ok(in_order, "all threads work on the oldest batch, so batches finish in order");
+    for (uint64_t i = 1; i < 8; i++)
+        in_order &= taken[i] > taken[i - 1];
+    tap_ok(in_order, "all threads work on the oldest batch: batches are taken up in order");
     client_fini(&c);
     queue_destroy(q);
 }
@@ -290,7 +295,7 @@ int main(void)
     batches_are_what_one_thread_renders(1, 1);
     batches_are_what_one_thread_renders(4, 3);
     streams_take_turns();
-    oldest_request_is_done_first();
+    oldest_request_is_taken_up_first();
     cancelled_work_stops();
     a_bad_sample_fails_its_batch_alone();
     tap_ok(atomic_load(&wakes) > 0, "the loop is woken");
