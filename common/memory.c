@@ -1,4 +1,5 @@
-/* memory.c - the kernel lets a process take memory that is not there, and kills somebody afterwards: so we look before. */
+/* memory.c - the kernel lets a process take memory that is not there, and kills somebody
+ * afterwards: so we look before. */
 #include "config.h"
 
 #include "common/memory.h"
@@ -8,7 +9,8 @@
 
 #include "common/util.h"
 
-/* The number behind `key` in a file of "key number" lines, or the whole file's when `key` is NULL: 0 or -1. */
+/* The number behind `key` in a file of "key number" lines, or the whole file's when `key` is NULL:
+ * 0 or -1. */
 static int read_value(const char *path, const char *key, uint64_t *ret)
 {
     FILE *f = fopen(path, "re");

@@ -12,8 +12,9 @@ struct memory_limit {
 };
 
 /**
- * The least of what the machine has available and what is left in each control group that this process is in
- * (version 1 and 2, all the way up). Page cache counts as available: the kernel gives it up.
+ * The least of what the machine has available and what is left in each control group that this
+ * process is in (version 1 and 2, all the way up). Page cache counts as available: the kernel gives
+ * it up.
  */
 void memory_available(struct memory_limit *ret);
 

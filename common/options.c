@@ -191,8 +191,7 @@ int options_parse(const struct options_program *program, void *target, int argc,
             i++;
             continue;
         }
-        if (strcmp(word, "--help") == 0 ||
-            (strcmp(word, "-h") == 0 && !find_letter(program, 'h')))
+        if (strcmp(word, "--help") == 0 || (strcmp(word, "-h") == 0 && !find_letter(program, 'h')))
             return OPTIONS_HELP;
         if (strcmp(word, "--version") == 0)
             return OPTIONS_VERSION;

@@ -1,4 +1,5 @@
-/* options.h - command lines, from one table: parsing, --help, and the tests that compare it with the man page. */
+/* options.h - command lines, from one table: parsing, --help, and the tests that compare it with
+ * the man page. */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
 
@@ -19,22 +20,22 @@ enum option_type {
 };
 
 struct option_def {
-    const char *name;     /* without the dashes */
-    char letter;          /* short form, or 0 */
-    const char *arg;      /* what the value is called in --help; NULL for flags */
+    const char *name; /* without the dashes */
+    char letter;      /* short form, or 0 */
+    const char *arg;  /* what the value is called in --help; NULL for flags */
     enum option_type type;
-    size_t offset;        /* of the field in the target structure */
-    uint64_t min, max;    /* of numbers; max 0: as much as fits */
-    const char *help;     /* one line or more; NULL hides the option from --help */
+    size_t offset;     /* of the field in the target structure */
+    uint64_t min, max; /* of numbers; max 0: as much as fits */
+    const char *help;  /* one line or more; NULL hides the option from --help */
     /** OPTION_CALL: take `value` (NULL for a flag): 0, or -EINVAL with a sentence. */
     int (*call)(void *target, const char *value, struct plenum_error *err);
 };
 
 struct options_program {
-    const char *name;     /* "plenumd", "plenumctl hash" */
-    const char *usage;    /* what follows the name */
-    const char *summary;  /* what it does, in a sentence */
-    const char *footer;   /* after the options, or NULL */
+    const char *name;    /* "plenumd", "plenumctl hash" */
+    const char *usage;   /* what follows the name */
+    const char *summary; /* what it does, in a sentence */
+    const char *footer;  /* after the options, or NULL */
     const struct option_def *defs;
     size_t count;
     bool stop_at_operand; /* options end at the first word that is none (plenumrun) */
@@ -43,10 +44,11 @@ struct options_program {
 enum { OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };
 
 /**
- * Parse `argv` into `target`. Operands are moved to the front of argv[1 ...] and counted in `*operands`.
+ * Parse `argv` into `target`. Operands are moved to the front of argv[1 ...] and counted in
+ * `*operands`.
  *
- * --help and --version are understood without being in the table: OPTIONS_HELP or OPTIONS_VERSION is returned and
- * nothing else is looked at. 0, or -EINVAL with a sentence.
+ * --help and --version are understood without being in the table: OPTIONS_HELP or OPTIONS_VERSION
+ * is returned and nothing else is looked at. 0, or -EINVAL with a sentence.
  */
 int options_parse(const struct options_program *program, void *target, int argc, char **argv,
                   int *operands, struct plenum_error *err);
@@ -58,8 +60,8 @@ void options_print_help(const struct options_program *program);
 void options_print_version(const char *name);
 
 /**
- * Parse, and deal with --help, --version and errors as every program does. Returns -1 to go on, or the exit
- * status: 0 after help and version, 2 for a wrong command line.
+ * Parse, and deal with --help, --version and errors as every program does. Returns -1 to go on, or
+ * the exit status: 0 after help and version, 2 for a wrong command line.
  */
 int options_start(const struct options_program *program, void *target, int argc, char **argv,
                   int *operands);

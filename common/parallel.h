@@ -1,10 +1,12 @@
-/* parallel.h - a loop whose turns are independent, spread over threads. For builds and tools, not for streams. */
+/* parallel.h - a loop whose turns are independent, spread over threads. For builds and tools, not
+ * for streams. */
 #ifndef COMMON_PARALLEL_H
 #define COMMON_PARALLEL_H
 
 #include <stdint.h>
 
-/** One turn; 0, or a negative errno that ends the loop early. `thread` is below the number of threads. */
+/** One turn; 0, or a negative errno that ends the loop early. `thread` is below the number of
+ * threads. */
 typedef int (*parallel_turn)(void *arg, uint64_t index, unsigned thread);
 
 /** Told about every 100 ms from the calling thread. */
@@ -18,7 +20,8 @@ struct parallel {
     void *arg;
 };
 
-/** Run the loop: 0, or the first error that a turn returned (the lowest index among those that failed). */
+/** Run the loop: 0, or the first error that a turn returned (the lowest index among those that
+ * failed). */
 int parallel_run(const struct parallel *p);
 
 /** CPUs that this process may use (its affinity mask), at least 1. */

@@ -67,11 +67,12 @@ static int check_memory(uint64_t bytes, uint32_t slots, struct plenum_error *err
     memory_available(&limit);
     if (bytes <= limit.bytes - limit.bytes / 16)
         return 0;
-    return error_set(err, -ENOMEM,
-                     "the ring of batches (%u slots) needs %s, but %s has only %s left; use a smaller "
-                     "batch or prefetch depth",
-                     slots, format_bytes(bytes, want, sizeof(want)), limit.what,
-                     format_bytes(limit.bytes, have, sizeof(have)));
+    return error_set(
+        err, -ENOMEM,
+        "the ring of batches (%u slots) needs %s, but %s has only %s left; use a smaller "
+        "batch or prefetch depth",
+        slots, format_bytes(bytes, want, sizeof(want)), limit.what,
+        format_bytes(limit.bytes, have, sizeof(have)));
 }
 
 int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct plenum_error *err)

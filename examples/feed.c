@@ -3,9 +3,9 @@
  *     feed folder:/data/train --pipeline train --micro-batch 16 --epochs 2
  *     plenumrun --num-instances 2 --num-replicas 4 feed folder:/data/train
  *
- * It shows how fast batches can be had, what share of the time the program waited for them, and the hash of all
- * that was delivered to all instances, which must equal what `plenumctl hash` computes alone. A training program
- * has the same loop, with a training step where this one hashes. */
+ * It shows how fast batches can be had, what share of the time the program waited for them, and the
+ * hash of all that was delivered to all instances, which must equal what `plenumctl hash` computes
+ * alone. A training program has the same loop, with a training step where this one hashes. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -18,11 +18,11 @@
 
 struct arguments {
     struct plenum_stream_options stream;
-    uint32_t replicas;     /* when the job has one instance */
-    uint64_t batches;      /* stop after so many; 0: at the end of the stream */
-    const char *resume;    /* file of a cursor to begin with */
+    uint32_t replicas;      /* when the job has one instance */
+    uint64_t batches;       /* stop after so many; 0: at the end of the stream */
+    const char *resume;     /* file of a cursor to begin with */
     const char *checkpoint; /* file to write the cursor to at the end */
-    unsigned pause_ms;     /* of each batch: a training step's stand-in */
+    unsigned pause_ms;      /* of each batch: a training step's stand-in */
     int verbose, json;
 };
 
@@ -34,13 +34,15 @@ struct totals {
 
 static const char usage[] =
     "usage: feed DATASET [options]\n\n"
-    "Consume a stream of batches; print images/s, the share of time spent waiting, and the hash of all that\n"
+    "Consume a stream of batches; print images/s, the share of time spent waiting, and the hash of "
+    "all that\n"
     "was delivered to all instances of the job.\n\n"
     "options:\n"
     "  --pipeline TEXT       train (default), eval, or stages as in 'rrc(224) flip(0.5)'\n"
     "  --seed N              key of all random numbers (default 0)\n"
     "  --micro-batch M       samples of a replica in a step (default 16)\n"
-    "  --replicas R          replicas, when there is one instance (default: what the launcher says)\n"
+    "  --replicas R          replicas, when there is one instance (default: what the launcher "
+    "says)\n"
     "  --epochs E            epochs (default 1)\n"
     "  --steps S             steps in a batch (default 1)\n"
     "  --shuffle ORDER       global (default), none or block:B\n"
@@ -279,7 +281,8 @@ static int consume(struct plenum_stream *stream, const struct arguments *a, stru
         t->images += batch.num_valid;
         t->hash = (int64_t)((uint64_t)t->hash + plenum_batch_hash(&batch));
         if (a->verbose)
-            fprintf(stderr, "feed: batch %" PRIu64 ": epoch %" PRIu64 ", positions from %" PRIu64 "\n",
+            fprintf(stderr,
+                    "feed: batch %" PRIu64 ": epoch %" PRIu64 ", positions from %" PRIu64 "\n",
                     batch.index, batch.epochs[0], batch.positions[0]);
         if (a->pause_ms)
             nanosleep(&pause, NULL);

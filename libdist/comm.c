@@ -1,8 +1,8 @@
 /* comm.c - collectives: what is the same for every carrier, and the loading of one.
  *
- * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run where no MPI is
- * installed. The carrier lies in libplenum-mpi.so beside libplenum.so and is loaded at the first collective that
- * needs it. */
+ * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run
+ * where no MPI is installed. The carrier lies in libplenum-mpi.so beside libplenum.so and is loaded
+ * at the first collective that needs it. */
 #include "config.h"
 
 #include <plenum/comm.h>
@@ -29,8 +29,8 @@ static void *load_backend(void)
     void *handle = NULL;
 
     if (dladdr(backend_file, &self) && self.dli_fname && (slash = strrchr(self.dli_fname, '/'))) {
-        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - self.dli_fname),
-                       self.dli_fname, backend_file);
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - self.dli_fname), self.dli_fname,
+                       backend_file);
         handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     return handle ? handle : dlopen(backend_file, RTLD_NOW | RTLD_LOCAL);
@@ -67,9 +67,10 @@ static int begin(struct plenum_job *job, uint64_t *deadline_ns, struct plenum_er
     int r = 0;
 
     if (job->pid != getpid())
-        return error_set(err, -ECHILD,
-                         "this process was forked from the one that opened the job; collectives are "
-                         "that one's");
+        return error_set(
+            err, -ECHILD,
+            "this process was forked from the one that opened the job; collectives are "
+            "that one's");
     (void)pthread_mutex_lock(&job->comm_mu);
     if (job->broken)
         r = error_set(err, -ENOTRECOVERABLE,

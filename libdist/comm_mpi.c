@@ -1,12 +1,13 @@
 /* comm_mpi.c - the carrier of collectives over MPI: libplenum-mpi.so, the only file that knows MPI.
  *
- * Every collective is a non-blocking one, tested in a loop that sleeps: a rank inside MPI_Barrier burns a core that
- * the loader needs. The pauses grow from nothing to a millisecond, so a short collective is not slowed down and
- * a long wait costs nothing.
+ * Every collective is a non-blocking one, tested in a loop that sleeps: a rank inside MPI_Barrier
+ * burns a core that the loader needs. The pauses grow from nothing to a millisecond, so a short
+ * collective is not slowed down and a long wait costs nothing.
  *
  * Counts of MPI are ints: larger buffers go in pieces, several under way at once.
  *
- * A communicator of our own (a duplicate of MPI_COMM_WORLD) keeps us out of the way of the program's messages. */
+ * A communicator of our own (a duplicate of MPI_COMM_WORLD) keeps us out of the way of the
+ * program's messages. */
 #include "config.h"
 
 #include <errno.h>
@@ -49,8 +50,9 @@ static int init(struct plenum_error *err)
 
     (void)MPI_Finalized(&finalised);
     if (finalised)
-        return error_set(err, -ENOTSUP, "the program has finalised MPI already: no collective is "
-                                        "possible after that");
+        return error_set(err, -ENOTSUP,
+                         "the program has finalised MPI already: no collective is "
+                         "possible after that");
     (void)MPI_Initialized(&initialised);
     if (!initialised) {
         r = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
@@ -70,11 +72,12 @@ static int init(struct plenum_error *err)
 
         (void)MPI_Is_thread_main(&main_thread);
         if (level == MPI_THREAD_SINGLE || !main_thread)
-            return error_set(err, -ENOTSUP,
-                             "the program initialised MPI with thread level %d: plenum's collectives "
-                             "need MPI_THREAD_SERIALIZED (%d), or MPI_THREAD_FUNNELED and calls "
-                             "from the main thread; use MPI_Init_thread",
-                             level, MPI_THREAD_SERIALIZED);
+            return error_set(
+                err, -ENOTSUP,
+                "the program initialised MPI with thread level %d: plenum's collectives "
+                "need MPI_THREAD_SERIALIZED (%d), or MPI_THREAD_FUNNELED and calls "
+                "from the main thread; use MPI_Init_thread",
+                level, MPI_THREAD_SERIALIZED);
     }
     return 0;
 }
@@ -131,8 +134,9 @@ static int wait_all(MPI_Request *requests, int count, uint64_t deadline_ns, cons
         if (tries < SPINS)
             continue;
         if (deadline_ns && time_now_ns() > deadline_ns)
-            return error_set(err, -ETIMEDOUT, "%s: the time limit has passed and not all of the %u "
-                                              "instances have come",
+            return error_set(err, -ETIMEDOUT,
+                             "%s: the time limit has passed and not all of the %u "
+                             "instances have come",
                              what, world_size);
         (void)nanosleep(&pause, NULL);
         if (pause.tv_nsec < PAUSE_LAST_NS)
@@ -231,8 +235,8 @@ static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, 
     return r;
 }
 
-/* Every instance's bytes lie apart in `recv`, so pieces would have to be gathered with a stride: a vector type
- * of one piece per instance does that. */
+/* Every instance's bytes lie apart in `recv`, so pieces would have to be gathered with a stride: a
+ * vector type of one piece per instance does that. */
 static int backend_allgather(const void *send, size_t bytes, void *recv, uint64_t deadline_ns,
                              struct plenum_error *err)
 {

@@ -11,14 +11,15 @@
 enum { COMM_BACKEND_VERSION = 1 };
 
 /**
- * What a carrier does. Each call blocks, sleeping, until it is done or `deadline_ns` (CLOCK_MONOTONIC; 0:
- * none) has passed, and returns 0, -ETIMEDOUT or -EIO with a sentence.
+ * What a carrier does. Each call blocks, sleeping, until it is done or `deadline_ns`
+ * (CLOCK_MONOTONIC; 0: none) has passed, and returns 0, -ETIMEDOUT or -EIO with a sentence.
  */
 struct comm_backend {
     uint32_t version;
     /** Join the world and compare: -ENOTSUP when it is not this job's. */
     int (*open)(uint32_t instances, uint32_t index, struct plenum_error *err);
-    /** Leave it; `broken`: a collective never came to its end, so nobody may wait for the others. */
+    /** Leave it; `broken`: a collective never came to its end, so nobody may wait for the others.
+     */
     void (*close)(bool broken);
     int (*broadcast)(void *buffer, size_t bytes, uint32_t root, uint64_t deadline_ns,
                      struct plenum_error *err);

@@ -1,13 +1,14 @@
 /* io.c - the library's one thread: it talks to loaders for all streams of the process.
  *
- * It starts with the first stream and ends with the last. It sleeps in epoll until a socket, the clock or
- * io_poke() wakes it. All signals are blocked in it: they are the program's.
+ * It starts with the first stream and ends with the last. It sleeps in epoll until a socket, the
+ * clock or io_poke() wakes it. All signals are blocked in it: they are the program's.
  *
- * Locks: io.life, io.mu, then a stream's. The thread holds io.mu while it works, so that io_remove() returns only
- * when the thread cannot be inside the stream any more.
+ * Locks: io.life, io.mu, then a stream's. The thread holds io.mu while it works, so that
+ * io_remove() returns only when the thread cannot be inside the stream any more.
  *
- * In a forked child there is no such thread, and the descriptors must not keep the loader thinking that the program
- * still lives: the child closes its copies (pthread_atfork) and every handle answers -ECHILD. */
+ * In a forked child there is no such thread, and the descriptors must not keep the loader thinking
+ * that the program still lives: the child closes its copies (pthread_atfork) and every handle
+ * answers -ECHILD. */
 #include "config.h"
 
 #include "libdist/stream_priv.h"
@@ -106,7 +107,8 @@ static int watch(int op, int fd, void *tag, bool write)
     return epoll_ctl(io.epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
-/* The stream's loader is this host's own, and nobody listens: keep one, unless another process has just begun to. */
+/* The stream's loader is this host's own, and nobody listens: keep one, unless another process has
+ * just begun to. */
 static void keep_loader(struct plenum_stream *s)
 {
     static const char *const widened[] = {"--all-cpus", NULL};
@@ -203,8 +205,7 @@ static int start(struct plenum_error *err)
     if (r < 0) {
         io_close(&io.epoll_fd);
         io_close(&io.wake_fd);
-        return error_set(err, r, "cannot start the thread that talks to loaders: %s",
-                         strerror(-r));
+        return error_set(err, r, "cannot start the thread that talks to loaders: %s", strerror(-r));
     }
     io.running = true;
     return 0;

@@ -29,7 +29,8 @@ static const struct names known[] = {
     {PLENUM_LAUNCHER_TORCH, "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
     {PLENUM_LAUNCHER_MPI, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    /* Of a step: in the script of an sbatch job SLURM_PROCID is 0, however many tasks the job has. */
+    /* Of a step: in the script of an sbatch job SLURM_PROCID is 0, however many tasks the job has.
+     */
     {PLENUM_LAUNCHER_SLURM, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE",
      "SLURM_LOCALID"},
 };
@@ -108,10 +109,9 @@ static int read_instances(job_getenv get, const struct names *n, struct plenum_j
                          n->index, info->instance_index, n->count, info->num_instances);
     if (info->num_local_instances == 0 || info->num_local_instances > info->num_instances ||
         info->local_instance_index >= info->num_local_instances)
-        return error_set(err, -EINVAL,
-                         "%s = %u, %s = %u and %s = %u contradict each other", n->local_index,
-                         info->local_instance_index, n->local_count, info->num_local_instances,
-                         n->count, info->num_instances);
+        return error_set(err, -EINVAL, "%s = %u, %s = %u and %s = %u contradict each other",
+                         n->local_index, info->local_instance_index, n->local_count,
+                         info->num_local_instances, n->count, info->num_instances);
     return 0;
 }
 

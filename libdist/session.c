@@ -4,16 +4,19 @@
  *      ^                     |                |                  |
  *      +--- refused, dead, silent, of another version -----------+
  *
- * A loader is lost when its socket ends or when it says nothing for `silence` although we wait for something; after a
- * quarter of that we ask (STATS), which a loader's loop answers at once however busy its workers are. So a loader
- * that is slow is never taken for dead, and one that is stopped (SIGSTOP) is.
+ * A loader is lost when its socket ends or when it says nothing for `silence` although we wait for
+ * something; after a quarter of that we ask (STATS), which a loader's loop answers at once however
+ * busy its workers are. So a loader that is slow is never taken for dead, and one that is stopped
+ * (SIGSTOP) is.
  *
- * Losing a loader abandons the ring: it may be stopped and write later. Batches of it that are ready or leased stay
- * valid; those that were being filled are asked for again, of the next loader, into a new ring. Nothing is lost or
- * repeated, because what is asked for is a place in the stream, and the place says all.
+ * Losing a loader abandons the ring: it may be stopped and write later. Batches of it that are
+ * ready or leased stay valid; those that were being filled are asked for again, of the next loader,
+ * into a new ring. Nothing is lost or repeated, because what is asked for is a place in the stream,
+ * and the place says all.
  *
- * Addresses are tried in turn, with pauses that grow. A loader that refuses (ERROR) is a bad sign that does
- * not go away by itself: when every address has refused, the stream fails with the first one's reason. */
+ * Addresses are tried in turn, with pauses that grow. A loader that refuses (ERROR) is a bad sign
+ * that does not go away by itself: when every address has refused, the stream fails with the first
+ * one's reason. */
 #include "config.h"
 
 #include "libdist/stream_priv.h"
@@ -46,8 +49,7 @@ void slot_set_unref(struct slot_set *set)
     free(set);
 }
 
-static int slot_set_create(struct plenum_stream *s, struct slot_set **ret,
-                           struct plenum_error *err)
+static int slot_set_create(struct plenum_stream *s, struct slot_set **ret, struct plenum_error *err)
 {
     uint32_t n = s->open.slots;
     size_t count = wire_batch_count(&s->open);
@@ -119,15 +121,15 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     for (int i = 0; i < s->num_addresses && n < sizeof(text) - 1; i++)
         n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", i ? ", " : "",
                               s->addresses[i].text,
-                              s->address_error[i].text[0] ? s->address_error[i].text
-                                                          : "not tried");
+                              s->address_error[i].text[0] ? s->address_error[i].text : "not tried");
     (void)error_set(&s->error, 0, "no loader answered for %.0f s: %s",
                     (double)(now - s->alone_ns) / (double)NS_PER_SEC, text);
     s->error_code = -ECONNRESET;
     (void)pthread_cond_broadcast(&s->changed);
 }
 
-/* The connection is over. `text` says why, of this address, and `since_ns` from when on it was of no use. */
+/* The connection is over. `text` says why, of this address, and `since_ns` from when on it was of
+ * no use. */
 static void lose_since(struct plenum_stream *s, uint64_t since_ns, const char *text)
 {
     uint64_t now = time_now_ns();
@@ -253,7 +255,8 @@ static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
     }
     fd = dup(s->set->ring->fd);
     if (fd < 0) {
-        session_fail(s, -EMFILE, "no descriptor is left to send the ring to the loader (see ulimit -n)");
+        session_fail(s, -EMFILE,
+                     "no descriptor is left to send the ring to the loader (see ulimit -n)");
         close_connection(s);
         return;
     }
@@ -276,8 +279,8 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
                          "sizes or contents",
                          s->open.dataset, m->samples, s->steps.n);
     }
-    s->steps = (struct order_steps){
-        .n = m->samples, .per_step = s->open.per_step, .last = s->open.last};
+    s->steps =
+        (struct order_steps){.n = m->samples, .per_step = s->open.per_step, .last = s->open.last};
     s->num_classes = m->classes;
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
     identity_of(s->fingerprint, &s->open, s->identity);
@@ -302,8 +305,7 @@ static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
     if (s->lost_ns) {
         s->stats.lost_ns += now - s->lost_ns;
         stream_warn(s, "%s; batches come from %s again after %.2f s", s->lost_text,
-                    s->addresses[s->address].text,
-                    (double)(now - s->lost_ns) / (double)NS_PER_SEC);
+                    s->addresses[s->address].text, (double)(now - s->lost_ns) / (double)NS_PER_SEC);
     }
     s->lost_ns = s->alone_ns = 0;
     s->failed_openings = 0;
@@ -376,7 +378,8 @@ static void handle_frame(struct plenum_stream *s, const struct frame_header *h,
     } else if (h->type == WIRE_ERROR) {
         if (wire_get_error(payload, &m) < 0)
             lose(s, "sent what was not understood");
-        else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
+        else if (m.code == -ETIMEDOUT ||
+                 m.code == -ECANCELED) /* it is ending, or we were stopped */
             lose(s, m.text);
         else
             refused(s, m.code, m.text);
@@ -525,8 +528,7 @@ uint64_t session_tick(struct plenum_stream *s, uint64_t now_ns)
     if (s->state == SESSION_DOWN && now_ns >= s->retry_ns)
         connect_now(s, now_ns);
     if (s->state == SESSION_DOWN)
-        return s->alone_ns ? min_u64(s->retry_ns, s->alone_ns + s->loader_timeout_ns)
-                           : s->retry_ns;
+        return s->alone_ns ? min_u64(s->retry_ns, s->alone_ns + s->loader_timeout_ns) : s->retry_ns;
     since = waiting_since(s);
     if (since == 0)
         return UINT64_MAX;

@@ -1,12 +1,13 @@
 /* stream.c - the program's side of a stream: options, delivery in order, leases, cursors.
  *
- * What is to be delivered is a list of entries, each a place in the stream (stream_priv.h). The session (session.c)
- * asks for them in order, and for each that is asked for a slot of the ring is filled; next() hands out the first
- * entry when it is ready, and waits when it is not. Which loader filled a slot, and how often it was asked for,
- * does not show here.
+ * What is to be delivered is a list of entries, each a place in the stream (stream_priv.h). The
+ * session (session.c) asks for them in order, and for each that is asked for a slot of the ring is
+ * filled; next() hands out the first entry when it is ready, and waits when it is not. Which loader
+ * filled a slot, and how often it was asked for, does not show here.
  *
- * The client counts positions itself: epochs, positions and valid flags of a batch are computed from the entry's
- * place when it is handed out. A loader can only fill in pixels, labels and sample numbers. */
+ * The client counts positions itself: epochs, positions and valid flags of a batch are computed
+ * from the entry's place when it is handed out. A loader can only fill in pixels, labels and sample
+ * numbers. */
 #include "config.h"
 
 #include "libdist/stream_priv.h"
@@ -114,10 +115,9 @@ static int take_info(struct plenum_stream *s, const struct plenum_job_info *info
     s->info = info ? *info : alone;
     if (s->info.num_local_replicas == 0 || s->info.num_local_replicas > s->info.num_replicas ||
         s->info.replica_offset > s->info.num_replicas - s->info.num_local_replicas)
-        return error_set(err, -EINVAL,
-                         "an instance cannot own replicas %u to %u of %u", s->info.replica_offset,
-                         s->info.replica_offset + s->info.num_local_replicas,
-                         s->info.num_replicas);
+        return error_set(err, -EINVAL, "an instance cannot own replicas %u to %u of %u",
+                         s->info.replica_offset,
+                         s->info.replica_offset + s->info.num_local_replicas, s->info.num_replicas);
     (void)snprintf(s->name, sizeof(s->name), "job %.100s instance %u (pid %ld)",
                    s->info.job_id ? s->info.job_id : "-", s->info.instance_index, (long)s->pid);
     return 0;
@@ -143,7 +143,8 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
                          (unsigned long long)per_step);
     if ((unsigned)o->dtype > PLENUM_UINT8 || (unsigned)o->layout > PLENUM_NCHW ||
         (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL)
-        return error_set(err, -EINVAL, "dtype, layout, last or bad has a value that does not exist");
+        return error_set(err, -EINVAL,
+                         "dtype, layout, last or bad has a value that does not exist");
     if (o->silence_ns < 10 * NS_PER_MS)
         return error_set(err, -EINVAL, "silence_ns must be at least 10 ms");
     r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
@@ -205,8 +206,9 @@ static int stream_create(const struct plenum_job_info *info,
     int r;
 
     if (options->size != sizeof(*options))
-        return error_set(err, -EINVAL, "the options were not made by plenum_stream_options_init() of "
-                                       "this library's version");
+        return error_set(err, -EINVAL,
+                         "the options were not made by plenum_stream_options_init() of "
+                         "this library's version");
     s = calloc(1, sizeof(*s));
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
@@ -317,13 +319,12 @@ static void describe(const struct plenum_stream *s, const struct entry *e, struc
     }
 }
 
-/* Of the samples that count, those that are not what the order names. Only looked for when the loader told of any. */
+/* Of the samples that count, those that are not what the order names. Only looked for when the
+ * loader told of any. */
 static uint32_t count_substituted(const struct plenum_stream *s, const struct plenum_batch *b)
 {
-    struct order order = {.seed = s->open.seed,
-                          .n = s->steps.n,
-                          .shuffle = s->open.shuffle,
-                          .block = s->open.block};
+    struct order order = {
+        .seed = s->open.seed, .n = s->steps.n, .shuffle = s->open.shuffle, .block = s->open.block};
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < b->count; i++)
@@ -387,10 +388,11 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
             return error_set(err, -ENODATA, "all %llu epochs are over",
                              (unsigned long long)s->epochs);
         if (starved(s))
-            return error_set(err, -ENOBUFS,
-                             "all %u slots of the ring are leased: release a batch before asking for "
-                             "the next",
-                             s->set->num_slots);
+            return error_set(
+                err, -ENOBUFS,
+                "all %u slots of the ring are leased: release a batch before asking for "
+                "the next",
+                s->set->num_slots);
         if (deadline_ns == UINT64_MAX)
             (void)pthread_cond_wait(&s->changed, &s->mu);
         else if (time_now_ns() >= deadline_ns)
@@ -448,18 +450,18 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
     const struct plenum_stream *s = stream;
     struct order_place begin = {0};
 
-    *ret = (struct plenum_stream_info){
-        .num_samples = s->steps.n,
-        .steps_per_epoch = order_steps_left(&s->steps, begin),
-        .num_classes = s->num_classes,
-        .height = s->open.side,
-        .width = s->open.side,
-        .channels = s->open.channels,
-        .steps = s->open.steps,
-        .replicas = s->info.num_local_replicas,
-        .micro_batch = s->open.local / s->info.num_local_replicas,
-        .slots = s->open.slots,
-        .batch_bytes = wire_batch_count(&s->open) * wire_sample_bytes(&s->open)};
+    *ret = (struct plenum_stream_info){.num_samples = s->steps.n,
+                                       .steps_per_epoch = order_steps_left(&s->steps, begin),
+                                       .num_classes = s->num_classes,
+                                       .height = s->open.side,
+                                       .width = s->open.side,
+                                       .channels = s->open.channels,
+                                       .steps = s->open.steps,
+                                       .replicas = s->info.num_local_replicas,
+                                       .micro_batch = s->open.local / s->info.num_local_replicas,
+                                       .slots = s->open.slots,
+                                       .batch_bytes = wire_batch_count(&s->open) *
+                                                      wire_sample_bytes(&s->open)};
     ret->batches = (ret->steps_per_epoch * s->epochs + s->open.steps - 1) / s->open.steps;
     memcpy(ret->fingerprint, s->fingerprint, sizeof(ret->fingerprint));
     memcpy(ret->identity, s->identity, sizeof(ret->identity));
@@ -468,8 +470,8 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
 void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
 {
     (void)pthread_mutex_lock(&stream->mu);
-    *ret = (struct plenum_cursor){.epoch = stream->cursor.epoch,
-                                  .position = stream->cursor.position};
+    *ret =
+        (struct plenum_cursor){.epoch = stream->cursor.epoch, .position = stream->cursor.position};
     memcpy(ret->identity, stream->identity, sizeof(ret->identity));
     (void)pthread_mutex_unlock(&stream->mu);
 }
@@ -491,12 +493,14 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
     int r = 0;
 
     if (s->pid != getpid())
-        return error_set(err, -ECHILD, "this process was forked from the one that opened the stream");
+        return error_set(err, -ECHILD,
+                         "this process was forked from the one that opened the stream");
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
-        return error_set(err, -ESTALE,
-                         "the cursor belongs to another data set, pipeline, seed or order than this "
-                         "stream of %s",
-                         s->open.dataset);
+        return error_set(
+            err, -ESTALE,
+            "the cursor belongs to another data set, pipeline, seed or order than this "
+            "stream of %s",
+            s->open.dataset);
     if (cursor->position >= s->steps.n || cursor->epoch >= UINT32_MAX)
         return error_set(err, -EINVAL,
                          "the cursor lies at position %llu of epoch %llu, but an epoch has %u "

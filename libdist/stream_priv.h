@@ -1,5 +1,5 @@
-/* stream_priv.h - what the parts of a stream share: stream.c (the program's side), session.c (the loader's side),
- * io.c (the thread between them). */
+/* stream_priv.h - what the parts of a stream share: stream.c (the program's side), session.c (the
+ * loader's side), io.c (the thread between them). */
 #ifndef LIBDIST_STREAM_PRIV_H
 #define LIBDIST_STREAM_PRIV_H
 
@@ -33,13 +33,14 @@ struct plenum_lease {
     struct slot_set *set;
     uint32_t index;
     enum slot_state state;
-    uint64_t request; /* of the last RENDER */
+    uint64_t request;    /* of the last RENDER */
     uint64_t *positions; /* [S * local], */
     uint8_t *valid;      /* [S * local], */
     uint64_t *epochs;    /* [S]: filled when the batch is handed out */
 };
 
-/** A ring with its slots: one a session. It lives as long as the session or a lease or a ready batch needs it. */
+/** A ring with its slots: one a session. It lives as long as the session or a lease or a ready
+ * batch needs it. */
 struct slot_set {
     struct plenum_stream *stream;
     struct ring *ring;
@@ -50,8 +51,8 @@ struct slot_set {
 
 /** A batch that has been decided on, in the order of delivery. */
 struct entry {
-    struct order_place place; /* of its first step */
-    struct order_place after; /* behind its last step that counts */
+    struct order_place place;  /* of its first step */
+    struct order_place after;  /* behind its last step that counts */
     struct plenum_lease *slot; /* NULL: not asked for (again) */
     bool ready;
     int code; /* of a batch that failed; then with a sentence */
@@ -75,7 +76,8 @@ struct plenum_stream {
     struct pipeline pipeline;
     struct address addresses[ADDRESS_LIST_MAX];
     int num_addresses;
-    bool own_loader; /* none was named: the one address is the job's own, kept by one of its processes */
+    bool own_loader; /* none was named: the one address is the job's own, kept by one of its
+                        processes */
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
@@ -111,17 +113,17 @@ struct plenum_stream {
     int address;            /* index of the one that is tried or used */
     struct slot_set *set;   /* of this session, or NULL */
     char loader_name[WIRE_NAME_MAX];
-    uint64_t heard_ns;      /* the last byte that came */
-    uint64_t asked_ns;      /* the last time we began to wait for something */
-    uint64_t pinged_ns;     /* the last STATS sent */
-    uint64_t retry_ns;      /* SESSION_DOWN: when to try again */
+    uint64_t heard_ns;  /* the last byte that came */
+    uint64_t asked_ns;  /* the last time we began to wait for something */
+    uint64_t pinged_ns; /* the last STATS sent */
+    uint64_t retry_ns;  /* SESSION_DOWN: when to try again */
     uint64_t retry_delay_ns;
-    uint64_t alone_ns;      /* since when no loader has answered; 0: one does */
-    uint64_t lost_ns;       /* since when a stream that ran has stood; 0: it runs */
-    char lost_text[200];    /* why */
+    uint64_t alone_ns;   /* since when no loader has answered; 0: one does */
+    uint64_t lost_ns;    /* since when a stream that ran has stood; 0: it runs */
+    char lost_text[200]; /* why */
     struct plenum_error address_error[ADDRESS_LIST_MAX]; /* the last of each, "" when none */
     int refused[ADDRESS_LIST_MAX]; /* an ERROR of each since the last OPENED; 0: none */
-    unsigned failed_openings; /* in a row: HELLO came, OPENED did not */
+    unsigned failed_openings;      /* in a row: HELLO came, OPENED did not */
     bool wants_write;
     bool wants_keeper; /* nobody listens at the job's own address: io.c is to see to it */
 };
@@ -130,11 +132,13 @@ struct plenum_stream {
 
 /** Ask for as many batches as there are free slots and depth allows. */
 void session_pump(struct plenum_stream *s);
-/** Call back what is being rendered into a slot. The slot is free again when the loader has answered. */
+/** Call back what is being rendered into a slot. The slot is free again when the loader has
+ * answered. */
 void session_cancel(struct plenum_stream *s, struct plenum_lease *slot);
 /** The connection is readable or writable, or broken. */
 void session_ready(struct plenum_stream *s);
-/** What time brings: connect, ping, give up. Returns when to be called next (CLOCK_MONOTONIC, ns). */
+/** What time brings: connect, ping, give up. Returns when to be called next (CLOCK_MONOTONIC, ns).
+ */
 uint64_t session_tick(struct plenum_stream *s, uint64_t now_ns);
 /** The clock jumped (the process was stopped): what was silent meanwhile is not at fault. */
 void session_forgive(struct plenum_stream *s, uint64_t now_ns);

@@ -15,13 +15,19 @@ SH_LOG_DRIVER = $(tap_driver)
 SH_LOG_COMPILER = $(SHELL)
 PY_LOG_DRIVER = $(tap_driver)
 PY_LOG_COMPILER = $(PYTHON)
-EXTRA_DIST += %D%/run-test
+EXTRA_DIST += %D%/run-test %D%/suppressions/lsan %D%/suppressions/tsan
 
 # Criterion's own macros trip some of our warnings.
 test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef -Wno-write-strings -Wno-discarded-qualifiers \
 	$(CRITERION_CFLAGS)
 
 include tests/python/local.mk
+
+# Tests of threads: plain programs, which ThreadSanitizer can follow.
+threads_tests =
+check-threads: $(check_PROGRAMS)
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(threads_tests)'
+.PHONY: check-threads
 
 if CRITERION
 include tests/common/local.mk

@@ -1,4 +1,5 @@
-/* tap.h - TAP for programs with a plain main(): those that run under ThreadSanitizer, where Criterion's forks are in the way. */
+/* tap.h - TAP for programs with a plain main(): those that run under ThreadSanitizer, where
+ * Criterion's forks are in the way. */
 #ifndef TESTS_TAP_H
 #define TESTS_TAP_H
 

@@ -8,7 +8,8 @@ struct tree {
     char root[64];
 };
 
-/** Make the folder below $TMPDIR or /tmp; indices go into a folder of it, too ($PLENUM_CACHE_DIR). */
+/** Make the folder below $TMPDIR or /tmp; indices go into a folder of it, too ($PLENUM_CACHE_DIR).
+ */
 void tree_init(struct tree *tree);
 void tree_fini(struct tree *tree);
 /** "root/name", in one of some static buffers. */

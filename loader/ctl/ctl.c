@@ -50,14 +50,12 @@ int ctl_fail(const char *name, const struct plenum_error *err)
     return 1;
 }
 
-int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args,
-                    struct ctl_stream *ret, struct plenum_error *err)
+int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
+                    struct plenum_error *err)
 {
-    struct dataset_options options = {.cache_dir = args->cache_dir,
-                                      .progress = ctl_show_progress};
-    struct ctl_stream s = {.spec.store = {.dtype = PLENUM_UINT8,
-                                          .layout = PLENUM_NHWC,
-                                          .channels = 3}};
+    struct dataset_options options = {.cache_dir = args->cache_dir, .progress = ctl_show_progress};
+    struct ctl_stream s = {
+        .spec.store = {.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3}};
     struct order *order = &s.spec.order;
     int r;
 
@@ -78,10 +76,10 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args,
     s.spec.dataset = s.dataset;
     order->seed = args->seed;
     order->n = dataset_get_samples(s.dataset);
-    s.steps = (struct order_steps){.n = order->n,
-                                   .per_step = args->replicas * args->micro_batch,
-                                   .last = strcmp(args->last, "drop") == 0 ? ORDER_DROP
-                                                                           : ORDER_PAD};
+    s.steps =
+        (struct order_steps){.n = order->n,
+                             .per_step = args->replicas * args->micro_batch,
+                             .last = strcmp(args->last, "drop") == 0 ? ORDER_DROP : ORDER_PAD};
     if (s.steps.last == ORDER_DROP && s.steps.per_step > order->n) {
         ctl_stream_close(&s);
         return error_set(err, -EINVAL,

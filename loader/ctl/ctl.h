@@ -25,22 +25,55 @@ struct ctl_stream_args {
     uint32_t replicas, micro_batch;
 };
 
-#define CTL_STREAM_DEFAULTS                                                                        \
-    {.pipeline = "train", .shuffle = "global", .last = "pad", .bad = "substitute", .replicas = 1,   \
-     .micro_batch = 1}
+#define CTL_STREAM_DEFAULTS                                                           \
+    {                                                                                 \
+        .pipeline = "train", .shuffle = "global", .last = "pad", .bad = "substitute", \
+        .replicas = 1, .micro_batch = 1                                               \
+    }
 
-/** The options of struct ctl_stream_args, at `base` within the target; CTL_STREAM_OPTIONS entries of a table. */
-#define CTL_STREAM_OPTIONS(type, field)                                                            \
-    {"pipeline", 'p', "TEXT", OPTION_TEXT, offsetof(type, field.pipeline), 0, 0,                   \
-     "what is done to an image: train (default), eval, or stages as in 'rrc(224) flip(0.5)'", NULL}, \
-        {"seed", 's', "N", OPTION_U64, offsetof(type, field.seed), 0, 0,                           \
-         "the number that keys all random numbers (default 0)", NULL},                             \
-        {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(type, field.shuffle), 0, 0,                  \
-         "global (default), none or block:B", NULL},                                               \
-        {"bad", 0, "POLICY", OPTION_TEXT, offsetof(type, field.bad), 0, 0,                         \
-         "substitute (default) a bad sample, or fail", NULL},                                      \
-        {"cache-dir", 0, "DIR", OPTION_TEXT, offsetof(type, field.cache_dir), 0, 0,                \
-         "where indices are kept", NULL}
+/** The options of struct ctl_stream_args, at `base` within the target; CTL_STREAM_OPTIONS entries
+ * of a table. */
+#define CTL_STREAM_OPTIONS(type, field)                                                       \
+    {"pipeline",                                                                              \
+     'p',                                                                                     \
+     "TEXT",                                                                                  \
+     OPTION_TEXT,                                                                             \
+     offsetof(type, field.pipeline),                                                          \
+     0,                                                                                       \
+     0,                                                                                       \
+     "what is done to an image: train (default), eval, or stages as in 'rrc(224) flip(0.5)'", \
+     NULL},                                                                                   \
+        {"seed",                                                                              \
+         's',                                                                                 \
+         "N",                                                                                 \
+         OPTION_U64,                                                                          \
+         offsetof(type, field.seed),                                                          \
+         0,                                                                                   \
+         0,                                                                                   \
+         "the number that keys all random numbers (default 0)",                               \
+         NULL},                                                                               \
+        {"shuffle",                                                                           \
+         0,                                                                                   \
+         "ORDER",                                                                             \
+         OPTION_TEXT,                                                                         \
+         offsetof(type, field.shuffle),                                                       \
+         0,                                                                                   \
+         0,                                                                                   \
+         "global (default), none or block:B",                                                 \
+         NULL},                                                                               \
+        {"bad",                                                                               \
+         0,                                                                                   \
+         "POLICY",                                                                            \
+         OPTION_TEXT,                                                                         \
+         offsetof(type, field.bad),                                                           \
+         0,                                                                                   \
+         0,                                                                                   \
+         "substitute (default) a bad sample, or fail",                                        \
+         NULL},                                                                               \
+    {                                                                                         \
+        "cache-dir", 0, "DIR", OPTION_TEXT, offsetof(type, field.cache_dir), 0, 0,            \
+            "where indices are kept", NULL                                                    \
+    }
 
 /** A data set opened for rendering, with the steps of its epochs. */
 struct ctl_stream {
@@ -50,8 +83,8 @@ struct ctl_stream {
 };
 
 /** Open for rendering into u8 RGB NHWC; -errno with a sentence. */
-int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args,
-                    struct ctl_stream *ret, struct plenum_error *err);
+int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
+                    struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
 /** A progress line on standard error, where that is a terminal; for struct dataset_options. */

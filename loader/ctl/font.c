@@ -1,4 +1,5 @@
-/* font.c - letters of 5 x 7 pixels for contact sheets: printable ASCII, a byte a row, bit 4 on the left. */
+/* font.c - letters of 5 x 7 pixels for contact sheets: printable ASCII, a byte a row, bit 4 on the
+ * left. */
 #include "config.h"
 
 #include "loader/ctl/font.h"

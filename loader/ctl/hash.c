@@ -1,7 +1,8 @@
 /* hash.c - plenumctl hash: the hash of a stream, computed alone, on one thread, without a loader.
  *
- * This is the oracle: whatever loaders, threads, hosts, restarts and faults did, the sum of the hashes of what
- * was delivered must be this number. So it is written in the plainest way: position after position. */
+ * This is the oracle: whatever loaders, threads, hosts, restarts and faults did, the sum of the
+ * hashes of what was delivered must be this number. So it is written in the plainest way: position
+ * after position. */
 #include "config.h"
 
 #include <errno.h>

@@ -31,8 +31,9 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "plenumctl index",
     .usage = "DATASET [options]",
-    .summary = "Index a data set, unless there is a fresh index, and show what is in it. A loader does "
-               "the same when a job first asks for the data set; this does it ahead of time.",
+    .summary =
+        "Index a data set, unless there is a fresh index, and show what is in it. A loader does "
+        "the same when a job first asks for the data set; this does it ahead of time.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -68,8 +69,7 @@ static void print_json(const struct dataset *d)
     print_json_text(dataset_get_name(d));
     printf(", \"samples\": %u, \"classes\": %u, \"bytes\": %llu, \"passed_over\": %llu, "
            "\"fingerprint\": \"",
-           dataset_get_samples(d), dataset_get_classes(d),
-           (unsigned long long)dataset_get_bytes(d),
+           dataset_get_samples(d), dataset_get_classes(d), (unsigned long long)dataset_get_bytes(d),
            (unsigned long long)dataset_get_passed_over(d));
     print_fingerprint(d);
     printf("\", \"index\": ");

@@ -1,8 +1,8 @@
 /* make_sample.c - plenumctl make-sample: a data set to try things with, made up on the spot.
  *
- * A folder tree of procedural photographs that a small network can learn to tell apart, in the sizes, shapes and
- * kinds of files that real data sets have: mostly 4:2:0 JPEGs, but also grey, progressive, CMYK and other
- * samplings, restart markers, and a few PNGs. */
+ * A folder tree of procedural photographs that a small network can learn to tell apart, in the
+ * sizes, shapes and kinds of files that real data sets have: mostly 4:2:0 JPEGs, but also grey,
+ * progressive, CMYK and other samplings, restart markers, and a few PNGs. */
 #include "config.h"
 
 #include <errno.h>
@@ -39,8 +39,9 @@ static const struct option_def defs[] = {
 static const struct options_program program = {
     .name = "plenumctl make-sample",
     .usage = "DIR [options]",
-    .summary = "Make up a sample data set: a folder of procedural photographs, one sub-folder for each "
-               "class. Existing files are left alone: DIR must be new or empty.",
+    .summary =
+        "Make up a sample data set: a folder of procedural photographs, one sub-folder for each "
+        "class. Existing files are left alone: DIR must be new or empty.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -96,8 +97,7 @@ static void convert(const struct encode_options *e, uint8_t *rgb, uint8_t *wide)
 static int make_image(const struct job *job, uint32_t kind, uint32_t number,
                       struct plenum_error *err)
 {
-    struct philox_block dice =
-        philox_draw(job->args->seed, number, kind, DRAW_SAMPLE_SET, 1);
+    struct philox_block dice = philox_draw(job->args->seed, number, kind, DRAW_SAMPLE_SET, 1);
     uint32_t side = job->args->size * (67 + philox_below(dice.word[0], 67)) / 100;
     uint32_t other = side * (100 + philox_below(dice.word[1], 78)) / 100;
     bool tall = dice.word[1] & 1;
@@ -157,8 +157,8 @@ static int make_folders(const struct job *job, struct plenum_error *err)
 
         free(path);
         if (r < 0)
-            return error_set(err, r, "cannot make the folder %s/%s: %s", job->dir,
-                             scene_name(kind), strerror(-r));
+            return error_set(err, r, "cannot make the folder %s/%s: %s", job->dir, scene_name(kind),
+                             strerror(-r));
     }
     return 0;
 }

@@ -1,6 +1,7 @@
 /* preview.c - plenumctl preview: a contact sheet of samples as a training program gets them.
  *
- * Wrong labels, a crop that cuts off what matters, a mirrored text: people see these at once and tests never do. */
+ * Wrong labels, a crop that cuts off what matters, a mirrored text: people see these at once and
+ * tests never do. */
 #include "config.h"
 
 #include <errno.h>
@@ -145,8 +146,9 @@ static int draw(struct sheet *s, struct plenum_error *err)
 
     lay_out(s);
     if (s->width > SHEET_SIDE_MAX || s->height > SHEET_SIDE_MAX)
-        return error_set(err, -EINVAL, "a sheet of %u x %u pixels is too large for a JPEG: fewer "
-                                       "samples, or another --columns, are needed",
+        return error_set(err, -EINVAL,
+                         "a sheet of %u x %u pixels is too large for a JPEG: fewer "
+                         "samples, or another --columns, are needed",
                          s->width, s->height);
     s->pixels = malloc((size_t)s->width * s->height * 3);
     s->scratch = calloc(loop.threads, sizeof(*s->scratch));

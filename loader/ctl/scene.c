@@ -1,7 +1,7 @@
 /* scene.c - painting: noise, cells and gradients, put together to eight kinds of pictures.
  *
- * They are to be told apart by a small network after some minutes of training, but not by their mean colour alone: light,
- * hue, scale, angle and place vary from picture to picture. */
+ * They are to be told apart by a small network after some minutes of training, but not by their
+ * mean colour alone: light, hue, scale, angle and place vary from picture to picture. */
 #include "config.h"
 
 #include "loader/ctl/scene.h"
@@ -15,9 +15,9 @@
 struct scene {
     uint64_t seed;
     uint32_t number;
-    uint32_t drawn; /* random numbers so far */
-    double hue[3];  /* light of the scene, about 1 */
-    double p[12];   /* the painter's own parameters, 0 ... 1 */
+    uint32_t drawn;  /* random numbers so far */
+    double hue[3];   /* light of the scene, about 1 */
+    double p[12];    /* the painter's own parameters, 0 ... 1 */
     double cos, sin; /* of the scene's rotation */
     double scale;
 };
@@ -278,8 +278,8 @@ static struct colour paint_wood(const struct scene *s, double x, double y)
     double u = x - 0.5 - 2 * (s->p[0] - 0.5), v = (y - 0.5) * (0.12 + 0.3 * s->p[1]);
     double r = square_root(u * u + v * v + 0.02) + 0.05 * clouds_of(s, x * 2, y * 0.8, 80);
     double ring = wave(r * (12 + 14 * s->p[2]));
-    struct colour light = blend((struct colour){0.80, 0.60, 0.36},
-                                (struct colour){0.62, 0.40, 0.22}, s->p[3]);
+    struct colour light =
+        blend((struct colour){0.80, 0.60, 0.36}, (struct colour){0.62, 0.40, 0.22}, s->p[3]);
     double grain = noise(s, x * 120, y * 5, 81);
 
     return shade(blend(shade(light, 0.62), light, 0.5 + 0.5 * ring), 0.85 + 0.25 * grain);

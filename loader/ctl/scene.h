@@ -12,8 +12,8 @@ const char *scene_name(uint32_t kind);
 /**
  * Paint picture `number` of a kind into `pixels` [height][width][3] RGB.
  *
- * A function of its arguments alone, the same on every machine: it uses only operations that IEEE 754 defines to
- * the last bit (no libm), and is compiled without contraction.
+ * A function of its arguments alone, the same on every machine: it uses only operations that IEEE
+ * 754 defines to the last bit (no libm), and is compiled without contraction.
  */
 void scene_paint(uint32_t kind, uint64_t seed, uint32_t number, uint32_t width, uint32_t height,
                  uint8_t *pixels);

@@ -1,8 +1,9 @@
 /* dataset.c - opening a data set by name: find its format, its index, or make one.
  *
- * An index lies in the cache folder under a hash of the data set's canonical name. Of several processes that
- * want it at once, the first takes a lock and builds; the others wait for the lock and find it ready. Where the
- * folder cannot be written, the index is kept in memory and built anew each time. */
+ * An index lies in the cache folder under a hash of the data set's canonical name. Of several
+ * processes that want it at once, the first takes a lock and builds; the others wait for the lock
+ * and find it ready. Where the folder cannot be written, the index is kept in memory and built anew
+ * each time. */
 #include "config.h"
 
 #include "loader/dataset/dataset.h"
@@ -119,7 +120,8 @@ static char *index_path_of(const struct dataset *d, const struct dataset_options
                       (unsigned long long)hash.low64);
 }
 
-/* The first bytes of the samples that enter the fingerprint, read side by side (media may be slow). */
+/* The first bytes of the samples that enter the fingerprint, read side by side (media may be slow).
+ */
 struct heads {
     const struct dataset *dataset;
     uint32_t samples[FINGERPRINT_SAMPLES];
@@ -421,7 +423,8 @@ char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, ch
     return ret;
 }
 
-/* Worth another try after a moment: a network file system's hiccup, a short table of descriptors. */
+/* Worth another try after a moment: a network file system's hiccup, a short table of descriptors.
+ */
 static bool transient(int r)
 {
     return r == -EIO || r == -EAGAIN || r == -EINTR || r == -ETIMEDOUT || r == -EMFILE ||

@@ -35,8 +35,8 @@ struct dataset_options {
 /**
  * Open "folder:DIR" or a plain path; index it first if there is no fresh index of it.
  *
- * Errors: -EINVAL no such format; -ENOENT, -EACCES, -ENOTDIR as the file system says; -EBADMSG there are no
- *         images in it, or too many; -ELOOP links that go in a circle; -ENOMEM, -EIO.
+ * Errors: -EINVAL no such format; -ENOENT, -EACCES, -ENOTDIR as the file system says; -EBADMSG
+ * there are no images in it, or too many; -ELOOP links that go in a circle; -ENOMEM, -EIO.
  */
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err);
@@ -52,7 +52,8 @@ const uint8_t *dataset_get_fingerprint(const struct dataset *dataset); /* [16] *
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Files that were passed over because their names are not an image's. */
 uint64_t dataset_get_passed_over(const struct dataset *dataset);
-/** Where the index lies, or NULL when it is kept in memory because the cache folder cannot be written. */
+/** Where the index lies, or NULL when it is kept in memory because the cache folder cannot be
+ * written. */
 const char *dataset_get_index_path(const struct dataset *dataset);
 
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample);
@@ -65,14 +66,16 @@ char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, ch
 /**
  * Read one sample's bytes. A transient error is tried again a few times.
  *
- * Errors: -EBADMSG the sample itself is bad (its file is empty, or over DATASET_SAMPLE_MAX); -ESTALE the file
- *         is not what was indexed; another -errno of the file system. The sentence names the file.
+ * Errors: -EBADMSG the sample itself is bad (its file is empty, or over DATASET_SAMPLE_MAX);
+ * -ESTALE the file is not what was indexed; another -errno of the file system. The sentence names
+ * the file.
  */
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
-/** The folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum; 0, or -ENOENT when there is none. */
+/** The folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum; 0, or
+ * -ENOENT when there is none. */
 int dataset_default_cache(char *ret, size_t size);
 
 #endif

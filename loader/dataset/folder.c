@@ -1,14 +1,16 @@
 /* folder.c - "folder:DIR": a class is a sub-folder, a sample an image file anywhere below it.
  *
- * As torchvision's ImageFolder has it: classes are numbered in the byte order of their names, samples ordered
- * by class and then by the byte order of their path; links to folders are followed. Names that begin with a
- * dot are passed over (what file managers and notebooks leave lying about must not become a class).
+ * As torchvision's ImageFolder has it: classes are numbered in the byte order of their names,
+ * samples ordered by class and then by the byte order of their path; links to folders are followed.
+ * Names that begin with a dot are passed over (what file managers and notebooks leave lying about
+ * must not become a class).
  *
- * Scanning is one readdir and one stat a file, a class a turn, spread over threads. Afterwards an index is known to
- * be stale when the mtime of any folder has changed (a file came, went or was renamed). A folder that changed just
- * before it was read may change again within the grain of its file system's clock, and nobody would see it: its mtime
- * is not trusted, and the next open looks again. A file that was changed in place shows when it is read: size
- * and mtime of every file are in the index. */
+ * Scanning is one readdir and one stat a file, a class a turn, spread over threads. Afterwards an
+ * index is known to be stale when the mtime of any folder has changed (a file came, went or was
+ * renamed). A folder that changed just before it was read may change again within the grain of its
+ * file system's clock, and nobody would see it: its mtime is not trusted, and the next open looks
+ * again. A file that was changed in place shows when it is read: size and mtime of every file are
+ * in the index. */
 #include "config.h"
 
 #include "loader/dataset/format.h"
@@ -79,7 +81,8 @@ static uint64_t mtime_of(const struct stat *st)
     return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/* A folder's mtime as it is kept in the index: 0, which no folder has, when it cannot be trusted. */
+/* A folder's mtime as it is kept in the index: 0, which no folder has, when it cannot be trusted.
+ */
 static uint64_t folder_mtime(const struct stat *st)
 {
     struct timespec now;
@@ -384,8 +387,7 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
         r = error_set(err, -EBADMSG,
                       "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
                       "sub-folders, one for each class%s",
-                      dataset->root,
-                      stray ? " (there are images, but none in a sub-folder)" : "");
+                      dataset->root, stray ? " (there are images, but none in a sub-folder)" : "");
     if (r == 0)
         b->passed_over += stray;
     scan_fini(&s);
@@ -407,8 +409,8 @@ static bool folder_fresh(const struct dataset *dataset)
     return true;
 }
 
-static void folder_path(const struct dataset *dataset, const struct index_sample *sample,
-                        char *ret, size_t size)
+static void folder_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                        size_t size)
 {
     const struct index *index = &dataset->index;
 

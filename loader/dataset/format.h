@@ -1,4 +1,5 @@
-/* format.h - what a format of data sets must be able to do; one table entry a format (dataset.c). */
+/* format.h - what a format of data sets must be able to do; one table entry a format (dataset.c).
+ */
 #ifndef LOADER_DATASET_FORMAT_H
 #define LOADER_DATASET_FORMAT_H
 

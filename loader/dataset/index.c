@@ -2,9 +2,9 @@
  *
  *     header | samples [32 bytes each] | containers | classes | names
  *
- * Read in place: a mapped index of a million samples is open as fast as its checksum can be computed,
- * and all loaders of a host share its pages. Everything that a reader follows (offsets, counts) is
- * checked once, in index_open(), so that a damaged file is refused and never followed.
+ * Read in place: a mapped index of a million samples is open as fast as its checksum can be
+ * computed, and all loaders of a host share its pages. Everything that a reader follows (offsets,
+ * counts) is checked once, in index_open(), so that a damaged file is refused and never followed.
  *
  * Written under a temporary name and renamed: a reader sees an old index, a new one, or none. */
 #include "config.h"

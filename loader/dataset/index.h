@@ -21,9 +21,9 @@ struct index_sample {
 
 /** A folder or archive, whose change makes the index stale. */
 struct index_container {
-    uint64_t name;     /* place of its path, relative to the root, in the names */
+    uint64_t name; /* place of its path, relative to the root, in the names */
     uint64_t mtime_ns;
-    uint64_t size;     /* archives; 0 for folders */
+    uint64_t size; /* archives; 0 for folders */
 };
 
 /** Of the index as a whole. */
@@ -71,7 +71,8 @@ struct index_builder {
 };
 
 void index_builder_fini(struct index_builder *b);
-/** Each: the number of what was added, or -ENOMEM, or -EOVERFLOW beyond 2^31 - 1 classes or containers. */
+/** Each: the number of what was added, or -ENOMEM, or -EOVERFLOW beyond 2^31 - 1 classes or
+ * containers. */
 int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t len);
 int64_t index_builder_add_class(struct index_builder *b, const char *name);
 int64_t index_builder_add_container(struct index_builder *b, const char *path, uint64_t mtime_ns,
@@ -86,7 +87,8 @@ int index_build(const struct index_builder *b, const uint8_t fingerprint[16], st
 /** Write it under a temporary name and rename it to `path`: 0 or -errno. */
 int index_write(const struct index *index, const char *path);
 
-/** Map a file: 0; -ENOENT; -EBADMSG it is cut short, damaged or of another version; or another -errno. */
+/** Map a file: 0; -ENOENT; -EBADMSG it is cut short, damaged or of another version; or another
+ * -errno. */
 int index_open(const char *path, struct index *ret);
 void index_close(struct index *index);
 

@@ -16,12 +16,13 @@ enum encode_subsampling {
 
 /** What is to be written. Starts as zeros: colour, 4:2:0, baseline. */
 struct encode_options {
-    const uint8_t *pixels; /* [height][width][3] RGB, or [height][width][1] when grey, or [height][width][4] when cmyk */
+    const uint8_t *pixels; /* [height][width][3] RGB, or [height][width][1] when grey, or
+                              [height][width][4] when cmyk */
     uint32_t width, height;
     int quality; /* JPEG: 1 ... 100 */
     enum encode_subsampling subsampling;
     bool grey;
-    bool cmyk;        /* JPEG: four channels, inverted as Adobe's programs write them */
+    bool cmyk; /* JPEG: four channels, inverted as Adobe's programs write them */
     bool progressive;
     bool optimize;    /* Huffman tables made for this image */
     unsigned restart; /* MCU rows between restart markers; 0: none */

@@ -1,8 +1,9 @@
 /* render.c - position -> sample -> bytes -> pixels, and what happens when a sample is bad.
  *
- * A bad sample must not make a difference between loaders: the one that stands in for it is drawn by Philox from
- * the position, so every loader that meets the bad sample shows the same other one. It is drawn
- * with the draws of the position, like any sample that the order could have put there. */
+ * A bad sample must not make a difference between loaders: the one that stands in for it is drawn
+ * by Philox from the position, so every loader that meets the bad sample shows the same other one.
+ * It is drawn with the draws of the position, like any sample that the order could have put there.
+ */
 #include "config.h"
 
 #include "loader/render/render.h"
@@ -36,9 +37,8 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
     r = image_render(scratch->decoder, &spec->pipeline, draw, &spec->store, bytes->bytes,
                      bytes->len, dst, err);
     if (r < 0)
-        return error_prefix(
-            err, r, "%s",
-            dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));
+        return error_prefix(err, r, "%s",
+                            dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));
     return 0;
 }
 
@@ -78,8 +78,8 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
         r = try_sample(spec, scratch, &draw, shown, dst, err);
     }
     if (r == -EBADMSG && spec->bad == PLENUM_BAD_SUBSTITUTE)
-        return error_prefix(err, r, "no substitute for a bad sample was found in %d tries; the last",
-                            PROBES_MAX);
+        return error_prefix(
+            err, r, "no substitute for a bad sample was found in %d tries; the last", PROBES_MAX);
     if (r < 0)
         return r;
     *ret = (struct render_result){.label = dataset_get_label(spec->dataset, shown),

@@ -1,4 +1,5 @@
-/* render.h - the one function that everything rests on: bytes = render(data set, pipeline, seed, epoch, positions). */
+/* render.h - the one function that everything rests on: bytes = render(data set, pipeline, seed,
+ * epoch, positions). */
 #ifndef LOADER_RENDER_RENDER_H
 #define LOADER_RENDER_RENDER_H
 
@@ -34,7 +35,8 @@ struct render_result {
     bool substituted; /* it is not the one that the order names */
 };
 
-/** The sample that the order shows at `position` of `epoch`; positions at and beyond N begin again. */
+/** The sample that the order shows at `position` of `epoch`; positions at and beyond N begin again.
+ */
 static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t epoch,
                                         uint64_t position)
 {
@@ -50,12 +52,12 @@ static inline uint64_t render_bytes(const struct render_spec *spec)
 /**
  * Render one position into `dst` [render_bytes()].
  *
- * @param early       the sample's bytes if somebody has read them already (dataset_read() of render_sample_at()),
- *                    or NULL: they are read here.
+ * @param early       the sample's bytes if somebody has read them already (dataset_read() of
+ * render_sample_at()), or NULL: they are read here.
  * @param early_code  what dataset_read() returned for them, with `early_err` its sentence.
  *
- * Errors: -EBADMSG a bad sample where spec->bad says so, or no substitute found in 100 tries; -ESTALE, -EIO and
- *         others: a file could not be read. `err` names the file. -ENOMEM.
+ * Errors: -EBADMSG a bad sample where spec->bad says so, or no substitute found in 100 tries;
+ * -ESTALE, -EIO and others: a file could not be read. `err` names the file. -ENOMEM.
  */
 int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
                     uint64_t position, const struct dataset_buffer *early, int early_code,

@@ -77,7 +77,8 @@ static int take_verbose(void *target, const char *value, struct plenum_error *er
 
 static const struct option_def defs[] = {
     {"socket", 's', "ADDRESS", OPTION_TEXT, AT(server.socket), 0, 0,
-     "listen on unix:PATH or unix:@NAME (abstract); default unix:/run/plenum/plenumd.sock for root, "
+     "listen on unix:PATH or unix:@NAME (abstract); default unix:/run/plenum/plenumd.sock for "
+     "root, "
      "$XDG_RUNTIME_DIR/plenumd.sock for others",
      NULL},
     {"socket-mode", 0, "MODE", OPTION_CALL, 0, 0, 0, "mode of the socket's file (default 0600)",
@@ -87,13 +88,15 @@ static const struct option_def defs[] = {
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
      "threads that read files (default: half as many, 2 to 16)", NULL},
     {"pin", 0, "POLICY", OPTION_CALL, 0, 0, 0,
-     "bind each decoding thread to a CPU of its own (core, default), to a NUMA node (node, default with "
+     "bind each decoding thread to a CPU of its own (core, default), to a NUMA node (node, default "
+     "with "
      "--job) or not at all (none)",
      take_pin},
     {"all-cpus", 0, NULL, OPTION_FLAG, AT(server.all_cpus), 0, 0,
      "use all CPUs of the control group, whatever affinity was inherited", NULL},
     {"root", 'r', "DIR", OPTION_CALL, 0, 0, 0,
-     "serve only data sets below DIR (may be given several times); without it all that this user can "
+     "serve only data sets below DIR (may be given several times); without it all that this user "
+     "can "
      "read is served, to this user alone",
      take_root},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(server.cache_dir), 0, 0,
@@ -101,14 +104,16 @@ static const struct option_def defs[] = {
      "~/.cache/plenum)",
      NULL},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
-     "refuse rings of batches beyond this sum over all clients (default: half of the memory)", NULL},
+     "refuse rings of batches beyond this sum over all clients (default: half of the memory)",
+     NULL},
     {"job", 0, NULL, OPTION_FLAG, AT(job), 0, 0,
      "serve one job: this user's processes only, CPUs shared with it", NULL},
     {"listen-fd", 0, "FD", OPTION_U32, AT(listen_fd), 0, 1 << 20,
      "use this socket, which listens already, instead of --socket", NULL},
     {"leash-fd", 0, "FD", OPTION_U32, AT(leash_fd), 0, 1 << 20,
      "end when this descriptor reaches end of file", NULL},
-    {"verbose", 'v', NULL, OPTION_CALL, 0, 0, 0, "say more; twice: for debugging", take_verbose},
+    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), 0, 0, "say only what is wrong", NULL},
+    {"verbose", 'v', NULL, OPTION_CALL, 0, 0, 0, "say more (twice: for debugging)", take_verbose},
 };
 
 static const struct options_program program = {
@@ -172,10 +177,11 @@ int main(int argc, char **argv)
     if (a.job && !a.pin_given)
         a.server.pin = PIN_NODE;
     a.server.own_uid_only = a.job || a.server.num_roots == 0;
-    /* A job's own loader speaks up only when something is wrong: its terminal is the training program's. */
-    log_set_level(a.verbose > 1 ? LOG_LEVEL_DEBUG
-                  : a.job && a.verbose == 0 ? LOG_LEVEL_WARN
-                                            : LOG_LEVEL_INFO);
+    /* A job's own loader speaks up only when something is wrong: its terminal is the training
+     * program's. */
+    log_set_level(a.verbose > 1                          ? LOG_LEVEL_DEBUG
+                  : (a.job || a.quiet) && a.verbose == 0 ? LOG_LEVEL_WARN
+                                                         : LOG_LEVEL_INFO);
     r = server_run(&a.server, &err);
     if (r < 0) {
         log_error("%s", err.text);

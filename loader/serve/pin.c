@@ -38,8 +38,8 @@ static int add_place(struct pin *pin, hwloc_const_bitmap_t set)
     return 0;
 }
 
-/* The CPU sets of the NUMA nodes that have CPUs. Several kinds of memory (HBM beside DRAM) are nodes with the
- * same CPUs: these count once. */
+/* The CPU sets of the NUMA nodes that have CPUs. Several kinds of memory (HBM beside DRAM) are
+ * nodes with the same CPUs: these count once. */
 static int list_nodes(struct pin *pin)
 {
     int nodes = hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_NUMANODE);
@@ -168,9 +168,9 @@ void pin_worker(const struct pin *pin, unsigned index)
 
 void pin_widen(void)
 {
-    unsigned char all[8192]; /* 65536 CPUs; the kernel cuts it down to what the control group allows */
+    unsigned char
+        all[8192]; /* 65536 CPUs; the kernel cuts it down to what the control group allows */
 
     memset(all, 0xff, sizeof(all));
     (void)sched_setaffinity(0, sizeof(all), (cpu_set_t *)(void *)all);
 }
-

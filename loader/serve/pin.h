@@ -5,8 +5,10 @@
 #include <plenum/error.h>
 
 enum pin_policy {
-    PIN_CORE, /* each worker on a CPU of its own, cores before hyperthreads; workers beyond them share */
-    PIN_NODE, /* each worker on the CPUs of one NUMA node: for a loader that shares them with training */
+    PIN_CORE, /* each worker on a CPU of its own, cores before hyperthreads; workers beyond them
+                 share */
+    PIN_NODE, /* each worker on the CPUs of one NUMA node: for a loader that shares them with
+                 training */
     PIN_NONE, /* where the scheduler puts them */
 };
 
@@ -19,7 +21,8 @@ void pin_destroy(struct pin *pin);
 /** CPUs that this process may use, at least 1. */
 unsigned pin_cpus(const struct pin *pin);
 
-/** Bind the calling thread as worker `index`. A kernel that refuses is not an error: the thread then floats. */
+/** Bind the calling thread as worker `index`. A kernel that refuses is not an error: the thread
+ * then floats. */
 void pin_worker(const struct pin *pin, unsigned index);
 
 /** Let this process use every CPU that its control group allows, whatever affinity it inherited. */

@@ -1,18 +1,20 @@
 /* queue.c - who works on which sample when.
  *
- *     submit -> [requests of a stream] -> I/O thread: read -> [items that are read] -> worker: render -> finished
+ *     submit -> [requests of a stream] -> I/O thread: read -> [items that are read] -> worker:
+ * render -> finished
  *
- * A request is a batch; a task is one sample of it. I/O threads take tasks from the streams in turn (fair between
- * clients) and within a stream from its oldest request (all cores work on the batch that is wanted first). They
- * read into buffers of a fixed number of items, which are made once and go round:
+ * A request is a batch; a task is one sample of it. I/O threads take tasks from the streams in turn
+ * (fair between clients) and within a stream from its oldest request (all cores work on the batch
+ * that is wanted first). They read into buffers of a fixed number of items, which are made once and
+ * go round:
  *
  *     FREE --I/O thread takes a task--> READING --> READ --worker--> RENDERING --> FREE
  *
- * The number of items bounds both memory and how far reading runs ahead of decoding. While a disk makes an I/O
- * thread wait, decoding goes on with what has been read.
+ * The number of items bounds both memory and how far reading runs ahead of decoding. While a disk
+ * makes an I/O thread wait, decoding goes on with what has been read.
  *
- * One lock for all of it: it is taken four times a sample, for well under a microsecond, against a millisecond of
- * decoding without it. Nothing is read, decoded or called back under it. */
+ * One lock for all of it: it is taken four times a sample, for well under a microsecond, against a
+ * millisecond of decoding without it. Nothing is read, decoded or called back under it. */
 #include "config.h"
 
 #include "loader/serve/queue.h"
@@ -70,8 +72,8 @@ struct queue {
     unsigned started;
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
-    pthread_cond_t to_read;   /* I/O threads: a task and a free item, or stop */
-    pthread_cond_t to_render; /* workers: an item that is read, or stop */
+    pthread_cond_t to_read;       /* I/O threads: a task and a free item, or stop */
+    pthread_cond_t to_render;     /* workers: an item that is read, or stop */
     struct queue_stream *streams; /* the one whose turn it is first */
     struct item *free;
     struct item *read_first, *read_last;
@@ -179,9 +181,9 @@ static void *io_main(void *arg)
         unlock(q);
 
         begin = time_now_ns();
-        item->code = dataset_read(
-            spec->dataset, render_sample_at(spec, item->place.epoch, item->place.position),
-            &item->buffer, &item->err);
+        item->code = dataset_read(spec->dataset,
+                                  render_sample_at(spec, item->place.epoch, item->place.position),
+                                  &item->buffer, &item->err);
         item->read_ns = time_now_ns() - begin;
 
         lock(q);
@@ -300,8 +302,7 @@ static int start_threads(struct queue *q)
     for (unsigned i = 0; i < count && r == 0; i++) {
         bool worker = i < q->options.workers;
 
-        q->threads[i] = (struct thread){
-            .queue = q, .index = worker ? i : i - q->options.workers};
+        q->threads[i] = (struct thread){.queue = q, .index = worker ? i : i - q->options.workers};
         r = -pthread_create(&q->threads[i].id, NULL, worker ? worker_main : io_main,
                             &q->threads[i]);
         q->started += r == 0;

@@ -12,7 +12,8 @@
 /** The threads and what waits for them. Opaque. */
 struct queue;
 
-/** What is the same for all requests of a stream. The queue borrows it until the stream is closed. */
+/** What is the same for all requests of a stream. The queue borrows it until the stream is closed.
+ */
 struct queue_stream;
 
 struct queue_options {
@@ -20,7 +21,8 @@ struct queue_options {
     unsigned io_threads; /* threads that read, at least 1 */
     /** Called on each worker when it starts (to bind it to a core). May be NULL. */
     void (*worker_start)(void *arg, unsigned worker);
-    /** Something has finished: queue_take_finished() has it. Called from any thread, holding no lock. */
+    /** Something has finished: queue_take_finished() has it. Called from any thread, holding no
+     * lock. */
     void (*wake)(void *arg);
     void *arg;
 };
@@ -64,7 +66,8 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
 /** Does a request that is under way use this id, or write to this slot? */
 bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot);
 
-/** Give one request up (or all of the stream's): its answer comes when its last task has stopped. Unknown ids are nothing. */
+/** Give one request up (or all of the stream's): its answer comes when its last task has stopped.
+ * Unknown ids are nothing. */
 void queue_cancel(struct queue_stream *stream, uint64_t id);
 void queue_cancel_all(struct queue_stream *stream);
 

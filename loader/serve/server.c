@@ -1,8 +1,9 @@
-/* server.c - the loader's loop: accept clients, hand their work to the queue, take the answers back.
+/* server.c - the loader's loop: accept clients, hand their work to the queue, take the answers
+ * back.
  *
  * One thread runs the loop and owns every session; the queue's threads meet it only through
- * queue_take_finished() and a uv_async. It ends when it is told to: sessions are closed, their tasks stop after at
- * most one sample each, and the last handle to close lets uv_run() return. */
+ * queue_take_finished() and a uv_async. It ends when it is told to: sessions are closed, their
+ * tasks stop after at most one sample each, and the last handle to close lets uv_run() return. */
 #include "config.h"
 
 #include "loader/serve/server.h"
@@ -33,7 +34,7 @@ struct main_loop {
     uv_poll_t listening, leash;
     uv_signal_t terminate, interrupt;
     uv_async_t finished;
-    bool listening_open, leash_open;
+    bool listening_open, leash_open, signals_open, async_open;
 };
 
 static struct main_loop *loop_of(struct server *server)
@@ -44,7 +45,7 @@ static struct main_loop *loop_of(struct server *server)
 /* Everything is closed but the async, which may go when no session is left to be woken for. */
 static void maybe_end(struct main_loop *m)
 {
-    if (m->server.stopping && m->server.num_sessions == 0 &&
+    if (m->async_open && m->server.stopping && m->server.num_sessions == 0 &&
         !uv_is_closing((uv_handle_t *)&m->finished))
         uv_close((uv_handle_t *)&m->finished, NULL);
 }
@@ -61,13 +62,15 @@ static void begin_stop(struct main_loop *m, const char *why)
     if (m->server.stopping)
         return;
     m->server.stopping = true;
-    log_info("ending: %s", why);
+    log_debug("ending: %s", why);
     if (m->listening_open)
         uv_close((uv_handle_t *)&m->listening, NULL);
     if (m->leash_open)
         uv_close((uv_handle_t *)&m->leash, NULL);
-    uv_close((uv_handle_t *)&m->terminate, NULL);
-    uv_close((uv_handle_t *)&m->interrupt, NULL);
+    if (m->signals_open) {
+        uv_close((uv_handle_t *)&m->terminate, NULL);
+        uv_close((uv_handle_t *)&m->interrupt, NULL);
+    }
     if (m->owns_path)
         (void)unlink(m->address.un.sun_path);
     for (struct session *s = m->server.sessions; s; s = next) {
@@ -199,38 +202,63 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
                  : 0;
 }
 
-static int start_handles(struct main_loop *m)
+/* Before there is a socket, so that a signal at any moment from then on finds us ready to clean up.
+ */
+static int start_signals(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
     int r;
 
-    m->listening.data = m->leash.data = m->terminate.data = m->interrupt.data = m;
-    m->finished.data = m;
+    m->terminate.data = m->interrupt.data = m->finished.data = m;
+    r = uv_async_init(loop, &m->finished, on_finished);
+    if (r < 0)
+        return r;
+    m->async_open = true;
     (void)uv_signal_init(loop, &m->terminate);
     (void)uv_signal_init(loop, &m->interrupt);
+    m->signals_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
+    return r < 0 ? r : uv_signal_start(&m->interrupt, on_signal, SIGINT);
+}
+
+static int start_polling(struct main_loop *m)
+{
+    uv_loop_t *loop = &m->server.loop;
+    int r;
+
+    m->listening.data = m->leash.data = m;
+    r = uv_poll_init(loop, &m->listening, m->listen_fd);
+    if (r < 0)
+        return r;
+    m->listening_open = true;
+    r = uv_poll_start(&m->listening, UV_READABLE, on_listening);
+    if (r < 0 || m->server.options->leash_fd < 0)
+        return r;
+    r = uv_poll_init(loop, &m->leash, m->server.options->leash_fd);
+    if (r < 0)
+        return r;
+    m->leash_open = true;
+    return uv_poll_start(&m->leash, UV_READABLE | UV_DISCONNECT, on_leash);
+}
+
+static int start(struct main_loop *m, struct plenum_error *err)
+{
+    int r = start_signals(m);
+
+    if (r < 0)
+        return error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
+    r = start_threads(m, err);
     if (r == 0)
-        r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
-    if (r == 0)
-        r = uv_poll_init(loop, &m->listening, m->listen_fd);
-    if (r == 0) {
-        m->listening_open = true;
-        r = uv_poll_start(&m->listening, UV_READABLE, on_listening);
-    }
-    if (r == 0 && m->server.options->leash_fd >= 0) {
-        r = uv_poll_init(loop, &m->leash, m->server.options->leash_fd);
-        if (r == 0) {
-            m->leash_open = true;
-            r = uv_poll_start(&m->leash, UV_READABLE | UV_DISCONNECT, on_leash);
-        }
-    }
-    return r;
+        r = start_listening(m, err);
+    if (r < 0)
+        return r;
+    r = start_polling(m);
+    return r < 0 ? error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r)) : 0;
 }
 
 int server_run(const struct server_options *options, struct plenum_error *err)
 {
     struct main_loop *m = calloc(1, sizeof(*m));
-    bool loop_made = false;
     int r;
 
     if (!m)
@@ -243,39 +271,19 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     r = image_self_test(PIPELINE_V1, err);
     if (r == 0)
         r = resolve_roots(m, err);
-    if (r == 0)
-        r = start_listening(m, err);
-    if (r < 0)
-        goto out;
-    r = uv_loop_init(&m->server.loop);
-    if (r == 0) {
-        loop_made = true;
-        r = uv_async_init(&m->server.loop, &m->finished, on_finished);
-    }
-    if (r < 0) {
+    if (r == 0 && (r = uv_loop_init(&m->server.loop)) < 0)
         (void)error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
-        goto out;
-    }
-    r = start_threads(m, err);
     if (r == 0) {
-        r = start_handles(m);
-        if (r < 0)
-            (void)error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r));
-    }
-    if (r < 0) {
-        begin_stop(m, "it could not be started");
+        r = start(m, err);
+        if (r == 0)
+            log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
+                     options->socket ? options->socket : "this job");
+        else
+            begin_stop(m, "it could not be started");
         (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
-        goto out;
-    }
-    log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
-             options->socket ? options->socket : "this job");
-    (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
-    r = 0;
-
-out:
-    queue_destroy(m->server.queue);
-    if (loop_made)
+        queue_destroy(m->server.queue);
         (void)uv_loop_close(&m->server.loop);
+    }
     pin_destroy(m->pin);
     if (m->listen_fd >= 0)
         (void)close(m->listen_fd);

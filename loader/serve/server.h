@@ -12,22 +12,23 @@
 enum { SERVER_ROOTS_MAX = 64 };
 
 struct server_options {
-    const char *socket;    /* "unix:PATH"; NULL when listen_fd is given */
-    unsigned socket_mode;  /* of the socket's file */
-    int listen_fd;         /* a socket that listens already, taken; or -1 */
-    int leash_fd;          /* its end of file ends the loader, taken; or -1 */
-    uint32_t threads;      /* that decode; 0: one a CPU */
-    uint32_t io_threads;   /* that read; 0: chosen from threads */
+    const char *socket;   /* "unix:PATH"; NULL when listen_fd is given */
+    unsigned socket_mode; /* of the socket's file */
+    int listen_fd;        /* a socket that listens already, taken; or -1 */
+    int leash_fd;         /* its end of file ends the loader, taken; or -1 */
+    uint32_t threads;     /* that decode; 0: one a CPU */
+    uint32_t io_threads;  /* that read; 0: chosen from threads */
     enum pin_policy pin;
-    bool all_cpus;         /* widen the affinity that was inherited */
-    bool own_uid_only;     /* serve nobody but this process's user */
+    bool all_cpus;                       /* widen the affinity that was inherited */
+    bool own_uid_only;                   /* serve nobody but this process's user */
     const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these */
     unsigned num_roots;
     const char *cache_dir; /* NULL: the default */
     uint64_t ring_limit;   /* bytes of all rings together */
 };
 
-/** Serve until SIGTERM, SIGINT or the leash's end: 0, or -errno with a sentence when serving could not begin. */
+/** Serve until SIGTERM, SIGINT or the leash's end: 0, or -errno with a sentence when serving could
+ * not begin. */
 int server_run(const struct server_options *options, struct plenum_error *err);
 
 #endif

@@ -4,14 +4,14 @@
  *                                        |                       |
  *                  end of file, BYE, nonsense, an error: CLOSING: cancel, wait for tasks, free
  *
- * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the session
- * answers STATS and sends PROGRESS.
+ * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the
+ * session answers STATS and sends PROGRESS.
  *
- * Memory is freed in one place only, maybe_free(), when nothing refers to the session any more: no task that
- * writes into its ring, no work in the pool, no libuv handle.
+ * Memory is freed in one place only, maybe_free(), when nothing refers to the session any more: no
+ * task that writes into its ring, no work in the pool, no libuv handle.
  *
- * libuv has no documented way to receive a memfd on a pipe; so the descriptor is watched with uv_poll, and
- * common/frame.c does the reading and writing. */
+ * libuv has no documented way to receive a memfd on a pipe; so the descriptor is watched with
+ * uv_poll, and common/frame.c does the reading and writing. */
 #include "config.h"
 
 #include "loader/serve/session.h"
@@ -151,8 +151,7 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
     int r = wire_get_hello(payload, &theirs);
 
     if (r < 0 || (r = wire_hello_check(&theirs, &err)) < 0) {
-        refuse(s, 0, -EPROTONOSUPPORT,
-               r == -EPROTO ? "this is no client of Plenum's" : err.text);
+        refuse(s, 0, -EPROTONOSUPPORT, r == -EPROTO ? "this is no client of Plenum's" : err.text);
         return;
     }
     memcpy(s->name, theirs.name, sizeof(s->name));
@@ -169,7 +168,8 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
         session_close(s);
 }
 
-/* Is the data set's place below one of the roots? With no roots, everything is (to our own user). */
+/* Is the data set's place below one of the roots? With no roots, everything is (to our own user).
+ */
 static int check_root(const struct server *server, const char *path, struct plenum_error *err)
 {
     if (server->options->num_roots == 0)
@@ -244,13 +244,10 @@ static int start_stream(struct session *s, struct plenum_error *err)
                          "is left; use last=pad",
                          dataset_get_name(s->dataset), n, s->open.per_step);
     s->spec.dataset = s->dataset;
-    s->spec.order = (struct order){.seed = s->open.seed,
-                                   .n = n,
-                                   .shuffle = s->open.shuffle,
-                                   .block = s->open.block};
-    s->spec.store = (struct image_store){.dtype = s->open.dtype,
-                                         .layout = s->open.layout,
-                                         .channels = s->open.channels};
+    s->spec.order = (struct order){
+        .seed = s->open.seed, .n = n, .shuffle = s->open.shuffle, .block = s->open.block};
+    s->spec.store = (struct image_store){
+        .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
     r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring, s, &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
@@ -278,8 +275,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     m.classes = dataset_get_classes(s->dataset);
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     s->state = STATE_OPEN;
-    log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name,
-             (int)s->peer.pid, dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
+    log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,
+             dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
              (unsigned long long)wire_batch_count(&s->open));
     if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
         session_close(s);
@@ -328,7 +325,8 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
     }
     bytes = s->open.slots * s->open.slot_bytes;
     if (s->open.slot_bytes > server->options->ring_limit ||
-        bytes > server->options->ring_limit - min_u64(server->ring_bytes, server->options->ring_limit)) {
+        bytes > server->options->ring_limit -
+                    min_u64(server->ring_bytes, server->options->ring_limit)) {
         char want[32], limit[32];
 
         (void)close(ring_fd);

@@ -113,7 +113,8 @@ static double correlation(const struct order *a, uint32_t epoch_a, const struct 
 Test(order, orders_of_two_seeds_and_two_epochs_are_unrelated)
 {
     enum { N = 20011 };
-    struct order a = {.seed = 1, .n = N}, b = {.seed = 2, .n = N}, none = {.n = N, .shuffle = ORDER_NONE};
+    struct order a = {.seed = 1, .n = N}, b = {.seed = 2, .n = N},
+                 none = {.n = N, .shuffle = ORDER_NONE};
     double limit = 4.5 / sqrt(N);
 
     cr_expect(lt(dbl, fabs(correlation(&a, 0, &b, 0, 0)), limit), "two seeds");
@@ -134,10 +135,12 @@ Test(order, two_epochs_agree_in_about_one_position)
         for (uint32_t p = 0; p < N; p++)
             agreed += order_sample(&a, e, p) == order_sample(&a, e + 1, p);
     /* A sum of 400 Poisson(1): 400 +- 20. */
-    cr_expect(lt(dbl, fabs(agreed - EPOCHS), 5 * 20.0), "%g agreements in %d epochs", agreed, EPOCHS);
+    cr_expect(lt(dbl, fabs(agreed - EPOCHS), 5 * 20.0), "%g agreements in %d epochs", agreed,
+              EPOCHS);
 }
 
-/* Each sample at each position equally often over epochs. Chi-square with (n-1)^2 degrees of freedom. */
+/* Each sample at each position equally often over epochs. Chi-square with (n-1)^2 degrees of
+ * freedom. */
 static void expect_uniform_cells(uint32_t n, uint32_t epochs, enum order_shuffle shuffle)
 {
     struct order order = {.seed = 3, .n = n, .shuffle = shuffle, .block = 2};
@@ -268,8 +271,8 @@ Test(steps, are_those_that_counting_gives)
                 }
 }
 
-/* Walking from step to step visits each valid position exactly once an epoch, also when the step's size changes
- * in the middle. */
+/* Walking from step to step visits each valid position exactly once an epoch, also when the step's
+ * size changes in the middle. */
 Test(steps, a_run_that_changes_its_step_visits_each_position_once)
 {
     for (uint32_t n = 1; n < 30; n++)

@@ -68,7 +68,8 @@ ParameterizedTest(struct text_case *c, pipeline, canonical)
     if (!c->canonical[0]) {
         cr_expect(eq(int, r, -EINVAL), "'%s' was taken for '%s'", c->text, p.text);
         cr_expect(eq(str, p.text, "untouched"));
-        cr_expect(eq(ptr, (void *)strstr(err.text, "pipeline: "), (void *)err.text), "%s", err.text);
+        cr_expect(eq(ptr, (void *)strstr(err.text, "pipeline: "), (void *)err.text), "%s",
+                  err.text);
         return;
     }
     cr_assert(eq(int, r, 0), "'%s': %s", c->text, err.text);

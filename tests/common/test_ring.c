@@ -101,8 +101,8 @@ Test(ring, what_could_become_a_sigbus_is_refused)
     expect_refused(made(0, SLOTS * SLOT, 0), SLOTS, SLOT, "cannot be sealed");
     expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT - 1, F_SEAL_SHRINK), SLOTS, SLOT,
                    "one byte short");
-    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK | F_SEAL_WRITE), SLOTS,
-                   SLOT, "sealed against writing");
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK | F_SEAL_WRITE), SLOTS, SLOT,
+                   "sealed against writing");
     expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK), SLOTS, UINT64_MAX / 2,
                    "a size that overflows");
     expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK), 0, SLOT, "no slots");

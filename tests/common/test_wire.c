@@ -40,23 +40,23 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
 }
 
 /* Zeroed, as both sides are in these tests, so that memcmp() compares fields. */
-#define ROUND_TRIP(put_call, get, type_number, message)                                            \
-    do {                                                                                           \
-        __typeof__(message) got_;                                                                  \
-        struct frame_reader r_;                                                                    \
-        memset(&got_, 0, sizeof(got_));                                                            \
-        cr_assert(eq(int, put_call, 0));                                                           \
-        r_ = only_frame(&b, type_number);                                                          \
-        cr_assert(eq(int, get(&r_, &got_), 0));                                                    \
-        cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over");                 \
-        cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));                              \
-        /* cut short anywhere it is refused */                                                     \
-        for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                                  \
-            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                               \
-                                       b.bytes + FRAME_HEADER_BYTES + n, false};                   \
-            cr_assert(eq(int, get(&r_, &got_), -EPROTO), "of %zu bytes", n);                       \
-        }                                                                                          \
-        frame_buffer_fini(&b);                                                                     \
+#define ROUND_TRIP(put_call, get, type_number, message)                            \
+    do {                                                                           \
+        __typeof__(message) got_;                                                  \
+        struct frame_reader r_;                                                    \
+        memset(&got_, 0, sizeof(got_));                                            \
+        cr_assert(eq(int, put_call, 0));                                           \
+        r_ = only_frame(&b, type_number);                                          \
+        cr_assert(eq(int, get(&r_, &got_), 0));                                    \
+        cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over"); \
+        cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));              \
+        /* cut short anywhere it is refused */                                     \
+        for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                  \
+            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,               \
+                                       b.bytes + FRAME_HEADER_BYTES + n, false};   \
+            cr_assert(eq(int, get(&r_, &got_), -EPROTO), "of %zu bytes", n);       \
+        }                                                                          \
+        frame_buffer_fini(&b);                                                     \
     } while (0)
 
 Test(wire, every_message_comes_out_as_it_went_in)
@@ -104,7 +104,8 @@ Test(wire, a_newer_minor_may_add_fields)
 
 Test(wire, choices_that_do_not_exist_are_refused)
 {
-    /* Places of the numbered choices behind the two texts and the seed: shuffle, last, bad, dtype, layout. */
+    /* Places of the numbered choices behind the two texts and the seed: shuffle, last, bad, dtype,
+     * layout. */
     size_t texts = 4 + strlen(good.dataset) + 4 + strlen(good.pipeline) + 8;
     static const size_t places[] = {0, 8, 12, 32, 36};
 
@@ -165,16 +166,16 @@ Test(wire, the_good_open_is_good)
     cr_expect(eq(u64, slot.bytes % 4096, 0));
 }
 
-#define REFUSED(change)                                                                            \
-    do {                                                                                           \
-        struct wire_open open = good;                                                              \
-        struct wire_slot slot;                                                                     \
-        struct plenum_error err = {""};                                                            \
-        (void)wire_slot_init(&open, &slot);                                                        \
-        open.slot_bytes = slot.bytes;                                                              \
-        change;                                                                                    \
-        cr_expect(eq(int, wire_open_check(&open, &err), -EINVAL), #change);                        \
-        cr_expect(ne(str, err.text, ""));                                                          \
+#define REFUSED(change)                                                     \
+    do {                                                                    \
+        struct wire_open open = good;                                       \
+        struct wire_slot slot;                                              \
+        struct plenum_error err = {""};                                     \
+        (void)wire_slot_init(&open, &slot);                                 \
+        open.slot_bytes = slot.bytes;                                       \
+        change;                                                             \
+        cr_expect(eq(int, wire_open_check(&open, &err), -EINVAL), #change); \
+        cr_expect(ne(str, err.text, ""));                                   \
     } while (0)
 
 Test(wire, an_open_out_of_bounds_is_refused)

@@ -1,4 +1,5 @@
-/* comm_world.c - every collective, checked in every instance; started by test_comm.sh under a launcher.
+/* comm_world.c - every collective, checked in every instance; started by test_comm.sh under a
+ * launcher.
  *
  *     comm_world            all checks
  *     comm_world big        a broadcast of 2 GiB and one byte
@@ -25,12 +26,13 @@ static struct plenum_job *job;
 static const struct plenum_job_info *me;
 static unsigned failures;
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "instance %u: line %d: %s\n", me->instance_index, __LINE__, #condition); \
-            failures++;                                                                            \
-        }                                                                                          \
+#define CHECK(condition)                                                                \
+    do {                                                                                \
+        if (!(condition)) {                                                             \
+            fprintf(stderr, "instance %u: line %d: %s\n", me->instance_index, __LINE__, \
+                    #condition);                                                        \
+            failures++;                                                                 \
+        }                                                                               \
     } while (0)
 
 static void check_broadcast(void)
@@ -55,26 +57,26 @@ static void check_broadcast(void)
     CHECK(plenum_broadcast(job, NULL, 1, me->num_instances, &err) == -EINVAL);
 }
 
-#define CHECK_TYPE(ctype, type)                                                                    \
-    do {                                                                                           \
-        for (int op = PLENUM_SUM; op <= PLENUM_MEAN; op++) {                                       \
-            ctype *b = malloc(sizeof(*b) * 1001);                                                  \
-            for (int k = 0; k < 1001; k++)                                                         \
-                b[k] = (ctype)(k * (int)(me->instance_index + 1) - 500);                           \
-            CHECK(plenum_allreduce(job, b, 1001, type, (enum plenum_op)op, NULL) == 0);            \
-            for (int k = 0; k < 1001; k++) {                                                       \
-                int n = (int)me->num_instances, sum = k * n * (n + 1) / 2 - 500 * n;               \
-                ctype want = op == PLENUM_SUM   ? (ctype)sum                                       \
-                             : op == PLENUM_MIN ? (ctype)(k - 500)                                 \
-                             : op == PLENUM_MAX ? (ctype)(k * n - 500)                             \
-                                                : (ctype)sum / (ctype)n;                           \
-                if (b[k] != want) {                                                                \
-                    CHECK(b[k] == want);                                                           \
-                    break;                                                                         \
-                }                                                                                  \
-            }                                                                                      \
-            free(b);                                                                               \
-        }                                                                                          \
+#define CHECK_TYPE(ctype, type)                                                         \
+    do {                                                                                \
+        for (int op = PLENUM_SUM; op <= PLENUM_MEAN; op++) {                            \
+            ctype *b = malloc(sizeof(*b) * 1001);                                       \
+            for (int k = 0; k < 1001; k++)                                              \
+                b[k] = (ctype)(k * (int)(me->instance_index + 1) - 500);                \
+            CHECK(plenum_allreduce(job, b, 1001, type, (enum plenum_op)op, NULL) == 0); \
+            for (int k = 0; k < 1001; k++) {                                            \
+                int n = (int)me->num_instances, sum = k * n * (n + 1) / 2 - 500 * n;    \
+                ctype want = op == PLENUM_SUM   ? (ctype)sum                            \
+                             : op == PLENUM_MIN ? (ctype)(k - 500)                      \
+                             : op == PLENUM_MAX ? (ctype)(k * n - 500)                  \
+                                                : (ctype)sum / (ctype)n;                \
+                if (b[k] != want) {                                                     \
+                    CHECK(b[k] == want);                                                \
+                    break;                                                              \
+                }                                                                       \
+            }                                                                           \
+            free(b);                                                                    \
+        }                                                                               \
     } while (0)
 
 static void check_allreduce(void)
@@ -145,19 +147,22 @@ static void check_late(void)
     CHECK(plenum_barrier(job, &err) == -ETIMEDOUT);
     CHECK(strstr(err.text, "not all of the"));
     CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
-    /* Without MPI_Finalize(), which would wait for the others: mpirun's status says nothing then. */
+    /* Without MPI_Finalize(), which would wait for the others: mpirun's status says nothing then.
+     */
     if (failures == 0)
         printf("timed out\n");
     (void)fflush(stdout);
     _exit(0);
 }
 
-/* Every byte differs from its neighbours a piece away, so that no piece can be missing or in another's place. */
+/* Every byte differs from its neighbours a piece away, so that no piece can be missing or in
+ * another's place. */
 static void check_big(void)
 {
     size_t bytes = ((size_t)2 << 30) + 1, wrong = 0;
     uint32_t root = me->num_instances - 1;
-    unsigned char *b = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *b =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct plenum_error err = {""};
 
     CHECK(b != MAP_FAILED);

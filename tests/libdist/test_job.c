@@ -88,13 +88,14 @@ Test(job, by_torchrun)
 
 Test(job, by_mpirun_inside_a_slurm_allocation)
 {
-    struct plenum_job job = read_job(
-        ENV("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
-            "OMPI_COMM_WORLD_LOCAL_RANK=0", "PMIX_NAMESPACE=1234.1", "SLURM_PROCID=1",
-            "SLURM_STEP_NUM_TASKS=2", "SLURM_LOCALID=0", "SLURM_NODEID=1",
-            "SLURM_STEP_TASKS_PER_NODE=1(x2)"));
+    struct plenum_job job =
+        read_job(ENV("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=2",
+                     "OMPI_COMM_WORLD_LOCAL_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+                     "PMIX_NAMESPACE=1234.1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2",
+                     "SLURM_LOCALID=0", "SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)"));
 
-    cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_MPI), "srun started only mpirun's daemons");
+    cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_MPI),
+              "srun started only mpirun's daemons");
     cr_expect(eq(u32, job.info.instance_index, 2));
     cr_expect(eq(str, (char *)job.id, "1234.1"));
 }
@@ -144,7 +145,8 @@ Test(job, nonsense_is_refused_by_name)
     refused(ENV("RANK=2", "WORLD_SIZE=2"), "RANK");
     refused(ENV("RANK=0", "WORLD_SIZE=0"), "WORLD_SIZE");
     refused(ENV("RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"), "LOCAL_RANK");
-    refused(ENV("RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=3"), "LOCAL_WORLD_SIZE");
+    refused(ENV("RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=3"),
+            "LOCAL_WORLD_SIZE");
     refused(ENV("PLENUM_NUM_INSTANCES=2", "PLENUM_INSTANCE_INDEX=0"), "PLENUM_NUM_REPLICAS");
     refused(ENV("PLENUM_NUM_INSTANCES=2", "PLENUM_INSTANCE_INDEX=0", "PLENUM_NUM_REPLICAS=4",
                 "PLENUM_NUM_LOCAL_REPLICAS=2", "PLENUM_REPLICA_OFFSET=3"),

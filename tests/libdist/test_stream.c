@@ -1,6 +1,7 @@
 /* Streams against a real plenumd: what is delivered, in which order, and that no fault changes it.
  *
- * The oracle is rendered in the test itself, position by position, in one thread, without a loader. */
+ * The oracle is rendered in the test itself, position by position, in one thread, without a loader.
+ */
 #include "config.h"
 
 #include <dirent.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,6 +27,7 @@
 #include "common/util.h"
 #include "common/wire.h"
 #include "loader/render/render.h"
+#include "tests/daemon.h"
 #include "tests/tree.h"
 
 static struct tree tree;
@@ -56,40 +57,14 @@ static void teardown(void)
 
 TestSuite(stream, .init = setup, .fini = teardown, .timeout = 120);
 
-/* A plenumd that dies with the test. Returns when it listens. */
 static pid_t start_loader(const char *address, const char *threads)
 {
-    const char *program = getenv("PLENUM_PLENUMD");
-    struct address a;
-    pid_t pid;
-
-    cr_assert(ne(ptr, (void *)program, NULL), "PLENUM_PLENUMD is not set: run this by make check");
-    cr_assert(eq(int, address_parse(address, &a, NULL), 0));
-    pid = fork();
-    cr_assert(ge(int, pid, 0));
-    if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)freopen("/dev/null", "w", stderr);
-        (void)execl(program, program, "--socket", address, "--threads", threads, (char *)NULL);
-        _exit(127);
-    }
-    for (int i = 0; i < 1000; i++) {
-        int fd = address_connect(&a);
-
-        if (fd >= 0) {
-            (void)close(fd);
-            return pid;
-        }
-        (void)usleep(10000);
-    }
-    cr_fatal("the loader does not listen on %s", address);
-    return -1;
+    return daemon_start(address, threads, NULL, NULL);
 }
 
 static void end_loader(pid_t pid, int signum)
 {
-    cr_assert(eq(int, kill(pid, signum), 0));
-    cr_assert(eq(int, waitpid(pid, NULL, 0), pid));
+    (void)daemon_end(pid, signum);
 }
 
 static struct plenum_stream_options options_of(const char *loader)
@@ -162,10 +137,10 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
         struct streamhash_image image = {pixels, spec.pipeline.side, 3, PLENUM_UINT8, PLENUM_NHWC};
         struct render_result result;
 
-        cr_assert(eq(int,
-                     render_position(&spec, &scratch, epoch, p, NULL, 0, NULL, pixels, &result, &err),
-                     0),
-                  "%s", err.text);
+        cr_assert(
+            eq(int,
+               render_position(&spec, &scratch, epoch, p, NULL, 0, NULL, pixels, &result, &err), 0),
+            "%s", err.text);
         hash += streamhash_sample(epoch, p, result.label, &image);
     }
     render_scratch_fini(&scratch);
@@ -199,7 +174,7 @@ Test(stream, the_hash_is_the_oracles_for_all_ways_of_sharing)
 {
     static const struct {
         uint32_t instances, local, m, s;
-    } ways[] = {{1, 1, 16, 1}, {1, 4, 4, 1}, {1, 16, 1, 1}, {1, 3, 5, 1}, {2, 2, 4, 1},
+    } ways[] = {{1, 1, 16, 1}, {1, 4, 4, 1}, {1, 16, 1, 1}, {1, 3, 5, 1},  {2, 2, 4, 1},
                 {4, 1, 3, 2},  {3, 1, 1, 7}, {1, 1, 64, 1}, {1, 1, 37, 2}, {1, 2, 50, 3}};
     pid_t loader = start_loader(socket_a, "4");
     struct plenum_stream_options o = options_of(socket_a);
@@ -275,8 +250,12 @@ static void expect_batch(const struct plenum_batch *b, const struct plenum_job_i
 
                 cr_assert(eq(u64, b->positions[n], p));
                 cr_assert(eq(u8, b->valid[n], counts));
-                cr_assert(eq(u32, b->samples[n], order_sample(&order, (uint32_t)epoch, (uint32_t)(p % SAMPLES))));
-                cr_assert(eq(i64, b->labels[n], b->samples[n] < 13 ? 0 : b->samples[n] < 25 ? 1 : 2));
+                cr_assert(eq(u32, b->samples[n],
+                             order_sample(&order, (uint32_t)epoch, (uint32_t)(p % SAMPLES))));
+                cr_assert(eq(i64, b->labels[n],
+                             b->samples[n] < 13   ? 0
+                             : b->samples[n] < 25 ? 1
+                                                  : 2));
                 valid += counts;
             }
     }
@@ -290,7 +269,7 @@ Test(stream, positions_labels_and_flags_are_those_of_the_definition)
     static const struct {
         uint32_t instances, local, m, s;
         enum plenum_last last;
-    } ways[] = {{1, 1, 4, 1, PLENUM_PAD},  {2, 2, 3, 1, PLENUM_PAD}, {3, 1, 2, 4, PLENUM_PAD},
+    } ways[] = {{1, 1, 4, 1, PLENUM_PAD},  {2, 2, 3, 1, PLENUM_PAD},  {3, 1, 2, 4, PLENUM_PAD},
                 {1, 1, 50, 2, PLENUM_PAD}, {1, 2, 5, 3, PLENUM_DROP}, {2, 1, 8, 2, PLENUM_DROP}};
 
     for (size_t i = 0; i < ARRAY_LEN(ways); i++)
@@ -312,8 +291,8 @@ Test(stream, positions_labels_and_flags_are_those_of_the_definition)
                 plenum_batch_release(&b);
             }
             cr_expect(eq(u64, index, facts.batches), "way %zu, instance %u", i, k);
-            cr_expect(eq(u64, facts.batches,
-                         (facts.steps_per_epoch * o.epochs + o.steps - 1) / o.steps));
+            cr_expect(
+                eq(u64, facts.batches, (facts.steps_per_epoch * o.epochs + o.steps - 1) / o.steps));
             plenum_stream_destroy(s);
         }
     end_loader(loader, SIGTERM);
@@ -492,7 +471,8 @@ Test(stream, the_trainer_only_waits_while_there_is_no_loader)
     end_loader(loader, SIGTERM);
 }
 
-/* A loader that is stopped while it fills slots, given up, and continued later, must not touch what was delivered. */
+/* A loader that is stopped while it fills slots, given up, and continued later, must not touch what
+ * was delivered. */
 Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -717,7 +697,8 @@ Test(stream, polling_and_time_limits)
     plenum_batch_release(&b);
     (void)drain(s, UINT64_MAX);
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENODATA));
-    cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, NULL), -ENODATA), "again and again");
+    cr_expect(eq(int, plenum_stream_next(s, PLENUM_FOREVER, &b, NULL), -ENODATA),
+              "again and again");
     plenum_stream_destroy(s);
 
     o.loader = socket_a; /* nobody listens there */

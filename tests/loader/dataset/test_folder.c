@@ -1,4 +1,5 @@
-/* The format "folder:" through the public face of data sets: order, labels, names, freshness, errors. */
+/* The format "folder:" through the public face of data sets: order, labels, names, freshness,
+ * errors. */
 #include "config.h"
 
 #include <errno.h>
@@ -123,8 +124,8 @@ Test(folder, reads_the_bytes_and_zeros_behind_them)
 
 Test(folder, names_of_all_kinds_are_found_again)
 {
-    static const char *const names[] = {"with space.jpg", "ümlaut.jpg", "\xff\xfe not utf-8.jpg",
-                                        "quote\".jpg", "new\nline.jpg", "-dash.jpg"};
+    static const char *const names[] = {"with space.jpg", "ümlaut.jpg",    "\xff\xfe not utf-8.jpg",
+                                        "quote\".jpg",    "new\nline.jpg", "-dash.jpg"};
     struct dataset_buffer buffer = {0};
     struct plenum_error err;
     struct dataset *d;
@@ -321,7 +322,8 @@ Test(folder, an_empty_or_huge_file_is_a_bad_sample)
 
     tree_write_text(&tree, "data/a/0.jpg", "");
     tree_write_text(&tree, "data/a/1.jpg", "x");
-    cr_assert(eq(int, truncate(tree_path(&tree, "data/a/1.jpg"), (off_t)DATASET_SAMPLE_MAX + 1), 0));
+    cr_assert(
+        eq(int, truncate(tree_path(&tree, "data/a/1.jpg"), (off_t)DATASET_SAMPLE_MAX + 1), 0));
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), -EBADMSG));
     cr_expect(ne(ptr, (void *)strstr(err.text, "0.jpg: the file is empty"), NULL), "%s", err.text);
@@ -365,8 +367,8 @@ Test(folder, the_fingerprint_is_of_what_lies_there_not_where_or_when)
     fingerprint("four", two);
     cr_expect(ne(int, memcmp(one, two, 16), 0), "a file less");
     write_set("five", 300, "content");
-    cr_assert(eq(int, rename(tree_path(&tree, "five/a/0000.jpg"), tree_path(&tree, "five/a/0000b.jpg")),
-                 0));
+    cr_assert(eq(
+        int, rename(tree_path(&tree, "five/a/0000.jpg"), tree_path(&tree, "five/a/0000b.jpg")), 0));
     fingerprint("five", two);
     cr_expect(ne(int, memcmp(one, two, 16), 0), "another name");
     write_set("six", 300, "content");

@@ -1,4 +1,5 @@
-/* The queue of plenumd with its threads, without sockets. A plain program, so that it runs under ThreadSanitizer, too. */
+/* The queue of plenumd with its threads, without sockets. A plain program, so that it runs under
+ * ThreadSanitizer, too. */
 #include "config.h"
 
 #include <errno.h>
@@ -103,7 +104,8 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
             abort();
         right &= memcmp(pixels, bytes + i * sizeof(pixels), sizeof(pixels)) == 0;
         right &= ((const int64_t *)(const void *)(bytes + c->layout.labels_at))[i] == result.label;
-        right &= ((const uint32_t *)(const void *)(bytes + c->layout.samples_at))[i] == result.sample;
+        right &=
+            ((const uint32_t *)(const void *)(bytes + c->layout.samples_at))[i] == result.sample;
     }
     render_scratch_fini(&scratch);
     return right;
@@ -149,7 +151,8 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
         for (uint32_t i = 0; i < 3; i++)
             right &= slot_is_right(&b, i, (struct order_place){(uint64_t)round, i * 12});
     }
-    tap_ok(answered, "every request is answered once (%u workers, %u readers)", workers, io_threads);
+    tap_ok(answered, "every request is answered once (%u workers, %u readers)", workers,
+           io_threads);
     tap_ok(right, "and every slot is what one thread renders alone");
     queue_get_counters(q, &counters);
     tap_ok(counters.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
@@ -181,8 +184,8 @@ static void streams_take_turns(void)
         if (id == 99)
             break;
     }
-    tap_ok(before <= 2, "4 samples of one stream wait for no more than 2 batches of 50 of another (%u)",
-           before);
+    tap_ok(before <= 2,
+           "4 samples of one stream wait for no more than 2 batches of 50 of another (%u)", before);
     for (; before < 20; before++)
         free(take(q));
     client_fini(&busy);
@@ -190,8 +193,8 @@ static void streams_take_turns(void)
     queue_destroy(q);
 }
 
-/* The moment at which a request's first sample was taken up. (When its last one is finished depends on the
- * scheduler: a thread may lose its core in the middle of a sample.) */
+/* The moment at which a request's first sample was taken up. (When its last one is finished depends
+ * on the scheduler: a thread may lose its core in the middle of a sample.) */
 static void oldest_request_is_taken_up_first(void)
 {
     struct queue *q = started(2, 2);

@@ -1,5 +1,5 @@
-/* What a client must not do: nonsense, lies and silence, sent to a real plenumd, which must answer with a
- * sentence, close, and go on serving others. */
+/* What a client must not do: nonsense, lies and silence, sent to a real plenumd, which must answer
+ * with a sentence, close, and go on serving others. */
 #include "config.h"
 
 #include <errno.h>
@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -22,6 +20,7 @@
 #include "common/ring.h"
 #include "common/util.h"
 #include "common/wire.h"
+#include "tests/daemon.h"
 #include "tests/tree.h"
 
 static struct tree tree;
@@ -31,28 +30,9 @@ static pid_t loader;
 
 static void start(const char *option, const char *value)
 {
-    const char *program = getenv("PLENUM_PLENUMD");
-
-    cr_assert(ne(ptr, (void *)program, NULL), "PLENUM_PLENUMD is not set: run this by make check");
     (void)snprintf(text, sizeof(text), "unix:%s/sock", tree.root);
     cr_assert(eq(int, address_parse(text, &address, NULL), 0));
-    loader = fork();
-    if (loader == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)freopen("/dev/null", "w", stderr);
-        (void)execl(program, program, "--socket", text, "--threads", "2", option, value, (char *)NULL);
-        _exit(127);
-    }
-    for (int i = 0; i < 1000; i++) {
-        int fd = address_connect(&address);
-
-        if (fd >= 0) {
-            (void)close(fd);
-            return;
-        }
-        (void)usleep(10000);
-    }
-    cr_fatal("the loader does not listen");
+    loader = daemon_start(text, "2", option, value);
 }
 
 static void setup(void)
@@ -68,13 +48,8 @@ static void setup(void)
 
 static void teardown(void)
 {
-    int status;
-
-    if (loader > 0) {
-        (void)kill(loader, SIGTERM);
-        (void)waitpid(loader, &status, 0);
-        cr_expect(eq(int, status, 0), "the loader ended as it should, after all that");
-    }
+    if (loader > 0)
+        cr_expect(eq(int, daemon_end(loader, SIGTERM), 0), "it ends as it should, after all that");
     tree_fini(&tree);
 }
 
@@ -89,8 +64,10 @@ static void dial(struct frame_conn *c)
     cr_assert(eq(int, frame_conn_init(c, fd, WIRE_MAX_PAYLOAD), 0));
 }
 
-/* Wait for the next frame of a type (others are passed over): 1, or 0 when the loader has closed. */
-static int await(struct frame_conn *c, uint16_t type, struct frame_header *h, struct frame_reader *r)
+/* Wait for the next frame of a type (others are passed over): 1, or 0 when the loader has closed.
+ */
+static int await(struct frame_conn *c, uint16_t type, struct frame_header *h,
+                 struct frame_reader *r)
 {
     for (uint64_t end = time_now_ns() + 20 * NS_PER_SEC; time_now_ns() < end;) {
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
@@ -249,19 +226,19 @@ Test(session, messages_out_of_turn_are_refused)
     expect_served();
 }
 
-#define REFUSED(sentence, fd, change)                                                              \
-    do {                                                                                           \
-        struct wire_open o = good_open();                                                          \
-        struct frame_conn c;                                                                       \
-        int ring = good_ring(&o);                                                                  \
-        (void)ring;                                                                                \
-        change;                                                                                    \
-        dial(&c);                                                                                  \
-        say_hello(&c);                                                                             \
-        send_open(&c, &o, fd);                                                                     \
-        if (fd != ring)                                                                            \
-            (void)close(ring);                                                                     \
-        expect_refused(&c, sentence);                                                              \
+#define REFUSED(sentence, fd, change)     \
+    do {                                  \
+        struct wire_open o = good_open(); \
+        struct frame_conn c;              \
+        int ring = good_ring(&o);         \
+        (void)ring;                       \
+        change;                           \
+        dial(&c);                         \
+        say_hello(&c);                    \
+        send_open(&c, &o, fd);            \
+        if (fd != ring)                   \
+            (void)close(ring);            \
+        expect_refused(&c, sentence);     \
     } while (0)
 
 static int unsealed(size_t bytes)
@@ -347,10 +324,8 @@ Test(session, a_render_of_nothing_is_refused)
         struct wire_render m;
         const char *sentence;
     } cases[] = {
-        {{0, 8, 0}, "does not exist"},
-        {{0, UINT64_MAX, 0}, "does not exist"},
-        {{UINT64_MAX, 0, 0}, "does not exist"},
-        {{0, 0, 2}, "does not exist"},
+        {{0, 8, 0}, "does not exist"},          {{0, UINT64_MAX, 0}, "does not exist"},
+        {{UINT64_MAX, 0, 0}, "does not exist"}, {{0, 0, 2}, "does not exist"},
         {{0, 0, UINT32_MAX}, "does not exist"},
     };
 
@@ -401,7 +376,8 @@ Test(session, mutated_messages_do_no_harm)
             bytes[philox_below(dice.word[0], (uint32_t)len)] ^= (uint8_t)(1 << dice.word[1] % 8);
         }
         if (i % 5 == 4)
-            c.tx.len = cut = philox_below(philox_draw(1, i, 9, DRAW_SAMPLE_SET, 0).word[0], (uint32_t)len);
+            c.tx.len = cut =
+                philox_below(philox_draw(1, i, 9, DRAW_SAMPLE_SET, 0).word[0], (uint32_t)len);
         if (ring >= 0) { /* it goes with OPEN, which begins behind HELLO */
             uint32_t first;
 

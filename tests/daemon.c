@@ -1,0 +1,59 @@
+#include "config.h"
+
+#include "tests/daemon.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/address.h"
+
+static void die(const char *what)
+{
+    fprintf(stderr, "tests/daemon.c: %s\n", what);
+    abort();
+}
+
+pid_t daemon_start(const char *address, const char *threads, const char *option, const char *value)
+{
+    const char *program = getenv("PLENUM_PLENUMD");
+    struct address a;
+    pid_t pid;
+
+    if (!program)
+        die("PLENUM_PLENUMD is not set: run this by make check");
+    if (address_parse(address, &a, NULL) < 0)
+        die(address);
+    pid = fork();
+    if (pid < 0)
+        die("fork");
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)execl(program, program, "--socket", address, "--threads", threads, "--quiet", option,
+                    value, (char *)NULL);
+        _exit(127);
+    }
+    for (int i = 0; i < 2000; i++) {
+        int fd = address_connect(&a);
+
+        if (fd >= 0) {
+            (void)close(fd);
+            return pid;
+        }
+        (void)usleep(10000);
+    }
+    die("the loader does not listen");
+    return -1;
+}
+
+int daemon_end(pid_t pid, int signum)
+{
+    int status = -1;
+
+    if (pid <= 0 || kill(pid, signum) < 0 || waitpid(pid, &status, 0) != pid)
+        die("the loader cannot be ended");
+    return status;
+}

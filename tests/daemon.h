@@ -1,0 +1,17 @@
+/* daemon.h - a plenumd for a test. */
+#ifndef TESTS_DAEMON_H
+#define TESTS_DAEMON_H
+
+#include <sys/types.h>
+
+/**
+ * Start $PLENUM_PLENUMD at an address, with an option and its value or NULLs; it dies with the
+ * thread that started it. Returns when it listens; ends the program with a message when it does not
+ * come up.
+ */
+pid_t daemon_start(const char *address, const char *threads, const char *option, const char *value);
+
+/** Send a signal that ends it, and wait; returns the wait status. */
+int daemon_end(pid_t pid, int signum);
+
+#endif
