@@ -121,7 +121,7 @@ static const struct options_program program = {
     .usage = "[options]",
     .summary = "The loader: turns image files into batches of Int8 pixels for training programs on "
                "this host.",
-    .footer = "It runs until SIGTERM. See plenumd(1).",
+    .footer = "It runs until SIGTERM. See plenumd(8).",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
