@@ -18,4 +18,5 @@ test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -
 
 if CRITERION
 include tests/common/local.mk
+include tests/loader/image/local.mk
 endif

@@ -1,0 +1,9 @@
+# loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png.c.
+noinst_LTLIBRARIES += %D%/libimage.la
+%C%_libimage_la_SOURCES = \
+	%D%/crop.c %D%/crop.h \
+	%D%/image.h \
+	%D%/limits.h \
+	%D%/rect.h
+%C%_libimage_la_CFLAGS = $(AM_CFLAGS)
+%C%_libimage_la_LIBADD = common/libcommon.la
