@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
 	%D%/crop.c %D%/crop.h \
+	%D%/exif.c %D%/exif.h \
 	%D%/image.h \
 	%D%/limits.h \
 	%D%/rect.h
