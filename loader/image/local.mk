@@ -5,6 +5,10 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/exif.c %D%/exif.h \
 	%D%/image.h \
 	%D%/limits.h \
-	%D%/rect.h
-%C%_libimage_la_CFLAGS = $(AM_CFLAGS)
-%C%_libimage_la_LIBADD = common/libcommon.la
+	%D%/rect.h \
+	%D%/resize.c %D%/resize.h \
+	%D%/resize_kernels.h \
+	%D%/resize_portable.c \
+	%D%/scratch.h
+%C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
+%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)

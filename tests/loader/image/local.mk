@@ -1,13 +1,21 @@
 # tests/loader/image/: the image room against an oracle, and against Pillow.
 image_tests = %D%/test_crop \
-	%D%/test_exif
+	%D%/test_exif \
+	%D%/test_resize
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
-image_test_cflags = $(test_cflags)
-image_test_libs = loader/image/libimage.la common/libcommon.la $(CRITERION_LIBS)
+noinst_LTLIBRARIES += %D%/libimagetest.la
+%C%_libimagetest_la_SOURCES = %D%/oracle.c %D%/oracle.h
+%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS)
+%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
+
+image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
+image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la $(CRITERION_LIBS)
 
 %C%_test_crop_CFLAGS = $(image_test_cflags)
 %C%_test_crop_LDADD = $(image_test_libs) -lm
 %C%_test_exif_CFLAGS = $(image_test_cflags)
 %C%_test_exif_LDADD = $(image_test_libs)
+%C%_test_resize_CFLAGS = $(image_test_cflags)
+%C%_test_resize_LDADD = $(image_test_libs)
