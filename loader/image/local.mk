@@ -3,8 +3,11 @@ noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
 	%D%/crop.c %D%/crop.h \
 	%D%/exif.c %D%/exif.h \
-	%D%/image.h \
+	%D%/image.c %D%/image.h \
+	%D%/jpeg.c \
 	%D%/limits.h \
+	%D%/png.c \
+	%D%/reader.h \
 	%D%/rect.h \
 	%D%/resize.c %D%/resize.h \
 	%D%/resize_kernels.h \
