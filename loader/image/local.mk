@@ -15,3 +15,4 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/scratch.h
 %C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
 %C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)
+EXTRA_DIST += docs/pixels.md
