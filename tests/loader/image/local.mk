@@ -5,7 +5,8 @@ image_tests = %D%/test_allocation \
 	%D%/test_jpeg \
 	%D%/test_png \
 	%D%/test_render \
-	%D%/test_resize
+	%D%/test_resize \
+	%D%/test_selftest
 check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
@@ -32,3 +33,10 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_render_LDADD = $(image_test_libs)
 %C%_test_resize_CFLAGS = $(image_test_cflags)
 %C%_test_resize_LDADD = $(image_test_libs)
+%C%_test_selftest_CFLAGS = $(image_test_cflags)
+%C%_test_selftest_LDADD = $(image_test_libs)
+
+# Writes loader/image/builtin.c; kept to show where that comes from.
+check_PROGRAMS += %D%/make_builtin
+%C%_make_builtin_CFLAGS = $(image_test_cflags)
+%C%_make_builtin_LDADD = %D%/libimagetest.la
