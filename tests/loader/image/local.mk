@@ -40,3 +40,9 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 check_PROGRAMS += %D%/make_builtin
 %C%_make_builtin_CFLAGS = $(image_test_cflags)
 %C%_make_builtin_LDADD = %D%/libimagetest.la
+
+check_PROGRAMS += %D%/dump
+%C%_dump_CFLAGS = $(image_test_cflags)
+%C%_dump_LDADD = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la
+dist_check_SCRIPTS += %D%/test_pillow.py
+TESTS += %D%/test_pillow.py
