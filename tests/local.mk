@@ -19,4 +19,5 @@ test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -
 if CRITERION
 include tests/common/local.mk
 include tests/loader/image/local.mk
+include tests/fuzz/local.mk
 endif
