@@ -133,7 +133,7 @@ static int pass_turned(struct image_decoder *d, struct image_reader *reader,
                           region->height, d->turned.bytes);
     }
     resize_push(d->resize, d->turned.bytes, (size_t)width * 3, height);
-    scratch_trim(&d->turned, 16 << 20);
+    scratch_trim(&d->turned, 64 << 20);
     return 0;
 }
 

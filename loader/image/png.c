@@ -94,7 +94,7 @@ static void png_reader_close(struct image_reader *reader)
     struct png_reader *p = container_of(reader, struct png_reader, base);
 
     png_destroy_read_struct(&p->png, &p->info, NULL);
-    scratch_trim(&p->pixels, 4 << 20);
+    scratch_trim(&p->pixels, 16 << 20);
 }
 
 /* After longjmp(): hand on what went wrong. */
