@@ -187,8 +187,8 @@ static void check_limits(struct jpeg_reader *j)
 
 static void start(struct jpeg_reader *j)
 {
+    j->live = true; /* also if the next line fails: what it has made by then is destroyed */
     jpeg_create_decompress(&j->d);
-    j->live = true;
     j->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
     j->d.src = &j->source;
     j->d.progress = &j->progress;
