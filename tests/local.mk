@@ -32,5 +32,7 @@ check-threads: $(check_PROGRAMS)
 if CRITERION
 include tests/common/local.mk
 include tests/loader/local.mk
+include tests/loader/image/local.mk
+include tests/fuzz/local.mk
 include tests/libdist/local.mk
 endif

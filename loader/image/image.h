@@ -2,7 +2,7 @@
  *
  * A pure library: no threads, sockets, clocks or files. What comes out is a function of the
  * arguments alone, in integer arithmetic, the same on every machine. The rules ("version 1") are in
- * docs/architecture.md. */
+ * docs/pixels.md. */
 #ifndef LOADER_IMAGE_IMAGE_H
 #define LOADER_IMAGE_IMAGE_H
 
@@ -17,8 +17,13 @@
  * time. */
 struct image_decoder;
 
-/** How a sample's pixels are stored: [H][W][C] or [C][H][W], C = 3, or 4 with a plane of zero
- * points. */
+/**
+ * How a sample's pixels are stored: [H][W][C] or [C][H][W].
+ *
+ * C is 3, or 4 with a last channel that holds the zero point: the number that stands for 0.0 where
+ * int8 is used without an offset, so that the channel adds nothing to a sum of products. That is 0
+ * as int8, and 128 as uint8: int8 is uint8 - 128 in all channels.
+ */
 struct image_store {
     enum plenum_dtype dtype;
     enum plenum_layout layout;
@@ -32,16 +37,25 @@ struct image_draw {
     uint32_t position;
 };
 
+/** What the header of a file says. */
+struct image_info {
+    const char *format;     /* "JPEG" or "PNG" */
+    uint32_t width, height; /* as stored, before EXIF */
+    uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
+};
+
+/** Ownership: `*ret` ends with image_decoder_destroy(). -ENOMEM. */
 int image_decoder_create(struct image_decoder **ret);
+/** NULL is nothing. */
 void image_decoder_destroy(struct image_decoder *decoder);
 
 /**
  * Render one sample: find the crop, decode what lies under it, resize, mirror, store.
  *
  * @param bytes  [len] a whole JPEG or PNG file, told apart by its first bytes, whatever it is
- * called.
+ *               called.
  * @param dst    pipeline->side^2 * store->channels bytes; completely written on success, undefined
- * on failure.
+ *               on failure. Only final bytes are written, each once, and none is read.
  *
  * Errors: -EBADMSG the image is bad: unreadable, of an unknown kind, over a limit, or an error or
  * warning of the decoder in the rows from the top to the last one needed (`err` says what);
@@ -50,6 +64,17 @@ void image_decoder_destroy(struct image_decoder *decoder);
 int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
                  const struct image_draw *draw, const struct image_store *store,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err);
+
+/**
+ * Decode all of an image and keep nothing: whether any crop of it can be rendered.
+ *
+ * @param ret  What its header says; may be NULL. Written when the header could be read, even if
+ *             what follows is bad.
+ *
+ * Errors: as image_render().
+ */
+int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+                 struct image_info *ret, struct plenum_error *err);
 
 /**
  * Render the built-in images and compare with the golden hashes of `version`.

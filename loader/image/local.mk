@@ -1,2 +1,22 @@
+# loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png*.c.
 noinst_LTLIBRARIES += %D%/libimage.la
-%C%_libimage_la_SOURCES = %D%/stub.c %D%/image.h %D%/encode.h %D%/jpeg_encode.c %D%/png_encode.c
+%C%_libimage_la_SOURCES = \
+	%D%/builtin.c %D%/builtin.h \
+	%D%/crop.c %D%/crop.h \
+	%D%/encode.h \
+	%D%/exif.c %D%/exif.h \
+	%D%/image.c %D%/image.h \
+	%D%/jpeg.c \
+	%D%/jpeg_encode.c \
+	%D%/limits.h \
+	%D%/png.c \
+	%D%/png_encode.c \
+	%D%/reader.h \
+	%D%/rect.h \
+	%D%/resize.c %D%/resize.h \
+	%D%/resize_kernels.h \
+	%D%/resize_portable.c \
+	%D%/scratch.h \
+	%D%/selftest.c
+%C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
+%C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)

@@ -1,0 +1,189 @@
+/* crop.c - torchvision's geometry in integers.
+ *
+ * RandomResizedCrop draws an area (uniform) and an aspect ratio (uniform in its logarithm) until a
+ * rectangle of that area and ratio fits into the image. The published code (torchvision,
+ * transforms.RandomResizedCrop.get_params) does this in double with log() and exp(), whose last
+ * bits differ between C libraries. Here it is done in fixed point:
+ *
+ *     ratio(u) = low * (high / low)^u,   u = 0.b1 b2 ... b32 in binary
+ *              = low * product over the set bits k of (high / low)^(2^-k)
+ *
+ * and the factors are repeated square roots of high / low, so that neither log() nor exp() is
+ * needed, only an integer square root. tests/loader/image/test_crop.c holds it against the
+ * published formula. Numbers are written "Qn": n bits stand behind the binary point. */
+#include "config.h"
+
+#include "loader/image/crop.h"
+
+#include <string.h>
+
+#include "common/philox.h"
+
+enum {
+    TRIES = 10,      /* torchvision's */
+    RATIO_BITS = 48, /* behind the point of a ratio of sides */
+    AREA_BITS = 32,  /* behind the point of an area */
+    SIDE_BITS = 40,  /* behind the point of sqrt(area * ratio): half of 32 + 48 */
+};
+
+/* Not ISO C, but what both compilers that we support have on every 64-bit machine. */
+__extension__ typedef unsigned __int128 u128;
+
+/* The largest r with r * r <= n, one bit after the other. */
+static uint64_t sqrt_u128(u128 n)
+{
+    u128 root = 0, bit = (u128)1 << 126;
+
+    while (bit > n)
+        bit >>= 2;
+    for (; bit; bit >>= 2) {
+        if (n >= root + bit) {
+            n -= root + bit;
+            root = (root >> 1) + bit;
+        } else {
+            root >>= 1;
+        }
+    }
+    return (uint64_t)root;
+}
+
+/* a / b to the nearest integer, a half to the even one, as Python's round() does. */
+static uint64_t divide_half_even(uint64_t a, uint64_t b)
+{
+    uint64_t whole = a / b, rest = a % b;
+
+    if (2 * rest > b || (2 * rest == b && (whole & 1)))
+        whole++;
+    return whole;
+}
+
+static bool same(struct rational a, struct rational b)
+{
+    return a.num == b.num && a.den == b.den;
+}
+
+static void prepare_roots(struct crop_tables *t, struct rational low, struct rational high)
+{
+    u128 root;
+
+    if (same(t->ratio_min, low) && same(t->ratio_max, high))
+        return;
+    root = (((u128)high.num * low.den) << RATIO_BITS) / ((u128)high.den * low.num);
+    for (int k = 0; k < 32; k++) {
+        root = sqrt_u128(root << RATIO_BITS);
+        t->root[k] = (uint64_t)root;
+    }
+    t->ratio_min = low;
+    t->ratio_max = high;
+}
+
+/* area * (low + (high - low) * word / 2^32), rounded down to Q32. */
+static uint64_t draw_area(uint64_t area, struct rational low, struct rational high, uint32_t word)
+{
+    uint64_t a = (uint64_t)low.num * high.den, b = (uint64_t)high.num * low.den;
+    u128 scale = ((u128)a << AREA_BITS) + (u128)word * (b - a);
+
+    return (uint64_t)(area * scale / ((uint64_t)low.den * high.den));
+}
+
+/* low * (high / low)^(word / 2^32), rounded down to Q48. */
+static uint64_t draw_ratio(const struct crop_tables *t, uint32_t word)
+{
+    uint64_t factor = (uint64_t)1 << RATIO_BITS;
+
+    for (int k = 0; k < 32; k++)
+        if (word & (UINT32_C(1) << (31 - k)))
+            factor = (uint64_t)(((u128)factor * t->root[k]) >> RATIO_BITS);
+    return (uint64_t)((u128)factor * t->ratio_min.num / t->ratio_min.den);
+}
+
+/* The sides of a rectangle of this area and ratio, to the nearest pixel. */
+static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *height)
+{
+    uint64_t root = sqrt_u128((u128)area * ratio);        /* the width, Q40 */
+    u128 other = ((u128)area << (SIDE_BITS + 16)) / root; /* area / width, Q48 */
+
+    *width = (root + (UINT64_C(1) << (SIDE_BITS - 1))) >> SIDE_BITS;
+    *height = (uint64_t)((other + (UINT64_C(1) << 47)) >> 48);
+}
+
+/* No try fitted: the largest rectangle in the middle whose ratio is allowed. */
+static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_t height)
+{
+    struct rational low = p->ratio_min, high = p->ratio_max;
+    struct rect box = {.width = width, .height = height};
+
+    if ((uint64_t)width * low.den < (uint64_t)low.num * height)
+        box.height = (uint32_t)divide_half_even((uint64_t)width * low.den, low.num);
+    else if ((uint64_t)width * high.den > (uint64_t)high.num * height)
+        box.width = (uint32_t)divide_half_even((uint64_t)height * high.num, high.den);
+    if (box.width == 0) /* torchvision would fail on such an image; one pixel is shown */
+        box.width = 1;
+    if (box.height == 0)
+        box.height = 1;
+    box.left = (width - box.width) / 2;
+    box.top = (height - box.height) / 2;
+    return box;
+}
+
+static struct rect random_box(const struct pipeline *p, const struct image_draw *draw,
+                              uint32_t width, uint32_t height, struct crop_tables *tables)
+{
+    prepare_roots(tables, p->ratio_min, p->ratio_max);
+    for (uint32_t try = 0; try < TRIES; try++) {
+        struct philox_block d =
+            philox_draw(draw->seed, draw->position, draw->epoch, DRAW_CROP, try);
+        uint64_t area = draw_area((uint64_t)width * height, p->scale_min, p->scale_max, d.word[0]);
+        uint64_t w, h;
+
+        sides_of(area, draw_ratio(tables, d.word[1]), &w, &h);
+        if (w == 0 || w > width || h == 0 || h > height)
+            continue;
+        return (struct rect){
+            .left = philox_below(d.word[3], width - (uint32_t)w + 1),
+            .top = philox_below(d.word[2], height - (uint32_t)h + 1),
+            .width = (uint32_t)w,
+            .height = (uint32_t)h,
+        };
+    }
+    return central_box(p, width, height);
+}
+
+/* Resize(S), then CenterCrop(C): the shorter side becomes S, the longer one int(S * long / short).
+ */
+static void place_center(const struct pipeline *p, uint32_t width, uint32_t height,
+                         struct crop *ret)
+{
+    uint32_t shorter = width < height ? width : height, longer = width < height ? height : width;
+    uint32_t stretched = (uint32_t)((uint64_t)p->resize * longer / shorter);
+
+    ret->box = (struct rect){.width = width, .height = height};
+    ret->width = width <= height ? p->resize : stretched;
+    ret->height = width <= height ? stretched : p->resize;
+    ret->window = (struct rect){
+        .left = (uint32_t)divide_half_even(ret->width - p->side, 2),
+        .top = (uint32_t)divide_half_even(ret->height - p->side, 2),
+        .width = p->side,
+        .height = p->side,
+    };
+}
+
+static bool draw_mirror(struct rational probability, const struct image_draw *draw)
+{
+    uint32_t word = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_FLIP, 0).word[0];
+
+    return (uint64_t)word * probability.den < (uint64_t)probability.num << 32;
+}
+
+void crop_place(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
+                uint32_t height, struct crop_tables *tables, struct crop *ret)
+{
+    if (pipeline->crop == PIPELINE_RRC) {
+        ret->box = random_box(pipeline, draw, width, height, tables);
+        ret->width = ret->height = pipeline->side;
+        ret->window = (struct rect){.width = pipeline->side, .height = pipeline->side};
+    } else {
+        place_center(pipeline, width, height, ret);
+    }
+    ret->mirror = draw_mirror(pipeline->flip, draw);
+}

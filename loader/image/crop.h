@@ -1,0 +1,37 @@
+/* crop.h - which part of an image a sample shows, and how large it is drawn.
+ *
+ * Everything is a function of the pipeline, the draw (seed, epoch, position) and the size of the
+ * image, in integers. */
+#ifndef LOADER_IMAGE_CROP_H
+#define LOADER_IMAGE_CROP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/pipeline.h"
+#include "loader/image/image.h"
+#include "loader/image/rect.h"
+
+/** What is done to an image: `box` is resized to width x height, of which `window` is kept. */
+struct crop {
+    struct rect box;        /* of the image, as it is seen after EXIF */
+    uint32_t width, height; /* of the whole resized box; it is never made as a whole */
+    struct rect window;     /* of the resized box: the sample's side x side pixels */
+    bool mirror;            /* then swap left and right */
+};
+
+/** Tables that depend on the pipeline alone; zeroed at first, then kept from image to image. */
+struct crop_tables {
+    struct rational ratio_min, ratio_max; /* what `root` was made for; den = 0: nothing yet */
+    uint64_t root[32]; /* (ratio_max / ratio_min) ^ (2^-1 ... 2^-32), times 2^48 */
+};
+
+/**
+ * Decide what a sample shows of an image of `width` x `height` pixels.
+ *
+ * `width` and `height` are 1 ... IMAGE_SIDE_MAX, their product at most IMAGE_PIXELS_MAX.
+ */
+void crop_place(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
+                uint32_t height, struct crop_tables *tables, struct crop *ret);
+
+#endif

@@ -1,0 +1,149 @@
+/* exif.c - finding and applying EXIF's orientation.
+ *
+ * The value says how a stored image (width W, height H) is to be shown. With (x', y') a pixel of
+ * the shown image, it is the stored pixel (x, y) where
+ *
+ *     1: (x', y')      2: (W-1-x', y')      3: (W-1-x', H-1-y')      4: (x', H-1-y')
+ *     5: (y', x')      6: (y', H-1-x')      7: (W-1-y', H-1-x')      8: (W-1-y', x')
+ *
+ * that is: swap the coordinates from 5 on, then mirror x for 2, 3, 7, 8 and y for 3, 4, 6, 7 (EXIF
+ * 2.32, tag 0x0112; the same as Pillow's ImageOps.exif_transpose).
+ *
+ * The bytes come from anywhere: every offset is checked before it is followed, and none is followed
+ * twice. */
+#include "config.h"
+
+#include "loader/image/exif.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { TAG_ORIENTATION = 0x0112, TYPE_BYTE = 1, TYPE_SHORT = 3, TYPE_LONG = 4 };
+
+/* A TIFF block and the order of bytes in it. */
+struct tiff {
+    const uint8_t *bytes;
+    size_t len;
+    bool little;
+};
+
+static uint32_t get16(const struct tiff *t, size_t at)
+{
+    const uint8_t *p = t->bytes + at;
+
+    return t->little ? (uint32_t)(p[0] | p[1] << 8) : (uint32_t)(p[0] << 8 | p[1]);
+}
+
+static uint32_t get32(const struct tiff *t, size_t at)
+{
+    return t->little ? get16(t, at) | get16(t, at + 2) << 16
+                     : get16(t, at) << 16 | get16(t, at + 2);
+}
+
+/* The value of a directory entry that holds one whole number; 0 if it holds anything else. */
+static uint32_t entry_value(const struct tiff *t, size_t entry)
+{
+    if (get32(t, entry + 4) != 1)
+        return 0;
+    switch (get16(t, entry + 2)) {
+    case TYPE_BYTE:
+        return t->bytes[entry + 8];
+    case TYPE_SHORT:
+        return get16(t, entry + 8);
+    case TYPE_LONG:
+        return get32(t, entry + 8);
+    default:
+        return 0;
+    }
+}
+
+uint8_t exif_of_tiff(const uint8_t *bytes, size_t len)
+{
+    struct tiff t = {.bytes = bytes, .len = len};
+    uint32_t value = 1;
+    size_t at, count;
+
+    if (len < 8 || (memcmp(bytes, "II", 2) != 0 && memcmp(bytes, "MM", 2) != 0))
+        return 1;
+    t.little = bytes[0] == 'I';
+    if (get16(&t, 2) != 42)
+        return 1;
+    at = get32(&t, 4);
+    if (at > len - 2)
+        return 1;
+    count = get16(&t, at);
+    at += 2;
+    for (; count > 0 && len - at >= 12; count--, at += 12)
+        if (get16(&t, at) == TAG_ORIENTATION)
+            value = entry_value(&t, at);
+    return value >= 1 && value <= 8 ? (uint8_t)value : 1;
+}
+
+uint8_t exif_of_jpeg(const uint8_t *bytes, size_t len)
+{
+    static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0};
+    size_t at = 2; /* behind SOI */
+
+    while (len >= 4 && at <= len - 4) {
+        uint8_t code = bytes[at + 1];
+        size_t size;
+
+        if (bytes[at] != 0xFF)
+            return 1;
+        if (code == 0xFF) { /* a byte that fills up */
+            at++;
+            continue;
+        }
+        if (code == 0x01 || (code >= 0xD0 && code <= 0xD7)) { /* TEM, RSTn: no length */
+            at += 2;
+            continue;
+        }
+        if (code == 0xD8 || code == 0xD9 || code == 0xDA) /* SOI, EOI, SOS */
+            return 1;
+        size = (size_t)bytes[at + 2] << 8 | bytes[at + 3];
+        if (size < 2 || size > len - at - 2)
+            return 1;
+        if (code == 0xE1 && size >= 2 + sizeof(mark) &&
+            memcmp(bytes + at + 4, mark, sizeof(mark)) == 0)
+            return exif_of_tiff(bytes + at + 4 + sizeof(mark), size - 2 - sizeof(mark));
+        at += 2 + size;
+    }
+    return 1;
+}
+
+static bool mirrors_x(uint8_t orientation)
+{
+    return orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+}
+
+static bool mirrors_y(uint8_t orientation)
+{
+    return orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+}
+
+struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height)
+{
+    struct rect r = seen;
+
+    if (exif_swaps(orientation))
+        r = (struct rect){seen.top, seen.left, seen.height, seen.width};
+    if (mirrors_x(orientation))
+        r.left = width - r.left - r.width;
+    if (mirrors_y(orientation))
+        r.top = height - r.top - r.height;
+    return r;
+}
+
+void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t width,
+                   uint32_t height, uint8_t *turned)
+{
+    size_t step = exif_swaps(orientation) ? (size_t)height * 3 : 3;
+    uint32_t v = mirrors_y(orientation) ? height - 1 - y : y;
+    uint8_t *out = turned + (exif_swaps(orientation) ? (size_t)v * 3 : (size_t)v * width * 3);
+
+    for (uint32_t x = 0; x < width; x++) {
+        uint32_t u = mirrors_x(orientation) ? width - 1 - x : x;
+
+        memcpy(out + u * step, row + (size_t)x * 3, 3);
+    }
+}

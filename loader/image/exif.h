@@ -1,0 +1,35 @@
+/* exif.h - the one field of EXIF that changes pixels. */
+#ifndef LOADER_IMAGE_EXIF_H
+#define LOADER_IMAGE_EXIF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/image/rect.h"
+
+/** Orientation, 1 ... 8, from a TIFF block (what follows "Exif\0\0"); 1 where there is none or it
+ * makes no sense. */
+uint8_t exif_of_tiff(const uint8_t *bytes, size_t len);
+
+/** Orientation of a JPEG file: of its first APP1 segment with EXIF before the first scan. */
+uint8_t exif_of_jpeg(const uint8_t *bytes, size_t len);
+
+/** Whether width and height change places. */
+static inline int exif_swaps(uint8_t orientation)
+{
+    return orientation >= 5;
+}
+
+/** Where `seen`, a part of the turned image, lies in the stored image of width x height. */
+struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height);
+
+/**
+ * Put one row of a stored region where it belongs in the turned region.
+ *
+ * @param y       Of the row within the stored region of width x height pixels.
+ * @param turned  The whole turned region, RGB, without gaps.
+ */
+void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t width,
+                   uint32_t height, uint8_t *turned);
+
+#endif

@@ -1,0 +1,231 @@
+/* image.c - from the bytes of a file to a sample in its slot.
+ *
+ *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes
+ *           -> reader: those rows -> resize -> dst
+ *
+ * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
+ * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
+ * its rows are columns, or come from the bottom. */
+#include "config.h"
+
+#include "loader/image/image.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/image/crop.h"
+#include "loader/image/exif.h"
+#include "loader/image/reader.h"
+#include "loader/image/resize.h"
+#include "loader/image/scratch.h"
+
+static const struct {
+    const char *format;
+    int (*create)(struct image_reader **ret);
+} formats[] = {
+    {"JPEG", jpeg_reader_create},
+    {"PNG", png_reader_create},
+};
+
+struct image_decoder {
+    struct image_reader *readers[ARRAY_LEN(formats)];
+    struct resize *resize;
+    struct crop_tables tables;
+    struct scratch turned; /* the region of an image that EXIF turns */
+};
+
+/* What a file is that is none of ours, where its first bytes tell. */
+static const char *guess_format(const uint8_t *bytes, size_t len)
+{
+    static const struct {
+        const char *name;
+        uint8_t at, len;
+        char mark[9];
+    } known[] = {
+        {"a GIF", 0, 4, "GIF8"},       {"a WebP", 8, 4, "WEBP"},
+        {"a TIFF", 0, 4, "II*\0"},     {"a TIFF", 0, 4, "MM\0*"},
+        {"an AVIF", 4, 8, "ftypavif"}, {"a HEIC", 4, 8, "ftypheic"},
+        {"a JPEG 2000", 4, 4, "jP  "}, {"a JPEG XL", 0, 2, "\xFF\x0A"},
+        {"a Photoshop", 0, 4, "8BPS"}, {"a BMP", 0, 2, "BM"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (len >= (size_t)known[i].at + known[i].len &&
+            memcmp(bytes + known[i].at, known[i].mark, known[i].len) == 0)
+            return known[i].name;
+    return NULL;
+}
+
+static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *err)
+{
+    const char *guess = guess_format(bytes, len);
+
+    if (len == 0)
+        return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
+    if (guess)
+        return error_set(err, -EBADMSG, "this is %s image; only JPEG and PNG are decoded", guess);
+    return error_set(err, -EBADMSG, "this is no JPEG or PNG image: it begins with byte 0x%02x%s",
+                     bytes[0], len == 1 ? " and has no other" : "");
+}
+
+/* Find the reader of a file and have it read the header. */
+static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len,
+                       struct image_info *info, struct image_reader **ret, struct plenum_error *err)
+{
+    struct image_header header;
+    int r;
+
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+        struct image_reader *reader = d->readers[i];
+
+        if (!reader->ops->knows(bytes, len))
+            continue;
+        r = reader->ops->open(reader, bytes, len, &header, err);
+        if (r < 0) {
+            reader->ops->close(reader);
+            return r;
+        }
+        *info =
+            (struct image_info){formats[i].format, header.width, header.height, header.orientation};
+        *ret = reader;
+        return 0;
+    }
+    return refuse_format(bytes, len, err);
+}
+
+/* Read all rows of a region and hand them to the resize. */
+static int pass_rows(struct image_decoder *d, struct image_reader *reader,
+                     const struct rect *region, struct plenum_error *err)
+{
+    struct image_rows rows;
+    int r;
+
+    for (uint32_t y = 0; y < region->height; y += rows.count) {
+        r = reader->ops->read(reader, &rows, err);
+        if (r < 0)
+            return r;
+        resize_push(d->resize, rows.pixels, rows.pitch, rows.count);
+    }
+    return 0;
+}
+
+/* The same by way of d->turned; `region` is of the stored image. */
+static int pass_turned(struct image_decoder *d, struct image_reader *reader,
+                       const struct rect *region, uint8_t orientation, struct plenum_error *err)
+{
+    bool swap = exif_swaps(orientation);
+    uint32_t width = swap ? region->height : region->width;
+    uint32_t height = swap ? region->width : region->height;
+    struct image_rows rows;
+    int r;
+
+    if (scratch_reserve(&d->turned, (size_t)width * height * 3) < 0)
+        return error_set(err, -ENOMEM, "out of memory for %ux%u pixels", width, height);
+    for (uint32_t y = 0; y < region->height; y += rows.count) {
+        r = reader->ops->read(reader, &rows, err);
+        if (r < 0)
+            return r;
+        for (uint32_t i = 0; i < rows.count; i++)
+            exif_turn_row(orientation, rows.pixels + i * rows.pitch, y + i, region->width,
+                          region->height, d->turned.bytes);
+    }
+    resize_push(d->resize, d->turned.bytes, (size_t)width * 3, height);
+    scratch_trim(&d->turned, 64 << 20);
+    return 0;
+}
+
+/* All that follows the header. */
+static int render_open(struct image_decoder *d, struct image_reader *reader,
+                       const struct image_info *info, const struct pipeline *pipeline,
+                       const struct image_draw *draw, const struct image_store *store, void *dst,
+                       struct plenum_error *err)
+{
+    uint8_t orientation = pipeline->exif ? info->orientation : 1;
+    bool swap = exif_swaps(orientation);
+    struct crop crop;
+    struct rect region;
+    int r;
+
+    crop_place(pipeline, draw, swap ? info->height : info->width, swap ? info->width : info->height,
+               &d->tables, &crop);
+    if (resize_begin(d->resize, &crop, store, dst, &region) < 0)
+        return error_set(err, -ENOMEM, "out of memory for the resize");
+    region = exif_to_stored(orientation, region, info->width, info->height);
+    r = reader->ops->seek(reader, &region, err);
+    if (r < 0)
+        return r;
+    return orientation == 1 ? pass_rows(d, reader, &region, err)
+                            : pass_turned(d, reader, &region, orientation, err);
+}
+
+int image_decoder_create(struct image_decoder **ret)
+{
+    struct image_decoder *d = malloc(sizeof(*d));
+    int r;
+
+    if (!d)
+        return -ENOMEM;
+    *d = (struct image_decoder){0};
+    r = resize_create(&d->resize);
+    for (size_t i = 0; i < ARRAY_LEN(formats) && r == 0; i++)
+        r = formats[i].create(&d->readers[i]);
+    if (r < 0) {
+        image_decoder_destroy(d);
+        return r;
+    }
+    *ret = d;
+    return 0;
+}
+
+void image_decoder_destroy(struct image_decoder *d)
+{
+    if (!d)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (d->readers[i])
+            d->readers[i]->ops->destroy(d->readers[i]);
+    resize_destroy(d->resize);
+    scratch_free(&d->turned);
+    free(d);
+}
+
+int image_render(struct image_decoder *d, const struct pipeline *pipeline,
+                 const struct image_draw *draw, const struct image_store *store,
+                 const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err)
+{
+    struct image_reader *reader;
+    struct image_info info;
+    int r;
+
+    r = open_reader(d, bytes, len, &info, &reader, err);
+    if (r < 0)
+        return r;
+    r = render_open(d, reader, &info, pipeline, draw, store, dst, err);
+    reader->ops->close(reader);
+    return r;
+}
+
+int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, struct image_info *ret,
+                 struct plenum_error *err)
+{
+    struct image_reader *reader;
+    struct image_info info;
+    struct image_rows rows;
+    struct rect all;
+    int r;
+
+    r = open_reader(d, bytes, len, &info, &reader, err);
+    if (r < 0)
+        return r;
+    if (ret)
+        *ret = info;
+    all = (struct rect){.width = info.width, .height = info.height};
+    r = reader->ops->seek(reader, &all, err);
+    for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count)
+        r = reader->ops->read(reader, &rows, err);
+    reader->ops->close(reader);
+    return r;
+}

@@ -1,0 +1,386 @@
+/* jpeg.c - JPEG by libjpeg-turbo, only the rows and columns of one region.
+ *
+ * The pixels are those of a full decode with the accurate inverse DCT and fancy upsampling, cut to
+ * the region. A part decodes to the same bytes because of how it is chosen:
+ *
+ * - Columns: jpeg_crop_scanline() begins at a whole MCU column, and the upsampler treats the first
+ *   and last chroma sample of the row it sees as an edge of the image. So the cut row begins in an
+ *   MCU that holds at least one pixel left of the region, and ends at least two pixels right of it.
+ *   It is also never so narrow that the library would choose the plain upsampler for it, which it
+ *   does when a component has fewer than 3 samples.
+ * - Rows: jpeg_skip_scanlines() drops what is above; it decodes the MCU row above the first one
+ *   where the upsampler needs it. It is called once, from row 0, which is its simplest case.
+ *   tests/loader/image/test_jpeg.c compares regions at every offset with full decodes.
+ * - Block smoothing, which guesses coefficients of progressive files that were never sent, is off:
+ *   its rule has changed between versions of the library, and it looks beyond the region.
+ *
+ * Errors: the library calls error_exit() or, for a warning, emit_message(), and we leave it by
+ * longjmp(); each public function below has one place to land. Nothing leaks, since all memory of
+ * the library belongs to the decompress object.
+ *
+ * That object is made anew for each image. It would survive from one to the next, but so would
+ * its quantisation and Huffman tables, and a file that lacks its own would be decoded with those of
+ * the image before: pixels would depend on history. It costs 0.1 us.
+ *
+ * CMYK: as Pillow's convert("RGB"). Pillow takes every four-component JPEG as inverted, as Adobe
+ * writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes R = clip(K' - MULDIV255(C, K'))
+ * with K' = 255 - K (libImaging/Convert.c, cmyk2rgb), where MULDIV255(a, b) is a * b / 255 rounded
+ * as ((t >> 8) + t) >> 8, t = a * b + 128 (libImaging/ImagingUtils.h). */
+#include "config.h"
+
+#include "loader/image/reader.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/image/exif.h"
+#include "loader/image/limits.h"
+#include "loader/image/scratch.h"
+
+/* Rows that one read() delivers: enough to make a call cheap, few enough to stay in the cache. */
+enum { STRIP_ROWS = 16 };
+
+struct jpeg_reader {
+    struct image_reader base;
+
+    struct jpeg_decompress_struct d;
+    bool live; /* d is to be destroyed */
+    struct jpeg_source_mgr source;
+    struct jpeg_progress_mgr progress;
+
+    struct jpeg_error_mgr errors;
+    jmp_buf escape; /* where a failure lands */
+    int code;       /* of that failure, and its sentence: */
+    char message[JMSG_LENGTH_MAX + 100];
+
+    size_t len; /* of the file */
+    uint64_t blocks;
+
+    uint32_t offset;    /* of the region within the rows that the library writes */
+    uint32_t width;     /* of the region */
+    uint32_t rows_left; /* of the region */
+    struct scratch strip;
+};
+
+static struct jpeg_reader *reader_of(j_common_ptr cinfo)
+{
+    return container_of(cinfo->err, struct jpeg_reader, errors);
+}
+
+/* Where in the file a failure came up, as far as it helps a person. */
+static int describe_place(const struct jpeg_reader *j, char *text, size_t size)
+{
+    const struct jpeg_decompress_struct *d = &j->d;
+
+    if (d->output_scanline > 0 || j->rows_left > 0)
+        return snprintf(text, size, "near row %u of %u", d->output_scanline, d->image_height);
+    if (d->input_scan_number > 1)
+        return snprintf(text, size, "in scan %d", d->input_scan_number);
+    if (d->input_scan_number == 1)
+        return snprintf(text, size, "in the image data");
+    return snprintf(text, size, "in the header");
+}
+
+static _Noreturn void leave(struct jpeg_reader *j, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static _Noreturn void leave(struct jpeg_reader *j, int code, const char *format, ...)
+{
+    va_list args;
+
+    j->code = code;
+    va_start(args, format);
+    (void)vsnprintf(j->message, sizeof(j->message), format, args);
+    va_end(args);
+    longjmp(j->escape, 1);
+}
+
+static void on_error(j_common_ptr cinfo)
+{
+    struct jpeg_reader *j = reader_of(cinfo);
+    char what[JMSG_LENGTH_MAX], place[48];
+
+    if (cinfo->err->msg_code == JERR_OUT_OF_MEMORY)
+        leave(j, -ENOMEM, "JPEG decoder: out of memory");
+    (void)describe_place(j, place, sizeof(place));
+    cinfo->err->format_message(cinfo, what);
+    leave(j, -EBADMSG, "JPEG decoder: %s, %s", what, place);
+}
+
+/* Levels from 0 on are remarks, -1 is a warning: the file is damaged. */
+static void on_message(j_common_ptr cinfo, int level)
+{
+    if (level < 0)
+        on_error(cinfo);
+}
+
+static void on_output(j_common_ptr cinfo)
+{
+    (void)cinfo;
+}
+
+static void source_nothing(j_decompress_ptr d)
+{
+    (void)d;
+}
+
+/* The whole file was given at the start, so more is wanted only where it is cut off. */
+static boolean source_fill(j_decompress_ptr d)
+{
+    struct jpeg_reader *j = reader_of((j_common_ptr)d);
+    char place[48];
+
+    (void)describe_place(j, place, sizeof(place));
+    leave(j, -EBADMSG, "the JPEG file is cut off: it ends after %zu bytes, %s", j->len, place);
+}
+
+static void source_skip(j_decompress_ptr d, long count)
+{
+    if (count <= 0)
+        return;
+    if ((size_t)count > d->src->bytes_in_buffer)
+        (void)source_fill(d);
+    d->src->next_input_byte += count;
+    d->src->bytes_in_buffer -= (size_t)count;
+}
+
+/* Called at least once for each row of MCUs while the scans are read. */
+static void on_progress(j_common_ptr cinfo)
+{
+    struct jpeg_reader *j = reader_of(cinfo);
+    int scans = j->d.input_scan_number;
+
+    if (scans > IMAGE_SCANS_MAX || j->blocks * (uint64_t)scans > IMAGE_BLOCK_VISITS_MAX)
+        leave(j, -EBADMSG, "a JPEG of %ux%u pixels with more than %d scans is not decoded",
+              j->d.image_width, j->d.image_height, scans - 1);
+}
+
+static void check_limits(struct jpeg_reader *j)
+{
+    const struct jpeg_decompress_struct *d = &j->d;
+    size_t header = j->len - d->src->bytes_in_buffer;
+
+    if ((uint64_t)d->image_width * d->image_height > IMAGE_PIXELS_MAX)
+        leave(j, -EBADMSG, "%ux%u pixels are more than the limit of %d", d->image_width,
+              d->image_height, IMAGE_PIXELS_MAX);
+    if (header > IMAGE_HEADER_MAX)
+        leave(j, -EBADMSG, "the JPEG header has %zu bytes, more than the limit of %d", header,
+              IMAGE_HEADER_MAX);
+    if (d->num_components != 1 && d->num_components != 3 && d->num_components != 4)
+        leave(j, -EBADMSG, "a JPEG with %d components is neither grey, colour nor CMYK",
+              d->num_components);
+    for (int i = 0; i < d->num_components; i++)
+        j->blocks += (uint64_t)d->comp_info[i].width_in_blocks * d->comp_info[i].height_in_blocks;
+    if (jpeg_has_multiple_scans(&j->d) && j->blocks > IMAGE_BLOCKS_MAX)
+        leave(j, -EBADMSG, "%ux%u pixels are too many for a JPEG with several scans",
+              d->image_width, d->image_height);
+}
+
+static void start(struct jpeg_reader *j)
+{
+    j->live = true; /* also if the next line fails: what it has made by then is destroyed */
+    jpeg_create_decompress(&j->d);
+    j->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
+    j->d.src = &j->source;
+    j->d.progress = &j->progress;
+    (void)jpeg_read_header(&j->d, TRUE);
+    check_limits(j);
+    j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    j->d.dct_method = JDCT_ISLOW;
+    j->d.do_fancy_upsampling = TRUE;
+    j->d.do_block_smoothing = FALSE;
+}
+
+static void jpeg_reader_close(struct image_reader *reader)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+
+    if (j->live)
+        jpeg_destroy_decompress(&j->d);
+    j->live = false;
+    scratch_trim(&j->strip, 4 << 20);
+}
+
+static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
+{
+    return len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
+}
+
+static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                            struct image_header *ret, struct plenum_error *err)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+
+    jpeg_reader_close(reader);
+    j->d = (struct jpeg_decompress_struct){.err = &j->errors};
+    j->source.next_input_byte = bytes;
+    j->source.bytes_in_buffer = len;
+    j->len = len;
+    j->blocks = 0;
+    j->rows_left = 0;
+    if (setjmp(j->escape))
+        return error_set(err, j->code, "%s", j->message);
+    start(j);
+    *ret = (struct image_header){
+        .width = j->d.image_width,
+        .height = j->d.image_height,
+        .orientation = exif_of_jpeg(bytes, len),
+    };
+    return 0;
+}
+
+/* The columns that must be decoded for those of the region to come out right: see the top. */
+static void widen(const struct jpeg_decompress_struct *d, const struct rect *region,
+                  uint32_t *begin, uint32_t *end)
+{
+    uint32_t unit = (uint32_t)d->max_h_samp_factor, mcu = DCTSIZE * unit, least = 3 * unit;
+
+    *begin = region->left > 0 ? (region->left - 1) / mcu * mcu : 0;
+    *end = region->left + region->width + 2;
+    if (*end < *begin + least)
+        *end = *begin + least;
+    if (*end > d->output_width)
+        *end = d->output_width;
+    if (*begin > 0 && *end - *begin < least)
+        *begin -= mcu;
+}
+
+static void seek(struct jpeg_reader *j, const struct rect *region)
+{
+    uint32_t begin, end;
+    JDIMENSION left, width;
+
+    (void)jpeg_start_decompress(&j->d);
+    widen(&j->d, region, &begin, &end);
+    left = begin;
+    width = end - begin;
+    jpeg_crop_scanline(&j->d, &left, &width);
+    j->offset = region->left - left;
+    j->width = region->width;
+    j->rows_left = region->height;
+    if (region->top > 0)
+        (void)jpeg_skip_scanlines(&j->d, region->top);
+}
+
+static int jpeg_reader_seek(struct image_reader *reader, const struct rect *region,
+                            struct plenum_error *err)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+
+    if (setjmp(j->escape))
+        return error_set(err, j->code, "%s", j->message);
+    seek(j, region);
+    if (scratch_reserve(&j->strip, (size_t)STRIP_ROWS * j->d.output_width *
+                                       (size_t)j->d.output_components) < 0)
+        return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);
+    return 0;
+}
+
+static uint8_t times_255th(uint32_t a, uint32_t b)
+{
+    uint32_t t = a * b + 128;
+
+    return (uint8_t)(((t >> 8) + t) >> 8);
+}
+
+/* Inverted CMYK to RGB; `rgb` may be where `cmyk` is, or before it. */
+static void rgb_of_cmyk(const uint8_t *cmyk, uint32_t count, uint8_t *rgb)
+{
+    for (; count > 0; count--, cmyk += 4, rgb += 3) {
+        uint8_t c = cmyk[0], m = cmyk[1], y = cmyk[2], k = cmyk[3];
+
+        rgb[0] = (uint8_t)(k - times_255th(255u - c, k));
+        rgb[1] = (uint8_t)(k - times_255th(255u - m, k));
+        rgb[2] = (uint8_t)(k - times_255th(255u - y, k));
+    }
+}
+
+static void read_rows(struct jpeg_reader *j, uint8_t *pixels, size_t pitch, uint32_t count)
+{
+    JSAMPROW rows[STRIP_ROWS];
+    uint32_t done = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        rows[i] = pixels + i * pitch;
+    while (done < count) {
+        JDIMENSION n = jpeg_read_scanlines(&j->d, rows + done, count - done);
+
+        if (n == 0)
+            leave(j, -EBADMSG, "JPEG decoder: it gave no further rows at row %u",
+                  j->d.output_scanline);
+        done += n;
+    }
+}
+
+static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
+                            struct plenum_error *err)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    size_t step = (size_t)j->d.output_components, pitch = j->d.output_width * step;
+    uint32_t count = j->rows_left < STRIP_ROWS ? j->rows_left : STRIP_ROWS;
+    uint8_t *pixels = j->strip.bytes;
+
+    if (setjmp(j->escape))
+        return error_set(err, j->code, "%s", j->message);
+    read_rows(j, pixels, pitch, count);
+    j->rows_left -= count;
+    pixels += j->offset * step;
+    if (j->d.out_color_space == JCS_CMYK)
+        for (uint32_t i = 0; i < count; i++)
+            rgb_of_cmyk(pixels + i * pitch, j->width, pixels + i * pitch);
+    *ret = (struct image_rows){pixels, pitch, count};
+    return 0;
+}
+
+static void jpeg_reader_destroy(struct image_reader *reader)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+
+    jpeg_reader_close(reader);
+    scratch_free(&j->strip);
+    free(j);
+}
+
+static const struct image_reader_ops jpeg_reader_ops = {
+    .knows = jpeg_reader_knows,
+    .open = jpeg_reader_open,
+    .seek = jpeg_reader_seek,
+    .read = jpeg_reader_read,
+    .close = jpeg_reader_close,
+    .destroy = jpeg_reader_destroy,
+};
+
+int jpeg_reader_create(struct image_reader **ret)
+{
+    struct jpeg_reader *j = malloc(sizeof(*j));
+
+    if (!j)
+        return -ENOMEM;
+    *j = (struct jpeg_reader){
+        .base = {.ops = &jpeg_reader_ops},
+        .source =
+            {
+                .init_source = source_nothing,
+                .fill_input_buffer = source_fill,
+                .skip_input_data = source_skip,
+                .resync_to_restart = jpeg_resync_to_restart,
+                .term_source = source_nothing,
+            },
+        .progress = {.progress_monitor = on_progress},
+    };
+    (void)jpeg_std_error(&j->errors);
+    j->errors.error_exit = on_error;
+    j->errors.emit_message = on_message;
+    j->errors.output_message = on_output;
+    *ret = &j->base;
+    return 0;
+}

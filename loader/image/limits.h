@@ -1,0 +1,26 @@
+/* limits.h - how large an image may be before it is bad.
+ *
+ * A few hundred bytes can ask for gigabytes of memory or minutes of work. An image over one of
+ * these limits is a bad sample; whether a sample is bad decides what is shown in its place, so the
+ * limits are part of the definition of pixels (docs/pixels.md) and never depend on the machine.
+ * They lie far above any photograph: the largest image of ImageNet has 61 million pixels. */
+#ifndef LOADER_IMAGE_LIMITS_H
+#define LOADER_IMAGE_LIMITS_H
+
+enum {
+    /* Of a side, pixels. What libjpeg can do, and plenty for PNG. */
+    IMAGE_SIDE_MAX = 65500,
+    /* Of width times height. */
+    IMAGE_PIXELS_MAX = 1 << 27,
+    /* Bytes in front of the compressed data: profiles, previews, comments. */
+    IMAGE_HEADER_MAX = 16 << 20,
+    /* Scans of a JPEG. Encoders write 1 to 20; each may visit all of the image. */
+    IMAGE_SCANS_MAX = 100,
+    /* 8x8 blocks of all components of a JPEG with several scans: they are kept until the last one
+     * is read, 128 bytes each (512 MiB). */
+    IMAGE_BLOCKS_MAX = 1 << 22,
+    /* Blocks times scans of such a JPEG: some seconds of work. */
+    IMAGE_BLOCK_VISITS_MAX = 1 << 28,
+};
+
+#endif

@@ -1,0 +1,277 @@
+/* png.c - PNG by libpng, as 8-bit RGB.
+ *
+ * Palettes and grey become RGB, of 16 bits the high byte is kept, alpha and transparency are
+ * dropped (as Pillow's convert("RGB") does), gamma and profiles are ignored. A PNG cannot be
+ * entered in the middle: all rows above the region are read, those below are not. An interlaced one
+ * is read in seven passes over rows that are kept.
+ *
+ * libpng's warnings are not failures: it warns of colour profiles and the like, which change no
+ * pixel. Its errors leave by longjmp(). */
+#include "config.h"
+
+#include "loader/image/reader.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/image/exif.h"
+#include "loader/image/limits.h"
+#include "loader/image/scratch.h"
+
+enum { STRIP_ROWS = 16 };
+
+struct png_reader {
+    struct image_reader base;
+
+    png_structp png;
+    png_infop info;
+    const uint8_t *bytes; /* what is left of the file */
+    size_t left;
+    size_t len; /* of the file */
+
+    jmp_buf escape;
+    bool no_memory, cut_off;
+    char message[200];
+
+    uint32_t width, height; /* of the image */
+    bool interlaced;
+    struct rect region;
+    uint32_t rows_done;    /* of the region */
+    struct scratch pixels; /* [STRIP_ROWS or the region's rows + 1][width][3] */
+};
+
+static void on_error(png_structp png, png_const_charp what)
+{
+    struct png_reader *p = png_get_error_ptr(png);
+
+    (void)snprintf(p->message, sizeof(p->message), "%s", what);
+    longjmp(p->escape, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp what)
+{
+    (void)png;
+    (void)what;
+}
+
+static png_voidp allocate(png_structp png, png_alloc_size_t size)
+{
+    struct png_reader *p = png_get_mem_ptr(png);
+    void *memory = malloc(size);
+
+    if (!memory)
+        p->no_memory = true;
+    return memory;
+}
+
+static void release(png_structp png, png_voidp memory)
+{
+    (void)png;
+    free(memory);
+}
+
+static void take_bytes(png_structp png, png_bytep out, size_t count)
+{
+    struct png_reader *p = png_get_io_ptr(png);
+
+    if (count > p->left) {
+        p->cut_off = true;
+        png_error(png, "Read past its end");
+    }
+    memcpy(out, p->bytes, count);
+    p->bytes += count;
+    p->left -= count;
+}
+
+static void png_reader_close(struct image_reader *reader)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+
+    png_destroy_read_struct(&p->png, &p->info, NULL);
+    scratch_trim(&p->pixels, 16 << 20);
+}
+
+/* After longjmp(): hand on what went wrong. */
+static int failed(const struct png_reader *p, struct plenum_error *err)
+{
+    if (p->no_memory)
+        return error_set(err, -ENOMEM, "PNG decoder: out of memory");
+    if (p->cut_off)
+        return error_set(err, -EBADMSG, "the PNG file is cut off: it ends after %zu bytes", p->len);
+    return error_set(err, -EBADMSG, "PNG decoder: %s", p->message);
+}
+
+/* Let only those chunks in that change pixels, and eXIf. */
+static void ignore_chunks(png_structp png)
+{
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_AS_DEFAULT, (png_const_bytep) "eXIf", 1);
+}
+
+static uint8_t read_header(struct png_reader *p)
+{
+    png_bytep exif;
+    png_uint_32 size;
+    int depth, colour, interlace;
+
+    png_set_read_fn(p->png, p, take_bytes);
+    png_set_user_limits(p->png, IMAGE_SIDE_MAX, IMAGE_SIDE_MAX);
+    ignore_chunks(p->png);
+    png_read_info(p->png, p->info);
+    (void)png_get_IHDR(p->png, p->info, &p->width, &p->height, &depth, &colour, &interlace, NULL,
+                       NULL);
+    if ((uint64_t)p->width * p->height > IMAGE_PIXELS_MAX)
+        png_error(p->png, "more pixels than the limit of 134217728");
+    if (p->len - p->left > IMAGE_HEADER_MAX)
+        png_error(p->png, "the header has more bytes than the limit of 16777216");
+    p->interlaced = interlace != PNG_INTERLACE_NONE;
+    if (png_get_eXIf_1(p->png, p->info, &size, &exif) != 0)
+        return exif_of_tiff(exif, size);
+    return 1;
+}
+
+static bool png_reader_knows(const uint8_t *bytes, size_t len)
+{
+    return len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0;
+}
+
+static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                           struct image_header *ret, struct plenum_error *err)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+    uint8_t orientation;
+
+    png_reader_close(reader);
+    p->bytes = bytes;
+    p->left = p->len = len;
+    p->no_memory = p->cut_off = false;
+    if (setjmp(p->escape))
+        return failed(p, err);
+    p->png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, p, on_error, on_warning, p, allocate,
+                                      release);
+    p->info = p->png ? png_create_info_struct(p->png) : NULL;
+    if (!p->info)
+        return error_set(err, -ENOMEM, "PNG decoder: out of memory");
+    orientation = read_header(p);
+    *ret = (struct image_header){p->width, p->height, orientation};
+    return 0;
+}
+
+static void choose_format(struct png_reader *p)
+{
+    png_set_strip_16(p->png);
+    png_set_palette_to_rgb(p->png);
+    png_set_expand_gray_1_2_4_to_8(p->png);
+    png_set_gray_to_rgb(p->png);
+    png_set_strip_alpha(p->png);
+    if (p->interlaced)
+        (void)png_set_interlace_handling(p->png);
+    png_read_update_info(p->png, p->info);
+    if (png_get_rowbytes(p->png, p->info) != (size_t)p->width * 3)
+        png_error(p->png, "its rows have an unexpected form");
+}
+
+/* All passes but the end of the last one, from where on nothing is needed. */
+static void read_passes(struct png_reader *p)
+{
+    size_t pitch = (size_t)p->width * 3;
+    uint8_t *rows = p->pixels.bytes, *elsewhere = rows + p->region.height * pitch;
+
+    for (int pass = 0; pass < 7; pass++) {
+        uint32_t end = pass < 6 ? p->height : p->region.top + p->region.height;
+
+        for (uint32_t y = 0; y < end; y++) {
+            bool wanted = y >= p->region.top && y - p->region.top < p->region.height;
+
+            png_read_row(p->png, wanted ? rows + (y - p->region.top) * pitch : elsewhere, NULL);
+        }
+    }
+}
+
+static int png_reader_seek(struct image_reader *reader, const struct rect *region,
+                           struct plenum_error *err)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+    size_t rows = p->interlaced ? region->height + 1 : STRIP_ROWS;
+
+    p->region = *region;
+    p->rows_done = 0;
+    if (scratch_reserve(&p->pixels, rows * p->width * 3) < 0)
+        return error_set(err, -ENOMEM, "out of memory for %zu rows of %u pixels", rows, p->width);
+    if (setjmp(p->escape))
+        return failed(p, err);
+    choose_format(p);
+    if (p->interlaced) {
+        read_passes(p);
+    } else {
+        for (uint32_t y = 0; y < region->top; y++)
+            png_read_row(p->png, p->pixels.bytes, NULL);
+    }
+    return 0;
+}
+
+static void read_strip(struct png_reader *p, uint32_t count)
+{
+    size_t pitch = (size_t)p->width * 3;
+    uint8_t *rows = p->pixels.bytes;
+
+    for (uint32_t i = 0; i < count; i++)
+        png_read_row(p->png, rows + i * pitch, NULL);
+}
+
+static int png_reader_read(struct image_reader *reader, struct image_rows *ret,
+                           struct plenum_error *err)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+    uint32_t left = p->region.height - p->rows_done;
+    uint32_t count = left < STRIP_ROWS ? left : STRIP_ROWS;
+    size_t pitch = (size_t)p->width * 3;
+    size_t kept = p->interlaced ? p->rows_done * pitch : 0; /* before these rows in p->pixels */
+
+    if (setjmp(p->escape))
+        return failed(p, err);
+    if (!p->interlaced)
+        read_strip(p, count);
+    p->rows_done += count;
+    *ret = (struct image_rows){
+        .pixels = (uint8_t *)p->pixels.bytes + kept + (size_t)p->region.left * 3,
+        .pitch = pitch,
+        .count = count,
+    };
+    return 0;
+}
+
+static void png_reader_destroy(struct image_reader *reader)
+{
+    struct png_reader *p = container_of(reader, struct png_reader, base);
+
+    png_reader_close(reader);
+    scratch_free(&p->pixels);
+    free(p);
+}
+
+static const struct image_reader_ops png_reader_ops = {
+    .knows = png_reader_knows,
+    .open = png_reader_open,
+    .seek = png_reader_seek,
+    .read = png_reader_read,
+    .close = png_reader_close,
+    .destroy = png_reader_destroy,
+};
+
+int png_reader_create(struct image_reader **ret)
+{
+    struct png_reader *p = malloc(sizeof(*p));
+
+    if (!p)
+        return -ENOMEM;
+    *p = (struct png_reader){.base = {.ops = &png_reader_ops}};
+    *ret = &p->base;
+    return 0;
+}

@@ -1,0 +1,58 @@
+/* reader.h - the door to a decoder: an encoded image, read as the rows of one region.
+ *
+ *     open()  the header          -> size and orientation
+ *     seek()  choose a region     -> whatever the format needs before its first row
+ *     read()  some rows at a time, until the region is delivered
+ *     close() at any point, also after a failure; then open() again
+ *
+ * A reader stops after the region's last row and reports whatever is wrong with the file from its
+ * start to there as -EBADMSG with a sentence; what comes behind, nobody looks at. What it delivers
+ * does not depend on the images before. */
+#ifndef LOADER_IMAGE_READER_H
+#define LOADER_IMAGE_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "loader/image/rect.h"
+
+struct image_header {
+    uint32_t width, height; /* as stored, before EXIF; within limits.h */
+    uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
+};
+
+/** Some rows of the region, RGB. Borrowed until the next call. */
+struct image_rows {
+    const uint8_t *pixels;
+    size_t pitch;   /* bytes from row to row */
+    uint32_t count; /* at least 1 */
+};
+
+struct image_reader;
+
+struct image_reader_ops {
+    /** Whether a file that begins so is for this reader. */
+    bool (*knows)(const uint8_t *bytes, size_t len);
+    /** `bytes` are borrowed until close(). -EBADMSG or -ENOMEM, like all of them. */
+    int (*open)(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                struct image_header *ret, struct plenum_error *err);
+    /** `region` lies inside the image and is not empty. */
+    int (*seek)(struct image_reader *reader, const struct rect *region, struct plenum_error *err);
+    /** Not to be called again after the region's last row. */
+    int (*read)(struct image_reader *reader, struct image_rows *ret, struct plenum_error *err);
+    void (*close)(struct image_reader *reader);
+    void (*destroy)(struct image_reader *reader);
+};
+
+/** The first member of every reader. */
+struct image_reader {
+    const struct image_reader_ops *ops;
+};
+
+int jpeg_reader_create(struct image_reader **ret);
+int png_reader_create(struct image_reader **ret);
+
+#endif

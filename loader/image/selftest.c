@@ -1,0 +1,98 @@
+/* selftest.c - does this machine's JPEG library give the pixels of the definition?
+ *
+ * The definition is in integers down to libjpeg-turbo's accurate inverse DCT and fancy upsampling.
+ * Another libjpeg, or one that is built otherwise, may give others; a loader that serves them would
+ * break the promise that a batch is a pure function. So each loader renders these images when it
+ * starts. The images are made by tests/loader/image/make_builtin.c; the hashes are XXH3-64 of all
+ * their renderings as uint8 NHWC. */
+#include "config.h"
+
+#include "loader/image/image.h"
+
+#include <errno.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/image/builtin.h"
+
+enum { SIDE = 32, DRAWS = 6 };
+
+static const char *const pipelines[] = {
+    "v1 rrc(32) flip(0.5)",
+    "v1 resize(40) center_crop(32)",
+};
+
+/* Of builtin_images[], in their order. */
+static const uint64_t golden_v1[] = {
+    0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,
+    0xcb16095ebc23249d, 0xb24c734ffe3eac34, 0xb17fc19c926dae45,
+};
+
+/* The hash of all renderings of one image. */
+static int hash_renderings(struct image_decoder *decoder, const struct builtin_image *image,
+                           uint64_t *ret, struct plenum_error *err)
+{
+    const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    uint8_t pixels[SIDE * SIDE * 3];
+    XXH3_state_t state;
+
+    (void)XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < ARRAY_LEN(pipelines); i++) {
+        struct pipeline pipeline;
+        int r = pipeline_parse(pipelines[i], &pipeline, err);
+
+        for (uint32_t draw = 0; r == 0 && draw < DRAWS; draw++) {
+            struct image_draw d = {.seed = 2022, .epoch = 1, .position = draw};
+
+            r = image_render(decoder, &pipeline, &d, &store, image->bytes, image->len, pixels, err);
+            (void)XXH3_64bits_update(&state, pixels, sizeof(pixels));
+        }
+        if (r < 0)
+            return r;
+    }
+    *ret = XXH3_64bits_digest(&state);
+    return 0;
+}
+
+static int test_image(struct image_decoder *decoder, size_t index, uint64_t golden,
+                      struct plenum_error *err)
+{
+    const struct builtin_image *image = &builtin_images[index];
+    uint64_t hash;
+    int r;
+
+    r = hash_renderings(decoder, image, &hash, err);
+    if (r == -ENOMEM)
+        return r;
+    if (r < 0)
+        return error_prefix(err, -EPROTO, "pixels v1: the built-in image '%s' is not decoded",
+                            image->name);
+    if (hash != golden)
+        return error_set(
+            err, -EPROTO,
+            "pixels v1: the built-in image '%s' comes out with hash %016llx instead of "
+            "%016llx: the JPEG library of this machine (libjpeg) is not one that gives "
+            "the pixels of the definition",
+            image->name, (unsigned long long)hash, (unsigned long long)golden);
+    return 0;
+}
+
+int image_self_test(enum pipeline_version version, struct plenum_error *err)
+{
+    struct image_decoder *decoder;
+    int r;
+
+    if (version != PIPELINE_V1)
+        return error_set(err, -EPROTO, "this build does not know pixels of version %d",
+                         (int)version);
+    r = image_decoder_create(&decoder);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    for (size_t i = 0; i < builtin_images_count && r == 0; i++)
+        r = test_image(decoder, i, golden_v1[i], err);
+    image_decoder_destroy(decoder);
+    return r;
+}

@@ -1,0 +1,63 @@
+/* fuzz_image.c - any bytes through the renderer and the oracle: never a crash, and always the same
+ * decision and the same pixels.
+ *
+ * The first four bytes choose pipeline, draw and store; the rest is the file. Images of more than
+ * 2^18 pixels are left out, as they only cost time; limits are tested elsewhere. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+#include "loader/image/image.h"
+#include "tests/loader/image/agree.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const pipelines[] = {
+    "rrc(16) flip(0.5)",
+    "rrc(9,scale=0.0001:0.1,ratio=1/9:9) flip(0.5)",
+    "resize(17) center_crop(12)",
+    "exif rrc(16) flip(0.5)",
+    "exif resize(17) center_crop(12)",
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct image_decoder *decoder;
+    static struct pipeline parsed[ARRAY_LEN(pipelines)];
+    struct plenum_error err = {""};
+    struct image_store store;
+    struct image_draw draw;
+    struct image_info info;
+    uint32_t width, height;
+    uint8_t orientation;
+    char why[200];
+
+    if (!decoder) {
+        if (image_decoder_create(&decoder) < 0)
+            abort();
+        for (size_t i = 0; i < ARRAY_LEN(pipelines); i++)
+            if (pipeline_parse(pipelines[i], &parsed[i], NULL) < 0)
+                abort();
+    }
+    if (size < 4)
+        return 0;
+    store.dtype = data[2] & 1 ? PLENUM_INT8 : PLENUM_UINT8;
+    store.layout = data[2] & 2 ? PLENUM_NCHW : PLENUM_NHWC;
+    store.channels = data[2] & 4 ? 4 : 3;
+    draw = (struct image_draw){.seed = data[1], .position = data[3]};
+    if (oracle_header(data + 4, size - 4, &width, &height, &orientation) == 0 &&
+        (uint64_t)width * height > 1 << 18)
+        return 0;
+    if (!oracle_agrees(decoder, &parsed[data[0] % ARRAY_LEN(pipelines)], &draw, &store, data + 4,
+                       size - 4, why, NULL, &err)) {
+        if (strstr(err.text, "more than 100 scans"))
+            return 0; /* the oracle knows no limits */
+        fprintf(stderr, "the oracle disagrees: %s\n", why);
+        abort();
+    }
+    (void)image_verify(decoder, data + 4, size - 4, &info, NULL);
+    return 0;
+}

@@ -1,0 +1,144 @@
+/* dump.c - pixels for test_pillow.py, and files for others to read.
+ *
+ *     dump --kinds FOLDER   write one file of every kind of made.h into FOLDER, print their names
+ *     dump --seeds FOLDER   the same, small, for tests/fuzz/fuzz_image
+ *     dump <REQUESTS        one a line: path TAB pipeline TAB seed TAB position
+ *
+ * To each request a line is answered: "bad SENTENCE", or "ok" and the numbers of the geometry (box:
+ * left top width height; resized: width height; window: left top side; mirror), followed by side *
+ * side * 3 bytes of uint8 RGB. */
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loader/image/crop.h"
+#include "loader/image/image.h"
+#include "tests/loader/image/made.h"
+
+static bool write_file(const char *folder, const char *name, const char *head, size_t head_len,
+                       struct made m)
+{
+    char path[4096];
+    FILE *f;
+    bool ok;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    f = fopen(path, "wb");
+    if (!f)
+        return false;
+    ok = fwrite(head, 1, head_len, f) == head_len && fwrite(m.bytes, 1, m.len, f) == m.len;
+    free(m.bytes);
+    return fclose(f) == 0 && ok;
+}
+
+static int write_kinds(const char *folder)
+{
+    for (size_t i = 0; i < made_kinds_count; i++) {
+        struct made_jpeg spec = made_kinds[i];
+        char name[32];
+
+        spec.width = 157;
+        spec.height = 211;
+        (void)snprintf(name, sizeof(name), "%zu.jpg", i);
+        if (!write_file(folder, name, "", 0, make_jpeg(&spec)))
+            return 1;
+        printf("%s\t%s\n", name, spec.name);
+    }
+    return 0;
+}
+
+/* Four bytes that choose what is done, then a file. */
+static int write_seeds(const char *folder)
+{
+    static const int png_types[][2] = {{0, 1}, {0, 8}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
+    char name[32], head[4] = {0};
+
+    for (size_t i = 0; i < made_kinds_count; i++) {
+        struct made_jpeg spec = made_kinds[i];
+
+        spec.width = 37;
+        spec.height = 26;
+        spec.orientation = (int)i % 9;
+        head[0] = (char)(i % 5);
+        (void)snprintf(name, sizeof(name), "%zu.jpg", i);
+        if (!write_file(folder, name, head, sizeof(head), make_jpeg(&spec)))
+            return 1;
+    }
+    for (size_t i = 0; i < 2 * sizeof(png_types) / sizeof(png_types[0]); i++) {
+        struct made_png spec = {.width = 19,
+                                .height = 23,
+                                .interlaced = i % 2,
+                                .colour_type = png_types[i / 2][0],
+                                .depth = png_types[i / 2][1],
+                                .transparent = png_types[i / 2][0] < 4,
+                                .orientation = 6};
+
+        head[0] = (char)(i % 5);
+        (void)snprintf(name, sizeof(name), "%zu.png", i);
+        if (!write_file(folder, name, head, sizeof(head), make_png(&spec)))
+            return 1;
+    }
+    return 0;
+}
+
+static void answer(struct image_decoder *decoder, char *line)
+{
+    const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    const char *path = strtok(line, "\t"), *text = strtok(NULL, "\t");
+    const char *seed = strtok(NULL, "\t"), *position = strtok(NULL, "\n");
+    struct plenum_error err = {"the request is not understood"};
+    struct crop_tables tables = {0};
+    struct image_info info;
+    struct image_draw draw;
+    struct pipeline p;
+    struct made m;
+    struct crop c;
+    uint8_t *pixels;
+    bool swap;
+    int r;
+
+    if (!position || pipeline_parse(text, &p, &err) < 0) {
+        printf("bad %s\n", err.text);
+        return;
+    }
+    draw = (struct image_draw){.seed = strtoull(seed, NULL, 10),
+                               .position = (uint32_t)strtoul(position, NULL, 10)};
+    m = read_file(path);
+    pixels = malloc((size_t)p.side * p.side * 3);
+    r = image_render(decoder, &p, &draw, &store, m.bytes, m.len, pixels, &err);
+    if (r < 0) {
+        printf("bad %s\n", err.text);
+    } else {
+        (void)image_verify(decoder, m.bytes, m.len, &info, NULL);
+        swap = p.exif && info.orientation >= 5;
+        crop_place(&p, &draw, swap ? info.height : info.width, swap ? info.width : info.height,
+                   &tables, &c);
+        printf("ok %u %u %u %u %u %u %u %u %u %d\n", c.box.left, c.box.top, c.box.width,
+               c.box.height, c.width, c.height, c.window.left, c.window.top, p.side, c.mirror);
+        (void)fwrite(pixels, 1, (size_t)p.side * p.side * 3, stdout);
+    }
+    free(pixels);
+    free(m.bytes);
+}
+
+int main(int argc, char **argv)
+{
+    struct image_decoder *decoder;
+    char line[8192];
+
+    if (argc == 3 && strcmp(argv[1], "--kinds") == 0)
+        return write_kinds(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--seeds") == 0)
+        return write_seeds(argv[2]);
+    if (argc != 1 || image_decoder_create(&decoder) < 0)
+        return 1;
+    while (fgets(line, sizeof(line), stdin)) {
+        answer(decoder, line);
+        (void)fflush(stdout);
+    }
+    image_decoder_destroy(decoder);
+    return 0;
+}

@@ -1,0 +1,48 @@
+# tests/loader/image/: the image room against an oracle, and against Pillow.
+image_tests = %D%/test_allocation \
+	%D%/test_crop \
+	%D%/test_exif \
+	%D%/test_jpeg \
+	%D%/test_png \
+	%D%/test_render \
+	%D%/test_resize \
+	%D%/test_selftest
+check_PROGRAMS += $(image_tests)
+TESTS += $(image_tests)
+
+noinst_LTLIBRARIES += %D%/libimagetest.la
+%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h
+%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS)
+%C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
+
+image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
+image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la $(CRITERION_LIBS)
+
+%C%_test_allocation_CFLAGS = $(image_test_cflags)
+%C%_test_allocation_LDADD = $(image_test_libs)
+%C%_test_allocation_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+%C%_test_crop_CFLAGS = $(image_test_cflags)
+%C%_test_crop_LDADD = $(image_test_libs) -lm
+%C%_test_exif_CFLAGS = $(image_test_cflags)
+%C%_test_exif_LDADD = $(image_test_libs)
+%C%_test_jpeg_CFLAGS = $(image_test_cflags)
+%C%_test_jpeg_LDADD = $(image_test_libs)
+%C%_test_png_CFLAGS = $(image_test_cflags)
+%C%_test_png_LDADD = $(image_test_libs)
+%C%_test_render_CFLAGS = $(image_test_cflags)
+%C%_test_render_LDADD = $(image_test_libs)
+%C%_test_resize_CFLAGS = $(image_test_cflags)
+%C%_test_resize_LDADD = $(image_test_libs)
+%C%_test_selftest_CFLAGS = $(image_test_cflags)
+%C%_test_selftest_LDADD = $(image_test_libs)
+
+# Writes loader/image/builtin.c; kept to show where that comes from.
+check_PROGRAMS += %D%/make_builtin
+%C%_make_builtin_CFLAGS = $(image_test_cflags)
+%C%_make_builtin_LDADD = %D%/libimagetest.la
+
+check_PROGRAMS += %D%/dump
+%C%_dump_CFLAGS = $(image_test_cflags)
+%C%_dump_LDADD = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la
+dist_check_SCRIPTS += %D%/test_pillow.py
+TESTS += %D%/test_pillow.py

@@ -1,0 +1,270 @@
+#include "config.h"
+
+#include "tests/loader/image/made.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <png.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+
+const struct made_jpeg made_kinds[] = {
+    {"grey", .colour = MADE_GREY},
+    {"grey 2x2", .colour = MADE_GREY, .sampling = "22"},
+    {"4:4:4", .colour = MADE_COLOUR, .sampling = "11 11 11"},
+    {"4:2:2", .colour = MADE_COLOUR, .sampling = "21 11 11"},
+    {"4:2:0", .colour = MADE_COLOUR, .sampling = "22 11 11"},
+    {"4:4:0", .colour = MADE_COLOUR, .sampling = "12 11 11"},
+    {"4:1:1", .colour = MADE_COLOUR, .sampling = "41 11 11"},
+    {"4:1:0", .colour = MADE_COLOUR, .sampling = "42 11 11"},
+    {"1x4", .colour = MADE_COLOUR, .sampling = "14 11 11"},
+    {"3x1", .colour = MADE_COLOUR, .sampling = "31 11 11"},
+    {"2x3", .colour = MADE_COLOUR, .sampling = "23 11 11"},
+    {"4x1 2x1 1x1", .colour = MADE_COLOUR, .sampling = "41 21 11"},
+    {"2x2 2x1 1x2", .colour = MADE_COLOUR, .sampling = "22 21 12"},
+    {"1x4 1x2 1x1", .colour = MADE_COLOUR, .sampling = "14 12 11"},
+    {"2x4", .colour = MADE_COLOUR, .sampling = "24 11 11"},
+    {"chroma larger", .colour = MADE_COLOUR, .sampling = "11 22 22"},
+    {"all 2x2", .colour = MADE_COLOUR, .sampling = "22 22 11"},
+    {"rgb", .colour = MADE_RGB, .sampling = "11 11 11"},
+    {"rgb 2x2", .colour = MADE_RGB, .sampling = "22 11 11"},
+    {"cmyk", .colour = MADE_CMYK, .sampling = "11 11 11 11"},
+    {"cmyk 2x2", .colour = MADE_CMYK, .sampling = "22 11 11 22"},
+    {"ycck", .colour = MADE_YCCK, .sampling = "11 11 11 11"},
+    {"ycck 2x2", .colour = MADE_YCCK, .sampling = "22 11 11 22"},
+    {"progressive 4:2:0", .colour = MADE_COLOUR, .progressive = true},
+    {"progressive 4:4:4", .colour = MADE_COLOUR, .sampling = "11 11 11", .progressive = true},
+    {"progressive grey", .colour = MADE_GREY, .progressive = true},
+    {"unfinished", .colour = MADE_COLOUR, .progressive = true, .unfinished = true},
+    {"arithmetic", .colour = MADE_COLOUR, .arithmetic = true},
+    {"arithmetic progressive", .colour = MADE_COLOUR, .arithmetic = true, .progressive = true},
+    {"restart 1", .colour = MADE_COLOUR, .restart = 1},
+    {"restart 3 4:4:4", .colour = MADE_COLOUR, .sampling = "11 11 11", .restart = 3},
+    {"scan a component", .colour = MADE_COLOUR, .separate = true},
+    {"scan a component 4:2:2", .colour = MADE_COLOUR, .sampling = "21 11 11", .separate = true},
+    {"quality 1", .colour = MADE_COLOUR, .quality = 1, .wide_tables = true},
+    {"quality 100", .colour = MADE_COLOUR, .quality = 100},
+    {"wide tables", .colour = MADE_COLOUR, .quality = 3, .wide_tables = true},
+};
+const size_t made_kinds_count = ARRAY_LEN(made_kinds);
+
+static _Noreturn void give_up(const char *what)
+{
+    fprintf(stderr, "made.c: %s\n", what);
+    abort();
+}
+
+/* Value of component c at (x, y). */
+static uint8_t paint(uint32_t seed, uint32_t x, uint32_t y, uint32_t c)
+{
+    struct philox_block noise = philox4x32_10((struct philox_block){{x, y, c, seed}}, 1, 2);
+    uint32_t stripes = (x * (3 + c) + y * (5 - c)) * 4 % 256;
+    uint32_t blob = ((x / 5 + c) ^ (y / 3)) % 7 * 36;
+
+    return (uint8_t)((2 * stripes + blob + noise.word[0] % 160) / 5 +
+                     (noise.word[1] % 16 ? 0 : 70));
+}
+
+/* Not a word about coarse tables: they are meant. */
+static void on_message(j_common_ptr c, int level)
+{
+    (void)c;
+    (void)level;
+}
+
+static void write_orientation(j_compress_ptr c, int orientation)
+{
+    uint8_t block[] = {'E', 'x', 'i', 'f', 0,    0, 'M', 'M', 0, 42, 0, 0, 0,
+                       8,   0,   1,   1,   0x12, 0, 3,   0,   0, 0,  1, 0, (uint8_t)orientation,
+                       0,   0,   0,   0,   0,    0};
+
+    jpeg_write_marker(c, JPEG_APP0 + 1, block, sizeof(block));
+}
+
+struct made make_jpeg(const struct made_jpeg *spec)
+{
+    static const int channels[] = {1, 3, 3, 4, 4, 2};
+    static const jpeg_scan_info unfinished[] = {
+        {3, {0, 1, 2}, 0, 0, 0, 1}, {1, {0}, 1, 5, 0, 2}, {1, {1}, 1, 63, 0, 3}};
+    static const jpeg_scan_info separate[] = {
+        {1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}};
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    uint32_t n = (uint32_t)channels[spec->colour];
+    unsigned long len = 0;
+    uint8_t *bytes = NULL, *row = malloc((size_t)spec->width * n);
+
+    c.err = jpeg_std_error(&errors);
+    errors.emit_message = on_message;
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &bytes, &len);
+    c.image_width = spec->width;
+    c.image_height = spec->height;
+    c.input_components = (int)n;
+    c.in_color_space = n == 1 ? JCS_GRAYSCALE : n == 3 ? JCS_RGB : n == 4 ? JCS_CMYK : JCS_UNKNOWN;
+    jpeg_set_defaults(&c);
+    if (spec->colour == MADE_RGB)
+        jpeg_set_colorspace(&c, JCS_RGB);
+    if (spec->colour == MADE_YCCK)
+        jpeg_set_colorspace(&c, JCS_YCCK);
+    jpeg_set_quality(&c, spec->quality ? spec->quality : 85, spec->wide_tables ? FALSE : TRUE);
+    for (uint32_t i = 0; i < n && strlen(spec->sampling) >= 3 * i + 2; i++) {
+        c.comp_info[i].h_samp_factor = spec->sampling[3 * i] - '0';
+        c.comp_info[i].v_samp_factor = spec->sampling[3 * i + 1] - '0';
+    }
+    c.restart_interval = (unsigned)spec->restart;
+    c.arith_code = spec->arithmetic;
+    if (spec->progressive)
+        jpeg_simple_progression(&c);
+    if (spec->unfinished) {
+        c.scan_info = unfinished;
+        c.num_scans = ARRAY_LEN(unfinished);
+    } else if (spec->separate) {
+        c.scan_info = separate;
+        c.num_scans = ARRAY_LEN(separate);
+    }
+    jpeg_start_compress(&c, TRUE);
+    if (spec->orientation)
+        write_orientation(&c, spec->orientation);
+    for (uint32_t y = 0; y < spec->height; y++) {
+        for (uint32_t i = 0; i < spec->width * n; i++)
+            row[i] = paint(spec->seed, i / n, y, i % n);
+        (void)jpeg_write_scanlines(&c, &row, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    free(row);
+    return (struct made){bytes, len};
+}
+
+static void append(png_structp png, png_bytep bytes, size_t count)
+{
+    struct made *m = png_get_io_ptr(png);
+
+    m->bytes = realloc(m->bytes, m->len + count);
+    if (!m->bytes)
+        give_up("out of memory");
+    memcpy(m->bytes + m->len, bytes, count);
+    m->len += count;
+}
+
+static void flush(png_structp png)
+{
+    (void)png;
+}
+
+static uint32_t png_channels(const struct made_png *spec)
+{
+    static const uint8_t channels[] = {1, 0, 3, 1, 2, 0, 4};
+
+    return channels[spec->colour_type];
+}
+
+static size_t png_pitch(const struct made_png *spec)
+{
+    return ((size_t)spec->width * png_channels(spec) * (size_t)spec->depth + 7) / 8;
+}
+
+void made_png_row(const struct made_png *spec, uint32_t y, uint8_t *row)
+{
+    for (uint32_t i = 0; i < png_pitch(spec); i++)
+        row[i] = paint(3, i / png_channels(spec), y, i % png_channels(spec));
+}
+
+struct made make_png(const struct made_png *spec)
+{
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
+    png_infop info = png_create_info_struct(png);
+    size_t pitch = png_pitch(spec);
+    uint8_t *pixels = malloc(pitch * spec->height);
+    uint8_t **rows = malloc(spec->height * sizeof(*rows));
+    struct made m = {0};
+
+    if (setjmp(png_jmpbuf(png)))
+        give_up("libpng cannot write this");
+    png_set_write_fn(png, &m, append, flush);
+    png_set_IHDR(png, info, spec->width, spec->height, spec->depth, spec->colour_type,
+                 spec->interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    if (spec->colour_type == PNG_COLOR_TYPE_PALETTE) {
+        png_color palette[256];
+        png_byte alpha[3] = {0, 128, 7};
+
+        for (uint32_t i = 0; i < 256; i++)
+            palette[i] = (png_color){paint(9, i, 0, 0), paint(9, i, 0, 1), paint(9, i, 0, 2)};
+        png_set_PLTE(png, info, palette, 1 << spec->depth);
+        if (spec->transparent)
+            png_set_tRNS(png, info, alpha, spec->depth == 1 ? 2 : 3, NULL);
+    } else if (spec->transparent) {
+        png_color_16 key = {.gray = 1, .red = 2, .green = 3, .blue = 4};
+
+        png_set_tRNS(png, info, NULL, 0, &key);
+    }
+    if (spec->orientation) {
+        png_byte block[] = {'I',
+                            'I',
+                            42,
+                            0,
+                            8,
+                            0,
+                            0,
+                            0,
+                            1,
+                            0,
+                            0x12,
+                            1,
+                            3,
+                            0,
+                            1,
+                            0,
+                            0,
+                            0,
+                            (png_byte)spec->orientation,
+                            0,
+                            0,
+                            0,
+                            0,
+                            0,
+                            0,
+                            0};
+
+        png_set_eXIf_1(png, info, sizeof(block), block);
+    }
+    png_write_info(png, info);
+    for (uint32_t y = 0; y < spec->height; y++) {
+        rows[y] = pixels + y * pitch;
+        made_png_row(spec, y, rows[y]);
+    }
+    png_write_image(png, rows);
+    png_write_end(png, info);
+    png_destroy_write_struct(&png, &info);
+    free(pixels);
+    free(rows);
+    return m;
+}
+
+struct made read_file(const char *path)
+{
+    struct made m = {0};
+    FILE *f = fopen(path, "rb");
+    size_t room = 0, n;
+
+    if (!f)
+        return m;
+    do {
+        if (m.len == room) {
+            room = room ? 2 * room : 1 << 16;
+            m.bytes = realloc(m.bytes, room);
+            if (!m.bytes)
+                give_up("out of memory");
+        }
+        n = fread(m.bytes + m.len, 1, room - m.len, f);
+        m.len += n;
+    } while (n > 0);
+    fclose(f);
+    return m;
+}

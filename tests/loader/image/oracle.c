@@ -1,0 +1,403 @@
+#include "config.h"
+
+#include "tests/loader/image/oracle.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <png.h>
+
+#include "loader/image/exif.h"
+
+struct oracle_errors {
+    struct jpeg_error_mgr manager;
+    jmp_buf escape;
+};
+
+static void on_error(j_common_ptr c)
+{
+    longjmp(((struct oracle_errors *)c->err)->escape, 1);
+}
+
+static void on_output(j_common_ptr c)
+{
+    (void)c;
+}
+
+static uint8_t muldiv255(int a, int b)
+{
+    int t = a * b + 128;
+
+    return (uint8_t)(((t >> 8) + t) >> 8);
+}
+
+/* Without `pixels` only the size. */
+static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                       struct oracle_image *ret)
+{
+    struct jpeg_decompress_struct d;
+    struct oracle_errors errors;
+    uint8_t *volatile row = NULL;
+    uint32_t volatile rows = last;
+    int volatile r = -EBADMSG;
+
+    ret->rgb = NULL;
+    d.err = jpeg_std_error(&errors.manager);
+    errors.manager.error_exit = on_error;
+    errors.manager.output_message = on_output;
+    jpeg_create_decompress(&d);
+    if (setjmp(errors.escape))
+        goto out;
+    jpeg_mem_src(&d, bytes, len);
+    (void)jpeg_read_header(&d, TRUE);
+    if (d.num_components != 1 && d.num_components != 3 && d.num_components != 4)
+        goto out;
+    ret->orientation = exif_of_jpeg(bytes, len);
+    ret->width = d.image_width;
+    ret->height = d.image_height;
+    if (pixels) {
+        d.out_color_space = d.num_components == 4 ? JCS_CMYK : JCS_RGB;
+        d.dct_method = JDCT_ISLOW;
+        d.do_block_smoothing = FALSE;
+        (void)jpeg_start_decompress(&d);
+        rows = last < d.image_height ? last + 1 : d.image_height;
+        row = malloc((size_t)d.image_width * 4);
+        ret->rgb = malloc((size_t)d.image_width * rows * 3);
+        while (d.output_scanline < rows) {
+            uint8_t *out = ret->rgb + (size_t)d.output_scanline * d.image_width * 3;
+            JSAMPROW to[1] = {row};
+
+            (void)jpeg_read_scanlines(&d, to, 1);
+            if (d.num_components != 4) {
+                memcpy(out, row, (size_t)d.image_width * 3);
+                continue;
+            }
+            for (uint32_t x = 0; x < d.image_width; x++)
+                for (uint32_t c = 0; c < 3; c++) { /* Pillow: CMYK;I, then cmyk2rgb */
+                    int ink = 255 - row[4 * x + c], nk = 255 - (255 - row[4 * x + 3]);
+                    int v = nk - muldiv255(ink, nk);
+
+                    out[3 * x + c] = (uint8_t)(v < 0 ? 0 : v);
+                }
+        }
+    }
+    r = errors.manager.num_warnings > 0 ? -EBADMSG : 0;
+
+out:
+    jpeg_destroy_decompress(&d);
+    free(row);
+    if (r < 0) {
+        free(ret->rgb);
+        ret->rgb = NULL;
+    }
+    return r;
+}
+
+struct png_source {
+    const uint8_t *bytes;
+    size_t left;
+};
+
+static void png_take(png_structp png, png_bytep out, size_t count)
+{
+    struct png_source *s = png_get_io_ptr(png);
+
+    if (count > s->left)
+        png_error(png, "end");
+    memcpy(out, s->bytes, count);
+    s->bytes += count;
+    s->left -= count;
+}
+
+static void png_quiet(png_structp png, png_const_charp what)
+{
+    (void)png;
+    (void)what;
+}
+
+static void png_leave(png_structp png, png_const_charp what)
+{
+    (void)what;
+    png_longjmp(png, 1);
+}
+
+/* All as RGBA, of which the last is dropped. */
+static int decode_png(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                      struct oracle_image *ret)
+{
+    struct png_source source = {bytes, len};
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, NULL, png_leave, png_quiet);
+    png_infop info = png_create_info_struct(png);
+    png_uint_32 exif_size;
+    png_bytep exif;
+    uint8_t *volatile rgba = NULL;
+    uint32_t volatile rows = last;
+    int volatile r = -EBADMSG;
+
+    ret->rgb = NULL;
+    if (setjmp(png_jmpbuf(png)))
+        goto out;
+    png_set_read_fn(png, &source, png_take);
+    png_read_info(png, info);
+    if (png_get_eXIf_1(png, info, &exif_size, &exif) != 0)
+        ret->orientation = exif_of_tiff(exif, exif_size);
+    ret->width = png_get_image_width(png, info);
+    ret->height = png_get_image_height(png, info);
+    if (pixels) {
+        size_t pitch = (size_t)ret->width * 4;
+        int passes;
+
+        rows = last < ret->height ? last + 1 : ret->height;
+        png_set_expand(png);
+        png_set_strip_16(png);
+        png_set_gray_to_rgb(png);
+        png_set_add_alpha(png, 255, PNG_FILLER_AFTER);
+        passes = png_set_interlace_handling(png);
+        png_read_update_info(png, info);
+        rgba = malloc(pitch * ret->height);
+        ret->rgb = malloc((size_t)ret->width * rows * 3);
+        for (int pass = 0; pass < passes; pass++)
+            for (uint32_t y = 0; y < (pass == passes - 1 ? rows : ret->height); y++)
+                png_read_row(png, rgba + y * pitch, NULL);
+        for (size_t i = 0; i < (size_t)ret->width * rows; i++)
+            memcpy(ret->rgb + 3 * i, rgba + 4 * i, 3);
+    }
+    r = 0;
+
+out:
+    png_destroy_read_struct(&png, &info, NULL);
+    free(rgba);
+    if (r < 0) {
+        free(ret->rgb);
+        ret->rgb = NULL;
+    }
+    return r;
+}
+
+static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                  struct oracle_image *ret)
+{
+    ret->orientation = 1;
+    if (len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8)
+        return decode_jpeg(bytes, len, pixels, last, ret);
+    if (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0)
+        return decode_png(bytes, len, pixels, last, ret);
+    return -EBADMSG;
+}
+
+int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *height,
+                  uint8_t *orientation)
+{
+    struct oracle_image image;
+    int r = decode(bytes, len, false, 0, &image);
+
+    if (r < 0)
+        return r;
+    *width = image.width;
+    *height = image.height;
+    *orientation = image.orientation;
+    return 0;
+}
+
+int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle_image *ret)
+{
+    return decode(bytes, len, true, last, ret);
+}
+
+static int64_t weight_of(uint32_t n, uint32_t m, uint32_t i, uint32_t x)
+{
+    int64_t reach = 2 * (int64_t)(n > m ? n : m);
+    int64_t apart = llabs((2 * (int64_t)x + 1) * m - (2 * (int64_t)i + 1) * n);
+
+    return apart < reach ? reach - apart : 0;
+}
+
+void oracle_coefficients(uint32_t n, uint32_t m, uint32_t i, int32_t *coef)
+{
+    int64_t sum = 0, rest = 16384;
+    uint32_t best = 0;
+
+    for (uint32_t x = 0; x < n; x++)
+        sum += weight_of(n, m, i, x);
+    for (uint32_t x = 0; x < n; x++) { /* floor(weight * 2^14 / sum + 1/2) */
+        coef[x] = (int32_t)((2 * 16384 * weight_of(n, m, i, x) + sum) / (2 * sum));
+        rest -= coef[x];
+        if (coef[x] > coef[best])
+            best = x;
+    }
+    coef[best] += (int32_t)rest;
+}
+
+static uint8_t apply(const uint8_t *from, size_t step, const int32_t *coef, uint32_t begin,
+                     uint32_t end)
+{
+    int64_t sum = 8192;
+
+    for (uint32_t x = begin; x < end; x++)
+        sum += (int64_t)coef[x] * from[x * step];
+    sum >>= 14;
+    return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+}
+
+void oracle_resize(const uint8_t *from, uint32_t n, size_t step, uint32_t m, uint32_t first,
+                   uint32_t outputs, uint8_t *to, size_t to_step)
+{
+    int32_t *coef = malloc(n * sizeof(*coef));
+
+    for (uint32_t i = 0; i < outputs; i++) {
+        oracle_coefficients(n, m, first + i, coef);
+        to[i * to_step] = apply(from, step, coef, 0, n);
+    }
+    free(coef);
+}
+
+/* The coefficients of a whole window, and which sources have any weight. */
+struct axis {
+    uint32_t n, count;
+    uint32_t *begin, *end; /* [count] */
+    int32_t *coef;         /* [count][n] */
+    uint32_t first, last;  /* sources with weight for any output */
+};
+
+static struct axis make_axis(uint32_t n, uint32_t m, uint32_t first, uint32_t count)
+{
+    struct axis a = {.n = n, .count = count, .first = UINT32_MAX};
+
+    a.coef = malloc((size_t)n * count * sizeof(*a.coef));
+    a.begin = malloc(count * sizeof(*a.begin));
+    a.end = malloc(count * sizeof(*a.end));
+    for (uint32_t i = 0; i < count; i++) {
+        oracle_coefficients(n, m, first + i, a.coef + (size_t)i * n);
+        a.begin[i] = UINT32_MAX;
+        for (uint32_t x = 0; x < n; x++) {
+            if (weight_of(n, m, first + i, x) == 0)
+                continue;
+            a.begin[i] = x < a.begin[i] ? x : a.begin[i];
+            a.end[i] = x + 1;
+        }
+        a.first = a.begin[i] < a.first ? a.begin[i] : a.first;
+        a.last = a.end[i] - 1 > a.last ? a.end[i] - 1 : a.last;
+    }
+    return a;
+}
+
+static void free_axis(struct axis *a)
+{
+    free(a->coef);
+    free(a->begin);
+    free(a->end);
+}
+
+/* EXIF: the stored pixel that is shown at (x, y), for a stored image of w x h. */
+static void stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, uint32_t y,
+                      uint32_t *sx, uint32_t *sy)
+{
+    switch (orientation) {
+    case 1:
+        *sx = x, *sy = y;
+        break;
+    case 2:
+        *sx = w - 1 - x, *sy = y;
+        break;
+    case 3:
+        *sx = w - 1 - x, *sy = h - 1 - y;
+        break;
+    case 4:
+        *sx = x, *sy = h - 1 - y;
+        break;
+    case 5:
+        *sx = y, *sy = x;
+        break;
+    case 6:
+        *sx = y, *sy = h - 1 - x;
+        break;
+    case 7:
+        *sx = w - 1 - y, *sy = h - 1 - x;
+        break;
+    default:
+        *sx = w - 1 - y, *sy = x;
+        break;
+    }
+}
+
+static void store_pixel(const struct image_store *store, uint32_t side, uint32_t x, uint32_t y,
+                        const uint8_t *rgb, uint8_t *dst)
+{
+    for (uint32_t c = 0; c < store->channels; c++) {
+        int value = c == 3 ? 128 : rgb[c]; /* 128 is where int8 has its zero */
+        size_t at = store->layout == PLENUM_NHWC ? ((size_t)y * side + x) * store->channels + c
+                                                 : ((size_t)c * side + y) * side + x;
+
+        dst[at] = (uint8_t)(store->dtype == PLENUM_INT8 ? value - 128 : value);
+    }
+}
+
+int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
+                  const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst)
+{
+    struct crop_tables tables = {0};
+    struct oracle_image image;
+    struct crop crop;
+    struct axis across, down;
+    uint32_t w, h, side = pipeline->side, last = 0;
+    uint8_t orientation;
+    uint8_t *narrow, *shown;
+    int r;
+
+    r = oracle_header(bytes, len, &w, &h, &orientation);
+    if (r < 0)
+        return r;
+    if (!pipeline->exif)
+        orientation = 1;
+    crop_place(pipeline, draw, orientation >= 5 ? h : w, orientation >= 5 ? w : h, &tables, &crop);
+    across = make_axis(crop.box.width, crop.width, crop.window.left, side);
+    down = make_axis(crop.box.height, crop.height, crop.window.top, side);
+    for (int corner = 0; corner < 4; corner++) {
+        uint32_t x = crop.box.left + (corner & 1 ? across.first : across.last), sx;
+        uint32_t y = crop.box.top + (corner & 2 ? down.first : down.last), sy;
+
+        stored_at(orientation, w, h, x, y, &sx, &sy);
+        last = sy > last ? sy : last;
+    }
+    r = oracle_decode(bytes, len, last, &image);
+    if (r < 0)
+        goto out;
+    /* The box as it is shown; where it was not decoded, it has no weight. */
+    shown = calloc((size_t)crop.box.width * crop.box.height, 3);
+    for (uint32_t y = down.first; y <= down.last; y++)
+        for (uint32_t x = across.first; x <= across.last; x++) {
+            uint32_t sx, sy;
+
+            stored_at(orientation, w, h, crop.box.left + x, crop.box.top + y, &sx, &sy);
+            memcpy(shown + ((size_t)y * crop.box.width + x) * 3,
+                   image.rgb + ((size_t)sy * w + sx) * 3, 3);
+        }
+    narrow = malloc((size_t)side * crop.box.height * 3);
+    for (uint32_t y = down.first; y <= down.last; y++)
+        for (uint32_t i = 0; i < side; i++)
+            for (uint32_t c = 0; c < 3; c++)
+                narrow[((size_t)y * side + i) * 3 + c] =
+                    apply(shown + (size_t)y * crop.box.width * 3 + c, 3,
+                          across.coef + (size_t)i * across.n, across.begin[i], across.end[i]);
+    for (uint32_t i = 0; i < side; i++)
+        for (uint32_t x = 0; x < side; x++) {
+            uint8_t rgb[3];
+
+            for (uint32_t c = 0; c < 3; c++)
+                rgb[c] = apply(narrow + (size_t)x * 3 + c, (size_t)side * 3,
+                               down.coef + (size_t)i * down.n, down.begin[i], down.end[i]);
+            store_pixel(store, side, crop.mirror ? side - 1 - x : x, i, rgb, dst);
+        }
+    free(narrow);
+    free(shown);
+    free(image.rgb);
+
+out:
+    free_axis(&across);
+    free_axis(&down);
+    return r;
+}

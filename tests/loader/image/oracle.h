@@ -1,0 +1,38 @@
+/* oracle.h - the plain, obvious renderer, by which the real one is judged.
+ *
+ * It decodes whole rows with the libraries' plainest calls, keeps the whole image, and resizes with
+ * two loops straight from the definition in docs/pixels.md. Only the geometry (crop.c) is shared
+ * with the real renderer; test_crop.c judges that by the published formula. */
+#ifndef TESTS_LOADER_IMAGE_ORACLE_H
+#define TESTS_LOADER_IMAGE_ORACLE_H
+
+#include "loader/image/crop.h"
+#include "loader/image/image.h"
+
+/** As image_render(): 0, or -EBADMSG. */
+int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
+                  const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst);
+
+/** Rows 0 ... last of an image as RGB. `rows` is malloc. */
+struct oracle_image {
+    uint32_t width, height;
+    uint8_t orientation;
+    uint8_t *rgb; /* [last + 1][width][3] */
+};
+
+/** What the header says: 0, or -EBADMSG. */
+int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *height,
+                  uint8_t *orientation);
+
+/** Decode rows 0 ... last (the whole image where it has fewer): 0, or -EBADMSG. */
+int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle_image *ret);
+
+/** Resize `count` samples that are `step` bytes apart from n to m and write outputs first ... first
+ * + outputs - 1, `to_step` bytes apart. */
+void oracle_resize(const uint8_t *from, uint32_t n, size_t step, uint32_t m, uint32_t first,
+                   uint32_t outputs, uint8_t *to, size_t to_step);
+
+/** Coefficients of output i of n -> m, [n]. */
+void oracle_coefficients(uint32_t n, uint32_t m, uint32_t i, int32_t *coef);
+
+#endif

@@ -1,0 +1,282 @@
+/* PNGs of every kind against the oracle, and damaged ones. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#include <png.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+#include "loader/image/image.h"
+#include "tests/loader/image/agree.h"
+#include "tests/loader/image/made.h"
+
+static const struct image_store plain = {PLENUM_UINT8, PLENUM_NHWC, 3};
+
+static const struct made_png forms[] = {
+    {"grey 1", .colour_type = PNG_COLOR_TYPE_GRAY, .depth = 1},
+    {"grey 2", .colour_type = PNG_COLOR_TYPE_GRAY, .depth = 2},
+    {"grey 4", .colour_type = PNG_COLOR_TYPE_GRAY, .depth = 4},
+    {"grey 8", .colour_type = PNG_COLOR_TYPE_GRAY, .depth = 8},
+    {"grey 16", .colour_type = PNG_COLOR_TYPE_GRAY, .depth = 16},
+    {"grey 8, one transparent", .colour_type = PNG_COLOR_TYPE_GRAY, .depth = 8,
+     .transparent = true},
+    {"palette 1", .colour_type = PNG_COLOR_TYPE_PALETTE, .depth = 1},
+    {"palette 4", .colour_type = PNG_COLOR_TYPE_PALETTE, .depth = 4},
+    {"palette 8", .colour_type = PNG_COLOR_TYPE_PALETTE, .depth = 8},
+    {"palette 8, alpha", .colour_type = PNG_COLOR_TYPE_PALETTE, .depth = 8, .transparent = true},
+    {"rgb 8", .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8},
+    {"rgb 16", .colour_type = PNG_COLOR_TYPE_RGB, .depth = 16},
+    {"rgb 16, one transparent", .colour_type = PNG_COLOR_TYPE_RGB, .depth = 16,
+     .transparent = true},
+    {"grey alpha 8", .colour_type = PNG_COLOR_TYPE_GRAY_ALPHA, .depth = 8},
+    {"grey alpha 16", .colour_type = PNG_COLOR_TYPE_GRAY_ALPHA, .depth = 16},
+    {"rgba 8", .colour_type = PNG_COLOR_TYPE_RGB_ALPHA, .depth = 8},
+    {"rgba 16", .colour_type = PNG_COLOR_TYPE_RGB_ALPHA, .depth = 16},
+};
+
+static struct pipeline parse(const char *text)
+{
+    struct pipeline p;
+
+    cr_assert(eq(int, pipeline_parse(text, &p, NULL), 0), "%s", text);
+    return p;
+}
+
+Test(png, every_form_equals_the_oracle)
+{
+    static const uint32_t sizes[][2] = {{1, 1}, {3, 200}, {45, 37}, {64, 5}};
+    struct pipeline pipelines[] = {parse("rrc(16)"), parse("resize(20) center_crop(16)")};
+    struct image_decoder *decoder;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t i = 0; i < ARRAY_LEN(forms) * ARRAY_LEN(sizes) * 2; i++) {
+        struct made_png spec = forms[i / 2 % ARRAY_LEN(forms)];
+        const uint32_t *size = sizes[i / 2 / ARRAY_LEN(forms)];
+        struct made m;
+
+        spec.width = size[0];
+        spec.height = size[1];
+        spec.interlaced = i % 2;
+        m = make_png(&spec);
+        for (uint32_t k = 0; k < 6; k++) {
+            struct image_draw draw = {.seed = i, .position = k};
+
+            cr_assert(oracle_agrees(decoder, &pipelines[k % 2], &draw, &plain, m.bytes, m.len, why,
+                                    NULL, NULL),
+                      "%s %ux%u%s: %s", spec.name, spec.width, spec.height,
+                      spec.interlaced ? " interlaced" : "", why);
+        }
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+/* What stands in the file, by hand: of 16 bits the high byte stays, alpha goes, grey is spread. */
+static void expect_pixel(const struct made_png *spec, const uint8_t *raw, const uint8_t *got)
+{
+    size_t step = spec->depth == 16 ? 2 : 1;
+    bool colour = spec->colour_type & PNG_COLOR_MASK_COLOR;
+    uint32_t most = spec->depth < 8 ? (1u << spec->depth) - 1 : 255;
+
+    for (size_t c = 0; c < 3; c++) {
+        uint32_t value = raw[colour ? c * step : 0];
+
+        if (spec->depth < 8)
+            value = (value >> (8 - spec->depth)) * 255 / most;
+        cr_expect(got[c] == value, "%s: channel %zu is %d instead of %u", spec->name, c, got[c],
+                  value);
+    }
+}
+
+Test(png, a_pixel_by_hand)
+{
+    struct pipeline p = parse("resize(1) center_crop(1)");
+    struct image_draw draw = {0};
+    struct image_decoder *decoder;
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        struct made_png spec = forms[i];
+        struct made m;
+        uint8_t got[3], raw[8];
+
+        if (spec.colour_type == PNG_COLOR_TYPE_PALETTE)
+            continue;
+        spec.width = spec.height = 1;
+        m = make_png(&spec);
+        made_png_row(&spec, 0, raw);
+        cr_assert(eq(int, image_render(decoder, &p, &draw, &plain, m.bytes, m.len, got, NULL), 0));
+        expect_pixel(&spec, raw, got);
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+Test(png, cut_off_at_every_byte)
+{
+    static const struct made_png specs[] = {
+        {.width = 40, .height = 50, .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8},
+        {.width = 40, .height = 50, .colour_type = PNG_COLOR_TYPE_PALETTE, .depth = 4},
+        {.width = 20,
+         .height = 25,
+         .colour_type = PNG_COLOR_TYPE_RGB,
+         .depth = 8,
+         .interlaced = true},
+    };
+    struct pipeline p = parse("rrc(8,scale=0.05:0.3)");
+    struct image_decoder *decoder;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t s = 0; s < ARRAY_LEN(specs); s++) {
+        struct made m = make_png(&specs[s]);
+        uint32_t good = 0, bad = 0, cut = 0;
+
+        for (size_t len = 0; len <= m.len; len++) {
+            struct image_draw draw = {.seed = 4, .position = (uint32_t)len};
+            struct plenum_error err;
+            int r;
+
+            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, m.bytes, len, why, &r, &err),
+                      "%zu, %zu of %zu bytes: %s", s, len, m.len, why);
+            good += r == 0;
+            bad += r < 0;
+            cut += strncmp(err.text, "the PNG file is cut off: it ends after ", 39) == 0;
+        }
+        cr_expect(good > 0 && bad > 0);
+        cr_expect(bad - cut <= 4, "every one behind the signature says that it is cut off");
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+Test(png, damaged_anywhere)
+{
+    struct made_png spec = {.width = 40,
+                            .height = 50,
+                            .colour_type = PNG_COLOR_TYPE_PALETTE,
+                            .depth = 8,
+                            .transparent = true,
+                            .orientation = 6};
+    struct pipeline p = parse("rrc(8,scale=0.05:0.3)");
+    struct image_decoder *decoder;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (uint32_t interlaced = 0; interlaced < 2; interlaced++) {
+        struct made m;
+        uint8_t *bytes;
+
+        spec.interlaced = interlaced;
+        m = make_png(&spec);
+        bytes = malloc(m.len);
+        for (uint32_t i = 0; i < 3000; i++) {
+            struct philox_block d = philox_draw(8, i, interlaced, DRAW_SEED, 0);
+            struct image_draw draw = {.seed = 5, .position = i};
+
+            memcpy(bytes, m.bytes, m.len);
+            bytes[philox_below(d.word[0], (uint32_t)m.len)] = (uint8_t)d.word[1];
+            cr_assert(oracle_agrees(decoder, &p, &draw, &plain, bytes, m.len, why, NULL, NULL),
+                      "damage %u: %s", i, why);
+        }
+        free(bytes);
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+static uint32_t crc_of(const uint8_t *bytes, size_t len)
+{
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t i = 0; i < len; i++) {
+        crc ^= bytes[i];
+        for (int k = 0; k < 8; k++)
+            crc = crc & 1 ? 0xEDB88320 ^ crc >> 1 : crc >> 1;
+    }
+    return ~crc;
+}
+
+static void put32(uint8_t *to, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        to[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+struct bomb_case {
+    uint32_t width, height;
+    char sentence[60];
+};
+
+ParameterizedTestParameters(png, bombs)
+{
+    static struct bomb_case cases[] = {
+        {65500, 65500, "more pixels than the limit"},
+        {65501, 1, "Invalid IHDR"},
+        {1, 0x7fffffff, "Invalid IHDR"},
+        {0, 1, "Invalid IHDR"},
+        {0x7fffffff, 0x7fffffff, "Invalid IHDR"},
+        {11585, 11585, ""}, /* allowed, and ends where its few bytes end */
+    };
+    return cr_make_param_array(struct bomb_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct bomb_case *c, png, bombs, .timeout = 20)
+{
+    struct made_png spec = {
+        .width = 40, .height = 50, .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8};
+    struct pipeline p = parse("rrc(8)");
+    struct image_draw draw = {0};
+    struct image_decoder *decoder;
+    struct plenum_error err = {""};
+    uint8_t got[8 * 8 * 3];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (int interlaced = 0; interlaced < 2; interlaced++) {
+        struct made m;
+
+        spec.interlaced = interlaced;
+        m = make_png(&spec);
+        put32(m.bytes + 16, c->width);
+        put32(m.bytes + 20, c->height);
+        put32(m.bytes + 29, crc_of(m.bytes + 12, 17));
+        cr_expect(
+            eq(int, image_render(decoder, &p, &draw, &plain, m.bytes, m.len, got, &err), -EBADMSG));
+        cr_expect(strstr(err.text, c->sentence) != NULL, "%s", err.text);
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+Test(png, exif_turns_it_too)
+{
+    struct pipeline plain_p = parse("resize(20) center_crop(16)");
+    struct pipeline exif_p = parse("exif resize(20) center_crop(16)");
+    struct made_png spec = {
+        .width = 30, .height = 30, .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8, .orientation = 4};
+    struct made m = make_png(&spec);
+    struct image_draw draw = {0};
+    struct image_decoder *decoder;
+    uint8_t upright[16][16 * 3], turned[16][16 * 3];
+
+    /* Upside down: the window is in the middle and the filter is symmetric but for the taps that
+     * take the rest, so rows come out reversed to within a level. */
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    cr_assert(
+        eq(int, image_render(decoder, &plain_p, &draw, &plain, m.bytes, m.len, upright, NULL), 0));
+    cr_assert(
+        eq(int, image_render(decoder, &exif_p, &draw, &plain, m.bytes, m.len, turned, NULL), 0));
+    for (int y = 0; y < 16; y++)
+        for (int x = 0; x < 16 * 3; x++)
+            cr_assert(abs(upright[y][x] - turned[15 - y][x]) <= 1);
+    image_decoder_destroy(decoder);
+    free(m.bytes);
+}

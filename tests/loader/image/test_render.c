@@ -1,0 +1,290 @@
+/* The renderer against the oracle: bit-equal, whatever the image, the crop and the store. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+#include "loader/image/image.h"
+#include "tests/loader/image/agree.h"
+#include "tests/loader/image/made.h"
+
+static const struct image_store stores[] = {
+    {PLENUM_UINT8, PLENUM_NHWC, 3}, {PLENUM_INT8, PLENUM_NHWC, 3},  {PLENUM_UINT8, PLENUM_NHWC, 4},
+    {PLENUM_INT8, PLENUM_NHWC, 4},  {PLENUM_UINT8, PLENUM_NCHW, 3}, {PLENUM_INT8, PLENUM_NCHW, 3},
+    {PLENUM_UINT8, PLENUM_NCHW, 4}, {PLENUM_INT8, PLENUM_NCHW, 4},
+};
+
+static struct pipeline parse(const char *text)
+{
+    struct pipeline p;
+
+    cr_assert(eq(int, pipeline_parse(text, &p, NULL), 0), "%s", text);
+    return p;
+}
+
+/* Sides far from and near to the sizes of the images below: shrinking, stretching, neither. */
+static const char *const pipelines[] = {
+    "rrc(24) flip(0.5)",
+    "rrc(40,scale=0.01:1,ratio=1/4:4) flip(0.5)",
+    "resize(37) center_crop(32)",
+    "exif rrc(20) flip(1)",
+    "exif resize(64) center_crop(48)",
+    "rrc(224,scale=0.3:1)",
+};
+
+struct kind {
+    uint32_t index; /* of made_kinds[] */
+};
+
+ParameterizedTestParameters(render, every_kind_equals_the_oracle)
+{
+    static struct kind kinds[64];
+
+    for (uint32_t i = 0; i < made_kinds_count; i++)
+        kinds[i].index = i;
+    return cr_make_param_array(struct kind, kinds, made_kinds_count);
+}
+
+ParameterizedTest(struct kind *k, render, every_kind_equals_the_oracle)
+{
+    static const uint32_t sizes[][2] = {{1, 1},    {2, 3},   {45, 37}, {64, 64},
+                                        {131, 99}, {8, 900}, {900, 8}, {300, 17}};
+    struct image_decoder *decoder;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
+        struct made_jpeg spec = made_kinds[k->index];
+        struct made m;
+
+        spec.width = sizes[s][0];
+        spec.height = sizes[s][1];
+        spec.orientation = (int)((s + k->index) % 9); /* 0: none */
+        m = make_jpeg(&spec);
+        for (uint32_t i = 0; i < ARRAY_LEN(pipelines) * 3; i++) {
+            struct pipeline p = parse(pipelines[i % ARRAY_LEN(pipelines)]);
+            struct image_draw draw = {.seed = k->index, .epoch = (uint32_t)s, .position = i};
+
+            cr_assert(oracle_agrees(decoder, &p, &draw, &stores[(i + s) % ARRAY_LEN(stores)],
+                                    m.bytes, m.len, why, NULL, NULL),
+                      "%s %ux%u, %s, position %u: %s", spec.name, spec.width, spec.height, p.text,
+                      i, why);
+        }
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+struct extreme_case {
+    char pipeline[40];
+    uint32_t width, height;
+    int orientation;
+};
+
+ParameterizedTestParameters(render, extremes)
+{
+    static struct extreme_case cases[] = {
+        {"train", 1, 1, 0},         {"eval", 1, 1, 0},
+        {"train", 8, 3000, 0},      {"eval", 8, 3000, 0},
+        {"train", 3000, 8, 0},      {"eval", 3000, 8, 0},
+        {"exif train", 3000, 8, 6}, {"exif eval", 8, 3000, 8},
+        {"eval", 224, 224, 0},      {"resize(224) center_crop(224)", 224, 224, 0},
+        {"rrc(1)", 700, 500, 0},    {"resize(1) center_crop(1)", 700, 500, 0},
+        {"rrc(600)", 50, 40, 0},    {"resize(300) center_crop(299)", 1, 400, 0},
+    };
+    return cr_make_param_array(struct extreme_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct extreme_case *c, render, extremes)
+{
+    const char *text = strncmp(c->pipeline, "exif train", 10) == 0 ? "exif rrc(224) flip(0.5)"
+                       : strncmp(c->pipeline, "exif eval", 9) == 0
+                           ? "exif resize(256) center_crop(224)"
+                           : c->pipeline;
+    struct pipeline p = parse(text);
+    struct image_decoder *decoder;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (uint32_t i = 0; i < 6; i++) {
+        struct made_jpeg spec = {.width = c->width,
+                                 .height = c->height,
+                                 .colour = i % 3 ? MADE_COLOUR : MADE_GREY,
+                                 .progressive = i % 3 == 2,
+                                 .orientation = c->orientation};
+        struct made m = make_jpeg(&spec);
+        struct image_draw draw = {.seed = 7, .position = i};
+
+        cr_expect(oracle_agrees(decoder, &p, &draw, &stores[i], m.bytes, m.len, why, NULL, NULL),
+                  "%s of %ux%u, position %u: %s", p.text, c->width, c->height, i, why);
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
+
+/* A shared folder of photographs, or the environment's. */
+static char *photographs(void)
+{
+    const char *folder = getenv("PLENUM_TEST_IMAGES"), *top = getenv("top_srcdir");
+
+    if (folder && *folder)
+        return str_format("%s", folder);
+    return str_format("%s/../shared/images", top ? top : ".");
+}
+
+/* Call `each` for every file of the folder's sub-folders whose number is `part` modulo `parts`. */
+static uint32_t for_photographs(uint32_t part, uint32_t parts,
+                                void (*each)(void *context, const char *path, uint32_t number),
+                                void *context)
+{
+    char *top = photographs();
+    struct dirent **classes, **files;
+    int n = scandir(top, &classes, NULL, alphasort), m;
+    uint32_t number = 0;
+
+    for (int i = 0; i < n; i++) {
+        char *folder = str_format("%s/%s", top, classes[i]->d_name);
+
+        m = classes[i]->d_name[0] == '.' ? 0 : scandir(folder, &files, NULL, alphasort);
+        for (int k = 0; k < m; k++) {
+            char *path = str_format("%s/%s", folder, files[k]->d_name);
+
+            if (files[k]->d_name[0] != '.' && number++ % parts == part)
+                each(context, path, number);
+            free(path);
+            free(files[k]);
+        }
+        if (m > 0)
+            free(files);
+        free(folder);
+        free(classes[i]);
+    }
+    if (n >= 0)
+        free(classes);
+    free(top);
+    return number;
+}
+
+static void compare_photograph(void *context, const char *path, uint32_t number)
+{
+    struct made m = read_file(path);
+    struct pipeline p;
+    char why[200];
+
+    cr_assert(m.len > 0, "%s", path);
+    for (uint32_t i = 0; i < 5; i++) {
+        struct image_draw draw = {.seed = 11, .epoch = i, .position = number};
+
+        p = parse(i < 4 ? "train" : "eval");
+        cr_assert(oracle_agrees(context, &p, &draw, &stores[(number + i) % ARRAY_LEN(stores)],
+                                m.bytes, m.len, why, NULL, NULL),
+                  "%s, %s: %s", path, p.text, why);
+    }
+    free(m.bytes);
+}
+
+enum { PARTS = 4 };
+
+struct part {
+    uint32_t part;
+};
+
+ParameterizedTestParameters(render, photographs)
+{
+    static struct part parts[PARTS] = {{0}, {1}, {2}, {3}};
+
+    return cr_make_param_array(struct part, parts, PARTS);
+}
+
+ParameterizedTest(struct part *p, render, photographs)
+{
+    struct image_decoder *decoder;
+    uint32_t count;
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    count = for_photographs(p->part, PARTS, compare_photograph, decoder);
+    image_decoder_destroy(decoder);
+    if (count == 0)
+        cr_skip("no photographs: PLENUM_TEST_IMAGES names no folder of folders of images");
+}
+
+/* What came before must not matter: many images through one decoder, in two orders. */
+Test(render, does_not_depend_on_history)
+{
+    enum { COUNT = 60, SIDE = 20 };
+    static uint8_t first[COUNT][SIDE * SIDE * 3], again[SIDE * SIDE * 3];
+    struct pipeline p = parse("rrc(20) flip(0.5)");
+    struct image_decoder *decoder;
+    struct made made[COUNT];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t k = 0; k < COUNT; k++) {
+            uint32_t i = pass ? COUNT - 1 - k : k;
+            struct image_draw draw = {.seed = 1, .position = i};
+            struct made_jpeg spec = made_kinds[i % made_kinds_count];
+            size_t len;
+
+            if (pass == 0) {
+                spec.width = 20 + i;
+                spec.height = 90 - i;
+                made[i] = make_jpeg(&spec);
+            }
+            len = i % 7 == 3 ? made[i].len / 2 : made[i].len; /* some are bad */
+            (void)image_render(decoder, &p, &draw, &stores[0], made[i].bytes, len,
+                               pass ? again : first[i], NULL);
+            if (pass && i % 7 != 3)
+                cr_assert(memcmp(first[i], again, sizeof(again)) == 0, "image %u", i);
+        }
+    }
+    for (uint32_t i = 0; i < COUNT; i++)
+        free(made[i].bytes);
+    image_decoder_destroy(decoder);
+}
+
+struct nonsense_case {
+    char bytes[16];
+    uint8_t len;
+    char sentence[80];
+};
+
+ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
+{
+    static struct nonsense_case cases[] = {
+        {"", 0, "the file is empty (0 bytes)"},
+        {"x", 1, "this is no JPEG or PNG image: it begins with byte 0x78 and has no other"},
+        {"hello", 5, "this is no JPEG or PNG image: it begins with byte 0x68"},
+        {"GIF89a", 6, "this is a GIF image; only JPEG and PNG are decoded"},
+        {"RIFFxxxxWEBPVP8 ", 16, "this is a WebP image; only JPEG and PNG are decoded"},
+        {"\x89PNX", 4, "this is no JPEG or PNG image: it begins with byte 0x89"},
+        {"\x89PNG\n\n", 6, "the PNG file is cut off: it ends after 6 bytes"},
+        {"\xFF\xD8", 2, "the JPEG file is cut off: it ends after 2 bytes, in the header"},
+        {"\xFF\xD8\xFF\xD9", 4, "JPEG decoder: JPEG datastream contains no image, in the header"},
+    };
+    return cr_make_param_array(struct nonsense_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct nonsense_case *c, render, what_is_no_image_is_called_by_its_name)
+{
+    struct pipeline p = parse("rrc(8)");
+    struct image_draw draw = {0};
+    struct image_decoder *decoder;
+    struct plenum_error err = {""};
+    uint8_t pixels[8 * 8 * 3];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    cr_expect(eq(int,
+                 image_render(decoder, &p, &draw, &stores[0], (const uint8_t *)c->bytes, c->len,
+                              pixels, &err),
+                 -EBADMSG));
+    cr_expect(strcmp(err.text, c->sentence) == 0, "'%s' instead of '%s'", err.text, c->sentence);
+    image_decoder_destroy(decoder);
+}

@@ -1,0 +1,50 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "loader/image/builtin.h"
+#include "loader/image/image.h"
+
+#include "tests/loader/image/agree.h"
+
+Test(selftest, this_machine_gives_the_pixels_of_the_definition)
+{
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, image_self_test(PIPELINE_V1, &err), 0), "%s", err.text);
+}
+
+/* The golden hashes are worth something because the oracle agrees with what was hashed. */
+Test(selftest, the_oracle_agrees_on_the_built_in_images)
+{
+    static const char *const pipelines[] = {"rrc(32) flip(0.5)", "resize(40) center_crop(32)"};
+    const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    struct image_decoder *decoder;
+    char why[200];
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t i = 0; i < builtin_images_count; i++)
+        for (uint32_t k = 0; k < 12; k++) {
+            struct image_draw draw = {.seed = 2022, .epoch = 1, .position = k / 2};
+            struct pipeline p;
+
+            cr_assert(eq(int, pipeline_parse(pipelines[k % 2], &p, NULL), 0));
+            cr_expect(oracle_agrees(decoder, &p, &draw, &store, builtin_images[i].bytes,
+                                    builtin_images[i].len, why, NULL, NULL),
+                      "%s: %s", builtin_images[i].name, why);
+        }
+    image_decoder_destroy(decoder);
+}
+
+Test(selftest, another_version_is_refused)
+{
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, image_self_test((enum pipeline_version)77, &err), -EPROTO));
+    cr_expect(err.text[0] != 0);
+}
