@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { FONT_WIDTH = 5, FONT_HEIGHT = 7 };
+enum { FONT_WIDTH = 5, FONT_HEIGHT = 9 };
 
 /** [FONT_HEIGHT] rows, bit 4 on the left; '?' for what is not printable ASCII. */
 const uint8_t *font_glyph(char c);

@@ -18,7 +18,7 @@
 
 enum {
     SCALE = 2, /* of the letters */
-    LINE = (FONT_HEIGHT + 3) * SCALE,
+    LINE = (FONT_HEIGHT + 1) * SCALE,
     LETTER = (FONT_WIDTH + 1) * SCALE,
     GAP = 8,
     SHEET_SIDE_MAX = 65500, /* a JPEG's limit */
