@@ -25,79 +25,80 @@ static const char *get(const char *name)
     return NULL;
 }
 
-static struct plenum_job read_job(const char *const *env)
+/* The info points into the job: it must stay where it is. */
+static const struct plenum_job *read_job(const char *const *env)
 {
-    struct plenum_job job = {.id = ""};
+    static struct plenum_job job;
     struct plenum_error err = {""};
 
     environment = env;
     cr_assert(eq(int, job_from_environment(get, &job, &err), 0), "%s", err.text);
-    return job;
+    return &job;
 }
 
 #define ENV(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 Test(job, alone)
 {
-    struct plenum_job job = read_job(ENV("PATH=/bin"));
+    const struct plenum_job *job = read_job(ENV("PATH=/bin"));
 
-    cr_expect(eq(u32, job.info.num_instances, 1));
-    cr_expect(eq(u32, job.info.num_replicas, 1));
-    cr_expect(eq(u32, job.info.num_local_replicas, 1));
-    cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_NONE));
-    cr_expect(eq(ptr, (void *)job.info.loader, NULL));
-    cr_expect(eq(int, strncmp(job.info.job_id, "pid-", 4), 0));
+    cr_expect(eq(u32, job->info.num_instances, 1));
+    cr_expect(eq(u32, job->info.num_replicas, 1));
+    cr_expect(eq(u32, job->info.num_local_replicas, 1));
+    cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_NONE));
+    cr_expect(eq(ptr, (void *)job->info.loader, NULL));
+    cr_expect(eq(int, strncmp(job->info.job_id, "pid-", 4), 0));
 }
 
 Test(job, by_plenumrun)
 {
-    struct plenum_job job = read_job(ENV(
+    const struct plenum_job *job = read_job(ENV(
         "PLENUM_NUM_INSTANCES=4", "PLENUM_INSTANCE_INDEX=3", "PLENUM_NUM_LOCAL_INSTANCES=2",
         "PLENUM_LOCAL_INSTANCE_INDEX=1", "PLENUM_NUM_REPLICAS=16", "PLENUM_NUM_LOCAL_REPLICAS=4",
         "PLENUM_REPLICA_OFFSET=12", "PLENUM_DEVICES_PER_REPLICA=2", "PLENUM_RESTART_COUNT=1",
         "PLENUM_JOB_ID=abc", "PLENUM_LOADER=unix:@x", "RANK=7", "WORLD_SIZE=9"));
 
-    cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_PLENUM));
-    cr_expect(eq(u32, job.info.num_instances, 4));
-    cr_expect(eq(u32, job.info.instance_index, 3));
-    cr_expect(eq(u32, job.info.num_local_instances, 2));
-    cr_expect(eq(u32, job.info.local_instance_index, 1));
-    cr_expect(eq(u32, job.info.num_replicas, 16));
-    cr_expect(eq(u32, job.info.num_local_replicas, 4));
-    cr_expect(eq(u32, job.info.replica_offset, 12));
-    cr_expect(eq(u32, job.info.devices_per_replica, 2));
-    cr_expect(eq(u32, job.info.restart_count, 1));
-    cr_expect(eq(str, (char *)job.id, "abc"));
-    cr_expect(eq(str, (char *)job.loader, "unix:@x"));
+    cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_PLENUM));
+    cr_expect(eq(u32, job->info.num_instances, 4));
+    cr_expect(eq(u32, job->info.instance_index, 3));
+    cr_expect(eq(u32, job->info.num_local_instances, 2));
+    cr_expect(eq(u32, job->info.local_instance_index, 1));
+    cr_expect(eq(u32, job->info.num_replicas, 16));
+    cr_expect(eq(u32, job->info.num_local_replicas, 4));
+    cr_expect(eq(u32, job->info.replica_offset, 12));
+    cr_expect(eq(u32, job->info.devices_per_replica, 2));
+    cr_expect(eq(u32, job->info.restart_count, 1));
+    cr_expect(eq(str, (char *)job->id, "abc"));
+    cr_expect(eq(str, (char *)job->loader, "unix:@x"));
 }
 
 Test(job, by_torchrun)
 {
-    struct plenum_job job =
+    const struct plenum_job *job =
         read_job(ENV("RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4",
                      "MASTER_ADDR=host a", "MASTER_PORT=29500"));
 
-    cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_TORCH));
-    cr_expect(eq(u32, job.info.num_instances, 8));
-    cr_expect(eq(u32, job.info.instance_index, 5));
-    cr_expect(eq(u32, job.info.num_local_instances, 4));
-    cr_expect(eq(u32, job.info.num_replicas, 8), "a process is a replica");
-    cr_expect(eq(u32, job.info.replica_offset, 5));
-    cr_expect(eq(str, (char *)job.id, "host_a-29500"), "fit for an address");
+    cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_TORCH));
+    cr_expect(eq(u32, job->info.num_instances, 8));
+    cr_expect(eq(u32, job->info.instance_index, 5));
+    cr_expect(eq(u32, job->info.num_local_instances, 4));
+    cr_expect(eq(u32, job->info.num_replicas, 8), "a process is a replica");
+    cr_expect(eq(u32, job->info.replica_offset, 5));
+    cr_expect(eq(str, (char *)job->id, "host_a-29500"), "fit for an address");
 }
 
 Test(job, by_mpirun_inside_a_slurm_allocation)
 {
-    struct plenum_job job =
+    const struct plenum_job *job =
         read_job(ENV("OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=2",
                      "OMPI_COMM_WORLD_LOCAL_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
                      "PMIX_NAMESPACE=1234.1", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2",
                      "SLURM_LOCALID=0", "SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=1(x2)"));
 
-    cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_MPI),
+    cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_MPI),
               "srun started only mpirun's daemons");
-    cr_expect(eq(u32, job.info.instance_index, 2));
-    cr_expect(eq(str, (char *)job.id, "1234.1"));
+    cr_expect(eq(u32, job->info.instance_index, 2));
+    cr_expect(eq(str, (char *)job->id, "1234.1"));
 }
 
 Test(job, by_srun)
@@ -108,23 +109,24 @@ Test(job, by_srun)
     } nodes[] = {{"SLURM_NODEID=0", 2}, {"SLURM_NODEID=2", 2}, {"SLURM_NODEID=3", 1}};
 
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
-        struct plenum_job job = read_job(
+        const struct plenum_job *job = read_job(
             ENV("SLURM_PROCID=3", "SLURM_STEP_NUM_TASKS=7", "SLURM_LOCALID=0", nodes[i].node,
                 "SLURM_STEP_TASKS_PER_NODE=2(x3),1", "SLURM_JOB_ID=17", "SLURM_STEP_ID=0"));
 
-        cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_SLURM));
-        cr_expect(eq(u32, job.info.num_instances, 7));
-        cr_expect(eq(u32, job.info.num_local_instances, nodes[i].local), "%s", nodes[i].node);
-        cr_expect(eq(str, (char *)job.id, "17-0"));
+        cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_SLURM));
+        cr_expect(eq(u32, job->info.num_instances, 7));
+        cr_expect(eq(u32, job->info.num_local_instances, nodes[i].local), "%s", nodes[i].node);
+        cr_expect(eq(str, (char *)job->id, "17-0"));
     }
 }
 
 Test(job, the_script_of_an_sbatch_job_is_alone)
 {
-    struct plenum_job job = read_job(ENV("SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=17"));
+    const struct plenum_job *job =
+        read_job(ENV("SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_JOB_ID=17"));
 
-    cr_expect(eq(int, job.info.launcher, PLENUM_LAUNCHER_NONE));
-    cr_expect(eq(u32, job.info.num_instances, 1));
+    cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_NONE));
+    cr_expect(eq(u32, job->info.num_instances, 1));
 }
 
 static void refused(const char *const *env, const char *variable)

@@ -203,7 +203,7 @@ Test(stream, the_hash_is_the_oracles_for_all_orders_stores_and_threads)
     static const char *const shuffles[] = {"global", "none", "block:5"};
 
     for (int threads = 1; threads <= 4; threads += 3) {
-        char text[8];
+        char text[16];
         pid_t loader;
 
         (void)snprintf(text, sizeof(text), "%d", threads);
