@@ -1,5 +1,6 @@
 /* driver.c - what runs a fuzz target where libFuzzer does not: each argument is a file, or a folder
- * of files, to be put through it once. */
+ * of files, to be put through it once; and, with --mutate N before it, N times more with some of its bytes changed,
+ * the same on every run. */
 #include "config.h"
 
 #include <dirent.h>
@@ -10,11 +11,44 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/philox.h"
 #include "common/util.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static unsigned long runs;
+static uint32_t mutations;
+
+/* A few bytes changed, and sometimes the end cut off or some of the middle left out. */
+static void run_mutated(const uint8_t *bytes, size_t len)
+{
+    for (uint32_t i = 0; i < mutations && len > 0; i++) {
+        struct philox_block dice = philox_draw(0, i, (uint32_t)runs, DRAW_SAMPLE_SET, 7);
+        size_t n = len;
+        uint8_t *copy;
+
+        if (dice.word[0] % 4 == 0)
+            n = philox_below(dice.word[1], (uint32_t)len);
+        copy = malloc(n + !n); /* no longer than it is, so that a sanitizer sees a byte read too far */
+        if (!copy)
+            abort();
+        memcpy(copy, bytes, n);
+        for (uint32_t k = 0; k < dice.word[2] % 5 && n > 0; k++) {
+            struct philox_block d = philox_draw(1, i, (uint32_t)runs, DRAW_SAMPLE_SET, k);
+            size_t at = philox_below(d.word[0], (uint32_t)n);
+
+            if (d.word[1] % 3 == 0)
+                copy[at] = (uint8_t)(d.word[2] % 2 ? 0xff : 0);
+            else if (d.word[1] % 3 == 1)
+                copy[at] ^= (uint8_t)(1 << d.word[2] % 8);
+            else
+                memmove(copy + at, copy + philox_below(d.word[2], (uint32_t)(at + 1)), n - at);
+        }
+        (void)LLVMFuzzerTestOneInput(copy, n);
+        free(copy);
+        runs++;
+    }
+}
 
 static int run_file(const char *path)
 {
@@ -41,8 +75,9 @@ static int run_file(const char *path)
     if (!bytes)
         abort();
     (void)LLVMFuzzerTestOneInput(bytes, len);
-    free(bytes);
     runs++;
+    run_mutated(bytes, len);
+    free(bytes);
     return 0;
 }
 
@@ -73,6 +108,10 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         struct stat s;
 
+        if (strcmp(argv[i], "--mutate") == 0 && i + 1 < argc) {
+            mutations = (uint32_t)strtoul(argv[++i], NULL, 10);
+            continue;
+        }
         r |= stat(argv[i], &s) == 0 && S_ISDIR(s.st_mode) ? run_folder(argv[i]) : run_file(argv[i]);
     }
     printf("%lu inputs\n", runs);

@@ -1,0 +1,125 @@
+/* seeds.c - writes a first corpus for a fuzz target into a folder: seeds wire|text|index FOLDER. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/util.h"
+#include "common/wire.h"
+#include "loader/dataset/index.h"
+
+static const char *folder;
+static unsigned number;
+
+static void write_seed(const void *bytes, size_t len)
+{
+    char *path = str_format("%s/seed-%02u", folder, number++);
+    FILE *f = path ? fopen(path, "wb") : NULL;
+
+    if (!f || fwrite(bytes, 1, len, f) != len || fclose(f) != 0) {
+        perror(folder);
+        exit(1);
+    }
+    free(path);
+}
+
+static void put_all(struct frame_buffer *b)
+{
+    struct wire_hello hello;
+    static struct wire_open open = {.dataset = "folder:/data/train",
+                                    .pipeline = "v1 rrc(224,scale=2/25:1,ratio=3/4:4/3) flip(1/2)",
+                                    .seed = 42,
+                                    .shuffle = ORDER_BLOCK,
+                                    .block = 64,
+                                    .per_step = 16,
+                                    .local = 8,
+                                    .offset = 8,
+                                    .steps = 2,
+                                    .channels = 3,
+                                    .side = 224,
+                                    .slots = 5};
+    struct wire_slot slot;
+
+    (void)wire_slot_init(&open, &slot);
+    open.slot_bytes = slot.bytes;
+    wire_hello_init(&hello, "job 1 instance 2");
+    (void)wire_put_hello(b, &hello);
+    (void)wire_put_open(b, 1, &open);
+    (void)wire_put_opened(b, 1, &(struct wire_opened){.samples = 1000, .classes = 10});
+    (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3});
+    (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
+    (void)wire_put_stats(b, 3, &(struct wire_stats){.samples = 7});
+    (void)wire_put_error(b, 4, &(struct wire_error){.code = -2, .text = "no such data set"});
+    (void)wire_put_progress(b, 4, &(struct wire_progress){.done = 1, .total = 2, .text = "x"});
+    (void)wire_put_empty(b, WIRE_CANCEL, 2);
+}
+
+static void wire_seeds(void)
+{
+    struct frame_buffer b = {0};
+    struct frame_header h;
+    struct frame_reader r;
+    size_t at = 0;
+    int64_t n;
+
+    put_all(&b);
+    write_seed(b.bytes, b.len);
+    for (; (n = frame_parse(b.bytes + at, b.len - at, WIRE_MAX_PAYLOAD, &h, &r)) > 0; at += (size_t)n)
+        write_seed(b.bytes + at, (size_t)n);
+    frame_buffer_fini(&b);
+}
+
+static void text_seeds(void)
+{
+    static const char *const texts[] = {"train",
+                                        "eval",
+                                        "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
+                                        "resize(256) center_crop(224) flip(1/3)",
+                                        "block:1024",
+                                        "global",
+                                        "unix:/run/plenum/plenumd.sock,unix:@plenum-1",
+                                        "512M",
+                                        "500ms"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
+static void index_seeds(void)
+{
+    struct index_builder b = {0};
+    uint8_t fingerprint[16] = {1, 2, 3};
+    struct index index;
+
+    (void)index_builder_add_class(&b, "cats");
+    (void)index_builder_add_class(&b, "dogs");
+    (void)index_builder_add_container(&b, ".", 5, 0);
+    (void)index_builder_add_container(&b, "cats", 6, 0);
+    for (int i = 0; i < 3; i++)
+        (void)index_builder_add_sample(
+            &b, &(struct index_sample){.len = 10, .container = 1, .label = i % 2}, "x.jpg");
+    if (index_build(&b, fingerprint, &index) < 0)
+        exit(1);
+    write_seed(index.header, index.bytes);
+    index_close(&index);
+    index_builder_fini(&b);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    folder = argv[2];
+    (void)mkdir(folder, 0777);
+    if (strcmp(argv[1], "wire") == 0)
+        wire_seeds();
+    else if (strcmp(argv[1], "text") == 0)
+        text_seeds();
+    else if (strcmp(argv[1], "index") == 0)
+        index_seeds();
+    else
+        return 2;
+    return 0;
+}
