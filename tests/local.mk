@@ -36,3 +36,5 @@ include tests/loader/image/local.mk
 include tests/fuzz/local.mk
 include tests/libdist/local.mk
 endif
+
+include tests/launcher/local.mk

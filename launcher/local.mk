@@ -1,0 +1,11 @@
+# launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
+noinst_LTLIBRARIES += %D%/liblauncher.la
+%C%_liblauncher_la_SOURCES = \
+	%D%/host.c %D%/host.h \
+	%D%/place.c %D%/place.h \
+	%D%/plan.c %D%/plan.h \
+	%D%/ranges.c %D%/ranges.h \
+	%D%/table.c %D%/table.h \
+	%D%/topology.c %D%/topology.h
+%C%_liblauncher_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+%C%_liblauncher_la_LIBADD = common/libcommon.la $(HWLOC_LIBS)
