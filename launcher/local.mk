@@ -1,10 +1,18 @@
 # launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
+	%D%/bind.c %D%/bind.h \
+	%D%/cmdline.c %D%/cmdline.h \
+	%D%/control.c %D%/control.h \
+	%D%/dial.c %D%/dial.h \
+	%D%/environ.c %D%/environ.h \
 	%D%/host.c %D%/host.h \
+	%D%/lines.c %D%/lines.h \
+	%D%/output.c %D%/output.h \
 	%D%/place.c %D%/place.h \
 	%D%/plan.c %D%/plan.h \
 	%D%/ranges.c %D%/ranges.h \
+	%D%/report.c %D%/report.h \
 	%D%/table.c %D%/table.h \
 	%D%/topology.c %D%/topology.h
 %C%_liblauncher_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)

@@ -1,13 +1,31 @@
 if CRITERION
-launcher_tests = %D%/test_host %D%/test_place %D%/test_plan %D%/test_ranges
+launcher_tests = %D%/test_control %D%/test_dial %D%/test_environ %D%/test_host %D%/test_lines %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan %D%/test_ranges %D%/test_report
 check_PROGRAMS += $(launcher_tests)
 TESTS += $(launcher_tests)
 
 launcher_test_cflags = $(test_cflags) $(HWLOC_CFLAGS)
 launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
+%C%_test_control_CFLAGS = $(launcher_test_cflags)
+%C%_test_control_LDADD = $(launcher_test_ldadd)
+
+%C%_test_dial_CFLAGS = $(launcher_test_cflags)
+%C%_test_dial_LDADD = $(launcher_test_ldadd)
+
+%C%_test_environ_CFLAGS = $(launcher_test_cflags)
+%C%_test_environ_LDADD = $(launcher_test_ldadd)
+
 %C%_test_host_CFLAGS = $(launcher_test_cflags)
 %C%_test_host_LDADD = $(launcher_test_ldadd)
+
+%C%_test_lines_CFLAGS = $(launcher_test_cflags)
+%C%_test_lines_LDADD = $(launcher_test_ldadd)
+
+%C%_test_cmdline_CFLAGS = $(launcher_test_cflags)
+%C%_test_cmdline_LDADD = $(launcher_test_ldadd)
+
+%C%_test_output_CFLAGS = $(launcher_test_cflags)
+%C%_test_output_LDADD = $(launcher_test_ldadd)
 
 %C%_test_place_CFLAGS = $(launcher_test_cflags)
 %C%_test_place_LDADD = $(launcher_test_ldadd)
@@ -17,4 +35,7 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_ranges_CFLAGS = $(launcher_test_cflags)
 %C%_test_ranges_LDADD = $(launcher_test_ldadd)
+
+%C%_test_report_CFLAGS = $(launcher_test_cflags)
+%C%_test_report_LDADD = $(launcher_test_ldadd)
 endif
