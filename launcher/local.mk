@@ -6,6 +6,8 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/control.c %D%/control.h \
 	%D%/dial.c %D%/dial.h \
 	%D%/environ.c %D%/environ.h \
+	%D%/family.c %D%/family.h \
+	%D%/guard.c %D%/guard.h \
 	%D%/host.c %D%/host.h \
 	%D%/lines.c %D%/lines.h \
 	%D%/output.c %D%/output.h \

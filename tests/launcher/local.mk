@@ -1,5 +1,5 @@
 if CRITERION
-launcher_tests = %D%/test_control %D%/test_dial %D%/test_environ %D%/test_host %D%/test_lines %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan %D%/test_ranges %D%/test_report
+launcher_tests = %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host %D%/test_lines %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan %D%/test_ranges %D%/test_report
 check_PROGRAMS += $(launcher_tests)
 TESTS += $(launcher_tests)
 
@@ -14,6 +14,9 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_environ_CFLAGS = $(launcher_test_cflags)
 %C%_test_environ_LDADD = $(launcher_test_ldadd)
+
+%C%_test_family_CFLAGS = $(launcher_test_cflags)
+%C%_test_family_LDADD = $(launcher_test_ldadd)
 
 %C%_test_host_CFLAGS = $(launcher_test_cflags)
 %C%_test_host_LDADD = $(launcher_test_ldadd)
