@@ -10,6 +10,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/guard.c %D%/guard.h \
 	%D%/host.c %D%/host.h \
 	%D%/lines.c %D%/lines.h \
+	%D%/mpirun.c %D%/mpirun.h \
 	%D%/output.c %D%/output.h \
 	%D%/place.c %D%/place.h \
 	%D%/plan.c %D%/plan.h \
