@@ -1,7 +1,9 @@
 # launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
+	%D%/attend.c \
 	%D%/bind.c %D%/bind.h \
+	%D%/child.c %D%/child.h \
 	%D%/cmdline.c %D%/cmdline.h \
 	%D%/control.c %D%/control.h \
 	%D%/dial.c %D%/dial.h \
@@ -16,6 +18,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan.c %D%/plan.h \
 	%D%/ranges.c %D%/ranges.h \
 	%D%/report.c %D%/report.h \
+	%D%/shim.c %D%/shim.h \
 	%D%/table.c %D%/table.h \
 	%D%/topology.c %D%/topology.h
 %C%_liblauncher_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
