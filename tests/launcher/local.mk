@@ -1,3 +1,14 @@
+# Real jobs on this host.
+check_PROGRAMS += %D%/stub_loader
+%C%_stub_loader_LDADD = common/libcommon.la
+if MPI
+check_PROGRAMS += %D%/mpi_sum
+%C%_mpi_sum_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+%C%_mpi_sum_LDADD = $(MPI_LIBS)
+endif
+TESTS += %D%/test_run.sh
+EXTRA_DIST += %D%/test_run.sh
+
 if CRITERION
 launcher_tests = %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host \
 	%D%/test_lines %D%/test_mpirun %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
