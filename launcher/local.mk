@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
 	%D%/aftermath.c \
+	%D%/allocation.c %D%/allocation.h \
 	%D%/attend.c \
 	%D%/bind.c %D%/bind.h \
 	%D%/child.c %D%/child.h \

@@ -10,7 +10,7 @@ TESTS += %D%/test_run.sh
 EXTRA_DIST += %D%/test_run.sh
 
 if CRITERION
-launcher_tests = %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host \
+launcher_tests = %D%/test_allocation %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host \
 	%D%/test_lines %D%/test_mpirun %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
 	%D%/test_ranges %D%/test_report
 check_PROGRAMS += $(launcher_tests)
@@ -18,6 +18,9 @@ TESTS += $(launcher_tests)
 
 launcher_test_cflags = $(test_cflags) $(HWLOC_CFLAGS)
 launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
+
+%C%_test_allocation_CFLAGS = $(launcher_test_cflags)
+%C%_test_allocation_LDADD = $(launcher_test_ldadd)
 
 %C%_test_control_CFLAGS = $(launcher_test_cflags)
 %C%_test_control_LDADD = $(launcher_test_ldadd)
