@@ -116,6 +116,7 @@ static void send_started(struct attend *a)
         .pid = (uint32_t)a->child.pid,
         .cpus_error = bind->cpus_error,
         .memory_error = bind->memory_error,
+        .memory = (uint32_t)bind->memory,
         .cpus = ranges_format(bind->sets.cpus, BIND_CPUS),
         .nodes = ranges_format(bind->sets.nodes, BIND_NODES),
     };
@@ -229,16 +230,32 @@ static void lose_control(struct attend *a)
     end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
 }
 
+/* The loader is started later, by us, and inherits where we may run. Nothing is lost if the kernel
+ * refuses: it then shares the CPUs of the programs. */
+static void bind_loader(const struct attend *a)
+{
+    struct bind_request bind;
+    struct bind_result result;
+
+    if (a->loader && *a->plan.loader_cpus &&
+        bind_request_parse(a->plan.loader_cpus, "", true, PLACE_MEMORY_DEFAULT, &bind, NULL) == 0)
+        bind_apply(&bind, &result);
+}
+
 static void start_program(struct attend *a)
 {
     struct child_options options = {
-        .argv = a->plan.argv, .directory = a->plan.directory, .input = a->plan.input};
+        .argv = a->plan.argv,
+        .directory = a->plan.directory,
+        .strict = a->plan.strict,
+        .input = a->plan.input,
+    };
     struct bind_request bind;
     char **environment;
     int r;
 
-    r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus, a->plan.bind_memory,
-                           &bind, NULL);
+    r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus,
+                           (enum place_memory)a->plan.memory, &bind, NULL);
     if (r < 0) {
         send_failed(a, CONTROL_STEP_PLAN, r);
         return;
@@ -254,6 +271,7 @@ static void start_program(struct attend *a)
         return;
     }
     a->started_ns = time_now_ns();
+    bind_loader(a);
 }
 
 static void take_plan(struct attend *a, struct frame_reader *payload)
@@ -271,14 +289,14 @@ static void take_plan(struct attend *a, struct frame_reader *payload)
 }
 
 /* This host's topology; nothing, if it cannot be had: then nothing is bound here. */
-static void send_topology(struct attend *a)
+static void send_topology(struct attend *a, bool devices)
 {
     struct plenum_error err;
     hwloc_topology_t topology;
     size_t len;
     char *xml;
 
-    if (topology_load(&topology, &err) < 0) {
+    if (topology_load(devices, &topology, &err) < 0) {
         log_error("%s", err.text);
         (void)control_put_topology(&a->conn.tx, false, NULL, 0);
         return;
@@ -330,14 +348,15 @@ static void take_frame(struct attend *a, const struct frame_header *header,
     uint64_t number = 0;
 
     if ((header->type == CONTROL_CREDIT || header->type == CONTROL_SIGNAL ||
-         header->type == CONTROL_TERMINATE || header->type == CONTROL_SUSPEND) &&
+         header->type == CONTROL_TERMINATE || header->type == CONTROL_SUSPEND ||
+         header->type == CONTROL_TOPOLOGY) &&
         control_get_number(payload, &number) < 0) {
         lose_control(a);
         return;
     }
     switch ((enum control_type)header->type) {
     case CONTROL_TOPOLOGY:
-        send_topology(a);
+        send_topology(a, number != 0);
         break;
     case CONTROL_PLAN:
         take_plan(a, payload);

@@ -2,7 +2,7 @@
  *
  *     shim                                          plenumrun
  *     HELLO (token, rank, host)            ->       is this ours?
- *                                          <-       TOPOLOGY            (the first shim of a host)
+ *                                          <-       TOPOLOGY (devices?)  (the first shim of a host)
  *     TOPOLOGY (XML; of the machine?)      ->
  *                                          <-       PLAN (program, environment, binding)
  *     STARTED (pid, binding) or FAILED     ->
@@ -84,8 +84,11 @@ struct control_plan {
     uint8_t input;       /* INPUT will come */
     uint8_t quiet;       /* output is not wanted */
     uint8_t at_once;     /* unfinished lines are sent too: nobody else prints */
-    uint8_t bind_cpus, bind_memory;
+    uint8_t bind_cpus;
+    uint8_t memory;  /* enum place_memory, on `nodes` */
+    uint8_t strict;  /* a binding that fails is a failure */
     char *directory, *cpus, *nodes;
+    char *loader_cpus; /* where the host's loader shall run; "": anywhere */
     char **argv; /* ended by NULL */
     struct environ_list environment;
 };
@@ -94,7 +97,8 @@ struct control_plan {
 struct control_started {
     uint32_t pid;
     int32_t cpus_error, memory_error; /* -errno of binding */
-    char *cpus, *nodes; /* as the kernel has them; nodes "" when memory is not bound */
+    uint32_t memory;                  /* enum place_memory, as the kernel has it */
+    char *cpus, *nodes;               /* likewise; nodes "" when memory may come from anywhere */
 };
 
 /** The steps of starting a program that can fail. */
@@ -102,6 +106,8 @@ enum control_step {
     CONTROL_STEP_PLAN,      /* the message made no sense there */
     CONTROL_STEP_FORK,      /* no process, pipe or memory */
     CONTROL_STEP_DIRECTORY, /* the working directory */
+    CONTROL_STEP_BIND_CPUS,   /* only when the plan is strict */
+    CONTROL_STEP_BIND_MEMORY,
     CONTROL_STEP_EXEC,      /* the program */
     CONTROL_STEPS
 };
@@ -144,10 +150,10 @@ int control_put_topology(struct frame_buffer *b, bool real, const char *xml, siz
 int control_put_bytes(struct frame_buffer *b, enum control_type type, const char *bytes,
                       size_t len);
 /** One number: CREDIT, TAKEN (bytes; UINT64_MAX: the program takes no more), SIGNAL (number),
- * TERMINATE (grace_ns), SUSPEND (1: heartbeats will be missing; 0: they are back), TOLD (0: mpirun
+ * TERMINATE (grace_ns), TOPOLOGY as a request (1: with devices), SUSPEND (1: heartbeats will be missing; 0: they are back), TOLD (0: mpirun
  * wants the end; 1: the process of Open MPI that started the shim is gone). */
 int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number);
-/** Nothing: TOPOLOGY as a request, BEAT, END. */
+/** Nothing: BEAT, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);
 
 /* Each reads one payload: 0, -EPROTO (cut short, or a field out of its bounds) or -ENOMEM. */

@@ -115,7 +115,10 @@ void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_
     if (shared > 0)
         log_warn("host %s: %u instances share %u core%s", host->name, host->count,
                  host->shape.cores, host->shape.cores == 1 ? "" : "s");
-    if (!host->real && s->plan->policy != PLACE_DISABLED)
+    if (host->blind)
+        log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
+                 host->name);
+    if (!host->real && s->plan->place.policy != PLACE_DISABLED)
         log_warn("host %s: its topology is not that of the machine (HWLOC_SYNTHETIC, "
                  "HWLOC_XMLFILE): nothing is bound",
                  host->name);
@@ -171,7 +174,8 @@ static int take_hello(struct supervisor *s, struct peer *peer, struct frame_read
         log_debug("host %s: no loader: %s", member_host(s, m)->name, hello.loader_error);
     log_debug("instance %u has connected from host %s", hello.rank, hello.host);
     if (!member_host(s, m)->known && s->plan->instances[hello.rank].local_index == 0)
-        (void)control_put_empty(&peer->conn.tx, CONTROL_TOPOLOGY);
+        (void)control_put_number(&peer->conn.tx, CONTROL_TOPOLOGY,
+                                 s->plan->place.policy == PLACE_DEVICE);
     return 0;
 }
 
@@ -193,11 +197,15 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
         log_warn("instance %u on host %s was to be bound to CPUs %s; the kernel says %s",
                  member_index(s, m), host, instance->cpus, started.cpus);
     if (started.memory_error)
-        log_warn("instance %u on host %s cannot be bound to memory of NUMA node %s: %s",
-                 member_index(s, m), host, instance->nodes, strerror(-started.memory_error));
-    log_info("instance %u on host %s: process %u, CPUs %s, memory of %s%s", member_index(s, m),
-             host, started.pid, started.cpus, *started.nodes ? "NUMA node " : "any NUMA node",
-             started.nodes);
+        log_warn("instance %u on host %s cannot be bound to memory of NUMA node %s: %s%s",
+                 member_index(s, m), host, instance->nodes, strerror(-started.memory_error),
+                 started.memory_error == -EPERM || started.memory_error == -ENOSYS
+                     ? " (a container without the permission for set_mempolicy?)"
+                     : "");
+    log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", member_index(s, m),
+             host, started.pid, started.cpus,
+             place_memory_name((enum place_memory)started.memory),
+             *started.nodes ? ", NUMA node " : "", started.nodes);
     control_started_fini(&started);
     return 0;
 }
@@ -423,10 +431,12 @@ static int send_plan(struct supervisor *s, struct member *m)
         .quiet = !is_shown(s, index),
         .at_once = s->plan->num_instances == 1,
         .bind_cpus = host->real && instance->bind_cpus,
-        .bind_memory = host->real && instance->bind_memory,
+        .memory = (uint8_t)(host->real ? instance->memory : PLACE_MEMORY_DEFAULT),
+        .strict = s->options->strict_binding,
         .directory = (char *)s->job->directory,
         .cpus = instance->cpus ? instance->cpus : (char *)"",
         .nodes = instance->nodes ? instance->nodes : (char *)"",
+        .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
         .argv = s->options->program,
     };
     char loader[64];

@@ -570,7 +570,7 @@ static int start(struct supervisor *s, struct plenum_error *err)
         s->timeout_at = now + s->options->timeout_ns;
     /* While mpirun starts: this host's topology need not be asked for. */
     if (plan_is_local(s->plan)) {
-        if (topology_load(&topology, err) < 0) {
+        if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
             log_warn("%s; the instances are not bound", err->text);
             s->plan->hosts[0].known = true;
         } else {

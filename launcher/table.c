@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "common/util.h"
+#include "launcher/json.h"
 
-enum { COLUMNS_MAX = 9 };
+enum { COLUMNS_MAX = 10 };
 
 struct grid {
     size_t columns;
@@ -78,20 +79,25 @@ static char *format_span(uint32_t first, uint32_t count)
 
 static void print_hosts(FILE *file, const struct plan *plan)
 {
-    static const char *const names[] = {"Host",   "NUMA nodes", "Cores", "CPUs",
-                                        "Memory", "Instances",  NULL};
+    static const char *const names[] = {"Host",         "NUMA nodes", "Cores",     "CPUs",
+                                        "Memory",       "Instances",  "Replicas",  "Devices",
+                                        "Loader cores", "Interface",  NULL};
     struct grid g = {0};
 
     add_header(&g, names);
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         const struct plan_host *h = &plan->hosts[i];
+        const struct plan_instance *first = &plan->instances[h->first], *last = first + h->count - 1;
         char memory[32];
 
         add_cell(&g, str_format("%s", h->name));
         if (h->known) {
             add_cell(&g, str_format("%u", h->shape.numa_nodes));
             add_cell(&g, str_format("%u", h->shape.cores));
-            add_cell(&g, str_format("%u", h->shape.cpus));
+            add_cell(&g, h->shape.quota_millicores
+                             ? str_format("%u (time of %.3g)", h->shape.cpus,
+                                          h->shape.quota_millicores / 1000.0)
+                             : str_format("%u", h->shape.cpus));
             add_cell(&g,
                      str_format("%s", format_bytes(h->shape.memory_bytes, memory, sizeof(memory))));
         } else {
@@ -99,23 +105,35 @@ static void print_hosts(FILE *file, const struct plan *plan)
                 add_cell(&g, str_format("?"));
         }
         add_cell(&g, format_span(h->first, h->count));
+        add_cell(&g, format_span(first->replica_offset,
+                                 last->replica_offset + last->num_replicas - first->replica_offset));
+        add_cell(&g, str_format("%llu", (unsigned long long)last->first_device + last->num_devices));
+        add_cell(&g, h->known ? str_format("%u", h->loader_cores) : str_format("?"));
+        add_cell(&g, str_format("%s", h->interface ? h->interface : h->local ? "-" : "?"));
     }
     print_grid(file, &g);
 }
 
-static const char *bound_text(const struct plan *plan, const struct plan_instance *i)
+static char *bound_text(const struct plan *plan, const struct plan_instance *i)
 {
     if (!plan->hosts[i->host].known)
-        return "?";
+        return str_format("?");
     if (!i->bind_cpus)
-        return "nothing";
-    return i->bind_memory ? "CPUs, memory" : "CPUs";
+        return str_format("nothing");
+    switch (i->memory) {
+    case PLACE_MEMORY_DEFAULT:
+        return str_format("CPUs");
+    case PLACE_MEMORY_BIND:
+        return str_format("CPUs, memory");
+    default:
+        return str_format("CPUs, memory %s", place_memory_name(i->memory));
+    }
 }
 
 static void print_instances(FILE *file, const struct plan *plan)
 {
-    static const char *const names[] = {"Instance", "Host",  "Local", "Replicas", "NUMA",
-                                        "CPUs",     "Bound", "",      NULL};
+    static const char *const names[] = {"Instance", "Host",  "Local",   "Replicas", "NUMA",
+                                        "CPUs",     "Bound", "Devices", "",         NULL};
     struct grid g = {0};
 
     add_header(&g, names);
@@ -129,10 +147,16 @@ static void print_instances(FILE *file, const struct plan *plan)
         add_cell(&g, format_span(i->replica_offset, i->num_replicas));
         add_cell(&g, str_format("%s", i->cpus ? nodes : "?"));
         add_cell(&g, str_format("%s", i->cpus ? i->cpus : "?"));
-        add_cell(&g, str_format("%s", bound_text(plan, i)));
+        add_cell(&g, bound_text(plan, i));
+        add_cell(&g, str_format("%s", *i->devices ? i->devices : "-"));
         add_cell(&g, str_format("%s", i->oversubscribed ? "oversubscribed" : ""));
     }
     print_grid(file, &g);
+}
+
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 void table_print_text(FILE *file, const struct plan *plan, const char *loader)
@@ -140,10 +164,9 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader)
     bool unknown = false;
 
     (void)fprintf(file, "%u instance%s on %u host%s, %u replica%s of %u device%s; loader: %s\n\n",
-                  plan->num_instances, plan->num_instances == 1 ? "" : "s", plan->num_hosts,
-                  plan->num_hosts == 1 ? "" : "s", plan->num_replicas,
-                  plan->num_replicas == 1 ? "" : "s", plan->devices_per_replica,
-                  plan->devices_per_replica == 1 ? "" : "s", loader);
+                  plan->num_instances, plural(plan->num_instances), plan->num_hosts,
+                  plural(plan->num_hosts), plan->num_replicas, plural(plan->num_replicas),
+                  plan->devices_per_replica, plural(plan->devices_per_replica), loader);
     print_hosts(file, plan);
     (void)fputc('\n', file);
     print_instances(file, plan);
@@ -153,93 +176,87 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader)
         (void)fprintf(file, "\n?: known when the job has been started there\n");
 }
 
-/* Names and lists hold no characters that JSON minds, but a host name comes from outside. */
-static void put_string(FILE *file, const char *text)
-{
-    (void)fputc('"', file);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c < 0x20)
-            (void)fprintf(file, "\\u%04x", *c);
-        else if (*c == '"' || *c == '\\')
-            (void)fprintf(file, "\\%c", *c);
-        else
-            (void)fputc(*c, file);
-    }
-    (void)fputc('"', file);
-}
-
-static void put_text(FILE *file, const char *key, const char *text)
-{
-    (void)fprintf(file, "\"%s\": ", key);
-    if (text)
-        put_string(file, text);
-    else
-        (void)fputs("null", file);
-}
-
-static void put_number(FILE *file, const char *key, bool known, uint64_t value)
+/* A number, or null where the host is not known. */
+static void put_known(struct json *j, const char *key, bool known, uint64_t value)
 {
     if (known)
-        (void)fprintf(file, "\"%s\": %llu", key, (unsigned long long)value);
+        json_number(j, key, value);
     else
-        (void)fprintf(file, "\"%s\": null", key);
+        json_null(j, key);
 }
 
-static void put_host(FILE *file, const struct plan_host *h)
+static void put_host(struct json *j, const struct plan_host *h)
 {
-    (void)fputs("    {", file);
-    put_text(file, "name", h->name);
-    (void)fprintf(file, ", \"first_instance\": %u, \"num_instances\": %u, ", h->first, h->count);
-    put_number(file, "numa_nodes", h->known, h->shape.numa_nodes);
-    (void)fputs(", ", file);
-    put_number(file, "cores", h->known, h->shape.cores);
-    (void)fputs(", ", file);
-    put_number(file, "cpus", h->known, h->shape.cpus);
-    (void)fputs(", ", file);
-    put_number(file, "memory_bytes", h->known, h->shape.memory_bytes);
-    (void)fputs("}", file);
+    json_begin_object(j, NULL, true);
+    json_text(j, "name", h->name);
+    json_number(j, "first_instance", h->first);
+    json_number(j, "num_instances", h->count);
+    put_known(j, "numa_nodes", h->known, h->shape.numa_nodes);
+    put_known(j, "cores", h->known, h->shape.cores);
+    put_known(j, "cpus", h->known, h->shape.cpus);
+    put_known(j, "memory_bytes", h->known, h->shape.memory_bytes);
+    put_known(j, "cpu_quota_millicores", h->known && h->shape.quota_millicores > 0,
+              h->shape.quota_millicores);
+    put_known(j, "loader_cores", h->known, h->loader_cores);
+    json_text(j, "loader_cpus", h->loader_cpus && *h->loader_cpus ? h->loader_cpus : NULL);
+    json_text(j, "interface", h->interface);
+    json_end_object(j);
 }
 
-static void put_instance(FILE *file, const struct plan *plan, uint32_t n)
+static void put_devices(struct json *j, const char *devices)
+{
+    json_begin_array(j, "devices", true);
+    while (*devices) {
+        size_t len = strcspn(devices, ",");
+        char *one = strndup(devices, len);
+
+        json_text(j, NULL, one);
+        free(one);
+        devices += len;
+        devices += *devices == ',';
+    }
+    json_end_array(j);
+}
+
+static void put_instance(struct json *j, const struct plan *plan, uint32_t n)
 {
     const struct plan_instance *i = &plan->instances[n];
     bool known = plan->hosts[i->host].known;
 
-    (void)fprintf(file, "    {\"index\": %u, ", n);
-    put_text(file, "host", plan->hosts[i->host].name);
-    (void)fprintf(file, ", \"local_index\": %u, ", i->local_index);
-    put_text(file, "cpus", i->cpus);
-    (void)fputs(", ", file);
-    put_text(file, "numa_nodes", i->nodes);
-    (void)fputs(", ", file);
-    put_text(file, "memory_policy", !known ? NULL : i->bind_memory ? "bind" : "default");
-    (void)fprintf(file,
-                  ", \"replica_offset\": %u, \"num_local_replicas\": %u, \"devices\": [], "
-                  "\"oversubscribed\": %s}",
-                  i->replica_offset, i->num_replicas,
-                  !known              ? "null"
-                  : i->oversubscribed ? "true"
-                                      : "false");
+    json_begin_object(j, NULL, true);
+    json_number(j, "index", n);
+    json_text(j, "host", plan->hosts[i->host].name);
+    json_number(j, "local_index", i->local_index);
+    json_text(j, "cpus", i->cpus);
+    json_text(j, "numa_nodes", i->nodes);
+    json_text(j, "memory_policy", known ? place_memory_name(i->memory) : NULL);
+    json_number(j, "replica_offset", i->replica_offset);
+    json_number(j, "num_local_replicas", i->num_replicas);
+    put_devices(j, i->devices);
+    if (known)
+        json_bool(j, "oversubscribed", i->oversubscribed);
+    else
+        json_null(j, "oversubscribed");
+    json_end_object(j);
 }
 
 void table_print_json(FILE *file, const struct plan *plan, const char *loader)
 {
-    (void)fprintf(file,
-                  "{\n  \"num_instances\": %u,\n  \"num_replicas\": %u,\n"
-                  "  \"devices_per_replica\": %u,\n  ",
-                  plan->num_instances, plan->num_replicas, plan->devices_per_replica);
-    put_text(file, "process_placement", place_policy_name(plan->policy));
-    (void)fputs(",\n  ", file);
-    put_text(file, "loader", loader);
-    (void)fputs(",\n  \"hosts\": [\n", file);
-    for (uint32_t i = 0; i < plan->num_hosts; i++) {
-        put_host(file, &plan->hosts[i]);
-        (void)fputs(i + 1 < plan->num_hosts ? ",\n" : "\n", file);
-    }
-    (void)fputs("  ],\n  \"instances\": [\n", file);
-    for (uint32_t i = 0; i < plan->num_instances; i++) {
-        put_instance(file, plan, i);
-        (void)fputs(i + 1 < plan->num_instances ? ",\n" : "\n", file);
-    }
-    (void)fputs("  ]\n}\n", file);
+    struct json j = {.file = file};
+
+    json_begin_object(&j, NULL, false);
+    json_number(&j, "num_instances", plan->num_instances);
+    json_number(&j, "num_replicas", plan->num_replicas);
+    json_number(&j, "devices_per_replica", plan->devices_per_replica);
+    json_text(&j, "process_placement", place_policy_name(plan->place.policy));
+    json_text(&j, "loader", loader);
+    json_begin_array(&j, "hosts", false);
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        put_host(&j, &plan->hosts[i]);
+    json_end_array(&j);
+    json_begin_array(&j, "instances", false);
+    for (uint32_t i = 0; i < plan->num_instances; i++)
+        put_instance(&j, plan, i);
+    json_end_array(&j);
+    json_end_object(&j);
 }
