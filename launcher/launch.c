@@ -16,12 +16,14 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/util.h"
 #include "launcher/allocation.h"
 #include "launcher/cmdline.h"
 #include "launcher/configfile.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/plan.h"
+#include "launcher/ready.h"
 #include "launcher/report.h"
 #include "launcher/supervise.h"
 #include "launcher/table.h"
@@ -198,63 +200,35 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
-static bool root_is_allowed(const struct cmdline *options)
-{
-    const char *allow = getenv("OMPI_ALLOW_RUN_AS_ROOT");
-    const char *confirm = getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
-
-    return geteuid() != 0 || options->allow_root ||
-           (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
-}
-
-/* What would fail on this host: 0, or an exit status. */
-static int check(const struct cmdline *options, const struct plan *plan)
-{
-    char path[4096];
-    bool here = false;
-
-    if (!root_is_allowed(options)) {
-        log_error("a job is not started as root, where a mistake in it could harm the system; use "
-                  "another user, or --allow-run-as-root");
-        return REPORT_USAGE;
-    }
-    for (uint32_t i = 0; i < plan->num_hosts; i++)
-        here |= plan->hosts[i].local;
-    if (!here)
-        return 0;
-    switch (host_find_program(options->program[0], path, sizeof(path))) {
-    case 0:
-        return 0;
-    case -EACCES:
-        log_error("program '%s' cannot be executed: is it a program, and has it the permission "
-                  "(chmod +x)?",
-                  options->program[0]);
-        return REPORT_NOT_EXECUTABLE;
-    default:
-        log_error("there is no program '%s'%s", options->program[0],
-                  strchr(options->program[0], '/') ? "" : " in PATH");
-        return REPORT_NOT_FOUND;
-    }
-}
-
 static int run(const struct cmdline *options, struct plan *plan)
 {
     char directory[4096];
+    struct ready ready;
     struct supervise_job job = {
         .options = options,
         .plan = plan,
+        .ready = &ready,
         .directory = directory,
         .loader = choose_loader(options),
+        .begun_ns = time_now_ns(),
     };
     struct plenum_error err;
-    int status = check(options, plan);
+    int status;
 
-    if (status != 0)
-        return status;
+    for (size_t i = 0; i < options->num_instance_args; i++) {
+        if (options->instance_args[i].instance >= plan->num_instances) {
+            log_error("--instance-mpi-local-args: there is no instance %u: the last one is %u",
+                      options->instance_args[i].instance, plan->num_instances - 1);
+            return REPORT_USAGE;
+        }
+    }
     if (host_get_directory(directory, sizeof(directory), &err) < 0) {
         log_error("%s", err.text);
         return REPORT_LAUNCH;
     }
+    status = ready_check(options, plan, directory, &ready);
+    if (status != 0)
+        return status;
     environ_warn(plan, options);
     return supervise_run(&job);
 }

@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
 	%D%/aftermath.c \
+	%D%/agent.c %D%/agent.h \
 	%D%/allocation.c %D%/allocation.h \
 	%D%/attend.c \
 	%D%/bind.c %D%/bind.h \
@@ -13,6 +14,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/dial.c %D%/dial.h \
 	%D%/environ.c %D%/environ.h \
 	%D%/family.c %D%/family.h \
+	%D%/grid.c %D%/grid.h \
 	%D%/guard.c %D%/guard.h \
 	%D%/host.c %D%/host.h \
 	%D%/json.c %D%/json.h \
@@ -26,6 +28,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan.c %D%/plan.h \
 	%D%/probe.c %D%/probe.h \
 	%D%/ranges.c %D%/ranges.h \
+	%D%/ready.c %D%/ready.h \
 	%D%/report.c %D%/report.h \
 	%D%/shim.c %D%/shim.h \
 	%D%/supervise.c %D%/supervise.h %D%/supervise_priv.h \

@@ -99,6 +99,16 @@ static void hang_up(struct supervisor *s, struct peer *peer)
         lose(s, m, "the connection to its shim broke; was that killed, or has the host gone down?");
 }
 
+void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why)
+{
+    host->known = true;
+    if (s->options->strict_binding)
+        supervise_fail_with(s, REPORT_OTHER, NULL,
+                            "host %s: %s: nothing can be bound (--strict-binding)", host->name, why);
+    else
+        log_warn("host %s: %s: nothing is bound", host->name, why);
+}
+
 void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                    bool real)
 {
@@ -106,8 +116,8 @@ void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_
     uint32_t shared = 0;
 
     if (plan_place_host(s->plan, (uint32_t)(host - s->plan->hosts), topology, real, &err) < 0) {
-        log_warn("%s; its instances are not bound", err.text);
         host->known = true;
+        supervise_fail_with(s, REPORT_OTHER, NULL, "%s", err.text);
         return;
     }
     for (uint32_t i = 0; i < host->count; i++)
@@ -119,9 +129,8 @@ void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_
         log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
                  host->name);
     if (!host->real && s->plan->place.policy != PLACE_DISABLED)
-        log_warn("host %s: its topology is not that of the machine (HWLOC_SYNTHETIC, "
-                 "HWLOC_XMLFILE): nothing is bound",
-                 host->name);
+        members_cannot_place(
+            s, host, "its topology is not that of the machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)");
 }
 
 static int take_topology(struct supervisor *s, struct member *m, struct frame_reader *payload)
@@ -138,8 +147,7 @@ static int take_topology(struct supervisor *s, struct member *m, struct frame_re
     if (control_get_topology(payload, &real, &xml, &len) < 0)
         return -EPROTO;
     if (topology_import(xml, len, &topology, &err) < 0) {
-        log_warn("host %s: %s; its instances are not bound", host->name, err.text);
-        host->known = true;
+        members_cannot_place(s, host, err.text);
         return 0;
     }
     members_place(s, host, topology, real);
@@ -401,10 +409,13 @@ static bool wants_input(const struct supervisor *s, uint32_t instance)
 }
 
 /* The host of instance 0, by a name that means it on all hosts. */
-static const char *master_address(const struct plan *plan, char *text, size_t size)
+static const char *master_address(const struct supervisor *s, char *text, size_t size)
 {
+    const struct plan *plan = s->plan;
     const struct plan_host *host = &plan->hosts[plan->instances[0].host];
 
+    if (s->job->ready->master[0])
+        return s->job->ready->master;
     if (plan_is_local(plan))
         return "127.0.0.1";
     if (!host->local)
@@ -413,16 +424,30 @@ static const char *master_address(const struct plan *plan, char *text, size_t si
     return text;
 }
 
+/* The name in front of "eth0 10.1.2.3". */
+static const char *interface_of(const struct supervisor *s, const struct plan_host *host,
+                                char ret[NETWORK_INTERFACE_MAX])
+{
+    if (plan_is_local(s->plan))
+        return "lo";
+    if (!host->interface)
+        return NULL;
+    (void)snprintf(ret, NETWORK_INTERFACE_MAX, "%.*s", (int)strcspn(host->interface, " "),
+                   host->interface);
+    return ret;
+}
+
 static int send_plan(struct supervisor *s, struct member *m)
 {
     uint32_t index = member_index(s, m);
     const struct plan_instance *instance = &s->plan->instances[index];
     const struct plan_host *host = member_host(s, m);
-    char master[HOST_NAME_MAX_BYTES];
+    char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
     const struct environ_job job = {
         .id = s->id,
-        .master_address = master_address(s->plan, master, sizeof(master)),
+        .master_address = master_address(s, master, sizeof(master)),
         .master_port = s->master_port,
+        .interface = interface_of(s, host, interface),
     };
     struct control_plan plan = {
         .grace_ns = s->options->grace_ns,

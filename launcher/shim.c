@@ -22,6 +22,7 @@
 
 #include "common/log.h"
 #include "common/util.h"
+#include "launcher/agent.h"
 #include "launcher/family.h"
 #include "launcher/guard.h"
 #include "launcher/mpirun.h"
@@ -61,6 +62,8 @@ static bool take_task(struct shim_task *ret)
     bool ok;
 
     *ret = (struct shim_task){0};
+    (void)unsetenv(AGENT_ENV_WORDS);
+    (void)unsetenv(AGENT_ENV_HOSTS);
     ok = take_text(MPIRUN_ENV_CONTROL, ret->control, sizeof(ret->control));
     ok &= take_text(MPIRUN_ENV_TOKEN, ret->token, sizeof(ret->token));
     ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));

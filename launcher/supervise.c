@@ -544,13 +544,21 @@ static int read_shown(struct supervisor *s, struct plenum_error *err)
     return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
 }
 
+static const char *told(const char *text)
+{
+    return *text ? text : NULL;
+}
+
 static int start(struct supervisor *s, struct plenum_error *err)
 {
     char name[64], control[DIAL_TEXT_MAX];
     struct mpirun_job mpirun = {.id = s->id,
                                 .token = s->token,
                                 .control = control,
-                                .keep_loader = strcmp(s->job->loader, "auto") == 0};
+                                .keep_loader = strcmp(s->job->loader, "auto") == 0,
+                                .daemon_subnet = told(s->job->ready->daemon_subnet),
+                                .program_subnet = told(s->job->ready->program_subnet),
+                                .excluded = told(s->job->ready->excluded)};
     hwloc_topology_t topology;
     uint64_t now = time_now_ns();
     int r;
@@ -563,16 +571,15 @@ static int start(struct supervisor *s, struct plenum_error *err)
     if (r < 0)
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
-    s->start_at = now + s->options->start_timeout_ns;
+    s->start_at = max_u64(s->job->begun_ns + s->options->start_timeout_ns, now + NS_PER_SEC);
     if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (aftermath.c) */
         s->start_at -= min_u64(s->options->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
     if (s->options->timeout_ns > 0)
-        s->timeout_at = now + s->options->timeout_ns;
+        s->timeout_at = s->job->begun_ns + s->options->timeout_ns;
     /* While mpirun starts: this host's topology need not be asked for. */
     if (plan_is_local(s->plan)) {
         if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
-            log_warn("%s; the instances are not bound", err->text);
-            s->plan->hosts[0].known = true;
+            members_cannot_place(s, &s->plan->hosts[0], err->text);
         } else {
             members_place(s, &s->plan->hosts[0], topology, hwloc_topology_is_thissystem(topology));
             hwloc_topology_destroy(topology);

@@ -4,12 +4,15 @@
 
 #include "launcher/cmdline.h"
 #include "launcher/plan.h"
+#include "launcher/ready.h"
 
 struct supervise_job {
     const struct cmdline *options;
-    struct plan *plan;     /* hosts that are not known yet become known */
+    struct plan *plan; /* hosts that are not known yet become known */
+    const struct ready *ready;
     const char *directory; /* where the programs run */
     const char *loader;    /* "auto", "none" or addresses */
+    uint64_t begun_ns;     /* when the person began to wait */
 };
 
 /**

@@ -126,6 +126,8 @@ void members_close(struct supervisor *s);
 /** Fill in what this host's topology, or that of another, makes of the plan. */
 void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                    bool real);
+/** It cannot be had: a warning, or the end of a job that wants strict binding. */
+void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
 /** Send everybody the plan, if all hosts are known. */
 void members_send_plans(struct supervisor *s);
 void members_send_number(struct supervisor *s, enum control_type type, uint64_t number);

@@ -10,65 +10,17 @@
 #include <string.h>
 
 #include "common/util.h"
+#include "launcher/grid.h"
 #include "launcher/json.h"
 
-enum { COLUMNS_MAX = 10 };
-
-struct grid {
-    size_t columns;
-    char **cells; /* owned, row by row; NULL: memory was short */
-    size_t count, cap;
-};
-
-static void add_cell(struct grid *g, char *text)
+static void print_grid(FILE *file, struct grid *grid)
 {
-    if (g->count == g->cap) {
-        size_t cap = g->cap ? g->cap * 2 : 64;
-        char **cells = realloc(g->cells, cap * sizeof(*cells));
+    char *text = grid_format(grid, 0);
 
-        if (!cells) {
-            free(text);
-            return;
-        }
-        g->cells = cells;
-        g->cap = cap;
-    }
-    g->cells[g->count++] = text;
-}
-
-static void add_header(struct grid *g, const char *const *names)
-{
-    for (g->columns = 0; names[g->columns]; g->columns++)
-        add_cell(g, str_format("%s", names[g->columns]));
-}
-
-/* Columns as wide as their widest cell, nothing behind a row's last one. */
-static void print_grid(FILE *file, struct grid *g)
-{
-    size_t width[COLUMNS_MAX] = {0}, gap = 0;
-
-    for (size_t i = 0; i < g->count; i++) {
-        size_t len = g->cells[i] ? strlen(g->cells[i]) : 0;
-
-        if (len > width[i % g->columns])
-            width[i % g->columns] = len;
-    }
-    for (size_t i = 0; i < g->count; i++) {
-        size_t column = i % g->columns, len = g->cells[i] ? strlen(g->cells[i]) : 0;
-
-        if (len > 0) {
-            (void)fprintf(file, "%*s%s", (int)gap, "", g->cells[i]);
-            gap = 0;
-        }
-        gap += width[column] - len + 2;
-        if (column + 1 == g->columns) {
-            (void)fputc('\n', file);
-            gap = 0;
-        }
-    }
-    for (size_t i = 0; i < g->count; i++)
-        free(g->cells[i]);
-    free(g->cells);
+    if (text)
+        (void)fputs(text, file);
+    free(text);
+    grid_fini(grid);
 }
 
 /* "3", or "3-5". */
@@ -84,32 +36,32 @@ static void print_hosts(FILE *file, const struct plan *plan)
                                         "Loader cores", "Interface",  NULL};
     struct grid g = {0};
 
-    add_header(&g, names);
+    grid_add_header(&g, names);
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         const struct plan_host *h = &plan->hosts[i];
         const struct plan_instance *first = &plan->instances[h->first], *last = first + h->count - 1;
         char memory[32];
 
-        add_cell(&g, str_format("%s", h->name));
+        grid_add(&g, h->name);
         if (h->known) {
-            add_cell(&g, str_format("%u", h->shape.numa_nodes));
-            add_cell(&g, str_format("%u", h->shape.cores));
-            add_cell(&g, h->shape.quota_millicores
+            grid_take(&g, str_format("%u", h->shape.numa_nodes));
+            grid_take(&g, str_format("%u", h->shape.cores));
+            grid_take(&g, h->shape.quota_millicores
                              ? str_format("%u (time of %.3g)", h->shape.cpus,
                                           h->shape.quota_millicores / 1000.0)
                              : str_format("%u", h->shape.cpus));
-            add_cell(&g,
+            grid_take(&g,
                      str_format("%s", format_bytes(h->shape.memory_bytes, memory, sizeof(memory))));
         } else {
             for (int c = 0; c < 4; c++)
-                add_cell(&g, str_format("?"));
+                grid_take(&g, str_format("?"));
         }
-        add_cell(&g, format_span(h->first, h->count));
-        add_cell(&g, format_span(first->replica_offset,
+        grid_take(&g, format_span(h->first, h->count));
+        grid_take(&g, format_span(first->replica_offset,
                                  last->replica_offset + last->num_replicas - first->replica_offset));
-        add_cell(&g, str_format("%llu", (unsigned long long)last->first_device + last->num_devices));
-        add_cell(&g, h->known ? str_format("%u", h->loader_cores) : str_format("?"));
-        add_cell(&g, str_format("%s", h->interface ? h->interface : h->local ? "-" : "?"));
+        grid_take(&g, str_format("%llu", (unsigned long long)last->first_device + last->num_devices));
+        grid_take(&g, h->known ? str_format("%u", h->loader_cores) : str_format("?"));
+        grid_add(&g, h->interface ? h->interface : h->local ? "-" : "?");
     }
     print_grid(file, &g);
 }
@@ -136,20 +88,20 @@ static void print_instances(FILE *file, const struct plan *plan)
                                         "CPUs",     "Bound", "Devices", "",         NULL};
     struct grid g = {0};
 
-    add_header(&g, names);
+    grid_add_header(&g, names);
     for (uint32_t n = 0; n < plan->num_instances; n++) {
         const struct plan_instance *i = &plan->instances[n];
         const char *nodes = i->nodes && *i->nodes ? i->nodes : "-";
 
-        add_cell(&g, str_format("%u", n));
-        add_cell(&g, str_format("%s", plan->hosts[i->host].name));
-        add_cell(&g, str_format("%u", i->local_index));
-        add_cell(&g, format_span(i->replica_offset, i->num_replicas));
-        add_cell(&g, str_format("%s", i->cpus ? nodes : "?"));
-        add_cell(&g, str_format("%s", i->cpus ? i->cpus : "?"));
-        add_cell(&g, bound_text(plan, i));
-        add_cell(&g, str_format("%s", *i->devices ? i->devices : "-"));
-        add_cell(&g, str_format("%s", i->oversubscribed ? "oversubscribed" : ""));
+        grid_take(&g, str_format("%u", n));
+        grid_add(&g, plan->hosts[i->host].name);
+        grid_take(&g, str_format("%u", i->local_index));
+        grid_take(&g, format_span(i->replica_offset, i->num_replicas));
+        grid_add(&g, i->cpus ? nodes : "?");
+        grid_add(&g, i->cpus ? i->cpus : "?");
+        grid_take(&g, bound_text(plan, i));
+        grid_add(&g, *i->devices ? i->devices : "-");
+        grid_add(&g, i->oversubscribed ? "oversubscribed" : "");
     }
     print_grid(file, &g);
 }

@@ -44,11 +44,11 @@ nothing_is_left() { wait_for 10 nothing_runs || { "$vhosts" ps; return 1; }; }
 for how in agent ssh; do
     eval "$("$vhosts" env $how)"
     job --host 'v[3,1]:2,v2:1' sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $(hostname) $(pwd) $MASTER_ADDR'
-    ok "$how: instances in the order of the hosts" same "$(sort out)" "0 0/2 0 v3 $dir v3
-1 1/2 0 v3 $dir v3
-2 0/2 1 v1 $dir v3
-3 1/2 1 v1 $dir v3
-4 0/1 2 v2 $dir v3"
+    ok "$how: instances in the order of the hosts" same "$(sort out)" "0 0/2 0 v3 $dir $VHOSTS_NET.3
+1 1/2 0 v3 $dir $VHOSTS_NET.3
+2 0/2 1 v1 $dir $VHOSTS_NET.3
+3 1/2 1 v1 $dir $VHOSTS_NET.3
+4 0/1 2 v2 $dir $VHOSTS_NET.3"
     job --host v2,vhead,v1 sh -c 'echo $RANK $OMPI_COMM_WORLD_RANK $(hostname)'
     ok "$how: also when the launching host is one of them" same "$(sort out)" "0 0 v2
 1 1 vhead
@@ -60,16 +60,16 @@ for how in agent ssh; do
     job --host 'v[1-3]' --grace 2 sh -c '[ $RANK != 1 ] || { echo reason >&2; sleep 0.3; exit 3; }; setsid sleep 2000.'$id' & wait'
     ok "$how: a failing instance" all 'same $code 3' 'last_line_has "instance 1 on host v2 exited with code 3"' nothing_is_left
     job --start-timeout 20 --host v1,vghost true
-    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "host vghost: cannot log in"' 'below $took 25000' nothing_is_left
+    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' nothing_is_left
     job --start-timeout 20 --host v1,no-such-host true
-    ok "$how: a name that nobody knows" all 'same $code 125' 'last_line_has "host no-such-host: cannot log in"' 'below $took 10000' nothing_is_left
+    ok "$how: a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in"' 'below $took 10000' nothing_is_left
     job --host 'v[1-3]' no-such-program
-    ok "$how: a program that is not there" all 'same $code 127' 'last_line_has "on host v[123] cannot be started: there is no program"' nothing_is_left
+    ok "$how: a program that is not there" all 'same $code 127' 'last_line_has "v3  *program  *there is no .no-such-program. in PATH"' nothing_is_left
     mkdir -p /tmp/only-at-head.$id
     cd /tmp/only-at-head.$id && "$run" --host v1,v2 true >"$dir/out" 2>"$dir/err"
     code=$?
     cd "$dir" && rmdir /tmp/only-at-head.$id
-    ok "$how: a working directory that is not there" all 'same $code 125' 'last_line_has "the working directory /tmp/only-at-head"' nothing_is_left
+    ok "$how: a working directory that is not there" all 'same $code 125' 'last_line_has "v2  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 done
 
 # An sshd that takes connections and says nothing.
@@ -81,7 +81,7 @@ time.sleep(100)' &
     silent=$!
     wait_for 5 bash -c 'exec 3<>/dev/tcp/v2/22'
     job --start-timeout 8 --host 'v[1-3]' true
-    ok "a silent sshd" all 'same $code 125' 'last_line_has "host v2: no answer by ssh"' 'below $took 13000'
+    ok "a silent sshd" all 'same $code 125' 'last_line_has "v2  *log in  *\(no answer within\|.*timed out\)"' 'below $took 13000'
     "$vhosts" exec v2 pkill -f socket.create_server
     wait $silent 2>/dev/null
     "$vhosts" sshd v2
