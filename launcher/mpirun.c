@@ -287,7 +287,7 @@ static void add_networks(struct mpirun_words *w, const struct mpirun_job *job,
     static const char *const layers[][2] = {
         {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
         {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}};
-    const char *const subnets[] = {job->daemon_subnet, job->program_subnet};
+    const char *const subnets[] = {job->daemon_include, job->program_include};
 
     for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
         /* Open MPI minds when both are set. */

@@ -261,11 +261,35 @@ static int note_interfaces(struct plan *plan, const struct hosts *h, const struc
     return 0;
 }
 
-static int choose_network(struct plan *plan, struct hosts *h, struct ready *ret)
+/* Open MPI takes IPv4 networks by their numbers; of IPv6 only the name of an interface, which must
+ * then be the same on all hosts. */
+static void describe_include(const struct network *const *list, size_t count,
+                             const struct subnet *subnet, char ret[SUBNET_TEXT_MAX])
+{
+    const char *name = NULL;
+
+    ret[0] = '\0';
+    if (subnet->family == AF_INET) {
+        subnet_format(subnet, ret);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct network_address *a = network_find(list[i], subnet);
+
+        if (!a || (name && strcmp(name, a->interface) != 0))
+            return;
+        name = a->interface;
+    }
+    (void)snprintf(ret, SUBNET_TEXT_MAX, "%s", name ? name : "");
+}
+
+static int choose_network(struct plan *plan, struct hosts *h, const struct subnet *named,
+                          struct ready *ret)
 {
     const struct network **list = calloc((size_t)plan->num_hosts + 1, sizeof(*list));
     struct subnet subnet;
     uint32_t count = 0;
+    bool known = named != NULL;
     int r = 0;
 
     if (!list)
@@ -276,19 +300,21 @@ static int choose_network(struct plan *plan, struct hosts *h, struct ready *ret)
         list[count] = network_of(h, &plan->hosts[i]);
         count += list[count] != NULL;
     }
-    if (!ret->program_subnet[0] && count == plan->num_hosts &&
-        network_find_shared(list, count, &subnet) == 0)
-        subnet_format(&subnet, ret->program_subnet);
-    if (ret->program_subnet[0] && subnet_parse(ret->program_subnet, &subnet, NULL) == 0) {
+    if (named)
+        subnet = *named;
+    else if (count == plan->num_hosts)
+        known = network_find_shared(list, count, &subnet) == 0;
+    if (known) {
+        subnet_format(&subnet, ret->subnet);
+        describe_include(list, count, &subnet, ret->program_include);
         r = note_interfaces(plan, h, &subnet, ret);
-        /* mpirun itself runs here, which may be no host of the job. */
-        if (network_find(&h->own, &subnet))
-            (void)snprintf(ret->daemon_subnet, sizeof(ret->daemon_subnet), "%s",
-                           ret->program_subnet);
     }
+    /* mpirun itself runs here, which may be no host of the job, and on another network. */
     list[count++] = &h->own;
-    if (!ret->daemon_subnet[0] && network_find_shared(list, count, &subnet) == 0)
-        subnet_format(&subnet, ret->daemon_subnet);
+    if (known && !network_find(&h->own, &subnet))
+        known = network_find_shared(list, count, &subnet) == 0;
+    if (known)
+        describe_include(list, count, &subnet, ret->daemon_include);
     for (uint32_t i = 0; i < count; i++)
         list_virtual(list[i], ret->excluded, sizeof(ret->excluded));
     free(list);
@@ -299,15 +325,15 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
                 struct ready *ret)
 {
     struct hosts h = {0};
-    struct subnet subnet;
+    struct subnet subnet = {0};
     int status;
 
     *ret = (struct ready){0};
     status = check_here(options, plan);
     if (status != 0 || plan_is_local(plan))
         return status;
-    if (options->host_subnet && subnet_parse(options->host_subnet, &subnet, NULL) == 0)
-        subnet_format(&subnet, ret->program_subnet);
+    if (options->host_subnet)
+        (void)subnet_parse(options->host_subnet, &subnet, NULL); /* looked at before */
     (void)network_read(&h.own);
     if (!options->no_host_check && agent_is_used(options)) {
         status = ask_hosts(options, plan, directory, &h);
@@ -317,12 +343,12 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
             status = report(&h);
         }
     }
-    if (status == 0 && choose_network(plan, &h, ret) < 0) {
+    if (status == 0 && choose_network(plan, &h, options->host_subnet ? &subnet : NULL, ret) < 0) {
         log_error("out of memory");
         status = REPORT_LAUNCH;
     }
-    if (status == 0 && ret->program_subnet[0])
-        log_info("the hosts talk over %s", ret->program_subnet);
+    if (status == 0 && ret->subnet[0])
+        log_info("the hosts talk over %s", ret->subnet);
     hosts_fini(&h);
     return status;
 }

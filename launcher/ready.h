@@ -8,8 +8,10 @@
 
 /** The network that the hosts share. "" where nothing is known. */
 struct ready {
-    char daemon_subnet[SUBNET_TEXT_MAX];  /* of all hosts and this one */
-    char program_subnet[SUBNET_TEXT_MAX]; /* of those with instances */
+    char subnet[SUBNET_TEXT_MAX]; /* of those with instances */
+    /* What Open MPI is told of it: the same, or the name of the interface; for the job's hosts, and
+     * for these and this one. */
+    char program_include[SUBNET_TEXT_MAX], daemon_include[SUBNET_TEXT_MAX];
     char excluded[256];                   /* interfaces of containers and the like */
     char master[INET6_ADDRSTRLEN];        /* address of instance 0's host */
 };

@@ -556,8 +556,8 @@ static int start(struct supervisor *s, struct plenum_error *err)
                                 .token = s->token,
                                 .control = control,
                                 .keep_loader = strcmp(s->job->loader, "auto") == 0,
-                                .daemon_subnet = told(s->job->ready->daemon_subnet),
-                                .program_subnet = told(s->job->ready->program_subnet),
+                                .daemon_include = told(s->job->ready->daemon_include),
+                                .program_include = told(s->job->ready->program_include),
                                 .excluded = told(s->job->ready->excluded)};
     hwloc_topology_t topology;
     uint64_t now = time_now_ns();

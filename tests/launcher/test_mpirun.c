@@ -124,14 +124,14 @@ Test(mpirun, networks)
     struct mpirun_words w;
 
     cmdline_init(&options);
-    with.daemon_subnet = "10.1.0.0/16";
+    with.daemon_include = "10.1.0.0/16";
     with.excluded = "docker0";
     cr_assert(eq(int, mpirun_environment(&several, &options, &with, nothing, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
     cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_exclude") == NULL, "not both");
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_exclude"), (char *)"lo,docker0"));
     mpirun_words_fini(&w);
-    with.program_subnet = "10.2.0.0/16";
+    with.program_include = "10.2.0.0/16";
     cr_assert(eq(int, mpirun_environment(&several, &options, &with, before, &w), 0));
     cr_expect(value_of(&w, "OMPI_MCA_btl_tcp_if_include") == NULL, "the user's choice stays");
     mpirun_words_fini(&w);

@@ -72,6 +72,55 @@ for how in agent ssh; do
     ok "$how: a working directory that is not there" all 'same $code 125' 'last_line_has "v2  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 done
 
+# ---- hosts by other doors ----
+"$vhosts" exec v2 /usr/sbin/sshd -f "$VHOSTS_DIR/sshd_config" -o PidFile=/run/sshd2.pid -p 2222
+job --host v1,root@v2:2222,root@v3::,v2:22:1 true
+ok "a list that is not understood" all 'same $code 2' 'grep -q -e "--host: host" err'
+job --host v1,root@v2:2222,root@v3 sh -c 'echo $RANK $(hostname) $MASTER_ADDR'
+ok "users and ports" same "$(sort out)" "0 v1 $VHOSTS_NET.1
+1 v2 $VHOSTS_NET.1
+2 v3 $VHOSTS_NET.1"
+job --host v1,nobody@v2 true
+ok "a user who may not log in" all 'same $code 125' 'last_line_has "v2  *log in  *.*Permission denied"'
+job --host v1,root@v2:2223 true
+ok "a port where nobody listens" all 'same $code 125' 'last_line_has "v2  *log in  *.*refused"'
+"$vhosts" exec v2 sh -c 'kill $(cat /run/sshd2.pid)'
+six() { # HOST NUMBER: give it an IPv6 address
+    on "$1" sh -c "echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
+                   ip addr add fd77::$2/64 dev eth0 nodad" 2>/dev/null
+}
+on() { "$vhosts" exec "$@"; }
+if six v1 1 && six v2 2 && { echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 && ip addr add fd77::fe/64 dev eth0 nodad; } 2>/dev/null; then
+    job --host '[fd77::1]:2,fd77::2' sh -c 'echo $RANK $(hostname)'
+    ok "IPv6 addresses" same "$(sort out)" "0 v1
+1 v1
+2 v2"
+    [ ! -x "$mpi_sum" ] || { job --host '[fd77::1]:2,fd77::2' "$mpi_sum"
+        ok "and MPI" same "$(grep -c 'sum 3' out)" 3; }
+    job --host fd77::fe sh -c 'echo $RANK $(hostname)'
+    ok "one of our own" all 'same "$(cat out)" "0 vhead"'
+else
+    skip "IPv6 addresses" "no IPv6 here"
+fi
+
+# ---- the network between them ----
+job --host v1,v2 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME'
+ok "the subnet that all share, and its interface" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
+for h in 1 2 3; do # what only looks like a network: the same address everywhere
+    on v$h sh -c "ip link add docker0 type bridge && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up
+                  ip link add eth1 type bridge && ip addr add 10.99.0.$h/24 dev eth1 && ip link set eth1 up"
+done
+job --host v1,v2 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME'
+ok "docker0 is not one, and the one by which they are reached comes first" same "$(sort -u out)" "$VHOSTS_NET.0/24 eth0"
+job --host v1,v2 --host-subnet 10.99.0.0/16 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME $MASTER_ADDR'
+ok "--host-subnet" same "$(sort -u out)" "10.99.0.0/16 eth1 10.99.0.1"
+job --host v1,v2 --host-subnet 10.98.0.0/16 true
+ok "one that a host is not on" all 'same $code 125' 'last_line_has "v2  *network  *it has no address in --host-subnet 10.98.0.0/16, only "'
+[ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' "$mpi_sum"
+    ok "MPI does not try docker0" same "$(grep -c 'sum 6' out)" 6; }
+job --host v1,v2 -v true
+ok "-v tells of it" grep -q "the hosts talk over $VHOSTS_NET.0/24" err
+
 # An sshd that takes connections and says nothing.
 if [ "$PYTHON" != : ]; then
     "$vhosts" exec v2 pkill -x sshd
@@ -120,7 +169,6 @@ await_end() {
     code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
 }
-on() { "$vhosts" exec "$@"; }
 
 start
 on v2 pkill -KILL -x orted
