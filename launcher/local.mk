@@ -32,6 +32,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/report.c %D%/report.h \
 	%D%/shim.c %D%/shim.h \
 	%D%/supervise.c %D%/supervise.h %D%/supervise_priv.h \
+	%D%/sweep.c %D%/sweep.h \
 	%D%/table.c %D%/table.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/version.c %D%/version.h

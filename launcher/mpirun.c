@@ -29,6 +29,7 @@
 #include "launcher/family.h"
 #include "launcher/guard.h"
 #include "launcher/host.h"
+#include "launcher/sweep.h"
 
 extern char **environ;
 
@@ -428,6 +429,7 @@ static void become_guard(const struct start *s)
     (void)dup2(STDIN_FILENO, STDOUT_FILENO);
     (void)dup2(STDIN_FILENO, STDERR_FILENO);
     (void)guard_run(&options);
+    sweep_after_mpirun(options.ward);
     _exit(0);
 }
 
