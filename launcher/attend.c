@@ -53,6 +53,7 @@ enum {
     LOADER_GRACE_MS = 2000,
     TAIL_LINES = 20,
     FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
+    PROGRESS_MS = 100,       /* between two PROGRESSes of a stream */
     READS = 16,              /* of one pipe, before others have their turn */
 };
 
@@ -83,6 +84,8 @@ struct attend {
     bool drained;
 
     struct lines lines[CONTROL_STREAMS];
+    bool progress[CONTROL_STREAMS];        /* there may be a new one */
+    uint64_t progress_at[CONTROL_STREAMS]; /* when it may be told */
     struct tail tail;
     uint64_t in_flight; /* bytes of output without credit */
     char *input;        /* for the program */
@@ -437,6 +440,8 @@ static void read_pipe(struct attend *a, int stream)
         if (stream == CONTROL_STDERR)
             tail_add(&a->tail, place, (size_t)n);
         lines_added(lines, (size_t)n);
+        if (a->plan.live & 1 << stream)
+            a->progress[stream] = true;
         if ((a->plan.quiet && stream != CONTROL_LOADER) || !a->connected)
             lines_drop(lines, lines_pending(lines));
     }
@@ -458,6 +463,23 @@ static void send_lines(struct attend *a, int stream)
         a->in_flight += len;
         lines_drop(lines, len);
     }
+}
+
+/* A bar that is drawn again and again has no newline for minutes: plenumrun is told what it shows,
+ * apart from its bytes, which go their way when the line is complete. */
+static void send_progress(struct attend *a, int stream, uint64_t now)
+{
+    const char *bytes;
+    size_t len;
+
+    if (!a->progress[stream] || now < a->progress_at[stream] || !a->connected)
+        return;
+    a->progress[stream] = false;
+    len = lines_peek_progress(&a->lines[stream], &bytes);
+    if (len == 0)
+        return;
+    a->progress_at[stream] = now + PROGRESS_MS * NS_PER_MS;
+    (void)control_put_progress(&a->conn.tx, (enum control_stream)stream, bytes, len);
 }
 
 static void write_input(struct attend *a)
@@ -548,6 +570,9 @@ static int time_to_wait(const struct attend *a, uint64_t now)
     uint64_t next = a->connected ? a->beat_at : UINT64_MAX;
 
     next = min_u64(next, a->told_at);
+    for (int s = 0; s < CONTROL_STREAMS; s++)
+        if (a->progress[s])
+            next = min_u64(next, a->progress_at[s]);
     if (!a->swept)
         next = min_u64(next, now >= a->kill_at ? now + LOOK_MS * NS_PER_MS : a->kill_at);
     return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
@@ -603,6 +628,7 @@ static void run(struct attend *a)
             if (fds[FD_STREAMS + s].revents || (a->swept && s != CONTROL_LOADER))
                 read_pipe(a, s);
             send_lines(a, s);
+            send_progress(a, s, time_now_ns());
         }
         finish_output(a);
         if (a->connected) {

@@ -8,12 +8,9 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/util.h"
@@ -229,29 +226,6 @@ static int put_settings(FILE *file, const struct options_settings *settings,
     return 0;
 }
 
-/* A file that takes another's place is written under another name first, so that nobody finds half
- * of it. */
-static int write_file(const char *path, const char *text, size_t len, bool overwrite)
-{
-    char *temporary = overwrite ? str_format("%s.%d", path, (int)getpid()) : strdup(path);
-    int fd, r;
-
-    if (!temporary)
-        return -ENOMEM;
-    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    r = fd < 0 ? -errno : io_write_all(fd, text, len);
-    if (fd >= 0) {
-        if (close(fd) < 0 && r == 0)
-            r = -errno;
-        if (r == 0 && overwrite && rename(temporary, path) < 0)
-            r = -errno;
-        if (r < 0)
-            (void)unlink(temporary);
-    }
-    free(temporary);
-    return r;
-}
-
 int configfile_write(const char *path, const struct options_settings *settings, bool overwrite,
                  struct plenum_error *err)
 {
@@ -266,7 +240,7 @@ int configfile_write(const char *path, const struct options_settings *settings, 
     if (fclose(file) != 0 && r == 0)
         r = error_set(err, -ENOMEM, "out of memory");
     if (r == 0) {
-        r = write_file(path, text, len, overwrite);
+        r = io_write_file(path, text, len, overwrite);
         if (r == -EEXIST)
             (void)error_set(err, r,
                             "--export-config: %s exists; --overwrite-config would replace it", path);

@@ -124,6 +124,7 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     frame_put_u32(b, m->window);
     frame_put_u8(b, m->input);
     frame_put_u8(b, m->quiet);
+    frame_put_u8(b, m->live);
     frame_put_u8(b, m->at_once);
     frame_put_u8(b, m->bind_cpus);
     frame_put_u8(b, m->memory);
@@ -224,6 +225,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     plan.window = frame_get_u32(r);
     plan.input = frame_get_u8(r);
     plan.quiet = frame_get_u8(r);
+    plan.live = frame_get_u8(r);
     plan.at_once = frame_get_u8(r);
     plan.bind_cpus = frame_get_u8(r);
     plan.memory = frame_get_u8(r);
@@ -333,14 +335,27 @@ int control_get_exited(struct frame_reader *r, struct control_exited *ret)
     return got(r);
 }
 
-int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
-                       size_t len)
+static int put_stream(struct frame_buffer *b, enum control_type type, enum control_stream stream,
+                      const char *bytes, size_t len)
 {
-    size_t begin = frame_begin(b, CONTROL_OUTPUT, 0);
+    size_t begin = frame_begin(b, (uint16_t)type, 0);
 
     frame_put_u32(b, (uint32_t)stream);
     frame_put_bytes(b, bytes, len);
     return frame_end(b, begin);
+}
+
+int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
+                       size_t len)
+{
+    return put_stream(b, CONTROL_OUTPUT, stream, bytes, len);
+}
+
+int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
+                         size_t len)
+{
+    return put_stream(b, CONTROL_PROGRESS, stream, bytes,
+                      len < CONTROL_PROGRESS_MAX ? len : CONTROL_PROGRESS_MAX);
 }
 
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,

@@ -7,6 +7,7 @@
  *                                          <-       PLAN (program, environment, binding)
  *     STARTED (pid, binding) or FAILED     ->
  *     OUTPUT (lines) ...                   ->
+ *     PROGRESS (what an unfinished line shows after a carriage return) -> now and then
  *                                          <-       CREDIT (bytes that were written out) ...
  *                                          <-       INPUT (bytes of standard input) ...
  *     TAKEN (bytes the program has taken)  ->
@@ -40,6 +41,7 @@ enum {
     CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN holds an environment, TOPOLOGY an XML */
     CONTROL_TOKEN_MAX = 40,                 /* bytes of a text with its NUL */
     CONTROL_TEXT_MAX = 512,
+    CONTROL_PROGRESS_MAX = 512, /* bytes of a PROGRESS */
     CONTROL_PATH_MAX = 4096,
     CONTROL_VERSION_MAX = 64,
 };
@@ -51,6 +53,7 @@ enum control_type {
     CONTROL_STARTED,
     CONTROL_FAILED,
     CONTROL_OUTPUT,
+    CONTROL_PROGRESS,
     CONTROL_CREDIT,
     CONTROL_INPUT,
     CONTROL_TAKEN,
@@ -83,6 +86,7 @@ struct control_plan {
     uint32_t window;     /* bytes of output under way */
     uint8_t input;       /* INPUT will come */
     uint8_t quiet;       /* output is not wanted */
+    uint8_t live;        /* streams (1 << enum control_stream) of which PROGRESS is wanted */
     uint8_t at_once;     /* unfinished lines are sent too: nobody else prints */
     uint8_t bind_cpus;
     uint8_t memory;  /* enum place_memory, on `nodes` */
@@ -142,6 +146,8 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m);
 int control_put_started(struct frame_buffer *b, const struct control_started *m);
 int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
+int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
+                         size_t len);
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
                        size_t len);
 /** @param real  is it the machine's own, so that its CPUs can be bound to? */
@@ -162,6 +168,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret);
 int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
+/** Of OUTPUT and PROGRESS. */
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
                        size_t *len);
 int control_get_topology(struct frame_reader *r, bool *real, const char **xml, size_t *len);

@@ -9,9 +9,11 @@
 #include "launcher/launch.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -200,21 +202,21 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
-static int run(const struct cmdline *options, struct plan *plan)
+static int make_id(char ret[17])
 {
-    char directory[4096];
-    struct ready ready;
-    struct supervise_job job = {
-        .options = options,
-        .plan = plan,
-        .ready = &ready,
-        .directory = directory,
-        .loader = choose_loader(options),
-        .begun_ns = time_now_ns(),
-    };
-    struct plenum_error err;
-    int status;
+    unsigned char random[8];
 
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        log_error("the kernel has no random numbers");
+        return REPORT_LAUNCH;
+    }
+    for (size_t i = 0; i < sizeof(random); i++)
+        (void)sprintf(ret + 2 * i, "%02x", random[i]);
+    return 0;
+}
+
+static int check_instances(const struct cmdline *options, const struct plan *plan)
+{
     for (size_t i = 0; i < options->num_instance_args; i++) {
         if (options->instance_args[i].instance >= plan->num_instances) {
             log_error("--instance-mpi-local-args: there is no instance %u: the last one is %u",
@@ -222,15 +224,55 @@ static int run(const struct cmdline *options, struct plan *plan)
             return REPORT_USAGE;
         }
     }
+    return 0;
+}
+
+/* The job, and the job again when it has failed and may be. */
+static int run(const struct cmdline *options, struct plan *plan)
+{
+    char directory[4096], id[17];
+    struct ready ready;
+    bool again = false;
+    struct supervise_job job = {
+        .options = options,
+        .plan = plan,
+        .ready = &ready,
+        .directory = directory,
+        .loader = choose_loader(options),
+        .id = id,
+        .begun_ns = time_now_ns(),
+        .again = &again,
+    };
+    struct plenum_error err;
+    sigset_t before;
+    int status = check_instances(options, plan);
+
+    (void)sigprocmask(SIG_SETMASK, NULL, &before);
+    if (status == 0)
+        status = make_id(id);
+    if (status != 0)
+        return status;
     if (host_get_directory(directory, sizeof(directory), &err) < 0) {
         log_error("%s", err.text);
         return REPORT_LAUNCH;
     }
-    status = ready_check(options, plan, directory, &ready);
-    if (status != 0)
-        return status;
     environ_warn(plan, options);
-    return supervise_run(&job);
+    for (;;) {
+        again = false;
+        job.attempt_ns = time_now_ns();
+        status = ready_check(options, plan, directory, &ready);
+        if (status == 0)
+            status = supervise_run(&job);
+        else
+            supervise_not_started(&job, status);
+        again &= job.restart_count < options->max_restarts;
+        if (!again)
+            break;
+        log_warn("the job starts again (%u of %u times)", ++job.restart_count,
+                 options->max_restarts);
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
+    }
+    return status;
 }
 
 /* Everything behind the command line: an exit status. */

@@ -30,6 +30,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/ranges.c %D%/ranges.h \
 	%D%/ready.c %D%/ready.h \
 	%D%/report.c %D%/report.h \
+	%D%/result.c \
 	%D%/shim.c %D%/shim.h \
 	%D%/supervise.c %D%/supervise.h %D%/supervise_priv.h \
 	%D%/sweep.c %D%/sweep.h \

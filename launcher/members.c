@@ -69,6 +69,7 @@ static void lose(struct supervisor *s, struct member *m, const char *why)
     enum member_state before = m->state;
 
     m->state = DONE;
+    m->lost |= before < DONE && !m->has_exited;
     if (before < DONE)
         supervise_fail_with(s, REPORT_LOST, m, "%s", why);
 }
@@ -196,6 +197,8 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
     if (control_get_started(payload, &started) < 0 || m->state != PLANNED)
         return -EPROTO;
     m->state = ALIVE;
+    m->pid = started.pid;
+    m->started_ns = time_now_ns();
     output_set_pid(s->output, member_index(s, m), (pid_t)started.pid);
     if (started.cpus_error)
         log_warn("instance %u on host %s cannot be bound to CPUs %s: %s", member_index(s, m), host,
@@ -225,6 +228,8 @@ static int take_failed(struct supervisor *s, struct member *m, struct frame_read
     if (control_get_failed(payload, &report.failed) < 0)
         return -EPROTO;
     m->state = DONE;
+    m->failed = report.failed;
+    m->has_failed = true;
     supervise_fail(s, &report);
     return 0;
 }
@@ -280,7 +285,21 @@ static int take_output(struct supervisor *s, struct member *m, struct frame_read
 
     if (control_get_output(payload, &stream, &bytes, &len) < 0)
         return -EPROTO;
+    if (stream != CONTROL_LOADER)
+        m->output_ns = time_now_ns();
     return len > 0 ? output_put(s->output, member_index(s, m), stream, bytes, len) : 0;
+}
+
+static int take_progress(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    enum control_stream stream;
+    const char *bytes;
+    size_t len;
+
+    if (control_get_output(payload, &stream, &bytes, &len) < 0 || len > CONTROL_PROGRESS_MAX)
+        return -EPROTO;
+    m->output_ns = time_now_ns();
+    return output_put_progress(s->output, member_index(s, m), stream, bytes, len);
 }
 
 static int take_frame(struct supervisor *s, struct peer *peer, const struct frame_header *header,
@@ -300,6 +319,8 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
         return take_failed(s, m, payload);
     case CONTROL_OUTPUT:
         return take_output(s, m, payload);
+    case CONTROL_PROGRESS:
+        return take_progress(s, m, payload);
     case CONTROL_TAKEN:
         if (control_get_number(payload, &number) < 0)
             return -EPROTO;
@@ -437,6 +458,13 @@ static const char *interface_of(const struct supervisor *s, const struct plan_ho
     return ret;
 }
 
+/* Bars that are drawn again and again are for terminals. */
+static uint8_t live_streams(void)
+{
+    return (uint8_t)((isatty(STDOUT_FILENO) ? 1 << CONTROL_STDOUT : 0) |
+                     (isatty(STDERR_FILENO) ? 1 << CONTROL_STDERR : 0));
+}
+
 static int send_plan(struct supervisor *s, struct member *m)
 {
     uint32_t index = member_index(s, m);
@@ -444,7 +472,8 @@ static int send_plan(struct supervisor *s, struct member *m)
     const struct plan_host *host = member_host(s, m);
     char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
     const struct environ_job job = {
-        .id = s->id,
+        .id = s->job->id,
+        .restart_count = s->job->restart_count,
         .master_address = master_address(s, master, sizeof(master)),
         .master_port = s->master_port,
         .interface = interface_of(s, host, interface),
@@ -453,7 +482,8 @@ static int send_plan(struct supervisor *s, struct member *m)
         .grace_ns = s->options->grace_ns,
         .silence_ns = s->options->heartbeat_timeout_ns,
         .input = wants_input(s, index),
-        .quiet = !is_shown(s, index),
+        .quiet = !is_shown(s, index) && !s->options->output_dir,
+        .live = is_shown(s, index) && s->plan->num_instances > 1 ? live_streams() : 0,
         .at_once = s->plan->num_instances == 1,
         .bind_cpus = host->real && instance->bind_cpus,
         .memory = (uint8_t)(host->real ? instance->memory : PLACE_MEMORY_DEFAULT),
@@ -484,7 +514,8 @@ static void print_table(struct supervisor *s)
     size_t size = 0;
     FILE *f;
 
-    if (s->options->print_topology == CMDLINE_FORMAT_NONE || s->table_printed)
+    if (s->options->print_topology == CMDLINE_FORMAT_NONE || s->table_printed ||
+        s->job->restart_count > 0)
         return;
     s->table_printed = true;
     f = open_memstream(&text, &size);
@@ -531,12 +562,18 @@ void members_send_empty(struct supervisor *s, enum control_type type)
 
 void members_send_credit(struct supervisor *s)
 {
+    char why[300];
+
     output_acknowledge(s->output);
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
         uint64_t bytes = output_take_credit(s->output, i);
 
         if (bytes > 0 && s->members[i].peer)
             (void)control_put_number(&s->members[i].peer->conn.tx, CONTROL_CREDIT, bytes);
+    }
+    if (!s->files_failed && output_get_file_failure(s->output, why, sizeof(why)) < 0) {
+        s->files_failed = true;
+        log_warn("--output-dir: %s; what follows of that file is lost", why);
     }
     if (output_get_failure(s->output) == 0 || s->output_failed)
         return;

@@ -2,6 +2,9 @@
 #ifndef LAUNCHER_SUPERVISE_H
 #define LAUNCHER_SUPERVISE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "launcher/cmdline.h"
 #include "launcher/plan.h"
 #include "launcher/ready.h"
@@ -12,7 +15,11 @@ struct supervise_job {
     const struct ready *ready;
     const char *directory; /* where the programs run */
     const char *loader;    /* "auto", "none" or addresses */
-    uint64_t begun_ns;     /* when the person began to wait */
+    const char *id;        /* a name of the job, the same for all its restarts */
+    uint32_t restart_count;
+    uint64_t begun_ns;   /* when the person began to wait */
+    uint64_t attempt_ns; /* the same for this start of the job */
+    bool *again;         /* set: an end from which a job may be started again */
 };
 
 /**
@@ -21,5 +28,8 @@ struct supervise_job {
  * Threads: starts one (output.c). Blocks the signals that it takes by descriptor.
  */
 int supervise_run(const struct supervise_job *job);
+
+/** Write --result for a job that was not started, whose exit status this is. */
+void supervise_not_started(const struct supervise_job *job, int status);
 
 #endif
