@@ -102,17 +102,29 @@ void bind_apply(const struct bind_request *request, struct bind_result *ret)
     read_back(ret);
 }
 
-int bind_check(const struct bind_request *request, const struct bind_result *result)
+int bind_check_cpus(const struct bind_request *request, const struct bind_result *result)
 {
     if (result->cpus_error)
         return result->cpus_error;
+    return request->cpus && memcmp(request->sets.cpus, result->sets.cpus,
+                                   sizeof(request->sets.cpus)) != 0
+               ? -EXDEV
+               : 0;
+}
+
+int bind_check(const struct bind_request *request, const struct bind_result *result)
+{
+    int r = bind_check_cpus(request, result);
+
+    if (r < 0)
+        return r;
     if (result->memory_error)
         return result->memory_error;
-    if (request->cpus &&
-        memcmp(request->sets.cpus, result->sets.cpus, sizeof(request->sets.cpus)) != 0)
-        return -EXDEV;
     /* (A kernel that prefers one node tells one only.) */
     if (request->memory != PLACE_MEMORY_DEFAULT && request->memory != result->memory)
+        return -EXDEV;
+    if ((request->memory == PLACE_MEMORY_BIND || request->memory == PLACE_MEMORY_INTERLEAVE) &&
+        memcmp(request->sets.nodes, result->sets.nodes, sizeof(request->sets.nodes)) != 0)
         return -EXDEV;
     return 0;
 }

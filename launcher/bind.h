@@ -48,5 +48,7 @@ void bind_apply(const struct bind_request *request, struct bind_result *ret);
 /** Is the result what was asked for? 0, the -errno of what failed, or -EXDEV when the kernel said
  * yes and did something else. */
 int bind_check(const struct bind_request *request, const struct bind_result *result);
+/** The same, for CPUs alone. */
+int bind_check_cpus(const struct bind_request *request, const struct bind_result *result);
 
 #endif

@@ -69,8 +69,8 @@ static _Noreturn void become_program(const struct child_options *o, const struct
     error = o->strict ? bind_check(o->bind, &r.bind) : 0;
     if (error < 0)
         give_up(e->report,
-                r.bind.memory_error || r.bind.memory != o->bind->memory ? CONTROL_STEP_BIND_MEMORY
-                                                                        : CONTROL_STEP_BIND_CPUS,
+                bind_check_cpus(o->bind, &r.bind) < 0 ? CONTROL_STEP_BIND_CPUS
+                                                      : CONTROL_STEP_BIND_MEMORY,
                 error, &r);
     if (write(e->report, &r, sizeof(r)) != (ssize_t)sizeof(r))
         _exit(126);

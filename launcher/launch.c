@@ -185,7 +185,7 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
                                       : place_here(plan, &err);
     if (r < 0) {
         log_error("%s", err.text);
-        return r == -EINVAL ? REPORT_USAGE : REPORT_LAUNCH;
+        return r == -EINVAL || options->topologies.count > 0 ? REPORT_USAGE : REPORT_LAUNCH;
     }
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         if (plan->hosts[i].blind)

@@ -213,6 +213,13 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
                  started.memory_error == -EPERM || started.memory_error == -ENOSYS
                      ? " (a container without the permission for set_mempolicy?)"
                      : "");
+    else if (member_host(s, m)->real &&
+             (instance->memory == PLACE_MEMORY_BIND ||
+              instance->memory == PLACE_MEMORY_INTERLEAVE) &&
+             strcmp(started.nodes, instance->nodes) != 0)
+        log_warn("instance %u on host %s was to have memory of NUMA nodes %s; the kernel says %s",
+                 member_index(s, m), host, instance->nodes,
+                 *started.nodes ? started.nodes : "any");
     log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", member_index(s, m),
              host, started.pid, started.cpus,
              place_memory_name((enum place_memory)started.memory),
