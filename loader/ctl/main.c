@@ -18,7 +18,7 @@ static const struct ctl_command *const commands[] = {
 static void print_help(void)
 {
     printf("usage: plenumctl COMMAND [options]\n\n"
-           "The tool of the person at the terminal: looks at data sets the way a loader does.\n\n"
+           "The tool of the person at the terminal: sees data sets the way a loader does.\n\n"
            "commands:\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         printf("  %-14s%s\n", commands[i]->name, commands[i]->summary);
