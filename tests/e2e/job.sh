@@ -1,5 +1,5 @@
 # job.sh - for the tests here: jobs of plenumrun with feed, on a sample data set in $T/data. Source it behind lib.sh.
-run=$top_builddir/plenumrun ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
+ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 for tool in mpirun timeout; do
     command -v $tool >/dev/null || skip_all "$tool is not installed"
 done
@@ -20,9 +20,10 @@ END
     chmod +x plenumd
     export PLENUM_PLENUMD=$T/plenumd
 }
+plenumrun() { timeout -k 5 100 "$top_builddir/plenumrun" -x ASAN_OPTIONS="$asan_options_of_mpi" "$@"; }
 # job ARGUMENT... - plenumrun, 100 s at most: output in out and err, status in $code
 job() {
-    timeout -k 5 100 "$run" "$@" >out 2>err
+    plenumrun "$@" >out 2>err
     code=$?
 }
 # field NAME - of feed's result (--json) in out

@@ -11,7 +11,7 @@ loader_threads 2
 # ---- loaders ----
 alone=$("$ctl" hash data $stream --epochs 6)
 loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; }
-timeout 100 "$run" -n 2 --num-replicas 4 "$feed" data $stream --epochs 6 --pause 100 --json >out 2>err &
+plenumrun -n 2 --num-replicas 4 "$feed" data $stream --epochs 6 --pause 100 --json >out 2>err &
 job=$!
 for n in 1 2 3; do
     wait_for 30 loaders $n
@@ -27,7 +27,7 @@ ok "nothing of it stays" gone $(ls loaders)
 
 # A trainer that dies takes the job along, and the loader with it.
 rm -f loaders/*
-timeout 100 "$run" --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
+plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
 job=$!
 wait_for 30 loaders 1
 sleep 0.5
