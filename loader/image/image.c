@@ -20,6 +20,7 @@
 #include "loader/image/exif.h"
 #include "loader/image/reader.h"
 #include "loader/image/resize.h"
+#include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
 static const struct {
@@ -122,7 +123,7 @@ static int pass_turned(struct image_decoder *d, struct image_reader *reader,
     struct image_rows rows;
     int r;
 
-    if (scratch_reserve(&d->turned, (size_t)width * height * 3) < 0)
+    if (scratch_reserve(&d->turned, (size_t)width * height * 4) < 0)
         return error_set(err, -ENOMEM, "out of memory for %ux%u pixels", width, height);
     for (uint32_t y = 0; y < region->height; y += rows.count) {
         r = reader->ops->read(reader, &rows, err);
@@ -132,7 +133,7 @@ static int pass_turned(struct image_decoder *d, struct image_reader *reader,
             exif_turn_row(orientation, rows.pixels + i * rows.pitch, y + i, region->width,
                           region->height, d->turned.bytes);
     }
-    resize_push(d->resize, d->turned.bytes, (size_t)width * 3, height);
+    resize_push(d->resize, d->turned.bytes, (size_t)width * 4, height);
     scratch_trim(&d->turned, 64 << 20);
     return 0;
 }
@@ -190,6 +191,25 @@ void image_decoder_destroy(struct image_decoder *d)
     resize_destroy(d->resize);
     scratch_free(&d->turned);
     free(d);
+}
+
+const char *image_kernels(uint32_t index)
+{
+    for (size_t i = 0; resize_kernels[i]; i++)
+        if (resize_kernels[i]->usable() && index-- == 0)
+            return resize_kernels[i]->name;
+    return NULL;
+}
+
+int image_decoder_use_kernels(struct image_decoder *d, const char *name)
+{
+    for (size_t i = 0; resize_kernels[i]; i++) {
+        if (strcmp(resize_kernels[i]->name, name) != 0 || !resize_kernels[i]->usable())
+            continue;
+        resize_use(d->resize, resize_kernels[i]);
+        return 0;
+    }
+    return -ENOENT;
 }
 
 int image_render(struct image_decoder *d, const struct pipeline *pipeline,

@@ -49,6 +49,11 @@
 /* Rows that one read() delivers: enough to make a call cheap, few enough to stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
+/* Where they begin in the strip, and what their pitch is a multiple of. The colour conversion for
+ * AVX2 and SSE2 stores rows that begin at a multiple of its vectors past the cache, in memory, from
+ * where the resize would have to fetch them again; and rows that do not into the cache. */
+enum { STRIP_SKEW = 16, STRIP_UNIT = 32 };
+
 struct jpeg_reader {
     struct image_reader base;
 
@@ -68,6 +73,7 @@ struct jpeg_reader {
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
     uint32_t rows_left; /* of the region */
+    size_t pitch;       /* of the rows in: */
     struct scratch strip;
 };
 
@@ -194,7 +200,7 @@ static void start(struct jpeg_reader *j)
     j->d.progress = &j->progress;
     (void)jpeg_read_header(&j->d, TRUE);
     check_limits(j);
-    j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_EXT_RGBX;
     j->d.dct_method = JDCT_ISLOW;
     j->d.do_fancy_upsampling = TRUE;
     j->d.do_block_smoothing = FALSE;
@@ -279,8 +285,8 @@ static int jpeg_reader_seek(struct image_reader *reader, const struct rect *regi
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
     seek(j, region);
-    if (scratch_reserve(&j->strip, (size_t)STRIP_ROWS * j->d.output_width *
-                                       (size_t)j->d.output_components) < 0)
+    j->pitch = align_up((size_t)j->d.output_width * 4, STRIP_UNIT);
+    if (scratch_reserve(&j->strip, STRIP_SKEW + STRIP_ROWS * j->pitch) < 0)
         return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);
     return 0;
 }
@@ -292,15 +298,14 @@ static uint8_t times_255th(uint32_t a, uint32_t b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Inverted CMYK to RGB; `rgb` may be where `cmyk` is, or before it. */
-static void rgb_of_cmyk(const uint8_t *cmyk, uint32_t count, uint8_t *rgb)
+/* Inverted CMYK to RGB, in place. */
+static void rgb_of_cmyk(uint8_t *pixel, uint32_t count)
 {
-    for (; count > 0; count--, cmyk += 4, rgb += 3) {
-        uint8_t c = cmyk[0], m = cmyk[1], y = cmyk[2], k = cmyk[3];
+    for (; count > 0; count--, pixel += 4) {
+        uint8_t k = pixel[3];
 
-        rgb[0] = (uint8_t)(k - times_255th(255u - c, k));
-        rgb[1] = (uint8_t)(k - times_255th(255u - m, k));
-        rgb[2] = (uint8_t)(k - times_255th(255u - y, k));
+        for (int c = 0; c < 3; c++)
+            pixel[c] = (uint8_t)(k - times_255th(255u - pixel[c], k));
     }
 }
 
@@ -325,19 +330,18 @@ static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
-    size_t step = (size_t)j->d.output_components, pitch = j->d.output_width * step;
     uint32_t count = j->rows_left < STRIP_ROWS ? j->rows_left : STRIP_ROWS;
-    uint8_t *pixels = j->strip.bytes;
+    uint8_t *pixels = (uint8_t *)j->strip.bytes + STRIP_SKEW;
 
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    read_rows(j, pixels, pitch, count);
+    read_rows(j, pixels, j->pitch, count);
     j->rows_left -= count;
-    pixels += j->offset * step;
+    pixels += (size_t)j->offset * 4;
     if (j->d.out_color_space == JCS_CMYK)
         for (uint32_t i = 0; i < count; i++)
-            rgb_of_cmyk(pixels + i * pitch, j->width, pixels + i * pitch);
-    *ret = (struct image_rows){pixels, pitch, count};
+            rgb_of_cmyk(pixels + i * j->pitch, j->width);
+    *ret = (struct image_rows){pixels, j->pitch, count};
     return 0;
 }
 

@@ -24,7 +24,8 @@ struct image_header {
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
 };
 
-/** Some rows of the region, RGB. Borrowed until the next call. */
+/** Some rows of the region. A pixel has four bytes: R, G, B, and one that means nothing, because
+ * that is what vector instructions load best. Borrowed until the next call. */
 struct image_rows {
     const uint8_t *pixels;
     size_t pitch;   /* bytes from row to row */

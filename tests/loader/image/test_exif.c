@@ -121,7 +121,7 @@ static void stored_at(int orientation, uint32_t w, uint32_t h, uint32_t x, uint3
 Test(exif, a_turned_region_is_the_region_of_the_turned_image)
 {
     enum { W = 11, H = 7 };
-    uint8_t stored[H][W][3], turned[W * H * 3];
+    uint8_t stored[H][W][4], turned[W * H * 4];
 
     for (uint32_t i = 0; i < sizeof(stored); i++)
         (&stored[0][0][0])[i] = (uint8_t)(i + i / 256);
@@ -146,7 +146,7 @@ Test(exif, a_turned_region_is_the_region_of_the_turned_image)
                     uint32_t sx, sy;
 
                     stored_at(o, W, H, seen.left + x, seen.top + y, &sx, &sy);
-                    cr_assert(memcmp(turned + (y * seen.width + x) * 3, stored[sy][sx], 3) == 0,
+                    cr_assert(memcmp(turned + (y * seen.width + x) * 4, stored[sy][sx], 3) == 0,
                               "orientation %d, region %u, (%u, %u)", o, k, x, y);
                 }
         }
