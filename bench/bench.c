@@ -82,9 +82,8 @@ static int add_folder(struct bench_files *all, struct image_decoder *decoder, co
             r = error_set(err, -ENOMEM, "out of memory");
         else if (r == 0 && names[i]->d_name[0] != '.' && (limit == 0 || all->count < limit) &&
                  stat(path, &s) == 0)
-            r = S_ISDIR(s.st_mode)
-                    ? add_folder(all, decoder, path, limit, err)
-                    : add_file(all, decoder, path, (size_t)s.st_size, err);
+            r = S_ISDIR(s.st_mode) ? add_folder(all, decoder, path, limit, err)
+                                   : add_file(all, decoder, path, (size_t)s.st_size, err);
         free(path);
         free(names[i]);
     }
