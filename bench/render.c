@@ -32,7 +32,7 @@ struct arguments {
 
 /* What the rows work with. */
 struct context {
-    struct pipeline pipeline;
+    struct pipeline pipeline, fast; /* the same in version 1 and in fast-v1 */
     struct image_decoder *decoder;
     struct crop_tables tables;
     uint8_t *dst; /* [side][side][3] */
@@ -75,6 +75,13 @@ static int run_plain(struct context *c, const struct row *row, const struct benc
 {
     (void)row;
     return render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
+}
+
+static int run_fast(struct context *c, const struct row *row, const struct bench_file *file,
+                    size_t index, uint32_t round)
+{
+    (void)row;
+    return render(c, c->decoder, &c->fast, file->bytes, file->len, index, round);
 }
 
 /* The same with other loops of the resize. */
@@ -155,6 +162,8 @@ static struct row rows[] = {
     {FFCV_ROW, "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop", NULL,
      run_ffcv_way, FFCV_MISSING, false, NULL},
     {"plain", "Plenum, version 1, files as they lie", NULL, run_plain, NULL, false, NULL},
+    {"fast-v1", "Plenum, fast-v1: large crops are decoded smaller", NULL, run_fast, NULL, false,
+     NULL},
     {NULL, "the same with other loops of the resize", NULL, run_kernels, NULL, false, NULL},
     {NULL, "the same with other loops of the resize", NULL, run_kernels, NULL, false, NULL},
 };
@@ -420,6 +429,11 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
         return r;
     if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
         return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
+    if (c->pipeline.version != PIPELINE_V1)
+        return error_set(err, -EINVAL,
+                         "--pipeline: leave out the version; there is a row for each");
+    c->fast = c->pipeline;
+    c->fast.version = PIPELINE_FAST_V1;
     c->seed = a->seed;
     c->dst = malloc((size_t)c->pipeline.side * c->pipeline.side * 4);
     if (!c->dst || image_decoder_create(&c->decoder) < 0)

@@ -65,6 +65,7 @@ struct context {
 };
 
 static const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
+static const struct resize_grid grid = {.step = 1};
 
 static int run_read(struct context *c)
 {
@@ -123,7 +124,7 @@ static int decode(struct context *c, bool keep)
     int r = c->reader->ops->open(c->reader, c->file->bytes, c->file->len, &header, NULL);
 
     if (r == 0)
-        r = c->reader->ops->seek(c->reader, &c->region, NULL);
+        r = c->reader->ops->seek(c->reader, 1, &c->region, NULL);
     for (uint32_t y = 0; r == 0 && y < c->region.height; y += rows.count) {
         r = c->reader->ops->read(c->reader, &rows, NULL);
         for (uint32_t i = 0; keep && r == 0 && i < rows.count; i++, to += c->region.width * 4)
@@ -147,7 +148,7 @@ static int resize_into(struct context *c, const struct crop *crop, uint8_t *dst)
 {
     size_t pitch = (size_t)c->region.width * 4;
     struct rect need;
-    int r = resize_begin(c->resize, crop, &store, dst, &need);
+    int r = resize_begin(c->resize, crop, &grid, &store, dst, &need);
     const uint8_t *rows =
         c->rows + (need.top - c->region.top) * pitch + (size_t)(need.left - c->region.left) * 4;
 
@@ -193,7 +194,7 @@ static int prepare(struct context *c, const struct bench_file *file, uint32_t po
     c->file = file;
     c->draw = (struct image_draw){.seed = seed, .epoch = round, .position = position};
     crop_place(&c->pipeline, &c->draw, file->width, file->height, &c->tables, &c->crop);
-    if (resize_begin(c->resize, &c->crop, &store, c->slots, &c->region) < 0)
+    if (resize_begin(c->resize, &c->crop, &grid, &store, c->slots, &c->region) < 0)
         return -ENOMEM;
     size = (size_t)c->region.width * c->region.height * 4;
     if (size > c->rows_room || !c->rows) {
@@ -341,8 +342,8 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
 
     if (r < 0)
         return r;
-    if (c->pipeline.exif)
-        return error_set(err, -EINVAL, "--pipeline: without exif, please");
+    if (c->pipeline.exif || c->pipeline.version != PIPELINE_V1)
+        return error_set(err, -EINVAL, "--pipeline: version 1 without exif is taken apart");
     c->slot_bytes = (size_t)c->pipeline.side * c->pipeline.side * 3;
     c->slots = malloc(SLOTS * c->slot_bytes);
     if (!c->slots || image_decoder_create(&c->decoder) < 0 || jpeg_reader_create(&c->reader) < 0 ||

@@ -50,8 +50,8 @@ int image_decoder_create(struct image_decoder **ret);
 void image_decoder_destroy(struct image_decoder *decoder);
 
 /**
- * The sets of loops, each for one kind of processor, that this one can use: "avx2", "portable" and so
- * on, best first. NULL from the last one's index on.
+ * The sets of loops, each for one kind of processor, that this one can use: "avx2", "portable" and
+ * so on, best first. NULL from the last one's index on.
  */
 const char *image_kernels(uint32_t index);
 

@@ -11,6 +11,10 @@
  * - Rows: jpeg_skip_scanlines() drops what is above; it decodes the MCU row above the first one
  *   where the upsampler needs it. It is called once, from row 0, which is its simplest case.
  *   tests/loader/image/test_jpeg.c compares regions at every offset with full decodes.
+ * - Scale: the library makes a half, a fourth or an eighth of the size by a smaller inverse DCT.
+ *   Everything above then counts in pixels of that size. Columns are not cut where the library both
+ *   decodes a component at a larger scale than the others and upsamples it (4:1:0 at a half), since
+ *   jpeg_crop_scanline() takes its rows for shorter than they are.
  * - Block smoothing, which guesses coefficients of progressive files that were never sent, is off:
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
@@ -88,7 +92,7 @@ static int describe_place(const struct jpeg_reader *j, char *text, size_t size)
     const struct jpeg_decompress_struct *d = &j->d;
 
     if (d->output_scanline > 0 || j->rows_left > 0)
-        return snprintf(text, size, "near row %u of %u", d->output_scanline, d->image_height);
+        return snprintf(text, size, "near row %u of %u", d->output_scanline, d->output_height);
     if (d->input_scan_number > 1)
         return snprintf(text, size, "in scan %d", d->input_scan_number);
     if (d->input_scan_number == 1)
@@ -240,16 +244,45 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
         .width = j->d.image_width,
         .height = j->d.image_height,
         .orientation = exif_of_jpeg(bytes, len),
+        .shrink_max = DCTSIZE,
     };
     return 0;
+}
+
+#if JPEG_LIB_VERSION >= 70
+#define SCALED_SIZE(component) (component)->DCT_h_scaled_size
+#else
+#define SCALED_SIZE(component) (component)->DCT_scaled_size
+#endif
+
+/* Whether jpeg_crop_scanline() knows how long the components' rows are: see the top. */
+static bool can_cut(const struct jpeg_decompress_struct *d)
+{
+    int least = DCTSIZE / (int)d->scale_denom;
+
+    for (int i = 0; i < d->num_components; i++) {
+        const jpeg_component_info *c = &d->comp_info[i];
+        int size = SCALED_SIZE(c);
+
+        if (size != least && (size * c->h_samp_factor != least * d->max_h_samp_factor ||
+                              size * c->v_samp_factor != least * d->max_v_samp_factor))
+            return false;
+    }
+    return true;
 }
 
 /* The columns that must be decoded for those of the region to come out right: see the top. */
 static void widen(const struct jpeg_decompress_struct *d, const struct rect *region,
                   uint32_t *begin, uint32_t *end)
 {
-    uint32_t unit = (uint32_t)d->max_h_samp_factor, mcu = DCTSIZE * unit, least = 3 * unit;
+    uint32_t unit = (uint32_t)d->max_h_samp_factor, least = 3 * unit;
+    uint32_t mcu = DCTSIZE / d->scale_denom * unit;
 
+    if (!can_cut(d)) {
+        *begin = 0;
+        *end = d->output_width;
+        return;
+    }
     *begin = region->left > 0 ? (region->left - 1) / mcu * mcu : 0;
     *end = region->left + region->width + 2;
     if (*end < *begin + least)
@@ -260,11 +293,13 @@ static void widen(const struct jpeg_decompress_struct *d, const struct rect *reg
         *begin -= mcu;
 }
 
-static void seek(struct jpeg_reader *j, const struct rect *region)
+static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *region)
 {
     uint32_t begin, end;
     JDIMENSION left, width;
 
+    j->d.scale_num = 1;
+    j->d.scale_denom = shrink;
     (void)jpeg_start_decompress(&j->d);
     widen(&j->d, region, &begin, &end);
     left = begin;
@@ -277,14 +312,14 @@ static void seek(struct jpeg_reader *j, const struct rect *region)
         (void)jpeg_skip_scanlines(&j->d, region->top);
 }
 
-static int jpeg_reader_seek(struct image_reader *reader, const struct rect *region,
+static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
 
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    seek(j, region);
+    seek(j, shrink, region);
     j->pitch = align_up((size_t)j->d.output_width * 4, STRIP_UNIT);
     if (scratch_reserve(&j->strip, STRIP_SKEW + STRIP_ROWS * j->pitch) < 0)
         return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);

@@ -271,10 +271,10 @@ AVX2_INLINE void store_group(uint8_t *out, __m256i pixels, enum form form,
     low = _mm256_castsi256_si128(pixels);
     high = _mm256_extracti128_si256(pixels, 1);
     _mm_storel_epi64((__m128i *)out, low);
-    _mm_storeh_pd((double *)(out + s->plane), _mm_castsi128_pd(low));
+    _mm_storel_epi64((__m128i *)(out + s->plane), _mm_unpackhi_epi64(low, low));
     _mm_storel_epi64((__m128i *)(out + 2 * s->plane), high);
     if (s->fourth)
-        _mm_storeh_pd((double *)(out + 3 * s->plane), _mm_castsi128_pd(high));
+        _mm_storel_epi64((__m128i *)(out + 3 * s->plane), _mm_unpackhi_epi64(high, high));
 }
 
 AVX2_INLINE void down_form(const struct resize_line *line, uint32_t pairs, enum form form)

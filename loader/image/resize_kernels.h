@@ -23,12 +23,12 @@ struct resize_axis {
 
 /** How a row of output pixels is laid out. */
 struct resize_store {
-    bool planes;     /* NCHW */
-    bool fourth;     /* there is a channel of the zero point */
-    uint8_t zero;    /* the zero point */
-    uint8_t flip;    /* what each of the other bytes is finally xored with */
-    size_t plane;    /* bytes from plane to plane */
-    size_t pitch;    /* from row to row (within a plane) */
+    bool planes;  /* NCHW */
+    bool fourth;  /* there is a channel of the zero point */
+    uint8_t zero; /* the zero point */
+    uint8_t flip; /* what each of the other bytes is finally xored with */
+    size_t plane; /* bytes from plane to plane */
+    size_t pitch; /* from row to row (within a plane) */
 };
 
 /** One output row for `down`. */
@@ -56,7 +56,8 @@ struct resize_kernels {
     void (*down)(const struct resize_line *line);
 };
 
-/** Store `count` pixels of 4 bytes from output `at` of the row on; xors them, and sets the fourth. */
+/** Store `count` pixels of 4 bytes from output `at` of the row on; xors them, and sets the fourth.
+ */
 void resize_store_pixels(const struct resize_line *line, size_t at, size_t count,
                          const uint8_t *pixels);
 

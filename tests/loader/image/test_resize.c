@@ -99,11 +99,12 @@ static bool resize_agrees(struct resize *r, const struct span *x, const struct s
         .window = {x->first, y->first, x->count, y->count},
         .mirror = mirror,
     };
+    const struct resize_grid grid = {.step = 1};
     struct rect need;
     bool good;
 
     memset(got, 0x55, size + GUARD);
-    cr_assert(eq(int, resize_begin(r, &crop, store, got, &need), 0));
+    cr_assert(eq(int, resize_begin(r, &crop, &grid, store, got, &need), 0));
     need.left -= 5;
     need.top -= 3;
     cr_assert(need.left + need.width <= x->n && need.top + need.height <= y->n);
@@ -177,10 +178,10 @@ ParameterizedTest(struct set *set, resize, every_axis_follows_the_definition)
                 const struct span *x = across ? s : other, *y = across ? other : s;
                 uint8_t *want = resize_plainly(from, x, y);
 
-                cr_expect(resize_agrees(r, x, y, from, want, &stores[(i + kind) % 8], kind == 1,
-                                        16, why),
-                          "%s: %u -> %u from %u, %s, kind %u: %s", name, s->n, s->m, s->first,
-                          across ? "across" : "down", kind, why);
+                cr_expect(
+                    resize_agrees(r, x, y, from, want, &stores[(i + kind) % 8], kind == 1, 16, why),
+                    "%s: %u -> %u from %u, %s, kind %u: %s", name, s->n, s->m, s->first,
+                    across ? "across" : "down", kind, why);
                 free(want);
             }
             free(from);
