@@ -233,15 +233,16 @@ static void connect_now(struct plenum_stream *s, uint64_t now)
 static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
 {
     struct wire_hello m;
+    const char *version = pipeline_version_name(s->pipeline.version);
     struct plenum_error err;
     int fd, r;
 
     r = wire_get_hello(payload, &m) < 0
             ? error_set(&err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol")
             : wire_hello_check(&m, &err);
-    if (r == 0 && !wire_hello_has_version(&m, "v1"))
+    if (r == 0 && !wire_hello_has_version(&m, version))
         r = error_set(&err, -EPROTONOSUPPORT,
-                      "it renders pixel versions '%s', but 'v1' is asked for", m.versions);
+                      "it renders pixel versions '%s', but '%s' is asked for", m.versions, version);
     if (r < 0) {
         refused(s, r, err.text);
         return;

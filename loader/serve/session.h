@@ -21,6 +21,7 @@ struct server {
     uint64_t started_ns;
     uint64_t ring_bytes;          /* of all sessions */
     unsigned threads, io_threads; /* that decode, that read */
+    bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine keeps to */
     bool stopping;
     void (*session_gone)(struct server *server);
 };
