@@ -514,10 +514,10 @@ const struct options_program cmdline_program = {
     .usage = "[OPTION]... PROGRAM [ARGUMENT]...",
     .summary = "Start the replicas of a training job on this host or on several, watch over them, "
                "and leave nothing behind.",
-    .footer = "Exit status: that of the instance that failed first, or 128 and the number of the\n"
-              "signal that ended it; 2 wrong usage; 124 --timeout; 125 the job could not be\n"
-              "started or a host was lost; 126 the program cannot be executed; 127 there is no\n"
-              "such program.",
+    .footer = "Exit status: that of the instance that failed first, or 128 and the number of\n"
+              "the signal that ended it; 2 wrong usage; 124 --timeout; 125 the job could not\n"
+              "be started or a host was lost; 126 the program cannot be executed;\n"
+              "127 there is no such program.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .stop_at_operand = true,
