@@ -17,7 +17,6 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/grid.c %D%/grid.h \
 	%D%/guard.c %D%/guard.h \
 	%D%/host.c %D%/host.h \
-	%D%/json.c %D%/json.h \
 	%D%/launch.c %D%/launch.h \
 	%D%/lines.c %D%/lines.h \
 	%D%/members.c \

@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "common/json.h"
 #include "common/log.h"
 #include "common/util.h"
 #include "launcher/grid.h"
-#include "launcher/json.h"
 #include "launcher/supervise_priv.h"
 
 /* In a word, for both. */

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "common/util.h"
 #include "launcher/grid.h"
-#include "launcher/json.h"
 
 static void print_grid(FILE *file, struct grid *grid)
 {

@@ -16,10 +16,9 @@
 #include <unistd.h>
 
 #include "common/jobloader.h"
+#include "common/json.h"
 #include "common/util.h"
 #include "launcher/host.h"
-#include "launcher/json.h"
-#include "launcher/version.h"
 
 enum { ANSWER_MS = 3000 };
 
