@@ -22,3 +22,4 @@ endif
 
 %C%_stages_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS)
 %C%_stages_LDADD = $(bench_libs)
+EXTRA_DIST += %D%/startup

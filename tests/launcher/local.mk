@@ -7,7 +7,10 @@ check_PROGRAMS += %D%/mpi_sum
 %C%_mpi_sum_LDADD = $(MPI_LIBS)
 endif
 TESTS += %D%/test_run.sh
-EXTRA_DIST += %D%/test_run.sh
+EXTRA_DIST += %D%/test_run.sh %D%/test_terminal.py %D%/ddp.py
+if PYTHON_FOUND
+TESTS += %D%/test_terminal.py
+endif
 
 if CRITERION
 launcher_tests = %D%/test_allocation %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host \
