@@ -1,6 +1,6 @@
 check_LTLIBRARIES = tests/libtree.la
-tests_libtree_la_SOURCES = tests/daemon.c tests/daemon.h tests/tap.h tests/tree.c tests/tree.h
-tests_libtree_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
+tests_libtree_la_SOURCES = tests/tap.h tests/tree.c tests/tree.h
+tests_libtree_la_LIBADD = tests/libdaemon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 loader_tests = %D%/dataset/test_folder %D%/serve/test_queue %D%/serve/test_session
 threads_tests += %D%/serve/test_queue
