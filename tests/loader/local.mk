@@ -11,5 +11,6 @@ TESTS += $(loader_tests)
 %C%_dataset_test_folder_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+%C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce
 %C%_serve_test_session_CFLAGS = $(test_cflags)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
