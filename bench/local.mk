@@ -26,3 +26,5 @@ endif
 %C%_stages_LDADD = $(bench_libs)
 
 %C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
+
+EXTRA_DIST += %D%/startup
