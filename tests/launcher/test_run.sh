@@ -233,7 +233,7 @@ job -n 1 --max-restarts 2 "$T/nothing-there"
 ok "nor when it cannot start" all 'same $code 127' 'has_not err "starts again"'
 job -n 1 --max-restarts 2 --timeout 1 sleep 1008.$id
 ok "nor after --timeout" all 'same $code 124' 'has_not err "starts again"'
-job -n 2 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
+job -n 1 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
 ok "files have all of them" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
 
 # ---- limits and signals ----
