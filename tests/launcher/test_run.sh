@@ -81,7 +81,7 @@ chmod +x other/mpirun
 PATH=$T/other:$PATH job -n 2 true
 ok "another MPI's mpirun is told of" all 'same $code 125' "last_line_has err \"$T/other/mpirun is 'HYDRA build details: Version: 4.0'; plenumrun needs Open MPI 4\""
 mkdir empty
-for tool in env sh true; do ln -s "$(command -v $tool)" empty/; done
+for tool in env sh true; do ln -s "$(type -P $tool)" empty/; done
 PATH=$T/empty "$run" -n 2 true >out 2>err
 code=$?
 ok "and so is none" all 'same $code 125' 'last_line_has err "mpirun was not found in PATH"'
