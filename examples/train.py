@@ -30,7 +30,7 @@ def parse() -> argparse.Namespace:
     p.add_argument("--micro-batch", type=int, default=16, help="samples of a replica in a step (default: %(default)s)")
     p.add_argument("--steps", type=int, default=100, help="steps to train (default: %(default)s)")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--lr", type=float, default=0.05)
+    p.add_argument("--lr", type=float, default=0.02)
     p.add_argument("--double", action="store_true", help="compute in float64")
     p.add_argument("--log", metavar="FILE", help="write the sample numbers and the exact loss of every step there")
     return p.parse_args()
@@ -45,21 +45,34 @@ def make_model(classes: int, seed: int) -> nn.Module:
         nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(64 * 16, classes))
 
 
-def mean_over_processes(values: torch.Tensor) -> torch.Tensor:
-    if dist.is_initialized():
-        dist.all_reduce(values)
-        values /= dist.get_world_size()
-    return values
+class Exchange:
+    """What is exchanged between the processes beside the gradients.
 
+    Its tensors are kept from step to step, and until the process group is gone: a thread of gloo lets go of a tensor
+    some time after the collective is over. If it held the last reference it would need Python's lock, while Python
+    waits for that very thread at the end.
+    """
 
-def sample_numbers(batch: pyplenum.Batch) -> list:
-    """The samples of this step in all processes, in the order of the replicas."""
-    mine = torch.tensor(batch.samples.reshape(-1).astype("int64"))
-    if not dist.is_initialized():
-        return mine.tolist()
-    every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(every, mine)
-    return torch.cat(every).tolist()
+    def __init__(self, world: int, micro_batches: int, dtype: torch.dtype):
+        self.scores = torch.empty(2, dtype=dtype)
+        self.mine = torch.empty(micro_batches, dtype=torch.int64)
+        self.every = [torch.empty_like(self.mine) for _ in range(world)]
+
+    def mean(self, loss: torch.Tensor, accuracy: torch.Tensor) -> list:
+        """Loss and accuracy, over all processes."""
+        self.scores[0], self.scores[1] = loss, accuracy
+        if dist.is_initialized():
+            dist.all_reduce(self.scores)
+            self.scores /= dist.get_world_size()
+        return self.scores.tolist()
+
+    def sample_numbers(self, batch: pyplenum.Batch) -> list:
+        """The samples of this step in all processes, in the order of the replicas."""
+        self.mine.copy_(torch.tensor(batch.samples.reshape(-1).astype("int64")))
+        if not dist.is_initialized():
+            return self.mine.tolist()
+        dist.all_gather(self.every, self.mine)
+        return torch.cat(self.every).tolist()
 
 
 def main() -> int:
@@ -76,6 +89,7 @@ def main() -> int:
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
     log = open(args.log, "w") if args.log and job.instance_index == 0 else None
     first = job.instance_index == 0
+    exchange = None
     begin = time.monotonic()
     for step, batch in zip(range(args.steps), stream):
         images, labels, _ = pyplenum.torch.tensors(batch)
@@ -83,11 +97,13 @@ def main() -> int:
         output = model(images.to(dtype) / 64)
         loss = nn.functional.cross_entropy(output, labels)
         loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1)
         optimizer.step()
         right = (output.argmax(1) == labels).to(dtype).mean()
-        loss_all, right_all = mean_over_processes(torch.stack([loss.detach(), right])).tolist()
+        exchange = exchange or Exchange(job.num_instances, len(labels), dtype)
+        loss_all, right_all = exchange.mean(loss.detach(), right)
         if args.log:
-            numbers = sample_numbers(batch)
+            numbers = exchange.sample_numbers(batch)
             if log:
                 print(step, float(loss_all).hex(), *numbers, file=log)
         if first and (step % 10 == 9 or step == args.steps - 1):
@@ -101,6 +117,7 @@ def main() -> int:
     if log:
         log.close()
     if dist.is_initialized():
+        del model, optimizer
         dist.destroy_process_group()
     return 0
 

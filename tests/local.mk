@@ -43,6 +43,9 @@ include tests/libdist/local.mk
 endif
 
 include tests/launcher/local.mk
+include tests/e2e/local.mk
+include tests/loader/ctl/local.mk
+include tests/docs/local.mk
 
 # What needs root, several hosts, or minutes.
 system_tests =

@@ -204,6 +204,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
     if (q.io_threads == 0) /* enough to keep a disk busy, few enough to be cheap */
         q.io_threads = q.workers < 4 ? 2 : q.workers / 2 < 16 ? q.workers / 2 : 16;
     m->server.threads = q.workers;
+    m->server.io_threads = q.io_threads;
     r = queue_create(&q, &m->server.queue);
     return r < 0 ? error_set(err, r, "cannot start %u decoding and %u reading threads: %s",
                              q.workers, q.io_threads, strerror(-r))

@@ -287,6 +287,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     }
     m.samples = dataset_get_samples(s->dataset);
     m.classes = dataset_get_classes(s->dataset);
+    m.threads = s->server->threads;
+    m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     s->state = STATE_OPEN;
     log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,

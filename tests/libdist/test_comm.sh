@@ -3,8 +3,7 @@
 . "$top_srcdir/tests/lib.sh"
 command -v mpirun >/dev/null || skip_all "mpirun is not installed"
 world=$top_builddir/tests/libdist/comm_world
-# MPI leaves a good deal allocated, in components that are unloaded by the time leaks are looked for.
-export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0"
+export ASAN_OPTIONS=$asan_options_of_mpi
 
 ok "all collectives, 1 instance, no launcher" "$world"
 for n in 2 3 4; do
