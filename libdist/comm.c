@@ -9,6 +9,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,23 +44,37 @@ static void *load_backend(void)
     return handle ? handle : dlopen(backend_file, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* A program that does not close its job: MPI is ended all the same. But one that has failed does
- * not wait for the others, who may never come: its launcher is to see the failure at once. */
+/* One world a process, however often its job is opened: MPI can be started only once. */
+static struct {
+    /* Held during a collective. */
+    pthread_mutex_t mu;
+    const struct comm_backend *backend; /* NULL until the first collective of several instances */
+    pid_t pid;                          /* that has it */
+    bool broken;                        /* a collective timed out */
+} world = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+/* MPI is ended with the process. But one that has failed does not wait for the others, who may
+ * never come: its launcher is to see the failure at once. Neither does one whose other thread is
+ * in a collective. */
 static void at_exit(int status, void *arg)
 {
     (void)arg;
-    if (status == 0)
-        plenum__comm_close_at_exit();
+    if (status != 0 || world.pid != getpid() || pthread_mutex_trylock(&world.mu) != 0)
+        return;
+    world.backend->close(world.broken);
+    world.broken = true; /* nothing comes after the end */
+    (void)pthread_mutex_unlock(&world.mu);
 }
 
-static int open_backend(struct plenum_job *job, struct plenum_error *err)
+static int open_backend(const struct plenum_job *job, uint64_t deadline_ns,
+                        struct plenum_error *err)
 {
-    static bool registered;
     const struct comm_backend *backend;
     void *handle;
     int r;
 
-    if (job->info.launcher == PLENUM_LAUNCHER_TORCH)
+    /* Unless mpirun started what looks like torchrun's: then MPI says whether its world is ours. */
+    if (job->info.launcher == PLENUM_LAUNCHER_TORCH && !getenv("OMPI_COMM_WORLD_SIZE"))
         return error_set(err, -ENOTSUP,
                          "this job was started by torchrun, where plenum has no collectives: use "
                          "torch.distributed, or start the job with plenumrun");
@@ -70,13 +86,21 @@ static int open_backend(struct plenum_job *job, struct plenum_error *err)
     if (!backend || backend->version != COMM_BACKEND_VERSION)
         return error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
     /* Not unloaded again, not even after a failure: MPI cannot be loaded twice. */
-    r = backend->open(job->info.num_instances, job->info.instance_index, err);
+    r = backend->open(job->info.num_instances, job->info.instance_index, deadline_ns, err);
     if (r < 0)
         return r;
-    job->backend = backend;
-    if (!registered)
-        registered = on_exit(at_exit, NULL) == 0;
+    world.backend = backend;
+    world.pid = getpid();
+    (void)on_exit(at_exit, NULL);
     return 0;
+}
+
+static int end(int r)
+{
+    if (r == -ETIMEDOUT || r == -EIO)
+        world.broken = true;
+    (void)pthread_mutex_unlock(&world.mu);
+    return r;
 }
 
 /* Take the turn for one collective; `*deadline_ns` is when it must be over. */
@@ -89,27 +113,15 @@ static int begin(struct plenum_job *job, uint64_t *deadline_ns, struct plenum_er
             err, -ECHILD,
             "this process was forked from the one that opened the job; collectives are "
             "that one's");
-    (void)pthread_mutex_lock(&job->comm_mu);
-    if (job->broken)
+    (void)pthread_mutex_lock(&world.mu);
+    *deadline_ns = job->timeout_ns ? time_now_ns() + job->timeout_ns : 0;
+    if (world.broken)
         r = error_set(err, -ENOTRECOVERABLE,
                       "an earlier collective timed out: no further one can be trusted; end the "
                       "process");
-    else if (!job->backend)
-        r = open_backend(job, err);
-    if (r < 0) {
-        (void)pthread_mutex_unlock(&job->comm_mu);
-        return r;
-    }
-    *deadline_ns = job->timeout_ns ? time_now_ns() + job->timeout_ns : 0;
-    return 0;
-}
-
-static int end(struct plenum_job *job, int r)
-{
-    if (r == -ETIMEDOUT || r == -EIO)
-        job->broken = true;
-    (void)pthread_mutex_unlock(&job->comm_mu);
-    return r;
+    else if (!world.backend)
+        r = open_backend(job, *deadline_ns, err);
+    return r < 0 ? end(r) : 0;
 }
 
 static bool alone(const struct plenum_job *job)
@@ -129,7 +141,7 @@ int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_
     if (alone(job) || bytes == 0)
         return 0;
     r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->broadcast(buffer, bytes, root, deadline_ns, err));
+    return r < 0 ? r : end(world.backend->broadcast(buffer, bytes, root, deadline_ns, err));
 }
 
 int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum plenum_type type,
@@ -144,7 +156,7 @@ int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum pl
     if (alone(job) || count == 0)
         return 0;
     r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->allreduce(buffer, count, type, op, deadline_ns, err));
+    return r < 0 ? r : end(world.backend->allreduce(buffer, count, type, op, deadline_ns, err));
 }
 
 int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
@@ -160,7 +172,7 @@ int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, voi
         return 0;
     }
     r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->allgather(send, bytes, recv, deadline_ns, err));
+    return r < 0 ? r : end(world.backend->allgather(send, bytes, recv, deadline_ns, err));
 }
 
 int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
@@ -171,7 +183,7 @@ int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
     if (alone(job))
         return 0;
     r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->barrier(deadline_ns, err));
+    return r < 0 ? r : end(world.backend->barrier(deadline_ns, err));
 }
 
 /* What instances tell each other of their bytes. */
@@ -272,14 +284,7 @@ int plenum_once_per_host(struct plenum_job *job,
 
 void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)
 {
-    (void)pthread_mutex_lock(&job->comm_mu);
+    (void)pthread_mutex_lock(&world.mu);
     job->timeout_ns = timeout_ns;
-    (void)pthread_mutex_unlock(&job->comm_mu);
-}
-
-void plenum__comm_close(struct plenum_job *job)
-{
-    if (job->backend)
-        job->backend->close(job->broken);
-    job->backend = NULL;
+    (void)pthread_mutex_unlock(&world.mu);
 }

@@ -8,7 +8,7 @@
 #include <plenum/comm.h>
 
 /** Version of this table: a library of another build is refused. */
-enum { COMM_BACKEND_VERSION = 2 };
+enum { COMM_BACKEND_VERSION = 3 };
 
 /**
  * What a carrier does. Each call blocks, sleeping, until it is done or `deadline_ns`
@@ -16,8 +16,8 @@ enum { COMM_BACKEND_VERSION = 2 };
  */
 struct comm_backend {
     uint32_t version;
-    /** Join the world and compare: -ENOTSUP when it is not this job's. */
-    int (*open)(uint32_t instances, uint32_t index, struct plenum_error *err);
+    /** Wait for all instances, join the world and compare: -ENOTSUP when it is not this job's. */
+    int (*open)(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err);
     /** Leave it; `broken`: a collective never came to its end, so nobody may wait for the others.
      */
     void (*close)(bool broken);
@@ -32,11 +32,5 @@ struct comm_backend {
 
 /** The one symbol that libplenum-mpi.so exports. */
 #define COMM_BACKEND_SYMBOL "plenum_mpi_backend"
-
-/** End what the collectives of this job have started. */
-void plenum__comm_close(struct plenum_job *job);
-
-/** The same for the job that is open when the process exits, if any. */
-void plenum__comm_close_at_exit(void);
 
 #endif

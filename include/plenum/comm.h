@@ -3,21 +3,25 @@
  * Collectives: every instance of the job calls the same functions in the same order, with the same
  * sizes. They work in place on the caller's memory, of any size. In a job of one instance they
  * succeed at once. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
- * call: a program that uses MPI itself initialises it before that and finalises it itself; else
- * plenum initialises MPI at the first collective and ends it at the job's last close.
+ * call: a program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
+ * MPI_THREAD_FUNNELED and calls from its main thread) and finalises it itself; else plenum
+ * initialises MPI at the first collective and finalises it when the process exits.
  *
  * Waiting sleeps: an instance that waits for the others leaves its cores to the loader.
  *
  * Errors of all of them:
- *   -ENOTSUP           the job has several instances but MPI is not there, or its world has another
- *                      size than the job (under torchrun every process is MPI's "rank 0 of 1"): use
- *                      torch.distributed there, or start the job with plenumrun;
- *   -ETIMEDOUT         the others did not come within the time limit (plenum_job_set_timeout());
- * the sentence names those that are missing; -ENOTRECOVERABLE   an earlier collective timed out:
- * its memory may still be written to by MPI, and no further collective can be trusted. End the
- * process; -EINVAL            a root, type or operation that does not exist; -ECHILD this process
- * was forked from the one that opened the job; -EIO               MPI reported an error (the
- * sentence holds its text).
+ *   -ENOTSUP          the job has several instances but MPI is not there, its world is not the job
+ *                     (under torchrun every process is MPI's "rank 0 of 1": use torch.distributed
+ *                     there, or start the job with plenumrun), or the program initialised it with
+ *                     too low a thread level;
+ *   -ETIMEDOUT        the others did not come within the time limit (plenum_job_set_timeout());
+ *                     the sentence names those that are missing;
+ *   -ENOTRECOVERABLE  an earlier collective timed out: its memory may still be written to by MPI,
+ *                     and no further collective can be trusted. End the process;
+ *   -EINVAL           a root, type or operation that does not exist;
+ *   -ECHILD           this process was forked from the one that opened the job;
+ *   -EIO              MPI reported an error; the sentence holds its text;
+ *   -ENOMEM.
  *
  * Threads: one collective at a time per process; calls from several threads wait for each other,
  * and must come in the same order everywhere. They block: keep them off event loops. */
