@@ -60,6 +60,19 @@ enum plenum_bad {
     PLENUM_BAD_FAIL,       /**< The stream fails with -EBADMSG, naming file and reason. */
 };
 
+/**
+ * Told of the memory that batches lie in, for programs that pin it (cudaHostRegister).
+ *
+ * @param present  1: batches from [base, base + bytes) will be handed out. 0: it is about to be
+ * unmapped; no batch of it is leased any more.
+ *
+ * A stream has one ring, and another one after each loss of a loader; the old one goes when its
+ * last batch has been released. Called by plenum_stream_next(), plenum_stream_destroy(), or, of a
+ * stream that was destroyed before, by plenum_batch_release(); in the thread that called it. It may
+ * call nothing of the stream's but plenum_stream_get_*().
+ */
+typedef void (*plenum_ring_call)(void *arg, void *base, size_t bytes, int present);
+
 /** What to stream. Fill with plenum_stream_options_init(), then change what differs. */
 struct plenum_stream_options {
     size_t size;         /**< sizeof(struct plenum_stream_options): set by the init function. */
@@ -83,6 +96,8 @@ struct plenum_stream_options {
                                      -ECONNRESET. Default 60 s. */
     uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked
                               of it, is given up and another is asked. Default 5 s. */
+    plenum_ring_call on_ring; /**< Told of rings that come and go, or NULL, the default. */
+    void *on_ring_arg;        /**< Handed to it. */
 };
 
 /** Constant facts of an open stream. */
@@ -136,6 +151,12 @@ struct plenum_cursor {
                              changed. */
     uint64_t epoch;       /**< Of the next step. */
     uint64_t position;    /**< Of the next step, in its epoch's order. */
+};
+
+/** Memory that batches lie in. */
+struct plenum_ring {
+    void *base;   /**< Page-aligned; NULL while there is no loader. */
+    size_t bytes; /**< A multiple of the page size. */
 };
 
 struct plenum_stream_stats {
@@ -192,6 +213,34 @@ PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
  */
 PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns,
                                   struct plenum_batch *ret, struct plenum_error *err);
+
+/**
+ * A descriptor for event loops (poll, epoll, select, asyncio): readable when plenum_stream_next()
+ * would not answer -EAGAIN at once, be it with a batch, the end or an error.
+ *
+ * Ownership: the stream's. Do not read from it or close it; it goes with the stream and its leases.
+ * Returns it, or -EMFILE, -ENFILE, -ENOMEM, -ECHILD. Threads: any.
+ */
+PLENUM_API int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err);
+
+/**
+ * The ring that new batches come from. It becomes another one when a loader is lost; batches that
+ * are leased may lie in an older one. To be told, see plenum_stream_options.on_ring. Threads: any.
+ */
+PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret);
+
+/**
+ * The names of samples, as their data set names them: of a folder, the paths of their files.
+ *
+ * @param samples  [count] indices in the data set, such as those of a batch.
+ *
+ * Ownership: `*ret` is [count] pointers and a NULL, one block: free() it.
+ * Errors:    -EINVAL there is no such sample; -ENOTSUP the loader is too old; -ECHILD; -ENOMEM; or
+ *            the stream's own error. `*ret` is then untouched.
+ * Threads:   any. Blocks until the loader has answered: some microseconds a name.
+ */
+PLENUM_API int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,
+                                          uint32_t count, char ***ret, struct plenum_error *err);
 
 /** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
