@@ -171,12 +171,17 @@ static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
     return r;
 }
 
-static int backend_open(uint32_t instances, uint32_t index, uint64_t deadline_ns,
+static uint64_t deadline_of(uint64_t timeout_ns)
+{
+    return timeout_ns ? time_now_ns() + timeout_ns : 0;
+}
+
+static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
                         struct plenum_error *err)
 {
     int size, rank, r;
 
-    r = init(instances, index, deadline_ns, err);
+    r = init(instances, index, deadline_of(timeout_ns), err);
     if (r < 0)
         return r;
     (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -356,12 +361,13 @@ static int piece_started(struct pieces *p, int code)
     return ++p->count == PIECES_UNDER_WAY ? pieces_wait(p) : 0;
 }
 
-static int backend_broadcast(void *buffer, size_t bytes, uint32_t root, uint64_t deadline_ns,
-                             struct plenum_error *err)
+static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
+                             uint64_t timeout_ns, struct plenum_error *err)
 {
-    struct pieces p = {.deadline_ns = deadline_ns, .what = "broadcast", .err = err};
+    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "broadcast", .err = err};
     int r = pieces_begin(&p, bytes);
 
+    (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
         int n = (int)min_u64(PIECE_BYTES, bytes - at);
 
@@ -390,8 +396,8 @@ static void divide(void *buffer, size_t count, enum plenum_type type)
         }
 }
 
-static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, enum plenum_op op,
-                             uint64_t deadline_ns, struct plenum_error *err)
+static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_type type,
+                             enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err)
 {
     const MPI_Datatype types[] = {[PLENUM_INT32] = MPI_INT32_T,
                                   [PLENUM_INT64] = MPI_INT64_T,
@@ -403,9 +409,10 @@ static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, 
                           [PLENUM_MEAN] = MPI_SUM};
     size_t size = type == PLENUM_INT32 || type == PLENUM_FLOAT32 ? 4 : 8;
     size_t piece = PIECE_BYTES / size;
-    struct pieces p = {.deadline_ns = deadline_ns, .what = "allreduce", .err = err};
+    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "allreduce", .err = err};
     int r = pieces_begin(&p, count * size);
 
+    (void)arg;
     for (size_t at = 0; at < count && r == 0; at += piece) {
         int n = (int)min_u64(piece, count - at);
 
@@ -421,12 +428,13 @@ static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, 
 
 /* Every instance's bytes lie apart in `recv`, so pieces would have to be gathered with a stride: a
  * vector type of one piece per instance does that. */
-static int backend_allgather(const void *send, size_t bytes, void *recv, uint64_t deadline_ns,
-                             struct plenum_error *err)
+static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
+                             uint64_t timeout_ns, struct plenum_error *err)
 {
-    struct pieces p = {.deadline_ns = deadline_ns, .what = "allgather", .err = err};
+    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "allgather", .err = err};
     int r = pieces_begin(&p, bytes);
 
+    (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
         int n = (int)min_u64(PIECE_BYTES, bytes - at);
         MPI_Datatype block, strided;
@@ -443,10 +451,11 @@ static int backend_allgather(const void *send, size_t bytes, void *recv, uint64_
     return r < 0 ? r : pieces_wait(&p);
 }
 
-static int backend_barrier(uint64_t deadline_ns, struct plenum_error *err)
+static int backend_barrier(void *arg, uint64_t timeout_ns, struct plenum_error *err)
 {
+    (void)arg;
     number++;
-    return gather(deadline_ns, "barrier", err);
+    return gather(deadline_of(timeout_ns), "barrier", err);
 }
 
 extern const struct comm_backend plenum_mpi_backend;
@@ -455,8 +464,8 @@ PLENUM_API const struct comm_backend plenum_mpi_backend = {
     .version = COMM_BACKEND_VERSION,
     .open = backend_open,
     .close = backend_close,
-    .broadcast = backend_broadcast,
-    .allreduce = backend_allreduce,
-    .allgather = backend_allgather,
-    .barrier = backend_barrier,
+    .carrier = {.broadcast = backend_broadcast,
+                .allreduce = backend_allreduce,
+                .allgather = backend_allgather,
+                .barrier = backend_barrier},
 };

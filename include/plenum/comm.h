@@ -123,6 +123,37 @@ PLENUM_API int plenum_once_per_host(struct plenum_job *job,
                                     struct plenum_error *err);
 
 /**
+ * What carries collectives where MPI does not, such as torch.distributed under torchrun. Plain
+ * data.
+ *
+ * Each function does what the plenum_*() function of its name does, for all instances, within
+ * `timeout_ns` nanoseconds (0: no limit), and returns 0, -ETIMEDOUT or -EIO with a sentence in
+ * `err`, which is not NULL. One is called at a time, in the thread that called the collective, and
+ * never with 0 bytes or elements.
+ */
+struct plenum_carrier {
+    void *arg; /**< Handed to each function. */
+    int (*broadcast)(void *arg, void *buffer, size_t bytes, uint32_t root, uint64_t timeout_ns,
+                     struct plenum_error *err);
+    int (*allreduce)(void *arg, void *buffer, size_t count, enum plenum_type type,
+                     enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err);
+    int (*allgather)(void *arg, const void *send, size_t bytes, void *recv, uint64_t timeout_ns,
+                     struct plenum_error *err);
+    int (*barrier)(void *arg, uint64_t timeout_ns, struct plenum_error *err);
+};
+
+/**
+ * Have the collectives of this process carried by `carrier` from now on instead of MPI. Every
+ * instance must do so, before its first collective.
+ *
+ * @param carrier  copied; what its `arg` points to must stay until the process ends.
+ *
+ * Errors: -EBUSY a collective has been carried by something else already. Threads: any.
+ */
+PLENUM_API int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *carrier,
+                                      struct plenum_error *err);
+
+/**
  * How long one collective may take before it answers -ETIMEDOUT, in nanoseconds; 0, which is the
  * default, waits for ever.
  */
