@@ -351,16 +351,15 @@ void plenum_stream_destroy(struct plenum_stream *stream)
 static void describe(const struct plenum_stream *s, const struct entry *e, struct plenum_batch *b)
 {
     struct plenum_lease *slot = e->slot;
-    const uint8_t *bytes = ring_slot(slot->set->ring, slot->index);
+    uint8_t *bytes = ring_slot(slot->set->ring, slot->index);
     struct order_place place = e->place;
     struct wire_slot layout = {0};
     uint32_t n = 0;
 
     (void)wire_slot_init(&s->open, &layout);
     *b = (struct plenum_batch){.pixels = ring_slot(slot->set->ring, slot->index),
-                               .labels = (const int64_t *)(const void *)(bytes + layout.labels_at),
-                               .samples =
-                                   (const uint32_t *)(const void *)(bytes + layout.samples_at),
+                               .labels = (int64_t *)(void *)(bytes + layout.labels_at),
+                               .samples = (uint32_t *)(void *)(bytes + layout.samples_at),
                                .positions = slot->positions,
                                .valid = slot->valid,
                                .epochs = slot->epochs,

@@ -121,25 +121,25 @@ struct plenum_stream_info {
 };
 
 /**
- * A leased batch. Plain data: read every field, write none but the pixels.
+ * A leased batch. Plain data: read every field, write none.
  *
  * Arrays are [S][local R][M] unless said otherwise, S the slowest. They are borrowed from the
- * stream's ring until plenum_batch_release(), also beyond plenum_stream_destroy(). The pixels may
- * be changed in place.
+ * stream's ring until plenum_batch_release(), also beyond plenum_stream_destroy(). Until then they
+ * are the program's: what they hold may be changed in place.
  */
 struct plenum_batch {
     void
         *pixels; /**< int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. */
-    const int64_t *labels;   /**< Class indices. */
-    const uint32_t *samples; /**< Index in the data set of the sample that is shown. */
-    const uint64_t
-        *positions; /**< Place in the epoch's order; >= N where valid is 0 at an epoch's end. */
-    const uint8_t *valid;     /**< 1: counts; 0: fills up the last step (or the last batch). */
-    const uint64_t *epochs;   /**< [S]: the epoch of each step; a batch may cross an epoch's end. */
-    uint64_t index;           /**< Batches since the stream was opened or sought, from 0. */
-    uint32_t count;           /**< S * local R * M. */
-    uint32_t num_valid;       /**< Ones in valid. */
-    uint32_t num_substituted; /**< Samples shown in place of bad ones. */
+    int64_t *labels;   /**< Class indices. */
+    uint32_t *samples; /**< Index in the data set of the sample that is shown. */
+    uint64_t
+        *positions;     /**< Place in the epoch's order; >= N where valid is 0 at an epoch's end. */
+    uint8_t *valid;     /**< 1: counts; 0: fills up the last step (or the last batch). */
+    uint64_t *epochs;   /**< [S]: the epoch of each step; a batch may cross an epoch's end. */
+    uint64_t index;     /**< Batches since the stream was opened or sought, from 0. */
+    uint32_t count;     /**< S * local R * M. */
+    uint32_t num_valid; /**< Ones in valid. */
+    uint32_t num_substituted;              /**< Samples shown in place of bad ones. */
     uint32_t steps, replicas, micro_batch; /**< S, local R, M. */
     uint32_t height, width, channels;
     enum plenum_dtype dtype;
