@@ -625,6 +625,21 @@ void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *re
     (void)pthread_mutex_unlock(&stream->mu);
 }
 
+void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret)
+{
+    struct order_place place;
+
+    *ret = (struct plenum_place){0};
+    if (stream->pid != getpid())
+        return;
+    (void)pthread_mutex_lock(&stream->mu);
+    place = order_place_settle(&stream->steps, stream->cursor);
+    *ret = (struct plenum_place){.epoch = place.epoch,
+                                 .position = place.position,
+                                 .steps_left = order_steps_left(&stream->steps, place)};
+    (void)pthread_mutex_unlock(&stream->mu);
+}
+
 /* What was prefetched is of no use any more: ready slots are free, filling ones are called back. */
 static void drop_entries(struct plenum_stream *s)
 {

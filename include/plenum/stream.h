@@ -158,6 +158,13 @@ struct plenum_cursor {
     uint64_t position;    /**< Of the next step, in its epoch's order. */
 };
 
+/** Where a stream stands, in terms of its epochs and steps. */
+struct plenum_place {
+    uint64_t epoch;      /**< Of the next step. */
+    uint64_t position;   /**< Of the next step, in its epoch's order: below N. */
+    uint64_t steps_left; /**< In that epoch from there on, at least 1; the same in all instances. */
+};
+
 /** Memory that batches lie in. */
 struct plenum_ring {
     void *base;   /**< Page-aligned; NULL while there is no loader. */
@@ -263,6 +270,12 @@ PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
 
 /** The place behind the last batch that plenum_stream_next() gave. Threads: any. */
 PLENUM_API void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
+
+/**
+ * The same place as the next step sees it: at the end of an epoch, the begin of the next. Threads:
+ * any.
+ */
+PLENUM_API void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret);
 
 /**
  * Go on from `cursor`: the next batch begins there. Leased batches stay; prefetched ones are
