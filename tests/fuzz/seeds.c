@@ -54,6 +54,8 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_stats(b, 3, &(struct wire_stats){.samples = 7});
     (void)wire_put_error(b, 4, &(struct wire_error){.code = -2, .text = "no such data set"});
     (void)wire_put_progress(b, 4, &(struct wire_progress){.done = 1, .total = 2, .text = "x"});
+    (void)wire_put_ask_name(b, 5, &(struct wire_ask_name){.sample = 17});
+    (void)wire_put_name(b, 5, &(struct wire_name){.text = "/data/train/a/1.jpg"});
     (void)wire_put_empty(b, WIRE_CANCEL, 2);
 }
 
