@@ -27,12 +27,17 @@ static void put_line(const struct supervisor *s, const char *line, size_t len)
     free(text);
 }
 
+/* Of a progress bar, what it shows in the end. */
 static void put_lines(const struct supervisor *s, const char *text)
 {
     while (*text) {
-        size_t len = strcspn(text, "\n");
+        size_t len = strcspn(text, "\n"), shown = len;
+        const char *last;
 
-        put_line(s, text, len);
+        shown -= shown > 0 && text[shown - 1] == '\r';
+        last = memrchr(text, '\r', shown);
+        last = last ? last + 1 : text;
+        put_line(s, last, (size_t)(text + shown - last));
         text += len;
         text += *text == '\n';
     }
@@ -131,7 +136,8 @@ void aftermath_print(const struct supervisor *s)
         log_error("%s", sentence);
     if (report->kind == REPORT_MPIRUN && !s->plans_sent && !s->hurry &&
         !is_open_mpi(path, sizeof(path), version, sizeof(version)))
-        log_error("%s is '%s'; plenumrun needs Open MPI 4 (Debian: openmpi-bin): let that come first "
-                  "in PATH",
-                  path, version);
+        log_error(
+            "%s is '%s'; plenumrun needs Open MPI 4 (Debian: openmpi-bin): let that come first "
+            "in PATH",
+            path, version);
 }

@@ -16,6 +16,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/host.h"
 
 enum { CONNECT_SECONDS_MOST = 10, CONNECT_SECONDS_LEAST = 2 };
 
@@ -90,6 +91,9 @@ static bool is_nameless(const struct plan *plan, uint32_t host)
     const struct plan_host *h = &plan->hosts[host];
 
     if (strchr(h->name, ':'))
+        return true;
+    /* mpirun would take this host's own name for this host, and never log in. */
+    if ((h->user || h->port) && host_is_this(h->name))
         return true;
     for (uint32_t i = 0; i < host; i++) /* one address, several doors */
         if ((h->user || h->port) && strcmp(plan->hosts[i].name, h->name) == 0)
