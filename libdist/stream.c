@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/dataname.h"
 #include "common/error.h"
 #include "common/streamhash.h"
 #include "common/util.h"
@@ -83,24 +84,11 @@ void stream_unref(struct plenum_stream *s)
 /* Loaders have a folder of their own: the path must be whole. "folder:x" -> "folder:/here/x". */
 static int absolute_dataset(const char *name, char *ret, size_t size, struct plenum_error *err)
 {
-    const char *colon = strchr(name, ':'), *path = name;
     char here[WIRE_DATASET_MAX];
-    int n;
 
-    if (!*name)
-        return error_set(err, -EINVAL, "no data set is named");
-    if (colon && !memchr(name, '/', (size_t)(colon - name)))
-        path = colon + 1;
-    if (*path == '/' || !*path) {
-        n = snprintf(ret, size, "%s", name);
-    } else {
-        if (!getcwd(here, sizeof(here)))
-            return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
-        n = snprintf(ret, size, "%.*s%s/%s", (int)(path - name), name, here, path);
-    }
-    return n < 0 || (size_t)n >= size
-               ? error_set(err, -EINVAL, "the data set's name is longer than %zu bytes", size - 1)
-               : 0;
+    if (!getcwd(here, sizeof(here)))
+        return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
+    return dataname_make_absolute(name, here, ret, size, err);
 }
 
 static int take_info(struct plenum_stream *s, const struct plenum_job_info *info,

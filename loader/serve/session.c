@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/dataname.h"
 #include "common/error.h"
 #include "common/frame.h"
 #include "common/log.h"
@@ -168,44 +169,18 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
         session_close(s);
 }
 
-/* Is the data set's place below one of the roots? With no roots, everything is (to our own user).
- */
-static int check_root(const struct server *server, const char *path, struct plenum_error *err)
+/* A loader's own folder is another than its clients'. */
+static int check_dataset_path(const char *text, struct plenum_error *err)
 {
-    if (server->options->num_roots == 0)
+    struct dataname name;
+
+    dataname_split(text, &name);
+    if (!dataname_has_path(&name) || name.where[0] == '/')
         return 0;
-    for (unsigned i = 0; i < server->options->num_roots; i++) {
-        const char *root = server->roots[i];
-        size_t len = strlen(root);
-
-        if (strncmp(path, root, len) == 0 &&
-            (path[len] == '/' || path[len] == '\0' || root[len - 1] == '/'))
-            return 0;
-    }
-    return error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
-}
-
-/* "folder:/a/../b" -> "/b", or the path itself when it does not exist: for check_root(). */
-static int check_dataset_path(const struct server *server, const char *name,
-                              struct plenum_error *err)
-{
-    const char *colon = strchr(name, ':'), *path = name;
-    char *real;
-    int r;
-
-    if (colon && !memchr(name, '/', (size_t)(colon - name)))
-        path = colon + 1;
-    if (path[0] != '/')
-        return error_set(err, -EINVAL,
-                         "data set '%s': a loader needs an absolute path, since its own folder is "
-                         "another than its clients'",
-                         name);
-    real = realpath(path, NULL);
-    if (!real)
-        return error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-    r = check_root(server, real, err);
-    free(real);
-    return r;
+    return error_set(err, -EINVAL,
+                     "data set '%s': a loader needs an absolute path, since its own folder is "
+                     "another than its clients'",
+                     text);
 }
 
 static void on_index_progress(void *arg, const char *what, uint64_t done, uint64_t total)
@@ -225,10 +200,12 @@ static void open_dataset(uv_work_t *work)
 {
     struct session *s = work->data;
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
+                                      .roots = (const char *const *)s->server->roots,
+                                      .num_roots = s->server->options->num_roots,
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
-    s->open_code = check_dataset_path(s->server, s->open.dataset, &s->open_err);
+    s->open_code = check_dataset_path(s->open.dataset, &s->open_err);
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
 }
