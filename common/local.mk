@@ -10,6 +10,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/jobloader.c %D%/jobloader.h \
+	%D%/json.c %D%/json.h \
 	%D%/log.c %D%/log.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/options.c %D%/options.h \

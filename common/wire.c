@@ -184,6 +184,8 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
 
     frame_put_u32(b, m->samples);
     frame_put_u32(b, m->classes);
+    frame_put_u32(b, m->threads);
+    frame_put_u32(b, m->io_threads);
     frame_put_bytes(b, m->fingerprint, sizeof(m->fingerprint));
     return frame_end(b, begin);
 }
@@ -192,6 +194,8 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
 {
     ret->samples = frame_get_u32(r);
     ret->classes = frame_get_u32(r);
+    ret->threads = frame_get_u32(r);
+    ret->io_threads = frame_get_u32(r);
     frame_get_bytes(r, ret->fingerprint, sizeof(ret->fingerprint));
     return got(r);
 }

@@ -94,6 +94,7 @@ struct wire_open {
 struct wire_opened {
     uint32_t samples; /* N */
     uint32_t classes;
+    uint32_t threads, io_threads; /* of the loader: that decode, that read */
     uint8_t fingerprint[16];
 };
 

@@ -233,15 +233,16 @@ static void connect_now(struct plenum_stream *s, uint64_t now)
 static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
 {
     struct wire_hello m;
+    const char *version = pipeline_version_name(s->pipeline.version);
     struct plenum_error err;
     int fd, r;
 
     r = wire_get_hello(payload, &m) < 0
             ? error_set(&err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol")
             : wire_hello_check(&m, &err);
-    if (r == 0 && !wire_hello_has_version(&m, "v1"))
+    if (r == 0 && !wire_hello_has_version(&m, version))
         r = error_set(&err, -EPROTONOSUPPORT,
-                      "it renders pixel versions '%s', but 'v1' is asked for", m.versions);
+                      "it renders pixel versions '%s', but '%s' is asked for", m.versions, version);
     if (r < 0) {
         refused(s, r, err.text);
         return;
@@ -282,10 +283,32 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
     s->steps =
         (struct order_steps){.n = m->samples, .per_step = s->open.per_step, .last = s->open.last};
     s->num_classes = m->classes;
+    s->stats.loader_threads = m->threads;
+    s->stats.loader_io_threads = m->io_threads;
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
     identity_of(s->fingerprint, &s->open, s->identity);
     s->opened = true;
     return 0;
+}
+
+/* PLENUM_SOURCE=synthetic: what every slot holds, once and for all. Pixels are the zero point. */
+static void fill_synthetic(struct plenum_stream *s)
+{
+    size_t count = wire_batch_count(&s->open);
+    struct wire_slot layout = {0};
+
+    (void)wire_slot_init(&s->open, &layout);
+    for (uint32_t i = 0; i < s->open.slots; i++) {
+        uint8_t *bytes = ring_slot(s->set->ring, i);
+        int64_t *labels = (int64_t *)(void *)(bytes + layout.labels_at);
+        uint32_t *samples = (uint32_t *)(void *)(bytes + layout.samples_at);
+
+        memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, count * wire_sample_bytes(&s->open));
+        for (size_t k = 0; k < count; k++) {
+            labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
+            samples[k] = (uint32_t)(k % s->steps.n);
+        }
+    }
 }
 
 static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
@@ -312,6 +335,8 @@ static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
     s->retry_delay_ns = retry_first_ns;
     memset(s->refused, 0, sizeof(s->refused));
     s->state = SESSION_OPEN;
+    if (s->synthetic)
+        fill_synthetic(s);
     session_pump(s);
     (void)pthread_cond_broadcast(&s->changed);
 }
@@ -326,6 +351,30 @@ static struct plenum_lease *find_slot(struct plenum_stream *s, uint64_t request)
             return slot;
     }
     return NULL;
+}
+
+/* The slot is filled, or cannot be: its batch may be handed out. */
+static void settle(struct plenum_stream *s, struct entry *e, const struct wire_done *m)
+{
+    struct plenum_lease *slot = e->slot;
+
+    slot->times.done_ns = time_now_ns();
+    slot->times.done = *m;
+    s->stats.queue_ns += m->queue_ns;
+    s->stats.read_ns += m->read_ns;
+    s->stats.render_ns += m->render_ns;
+    e->ready = true;
+    e->substituted = m->substituted;
+    if (m->status < 0) {
+        e->code = m->status;
+        (void)error_set(&e->err, 0, "%s", m->text);
+        e->slot = NULL;
+        slot->state = SLOT_FREE;
+    } else {
+        s->stats.rendered += wire_batch_count(&s->open);
+        slot->state = SLOT_READY;
+        s->set->refs++;
+    }
 }
 
 /* DONE or CANCELLED: the loader's hands are off the slot. */
@@ -348,17 +397,7 @@ static void handle_done(struct plenum_stream *s, const struct frame_header *h,
     }
     for (e = s->first; e->slot != slot; e = e->next)
         ;
-    e->ready = true;
-    e->substituted = m.substituted;
-    if (m.status < 0) {
-        e->code = m.status;
-        (void)error_set(&e->err, 0, "%s", m.text);
-        e->slot = NULL;
-        slot->state = SLOT_FREE;
-    } else {
-        slot->state = SLOT_READY;
-        s->set->refs++;
-    }
+    settle(s, e, &m);
     session_pump(s);
     if (e == s->first)
         (void)pthread_cond_broadcast(&s->changed);
@@ -460,6 +499,26 @@ static struct entry *next_to_ask(struct plenum_stream *s)
     return e;
 }
 
+/* Have a free slot filled for this batch: 0 or -ENOMEM. */
+static int ask(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot)
+{
+    uint64_t request = ++s->next_request;
+
+    if (!s->synthetic && wire_put_render(&s->conn.tx, request,
+                                         &(struct wire_render){.epoch = e->place.epoch,
+                                                               .position = e->place.position,
+                                                               .slot = slot->index}) < 0)
+        return -ENOMEM;
+    slot->request = request;
+    slot->state = SLOT_FILLING;
+    slot->times = (struct trace_batch){.epoch = e->place.epoch,
+                                       .position = e->place.position,
+                                       .asked_ns = time_now_ns(),
+                                       .slot = slot->index};
+    e->slot = slot;
+    return 0;
+}
+
 void session_pump(struct plenum_stream *s)
 {
     unsigned filling;
@@ -478,16 +537,14 @@ void session_pump(struct plenum_stream *s)
         e = next_to_ask(s);
         if (!e)
             break;
-        slot->request = ++s->next_request;
-        if (wire_put_render(&s->conn.tx, slot->request,
-                            &(struct wire_render){.epoch = e->place.epoch,
-                                                  .position = e->place.position,
-                                                  .slot = i}) < 0)
+        if (ask(s, e, slot) < 0)
             break;
-        e->slot = slot;
-        slot->state = SLOT_FILLING;
+        if (s->synthetic) {
+            settle(s, e, &(struct wire_done){0});
+            continue;
+        }
         if (filling++ == 0)
-            s->asked_ns = time_now_ns();
+            s->asked_ns = slot->times.asked_ns;
         asked = true;
     }
     if (asked)

@@ -55,6 +55,7 @@ void stream_warn(struct plenum_stream *s, const char *format, ...)
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     (void)error_set(&s->warnings[s->num_warnings++], 0, "%s", text);
+    trace_incident(s->trace, text);
 }
 
 static void free_entries(struct plenum_stream *s)
@@ -76,6 +77,7 @@ void stream_unref(struct plenum_stream *s)
 {
     if (atomic_fetch_sub(&s->refs, 1) != 1)
         return;
+    trace_close(s->trace);
     (void)pthread_cond_destroy(&s->changed);
     (void)pthread_mutex_destroy(&s->mu);
     free(s);
@@ -111,6 +113,32 @@ static int take_info(struct plenum_stream *s, const struct plenum_job_info *info
     return 0;
 }
 
+/* PLENUM_SOURCE measures an unchanged program: with generated pixels instead of decoded ones, or
+ * with nothing but the hand-over. */
+static int take_source(struct plenum_stream *s, struct plenum_error *err)
+{
+    static const char generated[] = "generated:";
+    const char *source = getenv("PLENUM_SOURCE");
+    size_t len = strlen(s->open.dataset);
+
+    if (!source || !*source || strcmp(source, "real") == 0)
+        return 0;
+    if (strcmp(source, "synthetic") == 0) {
+        s->synthetic = true;
+        return 0;
+    }
+    if (strcmp(source, "generated") != 0)
+        return error_set(err, -EINVAL, "PLENUM_SOURCE=%s: it can be real, generated or synthetic",
+                         source);
+    if (strncmp(s->open.dataset, generated, strlen(generated)) == 0)
+        return 0;
+    if (len + sizeof(generated) > sizeof(s->open.dataset))
+        return error_set(err, -EINVAL, "the data set's name is too long");
+    memmove(s->open.dataset + strlen(generated), s->open.dataset, len + 1);
+    memcpy(s->open.dataset, generated, strlen(generated));
+    return 0;
+}
+
 static int take_options(struct plenum_stream *s, const struct plenum_stream_options *o,
                         struct plenum_error *err)
 {
@@ -136,6 +164,8 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     if (o->silence_ns < 10 * NS_PER_MS)
         return error_set(err, -EINVAL, "silence_ns must be at least 10 ms");
     r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
+    if (r == 0)
+        r = take_source(s, err);
     if (r == 0)
         r = pipeline_parse(o->pipeline ? o->pipeline : "", &s->pipeline, err);
     if (r == 0)
@@ -220,6 +250,8 @@ static int stream_create(const struct plenum_job_info *info,
         stream_unref(s);
         return r;
     }
+    if (trace_open(&s->info, s->open.dataset, &s->trace, err) < 0 && err)
+        stream_warn(s, "%s", err->text);
     /* Texts that the caller keeps only for the time of this call. */
     s->info.job_id = s->info.loader = NULL;
     *ret = s;
@@ -338,6 +370,8 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     if (e->substituted > 0)
         ret->num_substituted = count_substituted(s, ret);
     e->slot->state = SLOT_LEASED;
+    e->slot->times.index = ret->index;
+    e->slot->times.leased_ns = time_now_ns();
     (void)atomic_fetch_add(&s->refs, 1); /* for the lease, which may outlive the program's handle */
     s->cursor = e->after;
     s->leased++;
@@ -393,7 +427,7 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
 int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct plenum_batch *ret,
                        struct plenum_error *err)
 {
-    uint64_t begin, deadline_ns = UINT64_MAX;
+    uint64_t begin, end, deadline_ns = UINT64_MAX;
     int r;
 
     if (stream->pid != getpid())
@@ -405,7 +439,9 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
         deadline_ns = begin + timeout_ns;
     (void)pthread_mutex_lock(&stream->mu);
     r = wait_for_batch(stream, deadline_ns, ret, err);
-    stream->stats.wait_ns += time_now_ns() - begin;
+    end = time_now_ns();
+    stream->stats.wait_ns += end - begin;
+    trace_wait(stream->trace, begin, end);
     (void)pthread_mutex_unlock(&stream->mu);
     return r;
 }
@@ -425,6 +461,10 @@ void plenum_batch_release(struct plenum_batch *batch)
         return;
     (void)pthread_mutex_lock(&s->mu);
     slot->state = SLOT_FREE;
+    if (s->trace) {
+        slot->times.released_ns = time_now_ns();
+        trace_batch(s->trace, &slot->times);
+    }
     s->leased--;
     if (set == s->set)
         session_pump(s);

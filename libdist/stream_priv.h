@@ -17,6 +17,7 @@
 #include "common/pipeline.h"
 #include "common/ring.h"
 #include "common/wire.h"
+#include "libdist/trace.h"
 
 enum { WARNINGS_MAX = 8 };
 
@@ -33,7 +34,8 @@ struct plenum_lease {
     struct slot_set *set;
     uint32_t index;
     enum slot_state state;
-    uint64_t request;    /* of the last RENDER */
+    uint64_t request; /* of the last RENDER */
+    struct trace_batch times;
     uint64_t *positions; /* [S * local], */
     uint8_t *valid;      /* [S * local], */
     uint64_t *epochs;    /* [S]: filled when the batch is handed out */
@@ -82,6 +84,7 @@ struct plenum_stream {
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
     uint64_t opened_ns;
+    bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
     char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
 
     atomic_uint refs; /* the program's handle, the I/O thread's list, leases */
@@ -103,6 +106,7 @@ struct plenum_stream {
     int error_code; /* nothing more will come */
     struct plenum_error error;
     struct plenum_stream_stats stats;
+    struct trace *trace; /* or NULL */
     struct plenum_error warnings[WARNINGS_MAX];
     unsigned num_warnings;
     uint64_t next_request;

@@ -39,6 +39,7 @@ endif
 
 include tests/launcher/local.mk
 include tests/e2e/local.mk
+include tests/loader/ctl/local.mk
 include tests/docs/local.mk
 
 # What needs root, several hosts, or minutes.

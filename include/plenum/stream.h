@@ -15,6 +15,11 @@
  *         plenum_batch_release(&batch);
  *     }
  *     // here r is -ENODATA: all epochs are over
+ *
+ * Two variables of the environment serve to find out what an unchanged program waits for; see
+ * plenumctl(1). PLENUM_SOURCE is real, generated (pixels from a table instead of decoded ones) or
+ * synthetic (one constant batch, no loader works). PLENUM_TRACE names a folder into which each
+ * stream writes the way of its batches.
  */
 #ifndef PLENUM_STREAM_H
 #define PLENUM_STREAM_H
@@ -146,9 +151,16 @@ struct plenum_stream_stats {
     uint64_t elapsed_ns;  /**< Since the stream was opened. */
     uint64_t incidents;   /**< Loaders that died, went silent or were restarted. */
     uint64_t lost_ns;     /**< Time from losing a loader to having one again, summed. */
-    uint32_t ready;       /**< Batches that could be had at once. */
-    uint32_t in_flight;   /**< Batches that are being rendered. */
-    char loader[128];     /**< Address of the loader in use, or "". */
+    uint64_t rendered;    /**< Samples that loaders have rendered, also those still prefetched. */
+    uint64_t queue_ns;    /**< Time that their batches waited in a loader before the first of their
+                               samples was taken up, summed over batches. */
+    uint64_t read_ns;     /**< Time spent reading them, summed over samples. */
+    uint64_t render_ns;   /**< From encoded bytes to pixels in place, summed over samples. */
+    uint32_t loader_threads;    /**< Threads of the loader that decode, and */
+    uint32_t loader_io_threads; /**< that read. */
+    uint32_t ready;             /**< Batches that could be had at once. */
+    uint32_t in_flight;         /**< Batches that are being rendered. */
+    char loader[128];           /**< Address of the loader in use, or "". */
 };
 
 /** Write the defaults. */

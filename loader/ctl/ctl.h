@@ -16,7 +16,8 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_hash, ctl_index, ctl_make_sample, ctl_preview;
+extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_plan,
+    ctl_preview, ctl_trace;
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {

@@ -6,11 +6,14 @@ noinst_LTLIBRARIES += %D%/libscene.la
 
 bin_PROGRAMS += plenumctl
 plenumctl_SOURCES = \
+	%D%/bench.c \
 	%D%/ctl.c %D%/ctl.h \
 	%D%/font.c %D%/font.h \
 	%D%/hash.c \
 	%D%/index.c \
 	%D%/main.c \
 	%D%/make_sample.c \
-	%D%/preview.c
-plenumctl_LDADD = %D%/libscene.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+	%D%/plan.c \
+	%D%/preview.c \
+	%D%/trace.c
+plenumctl_LDADD = %D%/libscene.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)

@@ -144,6 +144,18 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
     session_close(s);
 }
 
+/* The names of the definitions of pixels that we render, with spaces between them. */
+static void list_versions(const struct server *server, char *text, size_t size)
+{
+    size_t at = 0;
+
+    text[0] = 0;
+    for (int i = 0; i < PIPELINE_VERSIONS; i++)
+        if (server->renders[i] && at < size)
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at ? " " : "",
+                                   pipeline_version_name((enum pipeline_version)i));
+}
+
 static void handle_hello(struct session *s, struct frame_reader *payload)
 {
     struct wire_hello theirs, ours;
@@ -163,7 +175,7 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
     wire_hello_init(&ours, "");
     (void)snprintf(ours.name, sizeof(ours.name), "plenumd %s, host %s, pid %ld", PACKAGE_VERSION,
                    host, (long)getpid());
-    (void)snprintf(ours.versions, sizeof(ours.versions), "%s", PIPELINE_VERSIONS);
+    list_versions(s->server, ours.versions, sizeof(ours.versions));
     s->state = STATE_IDLE;
     if (wire_put_hello(&s->conn.tx, &ours) < 0)
         session_close(s);
@@ -252,6 +264,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     }
     m.samples = dataset_get_samples(s->dataset);
     m.classes = dataset_get_classes(s->dataset);
+    m.threads = s->server->threads;
+    m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     s->state = STATE_OPEN;
     log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,
@@ -293,6 +307,9 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
 
     if (r == 0)
         r = pipeline_parse(s->open.pipeline, &s->spec.pipeline, err);
+    if (r == 0 && !server->renders[s->spec.pipeline.version])
+        r = error_set(err, -EPROTONOSUPPORT, "this loader does not render pixels of '%s'",
+                      pipeline_version_name(s->spec.pipeline.version));
     if (r == 0 && s->spec.pipeline.side != s->open.side)
         r = error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
                       s->spec.pipeline.side, s->open.side);

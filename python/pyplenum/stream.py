@@ -28,7 +28,7 @@ class LoaderWarning(UserWarning):
 
 
 class Stats(NamedTuple):
-    """How a stream has gone so far. Times are in seconds."""
+    """How a stream has gone so far. Times are in seconds. What loaders did is summed over the samples that they rendered."""
 
     batches: int
     samples: int
@@ -40,6 +40,12 @@ class Stats(NamedTuple):
     ready: int
     in_flight: int
     loader: str
+    rendered: int
+    queued: float
+    read: float
+    render: float
+    loader_threads: int
+    loader_io_threads: int
 
 
 class _Lease:
@@ -352,7 +358,8 @@ class Stream:
         s = CStats()
         lib.plenum_stream_get_stats(self._open_handle(), byref(s))
         return Stats(s.batches, s.samples, s.substituted, s.wait_ns * 1e-9, s.elapsed_ns * 1e-9, s.incidents,
-                     s.lost_ns * 1e-9, s.ready, s.in_flight, s.loader.decode("utf-8", "replace"))
+                     s.lost_ns * 1e-9, s.ready, s.in_flight, s.loader.decode("utf-8", "replace"), s.rendered,
+                     s.queue_ns * 1e-9, s.read_ns * 1e-9, s.render_ns * 1e-9, s.loader_threads, s.loader_io_threads)
 
     def close(self) -> None:
         """End the stream. Views of its batches stay valid."""

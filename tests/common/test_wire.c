@@ -63,7 +63,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
 {
     struct frame_buffer b = {0};
     struct wire_hello hello;
-    struct wire_opened opened = {.samples = 1281167, .classes = 1000, .fingerprint = {1, 2, 255}};
+    struct wire_opened opened = {.samples = 1281167, .classes = 1000, .threads = 8, .io_threads = 3, .fingerprint = {1, 2, 255}};
     struct wire_render render = {.epoch = 89, .position = 1281166, .slot = 4};
     struct wire_done done = {.status = -EBADMSG,
                              .substituted = 3,

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +24,7 @@
 #include <plenum/plenum.h>
 
 #include "common/address.h"
+#include "common/frame.h"
 #include "common/streamhash.h"
 #include "common/util.h"
 #include "common/wire.h"
@@ -401,6 +403,85 @@ Test(stream, a_cursor_of_another_stream_is_refused)
     plenum_stream_destroy(other);
     plenum_stream_destroy(s);
     end_loader(loader, SIGTERM);
+}
+
+Test(stream, another_definition_of_pixels_is_another_stream)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options exact = options_of(socket_a), fast = exact;
+    struct plenum_stream *s, *other;
+    struct plenum_cursor cursor;
+    struct plenum_error err = {""};
+
+    exact.pipeline = "rrc(7)"; /* most crops are more than twice as large */
+    fast.pipeline = "fast-v1 rrc(7)";
+    cr_assert(ne(u64, oracle_epochs(&exact), oracle_epochs(&fast)));
+    s = opened(NULL, &exact);
+    other = opened(NULL, &fast);
+    plenum_stream_cursor(s, &cursor);
+    cr_expect(eq(int, plenum_stream_seek(other, &cursor, &err), -ESTALE));
+    cr_expect(eq(u64, drain(other, UINT64_MAX), oracle_epochs(&fast)));
+    cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&exact)));
+    plenum_stream_destroy(other);
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
+}
+
+/* A loader of another build, as far as its HELLO: it renders version 1 alone. */
+static void *old_loader_main(void *arg)
+{
+    struct pollfd listening = {.fd = *(int *)arg, .events = POLLIN};
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn c;
+    struct wire_hello m;
+    int fd;
+
+    (void)poll(&listening, 1, 10000);
+    fd = accept(listening.fd, NULL, NULL);
+    if (fd < 0 || frame_conn_init(&c, fd, WIRE_MAX_PAYLOAD) < 0)
+        return NULL;
+    while (frame_conn_next(&c, &h, &r) == 0) {
+        struct pollfd p = {.fd = c.fd, .events = POLLIN};
+
+        (void)poll(&p, 1, 10000);
+        if (frame_conn_fill(&c) == -ECONNRESET)
+            break;
+    }
+    wire_hello_init(&m, "an older loader");
+    (void)snprintf(m.versions, sizeof(m.versions), "v1");
+    (void)wire_put_hello(&c.tx, &m);
+    (void)frame_conn_flush(&c);
+    while (frame_conn_fill(&c) != -ECONNRESET) { /* until the client goes */
+        struct pollfd p = {.fd = c.fd, .events = POLLIN};
+
+        (void)poll(&p, 1, 10000);
+    }
+    frame_conn_fini(&c);
+    return NULL;
+}
+
+Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s = NULL;
+    struct plenum_error err = {""};
+    struct address address;
+    pthread_t thread;
+    int fd;
+
+    cr_assert(eq(int, address_parse(socket_a, &address, &err), 0), "%s", err.text);
+    fd = address_listen(&address, 0600, &err);
+    cr_assert(fd >= 0, "%s", err.text);
+    cr_assert(eq(int, pthread_create(&thread, NULL, old_loader_main, &fd), 0));
+    o.pipeline = "fast-v1 train";
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EPROTONOSUPPORT));
+    cr_expect(ne(ptr,
+                 (void *)strstr(err.text, "it renders pixel versions 'v1', but 'fast-v1' is asked"),
+                 NULL),
+              "%s", err.text);
+    (void)pthread_join(thread, NULL);
+    (void)close(fd);
 }
 
 /* Kills the loader and starts another, again and again, while the test goes on. */
