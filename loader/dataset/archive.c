@@ -9,8 +9,10 @@
 
 #include "loader/dataset/archive.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,97 +46,179 @@ static int take_part(const struct dataset *d, uint32_t count, uint32_t *begin, u
     return 0;
 }
 
-/* Bytes of the folder that all paths have in common, with its '/'. */
-static size_t common_folder(const struct notation_paths *p)
+static void keep_range(struct pattern_list *list, uint32_t begin, uint32_t end)
 {
-    size_t len = strlen(p->paths[0]);
+    for (size_t i = 0; i < list->count; i++)
+        if (i < begin || i >= end)
+            free(list->paths[i]);
+    memmove(list->paths, list->paths + begin, (end - begin) * sizeof(*list->paths));
+    list->count = end - begin;
+}
 
-    for (uint32_t i = 1; i < p->count; i++)
-        for (size_t k = 0; k < len; k++)
-            if (p->paths[i][k] != p->paths[0][k])
-                len = k;
-    while (len > 0 && p->paths[0][len - 1] != '/')
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static bool is_archive_name(const struct format *format, const char *name)
+{
+    for (unsigned i = 0; i < format->num_patterns; i++)
+        if (name[0] != '.' && fnmatch(format->patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
+/* All files of a folder that are called as the format's are, as whole paths. */
+static int list_folder(const struct format *format, const char *folder, struct pattern_list *ret,
+                       struct plenum_error *err)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, NULL, by_bytes), r = 0;
+
+    if (count < 0)
+        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+    ret->paths = calloc((size_t)count + 1, sizeof(char *));
+    for (int i = 0; i < count; i++) {
+        if (ret->paths && is_archive_name(format, entries[i]->d_name)) {
+            ret->paths[ret->count] = str_format("%s/%s", folder, entries[i]->d_name);
+            ret->count += ret->paths[ret->count] != NULL;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    if (!ret->paths)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (ret->count == 0)
+        r = error_set(err, -ENOENT, "there is no %s in %s", format->patterns[0], folder);
+    return r;
+}
+
+/* How much of a path is plain folders, with the slash. */
+static size_t plain_folders(const char *path, bool exists)
+{
+    size_t len = exists ? strlen(path) : strcspn(path, "{*?[");
+
+    while (len > 0 && path[len - 1] != '/')
         len--;
     return len;
 }
 
-static void keep_range(struct notation_paths *p, uint32_t begin, uint32_t end)
+/* Find the archives, as whole paths, and the canonical form of the pattern. */
+static int find_archives(struct dataset *d, struct plenum_error *err)
 {
-    for (uint32_t i = 0; i < p->count; i++)
-        if (i < begin || i >= end)
-            free(p->paths[i]);
-    memmove(p->paths, p->paths + begin, (end - begin) * sizeof(*p->paths));
-    p->count = end - begin;
+    struct stat st;
+    bool exists = stat(d->where, &st) == 0;
+    size_t len = plain_folders(d->where, exists);
+    char *given, *folder, *canonical = NULL;
+    int r;
+
+    if (exists && S_ISDIR(st.st_mode)) {
+        canonical = realpath(d->where, NULL);
+        r = canonical ? list_folder(d->format, canonical, &d->files, err)
+                      : error_set(err, -errno, "%s", strerror(errno));
+    } else if (!exists && !pattern_is_magic(d->where)) {
+        r = error_set(err, -errno, "%s", strerror(errno));
+    } else {
+        given = len ? strndup(d->where, len) : strdup(".");
+        folder = given ? realpath(given, NULL) : NULL;
+        if (folder && strcmp(folder, "/") == 0)
+            *folder = 0;
+        if (folder)
+            canonical = str_format("%s/%s", folder, d->where + len);
+        if (!folder)
+            r = error_set(err, -errno, "%s: %s", given ? given : d->where, strerror(errno));
+        else if (!canonical)
+            r = error_set(err, -ENOMEM, "out of memory");
+        else
+            r = pattern_expand(folder, d->where + len, &d->files, err);
+        free(given);
+        free(folder);
+    }
+    if (r == 0) {
+        free(d->where);
+        d->where = canonical;
+        canonical = NULL;
+    }
+    free(canonical);
+    return r;
 }
 
-/* Without links in the folder that all names are below; the names stay as they are. */
-static int canonical_where(struct dataset *d, size_t folder, struct plenum_error *err)
+/* The folder that all paths have in common, as a length without the slash. */
+static size_t common_folder(const struct pattern_list *list)
 {
-    char *where =
-        strncmp(d->where, d->files.paths[0], folder) == 0
-            ? str_format("%s%s%s", d->root, strcmp(d->root, "/") == 0 ? "" : "/", d->where + folder)
-            : strdup(d->where);
+    size_t len = (size_t)(strrchr(list->paths[0], '/') - list->paths[0]);
 
-    if (!where)
-        return error_set(err, -ENOMEM, "out of memory");
-    free(d->where);
-    d->where = where;
-    return 0;
+    for (size_t i = 1; i < list->count; i++) {
+        const char *path = list->paths[i];
+
+        while (strncmp(path, list->paths[0], len) != 0 || path[len] != '/')
+            do
+                len--;
+            while (list->paths[0][len] != '/');
+    }
+    return len;
 }
 
-static int make_absolute(struct dataset *d, struct plenum_error *err)
+static int compare_paths(const void *a, const void *b)
 {
-    char here[4096];
-    char *where;
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
-    if (d->where[0] == '/')
-        return 0;
-    if (!getcwd(here, sizeof(here)))
-        return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
-    where = str_format("%s/%s", here, d->where);
-    if (!where)
+/* A file that is named twice would be shown twice an epoch: most likely a slip. */
+static int check_twice(const struct pattern_list *list, struct plenum_error *err)
+{
+    char **sorted = malloc(list->count * sizeof(*sorted));
+    int r = 0;
+
+    if (!sorted)
         return error_set(err, -ENOMEM, "out of memory");
-    free(d->where);
-    d->where = where;
-    return 0;
+    memcpy(sorted, list->paths, list->count * sizeof(*sorted));
+    qsort(sorted, list->count, sizeof(*sorted), compare_paths);
+    for (size_t i = 1; i < list->count && r == 0; i++)
+        if (strcmp(sorted[i - 1], sorted[i]) == 0)
+            r = error_set(err, -EINVAL, "%s is named twice", sorted[i]);
+    free(sorted);
+    return r;
+}
+
+/* Make the paths relative to the folder that they have in common, which becomes the root. */
+static int set_root(struct dataset *d, const struct dataset_options *options,
+                    struct plenum_error *err)
+{
+    size_t len = common_folder(&d->files);
+    char *folder = len ? strndup(d->files.paths[0], len) : strdup("/");
+    int r = folder ? dataset_take_root(d, options, folder, err)
+                   : error_set(err, -ENOMEM, "out of memory");
+
+    free(folder);
+    d->fds = r == 0 ? malloc(d->files.count * sizeof(*d->fds)) : NULL;
+    if (r == 0 && !d->fds)
+        r = error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; r == 0 && i < d->files.count; i++) {
+        char *path = d->files.paths[i];
+
+        memmove(path, path + len + 1, strlen(path + len + 1) + 1);
+        atomic_init(&d->fds[i], -1);
+    }
+    return r;
 }
 
 int archive_locate(struct dataset *d, const struct dataset_options *options,
                    struct plenum_error *err)
 {
     uint32_t begin = 0, end = 0;
-    size_t folder = 0;
-    char *path = NULL;
-    int r = make_absolute(d, err);
+    int r = find_archives(d, err);
 
     if (r == 0)
-        r = notation_expand(d->where, &d->files, err);
+        r = check_twice(&d->files, err);
     if (r == 0)
-        r = take_part(d, d->files.count, &begin, &end, err);
+        r = take_part(d, (uint32_t)d->files.count, &begin, &end, err);
     if (r < 0)
-        return r;
+        return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
     keep_range(&d->files, begin, end);
-    folder = common_folder(&d->files);
-    path = strndup(d->files.paths[0], folder);
-    if (!path)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = dataset_take_root(d, options, path, err);
-    free(path);
-    for (uint32_t i = 0; r == 0 && options->num_roots > 0 && i < d->files.count; i++)
+    for (size_t i = 0; r == 0 && i < d->files.count; i++)
         r = dataset_check_root(options, d->files.paths[i], err);
-    if (r == 0)
-        r = canonical_where(d, folder, err);
-    if (r < 0)
-        return r;
-    for (uint32_t i = 0; i < d->files.count; i++)
-        memmove(d->files.paths[i], d->files.paths[i] + folder,
-                strlen(d->files.paths[i] + folder) + 1);
-    d->fds = malloc(d->files.count * sizeof(*d->fds));
-    if (!d->fds)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < d->files.count; i++)
-        atomic_init(&d->fds[i], -1);
-    return 0;
+    return r < 0 ? r : set_root(d, options, err);
 }
 
 /* All archives of a data set while they are scanned. */
@@ -201,7 +285,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     s->archives = calloc(d->files.count, sizeof(*s->archives));
     if (!s->archives)
         return error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < d->files.count; i++) {
+    for (size_t i = 0; i < d->files.count; i++) {
         s->archives[i] = (struct archive){.dataset = d,
                                           .options = s->options,
                                           .name = d->files.paths[i],
@@ -218,7 +302,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
 
 static int pour(struct scan *s, struct index_builder *b, struct plenum_error *err)
 {
-    for (uint32_t i = 0; i < s->dataset->files.count; i++) {
+    for (size_t i = 0; i < s->dataset->files.count; i++) {
         int r = index_builder_append(b, &s->archives[i].builder);
 
         index_builder_fini(&s->archives[i].builder);
@@ -247,7 +331,7 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
         r = scan_init(&s, err);
     if (r == 0) {
         r = parallel_run(&loop);
-        for (uint32_t i = 0; r < 0 && i < dataset->files.count; i++)
+        for (size_t i = 0; r < 0 && i < dataset->files.count; i++)
             if (s.archives[i].err.text[0]) {
                 (void)error_set(err, r, "%s", s.archives[i].err.text);
                 break;
@@ -257,7 +341,7 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
         r = pour(&s, b, err);
     if (r == 0)
         r = index_builder_settle_labels(b, offset, err);
-    for (uint32_t i = 0; s.archives && i < dataset->files.count; i++) {
+    for (size_t i = 0; s.archives && i < dataset->files.count; i++) {
         index_builder_fini(&s.archives[i].builder);
         free(s.archives[i].path);
     }
@@ -269,16 +353,17 @@ bool archive_fresh(const struct dataset *dataset)
 {
     const struct index *index = &dataset->index;
 
-    if (index->header->containers != dataset->files.count)
+    if (index->header->containers < dataset->files.count)
         return false;
-    for (uint32_t i = 0; i < dataset->files.count; i++) {
+    for (uint32_t i = 0; i < index->header->containers; i++) {
         const struct index_container *c = &index->containers[i];
+        const char *name = index_name(index, c->name);
         struct stat st;
 
         if (!(c->flags & INDEX_SETTLED) ||
-            strcmp(index_name(index, c->name), dataset->files.paths[i]) != 0 ||
-            fstatat(dataset->root_fd, dataset->files.paths[i], &st, 0) < 0 ||
-            dataset_mtime(&st) != c->mtime_ns || (uint64_t)st.st_size != c->size)
+            (i < dataset->files.count && strcmp(name, dataset->files.paths[i]) != 0) ||
+            fstatat(dataset->root_fd, name, &st, 0) < 0 || dataset_mtime(&st) != c->mtime_ns ||
+            (uint64_t)st.st_size != c->size)
             return false;
     }
     return true;
@@ -306,13 +391,17 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
                  struct plenum_error *err)
 {
     const struct index_container *c = &dataset->index.containers[sample->container];
-    const char *name = dataset->files.paths[sample->container];
-    atomic_int *kept = &dataset->fds[sample->container];
-    int fd = atomic_load(kept), none = -1;
+    const char *name = index_name(&dataset->index, c->name);
+    atomic_int *kept;
+    int fd, none = -1;
     struct stat st;
 
+    if (sample->container >= dataset->files.count) /* an index that says so is damaged */
+        return dataset_has_changed(err, dataset->root, name);
+    kept = &dataset->fds[sample->container];
+    fd = atomic_load(kept);
     if (fd < 0) {
-        fd = openat(dataset->root_fd, name, O_RDONLY | O_CLOEXEC);
+        fd = openat(dataset->root_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd < 0)
             return error_set(err, -errno, "%s/%s: %s", dataset->root, name, strerror(errno));
         if (may_keep(fd) && !atomic_compare_exchange_strong(kept, &none, fd)) {

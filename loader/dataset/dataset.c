@@ -34,6 +34,7 @@
 
 static const struct format *const formats[] = {
     &format_folder,
+    &format_tar,
     &format_tfrecord,
     &format_list,
     &format_generated,
@@ -465,16 +466,8 @@ static int look_at(const char *path, uint8_t *head, size_t size, struct dataset_
     return 0;
 }
 
-static const struct format *recognise(const struct dataset_place *place)
-{
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
-        if (formats[i]->recognise && formats[i]->recognise(place))
-            return formats[i];
-    return NULL;
-}
-
-/* A folder without folders may hold archives: then `*where` becomes "FOLDER/pattern". */
-static const struct format *archives_of(const char *folder, char **where)
+/* A folder without folders may hold archives: the format of the first that is one. */
+static const struct format *archives_of(const char *folder)
 {
     const struct format *format = NULL;
     DIR *dir = opendir(folder);
@@ -483,79 +476,92 @@ static const struct format *archives_of(const char *folder, char **where)
     while (dir && (entry = readdir(dir))) {
         struct dataset_place place;
         uint8_t head[HEAD_BYTES];
-        char *path;
+        char *path = NULL;
 
-        if (entry->d_name[0] == '.')
-            continue;
-        path = str_format("%s/%s", folder, entry->d_name);
+        if (entry->d_name[0] != '.')
+            path = str_format("%s/%s", folder, entry->d_name);
         if (!path || look_at(path, head, sizeof(head), &place) < 0) {
             free(path);
             continue;
         }
-        if (S_ISDIR(place.st.st_mode)) {
+        if (S_ISDIR(place.st.st_mode)) { /* classes, which decide */
             free(path);
-            format = NULL; /* classes, which decide */
+            format = NULL;
             break;
         }
         for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
             for (unsigned k = 0; k < formats[i]->num_patterns && !format; k++)
                 if (fnmatch(formats[i]->patterns[k], entry->d_name, 0) == 0 &&
-                    formats[i]->recognise(&place)) {
+                    formats[i]->recognise(&place))
                     format = formats[i];
-                    *where = str_format("%s/%s", folder, formats[i]->patterns[k]);
-                }
         free(path);
     }
     if (dir)
         (void)closedir(dir);
-    if (!format) {
-        free(*where);
-        *where = NULL;
-    }
     return format;
 }
 
-/* The format of a plain path, or of the first of the files that it stands for. */
-static int recognise_path(const char *name, const struct format **format, char **where,
-                          struct plenum_error *err)
+/* The first file that a pattern stands for, or NULL. */
+static char *first_of(const char *pattern, struct plenum_error *err)
 {
-    struct notation_paths paths = {0};
+    struct pattern_list list = {0};
+    size_t len = strcspn(pattern, "{*?[");
+    char *folder, *first = NULL;
+
+    while (len > 0 && pattern[len - 1] != '/')
+        len--;
+    folder = len > 1 ? strndup(pattern, len - 1) : strdup(len ? "" : ".");
+    if (!folder)
+        (void)error_set(err, -ENOMEM, "out of memory");
+    else if (pattern_expand(folder, pattern + len, &list, err) == 0 && list.count > 0)
+        first = strdup(list.paths[0]);
+    pattern_list_fini(&list);
+    free(folder);
+    return first;
+}
+
+/* The format of a plain path, or of the first of the files that it stands for. */
+static const struct format *recognise_path(const char *name, struct plenum_error *err)
+{
+    const struct format *format = NULL;
     struct dataset_place place;
     uint8_t head[HEAD_BYTES];
     const char *what;
     int r = look_at(name, head, sizeof(head), &place);
 
-    if (r == -ENOENT && strpbrk(name, "{*?[")) {
-        r = notation_expand(name, &paths, err);
+    if (r == -ENOENT && pattern_is_magic(name)) {
+        char *first = first_of(name, err);
+
+        if (!first)
+            return NULL;
+        r = look_at(first, head, sizeof(head), &place);
+        place.path = name;
         if (r < 0)
-            return error_prefix(err, r, "data set '%s'", name);
-        r = look_at(paths.paths[0], head, sizeof(head), &place);
+            (void)error_set(err, r, "%s: %s", first, strerror(-r));
+        free(first);
+    } else if (r < 0) {
+        (void)error_set(err, r, "%s", strerror(-r));
     }
-    if (r < 0) {
-        r = error_set(err, r, "data set '%s': %s%s%s", name, paths.count ? paths.paths[0] : "",
-                      paths.count ? ": " : "", strerror(-r));
-        notation_paths_fini(&paths);
-        return r;
-    }
+    if (r < 0)
+        return NULL;
     if (S_ISDIR(place.st.st_mode))
-        *format = archives_of(name, where);
-    if (!*format)
-        *format = recognise(&place);
-    if (*format && !*where)
-        *where = strdup(name);
-    notation_paths_fini(&paths);
-    if (*format)
-        return *where ? 0 : error_set(err, -ENOMEM, "out of memory");
+        format = archives_of(name);
+    for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
+        if (formats[i]->recognise && formats[i]->recognise(&place))
+            format = formats[i];
+    if (format)
+        return format;
     what = compression_of(&place);
     if (what)
-        return error_set(err, -EINVAL,
-                         "data set '%s' is compressed (%s), and samples cannot be read from the "
-                         "middle of it: uncompress it; images are compressed themselves",
-                         name, what);
-    return error_set(err, -EINVAL,
-                     "data set '%s' is of no known format: name a folder with one sub-folder for "
-                     "each class, archives, a list of files, or FORMAT:PATH",
-                     name);
+        (void)error_set(err, 0,
+                        "it is compressed (%s), and samples cannot be read from the middle of it: "
+                        "uncompress it; images are compressed themselves",
+                        what);
+    else
+        (void)error_set(err, 0,
+                        "it is of no known format: name a folder with one sub-folder for each "
+                        "class, archives, a list of files, or FORMAT:PATH");
+    return NULL;
 }
 
 static int by_key(const void *a, const void *b)
@@ -676,7 +682,6 @@ static char *canonical_name(const struct dataset *d)
 static int take_name(struct dataset *d, const char *name, struct plenum_error *err)
 {
     struct dataname parts;
-    int r;
 
     dataname_split(name, &parts);
     if (parts.format && !find_format(parts.format, parts.format_len) && access(name, F_OK) == 0)
@@ -699,9 +704,14 @@ static int take_name(struct dataset *d, const char *name, struct plenum_error *e
             return error_set(err, -ENOENT, "data set '%s': nothing is named behind the colon",
                              name);
     } else {
-        r = recognise_path(name, &d->format, &d->where, err);
-        if (r < 0)
-            return r;
+        d->format = recognise_path(name, err);
+        if (!d->format)
+            return error_prefix(err, access(name, F_OK) < 0 && !pattern_is_magic(name) ? -errno
+                                                                                       : -EINVAL,
+                                "data set '%s'", name);
+        d->where = strdup(name);
+        if (!d->where)
+            return error_set(err, -ENOMEM, "out of memory");
     }
     if (parts.settings_len >= 1024)
         return error_set(err, -EINVAL, "the settings of data set '%.100s...' are too long", name);
@@ -751,11 +761,13 @@ void dataset_unref(struct dataset *dataset)
         return;
     if (!dataset_is_made_up(dataset))
         index_close(&dataset->index);
-    for (uint32_t i = 0; dataset->fds && i < dataset->files.count; i++)
+    for (size_t i = 0; dataset->fds && i < dataset->files.count; i++)
         if (dataset->fds[i] >= 0)
             (void)close(dataset->fds[i]);
     free(dataset->fds);
-    notation_paths_fini(&dataset->files);
+    pattern_list_fini(&dataset->files);
+    if (dataset->format && dataset->format->release)
+        dataset->format->release(dataset);
     for (unsigned i = 0; i < dataset->num_settings; i++) {
         free(dataset->settings[i].key);
         free(dataset->settings[i].value);

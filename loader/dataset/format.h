@@ -9,7 +9,7 @@
 #include "common/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/index.h"
-#include "loader/dataset/notation.h"
+#include "loader/dataset/pattern.h"
 
 enum { DATASET_SETTINGS_MAX = 16 };
 
@@ -26,8 +26,9 @@ struct dataset {
     unsigned num_settings;
     char *root;                  /* absolute folder, without links; NULL where there is none */
     int root_fd;                 /* opened once, files are opened relative to it */
-    struct notation_paths files; /* of archives: relative to root, in their order */
+    struct pattern_list files; /* of archives: relative to root, in their order */
     atomic_int *fds;             /* of archives: [files.count] opened so far, -1 not yet */
+    void *state;                 /* the format's own */
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
     struct index_header made_up; /* generated: what index.header points to */
@@ -56,7 +57,7 @@ struct format {
     const char *name; /* before the colon */
     const struct format_setting *settings;
     unsigned num_settings;
-    /** How its files are usually called, so that a folder of them is recognised. */
+    /** How its files are called where only a folder of them is named, which is recognised so. */
     const char *const *patterns;
     unsigned num_patterns;
     /** Is what lies at this plain path ours? */
@@ -65,6 +66,8 @@ struct format {
      * more than that takes. */
     int (*locate)(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);
+    /** Free state; also after locate() has failed. */
+    void (*release)(struct dataset *dataset);
     /** Fill `b` with all samples in their order. */
     int (*scan)(const struct dataset *dataset, const struct dataset_options *options,
                 struct index_builder *b, struct plenum_error *err);
@@ -83,7 +86,8 @@ struct format {
                   dataset_field *field, void *arg, struct plenum_error *err);
 };
 
-extern const struct format format_folder, format_generated, format_list, format_tfrecord;
+extern const struct format format_folder, format_generated, format_list, format_tar,
+    format_tfrecord;
 
 /** Room for `len` bytes and the padding behind them, which is zeroed: 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);

@@ -1,4 +1,4 @@
-# loader/dataset/: where the bytes of samples come from.
+# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c.
 noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
 	%D%/archive.c %D%/archive.h \
@@ -7,12 +7,15 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/format.h \
 	%D%/generated.c \
 	%D%/index.c %D%/index.h \
+	%D%/json.c %D%/json.h \
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
-	%D%/notation.c %D%/notation.h \
+	%D%/pattern.c %D%/pattern.h \
+	%D%/tar.c \
+	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tfrecord.c
-%C%_libdataset_la_LIBADD = %D%/libexample.la $(PROTOBUF_C_LIBS)
-%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(PROTOBUF_C_CFLAGS)
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS)
+%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS)
 
 # What protoc-c writes does not keep to our warnings.
 nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h
