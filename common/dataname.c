@@ -56,25 +56,36 @@ static bool is_format(const struct dataname *name, const char *format)
            memcmp(name->format, format, name->format_len) == 0;
 }
 
-bool dataname_has_path(const struct dataname *name)
+/* "generated:" is followed by a number, or by the name of a data set. */
+static bool is_wrapped(const struct dataname *name)
 {
-    return !name->format || (!is_format(name, "generated") && !is_format(name, "synthetic"));
+    return name->format && is_format(name, "generated") &&
+           name->where[strspn(name->where, "0123456789")] != '\0';
+}
+
+const char *dataname_path(const char *text)
+{
+    struct dataname name;
+
+    dataname_split(text, &name);
+    while (is_wrapped(&name))
+        dataname_split(name.where, &name);
+    return name.format && is_format(&name, "generated") ? NULL : name.where;
 }
 
 int dataname_make_absolute(const char *text, const char *folder, char *ret, size_t size,
                            struct plenum_error *err)
 {
-    struct dataname name;
+    const char *path = dataname_path(text);
     int n;
 
     if (!*text)
         return error_set(err, -EINVAL, "no data set is named");
-    dataname_split(text, &name);
-    if (name.where[0] == '/' || !name.where[0] || !dataname_has_path(&name))
+    if (!path || *path == '/' || !*path)
         n = snprintf(ret, size, "%s", text);
     else
-        n = snprintf(ret, size, "%.*s%s%s%s", (int)(name.where - text), text, folder,
-                     strcmp(folder, "/") == 0 ? "" : "/", name.where);
+        n = snprintf(ret, size, "%.*s%s%s%s", (int)(path - text), text, folder,
+                     strcmp(folder, "/") == 0 ? "" : "/", path);
     return n < 0 || (size_t)n >= size
                ? error_set(err, -EINVAL, "the data set's name is longer than %zu bytes", size - 1)
                : 0;

@@ -27,8 +27,9 @@ void dataname_split(const char *text, struct dataname *ret);
 bool dataname_next_setting(const char **at, const char *end, const char **key, size_t *key_len,
                            const char **value, size_t *value_len);
 
-/** Is `where` a place in a file system, or only a number (generated:, synthetic:)? */
-bool dataname_has_path(const struct dataname *name);
+/** The path within a name, which may be wrapped (generated:folder:PATH); NULL: there is none
+ * (generated:N). */
+const char *dataname_path(const char *text);
 
 /**
  * The same name with an absolute path: relative ones are below `folder`.

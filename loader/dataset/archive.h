@@ -39,8 +39,8 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
                  int (*scan)(struct archive *archive), struct index_builder *b,
                  struct plenum_error *err);
 
-/** struct format's fresh and announce. Containers behind the archives are other files that the index
- * was made of. */
+/** struct format's fresh and announce. Containers behind the archives are other files that the
+ * index was made of. */
 bool archive_fresh(const struct dataset *dataset);
 void archive_announce(const struct dataset *dataset, const struct index_sample *sample);
 

@@ -33,11 +33,7 @@
 #include "loader/dataset/format.h"
 
 static const struct format *const formats[] = {
-    &format_folder,
-    &format_tar,
-    &format_tfrecord,
-    &format_list,
-    &format_generated,
+    &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
 };
 
 enum {
@@ -706,9 +702,9 @@ static int take_name(struct dataset *d, const char *name, struct plenum_error *e
     } else {
         d->format = recognise_path(name, err);
         if (!d->format)
-            return error_prefix(err, access(name, F_OK) < 0 && !pattern_is_magic(name) ? -errno
-                                                                                       : -EINVAL,
-                                "data set '%s'", name);
+            return error_prefix(
+                err, access(name, F_OK) < 0 && !pattern_is_magic(name) ? -errno : -EINVAL,
+                "data set '%s'", name);
         d->where = strdup(name);
         if (!d->where)
             return error_set(err, -ENOMEM, "out of memory");
@@ -773,6 +769,7 @@ void dataset_unref(struct dataset *dataset)
         free(dataset->settings[i].value);
     }
     io_close(&dataset->root_fd);
+    dataset_unref(dataset->inner);
     free(dataset->where);
     free(dataset->index_path);
     free(dataset->root);
@@ -827,6 +824,8 @@ bool dataset_is_made_up(const struct dataset *dataset)
 
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample)
 {
+    if (dataset->inner)
+        return dataset_get_label(dataset->inner, sample);
     if (dataset_is_made_up(dataset))
         return sample % dataset->made_up.classes;
     return dataset->index.samples[sample].label;
@@ -836,6 +835,8 @@ const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label
 {
     const struct index *index = &dataset->index;
 
+    if (dataset->inner)
+        return dataset_get_class_name(dataset->inner, label);
     return label < index->header->class_names ? index_name(index, index->classes[label]) : "";
 }
 

@@ -26,12 +26,13 @@ struct dataset {
     unsigned num_settings;
     char *root;                  /* absolute folder, without links; NULL where there is none */
     int root_fd;                 /* opened once, files are opened relative to it */
-    struct pattern_list files; /* of archives: relative to root, in their order */
+    struct pattern_list files;   /* of archives: relative to root, in their order */
     atomic_int *fds;             /* of archives: [files.count] opened so far, -1 not yet */
     void *state;                 /* the format's own */
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
     struct index_header made_up; /* generated: what index.header points to */
+    struct dataset *inner;       /* generated: whose labels these are, or NULL */
     atomic_uint refs;
 };
 

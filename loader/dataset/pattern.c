@@ -94,12 +94,13 @@ static int add_glob(struct expansion *e, const char *pattern)
     text = escape(e->folder, pattern);
     r = text ? glob(text, GLOB_NOSORT | GLOB_ERR, NULL, &found) : GLOB_NOSPACE;
     free(text);
-    if (r == GLOB_NOMATCH)
+    if (r == GLOB_NOMATCH || (r == GLOB_ABORTED && (errno == ENOENT || errno == ENOTDIR)))
         return error_set(e->err, -ENOENT, "no file matches '%s'", pattern);
     if (r == GLOB_NOSPACE)
         return error_set(e->err, -ENOMEM, "out of memory");
     if (r != 0)
-        return error_set(e->err, -EIO, "'%s': a folder cannot be read", pattern);
+        return error_set(e->err, -EIO, "'%s': a folder cannot be read: %s", pattern,
+                         strerror(errno));
     if (found.gl_pathc > 1)
         qsort(found.gl_pathv, found.gl_pathc, sizeof(char *), by_bytes);
     for (size_t i = 0; i < found.gl_pathc && r == 0; i++)

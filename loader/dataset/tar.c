@@ -619,9 +619,8 @@ static int add_class_names(const struct dataset *d, struct index_builder *b,
             else if (index_builder_add_class(b, line) < 0)
                 r = out_of_memory(err);
         }
-        if (r == 0 && index_builder_add_container(
-                          b, classes_file, dataset_mtime(&st), (uint64_t)st.st_size,
-                          dataset_settled(&st)) < 0)
+        if (r == 0 && index_builder_add_container(b, classes_file, dataset_mtime(&st),
+                                                  (uint64_t)st.st_size, dataset_settled(&st)) < 0)
             r = out_of_memory(err);
     }
     free(text);

@@ -184,10 +184,9 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
 /* A loader's own folder is another than its clients'. */
 static int check_dataset_path(const char *text, struct plenum_error *err)
 {
-    struct dataname name;
+    const char *path = dataname_path(text);
 
-    dataname_split(text, &name);
-    if (!dataname_has_path(&name) || name.where[0] == '/')
+    if (!path || *path == '/')
         return 0;
     return error_set(err, -EINVAL,
                      "data set '%s': a loader needs an absolute path, since its own folder is "

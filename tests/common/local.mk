@@ -1,4 +1,6 @@
 common_tests = \
+	%D%/test_crc32c \
+	%D%/test_dataname \
 	%D%/test_frame \
 	%D%/test_hostlist \
 	%D%/test_order \
@@ -23,3 +25,7 @@ TESTS += $(common_tests)
 %C%_test_ring_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_wire_CFLAGS = $(test_cflags)
 %C%_test_wire_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_dataname_CFLAGS = $(test_cflags)
+%C%_test_dataname_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_crc32c_CFLAGS = $(test_cflags)
+%C%_test_crc32c_LDADD = common/libcommon.la $(CRITERION_LIBS)

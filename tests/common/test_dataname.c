@@ -71,6 +71,10 @@ Test(dataname, becomes_absolute_where_it_is_a_path)
     absolute("folder:x/y", "folder:/here/x/y");
     absolute("tfrecord,label=a/b:x-{0..3}", "tfrecord,label=a/b:/here/x-{0..3}");
     absolute("generated:7", "generated:7");
+    absolute("generated,classes=3:7", "generated,classes=3:7");
+    absolute("generated:x", "generated:/here/x");
+    absolute("generated:tar,label=cls:x", "generated:tar,label=cls:/here/x");
+    absolute("generated:/x", "generated:/x");
     cr_expect(eq(int, dataname_make_absolute("0123456789", "/here", got, 16, NULL), -EINVAL));
     cr_expect(eq(int, dataname_make_absolute("012345678", "/here", got, 16, NULL), 0));
     cr_expect(eq(int, dataname_make_absolute("", "/here", got, 16, NULL), -EINVAL));
