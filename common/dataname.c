@@ -90,3 +90,27 @@ int dataname_make_absolute(const char *text, const char *folder, char *ret, size
                ? error_set(err, -EINVAL, "the data set's name is longer than %zu bytes", size - 1)
                : 0;
 }
+
+int dataname_make_part(const char *text, uint32_t part, uint32_t parts, char *ret, size_t size,
+                       struct plenum_error *err)
+{
+    struct dataname name;
+    const char *at, *key, *value;
+    size_t key_len, value_len;
+    int n;
+
+    dataname_split(text, &name);
+    at = name.settings;
+    while (name.format &&
+           dataname_next_setting(&at, name.where, &key, &key_len, &value, &value_len))
+        if (key_len == 4 && memcmp(key, "part", 4) == 0)
+            return error_set(err, -EINVAL, "data set '%s' is a part already", text);
+    if (name.format)
+        n = snprintf(ret, size, "%.*s,part=%u/%u:%s", (int)(name.where - 1 - text), text, part,
+                     parts, name.where);
+    else
+        n = snprintf(ret, size, "auto,part=%u/%u:%s", part, parts, text);
+    return n < 0 || (size_t)n >= size
+               ? error_set(err, -EINVAL, "the data set's name is longer than %zu bytes", size - 1)
+               : 0;
+}

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <plenum/error.h>
 
@@ -38,5 +39,14 @@ const char *dataname_path(const char *text);
  */
 int dataname_make_absolute(const char *text, const char *folder, char *ret, size_t size,
                            struct plenum_error *err);
+
+/**
+ * The name of one of `parts` equal parts of the archives that a name stands for: a data set of its
+ * own. A plain path becomes "auto,part=...:path", whose format is found out as ever.
+ *
+ * 0, or -EINVAL with a sentence: longer than `size` allows, or the name of a part already.
+ */
+int dataname_make_part(const char *text, uint32_t part, uint32_t parts, char *ret, size_t size,
+                       struct plenum_error *err);
 
 #endif

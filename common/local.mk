@@ -2,13 +2,10 @@
 noinst_LTLIBRARIES += %D%/libcommon.la
 %C%_libcommon_la_SOURCES = \
 	%D%/address.c %D%/address.h \
-<<<<<<< HEAD
+	%D%/cgroup.c %D%/cgroup.h \
 	%D%/crc32c.c %D%/crc32c.h \
 	%D%/dataname.c %D%/dataname.h \
 	%D%/datasum.c %D%/datasum.h \
-=======
-	%D%/cgroup.c %D%/cgroup.h \
->>>>>>> main
 	%D%/error.c %D%/error.h \
 	%D%/frame.c %D%/frame.h \
 	%D%/hostlist.c %D%/hostlist.h \

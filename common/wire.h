@@ -28,6 +28,7 @@
 
 #include <plenum/stream.h>
 
+#include "common/datasum.h"
 #include "common/frame.h"
 #include "common/order.h"
 
@@ -89,6 +90,9 @@ struct wire_open {
     uint32_t side;     /* height and width, pixels: must be what the pipeline says */
     uint32_t slots;
     uint64_t slot_bytes; /* must be what wire_slot_init() says */
+    struct order_subset subset;
+    uint32_t repeat; /* positions that show a sample; 0 is 1 */
+    uint64_t span;   /* struct order_steps; 0 where the data set is everybody's */
 };
 
 struct wire_opened {
@@ -96,6 +100,7 @@ struct wire_opened {
     uint32_t classes;
     uint32_t threads, io_threads; /* of the loader: that decode, that read */
     uint8_t fingerprint[16];
+    struct datasum sum; /* what the fingerprint is of */
 };
 
 struct wire_render {
@@ -147,6 +152,10 @@ static inline uint64_t wire_batch_count(const struct wire_open *open)
 {
     return (uint64_t)open->steps * open->local;
 }
+
+/** The order and the steps that are asked for, of a data set of so many samples: 0 or -EINVAL. */
+int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
+               struct order_steps *steps, struct plenum_error *err);
 
 /** Is every field within its bounds? The sentence names the first that is not. */
 int wire_open_check(const struct wire_open *open, struct plenum_error *err);

@@ -22,6 +22,7 @@
 
 #include "common/dataname.h"
 #include "common/error.h"
+#include "common/identity.h"
 #include "common/streamhash.h"
 #include "common/util.h"
 
@@ -38,6 +39,7 @@ void plenum_stream_options_init(struct plenum_stream_options *options)
                                               .dtype = PLENUM_INT8,
                                               .layout = PLENUM_NHWC,
                                               .channels = 3,
+                                              .repeat = 1,
                                               .last = PLENUM_PAD,
                                               .bad = PLENUM_BAD_SUBSTITUTE,
                                               .loader_timeout_ns = 60 * NS_PER_SEC,
@@ -113,6 +115,22 @@ static int take_info(struct plenum_stream *s, const struct plenum_job_info *info
     return 0;
 }
 
+/* Only this instance's part of the data set, which is a data set of its own. */
+static int take_part(struct plenum_stream *s, struct plenum_error *err)
+{
+    char made[WIRE_DATASET_MAX];
+    int r = dataname_make_part(s->open.dataset, s->info.instance_index, s->info.num_instances, made,
+                               sizeof(made), err);
+
+    if (r < 0)
+        return r;
+    memcpy(s->open.dataset, made, strlen(made) + 1);
+    s->open.seed = order_part_seed(s->open.seed, s->info.instance_index);
+    s->open.per_step = s->open.local;
+    s->open.offset = 0;
+    return 0;
+}
+
 /* PLENUM_SOURCE measures an unchanged program: with generated pixels instead of decoded ones, or
  * with nothing but the hand-over. */
 static int take_source(struct plenum_stream *s, struct plenum_error *err)
@@ -142,6 +160,7 @@ static int take_source(struct plenum_stream *s, struct plenum_error *err)
 static int take_options(struct plenum_stream *s, const struct plenum_stream_options *o,
                         struct plenum_error *err)
 {
+    static const uint8_t nothing[16];
     struct wire_open *open = &s->open;
     struct wire_slot slot;
     uint64_t per_step = (uint64_t)s->info.num_replicas * o->micro_batch;
@@ -158,14 +177,17 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
         return error_set(err, -EINVAL, "a step of %llu samples is too large",
                          (unsigned long long)per_step);
     if ((unsigned)o->dtype > PLENUM_UINT8 || (unsigned)o->layout > PLENUM_NCHW ||
-        (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL)
+        (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL ||
+        (unsigned)o->split > PLENUM_SPLIT_FILE)
         return error_set(err, -EINVAL,
-                         "dtype, layout, last or bad has a value that does not exist");
+                         "dtype, layout, last, bad or split has a value that does not exist");
+    if (o->repeat == 0)
+        return error_set(err, -EINVAL, "repeat must be at least 1");
+    if (o->subset && (r = order_parse_subset(o->subset, &open->subset, err)) < 0)
+        return r;
     if (o->silence_ns < 10 * NS_PER_MS)
         return error_set(err, -EINVAL, "silence_ns must be at least 10 ms");
     r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
-    if (r == 0)
-        r = take_source(s, err);
     if (r == 0)
         r = pipeline_parse(o->pipeline ? o->pipeline : "", &s->pipeline, err);
     if (r == 0)
@@ -185,6 +207,14 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     open->layout = o->layout;
     open->channels = o->channels;
     open->side = s->pipeline.side;
+    open->repeat = o->repeat;
+    identity_of(nothing, open, s->choices);
+    s->split = o->split;
+    r = o->split == PLENUM_SPLIT_FILE ? take_part(s, err) : 0;
+    if (r == 0)
+        r = take_source(s, err);
+    if (r < 0)
+        return r;
     open->slots = o->prefetch_depth + EXTRA_SLOTS;
     if (wire_slot_init(open, &slot) < 0)
         return error_set(err, -EINVAL, "a batch of more than 1 TiB was asked for");
@@ -258,15 +288,15 @@ static int stream_create(const struct plenum_job_info *info,
     return 0;
 }
 
-int plenum_stream_open(const struct plenum_job_info *info,
-                       const struct plenum_stream_options *options, struct plenum_stream **ret,
-                       struct plenum_error *err)
+int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
+                bool held, struct plenum_stream **ret, struct plenum_error *err)
 {
     struct plenum_stream *s = NULL;
     int r = stream_create(info, options, &s, err);
 
     if (r < 0)
         return r;
+    s->held = held;
     r = io_add(s, err);
     if (r < 0) {
         stream_unref(s);
@@ -285,6 +315,31 @@ int plenum_stream_open(const struct plenum_job_info *info,
     }
     *ret = s;
     return 0;
+}
+
+void stream_release(struct plenum_stream *s, uint64_t span)
+{
+    (void)pthread_mutex_lock(&s->mu);
+    s->held = false;
+    if (span != s->open.span) { /* the loader has to know it, too */
+        s->open.span = s->steps.span = span;
+        session_reopen(s);
+    } else {
+        session_pump(s);
+    }
+    (void)pthread_mutex_unlock(&s->mu);
+    io_poke();
+}
+
+int plenum_stream_open(const struct plenum_job_info *info,
+                       const struct plenum_stream_options *options, struct plenum_stream **ret,
+                       struct plenum_error *err)
+{
+    if (options->size == sizeof(*options) && options->split == PLENUM_SPLIT_FILE)
+        return error_set(err, -EINVAL,
+                         "split = file needs plenum_stream_open_all(): the instances have to agree "
+                         "on the number of steps");
+    return stream_open(info, options, false, ret, err);
 }
 
 void plenum_stream_destroy(struct plenum_stream *stream)
@@ -343,14 +398,13 @@ static void describe(const struct plenum_stream *s, const struct entry *e, struc
  * loader told of any. */
 static uint32_t count_substituted(const struct plenum_stream *s, const struct plenum_batch *b)
 {
-    struct order order = {
-        .seed = s->open.seed, .n = s->steps.n, .shuffle = s->open.shuffle, .block = s->open.block};
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < b->count; i++)
         if (b->valid[i])
-            count += b->samples[i] != order_sample(&order, (uint32_t)b->epochs[i / s->open.local],
-                                                   (uint32_t)b->positions[i]);
+            count +=
+                b->samples[i] != order_sample(&s->order, (uint32_t)b->epochs[i / s->open.local],
+                                              (uint32_t)b->positions[i]);
     return count;
 }
 
@@ -478,7 +532,8 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
     const struct plenum_stream *s = stream;
     struct order_place begin = {0};
 
-    *ret = (struct plenum_stream_info){.num_samples = s->steps.n,
+    *ret = (struct plenum_stream_info){.num_samples = s->order.n,
+                                       .num_positions = s->steps.n,
                                        .steps_per_epoch = order_steps_left(&s->steps, begin),
                                        .num_classes = s->num_classes,
                                        .height = s->open.side,
@@ -529,10 +584,10 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
             "the cursor belongs to another data set, pipeline, seed or order than this "
             "stream of %s",
             s->open.dataset);
-    if (cursor->position >= s->steps.n || cursor->epoch >= UINT32_MAX)
+    if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
         return error_set(err, -EINVAL,
                          "the cursor lies at position %llu of epoch %llu, but an epoch has %u "
-                         "samples",
+                         "positions",
                          (unsigned long long)cursor->position, (unsigned long long)cursor->epoch,
                          s->steps.n);
     (void)pthread_mutex_lock(&s->mu);

@@ -57,11 +57,14 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     struct ctl_stream s = {
         .spec.store = {.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3}};
     struct order *order = &s.spec.order;
+    struct order_subset subset = {0};
     int r;
 
     r = pipeline_parse(args->pipeline, &s.spec.pipeline, err);
     if (r == 0)
         r = order_parse_shuffle(args->shuffle, &order->shuffle, &order->block, err);
+    if (r == 0 && args->subset)
+        r = order_parse_subset(args->subset, &subset, err);
     if (r < 0)
         return r;
     if (strcmp(args->last, "pad") != 0 && strcmp(args->last, "drop") != 0)
@@ -75,16 +78,20 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         return r;
     s.spec.dataset = s.dataset;
     order->seed = args->seed;
-    order->n = dataset_get_samples(s.dataset);
+    r = order_take(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
+    if (r < 0) {
+        ctl_stream_close(&s);
+        return r;
+    }
     s.steps =
-        (struct order_steps){.n = order->n,
+        (struct order_steps){.n = order_positions(order),
                              .per_step = args->replicas * args->micro_batch,
                              .last = strcmp(args->last, "drop") == 0 ? ORDER_DROP : ORDER_PAD};
-    if (s.steps.last == ORDER_DROP && s.steps.per_step > order->n) {
+    if (s.steps.last == ORDER_DROP && s.steps.per_step > s.steps.n) {
         ctl_stream_close(&s);
         return error_set(err, -EINVAL,
                          "--last drop leaves nothing: a step takes %u samples, the data set has %u",
-                         s.steps.per_step, order->n);
+                         s.steps.per_step, s.steps.n);
     }
     *ret = s;
     return 0;

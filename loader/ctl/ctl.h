@@ -21,15 +21,15 @@ extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample,
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {
-    const char *pipeline, *shuffle, *last, *bad, *cache_dir;
+    const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir;
     uint64_t seed;
-    uint32_t replicas, micro_batch;
+    uint32_t replicas, micro_batch, repeat;
 };
 
 #define CTL_STREAM_DEFAULTS                                                           \
     {                                                                                 \
         .pipeline = "train", .shuffle = "global", .last = "pad", .bad = "substitute", \
-        .replicas = 1, .micro_batch = 1                                               \
+        .replicas = 1, .micro_batch = 1, .repeat = 1                                  \
     }
 
 /** The options of struct ctl_stream_args, at `base` within the target; CTL_STREAM_OPTIONS entries
@@ -61,6 +61,24 @@ struct ctl_stream_args {
          0,                                                                                   \
          0,                                                                                   \
          "global (default), none or block:B",                                                 \
+         NULL},                                                                               \
+        {"subset",                                                                            \
+         0,                                                                                   \
+         "A:B",                                                                               \
+         OPTION_TEXT,                                                                         \
+         offsetof(type, field.subset),                                                        \
+         0,                                                                                   \
+         0,                                                                                   \
+         "only samples A ... B - 1 of the data set",                                          \
+         NULL},                                                                               \
+        {"repeat",                                                                            \
+         0,                                                                                   \
+         "K",                                                                                 \
+         OPTION_U32,                                                                          \
+         offsetof(type, field.repeat),                                                        \
+         1,                                                                                   \
+         UINT32_MAX,                                                                          \
+         "positions in a row that show a sample, each with a crop of its own (default 1)",    \
          NULL},                                                                               \
         {"bad",                                                                               \
          0,                                                                                   \

@@ -674,43 +674,49 @@ static char *canonical_name(const struct dataset *d)
     return str_format("%s%s:%s", d->format->name, settings, d->where);
 }
 
-/* Format, settings and place of a name. */
+/* The format that a name says. */
+static int take_format(struct dataset *d, const struct dataname *parts, struct plenum_error *err)
+{
+    char list[256] = "";
+
+    d->format = find_format(parts->format, parts->format_len);
+    if (d->format && *parts->where)
+        return 0;
+    if (d->format)
+        return error_set(err, -ENOENT, "nothing is named behind the colon");
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        (void)snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s:", i ? ", " : "",
+                       formats[i]->name);
+    return error_set(err, -EINVAL, "there is no format '%.*s:', but %s", (int)parts->format_len,
+                     parts->format, list);
+}
+
+/* Format, settings and place of a name. "auto:" is a plain path with settings. */
 static int take_name(struct dataset *d, const char *name, struct plenum_error *err)
 {
     struct dataname parts;
+    bool plain;
+    int r = 0;
 
     dataname_split(name, &parts);
-    if (parts.format && !find_format(parts.format, parts.format_len) && access(name, F_OK) == 0)
+    plain = !parts.format || (parts.format_len == 4 && memcmp(parts.format, "auto", 4) == 0);
+    if (!plain && !find_format(parts.format, parts.format_len) && access(name, F_OK) == 0) {
         parts = (struct dataname){.where = name}; /* a file whose name has a colon */
-    if (parts.format) {
-        d->format = find_format(parts.format, parts.format_len);
-        if (!d->format) {
-            char list[256] = "";
-
-            for (size_t i = 0; i < ARRAY_LEN(formats); i++)
-                (void)snprintf(list + strlen(list), sizeof(list) - strlen(list),
-                               "%s%s:", i ? ", " : "", formats[i]->name);
-            return error_set(err, -EINVAL, "data set '%s': there is no format '%.*s:', but %s",
-                             name, (int)parts.format_len, parts.format, list);
-        }
-        d->where = strdup(parts.where);
-        if (!d->where)
-            return error_set(err, -ENOMEM, "out of memory");
-        if (!*d->where)
-            return error_set(err, -ENOENT, "data set '%s': nothing is named behind the colon",
-                             name);
-    } else {
-        d->format = recognise_path(name, err);
-        if (!d->format)
-            return error_prefix(
-                err, access(name, F_OK) < 0 && !pattern_is_magic(name) ? -errno : -EINVAL,
-                "data set '%s'", name);
-        d->where = strdup(name);
-        if (!d->where)
-            return error_set(err, -ENOMEM, "out of memory");
+        plain = true;
     }
-    if (parts.settings_len >= 1024)
-        return error_set(err, -EINVAL, "the settings of data set '%.100s...' are too long", name);
+    if (plain)
+        d->format = recognise_path(parts.where, err);
+    else
+        r = take_format(d, &parts, err);
+    if (plain && !d->format)
+        r = access(parts.where, F_OK) < 0 && !pattern_is_magic(parts.where) ? -errno : -EINVAL;
+    if (r == 0 && parts.settings_len >= 1024)
+        r = error_set(err, -EINVAL, "its settings are too long");
+    if (r < 0)
+        return error_prefix(err, r, "data set '%s'", name);
+    d->where = strdup(parts.where);
+    if (!d->where)
+        return error_set(err, -ENOMEM, "out of memory");
     return take_settings(d, &parts, err);
 }
 

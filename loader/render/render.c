@@ -60,7 +60,7 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
 {
     struct image_draw draw = {.seed = spec->order.seed,
                               .epoch = (uint32_t)epoch,
-                              .position = (uint32_t)(position % spec->order.n)};
+                              .position = (uint32_t)(position % order_positions(&spec->order))};
     uint32_t sample = render_sample_at(spec, epoch, position), shown = sample;
     int r;
 
@@ -80,7 +80,7 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
         struct philox_block block =
             philox_draw(draw.seed, draw.position, draw.epoch, DRAW_PROBE, j);
 
-        shown = philox_below(block.word[0], spec->order.n);
+        shown = spec->order.first + philox_below(block.word[0], spec->order.n);
         r = try_sample(spec, scratch, &draw, shown, dst, err);
     }
     if (r == -EBADMSG && spec->bad == PLENUM_BAD_SUBSTITUTE)

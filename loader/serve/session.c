@@ -223,17 +223,17 @@ static void open_dataset(uv_work_t *work)
 
 static int start_stream(struct session *s, struct plenum_error *err)
 {
-    uint32_t n = dataset_get_samples(s->dataset);
-    int r;
+    struct order_steps steps;
+    int r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &steps, err);
 
-    if (s->open.last == ORDER_DROP && n < s->open.per_step)
+    if (r < 0)
+        return error_prefix(err, r, "%s", dataset_get_name(s->dataset));
+    if (order_steps_left(&steps, (struct order_place){0}) == 0)
         return error_set(err, -EINVAL,
                          "%s has %u samples, fewer than the %u of one step: with last=drop no step "
                          "is left; use last=pad",
-                         dataset_get_name(s->dataset), n, s->open.per_step);
+                         dataset_get_name(s->dataset), steps.n, s->open.per_step);
     s->spec.dataset = s->dataset;
-    s->spec.order = (struct order){
-        .seed = s->open.seed, .n = n, .shuffle = s->open.shuffle, .block = s->open.block};
     s->spec.store = (struct image_store){
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
@@ -266,6 +266,7 @@ static void on_dataset_open(uv_work_t *work, int status)
     m.threads = s->server->threads;
     m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
+    m.sum = *dataset_get_sum(s->dataset);
     s->state = STATE_OPEN;
     log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,
              dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
@@ -372,7 +373,8 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
     struct wire_render m;
 
     if (wire_get_render(payload, &m) < 0 || m.slot >= s->open.slots ||
-        m.position >= s->spec.order.n || m.epoch > UINT32_MAX) {
+        m.position >= max_u64(order_positions(&s->spec.order), s->open.span) ||
+        m.epoch > UINT32_MAX) {
         refuse(s, request, -EPROTO, "a batch was asked for that does not exist");
         return;
     }

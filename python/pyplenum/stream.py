@@ -208,6 +208,10 @@ class Stream:
         addresses, separated by commas; None: the job's own.
     loader_timeout, silence
         seconds without any loader before an error; seconds of silence before another loader is asked.
+    subset
+        "a:b": only samples a ... b - 1 of the data set.
+    repeat
+        positions in a row that show a sample, each with a crop of its own.
 
     Errors are raised as :class:`PlenumError`, whose ``errno`` and sentence are those of the C library. A stream
     belongs to the process that opened it; one thread at a time may ask it for batches.
@@ -217,7 +221,8 @@ class Stream:
                  epochs: Optional[int] = None, micro_batch: int = 1, steps: int = 1, shuffle: str = "global",
                  last: str = "pad", bad: str = "substitute", dtype: str = "int8", layout: str = "nhwc",
                  channels: int = 3, prefetch_depth: int = 3, loader: Optional[str] = None,
-                 loader_timeout: float = 60.0, silence: float = 5.0) -> None:
+                 loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None,
+                 repeat: int = 1) -> None:
         self._handle: Optional[int] = None
         self._closed = False
         o = COptions()
@@ -238,12 +243,15 @@ class Stream:
         o.bad = _choice(bad, ("substitute", "fail"), "bad")
         o.loader_timeout_ns = int(loader_timeout * 1e9)
         o.silence_ns = int(silence * 1e9)
+        o.subset = subset.encode() if subset is not None else None
+        o.repeat = repeat
         if epochs is not None and epochs < 1:
             raise ValueError("epochs must be at least 1, or None for an endless stream")
         self._open(self._info_of(job), o)
         info = CInfo()
         lib.plenum_stream_get_info(self._handle, byref(info))
         self.num_samples: int = info.num_samples
+        self.num_positions: int = info.num_positions
         self.num_classes: int = info.num_classes
         self.steps_per_epoch: int = info.steps_per_epoch
         self.fingerprint: bytes = bytes(info.fingerprint)
