@@ -67,8 +67,15 @@ static int compare(const struct together *all, uint32_t i, struct plenum_error *
                          "%s and %s ask for different streams: pipeline, seed, shuffle, last, "
                          "subset, repeat, split or epochs are not the same",
                          one, two);
-    if (a->split == PLENUM_SPLIT_FILE)
+    if (a->split == PLENUM_SPLIT_FILE) {
+        if (a->sum.class_names != b->sum.class_names)
+            return error_set(err, -EINVAL,
+                             "the parts of %s and %s hold other classes by name, so that a label "
+                             "would mean one thing here and another there: with split = file, "
+                             "labels must be numbers",
+                             one, two);
         return 0;
+    }
     if (a->per_step != b->per_step)
         return error_set(err, -EINVAL,
                          "%s takes steps of %u samples and %s of %u: micro_batch is not the same",
@@ -79,10 +86,11 @@ static int compare(const struct together *all, uint32_t i, struct plenum_error *
     return 0;
 }
 
-int together_agree(const struct together *all, uint32_t count, uint64_t *steps,
+int together_agree(const struct together *all, uint32_t count, struct together_result *ret,
                    struct plenum_error *err)
 {
-    uint64_t agreed = all[0].steps;
+    struct together_result agreed = {.steps = all[0].steps,
+                                     .classes = (uint32_t)all[0].sum.classes};
     char name[100];
     int r;
 
@@ -94,10 +102,11 @@ int together_agree(const struct together *all, uint32_t count, uint64_t *steps,
         r = compare(all, i, err);
         if (r < 0)
             return r;
-        agreed = all[0].last == ORDER_DROP ? min_u64(agreed, all[i].steps)
-                                           : max_u64(agreed, all[i].steps);
+        agreed.steps = all[0].last == ORDER_DROP ? min_u64(agreed.steps, all[i].steps)
+                                                 : max_u64(agreed.steps, all[i].steps);
+        agreed.classes = (uint32_t)max_u64(agreed.classes, all[i].sum.classes);
     }
-    *steps = agreed;
+    *ret = agreed;
     return 0;
 }
 
@@ -108,7 +117,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     struct plenum_stream *s = NULL;
     struct plenum_error own;
     struct together mine, *all;
-    uint64_t steps = 0;
+    struct together_result agreed;
     int r = stream_open(info, options, true, &s, &own);
 
     tell(&mine, s, r, &own);
@@ -125,13 +134,15 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
             (void)error_set(err, r, "%s", own.text);
     }
     if (r == 0)
-        r = together_agree(all, info->num_instances, &steps, err);
+        r = together_agree(all, info->num_instances, &agreed, err);
     free(all);
     if (r < 0) {
         plenum_stream_destroy(s);
         return r;
     }
-    stream_release(s, options->split == PLENUM_SPLIT_FILE ? steps * s->open.per_step : 0);
+    if (options->split == PLENUM_SPLIT_FILE)
+        s->num_classes = agreed.classes;
+    stream_release(s, options->split == PLENUM_SPLIT_FILE ? agreed.steps * s->open.per_step : 0);
     *ret = s;
     return 0;
 }

@@ -22,9 +22,15 @@ struct together {
     struct datasum sum;
 };
 
-/** Do all fit together? 0 with the steps that all take in an epoch, or an error for all of them. A
- * pure function, so that all instances come to the same answer. */
-int together_agree(const struct together *all, uint32_t count, uint64_t *steps,
+/** What all go by, where data sets are parts. */
+struct together_result {
+    uint64_t steps; /* of an epoch */
+    uint32_t classes;
+};
+
+/** Do all fit together? 0, or an error for all of them. A pure function, so that all instances come
+ * to the same answer. */
+int together_agree(const struct together *all, uint32_t count, struct together_result *ret,
                    struct plenum_error *err);
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/dataname.h"
 #include "common/error.h"
 #include "common/util.h"
 
@@ -95,6 +96,24 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     }
     *ret = s;
     return 0;
+}
+
+int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint32_t part,
+                  uint32_t parts, struct ctl_stream *ret, struct plenum_error *err)
+{
+    struct ctl_stream_args mine = *args;
+    char name[4096];
+    int r;
+
+    if (args->replicas % parts != 0)
+        return error_set(err, -EINVAL, "%u replicas cannot be shared evenly by %u instances",
+                         args->replicas, parts);
+    r = dataname_make_part(dataset, part, parts, name, sizeof(name), err);
+    if (r < 0)
+        return r;
+    mine.seed = order_part_seed(args->seed, part);
+    mine.replicas = args->replicas / parts;
+    return ctl_stream_open(name, &mine, ret, err);
 }
 
 void ctl_stream_close(struct ctl_stream *stream)

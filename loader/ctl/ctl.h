@@ -16,8 +16,7 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_plan,
-    ctl_preview, ctl_trace;
+extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_order, ctl_plan, ctl_preview, ctl_sample, ctl_trace;
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {
@@ -104,6 +103,9 @@ struct ctl_stream {
 /** Open for rendering into u8 RGB NHWC; -errno with a sentence. */
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err);
+/** The same of one of `parts` parts, as an instance of a job with split = file has it. */
+int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint32_t part,
+                  uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
 /** A progress line on standard error, where that is a terminal; for struct dataset_options. */

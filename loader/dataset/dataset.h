@@ -101,6 +101,12 @@ typedef void dataset_field(void *arg, const char *key, const void *value, size_t
  */
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err);
+/**
+ * How a data set differs from one whose index file lies at `index_path` (of another host, say): a
+ * clause about the first difference into `ret`, or "".
+ */
+int dataset_compare(const struct dataset *dataset, const char *index_path, char *ret, size_t size,
+                    struct plenum_error *err);
 /** Tell the kernel that a sample will be read soon. It may do nothing; errors show when it is read.
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
