@@ -3,6 +3,7 @@ common_tests = \
 	%D%/test_dataname \
 	%D%/test_frame \
 	%D%/test_hostlist \
+	%D%/test_laws \
 	%D%/test_order \
 	%D%/test_philox \
 	%D%/test_pipeline \
@@ -29,3 +30,5 @@ TESTS += $(common_tests)
 %C%_test_dataname_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_crc32c_CFLAGS = $(test_cflags)
 %C%_test_crc32c_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_laws_CFLAGS = $(test_cflags)
+%C%_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
