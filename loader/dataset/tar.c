@@ -689,6 +689,10 @@ static int add_nameless_classes(const struct scan *s, size_t count, struct index
         for (size_t k = 0; k < s->archives[i].part.num_samples; k++)
             if (s->archives[i].part.samples[k].label > largest)
                 largest = s->archives[i].part.samples[k].label;
+    if (b->num_classes == 0) { /* nobody named any */
+        b->num_classes = (size_t)largest + 1;
+        b->unnamed = true;
+    }
     while ((int64_t)b->num_classes <= largest && r >= 0) {
         if (nameless < 0)
             r = nameless = index_builder_add_class(b, "");
