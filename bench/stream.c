@@ -240,34 +240,41 @@ struct line {
 
 enum { BARE, STREAM, RATIO, CPU_BARE, CPU_STREAM, CPU_RATIO, HAND_OVER, GIVE_BACK, LINES };
 
+static void report_json(const struct arguments *a, const struct line *lines)
+{
+    struct json j;
+
+    bench_json_begin(&j, "stream");
+    json_number(&j, "rounds", a->rounds);
+    json_number(&j, "batches", a->batches);
+    json_number(&j, "micro_batch", a->micro_batch);
+    json_begin_array(&j, "rows", false);
+    for (int i = 0; i < LINES; i++) {
+        struct bench_spread s = bench_spread_of(lines[i].values, lines[i].count);
+
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", lines[i].name);
+        json_text(&j, "what", lines[i].what);
+        bench_json_spread(&j, &s, lines[i].digits);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+}
+
 static void report(const struct arguments *a, const struct line *lines)
 {
     char cpu[128];
 
     bench_cpu_name(cpu, sizeof(cpu));
-    if (a->json) {
-        printf("{\n  \"benchmark\": \"stream\", \"processor\": ");
-        bench_print_json_string(cpu);
-        printf(", \"rounds\": %u, \"batches\": %u, \"micro_batch\": %u,\n  \"rows\": [", a->rounds,
-               a->batches, a->micro_batch);
-    } else {
-        printf("%u rounds of %u batches of %u images, one decoding thread\n%s\n\n%-12s %9s %9s "
-               "%9s\n",
-               a->rounds, a->batches, a->micro_batch, cpu, "", "min", "median", "max");
-    }
+    printf("%u rounds of %u batches of %u images, one decoding thread\n%s\n\n%-12s %9s %9s %9s\n",
+           a->rounds, a->batches, a->micro_batch, cpu, "", "min", "median", "max");
     for (int i = 0; i < LINES; i++) {
-        const struct line *l = &lines[i];
-        struct bench_spread s = bench_spread_of(l->values, l->count);
+        struct bench_spread s = bench_spread_of(lines[i].values, lines[i].count);
 
-        if (a->json)
-            printf("%s\n    {\"name\": \"%s\", \"min\": %.*f, \"median\": %.*f, \"max\": %.*f}",
-                   i ? "," : "", l->name, l->digits, s.min, l->digits, s.median, l->digits, s.max);
-        else
-            printf("%-12s %9.*f %9.*f %9.*f  %s\n", l->name, l->digits, s.min, l->digits, s.median,
-                   l->digits, s.max, l->what);
+        printf("%-12s %9.*f %9.*f %9.*f  %s\n", lines[i].name, lines[i].digits, s.min,
+               lines[i].digits, s.median, lines[i].digits, s.max, lines[i].what);
     }
-    if (a->json)
-        printf("\n  ]\n}\n");
 }
 
 static int measure(struct bench *b, struct plenum_error *err)
@@ -310,7 +317,7 @@ static int measure(struct bench *b, struct plenum_error *err)
         lines[CPU_RATIO].values[i] = bare.cpu_us / stream.cpu_us;
     }
     if (r == 0)
-        report(b->args, lines);
+        (b->args->json ? report_json : report)(b->args, lines);
     free(values);
     return r;
 }
