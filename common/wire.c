@@ -197,6 +197,11 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->side = frame_get_u32(r);
     ret->slots = frame_get_u32(r);
     ret->slot_bytes = frame_get_u64(r);
+    ret->subset = (struct order_subset){0};
+    ret->repeat = 0;
+    ret->span = 0;
+    if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
+        return 0;
     ret->subset.first = frame_get_u32(r);
     ret->subset.end = frame_get_u32(r);
     ret->repeat = frame_get_u32(r);
@@ -224,6 +229,9 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     ret->threads = frame_get_u32(r);
     ret->io_threads = frame_get_u32(r);
     frame_get_bytes(r, ret->fingerprint, sizeof(ret->fingerprint));
+    ret->sum = (struct datasum){0};
+    if (!r->bad && r->at == r->end) /* of a loader before WIRE_MINOR_SUBSET */
+        return 0;
     frame_get_bytes(r, &ret->sum, sizeof(ret->sum));
     return got(r);
 }

@@ -36,7 +36,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 1,
+    WIRE_MINOR = 2,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -59,7 +59,11 @@ enum wire_type {
     WIRE_NAME, /* of a loader whose minor version is at least WIRE_MINOR_NAME */
 };
 
-enum { WIRE_MINOR_NAME = 1 };
+/* Minor versions from which on something is known. */
+enum {
+    WIRE_MINOR_NAME = 1,
+    WIRE_MINOR_SUBSET = 2, /* subset, repeat and span of OPEN; sum of OPENED */
+};
 
 struct wire_hello {
     char magic[8]; /* "plenum" and NULs */

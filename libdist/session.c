@@ -251,6 +251,13 @@ static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
     }
     memcpy(s->loader_name, m.name, sizeof(s->loader_name));
     s->loader_minor = m.minor;
+    if (m.minor < WIRE_MINOR_SUBSET && (s->open.subset.first || s->open.subset.end ||
+                                        s->open.repeat > 1 || s->split == PLENUM_SPLIT_FILE)) {
+        refused(s, -EPROTONOSUPPORT,
+                "it is too old for subset, repeat and split = file: install the version of this "
+                "library there");
+        return;
+    }
     r = slot_set_create(s, &s->set, &err);
     if (r < 0) { /* our own memory: no loader can help */
         session_fail(s, r, err.text);
