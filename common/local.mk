@@ -19,6 +19,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/parallel.c %D%/parallel.h \
 	%D%/philox.h \
 	%D%/pipeline.c %D%/pipeline.h \
+	%D%/progress.c %D%/progress.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/streamhash.c %D%/streamhash.h \
 	%D%/util.c %D%/util.h \

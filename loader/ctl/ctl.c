@@ -12,29 +12,33 @@
 
 #include "common/dataname.h"
 #include "common/error.h"
+#include "common/progress.h"
 #include "common/util.h"
 
+/* Where standard error is no terminal, a line every so often. */
+static const uint64_t progress_line_ns = 10 * NS_PER_SEC;
+
+static struct progress progress;
 static bool progress_shown;
-static uint64_t progress_began_ns;
+static uint64_t progress_told_ns;
 
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
-    double seconds, rate;
+    bool terminal = isatty(STDERR_FILENO);
+    uint64_t now = time_now_ns();
+    char text[200];
 
     (void)arg;
-    if (!isatty(STDERR_FILENO))
-        return;
-    if (!progress_shown)
-        progress_began_ns = time_now_ns();
-    progress_shown = true;
-    seconds = (double)(time_now_ns() - progress_began_ns) / (double)NS_PER_SEC;
-    rate = seconds > 0 ? (double)done / seconds : 0;
-    if (total > 0 && done > 0 && rate > 0)
-        fprintf(stderr, "\r%s: %llu of %llu (%.0f %%), %.0f/s, %.0f s left \033[K", what,
-                (unsigned long long)done, (unsigned long long)total,
-                100.0 * (double)done / (double)total, rate, (double)(total - done) / rate);
-    else
-        fprintf(stderr, "\r%s: %llu\033[K", what, (unsigned long long)done);
+    (void)progress_text(&progress, what, done, total, now, text, sizeof(text));
+    if (progress_told_ns == 0)
+        progress_told_ns = now;
+    if (terminal) {
+        fprintf(stderr, "\r%s\033[K", text);
+        progress_shown = true;
+    } else if (now - progress_told_ns >= progress_line_ns) {
+        fprintf(stderr, "%s\n", text);
+        progress_told_ns = now;
+    }
 }
 
 void ctl_end_progress(void)
@@ -42,6 +46,8 @@ void ctl_end_progress(void)
     if (progress_shown)
         fprintf(stderr, "\r\033[K");
     progress_shown = false;
+    progress_told_ns = 0;
+    progress = (struct progress){0};
 }
 
 int ctl_fail(const char *name, const struct plenum_error *err)

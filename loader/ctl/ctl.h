@@ -108,7 +108,8 @@ int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint3
                   uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
-/** A progress line on standard error, where that is a terminal; for struct dataset_options. */
+/** A progress line on standard error, or where that is no terminal one every ten seconds; for struct
+ * dataset_options. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);
 /** End it. */
 void ctl_end_progress(void);

@@ -26,6 +26,7 @@
 #include "common/error.h"
 #include "common/frame.h"
 #include "common/log.h"
+#include "common/progress.h"
 #include "common/util.h"
 
 enum {
@@ -33,6 +34,8 @@ enum {
     PROGRESS_EVERY_MS = 500,
     TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
 };
+
+static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
 
 enum state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
 
@@ -64,6 +67,8 @@ struct session {
     struct dataset *dataset;
     int open_code;
     struct plenum_error open_err;
+    struct progress index_progress;
+    uint64_t logged_ns;
     /* Any thread, holding progress_mu. */
     uv_mutex_t progress_mu;
     struct wire_progress progress;
@@ -194,14 +199,24 @@ static int check_dataset_path(const char *text, struct plenum_error *err)
                      text);
 }
 
+/* In the thread that opens the data set. The client is told often, the log every ten seconds. */
 static void on_index_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     struct session *s = arg;
+    uint64_t now = time_now_ns();
+    char text[200];
 
+    (void)progress_text(&s->index_progress, what, done, total, now, text, sizeof(text));
+    if (s->logged_ns == 0)
+        s->logged_ns = now;
+    if (now - s->logged_ns >= log_progress_ns) {
+        log_info("indexing %s: %s", s->open.dataset, text);
+        s->logged_ns = now;
+    }
     uv_mutex_lock(&s->progress_mu);
     s->progress.done = done;
     s->progress.total = total;
-    (void)snprintf(s->progress.text, sizeof(s->progress.text), "%s", what);
+    (void)snprintf(s->progress.text, sizeof(s->progress.text), "%s", text);
     s->progress_new = true;
     uv_mutex_unlock(&s->progress_mu);
 }

@@ -7,6 +7,7 @@ common_tests = \
 	%D%/test_order \
 	%D%/test_philox \
 	%D%/test_pipeline \
+	%D%/test_progress \
 	%D%/test_ring \
 	%D%/test_wire
 check_PROGRAMS += $(common_tests)
@@ -32,3 +33,5 @@ TESTS += $(common_tests)
 %C%_test_crc32c_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_laws_CFLAGS = $(test_cflags)
 %C%_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_progress_CFLAGS = $(test_cflags)
+%C%_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)
