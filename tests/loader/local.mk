@@ -2,7 +2,7 @@ check_LTLIBRARIES = tests/libtree.la
 tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_folder %D%/dataset/test_list %D%/dataset/test_pattern %D%/dataset/test_tfrecord \
+loader_tests = %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_list %D%/dataset/test_pattern %D%/dataset/test_tfrecord \
 	%D%/serve/test_queue %D%/serve/test_session
 threads_tests += %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
@@ -21,3 +21,5 @@ TESTS += $(loader_tests)
 %C%_dataset_test_pattern_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_tfrecord_CFLAGS = $(test_cflags)
 %C%_dataset_test_tfrecord_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_index_CFLAGS = $(test_cflags)
+%C%_dataset_test_index_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
