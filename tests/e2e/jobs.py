@@ -1,10 +1,12 @@
 """For the tests of training here: jobs that are run, and jobs that are killed."""
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 BUILD = os.environ["top_builddir"]
@@ -50,20 +52,9 @@ def result_of(out):
 
 
 def steps_of(log):
-    """The whole lines of a log, by the number of the step; one that was cut off by a kill is left out."""
+    """The lines of a log, each with the number of its step."""
     lines = open(log).read().split("\n")[:-1]
     return [(int(line.split()[0]), line) for line in lines if line]
-
-
-def last_step(log):
-    """How far a log has come, or -1. Looked at often: only its end is read."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
-            lines = file.read().split(b"\n")
-    except FileNotFoundError:
-        return -1
-    return int(lines[-2].split()[0]) if len(lines) > 2 else -1
 
 
 def instances_of(program, mark):
@@ -79,26 +70,78 @@ def instances_of(program, mark):
     return sorted(found)
 
 
-def run_and_kill(words, program, log, at, victim):
-    """Start a job, kill one of its instances when its log has come to step `at`, and wait for the end of all.
+class PacedLog:
+    """A log that is a pipe of one page: a program that writes it can be no more than some dozens of steps ahead.
 
-    Returns what it wrote to standard error, or None when it came to its end before.
+    So it cannot come to its end before it is killed, however busy the machine is.
     """
+
+    def __init__(self, path):
+        self.path, self.steps, self.rest = path, [], b""
+        os.mkfifo(path)
+        self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(self.fd, 1031, 4096)  # F_SETPIPE_SZ
+
+    def _read(self, size):
+        """Take what is there; were there any bytes?"""
+        try:
+            data = os.read(self.fd, size)
+        except BlockingIOError:
+            return False
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        self.steps += [(int(line.split()[0]), line.decode()) for line in lines]
+        return bool(data)
+
+    def until(self, job, at):
+        """Read to step `at`, or to the end."""
+        end = time.monotonic() + 300
+        seen = len(self.steps)
+        while not any(step >= at for step, _ in self.steps[seen:]):
+            if not self._read(100):
+                if job.poll() is not None:
+                    break
+                time.sleep(0.001)
+            if time.monotonic() > end:
+                job.kill()
+                raise AssertionError(f"step {at} did not come")
+
+    def drain(self):
+        """What was written before the end; a line that was cut off is dropped."""
+        while self._read(65536):
+            pass
+        self.rest = b""
+
+    def close(self):
+        os.close(self.fd)
+
+
+def run_and_kill(words, program, log, at, victim):
+    """Start a job, kill one of its instances when its log has come to step `at`; what it wrote to standard error."""
     job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 200
-    while job.poll() is None and last_step(log) < at:
-        if time.monotonic() > end:
-            job.kill()
-            raise AssertionError(f"step {at} did not come")
-        time.sleep(0.001)
-    pids = instances_of(program, log)
-    if job.poll() is None and pids:
-        os.kill(pids[victim % len(pids)], signal.SIGKILL)
+    log.until(job, at)
+    pids = instances_of(program, log.path)
+    if job.poll() is not None or len(pids) < 2:
+        raise AssertionError(f"it ended by itself: {job.communicate()[1]}")
+    os.kill(pids[victim], signal.SIGKILL)
     _, err = job.communicate(timeout=100)
-    left = instances_of(program, log)
+    log.drain()
+    left = instances_of(program, log.path)
     if left:
         raise AssertionError(f"processes {left} are left")
-    return err if job.returncode else None
+    return err
+
+
+def run_paced(words, log):
+    """Run a job to its end, reading its log; what it printed."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        job = subprocess.Popen(words, stdout=out, stderr=err)
+        log.until(job, 2**63)
+        log.drain()
+        out.seek(0)
+        err.seek(0)
+        if job.returncode:
+            raise AssertionError(f"status {job.returncode}: {err.read()}")
+        return out.read()
 
 
 def python_program(name):

@@ -108,18 +108,21 @@ class TrainTest(unittest.TestCase):
 
     def test_kills(self):
         """killed twice and resumed each time: the same samples, losses, hash and weights, to the last bit"""
-        log, checkpoint = os.path.join(T, "log-kills"), os.path.join(T, "run.pt")
+        more = ("--steps", "160")  # what is killed must not be at its end
+        log, checkpoint = jobs.PacedLog(os.path.join(T, "log-kills")), os.path.join(T, "run.pt")
         whole = os.path.join(T, "log-whole")
-        want = jobs.result_of(jobs.run(command(by_plenumrun(2, 2), 2, whole)))
-        words = command(by_plenumrun(2, 2), 2, log, "--checkpoint", checkpoint, "--checkpoint-every", "7", "--resume")
-        for victim, at in ((1, 12), (0, 31)):
-            self.assertIn("signal 9", jobs.run_and_kill(words, sys.executable, log, at, victim) or "it was not killed")
-        out = jobs.run(words)
+        want = jobs.result_of(jobs.run(command(by_plenumrun(2, 2), 2, whole, *more)))
+        words = command(by_plenumrun(2, 2), 2, log.path, *more, "--checkpoint", checkpoint, "--checkpoint-every", "7",
+                        "--resume")
+        for victim, at in ((1, 12), (0, 50)):
+            self.assertIn("signal 9", jobs.run_and_kill(words, sys.executable, log, at, victim))
+        out = jobs.run_paced(words, log)
+        log.close()
         self.assertIn("going on from step", out)
         self.assertEqual(jobs.result_of(out), want)
-        steps, seen = dict(jobs.steps_of(whole)), jobs.steps_of(log)
-        self.assertEqual({step for step, _ in seen}, set(steps))
-        for step, line in seen:
+        steps = dict(jobs.steps_of(whole))
+        self.assertEqual({step for step, _ in log.steps}, set(steps))
+        for step, line in log.steps:
             self.assertEqual(line, steps[step])
 
 
