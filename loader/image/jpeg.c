@@ -491,7 +491,7 @@ void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const ch
             chosen = jpeg_kernels[i];
     }
     j->choice = jpeg;
-    if (0 && jpeg == IMAGE_JPEG_AUTO && best == &jpeg_portable)
+    if (jpeg == IMAGE_JPEG_AUTO && best == &jpeg_portable)
         j->choice = IMAGE_JPEG_LIBJPEG; /* which may have loops for this processor */
     jpeg_own_use(j->own, chosen ? chosen : best);
 }

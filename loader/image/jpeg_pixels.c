@@ -11,6 +11,9 @@
 #include <string.h>
 
 const struct jpeg_kernels *const jpeg_kernels[] = {
+#ifdef __x86_64__
+    &jpeg_avx2,
+#endif
     &jpeg_portable,
     NULL,
 };
