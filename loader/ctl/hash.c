@@ -19,8 +19,18 @@
 struct arguments {
     struct ctl_stream_args stream;
     uint64_t epochs;
+    enum image_jpeg decoder;
     bool json;
 };
+
+static int take_decoder(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    if (image_jpeg_parse(value, &a->decoder) == 0)
+        return 0;
+    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
+}
 
 #define AT(field) offsetof(struct arguments, field)
 
@@ -33,6 +43,8 @@ static const struct option_def defs[] = {
     {"epochs", 'e', "E", OPTION_U64, AT(epochs), 1, UINT32_MAX, "epochs (default 1)", NULL},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last), 0, 0,
      "pad (default) or drop what does not fill a step", NULL},
+    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
+     "who decodes JPEGs: auto (default), plenum or libjpeg; the hash is the same", take_decoder},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
@@ -125,6 +137,7 @@ static int run(int argc, char **argv)
     }
     if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
         return ctl_fail("hash", &err);
+    stream.spec.jpeg = a.decoder;
     r = hash_epochs(&stream, a.epochs, &sum, &err);
     ctl_stream_close(&stream);
     if (r < 0)

@@ -260,6 +260,8 @@ int image_jpeg_parse(const char *text, enum image_jpeg *ret)
 
 void image_decoder_use_jpeg(struct image_decoder *d, enum image_jpeg jpeg)
 {
+    if (d->jpeg == jpeg)
+        return;
     d->jpeg = jpeg;
     jpeg_reader_use(d->readers[JPEG], jpeg, d->kernels);
 }

@@ -72,7 +72,7 @@ int image_decoder_use_kernels(struct image_decoder *decoder, const char *name);
 /** "auto", "plenum" or "libjpeg"; -EINVAL for any other text. */
 int image_jpeg_parse(const char *text, enum image_jpeg *ret);
 
-/** IMAGE_JPEG_AUTO at first. */
+/** From the next image on; IMAGE_JPEG_AUTO at first. */
 void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);
 
 /**

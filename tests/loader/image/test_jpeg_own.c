@@ -1,6 +1,6 @@
 /* Our own JPEG decoder against libjpeg-turbo: every byte of every row, with every set of loops.
  *
- * PLENUM_JPEG_FILES=N makes N files instead of some hundreds (100000 take hours), PLENUM_PHOTOS=DIR
+ * PLENUM_JPEG_FILES=N makes N files instead of some hundreds (100000 take a minute or two), PLENUM_PHOTOS=DIR
  * names a folder of photographs (searched two deep) to be compared, too. */
 #include "config.h"
 
