@@ -67,6 +67,33 @@ static void fill_many(struct jpeg_huff *h)
     }
 }
 
+/* The number that the value bits behind a code stand for, as far as they are among 12 bits. */
+static int32_t value_in(uint32_t bits, jpeg_entry entry)
+{
+    return jpeg_value((uint64_t)bits << (64 - JPEG_LOOK), entry >> 16 & 255, entry >> 24);
+}
+
+static void fill_two(struct jpeg_huff *h)
+{
+    for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
+        jpeg_entry first = h->one[i], next;
+        uint32_t length = first & 255, step = first >> 8 & 255;
+
+        next = length < JPEG_LOOK ? h->one[i << length & (JPEG_LOOKS - 1)] : JPEG_RARE;
+        if (first == JPEG_RARE) {
+            h->two[i] = JPEG_RARE;
+        } else if (next == JPEG_RARE || (next >> 16 & 255) > JPEG_LOOK - length ||
+                   step == JPEG_STEP_END || first >> 24 > 3) {
+            h->two[i] = length | (first >> 16 & 255) << 6 | first >> 24 << 10 | step << 14;
+        } else {
+            uint32_t value = (uint32_t)value_in(i, first);
+
+            h->two[i] = (length + (next & 255)) | (length + (next >> 16 & 255)) << 6 |
+                        next >> 24 << 10 | step << 14 | (next >> 8 & 255) << 21 | value << 28;
+        }
+    }
+}
+
 static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
 {
     return h->count == spec->count && memcmp(h->counts, spec->bytes, 16) == 0 &&
@@ -99,8 +126,10 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
     *ret = -EBADMSG;
     if (!fill_codes(*oldest, ac))
         return NULL;
-    if (ac)
+    if (ac) {
+        fill_two(*oldest);
         fill_many(*oldest);
+    }
     (*oldest)->used = huffs->clock;
     return *oldest;
 }

@@ -5,8 +5,10 @@
  * coefficients it goes on. Longer codes, codes that do not exist, and what else is rare have an
  * entry that sends the decoder to a slower way.
  *
- * Coefficients that nobody wants are read with another table, whose entries are of as many symbols
- * as the 12 bits hold.
+ * What takes time is that the place of a symbol is known only when the one before has been looked
+ * up. So there are two more tables for AC coefficients: one whose entries are of two symbols where
+ * the 12 bits hold the first with its value and the code of the second; and for coefficients that
+ * nobody wants one whose entries are of as many symbols as that.
  *
  * Bits lie at the top of a 64-bit word, which is refilled eight bytes at a time without asking how
  * many there are: at least 56 are valid after that. The bytes were unstuffed beforehand, and zeros
@@ -28,16 +30,20 @@ enum { JPEG_LOOK = 12, JPEG_LOOKS = 1 << JPEG_LOOK };
  *
  * In the table of several symbols: 0-7 and 8-15 of all of them, 16-23 the steps of all but the
  * last.
+ *
+ * In the table of two: bits 0-5 the length of all, 6-9 where the bits of the last value begin, 10-13
+ * how many they are, 14-20 the first step, 21-27 the second, 0 where there is but one symbol, 28-31
+ * the first value.
  */
 typedef uint32_t jpeg_entry;
 
 enum {
-    JPEG_STEP_END = 128, /* the step of the symbol that ends a block */
+    JPEG_STEP_END = 80,  /* the step of the symbol that ends a block: beyond what runs may reach */
     JPEG_RARE = 0,       /* the whole entry: take the slower way */
 };
 
 struct jpeg_huff {
-    jpeg_entry one[JPEG_LOOKS], many[JPEG_LOOKS];
+    jpeg_entry one[JPEG_LOOKS], two[JPEG_LOOKS], many[JPEG_LOOKS];
     int32_t beyond[18]; /* by length: the first 16-bit word behind its codes; 17: the last of all */
     int32_t first[17];  /* by length: to be added to a code for the place of its symbol */
     uint8_t symbols[256];

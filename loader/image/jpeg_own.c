@@ -86,19 +86,17 @@ struct jpeg_own {
 
 /* jpeg_zigzag[], then the last place for those behind it, then none. The end of a block is
  * JPEG_STEP_END behind the coefficient before. */
-static const uint8_t natural[64 + JPEG_STEP_END] = {
+static const uint8_t natural[64 + 16 + JPEG_STEP_END] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 
     63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -145,18 +143,22 @@ static __attribute__((noinline)) bool read_rare(struct jpeg_bits *b, const struc
     return true;
 }
 
-/* One of them. */
-INLINE bool read_one(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k, int16_t *coef,
+/* One or two of them; or a first one, where the second would be one too many. */
+INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k, int16_t *coef,
                      uint32_t *seen)
 {
-    jpeg_entry e = jpeg_bits_look(b, h->one);
+    jpeg_entry e = jpeg_bits_look(b, h->two);
+    uint32_t second = e >> 21 & 127, at = *k + (e >> 14 & 127);
 
-    if (__builtin_expect(e == JPEG_RARE, 0))
+    if (__builtin_expect(e == JPEG_RARE || (at >= 63 && second > 0), 0))
         return read_rare(b, h, k, coef, seen);
-    *k += e >> 8 & 255;
-    coef[natural[*k]] = (int16_t)jpeg_value(b->word, e >> 16 & 255, e >> 24);
-    *seen |= natural[*k];
-    jpeg_bits_drop(b, e & 255);
+    coef[natural[at]] = (int16_t)((int32_t)e >> 28);
+    *seen |= natural[at];
+    at += second;
+    coef[natural[at]] = (int16_t)jpeg_value(b->word, e >> 6 & 15, e >> 10 & 15);
+    *seen |= natural[at];
+    *k = at;
+    jpeg_bits_drop(b, e & 63);
     return true;
 }
 
@@ -166,12 +168,12 @@ INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coe
     uint32_t k = 0;
 
     for (;;) {
-        jpeg_bits_refill(b); /* enough for two of the table */
-        if (!read_one(b, h, &k, coef, seen))
+        jpeg_bits_refill(b); /* enough for two looks */
+        if (!read_two(b, h, &k, coef, seen))
             return false;
         if (k >= 63)
             return true;
-        if (!read_one(b, h, &k, coef, seen))
+        if (!read_two(b, h, &k, coef, seen))
             return false;
         if (k >= 63)
             return true;
