@@ -56,7 +56,11 @@ struct plane {
 struct place {
     const struct jpeg_huff *dc, *ac;
     uint8_t component, x, y; /* blocks, within the MCU's of the component */
-    bool keep;               /* in this row of MCUs */
+    uint8_t h;               /* blocks of an MCU, across */
+    bool keep;               /* in this row of MCUs; then: */
+    const struct plane *plane;
+    const int16_t *quant;
+    uint8_t *samples; /* of the plane's first block in the row */
 };
 
 struct jpeg_own {
@@ -110,9 +114,12 @@ INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t *dc)
     jpeg_bits_refill(b);
     e = jpeg_bits_look(b, h->one);
     if (__builtin_expect(e == JPEG_RARE, 0)) {
-        if (jpeg_huff_slow(h, b, &value) < 0)
+        struct jpeg_bits bits = *b;
+
+        if (jpeg_huff_slow(h, &bits, &value) < 0)
             return false;
-        jpeg_bits_refill(b);
+        jpeg_bits_refill(&bits);
+        *b = bits;
     } else {
         value = jpeg_value(b->word, e >> 16 & 255, e >> 24);
         jpeg_bits_drop(b, e & 255);
@@ -122,15 +129,17 @@ INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t *dc)
 }
 
 /* A symbol that is not in the table. The index of the coefficient goes on; false: no symbol. */
-static __attribute__((noinline)) bool read_rare(struct jpeg_bits *b, const struct jpeg_huff *h,
-                                                uint32_t *k, int16_t *coef, uint32_t *seen)
+INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, uint32_t *k, int16_t *coef,
+                      uint32_t *seen)
 {
+    struct jpeg_bits b = *bits; /* so that *bits needs no place in memory */
     int32_t value;
-    int symbol = jpeg_huff_slow(h, b, &value);
+    int symbol = jpeg_huff_slow(h, &b, &value);
 
     if (symbol < 0)
         return false;
-    jpeg_bits_refill(b);
+    jpeg_bits_refill(&b);
+    *bits = b;
     if ((symbol & 15) == 0) {
         *k += symbol == 0xF0 ? 16 : JPEG_STEP_END;
         return true;
@@ -251,7 +260,7 @@ INLINE void take_block(struct jpeg_own *o, uint8_t *to, size_t pitch, const int1
 }
 
 /* Read MCUs of which nothing is kept. */
-static bool pass_mcus(struct jpeg_own *o, uint32_t count)
+INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
 {
     struct jpeg_scan *s = &o->scan;
 
@@ -273,7 +282,7 @@ static bool pass_mcus(struct jpeg_own *o, uint32_t count)
 }
 
 /* Read MCUs left ... right - 1 of the row. */
-static bool keep_mcus(struct jpeg_own *o)
+INLINE bool keep_mcus(struct jpeg_own *o)
 {
     struct jpeg_scan *s = &o->scan;
 
@@ -285,15 +294,13 @@ static bool keep_mcus(struct jpeg_own *o)
         bits = s->bits;
         for (uint32_t i = 0; i < o->places_count; i++) {
             const struct place *p = &o->places[i];
-            const struct jpeg_component *c = &o->frame.component[p->component];
-            const struct plane *plane = &o->planes[p->component];
-            uint32_t x = mcu * c->h + p->x, y = (o->row * c->v + p->y) * JPEG_BLOCK, seen = 0;
+            uint32_t x = mcu * p->h + p->x, seen = 0;
             int32_t *dc = &s->dc[p->component];
             int16_t *coef = o->coef[o->batch_count];
 
             if (!read_dc(&bits, p->dc, dc))
                 return false;
-            if (!p->keep || x < plane->left || x >= plane->right) {
+            if (!p->keep || x < p->plane->left || x >= p->plane->right) {
                 if (!pass_ac(&bits, p->ac))
                     return false;
                 continue;
@@ -301,16 +308,37 @@ static bool keep_mcus(struct jpeg_own *o)
             coef[0] = (int16_t)*dc;
             if (!read_ac(&bits, p->ac, coef, &seen))
                 return false;
-            take_block(o,
-                       plane->samples + y % plane->rows * plane->pitch +
-                           (size_t)(x - plane->left) * JPEG_BLOCK,
-                       plane->pitch, o->frame.quant[c->quant], seen);
+            take_block(o, p->samples + (size_t)(x - p->plane->left) * JPEG_BLOCK, p->plane->pitch,
+                       p->quant, seen);
         }
         s->bits = bits;
     }
     flush(o);
     return true;
 }
+
+/* A row of MCUs; with nothing to keep where `keep` is false. */
+INLINE bool read_mcus(struct jpeg_own *o, bool keep)
+{
+    if (!keep)
+        return pass_mcus(o, o->frame.mcus);
+    return pass_mcus(o, o->left) && keep_mcus(o) && pass_mcus(o, o->frame.mcus - o->right);
+}
+
+static bool read_mcus_anywhere(struct jpeg_own *o, bool keep)
+{
+    return read_mcus(o, keep);
+}
+
+#ifdef __x86_64__
+/* The same, where shifts by any number take one cycle. */
+__attribute__((target("bmi,bmi2"))) static bool read_mcus_bmi2(struct jpeg_own *o, bool keep)
+{
+    return read_mcus(o, keep);
+}
+#else
+#define read_mcus_bmi2 read_mcus_anywhere
+#endif
 
 /* Where samples are weighted with their neighbours, those at the image's edges are their own. */
 static void pad_edges(struct jpeg_own *o)
@@ -334,24 +362,33 @@ static void pad_edges(struct jpeg_own *o)
     }
 }
 
+/* Which blocks of the row of MCUs are kept, and where. */
+static void place_row(struct jpeg_own *o)
+{
+    for (uint32_t i = 0; i < o->places_count; i++) {
+        struct place *p = &o->places[i];
+        const struct jpeg_component *c = &o->frame.component[p->component];
+        const struct plane *plane = &o->planes[p->component];
+        uint32_t y = o->row * c->v + p->y;
+
+        p->keep = y >= plane->top && y < plane->bottom;
+        p->plane = plane;
+        p->quant = o->frame.quant[c->quant];
+        p->samples = plane->samples + y * JPEG_BLOCK % plane->rows * plane->pitch;
+    }
+}
+
 /* Read the next row of MCUs. */
 static bool read_row(struct jpeg_own *o)
 {
     const struct jpeg_frame *f = &o->frame;
-    bool ok;
+    bool keep = o->row >= o->top, ok;
 
-    if (o->row < o->top) {
-        ok = pass_mcus(o, f->mcus);
-    } else {
-        for (uint32_t i = 0; i < o->places_count; i++) {
-            struct place *p = &o->places[i];
-            uint32_t y = o->row * f->component[p->component].v + p->y;
-
-            p->keep = y >= o->planes[p->component].top && y < o->planes[p->component].bottom;
-        }
-        ok = pass_mcus(o, o->left) && keep_mcus(o) && pass_mcus(o, f->mcus - o->right);
+    if (keep)
+        place_row(o);
+    ok = (o->kernels->bmi2 ? read_mcus_bmi2 : read_mcus_anywhere)(o, keep);
+    if (keep)
         pad_edges(o);
-    }
     o->row++;
     o->y_ready = o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
     if (o->row > o->bottom) /* was the last MCU complete? */
@@ -542,7 +579,7 @@ static int list_places(struct jpeg_own *o)
         for (uint8_t y = 0; y < c->v; y++)
             for (uint8_t x = 0; x < c->h; x++)
                 o->places[o->places_count++] =
-                    (struct place){.dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y};
+                    (struct place){.dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
     }
     return 0;
 }

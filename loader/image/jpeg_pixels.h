@@ -27,6 +27,7 @@ struct jpeg_block {
 struct jpeg_kernels {
     const char *name;
     bool (*usable)(void);
+    bool bmi2; /* the entropy decoder may use these instructions */
     /** Dequantise and transform. */
     void (*idct)(const struct jpeg_block *blocks, uint32_t count);
     /** Twice as many samples across: `count` from in[0] on, with in[-1] and in[count] as their

@@ -36,7 +36,7 @@ enum {
 
 static bool usable(void)
 {
-    return __builtin_cpu_supports("avx2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2");
 }
 
 /* Two words, eight times. */
@@ -306,6 +306,7 @@ AVX2 static void grey(const uint8_t *const *planes, uint32_t count, uint8_t *out
 const struct jpeg_kernels jpeg_avx2 = {
     .name = "avx2",
     .usable = usable,
+    .bmi2 = true,
     .idct = idct,
     .h2v1 = h2v1,
     .h2v2 = h2v2,
