@@ -94,6 +94,12 @@ static void fill_two(struct jpeg_huff *h)
     }
 }
 
+void jpeg_huff_fill(struct jpeg_huff *h)
+{
+    fill_two(h);
+    fill_many(h);
+}
+
 static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
 {
     return h->count == spec->count && memcmp(h->counts, spec->bytes, 16) == 0 &&
@@ -101,7 +107,8 @@ static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
 }
 
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
-                                      const struct jpeg_huff_spec *spec, int *ret)
+                                      const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
+                                      int *ret)
 {
     struct jpeg_huff **slots = ac ? huffs->ac : huffs->dc, **oldest = &slots[0];
 
@@ -126,10 +133,8 @@ const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
     *ret = -EBADMSG;
     if (!fill_codes(*oldest, ac))
         return NULL;
-    if (ac) {
-        fill_two(*oldest);
-        fill_many(*oldest);
-    }
+    if (ac)
+        fill(*oldest);
     (*oldest)->used = huffs->clock;
     return *oldest;
 }

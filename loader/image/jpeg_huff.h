@@ -43,7 +43,8 @@ enum {
 };
 
 struct jpeg_huff {
-    jpeg_entry one[JPEG_LOOKS], two[JPEG_LOOKS], many[JPEG_LOOKS];
+    jpeg_entry one[JPEG_LOOKS] __attribute__((aligned(64)));
+    jpeg_entry two[JPEG_LOOKS], many[JPEG_LOOKS];
     int32_t beyond[18]; /* by length: the first 16-bit word behind its codes; 17: the last of all */
     int32_t first[17];  /* by length: to be added to a code for the place of its symbol */
     uint8_t symbols[256];
@@ -59,10 +60,15 @@ struct jpeg_huffs {
     uint64_t clock;
 };
 
+/** Fill `two` and `many` from `one`; with plain loops, or those for AVX2. */
+typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
+jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2;
+
 /** A table for `spec`; valid until six others were asked for. NULL, with `*ret` -ENOMEM, or -EBADMSG
  * where it is not one that libjpeg would take. */
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
-                                      const struct jpeg_huff_spec *spec, int *ret);
+                                      const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
+                                      int *ret);
 void jpeg_huffs_fini(struct jpeg_huffs *huffs);
 
 struct jpeg_bits {

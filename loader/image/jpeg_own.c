@@ -569,11 +569,13 @@ static int list_places(struct jpeg_own *o)
     o->places_count = 0;
     for (uint32_t i = 0; i < o->frame.count; i++) {
         const struct jpeg_component *c = &o->frame.component[i];
+        jpeg_huff_fill_fn *fill = o->kernels->fill;
         int r = 0;
-        const struct jpeg_huff *dc = jpeg_huff_get(&o->huffs, false, &o->frame.dc[c->dc], &r);
-        const struct jpeg_huff *ac = dc ? jpeg_huff_get(&o->huffs, true, &o->frame.ac[c->ac], &r)
-                                        : NULL;
+        const struct jpeg_huff *dc, *ac = NULL;
 
+        dc = jpeg_huff_get(&o->huffs, false, &o->frame.dc[c->dc], fill, &r);
+        if (dc)
+            ac = jpeg_huff_get(&o->huffs, true, &o->frame.ac[c->ac], fill, &r);
         if (!ac)
             return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
         for (uint8_t y = 0; y < c->v; y++)

@@ -196,6 +196,7 @@ static bool usable(void)
 const struct jpeg_kernels jpeg_portable = {
     .name = "portable",
     .usable = usable,
+    .fill = jpeg_huff_fill,
     .idct = idct,
     .h2v1 = h2v1,
     .h2v2 = h2v2,

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "loader/image/jpeg_huff.h"
+
 enum {
     JPEG_COEF_ROOM = 80, /* of a block: 64, and room where the entropy decoder writes what is none */
     JPEG_PAD = 64,       /* bytes that loops may read and write behind a row's end */
@@ -28,6 +30,7 @@ struct jpeg_kernels {
     const char *name;
     bool (*usable)(void);
     bool bmi2; /* the entropy decoder may use these instructions */
+    jpeg_huff_fill_fn *fill;
     /** Dequantise and transform. */
     void (*idct)(const struct jpeg_block *blocks, uint32_t count);
     /** Twice as many samples across: `count` from in[0] on, with in[-1] and in[count] as their

@@ -307,6 +307,7 @@ const struct jpeg_kernels jpeg_avx2 = {
     .name = "avx2",
     .usable = usable,
     .bmi2 = true,
+    .fill = jpeg_huff_fill_avx2,
     .idct = idct,
     .h2v1 = h2v1,
     .h2v2 = h2v2,

@@ -279,6 +279,81 @@ Test(jpeg_own, every_set_of_loops_gives_the_same_bytes)
     }
 }
 
+/* A table of random codes: as many of each length as there is room for, or fewer. */
+static void random_codes(uint32_t round, uint8_t *bytes, struct jpeg_huff_spec *spec)
+{
+    uint32_t room = 1, shortest = 1 + round % 9;
+
+    spec->bytes = bytes;
+    spec->count = 0;
+    memset(bytes, 0, 16);
+    for (uint32_t len = 1; len <= 16; len++) {
+        struct philox_block d = philox_draw(9, len, round, DRAW_SEED, 0);
+        uint32_t n;
+
+        room = 2 * room < 600 ? 2 * room : 600;
+        if (len < shortest)
+            continue;
+        n = least(philox_below(d.word[0], room), 256 - spec->count);
+        bytes[len - 1] = (uint8_t)least(n, 255);
+        spec->count += bytes[len - 1];
+        room -= bytes[len - 1];
+    }
+    for (uint32_t i = 0; i < spec->count; i++)
+        bytes[16 + i] = (uint8_t)philox_draw(10, i, round, DRAW_SEED, 0).word[0];
+}
+
+/* What a table of several symbols says is what one symbol after the other says. */
+static void check_many(const struct jpeg_huff *h, uint32_t i)
+{
+    uint32_t at = 0, steps = 0, before = 0, count = 0;
+
+    while (h->one[i] != JPEG_RARE && at < JPEG_LOOK && steps < 64) {
+        jpeg_entry e = h->one[i << at & (JPEG_LOOKS - 1)];
+
+        if (e == JPEG_RARE || at + (e >> 16 & 255) > JPEG_LOOK)
+            break;
+        before = steps;
+        at += e & 255;
+        steps += e >> 8 & 255;
+        count++;
+    }
+    cr_assert(eq(u32, h->many[i], count ? at | steps << 8 | before << 16 : JPEG_RARE), "%u", i);
+}
+
+Test(jpeg_own, tables_of_several_symbols)
+{
+    struct jpeg_huffs huffs = {0};
+    uint32_t good = 0;
+
+    for (uint32_t round = 0; round < 300; round++) {
+        struct jpeg_huff *h = aligned_alloc(64, align_up(sizeof(*h), 64));
+        uint8_t bytes[16 + 256];
+        struct jpeg_huff_spec spec;
+        const struct jpeg_huff *plain;
+        int r;
+
+        random_codes(round, bytes, &spec);
+        plain = jpeg_huff_get(&huffs, true, &spec, jpeg_huff_fill, &r);
+        for (uint32_t i = 0; plain && i < JPEG_LOOKS; i++)
+            check_many(plain, i);
+#ifdef __x86_64__
+        if (plain && jpeg_avx2.usable()) {
+            memcpy(h, plain, sizeof(*h));
+            memset(h->two, 1, sizeof(h->two));
+            memset(h->many, 1, sizeof(h->many));
+            jpeg_huff_fill_avx2(h);
+            for (uint32_t i = 0; i < JPEG_LOOKS; i++)
+                cr_assert(h->two[i] == plain->two[i] && h->many[i] == plain->many[i], "%u", i);
+        }
+#endif
+        good += plain != NULL;
+        free(h);
+    }
+    cr_expect(good > 100, "%u tables", good);
+    jpeg_huffs_fini(&huffs);
+}
+
 /* All 2^24 colours. */
 Test(jpeg_own, every_colour)
 {
