@@ -165,14 +165,20 @@ void bench_cpu_name(char *text, size_t size)
         (void)fclose(f);
 }
 
-void bench_print_json_string(const char *text)
+void bench_json_begin(struct json *j, const char *name)
 {
-    putchar('"');
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            putchar('\\');
-        if ((unsigned char)*text >= ' ')
-            putchar(*text);
-    }
-    putchar('"');
+    char cpu[128];
+
+    *j = (struct json){.file = stdout};
+    bench_cpu_name(cpu, sizeof(cpu));
+    json_begin_object(j, NULL, false);
+    json_text(j, "benchmark", name);
+    json_text(j, "processor", cpu);
+}
+
+void bench_json_spread(struct json *j, const struct bench_spread *s, int decimals)
+{
+    json_real(j, "min", s->min, decimals);
+    json_real(j, "median", s->median, decimals);
+    json_real(j, "max", s->max, decimals);
 }

@@ -13,6 +13,8 @@
 
 #include <plenum/error.h>
 
+#include "common/json.h"
+
 struct bench_file {
     char *path;
     uint8_t *bytes;
@@ -47,7 +49,10 @@ struct bench_spread bench_spread_of(double *values, size_t count);
 /** "Intel(R) Xeon(R) ..." of the first processor, into `text`. */
 void bench_cpu_name(char *text, size_t size);
 
-/** A string as JSON, quotes included, to standard output. */
-void bench_print_json_string(const char *text);
+/** Begin the report of a benchmark: an object that stays open, with its name and the processor. */
+void bench_json_begin(struct json *j, const char *name);
+
+/** "min", "median" and "max" of the object that is open. */
+void bench_json_spread(struct json *j, const struct bench_spread *s, int decimals);
 
 #endif

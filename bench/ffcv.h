@@ -1,5 +1,6 @@
-/* ffcv.h - FFCV's way of making a training image, with the libraries that it uses: TurboJPEG decodes
- * the whole image with its fast inverse DCT (TJFLAG_FASTDCT), OpenCV shrinks the crop (INTER_AREA).
+/* ffcv.h - FFCV's way of making a training image, with the libraries that it uses: TurboJPEG
+ * decodes the whole image with its fast inverse DCT (TJFLAG_FASTDCT), OpenCV shrinks the crop
+ * (INTER_AREA).
  *
  * Only there when both libraries were found by configure (HAVE_FFCV_WAY). No flip and no other
  * store: that would come on top. */

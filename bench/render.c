@@ -269,42 +269,41 @@ struct report {
     struct result results[ROWS];
 };
 
-static void print_spread_json(const struct bench_spread *s, int digits)
-{
-    printf("\"min\": %.*f, \"median\": %.*f, \"max\": %.*f", digits, s->min, digits, s->median,
-           digits, s->max);
-}
-
 static void print_json(const struct report *report)
 {
-    char cpu[128];
+    struct json j;
 
-    bench_cpu_name(cpu, sizeof(cpu));
-    printf("{\n  \"benchmark\": \"render\", \"unit\": \"images/s of one core, CPU time\",\n  "
-           "\"processor\": ");
-    bench_print_json_string(cpu);
-    printf(", \"images\": %zu, \"left_out\": %zu, \"rounds\": %u,\n  \"pipeline\": ",
-           report->files->count, report->files->refused, report->arguments->rounds);
-    bench_print_json_string(report->context->pipeline.text);
-    printf(", \"ratios_to\": \"%s\",\n  \"rows\": [", rows[report->base].name);
-    for (size_t k = 0, n = 0; k < ROWS; k++) {
+    bench_json_begin(&j, "render");
+    json_text(&j, "unit", "images/s of one core, CPU time");
+    json_number(&j, "images", report->files->count);
+    json_number(&j, "left_out", report->files->refused);
+    json_number(&j, "rounds", report->arguments->rounds);
+    json_text(&j, "pipeline", report->context->pipeline.text);
+    json_text(&j, "ratios_to", rows[report->base].name);
+    json_begin_array(&j, "rows", false);
+    for (size_t k = 0; k < ROWS; k++) {
         if (!shown(&rows[k]))
             continue;
-        printf("%s\n    {\"name\": \"%s\", ", n++ ? "," : "", rows[k].name);
-        print_spread_json(&report->results[k].rate, 1);
-        printf(", \"ratio\": {");
-        print_spread_json(&report->results[k].ratio, 3);
-        printf("}}");
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", rows[k].name);
+        bench_json_spread(&j, &report->results[k].rate, 1);
+        json_begin_object(&j, "ratio", true);
+        bench_json_spread(&j, &report->results[k].ratio, 3);
+        json_end_object(&j);
+        json_end_object(&j);
     }
-    printf("\n  ],\n  \"missing\": [");
-    for (size_t k = 0, n = 0; k < ROWS; k++) {
+    json_end_array(&j);
+    json_begin_array(&j, "missing", false);
+    for (size_t k = 0; k < ROWS; k++) {
         if (!rows[k].missing)
             continue;
-        printf("%s\n    {\"name\": \"%s\", \"why\": ", n++ ? "," : "", rows[k].name);
-        bench_print_json_string(rows[k].missing);
-        printf("}");
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", rows[k].name);
+        json_text(&j, "why", rows[k].missing);
+        json_end_object(&j);
     }
-    printf("\n  ]\n}\n");
+    json_end_array(&j);
+    json_end_object(&j);
 }
 
 static void print_table(const struct report *report)

@@ -35,7 +35,7 @@
 #include "loader/image/resize.h"
 #include "loader/image/resize_kernels.h"
 
-enum { STRIP_ROWS = 16, SLOTS = 256 };
+enum { STRIP_ROWS = 16, SLOTS = 256, ROUNDS_MAX = 10000 };
 
 struct arguments {
     const char *images, *pipeline, *kernels;
@@ -246,7 +246,7 @@ static const struct option_def defs[] = {
      "what is rendered (default: train); without exif", NULL},
     {"kernels", 'k', "NAME", OPTION_TEXT, AT(kernels), 0, 0,
      "loops of the resize (default: the best this processor can use)", NULL},
-    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 10000,
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
      "rounds over all photographs (default 9)", NULL},
     {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "only the first N photographs", NULL},
     {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
@@ -287,53 +287,57 @@ static int run_round(struct context *c, const struct bench_files *files, uint32_
     return 0;
 }
 
-static void print_line(const struct arguments *a, size_t i, const struct bench_spread *s,
-                       double whole)
+/* In rounds, in order: a stage as it was run, or less another one. */
+static struct bench_spread spread_of(const struct arguments *a, const double *us, enum stage stage,
+                                     enum stage less)
 {
-    if (a->json)
-        printf("%s\n    {\"name\": \"%s\", \"how\": \"%s\", \"min\": %.2f, \"median\": %.2f, "
-               "\"max\": %.2f}",
-               i ? "," : "", lines[i].name, lines[i].how, s->min, s->median, s->max);
-    else
-        printf("%-26s %8.1f %8.1f %8.1f  %5.1f%%  %s\n", lines[i].name, s->min, s->median, s->max,
-               s->median / whole * 100, lines[i].how);
+    double column[ROUNDS_MAX];
+
+    for (uint32_t r = 0; r < a->rounds; r++, us += STAGES)
+        column[r] = us[stage] - (stage == less ? 0 : us[less]);
+    return bench_spread_of(column, a->rounds);
+}
+
+static void report_json(const struct arguments *a, const struct context *c,
+                        const struct bench_files *files, const double *us)
+{
+    struct json j;
+
+    bench_json_begin(&j, "stages");
+    json_text(&j, "unit", "us of one core an image");
+    json_number(&j, "images", files->count);
+    json_number(&j, "rounds", a->rounds);
+    json_text(&j, "pipeline", c->pipeline.text);
+    json_begin_array(&j, "rows", false);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct bench_spread s = spread_of(a, us, lines[i].stage, lines[i].less);
+
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", lines[i].name);
+        json_text(&j, "how", lines[i].how);
+        bench_json_spread(&j, &s, 2);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
 }
 
 static void report(const struct arguments *a, const struct context *c,
                    const struct bench_files *files, const double *us)
 {
-    double column[10000], whole = 0;
+    double whole = spread_of(a, us, RENDER, RENDER).median;
     char cpu[128];
 
     bench_cpu_name(cpu, sizeof(cpu));
-    if (a->json)
-        printf("{\n  \"benchmark\": \"stages\", \"unit\": \"us of one core an image\", "
-               "\"images\": %zu, \"rounds\": %u,\n  \"rows\": [",
-               files->count, a->rounds);
-    else
-        printf("%zu photographs (%.1f KiB each), %u rounds, %s\n%s\n\n%-26s %8s %8s %8s  %6s\n",
-               files->count, (double)files->bytes / 1024 / (double)files->count, a->rounds,
-               c->pipeline.text, cpu, "us of one core an image", "min", "median", "max", "render");
-    for (size_t i = ARRAY_LEN(lines); i-- > 0;) { /* the last line is the whole */
-        for (uint32_t r = 0; r < a->rounds; r++)
-            column[r] = us[r * STAGES + lines[i].stage];
-        if (i == ARRAY_LEN(lines) - 1)
-            whole = bench_spread_of(column, a->rounds).median;
-    }
+    printf("%zu photographs (%.1f KiB each), %u rounds, %s\n%s\n\n%-26s %8s %8s %8s  %6s\n",
+           files->count, (double)files->bytes / 1024 / (double)files->count, a->rounds,
+           c->pipeline.text, cpu, "us of one core an image", "min", "median", "max", "render");
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
-        struct bench_spread s;
+        struct bench_spread s = spread_of(a, us, lines[i].stage, lines[i].less);
 
-        for (uint32_t r = 0; r < a->rounds; r++) {
-            const double *round = us + (size_t)r * STAGES;
-
-            column[r] = round[lines[i].stage] -
-                        (lines[i].stage == lines[i].less ? 0 : round[lines[i].less]);
-        }
-        s = bench_spread_of(column, a->rounds);
-        print_line(a, i, &s, whole);
+        printf("%-26s %8.1f %8.1f %8.1f  %5.1f%%  %s\n", lines[i].name, s.min, s.median, s.max,
+               s.median / whole * 100, lines[i].how);
     }
-    if (a->json)
-        printf("\n  ]\n}\n");
 }
 
 static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
@@ -380,7 +384,7 @@ static int measure(const struct arguments *a, struct context *c, const struct be
     for (uint32_t round = 0; round <= a->rounds && r == 0; round++) /* the first one warms up */
         r = run_round(c, files, round, a->seed, us + (round ? round - 1 : 0) * STAGES);
     if (r == 0)
-        report(a, c, files, us);
+        (a->json ? report_json : report)(a, c, files, us);
     free(us);
     return r;
 }
