@@ -20,8 +20,18 @@ struct arguments {
     struct ctl_stream_args stream;
     uint64_t epochs;
     uint32_t parts;
+    enum image_jpeg decoder;
     bool json;
 };
+
+static int take_decoder(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    if (image_jpeg_parse(value, &a->decoder) == 0)
+        return 0;
+    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
+}
 
 #define AT(field) offsetof(struct arguments, field)
 
@@ -36,6 +46,8 @@ static const struct option_def defs[] = {
      "pad (default) or drop what does not fill a step", NULL},
     {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
      "as so many instances have it with split = file", NULL},
+    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
+     "who decodes JPEGs: auto (default), plenum or libjpeg; the hash is the same", take_decoder},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
@@ -113,6 +125,7 @@ static int hash_all(const char *name, const struct arguments *a, struct sum *sum
                      : ctl_stream_open(name, &a->stream, &parts[i], err);
         if (r < 0)
             break;
+        parts[i].spec.jpeg = a->decoder;
         own = order_steps_left(&parts[i].steps, (struct order_place){0});
         if (i == 0)
             steps = own;

@@ -35,6 +35,7 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
         if (r < 0)
             return error_set(err, r, "out of memory");
     }
+    image_decoder_use_jpeg(scratch->decoder, spec->jpeg);
     r = image_render(scratch->decoder, &spec->pipeline, draw, &spec->store, bytes->bytes,
                      bytes->len, dst, err);
     if (r < 0)

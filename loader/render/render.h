@@ -18,6 +18,7 @@ struct render_spec {
     struct order order;
     struct image_store store;
     enum plenum_bad bad;
+    enum image_jpeg jpeg; /* who decodes; it makes no difference to a pixel */
 };
 
 /** Scratch of one thread. Starts as zeros; the decoder is made at the first use. */

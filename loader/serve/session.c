@@ -252,6 +252,7 @@ static int start_stream(struct session *s, struct plenum_error *err)
     s->spec.store = (struct image_store){
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
+    s->spec.jpeg = s->server->options->jpeg;
     r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring,
                           pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes), s,
                           &s->stream);
