@@ -27,4 +27,4 @@ endif
 
 %C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
-EXTRA_DIST += %D%/startup
+EXTRA_DIST += %D%/README.md %D%/peers/compare %D%/peers/peers.py %D%/startup
