@@ -27,4 +27,11 @@ endif
 
 %C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
-EXTRA_DIST += %D%/README.md %D%/peers/compare %D%/peers/peers.py %D%/startup
+# Collectives beside MPI's own: mpirun -n 2 bench/comm
+if MPI
+bench_programs += %D%/comm
+%C%_comm_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+%C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
+%C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install
+endif
+EXTRA_DIST += %D%/README.md %D%/peers/compare %D%/peers/peers.py %D%/python_iteration.py %D%/startup

@@ -175,6 +175,8 @@ static int expand(struct expansion *x, const char *rest)
     const char *close, *p;
     int r;
 
+    if (memchr(rest, ',', plain)) /* in a file, where a line holds one item */
+        return error_set(x->err, -EINVAL, "host '%s': ',' cannot be part of a host's name", x->item);
     r = append(x, rest, plain);
     if (r < 0)
         return r;

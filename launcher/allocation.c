@@ -140,6 +140,30 @@ static const char *told(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* In a job's own script tasks are the job's; in a step (srun) they are the step's, of which we are
+ * one: there is nothing to learn, and there must be no others. */
+static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_error *err)
+{
+    const char *tasks = told("SLURM_TASKS_PER_NODE"), *step = told("SLURM_STEP_NUM_TASKS");
+    uint64_t total = 0, sum = 0;
+    int r;
+
+    if (told("SLURM_PROCID") && step && parse_u64(step, UINT32_MAX, &total) == 0 && total > 1)
+        return error_set(err, -EINVAL,
+                         "srun has started plenumrun %s times, and each would start the whole job: "
+                         "start it without srun, or by srun -n1",
+                         step);
+    if (told("SLURM_STEP_ID") || !(told("SLURM_NTASKS") || told("SLURM_NTASKS_PER_NODE")))
+        tasks = NULL;
+    r = allocation_add_slurm(&ret->hosts, nodes, tasks, err);
+    for (size_t i = 0; i < ret->hosts.count; i++)
+        sum += ret->hosts.hosts[i].slots;
+    if (r == 0 && tasks && told("SLURM_NTASKS") &&
+        parse_u64(told("SLURM_NTASKS"), UINT32_MAX, &total) == 0 && total > 0 && total < sum)
+        ret->tasks = (uint32_t)total;
+    return r;
+}
+
 int allocation_read(struct allocation *ret, struct plenum_error *err)
 {
     const char *slurm = told("SLURM_JOB_NODELIST"), *pbs = told("PBS_NODEFILE"),
@@ -148,11 +172,8 @@ int allocation_read(struct allocation *ret, struct plenum_error *err)
 
     *ret = (struct allocation){0};
     if (slurm) {
-        bool asked = told("SLURM_NTASKS") || told("SLURM_NTASKS_PER_NODE");
-
         ret->name = "Slurm";
-        r = allocation_add_slurm(&ret->hosts, slurm, asked ? told("SLURM_TASKS_PER_NODE") : NULL,
-                                 err);
+        r = read_slurm(slurm, ret, err);
     } else if (pbs) {
         ret->name = "PBS";
         r = allocation_add_pbs(&ret->hosts, pbs, err);

@@ -2,6 +2,8 @@
 #ifndef LAUNCHER_ALLOCATION_H
 #define LAUNCHER_ALLOCATION_H
 
+#include <stdint.h>
+
 #include <plenum/error.h>
 
 #include "common/hostlist.h"
@@ -10,6 +12,7 @@
 struct allocation {
     const char *name; /* "Slurm", "PBS", "LSF"; NULL: none */
     struct hostlist hosts;
+    uint32_t tasks; /* that were asked for, where these are fewer than all slots; else 0 */
 };
 
 /**

@@ -74,6 +74,7 @@ struct attend {
     bool failed;        /* to start */
     uint64_t started_ns;
 
+    bool stopped; /* by somebody, and told */
     bool exited;
     enum control_cause cause; /* of an end that comes */
     bool told;                /* mpirun wants the end */
@@ -206,6 +207,23 @@ static void reap(struct attend *a)
             read_report(a);
         note_exit(a, status, &usage);
     }
+}
+
+/* Somebody has stopped the program: a debugger, or a person who forgets it. The job waits with it,
+ * and plenumrun can say for whom. */
+static void watch_stops(struct attend *a)
+{
+    siginfo_t info = {0};
+
+    if (!is_running(a) || a->kill_at != UINT64_MAX || a->suspended ||
+        waitid(P_PID, (id_t)a->child.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
+        info.si_pid == 0)
+        return;
+    if (info.si_code != CLD_STOPPED && !a->stopped)
+        return;
+    a->stopped = info.si_code == CLD_STOPPED;
+    (void)control_put_number(&a->conn.tx, CONTROL_STOPPED,
+                             a->stopped ? (uint64_t)info.si_status : 0);
 }
 
 static void sweep(struct attend *a, uint64_t now)
@@ -618,6 +636,7 @@ static void run(struct attend *a)
         if (fds[FD_REPORT].revents)
             read_report(a);
         reap(a);
+        watch_stops(a);
         if (fds[FD_CONTROL].revents & (POLLIN | POLLHUP | POLLERR) && a->connected)
             read_control(a);
         if (fds[FD_LOADER].revents)

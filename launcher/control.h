@@ -13,6 +13,7 @@
  *     TAKEN (bytes the program has taken)  ->
  *                                          <-       SIGNAL, TERMINATE, SUSPEND
  *     TOLD (mpirun wants the end, or is gone) ->
+ *     STOPPED (signal), and again when it goes on ->
  *     EXITED (status, usage)               ->       at once, though output may still wait
  *     DRAINED (last lines)                 ->       all output is sent
  *                                          <-       END                 all instances are done
@@ -61,6 +62,7 @@ enum control_type {
     CONTROL_TERMINATE,
     CONTROL_SUSPEND,
     CONTROL_TOLD,
+    CONTROL_STOPPED,
     CONTROL_EXITED,
     CONTROL_DRAINED,
     CONTROL_BEAT,
@@ -157,7 +159,8 @@ int control_put_bytes(struct frame_buffer *b, enum control_type type, const char
                       size_t len);
 /** One number: CREDIT, TAKEN (bytes; UINT64_MAX: the program takes no more), SIGNAL (number),
  * TERMINATE (grace_ns), TOPOLOGY as a request (1: with devices), SUSPEND (1: heartbeats will be missing; 0: they are back), TOLD (0: mpirun
- * wants the end; 1: the process of Open MPI that started the shim is gone). */
+ * wants the end; 1: the process of Open MPI that started the shim is gone), STOPPED (by which signal;
+ * 0: continued). */
 int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number);
 /** Nothing: BEAT, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);

@@ -56,6 +56,8 @@ static int choose_hosts(struct cmdline *options, struct plenum_error *err)
             log_info("%zu host%s given by %s", allocation.hosts.count,
                      allocation.hosts.count == 1 ? "" : "s", allocation.name);
         options->hosts = allocation.hosts;
+        if (options->num_instances == 0 && options->excluded.count == 0)
+            options->num_instances = allocation.tasks;
     }
     if (options->hosts.count == 0)
         return 0;

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -343,6 +344,17 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
         if (number && !s->orphan)
             s->orphan = m;
         supervise_expect_reason(s);
+        return 0;
+    case CONTROL_STOPPED:
+        if (control_get_number(payload, &number) < 0 || number >= NSIG)
+            return -EPROTO;
+        m->stopped_by = (int)number;
+        if (number)
+            log_warn("instance %u on host %s was stopped by SIG%s, and waits to be continued",
+                     member_index(s, m), member_host(s, m)->name, sigabbrev_np((int)number));
+        else
+            log_warn("instance %u on host %s goes on", member_index(s, m),
+                     member_host(s, m)->name);
         return 0;
     case CONTROL_EXITED:
         return take_exited(s, m, payload);

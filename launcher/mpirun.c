@@ -301,15 +301,43 @@ static void add_networks(struct mpirun_words *w, const struct mpirun_job *job,
     }
 }
 
+/* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take its
+ * few tasks for all that there is: it is told of the whole allocation. */
+static bool in_slurm_step(void)
+{
+    return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");
+}
+
+static void add_allocation(struct mpirun_words *w, const struct plan *plan)
+{
+    uint32_t most = 1;
+
+    if (!in_slurm_step())
+        return;
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        most = plan->hosts[i].count > most ? plan->hosts[i].count : most;
+    take_word(w, str_format("SLURM_NODELIST=%s", getenv("SLURM_JOB_NODELIST")));
+    take_word(w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
+    /* srun inside a step waits for the CPUs that the step has, unless it may share them. */
+    take_word(w, strdup("SLURM_OVERLAP=1"));
+}
+
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
 /* Settings that the environment need not say again, as our own are put in their place. */
 static bool is_replaced(const char *entry, bool translate)
 {
-    static const char agent[] = "OMPI_MCA_plm_rsh_agent=", radix[] = "OMPI_MCA_routed_radix=";
-
-    if (strncmp(entry, "PLENUM_SHIM_", 12) == 0)
+    if (begins_with(entry, "PLENUM_SHIM_"))
         return true;
-    return translate && (strncmp(entry, agent, strlen(agent)) == 0 ||
-                         strncmp(entry, radix, strlen(radix)) == 0);
+    if (in_slurm_step() &&
+        (begins_with(entry, "SLURM_NODELIST=") || begins_with(entry, "SLURM_TASKS_PER_NODE=") ||
+         begins_with(entry, "SLURM_OVERLAP=")))
+        return true;
+    return translate && (begins_with(entry, "OMPI_MCA_plm_rsh_agent=") ||
+                         begins_with(entry, "OMPI_MCA_routed_radix="));
 }
 
 int mpirun_environment(const struct plan *plan, const struct cmdline *options,
@@ -343,8 +371,7 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
             return r;
         }
         add_networks(&w, job, environment);
-        /* srun inside a step of Slurm's waits for CPUs that the step has, unless it is told. */
-        add_setting(&w, environment, "SLURM_OVERLAP", "1");
+        add_allocation(&w, plan);
     }
     take_word(&w, str_format(MPIRUN_ENV_CONTROL "=%s", job->control));
     take_word(&w, str_format(MPIRUN_ENV_TOKEN "=%s", job->token));

@@ -31,7 +31,7 @@ static const char *state_of(const struct member *m)
     case PLANNED:
         return "starting";
     default:
-        return "running";
+        return m->stopped_by ? "stopped" : "running";
     }
 }
 

@@ -321,6 +321,20 @@ static void be_late(struct supervisor *s)
     supervise_fail(s, &report);
 }
 
+static void time_out(struct supervisor *s)
+{
+    struct report report = {
+        .kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = s->options->timeout_ns};
+
+    for (uint32_t i = s->plan->num_instances; i-- > 0;)
+        if (s->members[i].stopped_by && !s->members[i].has_exited)
+            (void)snprintf(report.text, sizeof(report.text),
+                           "; instance %u on host %s had been stopped by SIG%s", i,
+                           member_host(s, &s->members[i])->name,
+                           sigabbrev_np(s->members[i].stopped_by));
+    supervise_fail(s, &report);
+}
+
 static void do_what_is_due(struct supervisor *s, uint64_t now)
 {
     if (now >= s->beat_at) {
@@ -330,9 +344,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->start_at)
         be_late(s);
     if (now >= s->timeout_at)
-        supervise_fail(s, &(struct report){.kind = REPORT_TIMED_OUT,
-                                           .instance = UINT32_MAX,
-                                           .limit_ns = s->options->timeout_ns});
+        time_out(s);
     if (now >= s->kill_at) { /* they were asked by a signal, and did not end */
         s->kill_at = SUPERVISE_NEVER;
         terminate_all(s, 0);

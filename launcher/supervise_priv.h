@@ -41,6 +41,7 @@ struct member {
     uint32_t pid;       /* of its program; 0: not started */
     uint64_t started_ns;
     bool lost;
+    int stopped_by; /* the signal by which somebody has stopped its program; 0: it runs */
     struct control_failed failed;
     bool has_failed; /* to start */
     struct control_exited exited;

@@ -427,6 +427,23 @@ static void handle_stats(struct session *s, uint64_t request)
                                               .threads = server->threads});
 }
 
+/* What is asked is bounded by TX_PENDING_MAX: a client that reads no answers is closed. */
+static void handle_name(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct wire_ask_name m;
+    struct wire_name answer;
+
+    if (wire_get_ask_name(payload, &m) < 0) {
+        refuse(s, request, -EPROTO, "a request for a name was not understood");
+        return;
+    }
+    answer.text[0] = '\0'; /* of a sample that does not exist */
+    if (m.sample < dataset_get_samples(s->spec.dataset))
+        (void)dataset_get_sample_name(s->spec.dataset, m.sample, answer.text, sizeof(answer.text));
+    if (wire_put_name(&s->conn.tx, request, &answer) < 0)
+        session_close(s);
+}
+
 static void handle_frame(struct session *s, const struct frame_header *h,
                          struct frame_reader *payload)
 {
@@ -438,6 +455,8 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         handle_render(s, h->request, payload);
     else if (h->type == WIRE_CANCEL && s->state == STATE_OPEN)
         queue_cancel(s->stream, h->request);
+    else if (h->type == WIRE_NAME && s->state == STATE_OPEN)
+        handle_name(s, h->request, payload);
     else if (h->type == WIRE_STATS && s->state != STATE_HELLO)
         handle_stats(s, h->request);
     else if (h->type == WIRE_BYE)

@@ -208,6 +208,9 @@ Test(hostlist, file_errors_name_the_line)
 
     cr_expect(eq(int, read_text(&list, "a\nb slot=2\n", &err), -EINVAL));
     cr_expect(strstr(err.text, ":2: 'slot=2'") != NULL, "%s", err.text);
+    cr_expect(eq(int, read_text(&list, "n[1-2],m\n", &err), -EINVAL));
+    cr_expect(strstr(err.text, "','") != NULL, "one item a line: %s", err.text);
+    hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "# nothing\n", &err), -EINVAL));
     cr_expect(strstr(err.text, "names no host") != NULL, "%s", err.text);
     cr_expect(eq(int, hostlist_add_file(&list, "/nonexistent/hosts", &err), -ENOENT));

@@ -76,7 +76,9 @@ static void forget_all(void)
 {
     static const char *const names[] = {"SLURM_JOB_NODELIST",   "SLURM_NTASKS",
                                         "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
-                                        "PBS_NODEFILE",          "LSB_MCPU_HOSTS"};
+                                        "PBS_NODEFILE",          "LSB_MCPU_HOSTS",
+                                        "SLURM_STEP_ID",         "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_PROCID"};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         unsetenv(names[i]);
@@ -120,6 +122,18 @@ Test(allocation, the_environment_decides)
     expect_hosts("Slurm", "n1 n2"); /* CPUs: nobody asked for tasks */
     setenv("SLURM_NTASKS", "128", 1);
     expect_hosts("Slurm", "n1:64 n2:64");
+    setenv("SLURM_NTASKS", "100", 1);
+    cr_assert(eq(int, allocation_read(&a, &err), 0));
+    cr_expect(eq(u32, a.tasks, 100), "fewer than there is room for");
+    allocation_fini(&a);
+    setenv("SLURM_STEP_ID", "0", 1); /* in a step, of which the tasks are spoken */
+    setenv("SLURM_TASKS_PER_NODE", "1", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    expect_hosts("Slurm", "n1 n2");
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
+    cr_expect(strstr(err.text, "srun has started plenumrun 4 times") != NULL, "%s", err.text);
 
     forget_all();
     setenv("LSB_MCPU_HOSTS", "x 4 y", 1);

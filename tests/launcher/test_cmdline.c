@@ -283,7 +283,8 @@ Test(cmdline, what_is_exported_is_imported)
     struct cmdline a, b;
     struct plenum_error err = {""};
     char *argv[128] = {(char *)"plenumrun"}, *other[6] = {(char *)"plenumrun"};
-    int argc = 1;
+    char *words[128]; /* argv is moved about */
+    int argc = 1, options;
     char path[] = "/tmp/plenum-options-XXXXXX";
     int fd = mkstemp(path);
 
@@ -299,8 +300,11 @@ Test(cmdline, what_is_exported_is_imported)
         for (size_t k = 0; k < ARRAY_LEN(values); k++)
             if (strcmp(values[k].name, d->name) == 0)
                 value = values[k].value;
-        argv[argc++] = d->arg ? str_format("--%s=%s", d->name, value) : str_format("--%s", d->name);
+        words[argc] = d->arg ? str_format("--%s=%s", d->name, value) : str_format("--%s", d->name);
+        argv[argc] = words[argc];
+        argc++;
     }
+    options = argc;
     argv[argc++] = (char *)"prog";
     cmdline_init(&a);
     cr_assert(eq(int, cmdline_parse(&a, argc, argv, &err), 0), "%s", err.text);
@@ -318,6 +322,8 @@ Test(cmdline, what_is_exported_is_imported)
     expect_same_settings(&a, &b);
     cmdline_fini(&a);
     cmdline_fini(&b);
+    for (int i = 1; i < options; i++)
+        free(words[i]);
     unlink(path);
 }
 
