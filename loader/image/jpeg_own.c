@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include "common/util.h"
+#include "loader/image/jpeg_blocks.h"
 #include "loader/image/jpeg_frame.h"
 #include "loader/image/jpeg_huff.h"
 #include "loader/image/jpeg_pixels.h"
@@ -37,10 +38,6 @@
 
 /* Rows that one read() delivers, and blocks that are transformed in one go. */
 enum { STRIP_ROWS = 8, BATCH = 16 };
-
-/* Places in `natural` for coefficients behind the last one, as a damaged file may have them:
- * libjpeg writes those into the last; and for the end of a block, which is none. */
-enum { NOWHERE = 64 };
 
 /* A component's samples under the region. */
 struct plane {
@@ -81,151 +78,26 @@ struct jpeg_own {
     struct scratch samples, strip;
     size_t strip_pitch;
 
-    struct jpeg_scan scan;
+    struct jpeg_scan *scan, scans[2]; /* the one at hand; the other is for a second segment */
     struct jpeg_block batch[BATCH];
     uint32_t batch_count;
+    uint8_t slot[BATCH]; /* which coefficients the batch's blocks have: a permutation */
     /* Of the batch; those of the blocks not in it are zero. */
     int16_t coef[BATCH][JPEG_COEF_ROOM] __attribute__((aligned(64)));
 };
 
-/* jpeg_zigzag[], then the last place for those behind it, then none. The end of a block is
- * JPEG_STEP_END behind the coefficient before. */
-static const uint8_t natural[64 + 16 + JPEG_STEP_END] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
-
-    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
-
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-};
-
 #define INLINE static inline __attribute__((always_inline))
 
-/* The DC coefficient; leaves at least 29 bits. */
-INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t *dc)
+/* Whether anything is made of a block at `x` of its component's row. */
+INLINE bool wanted(const struct place *p, uint32_t x)
 {
-    jpeg_entry e;
-    int32_t value;
-
-    jpeg_bits_refill(b);
-    e = jpeg_bits_look(b, h->one);
-    if (__builtin_expect(e == JPEG_RARE, 0)) {
-        struct jpeg_bits bits = *b;
-
-        if (jpeg_huff_slow(h, &bits, &value) < 0)
-            return false;
-        jpeg_bits_refill(&bits);
-        *b = bits;
-    } else {
-        value = jpeg_value(b->word, e >> 16 & 255, e >> 24);
-        jpeg_bits_drop(b, e & 255);
-    }
-    *dc += value;
-    return *dc == (int16_t)*dc;
-}
-
-/* A symbol that is not in the table. The index of the coefficient goes on; false: no symbol. */
-INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, uint32_t *k, int16_t *coef,
-                      uint32_t *seen)
-{
-    struct jpeg_bits b = *bits; /* so that *bits needs no place in memory */
-    int32_t value;
-    int symbol = jpeg_huff_slow(h, &b, &value);
-
-    if (symbol < 0)
-        return false;
-    jpeg_bits_refill(&b);
-    *bits = b;
-    if ((symbol & 15) == 0) {
-        *k += symbol == 0xF0 ? 16 : JPEG_STEP_END;
-        return true;
-    }
-    *k += (uint32_t)(symbol >> 4) + 1;
-    if (coef) {
-        coef[natural[*k]] = (int16_t)value;
-        *seen |= natural[*k];
-    }
-    return true;
-}
-
-/* One or two of them; or a first one, where the second would be one too many. */
-INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k, int16_t *coef,
-                     uint32_t *seen)
-{
-    jpeg_entry e = jpeg_bits_look(b, h->two);
-    uint32_t second = e >> 21 & 127, at = *k + (e >> 14 & 127);
-
-    if (__builtin_expect(e == JPEG_RARE || (at >= 63 && second > 0), 0))
-        return read_rare(b, h, k, coef, seen);
-    coef[natural[at]] = (int16_t)((int32_t)e >> 28);
-    *seen |= natural[at];
-    at += second;
-    coef[natural[at]] = (int16_t)jpeg_value(b->word, e >> 6 & 15, e >> 10 & 15);
-    *seen |= natural[at];
-    *k = at;
-    jpeg_bits_drop(b, e & 63);
-    return true;
-}
-
-/* Read a block's AC coefficients into `coef`, which is zero; `seen` is all their places, ored. */
-INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coef, uint32_t *seen)
-{
-    uint32_t k = 0;
-
-    for (;;) {
-        jpeg_bits_refill(b); /* enough for two looks */
-        if (!read_two(b, h, &k, coef, seen))
-            return false;
-        if (k >= 63)
-            return true;
-        if (!read_two(b, h, &k, coef, seen))
-            return false;
-        if (k >= 63)
-            return true;
-    }
-}
-
-INLINE bool pass_some(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k)
-{
-    jpeg_entry e = jpeg_bits_look(b, h->many);
-    uint32_t seen;
-
-    if (__builtin_expect(*k + (e >> 16) >= 63 || e == JPEG_RARE, 0)) {
-        e = jpeg_bits_look(b, h->one);
-        if (e == JPEG_RARE)
-            return read_rare(b, h, k, NULL, &seen);
-    }
-    *k += e >> 8 & 255;
-    jpeg_bits_drop(b, e & 255);
-    return true;
-}
-
-/* Go over them. */
-INLINE bool pass_ac(struct jpeg_bits *b, const struct jpeg_huff *h)
-{
-    uint32_t k = 0;
-
-    for (;;) {
-        jpeg_bits_refill(b);
-        if (!pass_some(b, h, &k))
-            return false;
-        if (k >= 63)
-            return true;
-        if (!pass_some(b, h, &k))
-            return false;
-        if (k >= 63)
-            return true;
-    }
+    return p->keep && x >= p->plane->left && x < p->plane->right;
 }
 
 static void flush(struct jpeg_own *o)
 {
     o->kernels->idct(o->batch, o->batch_count);
-    memset(o->coef, 0, o->batch_count * sizeof(o->coef[0]));
+    memset(o->coef, 0, sizeof(o->coef)); /* quicker than one by one */
     o->batch_count = 0;
 }
 
@@ -240,14 +112,22 @@ static void fill_block(const struct jpeg_block *b)
         memcpy(b->to + y * b->pitch, &row, sizeof(row));
 }
 
-/* Make samples of the block in o->coef[o->batch_count], now or with others. */
-INLINE void take_block(struct jpeg_own *o, uint8_t *to, size_t pitch, const int16_t *quant,
-                       uint32_t seen)
+/* The coefficients of the block that is taken next, or of the one behind it. */
+INLINE int16_t *next_coef(struct jpeg_own *o, uint32_t behind)
+{
+    return o->coef[o->slot[o->batch_count + behind]];
+}
+
+/* Make samples of the block in next_coef(), now or with others. */
+INLINE void take_block(struct jpeg_own *o, const struct place *p, uint32_t x, uint32_t seen)
 {
     struct jpeg_block *b = &o->batch[o->batch_count];
-    int16_t *coef = o->coef[o->batch_count];
+    int16_t *coef = next_coef(o, 0);
 
-    *b = (struct jpeg_block){coef, quant, to, pitch};
+    *b = (struct jpeg_block){.coef = coef,
+                             .quant = p->quant,
+                             .to = p->samples + (size_t)(x - p->plane->left) * JPEG_BLOCK,
+                             .pitch = p->plane->pitch};
     if ((seen & 63) == 0) {
         fill_block(b);
         coef[0] = 0;
@@ -262,7 +142,7 @@ INLINE void take_block(struct jpeg_own *o, uint8_t *to, size_t pitch, const int1
 /* Read MCUs of which nothing is kept. */
 INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
 {
-    struct jpeg_scan *s = &o->scan;
+    struct jpeg_scan *s = o->scan;
 
     for (; count > 0; count--) {
         struct jpeg_bits bits;
@@ -281,12 +161,29 @@ INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
     return true;
 }
 
-/* Read MCUs left ... right - 1 of the row. */
-INLINE bool keep_mcus(struct jpeg_own *o)
+/* Read the AC coefficients of block `x` of its component's row, and make samples of it if they are
+ * wanted. */
+INLINE bool read_block(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *p,
+                       uint32_t x, int32_t dc)
 {
-    struct jpeg_scan *s = &o->scan;
+    int16_t *coef = next_coef(o, 0);
+    uint32_t seen = 0;
 
-    for (uint32_t mcu = o->left; mcu < o->right; mcu++) {
+    if (!wanted(p, x))
+        return pass_ac(bits, p->ac);
+    coef[0] = (int16_t)dc;
+    if (!read_ac(bits, p->ac, coef, &seen))
+        return false;
+    take_block(o, p, x, seen);
+    return true;
+}
+
+/* Read MCUs begin ... end - 1 of the row. */
+INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
+{
+    struct jpeg_scan *s = o->scan;
+
+    for (uint32_t mcu = begin; mcu < end; mcu++) {
         struct jpeg_bits bits;
 
         if (!jpeg_scan_mcu(s))
@@ -294,51 +191,158 @@ INLINE bool keep_mcus(struct jpeg_own *o)
         bits = s->bits;
         for (uint32_t i = 0; i < o->places_count; i++) {
             const struct place *p = &o->places[i];
-            uint32_t x = mcu * p->h + p->x, seen = 0;
             int32_t *dc = &s->dc[p->component];
-            int16_t *coef = o->coef[o->batch_count];
 
-            if (!read_dc(&bits, p->dc, dc))
+            if (!read_dc(&bits, p->dc, dc) || !read_block(o, &bits, p, mcu * p->h + p->x, *dc))
                 return false;
-            if (!p->keep || x < p->plane->left || x >= p->plane->right) {
-                if (!pass_ac(&bits, p->ac))
-                    return false;
-                continue;
-            }
-            coef[0] = (int16_t)*dc;
-            if (!read_ac(&bits, p->ac, coef, &seen))
-                return false;
-            take_block(o, p->samples + (size_t)(x - p->plane->left) * JPEG_BLOCK, p->plane->pitch,
-                       p->quant, seen);
         }
         s->bits = bits;
     }
-    flush(o);
     return true;
 }
 
-/* A row of MCUs; with nothing to keep where `keep` is false. */
-INLINE bool read_mcus(struct jpeg_own *o, bool keep)
+/* Two blocks of two segments at once, so that the one's waiting is the other's working. */
+INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *p,
+                        const uint32_t *x, const int32_t *dc)
 {
-    if (!keep)
-        return pass_mcus(o, o->frame.mcus);
-    return pass_mcus(o, o->left) && keep_mcus(o) && pass_mcus(o, o->frame.mcus - o->right);
+    bool want[2] = {wanted(p, x[0]), wanted(p, x[1])};
+    uint32_t seen[2] = {0};
+    int16_t *coef[2];
+    uint32_t count;
+
+    if (want[0] != want[1])
+        return read_block(o, &bits[0], p, x[0], dc[0]) && read_block(o, &bits[1], p, x[1], dc[1]);
+    if (!want[0])
+        return pass_ac_both(bits, p->ac);
+    if (o->batch_count + 1 >= BATCH)
+        flush(o);
+    count = o->batch_count;
+    for (uint32_t i = 0; i < 2; i++) {
+        coef[i] = next_coef(o, i);
+        coef[i][0] = (int16_t)dc[i];
+    }
+    if (!read_ac_both(bits, p->ac, coef, seen))
+        return false;
+    take_block(o, p, x[0], seen[0]);
+    if (o->batch_count == count) { /* it needs its coefficients no more; the other's are next */
+        uint8_t slot = o->slot[count];
+
+        o->slot[count] = o->slot[count + 1];
+        o->slot[count + 1] = slot;
+    }
+    take_block(o, p, x[1], seen[1]);
+    return true;
 }
 
-static bool read_mcus_anywhere(struct jpeg_own *o, bool keep)
+/* Read two segments of `count` MCUs each, from MCU `begin` of the row on. */
+INLINE bool read_segments(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
+                          uint32_t count)
 {
-    return read_mcus(o, keep);
+    for (uint32_t mcu = begin; mcu < begin + count; mcu++) {
+        struct jpeg_bits bits[2];
+
+        if (!jpeg_scan_ready(s[0]) || !jpeg_scan_ready(s[1]))
+            return false;
+        bits[0] = s[0]->bits;
+        bits[1] = s[1]->bits;
+        for (uint32_t i = 0; i < o->places_count; i++) {
+            const struct place *p = &o->places[i];
+            uint32_t x[2] = {mcu * p->h + p->x, (mcu + count) * p->h + p->x};
+            int32_t dc[2];
+
+            for (uint32_t k = 0; k < 2; k++) {
+                if (!read_dc(&bits[k], p->dc, &s[k]->dc[p->component]))
+                    return false;
+                dc[k] = s[k]->dc[p->component];
+            }
+            if (!read_blocks(o, bits, p, x, dc))
+                return false;
+        }
+        s[0]->bits = bits[0];
+        s[1]->bits = bits[1];
+    }
+    return true;
 }
 
+/* The loops over MCUs, compiled for one kind of processor; each on its own, since together they have
+ * too little room in registers. */
+struct loops {
+    bool (*pass)(struct jpeg_own *o, uint32_t count);
+    bool (*keep)(struct jpeg_own *o, uint32_t begin, uint32_t end);
+    bool (*segments)(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
+                     uint32_t count);
+};
+
+#define LOOPS(name, attribute)                                                                     \
+    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)                          \
+    {                                                                                              \
+        return pass_mcus(o, count);                                                                \
+    }                                                                                              \
+    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end)            \
+    {                                                                                              \
+        return keep_mcus(o, begin, end);                                                           \
+    }                                                                                              \
+    attribute static bool segments_##name(struct jpeg_own *o, struct jpeg_scan *const *s,          \
+                                          uint32_t begin, uint32_t count)                          \
+    {                                                                                              \
+        return read_segments(o, s, begin, count);                                                  \
+    }                                                                                              \
+    static const struct loops loops_##name = {pass_##name, keep_##name, segments_##name}
+
+LOOPS(anywhere, );
 #ifdef __x86_64__
-/* The same, where shifts by any number take one cycle. */
-__attribute__((target("bmi,bmi2"))) static bool read_mcus_bmi2(struct jpeg_own *o, bool keep)
-{
-    return read_mcus(o, keep);
-}
+LOOPS(bmi2, __attribute__((target("bmi,bmi2")))); /* where shifts by any number take one cycle */
 #else
-#define read_mcus_bmi2 read_mcus_anywhere
+#define loops_bmi2 loops_anywhere
 #endif
+
+static const struct loops *loops_of(const struct jpeg_own *o)
+{
+    return o->kernels->bmi2 ? &loops_bmi2 : &loops_anywhere;
+}
+
+/* Read MCUs begin ... end - 1 of the row. */
+static bool read_run(struct jpeg_own *o, bool keep, uint32_t begin, uint32_t end)
+{
+    const struct loops *loops = loops_of(o);
+    uint32_t left = keep ? o->left : end, right = keep ? o->right : end;
+
+    left = left < begin ? begin : left > end ? end : left;
+    right = right < left ? left : right > end ? end : right;
+    return loops->pass(o, left - begin) && loops->keep(o, left, right) &&
+           loops->pass(o, end - right);
+}
+
+/* Read the next two segments, of `count` MCUs each, at once; or one, where this cannot be. */
+static bool read_one_or_two(struct jpeg_own *o, bool keep, uint32_t *mcu, uint32_t count)
+{
+    struct jpeg_scan *s[2] = {o->scan, &o->scans[o->scan == &o->scans[0]]};
+    uint32_t begin = *mcu;
+
+    *mcu += count;
+    if (*mcu == o->frame.mcus)
+        return read_run(o, keep, begin, *mcu);
+    if (s[0]->left == 0 && !jpeg_scan_restart(s[0]))
+        return false;
+    if (!jpeg_scan_begin_next(s[1], s[0]))
+        return read_run(o, keep, begin, *mcu);
+    *mcu += count;
+    o->scan = s[1];
+    return loops_of(o)->segments(o, s, begin, count) && jpeg_scan_complete(s[0]);
+}
+
+/* A row of MCUs; with nothing to keep where `keep` is false. */
+static bool read_mcus(struct jpeg_own *o, bool keep)
+{
+    uint32_t mcus = o->frame.mcus, restart = o->frame.restart, mcu = 0;
+
+    if (restart == 0 || mcus % restart != 0 || restart == mcus)
+        return read_run(o, keep, 0, mcus);
+    while (mcu < mcus)
+        if (!read_one_or_two(o, keep, &mcu, restart))
+            return false;
+    return true;
+}
 
 /* Where samples are weighted with their neighbours, those at the image's edges are their own. */
 static void pad_edges(struct jpeg_own *o)
@@ -371,7 +375,7 @@ static void place_row(struct jpeg_own *o)
         const struct plane *plane = &o->planes[p->component];
         uint32_t y = o->row * c->v + p->y;
 
-        p->keep = y >= plane->top && y < plane->bottom;
+        p->keep = o->row >= o->top && y >= plane->top && y < plane->bottom;
         p->plane = plane;
         p->quant = o->frame.quant[c->quant];
         p->samples = plane->samples + y * JPEG_BLOCK % plane->rows * plane->pitch;
@@ -384,15 +388,15 @@ static bool read_row(struct jpeg_own *o)
     const struct jpeg_frame *f = &o->frame;
     bool keep = o->row >= o->top, ok;
 
-    if (keep)
-        place_row(o);
-    ok = (o->kernels->bmi2 ? read_mcus_bmi2 : read_mcus_anywhere)(o, keep);
+    place_row(o);
+    ok = read_mcus(o, keep);
+    flush(o);
     if (keep)
         pad_edges(o);
     o->row++;
     o->y_ready = o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
     if (o->row > o->bottom) /* was the last MCU complete? */
-        ok = ok && jpeg_scan_more(&o->scan);
+        ok = ok && jpeg_scan_more(o->scan);
     return ok;
 }
 
@@ -529,6 +533,8 @@ int jpeg_own_create(struct jpeg_own **ret)
     if (!o)
         return -ENOMEM;
     memset(o, 0, sizeof(*o));
+    for (uint8_t i = 0; i < BATCH; i++)
+        o->slot[i] = i;
     for (size_t i = 0; !o->kernels; i++)
         if (jpeg_kernels[i]->usable())
             o->kernels = jpeg_kernels[i];
@@ -602,7 +608,8 @@ int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
     o->y_ready = 0;
     o->batch_count = 0;
     memset(o->coef, 0, sizeof(o->coef));
-    jpeg_scan_begin(&o->scan, o->bytes, o->len, o->frame.data, o->frame.restart);
+    o->scan = &o->scans[0];
+    jpeg_scan_begin(o->scan, o->bytes, o->len, o->frame.data, o->frame.restart);
     return 0;
 }
 

@@ -96,18 +96,36 @@ bool jpeg_scan_more(struct jpeg_scan *s)
     return !s->ended || bits_left(s) >= 0;
 }
 
+bool jpeg_scan_complete(const struct jpeg_scan *s)
+{
+    ptrdiff_t left = bits_left(s);
+
+    /* libjpeg warns of whole bytes before the marker. */
+    return s->ended && left >= 0 && left <= 7 && s->marker == M_RST0 + s->number;
+}
+
 bool jpeg_scan_restart(struct jpeg_scan *s)
 {
-    ptrdiff_t left;
-
     if (!s->ended)
         fill(s);
-    left = bits_left(s);
-    /* libjpeg warns of whole bytes before the marker. */
-    if (!s->ended || left < 0 || left > 7 || s->marker != M_RST0 + s->number)
+    if (!jpeg_scan_complete(s))
         return false;
     s->from += 2;
     s->number = (s->number + 1) % 8;
     begin_segment(s);
+    return true;
+}
+
+bool jpeg_scan_begin_next(struct jpeg_scan *s, const struct jpeg_scan *before)
+{
+    if (!before->ended || before->marker != M_RST0 + before->number)
+        return false;
+    s->bytes = before->bytes;
+    s->len = before->len;
+    s->from = before->from + 2;
+    s->restart = before->restart;
+    s->number = (before->number + 1) % 8;
+    begin_segment(s);
+    s->left = 0; /* it is read to its end */
     return true;
 }

@@ -46,6 +46,19 @@ bool jpeg_scan_more(struct jpeg_scan *scan);
 /** Between two MCUs: go over the restart marker that must be here. false: it is not. */
 bool jpeg_scan_restart(struct jpeg_scan *scan);
 
+/** Begin another scan with the segment behind the one at whose beginning `before` is. false: where
+ * that segment ends is not known yet, or a restart marker is not what it ends with. */
+bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before);
+
+/** Whether all of the segment was read, and nothing behind it. */
+bool jpeg_scan_complete(const struct jpeg_scan *scan);
+
+/** Between two MCUs of a segment: have enough for one. false: this is nothing for us. */
+static inline bool jpeg_scan_ready(struct jpeg_scan *scan)
+{
+    return scan->bits.at <= scan->limit || jpeg_scan_more(scan);
+}
+
 /** Make ready for an MCU. false: this is nothing for us. */
 static inline bool jpeg_scan_mcu(struct jpeg_scan *scan)
 {
@@ -54,7 +67,7 @@ static inline bool jpeg_scan_mcu(struct jpeg_scan *scan)
             return false;
         scan->left--;
     }
-    return scan->bits.at <= scan->limit || jpeg_scan_more(scan);
+    return jpeg_scan_ready(scan);
 }
 
 #endif

@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/exif.c %D%/exif.h \
 	%D%/image.c %D%/image.h \
 	%D%/jpeg.c \
+	%D%/jpeg_blocks.h \
 	%D%/jpeg_encode.c \
 	%D%/jpeg_frame.c %D%/jpeg_frame.h \
 	%D%/jpeg_huff.c %D%/jpeg_huff.h \
