@@ -2,8 +2,8 @@
  *
  * mpirun calls "agent [arguments] host command". It knows nothing of users and ports, and takes the
  * colons of an IPv6 address for slots. Where a host has one of these, mpirun is given plenumrun
- * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is nobody's,
- * since mpirun asks a name server for every name that is no number. */
+ * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is
+ * nobody's, since mpirun asks a name server for every name that is no number. */
 #include "config.h"
 
 #include "launcher/agent.h"

@@ -225,8 +225,8 @@ static void fail_file(struct output *o, const char *path, int error)
     (void)pthread_mutex_lock(&o->mu);
     if (o->file_failure == 0) {
         o->file_failure = error;
-        (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text), "cannot write %.200s: %s",
-                       path, strerror(-error));
+        (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text),
+                       "cannot write %.200s: %s", path, strerror(-error));
     }
     (void)pthread_mutex_unlock(&o->mu);
 }
