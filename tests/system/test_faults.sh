@@ -37,7 +37,7 @@ all() {
 }
 
 # ---- what must not be left ----
-nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx ".*(sleep|mpi_sum).*200[0-9]\.$id" >/dev/null; }
+nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx "(sleep|yes) 200[0-9]\.$id" >/dev/null; }
 files() { # of all hosts that are up, and of Open MPI at the head
     for h in v1 v2 v3; do
         on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e vader' 2>/dev/null | sed "s/^/$h: /"
@@ -161,6 +161,17 @@ fault_dropped() {
         "$vhosts" undrop v2
     done
 }
+fault_printing() { # what waits to be sent does not keep anybody
+    "$run" --grace 1 --heartbeat-timeout 4 --host 'v[1-3]:2' yes 2003.$id >/dev/null 2>err &
+    job=$!
+    wait_for 20 eval '[ "$(pgrep -cfx "yes 2003.$id")" = 6 ]'
+    sleep 1
+    "$vhosts" drop v2
+    begin=$(date +%s%N)
+    await_end
+    ok "the host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 25000' nothing_is_left
+    "$vhosts" undrop v2
+}
 fault_frozen() {
     start
     "$vhosts" freeze v2
@@ -241,7 +252,7 @@ fault_crashed() { # the last: the host is gone then
 }
 
 eval "$("$vhosts" env agent)"
-for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped frozen launcher missing restart sshd crashed}; do
+for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped printing frozen launcher missing restart sshd crashed}; do
     fault_$fault
 done
 finish
