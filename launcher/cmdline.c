@@ -73,19 +73,26 @@ static int set_offline(void *target, const char *value, struct plenum_error *err
                : 0;
 }
 
-static int add_item(struct cmdline_list *list, const char *text, size_t len,
-                    struct plenum_error *err)
+int cmdline_list_add(struct cmdline_list *list, const char *text, size_t len)
 {
     char **items = realloc(list->items, (list->count + 2) * sizeof(*items));
 
     if (!items)
-        return error_set(err, -ENOMEM, "out of memory");
+        return -ENOMEM;
     list->items = items;
     items[list->count] = strndup(text, len);
     if (!items[list->count])
-        return error_set(err, -ENOMEM, "out of memory");
+        return -ENOMEM;
     items[++list->count] = NULL;
     return 0;
+}
+
+static int add_item(struct cmdline_list *list, const char *text, size_t len,
+                    struct plenum_error *err)
+{
+    int r = cmdline_list_add(list, text, len);
+
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
 /* The next word of a command line at *p, as a shell would see it (quotes and backslash only), into

@@ -19,6 +19,9 @@ struct cmdline_list {
     size_t count;
 };
 
+/** Append `len` bytes of a text (copied): 0 or -ENOMEM. */
+int cmdline_list_add(struct cmdline_list *list, const char *text, size_t len);
+
 enum cmdline_format { CMDLINE_FORMAT_NONE, CMDLINE_FORMAT_TEXT, CMDLINE_FORMAT_JSON };
 
 enum cmdline_version {

@@ -76,21 +76,6 @@ static int unquote(char *text)
     return 0;
 }
 
-/* Keep a text for the life of the command line. */
-static const char *keep(struct cmdline_list *texts, const char *text)
-{
-    char **items = realloc(texts->items, (texts->count + 2) * sizeof(*items));
-
-    if (!items)
-        return NULL;
-    texts->items = items;
-    items[texts->count] = strdup(text);
-    if (!items[texts->count])
-        return NULL;
-    items[++texts->count] = NULL;
-    return items[texts->count - 1];
-}
-
 struct reader {
     const struct options_settings *own;
     struct options_settings *ret;
@@ -111,9 +96,9 @@ static int take_option(struct reader *r, const struct option_def *def, const cha
     } else if (def->type == OPTION_OPTIONAL && !*value) {
         value = NULL;
     } else {
-        value = keep(r->texts, value);
-        if (!value)
+        if (cmdline_list_add(r->texts, value, strlen(value)) < 0)
             return error_set(r->err, -ENOMEM, "out of memory");
+        value = r->texts->items[r->texts->count - 1];
     }
     if (!on)
         return 0;

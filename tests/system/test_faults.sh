@@ -5,51 +5,7 @@
 #
 #     FAULTS="exits dropped" test_faults.sh      only these
 . "$top_srcdir/tests/lib.sh"
-run=$top_builddir/plenumrun
-vhosts=$top_srcdir/tests/system/vhosts.sh
-mpi_sum=$top_builddir/tests/launcher/mpi_sum
-
-if [ "${1:-}" != --at-head ]; then
-    [ "$(id -u)" = 0 ] || skip_all "virtual hosts need root"
-    for tool in mpirun ssh ssh-keygen /usr/sbin/sshd ip unshare nsenter pgrep; do
-        command -v $tool >/dev/null || skip_all "$tool is not installed"
-    done
-    export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$top_builddir
-    at_end() { "$vhosts" down; }
-    "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
-    "$vhosts" head bash "$0" --at-head
-    exit
-fi
-
-dir=$VHOSTS_DIR/shared
-cd "$dir" || exit 99
-id=$$
-unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
-unset "${!OMPI_MCA_@}"
-export LC_ALL=C
-on() { "$vhosts" exec "$@"; }
-same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
-has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
-last_line_has() { tail -n 1 err | grep -q -e "$1" || { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
-below() { [ "$1" -lt "$2" ] || { echo "$1 ms is not below $2"; false; }; }
-all() {
-    for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done
-}
-
-# ---- what must not be left ----
-nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx ".*(sleep|mpi_sum).*200[0-9]\.$id" >/dev/null; }
-files() { # of all hosts that are up, and of Open MPI at the head
-    for h in v1 v2 v3; do
-        on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e vader' 2>/dev/null | sed "s/^/$h: /"
-    done
-    ls -A "$TMPDIR" | grep ompi
-    ls /dev/shm | grep vader_segment.vhead
-}
-no_files() { [ -z "$(files)" ]; }
-nothing_is_left() {
-    wait_for 15 nothing_runs || { "$vhosts" ps; return 1; }
-    wait_for 5 no_files || { files; return 1; }
-}
+. "$top_srcdir/tests/system/hosts.sh"
 
 # ---- a job, and its end ----
 # Programs that do not listen to SIGTERM and have a grandchild in a session of its own; and one that uses MPI.
@@ -78,13 +34,6 @@ await_end() {
     done
     kill -0 $job 2>/dev/null && { echo "# plenumrun is still there"; kill -KILL $job; }
     wait $job 2>/dev/null
-    code=$?
-    took=$((($(date +%s%N) - begin) / 1000000))
-}
-# job ARGUMENT... - one that does not start
-job() {
-    begin=$(date +%s%N)
-    timeout -k 5 60 "$run" "$@" >out 2>err
     code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
 }
@@ -160,6 +109,17 @@ fault_dropped() {
         ok "the host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000' nothing_is_left
         "$vhosts" undrop v2
     done
+}
+fault_printing() { # what waits to be sent does not keep anybody
+    "$run" --grace 1 --heartbeat-timeout 4 --host 'v[1-3]:2' yes 2003.$id >/dev/null 2>err &
+    job=$!
+    wait_for 20 eval '[ "$(pgrep -cfx "yes 2003.$id")" = 6 ]'
+    sleep 1
+    "$vhosts" drop v2
+    begin=$(date +%s%N)
+    await_end
+    ok "the host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 25000' nothing_is_left
+    "$vhosts" undrop v2
 }
 fault_frozen() {
     start
@@ -241,7 +201,7 @@ fault_crashed() { # the last: the host is gone then
 }
 
 eval "$("$vhosts" env agent)"
-for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped frozen launcher missing restart sshd crashed}; do
+for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped printing frozen launcher missing restart sshd crashed}; do
     fault_$fault
 done
 finish

@@ -2,44 +2,7 @@
 # test_hosts.sh - plenumrun on three virtual hosts: start by agent and by ssh, doors and networks. Speaks TAP. Needs
 # root.
 . "$top_srcdir/tests/lib.sh"
-run=$top_builddir/plenumrun
-vhosts=$top_srcdir/tests/system/vhosts.sh
-mpi_sum=$top_builddir/tests/launcher/mpi_sum
-
-if [ "${1:-}" != --at-head ]; then
-    [ "$(id -u)" = 0 ] || skip_all "virtual hosts need root"
-    for tool in mpirun ssh ssh-keygen /usr/sbin/sshd ip unshare nsenter pgrep; do
-        command -v $tool >/dev/null || skip_all "$tool is not installed"
-    done
-    export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$top_builddir
-    at_end() { "$vhosts" down; }
-    "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
-    "$vhosts" head bash "$0" --at-head
-    exit
-fi
-
-dir=$VHOSTS_DIR/shared
-cd "$dir" || exit 99
-id=$$
-unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
-unset "${!OMPI_MCA_@}"
-export LC_ALL=C
-
-job() { # run plenumrun, a minute at most: out, err, $code, $took in milliseconds
-    local begin
-    begin=$(date +%s%N)
-    timeout -k 5 60 "$run" "$@" >out 2>err
-    code=$?
-    took=$((($(date +%s%N) - begin) / 1000000))
-}
-same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
-last_line_has() { tail -n 1 err | grep -q -e "$1" || { echo "no '$1' at the end"; false; }; }
-below() { [ "$1" -lt "$2" ] || { echo "$1 is not below $2"; false; }; }
-all() {
-    for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
-}
-nothing_runs() { [ -z "$("$vhosts" ps)" ]; }
-nothing_is_left() { wait_for 10 nothing_runs || { "$vhosts" ps; return 1; }; }
+. "$top_srcdir/tests/system/hosts.sh"
 
 for how in agent ssh; do
     eval "$("$vhosts" env $how)"
@@ -97,7 +60,6 @@ six() { # HOST NUMBER: give it an IPv6 address
     on "$1" sh -c "echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
                    ip addr add fd77::$2/64 dev eth0 nodad" 2>/dev/null
 }
-on() { "$vhosts" exec "$@"; }
 if six v1 1 && six v2 2 && { echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 && ip addr add fd77::fe/64 dev eth0 nodad; } 2>/dev/null; then
     job --host '[fd77::1]:2,fd77::2' sh -c 'echo $RANK $(hostname)'
     ok "IPv6 addresses" same "$(sort out)" "0 v1

@@ -1,0 +1,53 @@
+# hosts.sh - for tests on three virtual hosts: source it behind lib.sh. What follows runs at the head, in a folder that all
+# hosts see, with v1, v2 and v3 up; it is not reached where they cannot be made.
+run=$top_builddir/plenumrun
+vhosts=$top_srcdir/tests/system/vhosts.sh
+mpi_sum=$top_builddir/tests/launcher/mpi_sum
+
+if [ "${1:-}" != --at-head ]; then
+    [ "$(id -u)" = 0 ] || skip_all "virtual hosts need root"
+    for tool in mpirun ssh ssh-keygen /usr/sbin/sshd ip unshare nsenter pgrep; do
+        command -v $tool >/dev/null || skip_all "$tool is not installed"
+    done
+    export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$top_builddir
+    at_end() { "$vhosts" down; }
+    "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
+    "$vhosts" head bash "$0" --at-head
+    exit
+fi
+
+dir=$VHOSTS_DIR/shared
+cd "$dir" || exit 99
+id=$$ # makes our sleeping processes unlike all others
+unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
+unset "${!OMPI_MCA_@}"
+export LC_ALL=C
+
+on() { "$vhosts" exec "$@"; }
+# job ARGUMENT... - run plenumrun, a minute at most: out, err, status in $code, milliseconds in $took
+job() {
+    begin=$(date +%s%N)
+    timeout -k 5 60 "$run" "$@" >out 2>err
+    code=$?
+    took=$((($(date +%s%N) - begin) / 1000000))
+}
+same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
+has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
+last_line_has() { tail -n 1 err | grep -q -e "$1" || { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
+below() { [ "$1" -lt "$2" ] || { echo "$1 ms is not below $2"; false; }; }
+all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
+
+# ---- what must not be left on any host ----
+nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx "(sleep|yes) 200[0-9]\.$id" >/dev/null; }
+files() { # of Open MPI, on all hosts that are up and at the head
+    for h in v1 v2 v3; do
+        on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e vader' 2>/dev/null | sed "s/^/$h: /"
+    done
+    ls -A "$TMPDIR" | grep ompi
+    ls /dev/shm | grep vader_segment.vhead
+}
+no_files() { [ -z "$(files)" ]; }
+nothing_is_left() {
+    wait_for 15 nothing_runs || { "$vhosts" ps; return 1; }
+    wait_for 5 no_files || { files; return 1; }
+}
