@@ -13,6 +13,7 @@ sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "t
 
 import jobs  # noqa: E402
 import tap  # noqa: E402
+import torchrun  # noqa: E402
 
 if os.environ.get("PLENUM_SANITIZED"):
     tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
@@ -40,9 +41,7 @@ def tearDownModule():
 
 
 def by_torchrun(instances):
-    # Standard output goes through files: torch 1.13 knows nothing else with Python 3.11.
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(instances),
-            "--redirects", "1", "--tee", "1", "--log_dir", tempfile.mkdtemp(dir=T)]
+    return torchrun.command(instances, T)
 
 
 def by_plenumrun(instances, replicas):
