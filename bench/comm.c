@@ -1,6 +1,6 @@
 /* comm.c - bench/comm: plenum's collectives beside MPI's own, in one run.
  *
- *     mpirun -n 2 bench/comm [MIB [ROUNDS]]
+ *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]
  *
  * MPI_Bcast() spins while it waits; plenum_broadcast() sleeps until all have come and then moves
  * its bytes. How much is lost by that, and how much CPU time is won where somebody is late?
@@ -31,6 +31,7 @@ enum { ROUNDS_MAX = 101, LATE_SECONDS = 3 };
 
 static struct plenum_job *job;
 static int rank;
+static bool json;
 
 static void die(const char *what, const char *why)
 {
@@ -126,7 +127,11 @@ static void run(const char *name, void (*collective)(void *, size_t, bool), unsi
         }
     for (int i = 0; i < rounds; i++)
         ratio[i] = mpi[i] / plenum[i];
-    if (rank == 0)
+    if (rank == 0 && json)
+        printf(",\n  {\"what\": \"%s\", \"bytes\": %zu, \"mpi_seconds\": %.9f, "
+               "\"plenum_seconds\": %.9f, \"speed_of_plenum_to_mpi\": %.4f}",
+               name, bytes, median(mpi, rounds), median(plenum, rounds), median(ratio, rounds));
+    else if (rank == 0)
         printf("%-9s  %10.0f KiB  MPI %10.3f ms  plenum %10.3f ms  speed of plenum / MPI %.2f\n",
                name, (double)bytes / 1024, 1e3 * median(mpi, rounds), 1e3 * median(plenum, rounds),
                median(ratio, rounds));
@@ -148,7 +153,11 @@ static void run_late(int size)
             die("barrier", err.text);
         used[ours] = cpu_seconds() - before;
     }
-    if (rank == 0)
+    if (rank == 0 && json)
+        printf(",\n  {\"what\": \"late\", \"seconds\": %d, \"mpi_cpu_seconds\": %.6f, "
+               "\"plenum_cpu_seconds\": %.6f}",
+               LATE_SECONDS, used[0], used[1]);
+    else if (rank == 0)
         printf("late       %10d s    MPI %10.3f s   plenum %10.3f s   of CPU time, waiting in a "
                "barrier\n",
                LATE_SECONDS, used[0], used[1]);
@@ -156,26 +165,31 @@ static void run_late(int size)
 
 int main(int argc, char **argv)
 {
-    size_t bytes = (argc > 1 ? strtoul(argv[1], NULL, 10) : 1024) << 20;
-    int rounds = argc > 2 ? atoi(argv[2]) : 9, size, level;
+    int first = argc > 1 && strcmp(argv[1], "--json") == 0 ? 2 : 1, size, level;
+    size_t bytes = (argc > first ? strtoul(argv[first], NULL, 10) : 1024) << 20;
+    int rounds = argc > first + 1 ? atoi(argv[first + 1]) : 9;
     unsigned char *buffer = malloc(bytes);
     struct plenum_error err;
 
+    json = first == 2;
     (void)MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
     (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (!buffer || bytes == 0 || bytes > INT32_MAX || rounds < 1 || rounds > ROUNDS_MAX)
-        die("usage", "comm [MIB (1 to 2047) [ROUNDS (1 to 101)]]");
+        die("usage", "comm [--json] [MIB (1 to 2047) [ROUNDS (1 to 101)]]");
     if (plenum_job_open(&job, &err) < 0 || plenum_barrier(job, &err) < 0)
         die("job", err.text);
     if (rank == 0)
-        printf("%d instances, %d rounds\n", size, rounds);
+        printf(json ? "[{\"instances\": %d, \"rounds\": %d}" : "%d instances, %d rounds\n", size,
+               rounds);
     for (size_t b = bytes; b >= 1 << 10; b /= 64)
         run("broadcast", broadcast, buffer, b, rounds);
     for (size_t b = min_u64(bytes, 256 << 20); b >= 1 << 10; b /= 64)
         run("allreduce", allreduce, buffer, b, rounds);
     if (size > 1)
         run_late(size);
+    if (rank == 0 && json)
+        printf("]\n");
     plenum_job_close(job);
     (void)MPI_Finalize();
     free(buffer);

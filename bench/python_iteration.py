@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a batch costs in Python when it is ready already: bench/python_iteration.py [BATCHES]
+"""What a batch costs in Python when it is ready already: bench/python_iteration.py [--json] [BATCHES]
 
     PLENUM_LIBRARY=.libs/libplenum.so.0 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3 bench/python_iteration.py
 
@@ -14,6 +14,7 @@ beside `copy`, the time to copy such a batch's pixels once, which is what is sav
 rounds, in microseconds a batch. Python's process CPU time would hide the library's thread, so it is time by the clock.
 """
 
+import json
 import os
 import statistics
 import subprocess
@@ -33,7 +34,9 @@ def sample(folder: str) -> str:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    as_json = "--json" in sys.argv
+    numbers = [word for word in sys.argv[1:] if word != "--json"]
+    count = int(numbers[0]) if numbers else 2000
     os.environ["PLENUM_SOURCE"] = "synthetic"
     import pyplenum
 
@@ -72,6 +75,10 @@ def main() -> None:
                 for _ in range(n):
                     row()
                 times[name].append((time.perf_counter() - begin) / n * 1e6)
+        if as_json:
+            print(json.dumps({"batch_bytes": held.nbytes, "rounds": ROUNDS, "batches": count, "microseconds_a_batch": {
+                name: {"min": min(t), "median": statistics.median(t), "max": max(t)} for name, t in times.items()}}))
+            return
         print(f"batches of {held.shape[0]} images of {held.shape[1]} x {held.shape[2]} pixels, {held.nbytes / 2**20:.1f} "
               f"MiB; {ROUNDS} rounds of {count}")
         for name, t in times.items():

@@ -582,11 +582,12 @@ int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
     (void)pthread_mutex_lock(&s->mu);
     if (s->ready_fd < 0) {
         s->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        r = s->ready_fd < 0 ? -errno : 0;
+        if (s->ready_fd < 0)
+            r = error_set(err, -errno, "no descriptor can be had: %s", strerror(errno));
         update_ready_fd(s);
     }
-    r = s->ready_fd < 0 ? error_set(err, r, "no descriptor can be had: %s", strerror(-r))
-                        : s->ready_fd;
+    if (s->ready_fd >= 0)
+        r = s->ready_fd;
     (void)pthread_mutex_unlock(&s->mu);
     return r;
 }

@@ -202,6 +202,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_job_set_carrier": (c_int, [c_void_p, POINTER(CCarrier), _ERR]),
     "plenum_stream_options_init": (None, [POINTER(COptions)]),
     "plenum_stream_open": (c_int, [POINTER(CJobInfo), POINTER(COptions), POINTER(c_void_p), _ERR]),
+    "plenum_stream_open_all": (c_int, [c_void_p, POINTER(COptions), POINTER(c_void_p), _ERR]),
     "plenum_stream_destroy": (None, [c_void_p]),
     "plenum_stream_next": (c_int, [c_void_p, c_uint64, POINTER(CBatch), _ERR]),
     "plenum_stream_get_fd": (c_int, [c_void_p, _ERR]),

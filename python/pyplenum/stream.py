@@ -221,6 +221,12 @@ class Stream:
         "a:b": only samples a ... b - 1 of the data set.
     repeat
         positions in a row that show a sample, each with a crop of its own.
+    split
+        "sample": the data set is there for all instances, and each takes its share of every step; "file": each has an
+        equal part of the data set's archives, which is a data set of its own. It implies ``together``.
+    together
+        a collective: all instances of the job open their streams at once, and all are refused when they would not show
+        the same (another data set under the same name, another pipeline, seed or order), naming the difference.
     on_ring
         called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
         (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another
@@ -240,6 +246,7 @@ class Stream:
                  last: str = "pad", bad: str = "substitute", dtype: str = "int8", layout: str = "nhwc",
                  channels: int = 3, prefetch_depth: int = 3, loader: Optional[str] = None,
                  loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None, repeat: int = 1,
+                 split: str = "sample", together: bool = False,
                  on_ring: Optional[Callable[[int, int, bool], Any]] = None) -> None:
         self._handle: Optional[int] = None
         o = COptions()
@@ -262,6 +269,7 @@ class Stream:
         o.silence_ns = int(silence * 1e9)
         o.subset = subset.encode() if subset is not None else None
         o.repeat = repeat
+        o.split = _choice(split, ("sample", "file"), "split")
         self._on_ring = CRingCall()
         if on_ring is not None:
             call = on_ring  # a name that is known not to be None
@@ -269,7 +277,14 @@ class Stream:
         o.on_ring = self._on_ring
         if epochs is not None and epochs < 1:
             raise ValueError("epochs must be at least 1, or None for an endless stream")
-        self._open(self._info_of(job), o)
+        if together or split == "file":
+            if isinstance(job, int):
+                raise ValueError("streams that are opened together are those of a whole job: 'job' cannot be a number")
+            whole = (job or this_job())._for_collective()
+            self._open(lambda *to: lib.plenum_stream_open_all(whole, byref(o), *to))
+        else:
+            info_of_job = self._info_of(job)
+            self._open(lambda *to: lib.plenum_stream_open(byref(info_of_job), byref(o), *to))
         info = CInfo()
         lib.plenum_stream_get_info(self._handle, byref(info))
         self.num_samples: int = info.num_samples
@@ -292,14 +307,14 @@ class Stream:
             info.num_replicas = info.num_local_replicas = job
         return info
 
-    def _open(self, info: CJobInfo, options: COptions) -> None:
+    def _open(self, opener: Callable[..., int]) -> None:
         """Open in a thread of its own, so that Ctrl-C is heard while an index is being built."""
         handle, error = c_void_p(), CError()
         state = {"code": 0, "abandoned": False}
         lock = threading.Lock()
 
         def run() -> None:
-            code = lib.plenum_stream_open(byref(info), byref(options), byref(handle), byref(error))
+            code = opener(byref(handle), byref(error))
             with lock:
                 state["code"] = code
                 if state["abandoned"] and code == 0:

@@ -1317,7 +1317,9 @@ Test(stream, programs_are_told_of_rings_that_come_and_go)
 
 /* The law of evaluation: whatever the number of samples and of instances, each sample is valid
  * exactly once. Replicas and micro-batches vary with them. */
-Test(stream, an_evaluation_counts_every_sample_exactly_once, .timeout = 600)
+TestSuite(evaluation, .init = setup, .fini = teardown, .timeout = 600);
+
+Test(evaluation, counts_every_sample_exactly_once)
 {
     pid_t loader = start_loader(socket_a, "2");
     struct plenum_stream_options o = options_of(socket_a);

@@ -1,12 +1,14 @@
 /* Streams used from many threads at once: several streams, batches released by other threads than
- * took them, statistics and seeks meanwhile, the I/O thread starting and ending, a loader that
- * dies. A plain program, for ThreadSanitizer. */
+ * took them, statistics, names and seeks meanwhile, rings that come and go, the I/O thread starting
+ * and ending, a loader that dies. A plain program, for ThreadSanitizer. */
 #include "config.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +24,14 @@ enum { CONSUMERS = 3, EPOCHS = 20 };
 static struct tree tree;
 static char data[128], address[128];
 static atomic_bool stop;
+static atomic_int rings; /* that the program was told of and that have not gone */
+
+static void on_ring(void *arg, void *base, size_t bytes, int present)
+{
+    (void)arg;
+    ((volatile unsigned char *)base)[bytes - 1] |= 0;
+    (void)atomic_fetch_add(&rings, present ? 1 : -1);
+}
 
 static struct plenum_stream_options options_of(uint64_t seed)
 {
@@ -34,6 +44,7 @@ static struct plenum_stream_options options_of(uint64_t seed)
     o.seed = seed;
     o.epochs = EPOCHS;
     o.micro_batch = 4;
+    o.on_ring = on_ring;
     return o;
 }
 
@@ -130,13 +141,26 @@ static void *watch(void *arg)
     struct plenum_stream_stats stats;
     struct plenum_stream_info info;
     struct plenum_cursor cursor;
+    struct plenum_place place;
+    struct plenum_ring ring;
     struct plenum_error warning;
+    const uint32_t samples[] = {0, 22, 7};
+    char **names;
 
     while (!atomic_load(&stop)) {
         for (int i = 0; i < CONSUMERS; i++) {
             plenum_stream_get_stats(c[i].stream, &stats);
             plenum_stream_get_info(c[i].stream, &info);
             plenum_stream_cursor(c[i].stream, &cursor);
+            plenum_stream_get_place(c[i].stream, &place);
+            plenum_stream_get_ring(c[i].stream, &ring);
+            if (plenum_stream_sample_names(c[i].stream, samples, 3, &names, NULL) < 0 ||
+                !strstr(names[1], "/data/"))
+                abort();
+            free(names);
+            (void)poll(
+                &(struct pollfd){.fd = plenum_stream_get_fd(c[i].stream, NULL), .events = POLLIN},
+                1, 0);
             while (plenum_stream_take_warning(c[i].stream, &warning))
                 ;
         }
@@ -238,6 +262,7 @@ int main(void)
     for (int i = 0; i < 4; i++)
         (void)pthread_join(threads[i], NULL);
     tap_ok(true, "streams come and go in several threads at once");
+    tap_ok(atomic_load(&rings) == 0, "every ring that came has gone");
     tap_ok(daemon_end(loader, SIGTERM) == 0, "the loader ends as it should");
     tree_fini(&tree);
     return tap_end();

@@ -5,8 +5,10 @@
     world.py late           the last instance stays away
 """
 
+import io
 import os
 import sys
+import tarfile
 import time
 import types
 
@@ -176,6 +178,37 @@ def check_stream(folder):
     expect(total[0] == np.array(int(sys.argv[3], 16), np.uint64).astype(np.int64), "the hash of the whole")
 
 
+def check_together(folder):
+    """Streams that are opened together: the same for all, or refused for all; parts of archives."""
+    data = os.path.join(folder, "data")
+    with pyplenum.Stream(data, "rrc(16)", micro_batch=4, epochs=1, together=True) as s:
+        total = np.array([sum(b.num_valid for b in s)])
+        expect(job.allreduce(total)[0] == s.num_samples, "every sample counts once")
+    raises(22, "seed", pyplenum.Stream, data, "rrc(16)", seed=me, together=True)
+    raises(2, "nowhere", pyplenum.Stream, data if me == 0 else os.path.join(folder, "nowhere"), "rrc(16)", together=True)
+    if me == 0:
+        samples = sorted(os.path.join(where, name) for where, _, names in os.walk(data, followlinks=True) for name in names)
+        for k in range(2 * count):
+            with tarfile.open(os.path.join(folder, f"a-{k:02}.tar"), "w") as archive:
+                for i, path in enumerate(samples[k::2 * count]):
+                    archive.add(path, f"{k}-{i}.jpg")
+                    label = tarfile.TarInfo(f"{k}-{i}.cls")
+                    label.size = 1
+                    archive.addfile(label, io.BytesIO(b"%d" % (i % 2)))
+    job.barrier()
+    with pyplenum.Stream(f"tar:{folder}/a-{{00..{2 * count - 1:02}}}.tar", "rrc(16)", micro_batch=4, epochs=2,
+                         split="file") as s:
+        names = [name for b in s for name in s.names(b.samples[b.valid])]
+    parts = job.allgather_object(names)
+    expect(all(len(part) == 2 * len(set(part)) for part in parts), "each sample of a part once an epoch")
+    expect(len(set(sum(parts, []))) == 56, "and all parts are the whole")
+    try:
+        pyplenum.Stream(data, "rrc(16)", job=2, together=True)
+        expect(False, "a made-up job was taken")
+    except ValueError as error:
+        expect("whole job" in str(error), error)
+
+
 def main():
     what = sys.argv[1]
     if what == "refused":
@@ -199,6 +232,7 @@ def main():
     check_same()
     check_once_per_host(sys.argv[2])
     check_stream(sys.argv[2])
+    check_together(sys.argv[2])
     if torch is not None:
         check_models()
     job.barrier()
