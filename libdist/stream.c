@@ -693,6 +693,20 @@ static void drop_entries(struct plenum_stream *s)
     free_entries(s);
 }
 
+/* Would it fit, if no samples were known to be bad? */
+static bool is_from_before_bad(const struct plenum_stream *s, const struct plenum_cursor *cursor)
+{
+    uint8_t fingerprint[16], identity[16];
+    struct datasum sum = s->sum;
+
+    if (sum.bad == 0)
+        return false;
+    sum.bad = 0;
+    datasum_fingerprint(&sum, fingerprint);
+    identity_of(fingerprint, &s->open, identity);
+    return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
+}
+
 int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
                        struct plenum_error *err)
 {
@@ -702,6 +716,13 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
 
     if (s->pid != getpid())
         return forked(err);
+    if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0 &&
+        is_from_before_bad(s, cursor))
+        return error_set(err, -ESTALE,
+                         "the cursor was made before samples of %s became known to be bad "
+                         "(plenumctl verify), so that its epoch would not be the same: begin an "
+                         "epoch anew, or remove the list of bad samples",
+                         s->open.dataset);
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
         return error_set(
             err, -ESTALE,

@@ -130,22 +130,7 @@ void ctl_stream_close(struct ctl_stream *stream)
 
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err)
 {
-    char *temporary = str_format("%s.%ld.tmp", path, (long)getpid());
-    int fd, r;
+    int r = io_write_file(path, bytes, len, true);
 
-    if (!temporary)
-        return error_set(err, -ENOMEM, "out of memory");
-    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
-    if (fd >= 0 && close(fd) < 0 && r == 0)
-        r = -errno;
-    if (r == 0 && rename(temporary, path) < 0)
-        r = -errno;
-    if (r < 0) {
-        if (fd >= 0)
-            (void)unlink(temporary);
-        (void)error_set(err, r, "cannot write %s: %s", path, strerror(-r));
-    }
-    free(temporary);
-    return r;
+    return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
 }

@@ -409,6 +409,58 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
     return r;
 }
 
+static char *bad_path_of(const struct dataset *d)
+{
+    return d->index_path ? str_format("%s.bad", d->index_path) : NULL;
+}
+
+/* What verify found, and what it makes of the fingerprint. */
+static int take_bad(struct dataset *d, const struct dataset_options *options,
+                    struct plenum_error *err)
+{
+    const struct index_header *h = d->index.header;
+    char *path = options->forget_bad ? NULL : bad_path_of(d);
+    int r = path ? badlist_read(path, h->fingerprint, h->samples, &d->bad) : 0;
+
+    if (r < 0)
+        (void)error_set(err, r, "%s: %s", path,
+                        r == -EBADMSG ? "the list of bad samples is damaged: remove it, or make it "
+                                        "anew by plenumctl verify"
+                                      : strerror(-r));
+    free(path);
+    if (r < 0)
+        return r;
+    d->sum = h->sum;
+    d->sum.bad = badlist_hash(&d->bad);
+    datasum_fingerprint(&d->sum, d->fingerprint);
+    return 0;
+}
+
+int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
+                     struct plenum_error *err)
+{
+    char *path = bad_path_of(dataset);
+    int r;
+
+    if (!path)
+        return error_set(err, -EROFS,
+                         "the list of bad samples cannot be kept: the cache folder cannot be "
+                         "written");
+    if (count > 0)
+        r = badlist_write(path, dataset->name, dataset->index.header->fingerprint, bad, count);
+    else
+        r = unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+    if (r < 0)
+        (void)error_set(err, r, "%s: %s", path, strerror(-r));
+    free(path);
+    return r;
+}
+
+uint32_t dataset_get_known_bad(const struct dataset *dataset)
+{
+    return dataset->bad.count;
+}
+
 /* ---- names ---- */
 
 static const struct format *find_format(const char *name, size_t len)
@@ -743,6 +795,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     }
     if (r == 0 && d->format->scan)
         r = open_or_build(d, options, err);
+    if (r == 0)
+        r = take_bad(d, options, err);
     if (r < 0) {
         dataset_unref(d);
         return r;
@@ -776,6 +830,7 @@ void dataset_unref(struct dataset *dataset)
     }
     io_close(&dataset->root_fd);
     dataset_unref(dataset->inner);
+    badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
     free(dataset->root);
@@ -800,7 +855,7 @@ uint32_t dataset_get_classes(const struct dataset *dataset)
 
 const uint8_t *dataset_get_fingerprint(const struct dataset *dataset)
 {
-    return dataset->index.header->fingerprint;
+    return dataset->fingerprint;
 }
 
 uint64_t dataset_get_bytes(const struct dataset *dataset)
@@ -820,7 +875,7 @@ const char *dataset_get_index_path(const struct dataset *dataset)
 
 const struct datasum *dataset_get_sum(const struct dataset *dataset)
 {
-    return &dataset->index.header->sum;
+    return &dataset->sum;
 }
 
 bool dataset_is_made_up(const struct dataset *dataset)
@@ -885,10 +940,16 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
     const struct index_sample *s = &dataset->index.samples[sample];
     struct timespec pause = {.tv_nsec = 10000000};
     char name[512];
+    int64_t known;
     int r;
 
     if (dataset_is_made_up(dataset))
         return 0;
+    known = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
+    if (known >= 0)
+        return error_set(err, -EBADMSG, "%s is known to be bad: %s",
+                         dataset_get_sample_name(dataset, sample, name, sizeof(name)),
+                         dataset->bad.samples[known].reason);
     if (s->len == 0 || s->len > DATASET_SAMPLE_MAX)
         return error_set(err, -EBADMSG, "%s: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),

@@ -29,6 +29,7 @@ struct dataset_options {
     const char *cache_dir; /* where indices are kept; NULL: dataset_default_cache() */
     unsigned threads;      /* that build an index; 0: one a CPU */
     bool rebuild;          /* build the index even if there is a fresh one */
+    bool forget_bad;       /* leave out the list of samples that are known to be bad */
     /** Folders below which all that is read must lie, without links; none: anywhere. */
     const char *const *roots;
     unsigned num_roots;
@@ -101,6 +102,24 @@ typedef void dataset_field(void *arg, const char *key, const void *value, size_t
  */
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err);
+/** A sample that is known to be bad. */
+struct dataset_bad {
+    uint32_t sample;
+    const char *reason; /* a line */
+};
+
+/**
+ * Write down which samples are bad, in a file beside the index: from the next opening on they are
+ * refused without being read, and they are part of the fingerprint. None: the file is removed.
+ *
+ * @param bad  [count], in the order of samples. The data set must have been opened with forget_bad.
+ * Errors: -EROFS the index is in memory only; another -errno of the file system.
+ */
+int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
+                     struct plenum_error *err);
+/** How many samples are known to be bad. */
+uint32_t dataset_get_known_bad(const struct dataset *dataset);
+
 /**
  * How a data set differs from one whose index file lies at `index_path` (of another host, say): a
  * clause about the first difference into `ret`, or "".

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/util.h"
+#include "loader/dataset/badlist.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/index.h"
 #include "loader/dataset/pattern.h"
@@ -31,6 +32,9 @@ struct dataset {
     void *state;                 /* the format's own */
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
+    struct badlist bad;          /* known before anything is read */
+    struct datasum sum;          /* the index's, with these */
+    uint8_t fingerprint[16];     /* of sum */
     struct index_header made_up; /* generated: what index.header points to */
     struct dataset *inner;       /* generated: whose labels these are, or NULL */
     atomic_uint refs;

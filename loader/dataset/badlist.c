@@ -1,0 +1,214 @@
+/* badlist.c - what plenumctl verify has found, for loaders to know.
+ *
+ *     # plenumctl verify of folder:/data/train
+ *     fingerprint 0123456789abcdef0123456789abcdef
+ *     bad 17 premature end of JPEG file
+ *     end 1 89abcdef01234567
+ *
+ * Text, so that people can read it. The last line holds the number of samples and the XXH3-64 of
+ * all that stands before it. The fingerprint is the data set's without the list: when the data has
+ * changed, the list is of no use any more. */
+#include "config.h"
+
+#include "loader/dataset/badlist.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util.h"
+
+enum { BYTES_MAX = 1 << 30, LAST_LINE_MAX = 64 };
+
+static void hex_of(const uint8_t fingerprint[16], char ret[33])
+{
+    for (int i = 0; i < 16; i++)
+        (void)snprintf(ret + i * 2, 3, "%02x", fingerprint[i]);
+}
+
+void badlist_fini(struct badlist *list)
+{
+    free(list->samples);
+    free(list->text);
+    *list = (struct badlist){0};
+}
+
+/* The place of the last line, when it is right; else 0. */
+static size_t find_end(const char *text, size_t len, uint32_t *count)
+{
+    char want[LAST_LINE_MAX];
+    size_t at = len;
+    uint32_t n;
+
+    if (len < 2 || text[len - 1] != '\n')
+        return 0;
+    for (at = len - 1; at > 0 && text[at - 1] != '\n'; at--)
+        ;
+    if (at == 0 || sscanf(text + at, "end %" SCNu32 " ", &n) != 1)
+        return 0;
+    (void)snprintf(want, sizeof(want), "end %" PRIu32 " %016" PRIx64 "\n", n,
+                   XXH3_64bits(text, at));
+    if (strcmp(text + at, want) != 0)
+        return 0;
+    *count = n;
+    return at;
+}
+
+/* "bad NUMBER reason": the line is ended in place. */
+static bool take_sample(char **at, char *end, uint32_t samples, struct badlist *list)
+{
+    char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line)), *rest;
+    unsigned long number;
+
+    if (!newline || strncmp(line, "bad ", 4) != 0)
+        return false;
+    *newline = '\0';
+    *at = newline + 1;
+    if (line[4] < '0' || line[4] > '9')
+        return false;
+    number = strtoul(line + 4, &rest, 10);
+    if (*rest != ' ' || number >= samples ||
+        (list->count > 0 && number <= list->samples[list->count - 1].sample))
+        return false;
+    list->samples[list->count++] =
+        (struct dataset_bad){.sample = (uint32_t)number, .reason = rest + 1};
+    return true;
+}
+
+int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_t samples,
+                  struct badlist *ret)
+{
+    struct badlist list = {.text = text};
+    char hex[33], head[64], *at, *end;
+    uint32_t count = 0;
+    size_t end_at;
+
+    *ret = (struct badlist){0};
+    text[len] = '\0';
+    end_at = memchr(text, '\0', len) ? 0 : find_end(text, len, &count);
+    at = end_at ? strchr(text, '\n') : NULL;
+    if (!at || text[0] != '#' || count > samples) {
+        badlist_fini(&list);
+        return -EBADMSG;
+    }
+    at++;
+    end = text + end_at;
+    hex_of(fingerprint, hex);
+    (void)snprintf(head, sizeof(head), "fingerprint %s\n", hex);
+    if (strncmp(at, head, strlen(head)) != 0) { /* another data set's */
+        badlist_fini(&list);
+        return 0;
+    }
+    at += strlen(head);
+    list.samples = malloc((count + !count) * sizeof(*list.samples));
+    if (!list.samples) {
+        badlist_fini(&list);
+        return -ENOMEM;
+    }
+    while (list.count < count && take_sample(&at, end, samples, &list))
+        ;
+    if (list.count < count || at != end) {
+        badlist_fini(&list);
+        return -EBADMSG;
+    }
+    *ret = list;
+    return 0;
+}
+
+int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
+                 struct badlist *ret)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), r = 0;
+    char *text = NULL;
+    struct stat st;
+
+    *ret = (struct badlist){0};
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (fstat(fd, &st) < 0)
+        r = -errno;
+    else if (st.st_size > BYTES_MAX)
+        r = -EBADMSG;
+    if (r == 0) {
+        text = malloc((size_t)st.st_size + 1);
+        r = text ? io_pread_all(fd, text, (size_t)st.st_size, 0) : -ENOMEM;
+    }
+    (void)close(fd);
+    if (r < 0) {
+        free(text);
+        return r == -ENODATA ? -EBADMSG : r;
+    }
+    return badlist_parse(text, (size_t)st.st_size, fingerprint, samples, ret);
+}
+
+static void put_plain(FILE *f, const char *text)
+{
+    for (; *text; text++)
+        (void)fputc((unsigned char)*text < 0x20 ? '?' : *text, f);
+}
+
+int badlist_write(const char *path, const char *name, const uint8_t fingerprint[16],
+                  const struct dataset_bad *samples, uint32_t count)
+{
+    char *text = NULL, hex[33];
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    bool failed;
+    int r;
+
+    if (!f)
+        return -ENOMEM;
+    hex_of(fingerprint, hex);
+    (void)fprintf(f, "# plenumctl verify of ");
+    put_plain(f, name);
+    (void)fprintf(f, "\nfingerprint %s\n", hex);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)fprintf(f, "bad %" PRIu32 " ", samples[i].sample);
+        put_plain(f, samples[i].reason);
+        (void)fputc('\n', f);
+    }
+    failed = fflush(f) != 0;
+    if (!failed)
+        (void)fprintf(f, "end %" PRIu32 " %016" PRIx64 "\n", count, XXH3_64bits(text, len));
+    failed = fclose(f) != 0 || failed;
+    r = failed ? -ENOMEM : io_write_file(path, text, len, true);
+    free(text);
+    return r;
+}
+
+static int by_sample(const void *a, const void *b)
+{
+    const struct dataset_bad *x = a, *y = b;
+
+    return (x->sample > y->sample) - (x->sample < y->sample);
+}
+
+int64_t badlist_find(const struct badlist *list, uint32_t sample)
+{
+    struct dataset_bad key = {.sample = sample};
+    const struct dataset_bad *found =
+        list->count ? bsearch(&key, list->samples, list->count, sizeof(key), by_sample) : NULL;
+
+    return found ? found - list->samples : -1;
+}
+
+uint64_t badlist_hash(const struct badlist *list)
+{
+    XXH3_state_t state;
+
+    if (list->count == 0)
+        return 0;
+    (void)XXH3_64bits_reset(&state);
+    for (uint32_t i = 0; i < list->count; i++)
+        (void)XXH3_64bits_update(&state, &list->samples[i].sample, sizeof(list->samples[i].sample));
+    return XXH3_64bits_digest(&state);
+}
