@@ -12,7 +12,8 @@ void bytes_put(struct bytes *b, const void *p, size_t len)
     b->p = realloc(b->p, b->len + len + 1);
     if (!b->p)
         abort();
-    memcpy(b->p + b->len, p, len);
+    if (len > 0) /* `p` may be NULL for nothing */
+        memcpy(b->p + b->len, p, len);
     b->len += len;
 }
 

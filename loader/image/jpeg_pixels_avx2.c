@@ -133,7 +133,7 @@ AVX2_INLINE void store_two_rows(const struct jpeg_block *block, uint32_t row, __
     uint8_t *to = block->to + row * block->pitch;
 
     _mm_storel_epi64((__m128i *)to, samples);
-    _mm_storeh_pd((double *)(to + block->pitch), _mm_castsi128_pd(samples));
+    _mm_storel_epi64((__m128i *)(to + block->pitch), _mm_unpackhi_epi64(samples, samples));
 }
 
 /* Columns of words to rows of bytes. */

@@ -1,6 +1,6 @@
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
 #     tests/loader/image/dump --seeds SEEDS && tests/fuzz/fuzz_image CORPUS SEEDS    (image, jpeg)
-#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index, launcher)
+#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS     (wire, text, index, list, tfrecord, launcher)
 # in other builds a small driver puts files through them, which is a test of every `make check`.
 if FUZZ
 fuzz_driver =
@@ -11,7 +11,8 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_launcher %D%/fuzz_text %D%/fuzz_wire %D%/seeds
+check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_text %D%/fuzz_tfrecord \
+	%D%/fuzz_wire %D%/seeds
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
@@ -25,12 +26,18 @@ check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_launcher 
 %C%_fuzz_launcher_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 %C%_fuzz_launcher_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_launcher_LDADD = launcher/liblauncher.la common/libcommon.la
+%C%_fuzz_list_SOURCES = %D%/fuzz_list.c $(fuzz_driver)
+%C%_fuzz_list_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_list_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_tfrecord_SOURCES = %D%/fuzz_tfrecord.c $(fuzz_driver)
+%C%_fuzz_tfrecord_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_tfrecord_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_text_SOURCES = %D%/fuzz_text.c $(fuzz_driver)
 %C%_fuzz_text_LDFLAGS = $(fuzz_ldflags)
-%C%_fuzz_text_LDADD = common/libcommon.la
+%C%_fuzz_text_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_wire_SOURCES = %D%/fuzz_wire.c $(fuzz_driver)
 %C%_fuzz_wire_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_wire_LDADD = common/libcommon.la
 %C%_seeds_SOURCES = %D%/seeds.c
 %C%_seeds_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
-%C%_seeds_LDADD = loader/dataset/libdataset.la launcher/liblauncher.la common/libcommon.la
+%C%_seeds_LDADD = tests/libtree.la loader/dataset/libdataset.la launcher/liblauncher.la common/libcommon.la

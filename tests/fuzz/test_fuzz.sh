@@ -17,7 +17,7 @@ ok "seeds for fuzz_image" "$top_builddir/tests/loader/image/dump" --seeds "$T/im
 fuzz image 0
 ln -s image "$T/jpeg"
 fuzz jpeg 2000
-for target in wire text index launcher; do
+for target in wire text index list tfrecord launcher; do
     ok "seeds for fuzz_$target" "$here/seeds" $target "$T/$target"
     fuzz $target 5000
 done
