@@ -11,8 +11,8 @@
  *     resize+store  the same into a ring of slots that no cache holds
  *     render        all of it but the reading: image_render() into the ring
  *
- * The stages of the decoder are run with both, libjpeg-turbo and our own; the render is with our own.
- * Where that gives up on an image, libjpeg's time is in its row, as it is in life.
+ * The stages of the decoder are run with both, libjpeg-turbo and our own; the render is with our
+ * own. Where that gives up on an image, libjpeg's time is in its row, as it is in life.
  *
  * The table shows what can be had from them by subtraction beside what was run. */
 #include "config.h"
@@ -320,12 +320,15 @@ static const struct {
     int (*run)(struct context *c);
     int (*before)(struct context *c); /* not timed; may be NULL */
 } stages[STAGES] = {
-    [READ] = {run_read, NULL},          [HEADER] = {run_header, NULL},
+    [READ] = {run_read, NULL},
+    [HEADER] = {run_header, NULL},
     [LIBRARY_HEADER] = {run_library_header, NULL},
     [LIBRARY_ENTROPY] = {run_library_entropy, NULL},
     [LIBRARY_DECODE] = {run_library_decode, NULL},
-    [ENTROPY] = {run_entropy, NULL},    [DECODE] = {run_decode, NULL},
-    [RENDER] = {run_render, NULL},      [RESIZE] = {run_resize, warm_resize},
+    [ENTROPY] = {run_entropy, NULL},
+    [DECODE] = {run_decode, NULL},
+    [RENDER] = {run_render, NULL},
+    [RESIZE] = {run_resize, warm_resize},
     [STORE] = {run_store, warm_resize},
 };
 

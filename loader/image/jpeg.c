@@ -27,8 +27,8 @@
  * its quantisation and Huffman tables, and a file that lacks its own would be decoded with those of
  * the image before: pixels would depend on history. It costs 0.1 us.
  *
- * What our own decoder (jpeg_own.h) can do never comes this far, unless it gives up on the way: then
- * the library starts from the beginning, and the rows that were delivered already are dropped.
+ * What our own decoder (jpeg_own.h) can do never comes this far, unless it gives up on the way:
+ * then the library starts from the beginning, and the rows that were delivered already are dropped.
  *
  * CMYK: as Pillow's convert("RGB"). Pillow takes every four-component JPEG as inverted, as Adobe
  * writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes R = clip(K' - MULDIV255(C, K'))

@@ -1,8 +1,8 @@
 /* jpeg_blocks.h - the coefficients of one block, or of two at once, from bits.
  *
- * All of it is inlined, so that jpeg_own.c can have it compiled for more than one kind of processor.
- * Each function answers false where a code does not exist; what else is wrong shows when the MCU is
- * over (jpeg_scan.h). */
+ * All of it is inlined, so that jpeg_own.c can have it compiled for more than one kind of
+ * processor. Each function answers false where a code does not exist; what else is wrong shows when
+ * the MCU is over (jpeg_scan.h). */
 #ifndef LOADER_IMAGE_JPEG_BLOCKS_H
 #define LOADER_IMAGE_JPEG_BLOCKS_H
 
@@ -22,10 +22,10 @@ static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_END] = {
 
     63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
 
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
-    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
+    64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
 };
 
 /* The DC coefficient; leaves at least 29 bits. */
@@ -52,8 +52,8 @@ JPEG_INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t
 }
 
 /* A symbol that is not in the table. The index of the coefficient goes on; false: no symbol. */
-JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, uint32_t *k, int16_t *coef,
-                      uint32_t *seen)
+JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, uint32_t *k,
+                           int16_t *coef, uint32_t *seen)
 {
     struct jpeg_bits b = *bits; /* so that *bits needs no place in memory */
     int32_t value;
@@ -76,8 +76,8 @@ JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, ui
 }
 
 /* One or two of them; or a first one, where the second would be one too many. */
-JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k, int16_t *coef,
-                     uint32_t *seen)
+JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k,
+                          int16_t *coef, uint32_t *seen)
 {
     jpeg_entry e = jpeg_bits_look(b, h->two);
     uint32_t second = e >> 21 & 127, at = *k + (e >> 14 & 127);
@@ -95,7 +95,8 @@ JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32
 }
 
 /* Read a block's AC coefficients into `coef`, which is zero; `seen` is all their places, ored. */
-JPEG_INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coef, uint32_t *seen)
+JPEG_INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coef,
+                         uint32_t *seen)
 {
     uint32_t k = 0;
 
@@ -146,8 +147,8 @@ JPEG_INLINE bool pass_ac(struct jpeg_bits *b, const struct jpeg_huff *h)
 }
 
 /* Two blocks, each from bits of its own. */
-JPEG_INLINE bool read_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h, int16_t *const *coef,
-                              uint32_t *seen)
+JPEG_INLINE bool read_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h,
+                              int16_t *const *coef, uint32_t *seen)
 {
     struct jpeg_bits a = bits[0], b = bits[1];
     uint32_t k = 0, n = 0, seen_a = 0, seen_b = 0;

@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 enum {
-    JPEG_BLOCK = 8,        /* samples of a block, across and down */
-    JPEG_COMPONENTS = 3,   /* at most */
-    JPEG_TABLES = 4,       /* of each sort */
-    JPEG_MCU_BLOCKS = 10,  /* at most */
+    JPEG_BLOCK = 8,       /* samples of a block, across and down */
+    JPEG_COMPONENTS = 3,  /* at most */
+    JPEG_TABLES = 4,      /* of each sort */
+    JPEG_MCU_BLOCKS = 10, /* at most */
 };
 
 /** How one of a component's axes is brought to the size of the image. */

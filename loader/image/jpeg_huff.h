@@ -31,15 +31,15 @@ enum { JPEG_LOOK = 12, JPEG_LOOKS = 1 << JPEG_LOOK };
  * In the table of several symbols: 0-7 and 8-15 of all of them, 16-23 the steps of all but the
  * last.
  *
- * In the table of two: bits 0-5 the length of all, 6-9 where the bits of the last value begin, 10-13
- * how many they are, 14-20 the first step, 21-27 the second, 0 where there is but one symbol, 28-31
- * the first value.
+ * In the table of two: bits 0-5 the length of all, 6-9 where the bits of the last value begin,
+ * 10-13 how many they are, 14-20 the first step, 21-27 the second, 0 where there is but one symbol,
+ * 28-31 the first value.
  */
 typedef uint32_t jpeg_entry;
 
 enum {
-    JPEG_STEP_END = 80,  /* the step of the symbol that ends a block: beyond what runs may reach */
-    JPEG_RARE = 0,       /* the whole entry: take the slower way */
+    JPEG_STEP_END = 80, /* the step of the symbol that ends a block: beyond what runs may reach */
+    JPEG_RARE = 0,      /* the whole entry: take the slower way */
 };
 
 struct jpeg_huff {
@@ -64,8 +64,8 @@ struct jpeg_huffs {
 typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
 jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2;
 
-/** A table for `spec`; valid until six others were asked for. NULL, with `*ret` -ENOMEM, or -EBADMSG
- * where it is not one that libjpeg would take. */
+/** A table for `spec`; valid until six others were asked for. NULL, with `*ret` -ENOMEM, or
+ * -EBADMSG where it is not one that libjpeg would take. */
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
                                       const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
                                       int *ret);

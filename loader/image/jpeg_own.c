@@ -8,8 +8,8 @@
  *
  * All blocks from the top to the region's last row have to be read, as nothing says where one
  * begins; but what does not lie under the region is only counted, several symbols at a time. Of
- * the samples there are two MCU rows in memory, in which each component's rows take turns: enlarging
- * a row may need the one above or below it.
+ * the samples there are two MCU rows in memory, in which each component's rows take turns:
+ * enlarging a row may need the one above or below it.
  *
  *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
  *     read()        <- rows of pixels whose samples are there, a few at a time
@@ -68,10 +68,10 @@ struct jpeg_own {
     size_t len;
 
     struct rect region;
-    uint32_t left, right;  /* MCUs that hold the region, across */
-    uint32_t top, bottom;  /* MCU rows of which anything is kept; bottom is the last to be read */
-    uint32_t row;          /* the next MCU row */
-    uint32_t y, y_ready;   /* the next row of pixels; those before y_ready can be made */
+    uint32_t left, right; /* MCUs that hold the region, across */
+    uint32_t top, bottom; /* MCU rows of which anything is kept; bottom is the last to be read */
+    uint32_t row;         /* the next MCU row */
+    uint32_t y, y_ready;  /* the next row of pixels; those before y_ready can be made */
     struct plane planes[JPEG_COMPONENTS];
     struct place places[JPEG_MCU_BLOCKS];
     uint32_t places_count;
@@ -264,8 +264,8 @@ INLINE bool read_segments(struct jpeg_own *o, struct jpeg_scan *const *s, uint32
     return true;
 }
 
-/* The loops over MCUs, compiled for one kind of processor; each on its own, since together they have
- * too little room in registers. */
+/* The loops over MCUs, compiled for one kind of processor; each on its own, since together they
+ * have too little room in registers. */
 struct loops {
     bool (*pass)(struct jpeg_own *o, uint32_t count);
     bool (*keep)(struct jpeg_own *o, uint32_t begin, uint32_t end);
@@ -273,20 +273,20 @@ struct loops {
                      uint32_t count);
 };
 
-#define LOOPS(name, attribute)                                                                     \
-    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)                          \
-    {                                                                                              \
-        return pass_mcus(o, count);                                                                \
-    }                                                                                              \
-    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end)            \
-    {                                                                                              \
-        return keep_mcus(o, begin, end);                                                           \
-    }                                                                                              \
-    attribute static bool segments_##name(struct jpeg_own *o, struct jpeg_scan *const *s,          \
-                                          uint32_t begin, uint32_t count)                          \
-    {                                                                                              \
-        return read_segments(o, s, begin, count);                                                  \
-    }                                                                                              \
+#define LOOPS(name, attribute)                                                            \
+    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)                 \
+    {                                                                                     \
+        return pass_mcus(o, count);                                                       \
+    }                                                                                     \
+    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end)   \
+    {                                                                                     \
+        return keep_mcus(o, begin, end);                                                  \
+    }                                                                                     \
+    attribute static bool segments_##name(struct jpeg_own *o, struct jpeg_scan *const *s, \
+                                          uint32_t begin, uint32_t count)                 \
+    {                                                                                     \
+        return read_segments(o, s, begin, count);                                         \
+    }                                                                                     \
     static const struct loops loops_##name = {pass_##name, keep_##name, segments_##name}
 
 LOOPS(anywhere, );
@@ -394,7 +394,8 @@ static bool read_row(struct jpeg_own *o)
     if (keep)
         pad_edges(o);
     o->row++;
-    o->y_ready = o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
+    o->y_ready =
+        o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
     if (o->row > o->bottom) /* was the last MCU complete? */
         ok = ok && jpeg_scan_more(o->scan);
     return ok;
@@ -450,8 +451,9 @@ static void make_row(struct jpeg_own *o, uint8_t *to)
 
     for (uint32_t i = 0; i < o->frame.count; i++)
         rows[i] = enlarge(o, i);
-    (o->frame.count == 1 ? o->kernels->grey : o->frame.ycc ? o->kernels->ycc : o->kernels->rgb)(
-        rows, o->region.width, to);
+    (o->frame.count == 1 ? o->kernels->grey
+     : o->frame.ycc      ? o->kernels->ycc
+                         : o->kernels->rgb)(rows, o->region.width, to);
     o->y++;
 }
 
@@ -586,8 +588,8 @@ static int list_places(struct jpeg_own *o)
             return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
         for (uint8_t y = 0; y < c->v; y++)
             for (uint8_t x = 0; x < c->h; x++)
-                o->places[o->places_count++] =
-                    (struct place){.dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
+                o->places[o->places_count++] = (struct place){
+                    .dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
     }
     return 0;
 }

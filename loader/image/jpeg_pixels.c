@@ -1,8 +1,8 @@
 /* jpeg_pixels.c - the loops of our JPEG decoder in plain C.
  *
  * The inverse DCT is the accurate one of Loeffler, Ligtenberg and Moschytz (ICASSP 1989), with 11
- * multiplications and 12 in the form of rotations used here, constants of 13 bits, and two more bits
- * kept between the passes; columns first. That is what "accurate" means to everybody, and each
+ * multiplications and 12 in the form of rotations used here, constants of 13 bits, and two more
+ * bits kept between the passes; columns first. That is what "accurate" means to everybody, and each
  * rounding is part of it. */
 #include "config.h"
 

@@ -14,8 +14,9 @@
 #include "loader/image/jpeg_huff.h"
 
 enum {
-    JPEG_COEF_ROOM = 80, /* of a block: 64, and room where the entropy decoder writes what is none */
-    JPEG_PAD = 64,       /* bytes that loops may read and write behind a row's end */
+    JPEG_COEF_ROOM =
+        80,        /* of a block: 64, and room where the entropy decoder writes what is none */
+    JPEG_PAD = 64, /* bytes that loops may read and write behind a row's end */
 };
 
 /** A block to be transformed. */
@@ -57,6 +58,5 @@ extern const struct jpeg_kernels jpeg_avx2;
 
 /** A block of which only the first row of coefficients is not zero: all its rows are alike. */
 void jpeg_idct_row(const struct jpeg_block *block);
-
 
 #endif

@@ -5,8 +5,8 @@
  * neighbours. See jpeg_pixels.c for the arithmetic.
  *
  * Colours: a constant c of 16 bits behind the point is split into a whole number and a rest r that
- * fits into a word, and x * c = x * whole + ((2 * x * r >> 16) + 1 >> 1), which is rounded exactly as
- * (x * r + 2^15) >> 16 is. */
+ * fits into a word, and x * c = x * whole + ((2 * x * r >> 16) + 1 >> 1), which is rounded exactly
+ * as (x * r + 2^15) >> 16 is. */
 #include "config.h"
 
 #include "loader/image/jpeg_pixels.h"
@@ -47,57 +47,57 @@ AVX2_INLINE __m256i words(int32_t first, int32_t second)
 
 /* Half of one pass: sums of 32 bits for four of the eight columns, with the rounding added, shifted
  * down. `at` says which half: it interleaves the words of two registers. */
-#define HALF_PASS(interleave, v, out, bits)                                                        \
-    do {                                                                                           \
-        const __m256i zero_ = _mm256_setzero_si256();                                              \
-        const __m256i round_ = _mm256_set1_epi32(1 << ((bits)-1));                                 \
-        __m256i e26_ = interleave((v)[2], (v)[6]);                                                 \
-        __m256i even2_ = _mm256_madd_epi16(e26_, words(F_0_541, F_0_541 - F_1_847));               \
-        __m256i even3_ = _mm256_madd_epi16(e26_, words(F_0_541 + F_0_765, F_0_541));               \
-        __m256i s04_ = _mm256_srai_epi32(interleave(zero_, sum04), 3);                             \
-        __m256i d04_ = _mm256_srai_epi32(interleave(zero_, diff04), 3);                            \
-        __m256i z_ = interleave(sum37, sum15);                                                     \
-        __m256i z3_ = _mm256_madd_epi16(z_, words(F_1_175 - F_1_961, F_1_175));                    \
-        __m256i z4_ = _mm256_madd_epi16(z_, words(F_1_175, F_1_175 - F_0_390));                    \
-        __m256i i71_ = interleave((v)[7], (v)[1]), i53_ = interleave((v)[5], (v)[3]);              \
-        __m256i o0_ = _mm256_madd_epi16(i71_, words(F_0_298 - F_0_899, -F_0_899));                 \
-        __m256i o3_ = _mm256_madd_epi16(i71_, words(-F_0_899, F_1_501 - F_0_899));                 \
-        __m256i o1_ = _mm256_madd_epi16(i53_, words(F_2_053 - F_2_562, -F_2_562));                 \
-        __m256i o2_ = _mm256_madd_epi16(i53_, words(-F_2_562, F_3_072 - F_2_562));                 \
-        __m256i e0_, e1_, e2_, e3_;                                                                \
-                                                                                                   \
-        s04_ = _mm256_add_epi32(s04_, round_);                                                     \
-        d04_ = _mm256_add_epi32(d04_, round_);                                                     \
-        e0_ = _mm256_add_epi32(s04_, even3_);                                                      \
-        e3_ = _mm256_sub_epi32(s04_, even3_);                                                      \
-        e1_ = _mm256_add_epi32(d04_, even2_);                                                      \
-        e2_ = _mm256_sub_epi32(d04_, even2_);                                                      \
-        o0_ = _mm256_add_epi32(o0_, z3_);                                                          \
-        o1_ = _mm256_add_epi32(o1_, z4_);                                                          \
-        o2_ = _mm256_add_epi32(o2_, z3_);                                                          \
-        o3_ = _mm256_add_epi32(o3_, z4_);                                                          \
-        (out)[0] = _mm256_srai_epi32(_mm256_add_epi32(e0_, o3_), bits);                            \
-        (out)[7] = _mm256_srai_epi32(_mm256_sub_epi32(e0_, o3_), bits);                            \
-        (out)[1] = _mm256_srai_epi32(_mm256_add_epi32(e1_, o2_), bits);                            \
-        (out)[6] = _mm256_srai_epi32(_mm256_sub_epi32(e1_, o2_), bits);                            \
-        (out)[2] = _mm256_srai_epi32(_mm256_add_epi32(e2_, o1_), bits);                            \
-        (out)[5] = _mm256_srai_epi32(_mm256_sub_epi32(e2_, o1_), bits);                            \
-        (out)[3] = _mm256_srai_epi32(_mm256_add_epi32(e3_, o0_), bits);                            \
-        (out)[4] = _mm256_srai_epi32(_mm256_sub_epi32(e3_, o0_), bits);                            \
+#define HALF_PASS(interleave, v, out, bits)                                           \
+    do {                                                                              \
+        const __m256i zero_ = _mm256_setzero_si256();                                 \
+        const __m256i round_ = _mm256_set1_epi32(1 << ((bits)-1));                    \
+        __m256i e26_ = interleave((v)[2], (v)[6]);                                    \
+        __m256i even2_ = _mm256_madd_epi16(e26_, words(F_0_541, F_0_541 - F_1_847));  \
+        __m256i even3_ = _mm256_madd_epi16(e26_, words(F_0_541 + F_0_765, F_0_541));  \
+        __m256i s04_ = _mm256_srai_epi32(interleave(zero_, sum04), 3);                \
+        __m256i d04_ = _mm256_srai_epi32(interleave(zero_, diff04), 3);               \
+        __m256i z_ = interleave(sum37, sum15);                                        \
+        __m256i z3_ = _mm256_madd_epi16(z_, words(F_1_175 - F_1_961, F_1_175));       \
+        __m256i z4_ = _mm256_madd_epi16(z_, words(F_1_175, F_1_175 - F_0_390));       \
+        __m256i i71_ = interleave((v)[7], (v)[1]), i53_ = interleave((v)[5], (v)[3]); \
+        __m256i o0_ = _mm256_madd_epi16(i71_, words(F_0_298 - F_0_899, -F_0_899));    \
+        __m256i o3_ = _mm256_madd_epi16(i71_, words(-F_0_899, F_1_501 - F_0_899));    \
+        __m256i o1_ = _mm256_madd_epi16(i53_, words(F_2_053 - F_2_562, -F_2_562));    \
+        __m256i o2_ = _mm256_madd_epi16(i53_, words(-F_2_562, F_3_072 - F_2_562));    \
+        __m256i e0_, e1_, e2_, e3_;                                                   \
+                                                                                      \
+        s04_ = _mm256_add_epi32(s04_, round_);                                        \
+        d04_ = _mm256_add_epi32(d04_, round_);                                        \
+        e0_ = _mm256_add_epi32(s04_, even3_);                                         \
+        e3_ = _mm256_sub_epi32(s04_, even3_);                                         \
+        e1_ = _mm256_add_epi32(d04_, even2_);                                         \
+        e2_ = _mm256_sub_epi32(d04_, even2_);                                         \
+        o0_ = _mm256_add_epi32(o0_, z3_);                                             \
+        o1_ = _mm256_add_epi32(o1_, z4_);                                             \
+        o2_ = _mm256_add_epi32(o2_, z3_);                                             \
+        o3_ = _mm256_add_epi32(o3_, z4_);                                             \
+        (out)[0] = _mm256_srai_epi32(_mm256_add_epi32(e0_, o3_), bits);               \
+        (out)[7] = _mm256_srai_epi32(_mm256_sub_epi32(e0_, o3_), bits);               \
+        (out)[1] = _mm256_srai_epi32(_mm256_add_epi32(e1_, o2_), bits);               \
+        (out)[6] = _mm256_srai_epi32(_mm256_sub_epi32(e1_, o2_), bits);               \
+        (out)[2] = _mm256_srai_epi32(_mm256_add_epi32(e2_, o1_), bits);               \
+        (out)[5] = _mm256_srai_epi32(_mm256_sub_epi32(e2_, o1_), bits);               \
+        (out)[3] = _mm256_srai_epi32(_mm256_add_epi32(e3_, o0_), bits);               \
+        (out)[4] = _mm256_srai_epi32(_mm256_sub_epi32(e3_, o0_), bits);               \
     } while (0)
 
-#define PASS(v, bits)                                                                              \
-    do {                                                                                           \
-        __m256i sum04 = _mm256_add_epi16((v)[0], (v)[4]);                                          \
-        __m256i diff04 = _mm256_sub_epi16((v)[0], (v)[4]);                                         \
-        __m256i sum37 = _mm256_add_epi16((v)[3], (v)[7]);                                          \
-        __m256i sum15 = _mm256_add_epi16((v)[1], (v)[5]);                                          \
-        __m256i low_[8], high_[8];                                                                 \
-                                                                                                   \
-        HALF_PASS(_mm256_unpacklo_epi16, v, low_, bits);                                           \
-        HALF_PASS(_mm256_unpackhi_epi16, v, high_, bits);                                          \
-        for (int i_ = 0; i_ < 8; i_++)                                                             \
-            (v)[i_] = _mm256_packs_epi32(low_[i_], high_[i_]);                                     \
+#define PASS(v, bits)                                          \
+    do {                                                       \
+        __m256i sum04 = _mm256_add_epi16((v)[0], (v)[4]);      \
+        __m256i diff04 = _mm256_sub_epi16((v)[0], (v)[4]);     \
+        __m256i sum37 = _mm256_add_epi16((v)[3], (v)[7]);      \
+        __m256i sum15 = _mm256_add_epi16((v)[1], (v)[5]);      \
+        __m256i low_[8], high_[8];                             \
+                                                               \
+        HALF_PASS(_mm256_unpacklo_epi16, v, low_, bits);       \
+        HALF_PASS(_mm256_unpackhi_epi16, v, high_, bits);      \
+        for (int i_ = 0; i_ < 8; i_++)                         \
+            (v)[i_] = _mm256_packs_epi32(low_[i_], high_[i_]); \
     } while (0)
 
 /* Rows to columns, in both halves. */

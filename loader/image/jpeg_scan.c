@@ -31,7 +31,8 @@ static void unstuff(struct jpeg_scan *s)
             *to++ = 0xFF;
             s->from += 2;
         } else if (mark && n + 1 < left) {
-            s->marker = mark[1] == 0xFF ? 0 : mark[1]; /* what such a row ends with, libjpeg knows */
+            s->marker =
+                mark[1] == 0xFF ? 0 : mark[1]; /* what such a row ends with, libjpeg knows */
             s->ended = true;
         } else if (mark || s->from == s->len) {
             s->marker = 0;

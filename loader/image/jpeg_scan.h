@@ -22,7 +22,7 @@ enum {
 
 struct jpeg_scan {
     struct jpeg_bits bits;
-    const uint8_t *limit; /* when bits.at is beyond it, jpeg_scan_more() is to be called */
+    const uint8_t *limit;        /* when bits.at is beyond it, jpeg_scan_more() is to be called */
     int32_t dc[JPEG_COMPONENTS]; /* the DC coefficients before */
 
     const uint8_t *bytes; /* of the file */
@@ -31,9 +31,9 @@ struct jpeg_scan {
     bool ended;           /* up to the next marker, or the end of the file */
     uint8_t marker;       /* the one that it ended with; 0: the file's end */
 
-    uint32_t restart;   /* MCUs between restart markers, or 0 */
-    uint32_t left;      /* of them, to the next one */
-    uint32_t number;    /* of that */
+    uint32_t restart; /* MCUs between restart markers, or 0 */
+    uint32_t left;    /* of them, to the next one */
+    uint32_t number;  /* of that */
     uint8_t room[JPEG_SCAN_ROOM];
 };
 

@@ -97,7 +97,8 @@ static const struct option_def defs[] = {
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
      "threads that read files (default: half as many, 2 to 16)", NULL},
     {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
-     "who decodes JPEGs, to the same pixels: Plenum's own decoder where it is fast (auto, default), "
+     "who decodes JPEGs, to the same pixels: Plenum's own decoder where it is fast (auto, "
+     "default), "
      "wherever it can (plenum), or libjpeg-turbo (libjpeg)",
      take_decoder},
     {"pin", 0, "POLICY", OPTION_CALL, 0, 0, 0,

@@ -39,6 +39,11 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_selftest_CFLAGS = $(image_test_cflags)
 %C%_test_selftest_LDADD = $(image_test_libs)
 
+# Our JPEG decoder against libjpeg-turbo on 100,000 made-up files, and as many that no encoder makes; PLENUM_PHOTOS=DIR adds photographs.
+check-jpeg: %D%/test_jpeg_own
+	PLENUM_JPEG_FILES=100000 %D%/test_jpeg_own
+.PHONY: check-jpeg
+
 # Writes loader/image/builtin.c; kept to show where that comes from.
 check_PROGRAMS += %D%/make_builtin
 %C%_make_builtin_CFLAGS = $(image_test_cflags)

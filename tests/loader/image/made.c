@@ -160,13 +160,15 @@ static int wild(struct philox_block d, uint32_t bits)
 /* Blocks of a few coefficients, of many, of the first row alone, and of DC alone. */
 static void fill_wildly(JBLOCK block, uint32_t seed, uint32_t component, uint32_t at)
 {
-    struct philox_block kind = philox4x32_10((struct philox_block){{at, component, 99, seed}}, 3, 4);
+    struct philox_block kind =
+        philox4x32_10((struct philox_block){{at, component, 99, seed}}, 3, 4);
     uint32_t count = kind.word[0] % 4 == 0 ? 1 : kind.word[0] % 4 == 1 ? 8 : 64;
     uint32_t sparse = 1 + kind.word[1] % 16;
 
     memset(block, 0, sizeof(JBLOCK));
     for (uint32_t i = 0; i < count; i++) {
-        struct philox_block d = philox4x32_10((struct philox_block){{at, component, i, seed}}, 3, 4);
+        struct philox_block d =
+            philox4x32_10((struct philox_block){{at, component, i, seed}}, 3, 4);
 
         if (i == 0 || d.word[3] % sparse == 0)
             block[i] = (JCOEF)wild(d, 10);
@@ -196,7 +198,8 @@ struct made make_wild_jpeg(const struct made_jpeg *spec)
     c.optimize_coding = TRUE;
     for (uint32_t t = 0; t < 2; t++) {
         for (uint32_t i = 0; i < 64; i++) {
-            struct philox_block d = philox4x32_10((struct philox_block){{i, t, 7, spec->seed}}, 5, 6);
+            struct philox_block d =
+                philox4x32_10((struct philox_block){{i, t, 7, spec->seed}}, 5, 6);
 
             table[i] = 1 + (unsigned)abs(wild(d, spec->seed % 2 ? 8 : 15));
         }
@@ -212,8 +215,8 @@ struct made make_wild_jpeg(const struct made_jpeg *spec)
         uint32_t mcus = (spec->width + 8 * (uint32_t)h_max - 1) / (8 * (uint32_t)h_max);
         uint32_t rows = (spec->height + 8 * (uint32_t)v_max - 1) / (8 * (uint32_t)v_max);
 
-        arrays[i] = c.mem->request_virt_barray((j_common_ptr)&c, JPOOL_IMAGE, TRUE, mcus * h,
-                                               rows * v, v);
+        arrays[i] =
+            c.mem->request_virt_barray((j_common_ptr)&c, JPOOL_IMAGE, TRUE, mcus * h, rows * v, v);
     }
     jpeg_write_coefficients(&c, arrays);
     for (int i = 0; i < c.num_components; i++) {

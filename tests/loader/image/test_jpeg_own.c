@@ -1,7 +1,7 @@
 /* Our own JPEG decoder against libjpeg-turbo: every byte of every row, with every set of loops.
  *
- * PLENUM_JPEG_FILES=N makes N files instead of some hundreds (100000 take a minute or two), PLENUM_PHOTOS=DIR
- * names a folder of photographs (searched two deep) to be compared, too. */
+ * PLENUM_JPEG_FILES=N makes N files instead of some hundreds (100000 take a minute or two),
+ * PLENUM_PHOTOS=DIR names a folder of photographs (searched two deep) to be compared, too. */
 #include "config.h"
 
 #include <errno.h>
@@ -103,7 +103,8 @@ static bool possible(const uint32_t *h, const uint32_t *v)
 /* Any file: half of them as files are, half with whatever sampling factors there can be. */
 static struct made_jpeg spec_of(uint32_t index)
 {
-    static const char *const common[] = {"22 11 11", "21 11 11", "11 11 11", "12 11 11", "41 11 11"};
+    static const char *const common[] = {"22 11 11", "21 11 11", "11 11 11", "12 11 11",
+                                         "41 11 11"};
     struct philox_block a = philox_draw(77, index, 0, DRAW_SEED, 0);
     struct philox_block b = philox_draw(77, index, 0, DRAW_SEED, 1);
     struct made_jpeg spec = {.width = 1 + a.word[0] % 70, .height = 1 + a.word[1] % 70};
@@ -111,14 +112,13 @@ static struct made_jpeg spec_of(uint32_t index)
 
     spec.seed = index;
     spec.quality = 1 + (int)(a.word[2] % 100);
-    spec.colour = a.word[3] % 8 == 0   ? MADE_GREY
-                  : a.word[3] % 8 == 1 ? MADE_RGB
-                                       : MADE_COLOUR;
+    spec.colour = a.word[3] % 8 == 0 ? MADE_GREY : a.word[3] % 8 == 1 ? MADE_RGB : MADE_COLOUR;
     spec.wide_tables = a.word[3] >> 4 & 1;
     spec.optimised = a.word[3] >> 5 & 1;
     spec.no_jfif = a.word[3] >> 6 & 1;
     spec.restart = a.word[3] >> 8 & 1 ? (int)(1 + (a.word[3] >> 9) % 12) : 0;
-    (void)snprintf(spec.sampling, sizeof(spec.sampling), "%s", common[b.word[1] % ARRAY_LEN(common)]);
+    (void)snprintf(spec.sampling, sizeof(spec.sampling), "%s",
+                   common[b.word[1] % ARRAY_LEN(common)]);
     for (uint32_t draw = 2; b.word[0] % 2 && draw < 1000; draw++) {
         struct philox_block d = philox_draw(77, index, 0, DRAW_SEED, draw);
 
@@ -187,8 +187,8 @@ Test(jpeg_own, coefficients_that_no_encoder_makes)
 
 static bool is_ours(const struct made_jpeg *kind)
 {
-    return !kind->progressive && !kind->arithmetic && !kind->separate && kind->colour != MADE_CMYK &&
-           kind->colour != MADE_YCCK;
+    return !kind->progressive && !kind->arithmetic && !kind->separate &&
+           kind->colour != MADE_CMYK && kind->colour != MADE_YCCK;
 }
 
 struct kind {
@@ -248,7 +248,8 @@ Test(jpeg_own, every_set_of_loops_gives_the_same_bytes)
             quant[i / 64][i % 64] = (int16_t)((int16_t)d.word[1] >> d.word[3] % 16);
         }
         for (uint32_t i = 0; i < sizeof(rows); i++)
-            rows[i / 512][i % 512] = (uint8_t)philox_draw(6, i / 4, round, DRAW_SEED, 0).word[i % 4];
+            rows[i / 512][i % 512] =
+                (uint8_t)philox_draw(6, i / 4, round, DRAW_SEED, 0).word[i % 4];
         for (size_t k = 0; jpeg_kernels[k]; k++) {
             const struct jpeg_kernels *kernels[2] = {&jpeg_portable, jpeg_kernels[k]};
             const uint8_t *planes[3] = {rows[0], rows[1], rows[2]};
@@ -262,12 +263,13 @@ Test(jpeg_own, every_set_of_loops_gives_the_same_bytes)
                                                        sizeof(samples[s][0])};
                 kernels[s]->idct(blocks[s], 1 + round % COUNT);
             }
-            cr_assert(memcmp(samples[0], samples[1], sizeof(samples[0])) == 0, "idct, round %u", round);
-#define SAME(bytes, call)                                                                          \
-    do {                                                                                           \
-        for (uint32_t s = 0; s < 2; s++)                                                           \
-            kernels[s]->call;                                                                      \
-        cr_assert(memcmp(out[0], out[1], bytes) == 0, #call ", round %u, %u", round, n);           \
+            cr_assert(memcmp(samples[0], samples[1], sizeof(samples[0])) == 0, "idct, round %u",
+                      round);
+#define SAME(bytes, call)                                                                \
+    do {                                                                                 \
+        for (uint32_t s = 0; s < 2; s++)                                                 \
+            kernels[s]->call;                                                            \
+        cr_assert(memcmp(out[0], out[1], bytes) == 0, #call ", round %u, %u", round, n); \
     } while (0)
             SAME(n * 2, h2v1(rows[0] + 1, n, out[s]));
             SAME(n * 2, h2v2(rows[0] + 1, rows[1] + 1, n, out[s]));
@@ -385,7 +387,8 @@ Test(jpeg_own, every_colour)
     }
 }
 
-/* Where libjpeg would find a fault, it is asked; and the rows come as if it had been from the start. */
+/* Where libjpeg would find a fault, it is asked; and the rows come as if it had been from the
+ * start. */
 Test(jpeg_own, damage_in_the_middle_is_left_to_libjpeg)
 {
     struct made_jpeg spec = {.name = "cut off", .width = 60, .height = 400, .colour = MADE_COLOUR};
