@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/image/crop.h"
@@ -71,8 +74,9 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
                      bytes[0], len == 1 ? " and has no other" : "");
 }
 
-/* Find the reader of a file and have it read the header. */
-static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len,
+/* Find the reader of a file and have it read the header. `whole`: as if the file were not packed.
+ */
+static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, bool whole,
                        struct image_info *info, struct image_reader **ret, struct plenum_error *err)
 {
     struct image_header header;
@@ -83,13 +87,16 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
 
         if (!reader->ops->knows(bytes, len))
             continue;
+        reader->whole = whole;
         r = reader->ops->open(reader, bytes, len, &header, err);
         if (r < 0) {
             reader->ops->close(reader);
             return r;
         }
-        *info =
-            (struct image_info){formats[i].format, header.width, header.height, header.orientation};
+        *info = (struct image_info){.format = formats[i].format,
+                                    .width = header.width,
+                                    .height = header.height,
+                                    .orientation = header.orientation};
         *ret = reader;
         return 0;
     }
@@ -200,11 +207,32 @@ int image_render(struct image_decoder *d, const struct pipeline *pipeline,
     struct image_info info;
     int r;
 
-    r = open_reader(d, bytes, len, &info, &reader, err);
+    r = open_reader(d, bytes, len, false, &info, &reader, err);
     if (r < 0)
         return r;
     r = render_open(d, reader, &info, pipeline, draw, store, dst, err);
     reader->ops->close(reader);
+    return r;
+}
+
+/* Read a region and keep nothing but a hash of its rows. */
+static int hash_region(struct image_reader *reader, const struct rect *region, uint64_t *ret,
+                       struct plenum_error *err)
+{
+    struct image_rows rows;
+    XXH3_state_t state;
+    int r;
+
+    (void)XXH3_64bits_reset(&state);
+    r = reader->ops->seek(reader, region, err);
+    for (uint32_t y = 0; r == 0 && y < region->height; y += rows.count) {
+        r = reader->ops->read(reader, &rows, err);
+        for (uint32_t i = 0; r == 0 && i < rows.count; i++)
+            (void)XXH3_64bits_update(&state, rows.pixels + i * rows.pitch,
+                                     (size_t)region->width * 3);
+    }
+    if (r == 0)
+        *ret = XXH3_64bits_digest(&state);
     return r;
 }
 
@@ -213,19 +241,38 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
 {
     struct image_reader *reader;
     struct image_info info;
-    struct image_rows rows;
     struct rect all;
     int r;
 
-    r = open_reader(d, bytes, len, &info, &reader, err);
+    r = open_reader(d, bytes, len, true, &info, &reader, err);
     if (r < 0)
         return r;
+    all = (struct rect){.width = info.width, .height = info.height};
+    r = hash_region(reader, &all, &info.pixels, err);
+    reader->ops->close(reader);
     if (ret)
         *ret = info;
-    all = (struct rect){.width = info.width, .height = info.height};
-    r = reader->ops->seek(reader, &all, err);
-    for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count)
-        r = reader->ops->read(reader, &rows, err);
+    return r;
+}
+
+int image_hash(struct image_decoder *d, const uint8_t *bytes, size_t len, const struct rect *region,
+               bool whole, uint64_t *ret, struct plenum_error *err)
+{
+    struct image_reader *reader;
+    struct image_info info;
+    int r;
+
+    r = open_reader(d, bytes, len, whole, &info, &reader, err);
+    if (r < 0)
+        return r;
+    if (region->left >= info.width || region->width > info.width - region->left ||
+        region->top >= info.height || region->height > info.height - region->top ||
+        region->width == 0 || region->height == 0)
+        r = error_set(err, -EINVAL, "%ux%u pixels at %u,%u do not lie in an image of %ux%u",
+                      region->width, region->height, region->left, region->top, info.width,
+                      info.height);
+    else
+        r = hash_region(reader, region, ret, err);
     reader->ops->close(reader);
     return r;
 }

@@ -6,12 +6,14 @@
 #ifndef LOADER_IMAGE_IMAGE_H
 #define LOADER_IMAGE_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/stream.h>
 
 #include "common/pipeline.h"
+#include "loader/image/rect.h"
 
 /** What one thread needs to render image after image without allocating. Opaque. Threads: one at a
  * time. */
@@ -37,11 +39,12 @@ struct image_draw {
     uint32_t position;
 };
 
-/** What the header of a file says. */
+/** What a file holds. */
 struct image_info {
     const char *format;     /* "JPEG" or "PNG" */
     uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
+    uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; set on success */
 };
 
 /** Ownership: `*ret` ends with image_decoder_destroy(). -ENOMEM. */
@@ -68,13 +71,22 @@ int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
 /**
  * Decode all of an image and keep nothing: whether any crop of it can be rendered.
  *
- * @param ret  What its header says; may be NULL. Written when the header could be read, even if
- *             what follows is bad.
+ * @param ret  May be NULL. Written when the header could be read, even if what follows is bad.
  *
  * Errors: as image_render().
  */
 int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                  struct image_info *ret, struct plenum_error *err);
+
+/**
+ * XXH3-64 of the rows of a region, as RGB, of the image as it is stored. For proofs.
+ *
+ * @param whole  Decode a packed JPEG as any other JPEG: all of it down to the region's last row.
+ *
+ * Errors: as image_render(); -EINVAL the region does not lie in the image.
+ */
+int image_hash(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+               const struct rect *region, bool whole, uint64_t *ret, struct plenum_error *err);
 
 /**
  * Render the built-in images and compare with the golden hashes of `version`.

@@ -44,7 +44,9 @@
 #include "common/util.h"
 #include "loader/image/exif.h"
 #include "loader/image/limits.h"
+#include "loader/image/pack.h"
 #include "loader/image/scratch.h"
+#include "loader/image/splice.h"
 
 /* Rows that one read() delivers: enough to make a call cheap, few enough to stay in the cache. */
 enum { STRIP_ROWS = 16 };
@@ -55,6 +57,7 @@ struct jpeg_reader {
     struct jpeg_decompress_struct d;
     bool live; /* d is to be destroyed */
     struct jpeg_source_mgr source;
+    size_t source_len; /* of the file, or of a part of it */
     struct jpeg_progress_mgr progress;
 
     struct jpeg_error_mgr errors;
@@ -62,8 +65,13 @@ struct jpeg_reader {
     int code;       /* of that failure, and its sentence: */
     char message[JMSG_LENGTH_MAX + 100];
 
-    size_t len; /* of the file */
+    const uint8_t *bytes; /* of the file */
+    size_t len;
     uint64_t blocks;
+
+    bool packed;
+    struct pack_layout layout; /* of a packed file */
+    struct scratch spliced;    /* the part of it that is decoded */
 
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
@@ -140,7 +148,8 @@ static boolean source_fill(j_decompress_ptr d)
     char place[48];
 
     (void)describe_place(j, place, sizeof(place));
-    leave(j, -EBADMSG, "the JPEG file is cut off: it ends after %zu bytes, %s", j->len, place);
+    leave(j, -EBADMSG, "the JPEG file is cut off: it ends after %zu bytes, %s", j->source_len,
+          place);
 }
 
 static void source_skip(j_decompress_ptr d, long count)
@@ -167,7 +176,7 @@ static void on_progress(j_common_ptr cinfo)
 static void check_limits(struct jpeg_reader *j)
 {
     const struct jpeg_decompress_struct *d = &j->d;
-    size_t header = j->len - d->src->bytes_in_buffer;
+    size_t header = j->source_len - d->src->bytes_in_buffer;
 
     if ((uint64_t)d->image_width * d->image_height > IMAGE_PIXELS_MAX)
         leave(j, -EBADMSG, "%ux%u pixels are more than the limit of %d", d->image_width,
@@ -200,6 +209,15 @@ static void start(struct jpeg_reader *j)
     j->d.do_block_smoothing = FALSE;
 }
 
+static void rewind_to(struct jpeg_reader *j, const uint8_t *bytes, size_t len)
+{
+    j->d = (struct jpeg_decompress_struct){.err = &j->errors};
+    j->source.next_input_byte = bytes;
+    j->source.bytes_in_buffer = j->source_len = len;
+    j->blocks = 0;
+    j->rows_left = 0;
+}
+
 static void jpeg_reader_close(struct image_reader *reader)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
@@ -208,11 +226,19 @@ static void jpeg_reader_close(struct image_reader *reader)
         jpeg_destroy_decompress(&j->d);
     j->live = false;
     scratch_trim(&j->strip, 4 << 20);
+    scratch_trim(&j->spliced, 16 << 20);
 }
 
 static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
 {
     return len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
+}
+
+/* What a packed file's header says was checked when it was packed: it need not be read yet. */
+static bool open_packed(struct jpeg_reader *j)
+{
+    j->packed = !j->base.whole && pack_read(j->bytes, j->len, &j->layout, NULL) > 0;
+    return j->packed;
 }
 
 static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
@@ -221,37 +247,75 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
 
     jpeg_reader_close(reader);
-    j->d = (struct jpeg_decompress_struct){.err = &j->errors};
-    j->source.next_input_byte = bytes;
-    j->source.bytes_in_buffer = len;
+    j->bytes = bytes;
     j->len = len;
-    j->blocks = 0;
-    j->rows_left = 0;
+    if (open_packed(j)) {
+        *ret = (struct image_header){.width = j->layout.width,
+                                     .height = j->layout.height,
+                                     .orientation = exif_of_jpeg(bytes, len)};
+        return 0;
+    }
+    rewind_to(j, bytes, len);
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
     start(j);
-    *ret = (struct image_header){
-        .width = j->d.image_width,
-        .height = j->d.image_height,
-        .orientation = exif_of_jpeg(bytes, len),
-    };
+    *ret = (struct image_header){.width = j->d.image_width,
+                                 .height = j->d.image_height,
+                                 .orientation = exif_of_jpeg(bytes, len)};
     return 0;
 }
 
 /* The columns that must be decoded for those of the region to come out right: see the top. */
-static void widen(const struct jpeg_decompress_struct *d, const struct rect *region,
-                  uint32_t *begin, uint32_t *end)
+static void widen(uint32_t unit, uint32_t whole, const struct rect *region, uint32_t *begin,
+                  uint32_t *end)
 {
-    uint32_t unit = (uint32_t)d->max_h_samp_factor, mcu = DCTSIZE * unit, least = 3 * unit;
+    uint32_t mcu = DCTSIZE * unit, least = 3 * unit;
 
     *begin = region->left > 0 ? (region->left - 1) / mcu * mcu : 0;
     *end = region->left + region->width + 2;
     if (*end < *begin + least)
         *end = *begin + least;
-    if (*end > d->output_width)
-        *end = d->output_width;
+    if (*end > whole)
+        *end = whole;
     if (*begin > 0 && *end - *begin < least)
         *begin -= mcu;
+}
+
+/* The same with rows, for the splice: one above the region and one below are enough. */
+static struct rect widen_both(const struct pack_layout *l, const struct rect *region)
+{
+    uint32_t begin, end, bottom = region->top + region->height;
+    struct rect r = {.top = region->top - (region->top > 0)};
+
+    widen(l->mcu_width / DCTSIZE, l->width, region, &begin, &end);
+    r.left = begin;
+    r.width = end - begin;
+    r.height = bottom + (bottom < l->height) - r.top;
+    return r;
+}
+
+/* Choose what is decoded of a packed file: a part that holds the region, which then becomes a
+ * region of that, or all. */
+static int choose_part(struct jpeg_reader *j, struct rect *region)
+{
+    struct rect wide = widen_both(&j->layout, region);
+    struct splice splice;
+    size_t len;
+    int r;
+
+    if (splice_plan(&j->layout, &wide, &splice)) {
+        r = splice_write(&splice, &j->layout, j->bytes, j->len, &j->spliced, &len);
+        if (r == -ENOMEM)
+            return r;
+        if (r == 0) {
+            region->left -= splice.pixels.left;
+            region->top -= splice.pixels.top;
+            rewind_to(j, j->spliced.bytes, len);
+            return 0;
+        }
+    }
+    rewind_to(j, j->bytes, j->len);
+    return 0;
 }
 
 static void seek(struct jpeg_reader *j, const struct rect *region)
@@ -259,8 +323,10 @@ static void seek(struct jpeg_reader *j, const struct rect *region)
     uint32_t begin, end;
     JDIMENSION left, width;
 
+    if (j->packed)
+        start(j);
     (void)jpeg_start_decompress(&j->d);
-    widen(&j->d, region, &begin, &end);
+    widen((uint32_t)j->d.max_h_samp_factor, j->d.output_width, region, &begin, &end);
     left = begin;
     width = end - begin;
     jpeg_crop_scanline(&j->d, &left, &width);
@@ -275,10 +341,13 @@ static int jpeg_reader_seek(struct image_reader *reader, const struct rect *regi
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    struct rect part = *region;
 
+    if (j->packed && choose_part(j, &part) < 0)
+        return error_set(err, -ENOMEM, "out of memory for %zu bytes", j->len);
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    seek(j, region);
+    seek(j, &part);
     if (scratch_reserve(&j->strip, (size_t)STRIP_ROWS * j->d.output_width *
                                        (size_t)j->d.output_components) < 0)
         return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);
@@ -347,6 +416,7 @@ static void jpeg_reader_destroy(struct image_reader *reader)
 
     jpeg_reader_close(reader);
     scratch_free(&j->strip);
+    scratch_free(&j->spliced);
     free(j);
 }
 

@@ -8,7 +8,9 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/image.c %D%/image.h \
 	%D%/jpeg.c \
 	%D%/jpeg_encode.c \
+	%D%/jpeg_pack.c \
 	%D%/limits.h \
+	%D%/pack.c %D%/pack.h \
 	%D%/png.c \
 	%D%/png_encode.c \
 	%D%/reader.h \
@@ -17,6 +19,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/resize_kernels.h \
 	%D%/resize_portable.c \
 	%D%/scratch.h \
-	%D%/selftest.c
+	%D%/selftest.c \
+	%D%/splice.c %D%/splice.h
 %C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
 %C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)
