@@ -11,6 +11,8 @@
 
 #include "common/util.h"
 
+enum { TX_COMPACT_BYTES = 64 * 1024 };
+
 void frame_buffer_fini(struct frame_buffer *buffer)
 {
     free(buffer->bytes);
@@ -283,6 +285,19 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
     return 1;
 }
 
+/* Give back the place of what is sent, once it is much: a connection that always has something
+ * pending would else keep all that it ever sent. */
+static void compact_tx(struct frame_conn *conn)
+{
+    if (conn->tx_at < TX_COMPACT_BYTES || conn->tx_at < conn->tx.len / 2)
+        return;
+    memmove(conn->tx.bytes, conn->tx.bytes + conn->tx_at, conn->tx.len - conn->tx_at);
+    conn->tx.len -= conn->tx_at;
+    if (conn->tx_fd >= 0)
+        conn->tx_fd_at -= conn->tx_at;
+    conn->tx_at = 0;
+}
+
 int frame_conn_flush(struct frame_conn *conn)
 {
     union {
@@ -314,7 +329,10 @@ int frame_conn_flush(struct frame_conn *conn)
         if (n < 0) {
             if (errno == EINTR)
                 continue;
-            return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+            if (errno != EWOULDBLOCK)
+                return -errno;
+            compact_tx(conn);
+            return -EAGAIN;
         }
         if (msg.msg_control)
             io_close(&conn->tx_fd);

@@ -184,6 +184,11 @@ int jobloader_get_fd(const struct jobloader *loader)
     return loader->epoll_fd;
 }
 
+pid_t jobloader_get_pid(const struct jobloader *loader)
+{
+    return loader->pid;
+}
+
 /* A copy above the numbers that the loader expects, so that dup2() cannot tread on it. */
 static int move_up(int fd)
 {

@@ -4,6 +4,7 @@
 #define COMMON_JOBLOADER_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include <plenum/error.h>
 
@@ -25,6 +26,9 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
 
 /** A descriptor that becomes readable when jobloader_dispatch() has something to do. Borrowed. */
 int jobloader_get_fd(const struct jobloader *loader);
+
+/** The running loader, 0 when there is none: for a caller that ends all its other children. */
+pid_t jobloader_get_pid(const struct jobloader *loader);
 
 /** Start, reap, restart. Never blocks. */
 void jobloader_dispatch(struct jobloader *loader);

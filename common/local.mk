@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/address.c %D%/address.h \
 	%D%/error.c %D%/error.h \
 	%D%/frame.c %D%/frame.h \
+	%D%/hostlist.c %D%/hostlist.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/jobloader.c %D%/jobloader.h \
 	%D%/log.c %D%/log.h \

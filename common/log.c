@@ -15,6 +15,7 @@
 static const char *log_program = "plenum";
 static enum log_level log_level = LOG_LEVEL_INFO;
 static bool log_journal;
+static void (*log_sink)(const char *line, size_t len);
 
 static const struct {
     const char *word;
@@ -43,6 +44,11 @@ enum log_level log_get_level(void)
     return log_level;
 }
 
+void log_set_sink(void (*sink)(const char *line, size_t len))
+{
+    log_sink = sink;
+}
+
 __attribute__((format(printf, 2, 0))) static void log_line(enum log_level level, const char *format,
                                                            va_list args)
 {
@@ -63,7 +69,10 @@ __attribute__((format(printf, 2, 0))) static void log_line(enum log_level level,
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';
     line[n++] = '\n';
-    (void)io_write_all(STDERR_FILENO, line, n);
+    if (log_sink)
+        log_sink(line, n);
+    else
+        (void)io_write_all(STDERR_FILENO, line, n);
     errno = saved;
 }
 

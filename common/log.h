@@ -2,6 +2,8 @@
 #ifndef COMMON_LOG_H
 #define COMMON_LOG_H
 
+#include <stddef.h>
+
 /** error: a request failed; warn: we go on, and how; info: a state an operator wants once; debug:
  * the rest. */
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
@@ -18,6 +20,10 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
 void log_init(const char *program, enum log_level level);
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
+
+/** Hand each whole line, newline included, to `sink` instead of writing it to standard error: for a
+ * program whose standard error has another writer. NULL: standard error again. */
+void log_set_sink(void (*sink)(const char *line, size_t len));
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

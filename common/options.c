@@ -44,7 +44,8 @@ static int unknown_option(const struct options_program *p, const char *word, siz
     size_t best = 3;
 
     for (size_t i = 0; i < p->count; i++) {
-        size_t d = p->defs[i].help ? distance(word, len, p->defs[i].name) : SIZE_MAX;
+        size_t d =
+            p->defs[i].help && p->defs[i].name ? distance(word, len, p->defs[i].name) : SIZE_MAX;
 
         if (d < best) {
             best = d;
@@ -74,6 +75,7 @@ static int apply(const struct option_def *def, void *target, const char *value,
         *(const char **)field = value;
         return 0;
     case OPTION_CALL:
+    case OPTION_OPTIONAL:
         return def->call(target, value, err);
     case OPTION_U32:
     case OPTION_U64:
@@ -106,7 +108,8 @@ static const struct option_def *find_name(const struct options_program *p, const
                                           size_t len)
 {
     for (size_t i = 0; i < p->count; i++)
-        if (strlen(p->defs[i].name) == len && memcmp(p->defs[i].name, word, len) == 0)
+        if (p->defs[i].name && strlen(p->defs[i].name) == len &&
+            memcmp(p->defs[i].name, word, len) == 0)
             return &p->defs[i];
     return NULL;
 }
@@ -133,7 +136,7 @@ static int parse_long(const struct options_program *p, void *target, int argc, c
         return unknown_option(p, word, len, err);
     if (!def->arg && value)
         return error_set(err, -EINVAL, "--%s takes no value", def->name);
-    if (def->arg && !value) {
+    if (def->arg && !value && def->type != OPTION_OPTIONAL) {
         if (i + 1 == argc)
             return error_set(err, -EINVAL, "--%s needs a value: --%s %s", def->name, def->name,
                              def->arg);
@@ -157,14 +160,14 @@ static int parse_short(const struct options_program *p, void *target, int argc, 
             return error_set(err, -EINVAL, "unknown option -%c; see %s --help", *c, p->name);
         if (def->arg && c[1]) {
             value = c + 1;
-        } else if (def->arg) {
+        } else if (def->arg && def->type != OPTION_OPTIONAL) {
             if (i + 1 == argc)
                 return error_set(err, -EINVAL, "-%c needs a value: -%c %s", *c, *c, def->arg);
             value = argv[i + 1];
             used = 2;
         }
         r = apply(def, target, value, err);
-        if (r < 0 || def->arg)
+        if (r < 0 || value)
             return r < 0 ? r : used;
     }
     return 1;
@@ -236,7 +239,8 @@ void options_print_help(const struct options_program *program)
 {
     printf("usage: %s %s\n\n", program->name, program->usage);
     print_wrapped(program->summary, 0);
-    printf("\noptions:\n");
+    if (program->count == 0 || program->defs[0].name)
+        printf("\noptions:\n");
     for (size_t i = 0; i < program->count; i++) {
         const struct option_def *d = &program->defs[i];
         char left[128];
@@ -244,9 +248,16 @@ void options_print_help(const struct options_program *program)
 
         if (!d->help)
             continue;
-        n = snprintf(left, sizeof(left), "  %c%c%s --%s%s%s", d->letter ? '-' : ' ',
-                     d->letter ? d->letter : ' ', d->letter ? "," : " ", d->name, d->arg ? " " : "",
-                     d->arg ? d->arg : "");
+        if (!d->name) {
+            printf("\n%s:\n", d->help);
+            continue;
+        }
+        n = snprintf(left, sizeof(left), "  %c%c%s --%s%s%s%s", d->letter ? '-' : ' ',
+                     d->letter ? d->letter : ' ', d->letter ? "," : " ", d->name,
+                     d->type == OPTION_OPTIONAL ? "[="
+                     : d->arg                   ? " "
+                                                : "",
+                     d->arg ? d->arg : "", d->type == OPTION_OPTIONAL ? "]" : "");
         if (n >= HELP_COLUMN - 1)
             printf("%s\n%*s", left, HELP_COLUMN, "");
         else

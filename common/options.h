@@ -17,17 +17,19 @@ enum option_type {
     OPTION_BYTES,    /* uint64_t: 512, 64K, 2G */
     OPTION_DURATION, /* uint64_t, ns: 90, 500ms, 5m */
     OPTION_CALL,     /* whatever `call` makes of it */
+    OPTION_OPTIONAL, /* the same; the value may be missing (NULL), else it follows after '=' */
 };
 
 struct option_def {
-    const char *name; /* without the dashes */
+    const char *name; /* without the dashes; NULL: a heading of --help, which is `help` */
     char letter;      /* short form, or 0 */
     const char *arg;  /* what the value is called in --help; NULL for flags */
     enum option_type type;
     size_t offset;     /* of the field in the target structure */
     uint64_t min, max; /* of numbers; max 0: as much as fits */
     const char *help;  /* one line or more; NULL hides the option from --help */
-    /** OPTION_CALL: take `value` (NULL for a flag): 0, or -EINVAL with a sentence. */
+    /** OPTION_CALL, OPTION_OPTIONAL: take `value` (NULL for a flag): 0, or -EINVAL with a sentence.
+     */
     int (*call)(void *target, const char *value, struct plenum_error *err);
 };
 

@@ -412,6 +412,7 @@ int main(int argc, char **argv)
         return 2;
     }
     r = feed(job, &info, &a);
-    plenum_job_close(job);
+    if (r == 0) /* a failed instance does not wait for the others */
+        plenum_job_close(job);
     return r;
 }

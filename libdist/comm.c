@@ -10,10 +10,16 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/error.h"
+#include "common/philox.h"
 #include "common/util.h"
 #include "libdist/comm_priv.h"
 #include "libdist/job_priv.h"
@@ -36,8 +42,18 @@ static void *load_backend(void)
     return handle ? handle : dlopen(backend_file, RTLD_NOW | RTLD_LOCAL);
 }
 
+/* A program that does not close its job: MPI is ended all the same. But one that has failed does
+ * not wait for the others, who may never come: its launcher is to see the failure at once. */
+static void at_exit(int status, void *arg)
+{
+    (void)arg;
+    if (status == 0)
+        plenum__comm_close_at_exit();
+}
+
 static int open_backend(struct plenum_job *job, struct plenum_error *err)
 {
+    static bool registered;
     const struct comm_backend *backend;
     void *handle;
     int r;
@@ -58,6 +74,8 @@ static int open_backend(struct plenum_job *job, struct plenum_error *err)
     if (r < 0)
         return r;
     job->backend = backend;
+    if (!registered)
+        registered = on_exit(at_exit, NULL) == 0;
     return 0;
 }
 
@@ -154,6 +172,102 @@ int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
         return 0;
     r = begin(job, &deadline_ns, err);
     return r < 0 ? r : end(job, job->backend->barrier(deadline_ns, err));
+}
+
+/* What instances tell each other of their bytes. */
+struct digest {
+    uint64_t size;
+    XXH128_canonical_t hash;
+};
+
+/* The digest that most instances have; instance 0's where no other has more. */
+static uint32_t majority(const struct digest *all, uint32_t count)
+{
+    uint32_t best = 0, best_votes = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t votes = 0;
+
+        for (uint32_t k = 0; k < count; k++)
+            votes += memcmp(&all[i], &all[k], sizeof(all[i])) == 0;
+        if (votes > best_votes) {
+            best = i;
+            best_votes = votes;
+        }
+    }
+    return best;
+}
+
+int plenum_same(struct plenum_job *job, const void *bytes, size_t size, struct plenum_error *err)
+{
+    uint32_t count = job->info.num_instances, best, named = 0;
+    struct digest mine = {.size = size}, *all;
+    char text[200] = "";
+    size_t n = 0;
+    int r;
+
+    if (alone(job))
+        return 0;
+    all = calloc(count, sizeof(*all));
+    if (!all)
+        return error_set(err, -ENOMEM, "out of memory");
+    XXH128_canonicalFromHash(&mine.hash, XXH3_128bits(bytes, size));
+    r = plenum_allgather(job, &mine, sizeof(mine), all, err);
+    best = majority(all, count);
+    for (uint32_t i = 0; i < count && r == 0; i++)
+        if (memcmp(&all[i], &all[best], sizeof(all[i])) != 0 && named++ < 8 && n < sizeof(text))
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", n ? ", " : "", i);
+    free(all);
+    if (r < 0 || named == 0)
+        return r;
+    return error_set(err, -EBADMSG, "instance%s %s%s hold%s other bytes than the other%s",
+                     named > 1 ? "s" : "", text, named > 8 ? ", ..." : "", named > 1 ? "" : "s",
+                     count - named > 1 ? "s" : "");
+}
+
+int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed, struct plenum_error *err)
+{
+    if (job->info.instance_index == 0)
+        while (*seed == 0)
+            if (getrandom(seed, sizeof(*seed), 0) < 0 && errno != EINTR)
+                return error_set(err, -errno, "the system gives no random numbers: %s",
+                                 strerror(errno));
+    return plenum_broadcast(job, seed, sizeof(*seed), 0, err);
+}
+
+uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica)
+{
+    struct philox_block b = philox_draw(seed, replica, 0, DRAW_SEED, 0);
+
+    return b.word[0] | (uint64_t)b.word[1] << 32;
+}
+
+/* How preparing went on one host. */
+struct prepared {
+    int32_t code;
+    char text[sizeof(((struct plenum_error *)0)->text)];
+};
+
+int plenum_once_per_host(struct plenum_job *job,
+                         int (*prepare)(void *arg, struct plenum_error *err), void *arg,
+                         struct plenum_error *err)
+{
+    struct prepared mine = {0}, *all;
+    struct plenum_error why = {""};
+    int r;
+
+    if (job->info.local_instance_index == 0)
+        mine.code = prepare(arg, &why);
+    memcpy(mine.text, why.text, sizeof(mine.text));
+    all = calloc(job->info.num_instances, sizeof(*all));
+    if (!all)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = plenum_allgather(job, &mine, sizeof(mine), all, err);
+    for (uint32_t i = 0; i < job->info.num_instances && r == 0; i++)
+        if (all[i].code < 0)
+            r = error_set(err, all[i].code, "%s", all[i].text);
+    free(all);
+    return r;
 }
 
 void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +24,7 @@
 #include "libdist/comm_priv.h"
 
 enum {
+    NOTICE_TAG = 1,
     PIECE_BYTES = 1 << 30,
     PIECES_UNDER_WAY = 4,
     SPINS = 200, /* tests before the first sleep */
@@ -30,9 +32,17 @@ enum {
     PAUSE_LAST_NS = 1000000,
 };
 
+/* How long to wait before telling the others, at most; and how long at the end for all to come. */
+static const uint64_t notice_after_ns = NS_PER_SEC, finalize_within_ns = 30 * NS_PER_SEC;
+
 static MPI_Comm world = MPI_COMM_NULL;
-static bool ours; /* we initialised MPI, and we finalise it */
-static uint32_t world_size;
+static MPI_Comm notices = MPI_COMM_NULL; /* apart from collectives, which may be half done */
+static bool ours;                        /* we initialised MPI, and we finalise it */
+static uint32_t world_size, world_rank;
+static uint64_t number;   /* of the collective under way, counted from 1 */
+static uint64_t *noticed; /* [world_size]: the last collective that each is known to have reached */
+static uint64_t sent_number; /* what our notices say; must stay while they are under way */
+static MPI_Request *sent;    /* [world_size] */
 
 static int mpi_error(int code, const char *what, struct plenum_error *err)
 {
@@ -96,26 +106,76 @@ static int backend_open(uint32_t instances, uint32_t index, struct plenum_error 
                          "this process is instance %u of %u of its job, but rank %d of %d for MPI: "
                          "the job was not started through mpirun; start it with plenumrun",
                          index, instances, rank, size);
+    noticed = calloc(instances, sizeof(*noticed));
+    sent = malloc(instances * sizeof(*sent));
+    if (!noticed || !sent)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < instances; i++)
+        sent[i] = MPI_REQUEST_NULL;
     r = MPI_Comm_dup(MPI_COMM_WORLD, &world);
+    if (r == MPI_SUCCESS)
+        r = MPI_Comm_dup(MPI_COMM_WORLD, &notices);
     if (r != MPI_SUCCESS)
         return mpi_error(r, "MPI_Comm_dup", err);
     (void)MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+    (void)MPI_Comm_set_errhandler(notices, MPI_ERRORS_RETURN);
     world_size = instances;
+    world_rank = index;
     return 0;
 }
 
-static void backend_close(bool broken)
+/* Tell all others where we wait. */
+static void send_notices(void)
 {
-    int finalised;
+    sent_number = number;
+    for (uint32_t i = 0; i < world_size; i++)
+        if (i != world_rank)
+            (void)MPI_Isend(&sent_number, 1, MPI_UINT64_T, (int)i, NOTICE_TAG, notices, &sent[i]);
+}
 
-    (void)MPI_Finalized(&finalised);
-    if (finalised || broken) /* MPI_Finalize would wait for the others for ever */
+static void take_notices(void)
+{
+    MPI_Status status;
+    uint64_t theirs;
+    int there = 0;
+
+    while (MPI_Iprobe(MPI_ANY_SOURCE, NOTICE_TAG, notices, &there, &status) == MPI_SUCCESS &&
+           there) {
+        if (MPI_Recv(&theirs, 1, MPI_UINT64_T, status.MPI_SOURCE, NOTICE_TAG, notices,
+                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+        if (noticed[status.MPI_SOURCE] < theirs)
+            noticed[status.MPI_SOURCE] = theirs;
+    }
+}
+
+/* "instance 3", "instances 1, 4 and 5", "instances 0, 1, 2, ... (17 in all)". */
+static void name_missing(char *text, size_t size)
+{
+    uint32_t missing = 0, named = 0;
+    size_t n;
+
+    for (uint32_t i = 0; i < world_size; i++)
+        missing += i != world_rank && noticed[i] < number;
+    if (missing == 0) {
+        (void)snprintf(text, size, "all instances had come, but it was not done");
         return;
-    if (world != MPI_COMM_NULL)
-        (void)MPI_Comm_free(&world);
-    if (ours)
-        (void)MPI_Finalize();
-    ours = false;
+    }
+    n = (size_t)snprintf(text, size, "instance%s", missing > 1 ? "s" : "");
+    for (uint32_t i = 0; i < world_size && named < 8 && n < size; i++) {
+        if (i == world_rank || noticed[i] >= number)
+            continue;
+        named++;
+        n += (size_t)snprintf(text + n, size - n, "%s %u",
+                              named == 1         ? ""
+                              : named == missing ? " and"
+                                                 : ",",
+                              i);
+    }
+    if (missing > named && n < size)
+        n += (size_t)snprintf(text + n, size - n, ", ... (%u in all)", missing);
+    if (n < size)
+        (void)snprintf(text + n, size - n, " %s not come", missing > 1 ? "have" : "has");
 }
 
 /* Wait, sleeping, for the requests. */
@@ -123,9 +183,15 @@ static int wait_all(MPI_Request *requests, int count, uint64_t deadline_ns, cons
                     struct plenum_error *err)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
+    uint64_t begin = time_now_ns(), notice_ns = begin + notice_after_ns;
+    char missing[160];
+    bool told = false;
 
+    if (deadline_ns) /* in time to be heard before the others' time is up */
+        notice_ns = min_u64(notice_ns, begin + (deadline_ns - min_u64(begin, deadline_ns)) / 4);
     for (uint64_t tries = 0;; tries++) {
         int done = 0, r = MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE);
+        uint64_t now;
 
         if (r != MPI_SUCCESS)
             return mpi_error(r, what, err);
@@ -133,15 +199,57 @@ static int wait_all(MPI_Request *requests, int count, uint64_t deadline_ns, cons
             return 0;
         if (tries < SPINS)
             continue;
-        if (deadline_ns && time_now_ns() > deadline_ns)
-            return error_set(err, -ETIMEDOUT,
-                             "%s: the time limit has passed and not all of the %u "
-                             "instances have come",
-                             what, world_size);
+        now = time_now_ns();
+        if (deadline_ns && now > notice_ns) {
+            if (!told)
+                send_notices();
+            told = true;
+            take_notices();
+        }
+        if (deadline_ns && now > deadline_ns) {
+            name_missing(missing, sizeof(missing));
+            return error_set(err, -ETIMEDOUT, "%s: the time limit has passed and %s", what,
+                             missing);
+        }
         (void)nanosleep(&pause, NULL);
         if (pause.tv_nsec < PAUSE_LAST_NS)
             pause.tv_nsec += pause.tv_nsec / 4;
     }
+}
+
+/* MPI_Finalize() waits for all instances for ever: see first whether they come. */
+static bool all_come(void)
+{
+    MPI_Request request;
+
+    return MPI_Ibarrier(world, &request) == MPI_SUCCESS &&
+           wait_all(&request, 1, time_now_ns() + finalize_within_ns, "the end", NULL) == 0;
+}
+
+static void backend_close(bool broken)
+{
+    int finalised;
+
+    (void)MPI_Finalized(&finalised);
+    if (finalised || broken)
+        return;
+    if (ours && !all_come())
+        return; /* the process ends without MPI_Finalize(), which mpirun takes for a failure; it is
+                   one */
+    for (uint32_t i = 0; i < world_size; i++)
+        if (sent[i] != MPI_REQUEST_NULL)
+            (void)MPI_Request_free(&sent[i]);
+    if (world != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&world);
+    if (notices != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&notices);
+    if (ours)
+        (void)MPI_Finalize();
+    ours = false;
+    free(noticed);
+    free(sent);
+    noticed = NULL;
+    sent = NULL;
 }
 
 /* The requests of one collective, of which some are under way. */
@@ -178,6 +286,7 @@ static int backend_broadcast(void *buffer, size_t bytes, uint32_t root, uint64_t
     struct pieces p = {.deadline_ns = deadline_ns, .what = "broadcast", .err = err};
     int r = 0;
 
+    number++;
     for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
         int n = (int)min_u64(PIECE_BYTES, bytes - at);
 
@@ -222,6 +331,7 @@ static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, 
     struct pieces p = {.deadline_ns = deadline_ns, .what = "allreduce", .err = err};
     int r = 0;
 
+    number++;
     for (size_t at = 0; at < count && r == 0; at += piece) {
         int n = (int)min_u64(piece, count - at);
 
@@ -244,6 +354,7 @@ static int backend_allgather(const void *send, size_t bytes, void *recv, uint64_
     size_t piece = PIECE_BYTES / 4;
     int r = 0;
 
+    number++;
     for (size_t at = 0; at < bytes && r == 0; at += piece) {
         int n = (int)min_u64(piece, bytes - at);
         MPI_Datatype block, strided;
@@ -262,8 +373,10 @@ static int backend_allgather(const void *send, size_t bytes, void *recv, uint64_
 static int backend_barrier(uint64_t deadline_ns, struct plenum_error *err)
 {
     MPI_Request request;
-    int r = MPI_Ibarrier(world, &request);
+    int r;
 
+    number++;
+    r = MPI_Ibarrier(world, &request);
     if (r != MPI_SUCCESS)
         return mpi_error(r, "barrier", err);
     return wait_all(&request, 1, deadline_ns, "barrier", err);

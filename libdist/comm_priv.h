@@ -8,7 +8,7 @@
 #include <plenum/comm.h>
 
 /** Version of this table: a library of another build is refused. */
-enum { COMM_BACKEND_VERSION = 1 };
+enum { COMM_BACKEND_VERSION = 2 };
 
 /**
  * What a carrier does. Each call blocks, sleeping, until it is done or `deadline_ns`
@@ -35,5 +35,8 @@ struct comm_backend {
 
 /** End what the collectives of this job have started. */
 void plenum__comm_close(struct plenum_job *job);
+
+/** The same for the job that is open when the process exits, if any. */
+void plenum__comm_close_at_exit(void);
 
 #endif

@@ -265,3 +265,11 @@ const struct plenum_job_info *plenum_job_get_info(const struct plenum_job *job)
 {
     return &job->info;
 }
+
+void plenum__comm_close_at_exit(void)
+{
+    (void)pthread_mutex_lock(&job_mu);
+    if (the_job && the_job->pid == getpid())
+        plenum__comm_close(the_job);
+    (void)pthread_mutex_unlock(&job_mu);
+}

@@ -36,3 +36,12 @@ include tests/loader/image/local.mk
 include tests/fuzz/local.mk
 include tests/libdist/local.mk
 endif
+
+include tests/launcher/local.mk
+
+# What needs root, several hosts, or minutes.
+system_tests =
+check-system: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(system_tests)'
+.PHONY: check-system
+include tests/system/local.mk

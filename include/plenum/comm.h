@@ -13,11 +13,11 @@
  *                      size than the job (under torchrun every process is MPI's "rank 0 of 1"): use
  *                      torch.distributed there, or start the job with plenumrun;
  *   -ETIMEDOUT         the others did not come within the time limit (plenum_job_set_timeout());
- *   -ENOTRECOVERABLE   an earlier collective timed out: its memory may still be written to by MPI,
- *                      and no further collective can be trusted. End the process;
- *   -EINVAL            a root, type or operation that does not exist;
- *   -ECHILD            this process was forked from the one that opened the job;
- *   -EIO               MPI reported an error (the sentence holds its text).
+ * the sentence names those that are missing; -ENOTRECOVERABLE   an earlier collective timed out:
+ * its memory may still be written to by MPI, and no further collective can be trusted. End the
+ * process; -EINVAL            a root, type or operation that does not exist; -ECHILD this process
+ * was forked from the one that opened the job; -EIO               MPI reported an error (the
+ * sentence holds its text).
  *
  * Threads: one collective at a time per process; calls from several threads wait for each other,
  * and must come in the same order everywhere. They block: keep them off event loops. */
@@ -77,6 +77,46 @@ PLENUM_API int plenum_allgather(struct plenum_job *job, const void *send, size_t
 
 /** Return when every instance has called it. */
 PLENUM_API int plenum_barrier(struct plenum_job *job, struct plenum_error *err);
+
+/**
+ * Do all instances hold the same bytes? Compares hashes (XXH3-128), so it costs the reading of the
+ * bytes and a few bytes of traffic: weights that have drifted apart are found, not suffered.
+ *
+ * @param bytes  [size] of this instance; sizes may differ, which is a difference.
+ *
+ * Returns 0 when they do, -EBADMSG when they do not: the sentence names the instances whose bytes
+ * differ from the majority's (or, where there is none, from instance 0's); or an error of all
+ * collectives.
+ */
+PLENUM_API int plenum_same(struct plenum_job *job, const void *bytes, size_t size,
+                           struct plenum_error *err);
+
+/**
+ * One seed for the whole job: `*seed` of instance 0, or a number from the system's randomness where
+ * that is 0.
+ *
+ * @param seed  read in instance 0, written everywhere; never 0 afterwards.
+ */
+PLENUM_API int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed,
+                                     struct plenum_error *err);
+
+/**
+ * A seed for one replica, derived from the job's by Philox: different for each replica, the same
+ * for a replica whichever instance it lives in. Not a collective.
+ */
+PLENUM_API uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica);
+
+/**
+ * Have one instance of each host do something that the others of that host need done, such as
+ * preparing data on a local disk. A collective of the whole job: it returns when all hosts are
+ * ready.
+ *
+ * @param prepare  called in the instance with local index 0 of each host: 0, or a negative errno
+ * with a sentence, which then is the result in every instance of the job.
+ */
+PLENUM_API int plenum_once_per_host(struct plenum_job *job,
+                                    int (*prepare)(void *arg, struct plenum_error *err), void *arg,
+                                    struct plenum_error *err);
 
 /**
  * How long one collective may take before it answers -ETIMEDOUT, in nanoseconds; 0, which is the

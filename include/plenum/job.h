@@ -58,7 +58,11 @@ struct plenum_job_info {
 PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err);
 
 /**
- * Give the job up. The last close ends MPI, if plenum's collectives started it. NULL is nothing.
+ * Give the job up. The last close ends MPI, if plenum's collectives started it, and waits at most
+ * 30 s for the other instances to do the same. NULL is nothing.
+ *
+ * A program that has failed better exits with its status and does not close the job: it would wait
+ * for instances that wait for it. One that exits with status 0 without closing has it closed then.
  *
  * Threads: any, but not during a collective.
  */

@@ -77,8 +77,8 @@ struct plenum_stream_options {
     enum plenum_layout layout; /**< Default PLENUM_NHWC. */
     uint32_t channels; /**< 3, or 4 with a last channel of zero points: what stands for 0.0, 0 as
                             int8 and 128 as uint8. Default 3. */
-    enum plenum_last last; /**< Default PLENUM_PAD. */
-    enum plenum_bad bad;   /**< Default PLENUM_BAD_SUBSTITUTE. */
+    enum plenum_last last;      /**< Default PLENUM_PAD. */
+    enum plenum_bad bad;        /**< Default PLENUM_BAD_SUBSTITUTE. */
     uint64_t loader_timeout_ns; /**< How long no loader may answer before the stream fails with
                                      -ECONNRESET. Default 60 s. */
     uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked

@@ -455,3 +455,11 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
         (void)unlink(dataset->index_path);
     return r;
 }
+
+void dataset_announce(const struct dataset *dataset, uint32_t sample)
+{
+    const struct index_sample *s = &dataset->index.samples[sample];
+
+    if (s->len > 0 && s->len <= DATASET_SAMPLE_MAX)
+        dataset->format->announce(dataset, s);
+}

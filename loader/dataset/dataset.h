@@ -72,6 +72,9 @@ char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, ch
  */
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err);
+/** Tell the kernel that a sample will be read soon. It may do nothing; errors show when it is read.
+ */
+void dataset_announce(const struct dataset *dataset, uint32_t sample);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
 /** The folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum; 0, or

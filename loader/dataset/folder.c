@@ -460,6 +460,19 @@ static int folder_read(const struct dataset *dataset, const struct index_sample 
     return 0;
 }
 
+static void folder_announce(const struct dataset *dataset, const struct index_sample *sample)
+{
+    char path[8192];
+    int fd;
+
+    folder_path(dataset, sample, path, sizeof(path));
+    fd = openat(dataset->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    (void)close(fd);
+}
+
 static bool folder_recognise(const char *path)
 {
     struct stat st;
@@ -473,5 +486,6 @@ const struct format format_folder = {
     .scan = folder_scan,
     .fresh = folder_fresh,
     .read = folder_read,
+    .announce = folder_announce,
     .describe = folder_describe,
 };

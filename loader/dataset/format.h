@@ -30,6 +30,8 @@ struct format {
     /** Read the bytes of an indexed sample; no retries here. As dataset_read(). */
     int (*read)(const struct dataset *dataset, const struct index_sample *sample,
                 struct dataset_buffer *buffer, struct plenum_error *err);
+    /** Have the kernel begin to read the sample's bytes, without waiting for them. */
+    void (*announce)(const struct dataset *dataset, const struct index_sample *sample);
     /** The sample's file for messages. */
     void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                      size_t size);

@@ -1,3 +1,9 @@
+/* pin.c - the machine's NUMA nodes and CPUs, as far as this process may use them, and who works
+ * where.
+ *
+ * A place is where one worker is bound: a CPU (core) or a node (node). Places are listed so that
+ * the first n are the best n: nodes in turn, and within a node the first thread of every core
+ * before the second of any. */
 #include "config.h"
 
 #include "loader/serve/pin.h"
@@ -5,6 +11,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,114 +20,147 @@
 #include "common/error.h"
 #include "common/log.h"
 
+struct place {
+    hwloc_bitmap_t cpus;
+    unsigned node; /* index in pin->nodes */
+};
+
 struct pin {
     hwloc_topology_t topology;
     enum pin_policy policy;
-    unsigned cpus;
     hwloc_bitmap_t allowed;
-    hwloc_bitmap_t *places; /* of workers, in turn */
+    unsigned cpus;
+    hwloc_obj_t *nodes; /* those with CPUs that we may use; [num_nodes] */
+    unsigned num_nodes;
+    struct place *places; /* of workers, in turn */
     unsigned num_places;
 };
 
-static int add_place(struct pin *pin, hwloc_const_bitmap_t set)
+/* Several kinds of memory (HBM beside DRAM) are nodes with the same CPUs: these count once. */
+static int list_nodes(struct pin *pin)
 {
-    hwloc_bitmap_t copy = hwloc_bitmap_alloc();
+    int count = hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_NUMANODE);
 
-    if (!copy || hwloc_bitmap_and(copy, set, pin->allowed) < 0) {
-        hwloc_bitmap_free(copy);
+    pin->nodes = calloc(count > 0 ? (size_t)count : 1, sizeof(*pin->nodes));
+    if (!pin->nodes)
+        return -ENOMEM;
+    for (int i = 0; i < count; i++) {
+        hwloc_obj_t node = hwloc_get_obj_by_type(pin->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
+        bool usable = hwloc_bitmap_intersects(node->cpuset, pin->allowed);
+
+        for (unsigned k = 0; k < pin->num_nodes; k++)
+            usable &= !hwloc_bitmap_intersects(pin->nodes[k]->cpuset, node->cpuset);
+        if (usable)
+            pin->nodes[pin->num_nodes++] = node;
+    }
+    return pin->num_nodes > 0 ? 0 : -ENODEV;
+}
+
+static int add_place(struct pin *pin, hwloc_const_bitmap_t cpus, unsigned node)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+
+    if (!set || hwloc_bitmap_and(set, cpus, pin->allowed) < 0) {
+        hwloc_bitmap_free(set);
         return -ENOMEM;
     }
-    if (hwloc_bitmap_iszero(copy)) {
-        hwloc_bitmap_free(copy);
-        return 0;
-    }
-    pin->places[pin->num_places++] = copy;
+    pin->places[pin->num_places++] = (struct place){set, node};
     return 0;
 }
 
-/* The CPU sets of the NUMA nodes that have CPUs. Several kinds of memory (HBM beside DRAM) are
- * nodes with the same CPUs: these count once. */
-static int list_nodes(struct pin *pin)
+/* How many threads of its core come before this one. */
+static unsigned thread_rank(hwloc_obj_t cpu)
 {
-    int nodes = hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_NUMANODE);
+    return cpu->parent && cpu->parent->type == HWLOC_OBJ_CORE ? cpu->sibling_rank : 0;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    hwloc_obj_t x = *(const hwloc_obj_t *)a, y = *(const hwloc_obj_t *)b;
+
+    if (thread_rank(x) != thread_rank(y))
+        return thread_rank(x) < thread_rank(y) ? -1 : 1;
+    return (x->logical_index > y->logical_index) - (x->logical_index < y->logical_index);
+}
+
+/* The CPUs of one node that we may use, the best first; their number. */
+static unsigned list_cpus(const struct pin *pin, unsigned node, hwloc_obj_t *ret)
+{
+    hwloc_obj_t cpu = NULL;
+    unsigned n = 0;
+
+    while ((cpu = hwloc_get_next_obj_inside_cpuset_by_type(pin->topology, pin->nodes[node]->cpuset,
+                                                           HWLOC_OBJ_PU, cpu)))
+        if (hwloc_bitmap_isset(pin->allowed, cpu->os_index))
+            ret[n++] = cpu;
+    if (n > 1)
+        qsort(ret, n, sizeof(*ret), by_rank);
+    return n;
+}
+
+/* The nodes' CPUs, one of each node in turn. */
+static int place_on_cpus(struct pin *pin)
+{
+    hwloc_obj_t *cpus = calloc((size_t)pin->num_nodes * pin->cpus, sizeof(*cpus));
+    unsigned *count = calloc(pin->num_nodes, sizeof(*count));
+    int r = cpus && count ? 0 : -ENOMEM;
+
+    for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
+        count[n] = list_cpus(pin, n, cpus + (size_t)n * pin->cpus);
+    for (unsigned k = 0; k < pin->cpus && r == 0; k++)
+        for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
+            if (k < count[n])
+                r = add_place(pin, cpus[(size_t)n * pin->cpus + k]->cpuset, n);
+    free(cpus);
+    free(count);
+    return r;
+}
+
+static int place_on_nodes(struct pin *pin)
+{
     int r = 0;
 
-    for (int i = 0; i < nodes && r == 0; i++) {
-        hwloc_obj_t node = hwloc_get_obj_by_type(pin->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
-        bool known = false;
-
-        for (unsigned k = 0; k < pin->num_places; k++)
-            known |= hwloc_bitmap_intersects(pin->places[k], node->cpuset);
-        if (!known)
-            r = add_place(pin, node->cpuset);
-    }
+    for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
+        r = add_place(pin, pin->nodes[n]->cpuset, n);
     return r;
 }
 
-/* CPU number `rank` of core number `core` of a node, or NULL. */
-static hwloc_obj_t cpu_of(struct pin *pin, hwloc_const_bitmap_t node, unsigned core, unsigned rank)
+static int find_allowed(struct pin *pin)
 {
-    hwloc_obj_t c = hwloc_get_obj_inside_cpuset_by_type(pin->topology, node, HWLOC_OBJ_CORE, core);
+    hwloc_const_bitmap_t all = hwloc_topology_get_allowed_cpuset(pin->topology);
+    int n;
 
-    if (c)
-        return hwloc_get_obj_inside_cpuset_by_type(pin->topology, c->cpuset, HWLOC_OBJ_PU, rank);
-    /* A machine whose cores are unknown (some containers): CPUs as they come. */
-    if (hwloc_get_nbobjs_inside_cpuset_by_type(pin->topology, node, HWLOC_OBJ_CORE) > 0 || rank > 0)
-        return NULL;
-    return hwloc_get_obj_inside_cpuset_by_type(pin->topology, node, HWLOC_OBJ_PU, core);
-}
-
-/* The first thread of every core before the second of any; within that, the nodes in turn. */
-static int list_cpus(struct pin *pin)
-{
-    hwloc_bitmap_t *nodes = pin->places;
-    unsigned num_nodes, pus = (unsigned)hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_PU);
-    int r = list_nodes(pin);
-
-    num_nodes = pin->num_places;
-    pin->num_places = 0;
-    pin->places = calloc(pus + 1, sizeof(*pin->places));
-    if (!pin->places)
-        r = -ENOMEM;
-    for (unsigned rank = 0; rank < pus && r == 0; rank++)
-        for (unsigned core = 0; core < pus && r == 0; core++)
-            for (unsigned n = 0; n < num_nodes && r == 0; n++) {
-                hwloc_obj_t pu = cpu_of(pin, nodes[n], core, rank);
-
-                if (pu)
-                    r = add_place(pin, pu->cpuset);
-            }
-    for (unsigned n = 0; n < num_nodes; n++)
-        hwloc_bitmap_free(nodes[n]);
-    free(nodes);
-    return r;
+    pin->allowed = hwloc_bitmap_alloc();
+    if (!pin->allowed)
+        return -ENOMEM;
+    if (hwloc_get_cpubind(pin->topology, pin->allowed, HWLOC_CPUBIND_PROCESS) < 0 ||
+        !hwloc_bitmap_intersects(pin->allowed, all))
+        (void)hwloc_bitmap_copy(pin->allowed, all);
+    (void)hwloc_bitmap_and(pin->allowed, pin->allowed, all);
+    n = hwloc_bitmap_weight(pin->allowed);
+    pin->cpus = n > 0 ? (unsigned)n : 1;
+    return 0;
 }
 
 static int load(struct pin *pin)
 {
-    int pus;
+    int r;
 
     if (hwloc_topology_init(&pin->topology) < 0)
         return -ENOMEM;
     if (hwloc_topology_load(pin->topology) < 0)
         return -EIO;
-    pin->allowed = hwloc_bitmap_alloc();
-    if (!pin->allowed)
-        return -ENOMEM;
-    if (hwloc_get_cpubind(pin->topology, pin->allowed, HWLOC_CPUBIND_PROCESS) < 0 ||
-        hwloc_bitmap_iszero(pin->allowed))
-        (void)hwloc_bitmap_copy(pin->allowed, hwloc_topology_get_allowed_cpuset(pin->topology));
-    (void)hwloc_bitmap_and(pin->allowed, pin->allowed,
-                           hwloc_topology_get_allowed_cpuset(pin->topology));
-    pus = hwloc_bitmap_weight(pin->allowed);
-    pin->cpus = pus > 0 ? (unsigned)pus : 1;
-    pus = hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_NUMANODE);
-    pin->places = calloc((size_t)pus + 1, sizeof(*pin->places));
+    r = find_allowed(pin);
+    if (r == 0)
+        r = list_nodes(pin);
+    if (r < 0)
+        return r;
+    pin->places = calloc(pin->cpus + pin->num_nodes, sizeof(*pin->places));
     if (!pin->places)
         return -ENOMEM;
     if (pin->policy == PIN_CORE)
-        return list_cpus(pin);
-    return pin->policy == PIN_NODE ? list_nodes(pin) : 0;
+        return place_on_cpus(pin);
+    return pin->policy == PIN_NODE ? place_on_nodes(pin) : 0;
 }
 
 int pin_create(enum pin_policy policy, struct pin **ret, struct plenum_error *err)
@@ -145,8 +185,9 @@ void pin_destroy(struct pin *pin)
     if (!pin)
         return;
     for (unsigned i = 0; i < pin->num_places; i++)
-        hwloc_bitmap_free(pin->places[i]);
+        hwloc_bitmap_free(pin->places[i].cpus);
     free(pin->places);
+    free(pin->nodes);
     hwloc_bitmap_free(pin->allowed);
     if (pin->topology)
         hwloc_topology_destroy(pin->topology);
@@ -158,10 +199,56 @@ unsigned pin_cpus(const struct pin *pin)
     return pin->cpus;
 }
 
+unsigned pin_lanes(const struct pin *pin)
+{
+    return pin->policy == PIN_NONE ? 1 : pin->num_nodes;
+}
+
+unsigned pin_lane_of_worker(const struct pin *pin, unsigned index)
+{
+    return pin->num_places > 0 ? pin->places[index % pin->num_places].node : 0;
+}
+
+/* The node of the page at this place, or num_nodes when it is not known. */
+static unsigned node_of_page(const struct pin *pin, const volatile uint8_t *at, hwloc_bitmap_t set)
+{
+    (void)*at; /* the kernel tells of pages that are mapped here only: have it mapped */
+    if (hwloc_get_area_memlocation(pin->topology, (const void *)(uintptr_t)at, 1, set,
+                                   HWLOC_MEMBIND_BYNODESET) < 0)
+        return pin->num_nodes;
+    for (unsigned n = 0; n < pin->num_nodes; n++)
+        if (hwloc_bitmap_isset(set, pin->nodes[n]->os_index))
+            return n;
+    return pin->num_nodes;
+}
+
+unsigned pin_lane_of_memory(const struct pin *pin, const void *base, size_t bytes)
+{
+    enum { PAGES = 16 };
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    unsigned votes[PAGES] = {0}, best = 0;
+
+    if (!set || pin->num_nodes == 1) {
+        hwloc_bitmap_free(set);
+        return 0;
+    }
+    for (size_t i = 0; i < PAGES; i++) {
+        unsigned node = node_of_page(pin, (const uint8_t *)base + (bytes - 1) / PAGES * i, set);
+
+        if (node < PAGES && node < pin->num_nodes)
+            votes[node]++;
+    }
+    hwloc_bitmap_free(set);
+    for (unsigned n = 1; n < PAGES; n++)
+        if (votes[n] > votes[best])
+            best = n;
+    return best;
+}
+
 void pin_worker(const struct pin *pin, unsigned index)
 {
     if (pin->num_places > 0 &&
-        hwloc_set_cpubind(pin->topology, pin->places[index % pin->num_places],
+        hwloc_set_cpubind(pin->topology, pin->places[index % pin->num_places].cpus,
                           HWLOC_CPUBIND_THREAD) < 0)
         log_debug("worker %u could not be bound to its CPUs: %s", index, strerror(errno));
 }

@@ -1,7 +1,7 @@
 /* queue.c - who works on which sample when.
  *
- *     submit -> [requests of a stream] -> I/O thread: read -> [items that are read] -> worker:
- * render -> finished
+ *     submit -> [requests of a stream] -> I/O thread: read -> [lane: items that are read] ->
+ * worker: render -> finished
  *
  * A request is a batch; a task is one sample of it. I/O threads take tasks from the streams in turn
  * (fair between clients) and within a stream from its oldest request (all cores work on the batch
@@ -10,11 +10,22 @@
  *
  *     FREE --I/O thread takes a task--> READING --> READ --worker--> RENDERING --> FREE
  *
- * The number of items bounds both memory and how far reading runs ahead of decoding. While a disk
- * makes an I/O thread wait, decoding goes on with what has been read.
+ * The number of items bounds memory. While a disk makes an I/O thread wait, decoding goes on with
+ * what has been read.
  *
- * One lock for all of it: it is taken four times a sample, for well under a microsecond, against a
- * millisecond of decoding without it. Nothing is read, decoded or called back under it. */
+ * Ahead of that, where reading is slow (a cold cache, a network), I/O threads that have nothing to
+ * read tell the kernel which samples come next: a stream's positions say so, far beyond its
+ * requests. The kernel then reads many at once, and a cold cache costs bandwidth instead of one
+ * latency a sample. Where reading is fast this is left alone: it would cost two system calls a
+ * sample for nothing.
+ *
+ * A lane holds what is ready for the workers of one NUMA node: the samples of the streams whose
+ * slots lie on it. A worker whose lane is empty helps another: decoding a sample takes far longer
+ * than writing it to a distant slot.
+ *
+ * Locks: the queue's, taken three times a sample for well under a microsecond, against a
+ * millisecond of decoding without it; and each lane's, for handing over one item. A lane's is taken
+ * alone. Nothing is read, decoded or called back under either. */
 #include "config.h"
 
 #include "loader/serve/queue.h"
@@ -22,14 +33,28 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/util.h"
 
-/* A buffer that grew beyond this for one huge file is given back afterwards. */
-enum { BUFFER_KEEP = 16 << 20 };
+enum {
+    BUFFER_KEEP =
+        16 << 20, /* a buffer that grew beyond this for one huge file is given back afterwards */
+    AHEAD_SAMPLES =
+        1024, /* how far beyond its requests a stream's samples are announced to the kernel */
+    AHEAD_READ_NS = 200000, /* where reading takes longer than this, in the mean of some samples */
+    AHEAD_MEAN = 16,        /* how many */
+};
+
+/* A walk along a stream's samples, as batches come one after the other. */
+struct walk {
+    struct order_place step;
+    uint32_t index;   /* of the sample in its step, below the stream's local count */
+    uint64_t ordinal; /* samples since the walk began */
+};
 
 struct queue_stream {
     /* Constant. */
@@ -39,10 +64,16 @@ struct queue_stream {
     struct wire_slot layout;
     struct order_steps steps;
     struct ring *ring;
+    unsigned lane;
     void *owner;
     /* Under the queue's lock. */
     struct queue_request *first, *last; /* not finished, oldest first */
     struct queue_stream *link;          /* the queue's list, in turn */
+    struct walk ahead;                  /* the next sample to announce */
+    struct order_place expected;        /* of the next request, if the client goes on as it does */
+    uint64_t asked;                     /* samples asked for since the walk began */
+    uint64_t taken;                     /* of them, taken up by I/O threads */
+    uint64_t read_ns;                   /* mean time of reading one */
 };
 
 /* One sample on its way. */
@@ -57,9 +88,19 @@ struct item {
     uint64_t read_ns;
 };
 
+struct lane {
+    pthread_mutex_t mu;
+    pthread_cond_t
+        to_render; /* its workers: an item that is read, in this lane or another, or stop */
+    struct item *first, *last;
+    unsigned idle; /* workers that wait */
+    bool stop;
+};
+
 struct thread {
     struct queue *queue;
     unsigned index;
+    unsigned lane; /* of a worker */
     pthread_t id;
 };
 
@@ -70,13 +111,16 @@ struct queue {
     unsigned num_items;
     struct thread *threads; /* workers, then I/O threads */
     unsigned started;
+    struct lane *lanes;
+    unsigned num_lanes;
+    /* Any thread. */
+    atomic_uint ready; /* items in all lanes */
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
-    pthread_cond_t to_read;       /* I/O threads: a task and a free item, or stop */
-    pthread_cond_t to_render;     /* workers: an item that is read, or stop */
+    pthread_cond_t
+        to_read; /* I/O threads: a task and a free item, something to announce, or stop */
     struct queue_stream *streams; /* the one whose turn it is first */
     struct item *free;
-    struct item *read_first, *read_last;
     struct queue_request *finished_first, *finished_last;
     struct queue_counters counters;
     bool stop;
@@ -140,8 +184,38 @@ static bool take_task(struct queue *q, struct item *item)
     item->index = r->next++;
     item->place = r->place;
     item->place.position += s->open->offset + item->index % s->open->local;
+    s->taken++;
     q->counters.queued--;
     return true;
+}
+
+static void walk_on(const struct queue_stream *s, struct walk *w)
+{
+    w->ordinal++;
+    if (++w->index < s->open->local)
+        return;
+    w->index = 0;
+    w->step = order_place_settle(&s->steps, order_place_after(&s->steps, w->step));
+}
+
+/* The next sample to announce to the kernel, of any stream whose reading is slow. Holding the lock.
+ */
+static bool take_announcement(struct queue *q, const struct render_spec **spec, uint32_t *sample)
+{
+    for (struct queue_stream *s = q->streams; s; s = s->link) {
+        if (s->read_ns < AHEAD_READ_NS || !s->first)
+            continue;
+        while (s->ahead.ordinal < s->taken) /* reading has overtaken it */
+            walk_on(s, &s->ahead);
+        if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
+            continue;
+        *spec = s->spec;
+        *sample = render_sample_at(s->spec, s->ahead.step.epoch,
+                                   s->ahead.step.position + s->open->offset + s->ahead.index);
+        walk_on(s, &s->ahead);
+        return true;
+    }
+    return false;
 }
 
 /* Holding the lock; lets go of the item's task. True when somebody must be told. */
@@ -160,6 +234,45 @@ static bool end_task(struct queue *q, struct item *item)
     return over;
 }
 
+/* An item is ready: to a worker of its lane if one is idle, else to any that is. */
+static void hand_over(struct queue *q, struct item *item)
+{
+    struct lane *lane = &q->lanes[item->request->stream->lane];
+    bool taken;
+
+    (void)pthread_mutex_lock(&lane->mu);
+    if (lane->last)
+        lane->last->link = item;
+    else
+        lane->first = item;
+    lane->last = item;
+    (void)atomic_fetch_add(&q->ready, 1);
+    taken = lane->idle > 0;
+    if (taken)
+        (void)pthread_cond_signal(&lane->to_render);
+    (void)pthread_mutex_unlock(&lane->mu);
+    for (unsigned i = 0; i < q->num_lanes && !taken; i++) {
+        struct lane *other = &q->lanes[i];
+
+        (void)pthread_mutex_lock(&other->mu);
+        taken = other->idle > 0;
+        if (taken)
+            (void)pthread_cond_signal(&other->to_render);
+        (void)pthread_mutex_unlock(&other->mu);
+    }
+}
+
+static void read_item(struct item *item)
+{
+    const struct render_spec *spec = item->request->stream->spec;
+    uint64_t begin = time_now_ns();
+
+    item->code =
+        dataset_read(spec->dataset, render_sample_at(spec, item->place.epoch, item->place.position),
+                     &item->buffer, &item->err);
+    item->read_ns = time_now_ns() - begin;
+}
+
 static void *io_main(void *arg)
 {
     struct thread *t = arg;
@@ -169,30 +282,32 @@ static void *io_main(void *arg)
     while (!q->stop) {
         struct item *item = q->free;
         const struct render_spec *spec;
-        uint64_t begin;
+        struct queue_stream *s;
+        uint32_t sample;
 
-        if (!item || !take_task(q, item)) {
+        if (item && take_task(q, item)) {
+            q->free = item->link;
+            item->link = NULL;
+            s = item->request->stream;
+            unlock(q);
+            read_item(item);
+            lock(q);
+            s->read_ns = (s->read_ns * (AHEAD_MEAN - 1) + item->read_ns) / AHEAD_MEAN;
+            unlock(q);
+            hand_over(q, item);
+            lock(q);
+        } else if (take_announcement(q, &spec, &sample)) {
+            /* The stream may end meanwhile, but not its data set: a client is closed only by the
+             * loop. */
+            struct dataset *dataset = dataset_ref(spec->dataset);
+
+            unlock(q);
+            dataset_announce(dataset, sample);
+            dataset_unref(dataset);
+            lock(q);
+        } else {
             (void)pthread_cond_wait(&q->to_read, &q->mu);
-            continue;
         }
-        q->free = item->link;
-        item->link = NULL;
-        spec = item->request->stream->spec;
-        unlock(q);
-
-        begin = time_now_ns();
-        item->code = dataset_read(spec->dataset,
-                                  render_sample_at(spec, item->place.epoch, item->place.position),
-                                  &item->buffer, &item->err);
-        item->read_ns = time_now_ns() - begin;
-
-        lock(q);
-        if (q->read_last)
-            q->read_last->link = item;
-        else
-            q->read_first = item;
-        q->read_last = item;
-        (void)pthread_cond_signal(&q->to_render);
     }
     unlock(q);
     return NULL;
@@ -231,66 +346,105 @@ static void note_failure(struct queue *q, struct queue_request *r, int code,
     q->counters.queued -= untaken;
 }
 
+static struct item *pop(struct queue *q, struct lane *lane)
+{
+    struct item *item;
+
+    (void)pthread_mutex_lock(&lane->mu);
+    item = lane->first;
+    if (item) {
+        lane->first = item->link;
+        if (!lane->first)
+            lane->last = NULL;
+        item->link = NULL;
+        (void)atomic_fetch_sub(&q->ready, 1);
+    }
+    (void)pthread_mutex_unlock(&lane->mu);
+    return item;
+}
+
+/* The next item for a worker: of its own lane, else of another; waits for one. NULL: the queue
+ * ends. */
+static struct item *take_item(struct queue *q, unsigned own)
+{
+    struct lane *lane = &q->lanes[own];
+    bool stop = false;
+
+    while (!stop) {
+        for (unsigned i = 0; i < q->num_lanes; i++) {
+            struct item *item = pop(q, &q->lanes[(own + i) % q->num_lanes]);
+
+            if (item)
+                return item;
+        }
+        /* hand_over() counts an item before it looks who is idle, and we are idle before we look at
+         * the count: one of the two sees the other. */
+        (void)pthread_mutex_lock(&lane->mu);
+        lane->idle++;
+        if (!lane->stop && atomic_load(&q->ready) == 0)
+            (void)pthread_cond_wait(&lane->to_render, &lane->mu);
+        lane->idle--;
+        stop = lane->stop;
+        (void)pthread_mutex_unlock(&lane->mu);
+    }
+    return NULL;
+}
+
+/* Render one item, unless nobody wants it any more, and end its task. */
+static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
+{
+    struct queue_request *r = item->request;
+    struct render_result result = {0};
+    struct plenum_error err;
+    uint64_t begin;
+    bool over, skip;
+    int code = 0;
+
+    lock(q);
+    skip = r->cancelled || r->done.status < 0;
+    unlock(q);
+
+    begin = time_now_ns();
+    if (!skip)
+        code = render_item(scratch, item, &result, &err);
+    begin = time_now_ns() - begin;
+    if (item->buffer.cap > BUFFER_KEEP)
+        dataset_buffer_fini(&item->buffer);
+
+    lock(q);
+    r->done.render_ns += begin;
+    if (code < 0 && !r->cancelled)
+        note_failure(q, r, code, &err);
+    if (code == 0 && !skip) {
+        q->counters.samples++;
+        q->counters.substituted += result.substituted;
+        r->done.substituted += result.substituted;
+    }
+    over = end_task(q, item);
+    unlock(q);
+    if (over)
+        q->options.wake(q->options.arg);
+}
+
 static void *worker_main(void *arg)
 {
     struct thread *t = arg;
     struct queue *q = t->queue;
     struct render_scratch scratch = {0};
+    struct item *item;
 
     if (q->options.worker_start)
         q->options.worker_start(q->options.arg, t->index);
-    lock(q);
-    while (!q->stop) {
-        struct item *item = q->read_first;
-        struct render_result result = {0};
-        struct queue_request *r;
-        struct plenum_error err;
-        uint64_t begin;
-        bool over, skip;
-        int code = 0;
-
-        if (!item) {
-            (void)pthread_cond_wait(&q->to_render, &q->mu);
-            continue;
-        }
-        q->read_first = item->link;
-        if (!q->read_first)
-            q->read_last = NULL;
-        r = item->request;
-        skip = r->cancelled || r->done.status < 0;
-        unlock(q);
-
-        begin = time_now_ns();
-        if (!skip)
-            code = render_item(&scratch, item, &result, &err);
-        begin = time_now_ns() - begin;
-        if (item->buffer.cap > BUFFER_KEEP)
-            dataset_buffer_fini(&item->buffer);
-
-        lock(q);
-        r->done.render_ns += begin;
-        if (code < 0 && !r->cancelled)
-            note_failure(q, r, code, &err);
-        if (code == 0 && !skip) {
-            q->counters.samples++;
-            q->counters.substituted += result.substituted;
-            r->done.substituted += result.substituted;
-        }
-        over = end_task(q, item);
-        if (over) {
-            unlock(q);
-            q->options.wake(q->options.arg);
-            lock(q);
-        }
-    }
-    unlock(q);
+    while ((item = take_item(q, t->lane)))
+        work_on(q, &scratch, item);
     render_scratch_fini(&scratch);
     return NULL;
 }
 
 static int start_threads(struct queue *q)
 {
-    unsigned count = q->options.workers + q->options.io_threads;
+    const struct queue_options *o = &q->options;
+    unsigned count = o->workers + o->io_threads;
     sigset_t all, old;
     int r = 0;
 
@@ -300,15 +454,36 @@ static int start_threads(struct queue *q)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
     for (unsigned i = 0; i < count && r == 0; i++) {
-        bool worker = i < q->options.workers;
+        bool worker = i < o->workers;
+        struct thread *t = &q->threads[i];
 
-        q->threads[i] = (struct thread){.queue = q, .index = worker ? i : i - q->options.workers};
-        r = -pthread_create(&q->threads[i].id, NULL, worker ? worker_main : io_main,
-                            &q->threads[i]);
+        *t = (struct thread){.queue = q, .index = worker ? i : i - o->workers};
+        if (worker && o->worker_lane)
+            t->lane = o->worker_lane(o->arg, i) % q->num_lanes;
+        r = -pthread_create(&t->id, NULL, worker ? worker_main : io_main, t);
         q->started += r == 0;
     }
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     return r;
+}
+
+static int make_items(struct queue *q)
+{
+    /* One in each thread's hands, and as many again waiting between the two kinds. */
+    q->num_items = 2 * (q->options.workers + q->options.io_threads);
+    q->items = calloc(q->num_items, sizeof(*q->items));
+    q->lanes = calloc(q->num_lanes, sizeof(*q->lanes));
+    if (!q->items || !q->lanes)
+        return -ENOMEM;
+    for (unsigned i = 0; i < q->num_items; i++) {
+        q->items[i].link = q->free;
+        q->free = &q->items[i];
+    }
+    for (unsigned i = 0; i < q->num_lanes; i++) {
+        (void)pthread_mutex_init(&q->lanes[i].mu, NULL);
+        (void)pthread_cond_init(&q->lanes[i].to_render, NULL);
+    }
+    return 0;
 }
 
 int queue_create(const struct queue_options *options, struct queue **ret)
@@ -319,17 +494,10 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     if (!q)
         return -ENOMEM;
     q->options = *options;
+    q->num_lanes = options->lanes ? options->lanes : 1;
     (void)pthread_mutex_init(&q->mu, NULL);
     (void)pthread_cond_init(&q->to_read, NULL);
-    (void)pthread_cond_init(&q->to_render, NULL);
-    /* One in each thread's hands, and as many again waiting between the two kinds. */
-    q->num_items = 2 * (options->workers + options->io_threads);
-    q->items = calloc(q->num_items, sizeof(*q->items));
-    r = q->items ? 0 : -ENOMEM;
-    for (unsigned i = 0; r == 0 && i < q->num_items; i++) {
-        q->items[i].link = q->free;
-        q->free = &q->items[i];
-    }
+    r = make_items(q);
     if (r == 0)
         r = start_threads(q);
     if (r < 0) {
@@ -340,33 +508,47 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     return 0;
 }
 
+static void stop_threads(struct queue *q)
+{
+    lock(q);
+    q->stop = true;
+    (void)pthread_cond_broadcast(&q->to_read);
+    unlock(q);
+    for (unsigned i = 0; q->lanes && i < q->num_lanes; i++) {
+        (void)pthread_mutex_lock(&q->lanes[i].mu);
+        q->lanes[i].stop = true;
+        (void)pthread_cond_broadcast(&q->lanes[i].to_render);
+        (void)pthread_mutex_unlock(&q->lanes[i].mu);
+    }
+    for (unsigned i = 0; i < q->started; i++)
+        (void)pthread_join(q->threads[i].id, NULL);
+}
+
 void queue_destroy(struct queue *queue)
 {
     struct queue_request *r;
 
     if (!queue)
         return;
-    lock(queue);
-    queue->stop = true;
-    (void)pthread_cond_broadcast(&queue->to_read);
-    (void)pthread_cond_broadcast(&queue->to_render);
-    unlock(queue);
-    for (unsigned i = 0; i < queue->started; i++)
-        (void)pthread_join(queue->threads[i].id, NULL);
+    stop_threads(queue);
     while ((r = queue_take_finished(queue)))
         free(r);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)
         dataset_buffer_fini(&queue->items[i].buffer);
+    for (unsigned i = 0; queue->lanes && queue->items && i < queue->num_lanes; i++) {
+        (void)pthread_cond_destroy(&queue->lanes[i].to_render);
+        (void)pthread_mutex_destroy(&queue->lanes[i].mu);
+    }
     free(queue->items);
+    free(queue->lanes);
     free(queue->threads);
-    (void)pthread_cond_destroy(&queue->to_render);
     (void)pthread_cond_destroy(&queue->to_read);
     (void)pthread_mutex_destroy(&queue->mu);
     free(queue);
 }
 
 int queue_stream_open(struct queue *queue, const struct render_spec *spec,
-                      const struct wire_open *open, struct ring *ring, void *owner,
+                      const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,
                       struct queue_stream **ret)
 {
     struct queue_stream *s = malloc(sizeof(*s)), **at;
@@ -380,7 +562,9 @@ int queue_stream_open(struct queue *queue, const struct render_spec *spec,
         .open = open,
         .steps = {.n = spec->order.n, .per_step = open->per_step, .last = open->last},
         .ring = ring,
-        .owner = owner};
+        .lane = lane % queue->num_lanes,
+        .owner = owner,
+        .expected = {.epoch = UINT64_MAX}};
     r = wire_slot_init(open, &s->layout);
     if (r < 0) {
         free(s);
@@ -409,6 +593,19 @@ void queue_stream_close(struct queue_stream *stream)
     free(stream);
 }
 
+/* A request has come: does it go on where the last one ended? Then so does the walk ahead. */
+static void note_place(struct queue_stream *s, struct order_place place, uint64_t count)
+{
+    if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
+        s->ahead = (struct walk){.step = place};
+        s->asked = s->taken = 0;
+    }
+    s->asked += count;
+    for (uint32_t i = 0; i < s->open->steps; i++)
+        place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
+    s->expected = place;
+}
+
 int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render)
 {
     struct queue *q = stream->queue;
@@ -430,6 +627,7 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
     else
         stream->first = r;
     stream->last = r;
+    note_place(stream, r->place, r->count);
     q->counters.queued += r->count;
     (void)pthread_cond_broadcast(&q->to_read);
     unlock(q);

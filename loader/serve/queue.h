@@ -19,6 +19,9 @@ struct queue_stream;
 struct queue_options {
     unsigned workers;    /* threads that decode, at least 1 */
     unsigned io_threads; /* threads that read, at least 1 */
+    unsigned lanes;      /* groups of workers, one a NUMA node; 0: one */
+    /** The lane of each worker; NULL: the first. */
+    unsigned (*worker_lane)(void *arg, unsigned worker);
     /** Called on each worker when it starts (to bind it to a core). May be NULL. */
     void (*worker_start)(void *arg, unsigned worker);
     /** Something has finished: queue_take_finished() has it. Called from any thread, holding no
@@ -51,10 +54,11 @@ int queue_create(const struct queue_options *options, struct queue **ret);
 void queue_destroy(struct queue *queue);
 
 /**
- * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close().
+ * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close(). `lane`: whose workers are nearest to
+ * the ring's memory.
  */
 int queue_stream_open(struct queue *queue, const struct render_spec *spec,
-                      const struct wire_open *open, struct ring *ring, void *owner,
+                      const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,
                       struct queue_stream **ret);
 
 /** All that was submitted must have been taken from the finished ones. NULL is nothing. */

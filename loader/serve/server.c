@@ -27,7 +27,6 @@
 
 struct main_loop {
     struct server server; /* first: sessions know only this */
-    struct pin *pin;
     int listen_fd;
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
@@ -141,7 +140,14 @@ static void worker_start(void *arg, unsigned worker)
 {
     struct main_loop *m = arg;
 
-    pin_worker(m->pin, worker);
+    pin_worker(m->server.pin, worker);
+}
+
+static unsigned worker_lane(void *arg, unsigned worker)
+{
+    struct main_loop *m = arg;
+
+    return pin_lane_of_worker(m->server.pin, worker);
 }
 
 static int resolve_roots(struct main_loop *m, struct plenum_error *err)
@@ -183,15 +189,17 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
 static int start_threads(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
-    struct queue_options q = {.worker_start = worker_start, .wake = wake, .arg = m};
+    struct queue_options q = {
+        .worker_start = worker_start, .worker_lane = worker_lane, .wake = wake, .arg = m};
     int r;
 
     if (o->all_cpus)
         pin_widen();
-    r = pin_create(o->pin, &m->pin, err);
+    r = pin_create(o->pin, &m->server.pin, err);
     if (r < 0)
         return r;
-    q.workers = o->threads ? o->threads : pin_cpus(m->pin);
+    q.workers = o->threads ? o->threads : pin_cpus(m->server.pin);
+    q.lanes = pin_lanes(m->server.pin);
     q.io_threads = o->io_threads;
     if (q.io_threads == 0) /* enough to keep a disk busy, few enough to be cheap */
         q.io_threads = q.workers < 4 ? 2 : q.workers / 2 < 16 ? q.workers / 2 : 16;
@@ -284,7 +292,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
         queue_destroy(m->server.queue);
         (void)uv_loop_close(&m->server.loop);
     }
-    pin_destroy(m->pin);
+    pin_destroy(m->server.pin);
     if (m->listen_fd >= 0)
         (void)close(m->listen_fd);
     for (unsigned i = 0; m->server.roots && i < options->num_roots; i++)

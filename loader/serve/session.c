@@ -249,7 +249,9 @@ static int start_stream(struct session *s, struct plenum_error *err)
     s->spec.store = (struct image_store){
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
-    r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring, s, &s->stream);
+    r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring,
+                          pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes), s,
+                          &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 

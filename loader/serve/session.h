@@ -15,6 +15,7 @@ struct server {
     char **roots; /* canonical paths, [options->num_roots] */
     uv_loop_t loop;
     struct queue *queue;
+    struct pin *pin;
     struct session *sessions;
     unsigned num_sessions;
     uint64_t started_ns;

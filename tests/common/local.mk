@@ -1,5 +1,6 @@
 common_tests = \
 	%D%/test_frame \
+	%D%/test_hostlist \
 	%D%/test_order \
 	%D%/test_philox \
 	%D%/test_pipeline \
@@ -10,6 +11,8 @@ TESTS += $(common_tests)
 
 %C%_test_frame_CFLAGS = $(test_cflags)
 %C%_test_frame_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_hostlist_CFLAGS = $(test_cflags)
+%C%_test_hostlist_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_order_CFLAGS = $(test_cflags)
 %C%_test_order_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
 %C%_test_philox_CFLAGS = $(test_cflags)

@@ -189,3 +189,33 @@ Test(conn, descriptors_that_nobody_takes_do_not_pile_up)
     cr_expect(eq(int, after, before), "a hundred were sent, none is left open");
     (void)close(after);
 }
+
+/* A sender that always has something pending: its buffer holds that, not all that it ever sent. */
+Test(frame, what_is_sent_is_forgotten)
+{
+    static char sink[1 << 16];
+    struct frame_conn conn;
+    uint64_t sent = 0;
+    int fds[2];
+
+    cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0));
+    cr_assert(eq(int, frame_conn_init(&conn, fds[0], 1 << 20), 0));
+    while (sent < (64 << 20)) {
+        while (frame_conn_pending(&conn) < (1 << 19)) {
+            size_t begin = frame_begin(&conn.tx, 1, 0);
+
+            frame_put_bytes(&conn.tx, sink, 40000);
+            cr_assert(eq(int, frame_end(&conn.tx, begin), 0));
+        }
+        cr_assert(eq(int, frame_conn_flush(&conn), -EAGAIN));
+        for (int i = 0; i < 4; i++) {
+            ssize_t n = read(fds[1], sink, sizeof(sink));
+
+            cr_assert(gt(int, (int)n, 0));
+            sent += (uint64_t)n;
+        }
+    }
+    cr_expect(lt(sz, conn.tx.cap, 4 << 20), "%zu bytes are kept", conn.tx.cap);
+    frame_conn_fini(&conn);
+    (void)close(fds[1]);
+}

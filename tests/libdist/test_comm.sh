@@ -11,6 +11,7 @@ for n in 2 3 4; do
     ok "all collectives, $n instances" mpi -n $n "$world"
 done
 ok "a program that uses MPI itself" mpi -n 2 "$world" own-mpi
+ok "a program that does not close its job" mpi -n 2 "$world" forgetful
 mpi -n 3 "$world" late >"$T/late" 2>/dev/null
 is 2 "an instance that does not come is noticed by both others when the time is up" \
     grep -c "timed out" "$T/late"

@@ -1,4 +1,4 @@
-EXTRA_LTLIBRARIES = tests/libtree.la
+check_LTLIBRARIES = tests/libtree.la
 tests_libtree_la_SOURCES = tests/daemon.c tests/daemon.h tests/tap.h tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 

@@ -38,6 +38,7 @@ struct client {
 static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t local,
                         uint32_t steps, uint32_t slots)
 {
+    static unsigned lane;
     struct plenum_error err;
 
     *c = (struct client){.open = {.per_step = per_step,
@@ -54,7 +55,7 @@ static void client_init(struct client *c, struct queue *q, uint32_t per_step, ui
                                    .store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
     if (pipeline_parse("rrc(16) flip(0.5)", &c->spec.pipeline, &err) < 0 ||
         ring_create(slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
-        queue_stream_open(q, &c->spec, &c->open, c->ring, c, &c->stream) < 0)
+        queue_stream_open(q, &c->spec, &c->open, c->ring, lane++, c, &c->stream) < 0)
         abort();
 }
 
@@ -111,9 +112,20 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
     return right;
 }
 
-static struct queue *started(unsigned workers, unsigned io_threads)
+/* Worker 0 in lane 0, worker 1 in lane 1, and so on in turn. */
+static unsigned worker_lane(void *arg, unsigned worker)
 {
-    struct queue_options options = {.workers = workers, .io_threads = io_threads, .wake = wake};
+    (void)arg;
+    return worker;
+}
+
+static struct queue *started_with_lanes(unsigned workers, unsigned io_threads, unsigned lanes)
+{
+    struct queue_options options = {.workers = workers,
+                                    .io_threads = io_threads,
+                                    .lanes = lanes,
+                                    .worker_lane = worker_lane,
+                                    .wake = wake};
     struct queue *q;
 
     if (queue_create(&options, &q) < 0)
@@ -121,9 +133,15 @@ static struct queue *started(unsigned workers, unsigned io_threads)
     return q;
 }
 
-static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_threads)
+static struct queue *started(unsigned workers, unsigned io_threads)
 {
-    struct queue *q = started(workers, io_threads);
+    return started_with_lanes(workers, io_threads, 1);
+}
+
+static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_threads,
+                                                unsigned lanes)
+{
+    struct queue *q = started_with_lanes(workers, io_threads, lanes);
     struct queue_counters counters;
     struct client a, b;
     bool right = true, answered = true;
@@ -295,8 +313,10 @@ int main(void)
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
-    batches_are_what_one_thread_renders(1, 1);
-    batches_are_what_one_thread_renders(4, 3);
+    batches_are_what_one_thread_renders(1, 1, 1);
+    batches_are_what_one_thread_renders(4, 3, 1);
+    batches_are_what_one_thread_renders(4, 2, 2);
+    batches_are_what_one_thread_renders(2, 1, 5); /* lanes without a worker: others help */
     streams_take_turns();
     oldest_request_is_taken_up_first();
     cancelled_work_stops();

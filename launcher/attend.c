@@ -1,0 +1,717 @@
+/* attend.c - the inner shim: one instance's program, from its plan to its last line.
+ *
+ * One poll loop over the control connection, the program's pipes, signals and the host's loader.
+ * What happens to the program:
+ *
+ *     no plan ──PLAN──> starting ──exec──> running ──exit──> sweeping ──> draining ──END──> gone
+ *                          └─────fails─────────────────────────┘
+ *
+ * sweeping: whatever the program has left behind is killed. draining: what is still in its pipes is
+ * sent, as fast as plenumrun gives credit; the exit itself has been told before.
+ *
+ * The program is ended (SIGTERM, then SIGKILL after the grace period) when plenumrun says so, when
+ * mpirun says so and plenumrun does not decide otherwise within a second, and when plenumrun is
+ * gone or silent. When the outer shim is gone, all is killed at once: nobody guards this process
+ * any more. But mpirun gives those that it asks to end one second, which may be less than the grace
+ * period: an outer shim that is gone after it was told to end is no alarm.
+ */
+#include "config.h"
+
+#include "launcher/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/jobloader.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/child.h"
+#include "launcher/family.h"
+#include "launcher/guard.h"
+#include "launcher/lines.h"
+#include "launcher/topology.h"
+
+extern char **environ;
+
+enum {
+    CONNECT_MS = 15000,
+    BEAT_MS = 1000,
+    FIRST_SILENCE_MS = 30000, /* until the plan has told another */
+    TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
+    LOOK_MS = 10,             /* between two looks at what is being killed */
+    UNKILLABLE_MS = 5000,     /* then it is left behind */
+    LOADER_GRACE_MS = 2000,
+    TAIL_LINES = 20,
+    FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
+    READS = 16,              /* of one pipe, before others have their turn */
+};
+
+struct attend {
+    const struct shim_task *task;
+    pid_t outer;
+    int signal_fd;
+    struct frame_conn conn;
+    bool connected;
+    bool suspended; /* plenumrun is stopped, and told us so */
+    bool end;       /* plenumrun has said END */
+    uint64_t heard_ns, beat_at;
+
+    bool planned;
+    struct control_plan plan;
+    struct child child; /* pid 0: not started */
+    bool told_started;  /* STARTED or FAILED is sent */
+    bool failed;        /* to start */
+    uint64_t started_ns;
+
+    bool exited;
+    enum control_cause cause; /* of an end that comes */
+    bool told;                /* mpirun wants the end */
+    uint64_t told_at;         /* its wish becomes ours then; UINT64_MAX: not */
+    uint64_t kill_at;         /* UINT64_MAX: not yet */
+    uint64_t give_up_at;      /* on those that SIGKILL does not end */
+    bool swept;
+    bool drained;
+
+    struct lines lines[CONTROL_STREAMS];
+    struct tail tail;
+    uint64_t in_flight; /* bytes of output without credit */
+    char *input;        /* for the program */
+    size_t input_len;
+    bool input_ended;
+
+    struct jobloader *loader;
+    int loader_fd; /* what it prints */
+    char loader_error[CONTROL_TEXT_MAX];
+};
+
+static bool is_running(const struct attend *a)
+{
+    return a->child.pid > 0 && !a->exited;
+}
+
+static void send_failed(struct attend *a, enum control_step step, int error)
+{
+    const struct control_failed m = {.step = step, .error = error};
+
+    (void)control_put_failed(&a->conn.tx, &m);
+    a->told_started = a->failed = true;
+    if (a->child.pid == 0)
+        a->exited = a->swept = true;
+}
+
+static void send_started(struct attend *a)
+{
+    const struct bind_result *bind = &a->child.report.bind;
+    struct control_started m = {
+        .pid = (uint32_t)a->child.pid,
+        .cpus_error = bind->cpus_error,
+        .memory_error = bind->memory_error,
+        .cpus = ranges_format(bind->sets.cpus, BIND_CPUS),
+        .nodes = ranges_format(bind->sets.nodes, BIND_NODES),
+    };
+
+    if (m.cpus && m.nodes)
+        (void)control_put_started(&a->conn.tx, &m);
+    control_started_fini(&m);
+    a->told_started = true;
+}
+
+static void read_report(struct attend *a)
+{
+    int r = child_read_report(&a->child);
+
+    if (r == 0)
+        return;
+    if (r < 0)
+        send_failed(a, CONTROL_STEP_FORK, r);
+    else if (a->child.report.error)
+        send_failed(a, a->child.report.step, a->child.report.error);
+    else
+        send_started(a);
+}
+
+/* ---- the end of the program ---- */
+
+static void end_program(struct attend *a, uint64_t grace_ns, enum control_cause cause)
+{
+    uint64_t now = time_now_ns();
+
+    if (!is_running(a))
+        return;
+    if (a->cause == CONTROL_CAUSE_ITSELF)
+        a->cause = cause;
+    if (a->kill_at == UINT64_MAX) {
+        child_signal(&a->child, SIGTERM);
+        child_signal(&a->child, SIGCONT);
+    }
+    a->kill_at = min_u64(a->kill_at, now + min_u64(grace_ns, UINT64_MAX / 4));
+}
+
+static void note_exit(struct attend *a, int status, const struct rusage *usage)
+{
+    struct control_exited m = {
+        .status = status,
+        .cause = a->cause,
+        .elapsed_ns = time_now_ns() - a->started_ns,
+        .user_ns = (uint64_t)usage->ru_utime.tv_sec * NS_PER_SEC +
+                   (uint64_t)usage->ru_utime.tv_usec * 1000,
+        .system_ns = (uint64_t)usage->ru_stime.tv_sec * NS_PER_SEC +
+                     (uint64_t)usage->ru_stime.tv_usec * 1000,
+        .max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024,
+    };
+
+    a->exited = true;
+    a->kill_at = time_now_ns(); /* what it left behind */
+    io_close(&a->child.input);
+    if (!a->failed)
+        (void)control_put_exited(&a->conn.tx, &m);
+}
+
+/* Take the end of children: the program's, and of orphans that fell to us. The loader's keeper
+ * reaps its own. */
+static void reap(struct attend *a)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        struct rusage usage;
+        int status;
+
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+            return;
+        if (a->loader && info.si_pid == jobloader_get_pid(a->loader)) {
+            jobloader_dispatch(a->loader);
+            if (info.si_pid == jobloader_get_pid(a->loader))
+                return; /* in a moment */
+            continue;
+        }
+        if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
+            return;
+        if (info.si_pid != a->child.pid)
+            continue;
+        if (!a->told_started) /* the report is complete now: was this a failed start? */
+            read_report(a);
+        note_exit(a, status, &usage);
+    }
+}
+
+static void sweep(struct attend *a, uint64_t now)
+{
+    if (a->swept || now < a->kill_at)
+        return;
+    if (a->give_up_at == UINT64_MAX) {
+        a->give_up_at = now + UNKILLABLE_MS * NS_PER_MS;
+        child_signal(&a->child, SIGKILL); /* all of a group at once: nobody can fork away */
+    }
+    if ((family_kill(a->loader ? jobloader_get_pid(a->loader) : 0) == 0 && a->exited) ||
+        now >= a->give_up_at)
+        a->swept = true;
+}
+
+/* ---- the control connection ---- */
+
+static void lose_control(struct attend *a)
+{
+    if (!a->connected)
+        return;
+    a->connected = false;
+    for (int s = 0; s < CONTROL_STREAMS; s++) /* the program shall not wait for a reader */
+        lines_drop(&a->lines[s], lines_pending(&a->lines[s]));
+    end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
+}
+
+static void start_program(struct attend *a)
+{
+    struct child_options options = {
+        .argv = a->plan.argv, .directory = a->plan.directory, .input = a->plan.input};
+    struct bind_request bind;
+    char **environment;
+    int r;
+
+    r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus, a->plan.bind_memory,
+                           &bind, NULL);
+    if (r < 0) {
+        send_failed(a, CONTROL_STEP_PLAN, r);
+        return;
+    }
+    (void)environ_list_put(&a->plan.environment, ENVIRON_SET, "PWD", a->plan.directory);
+    environment = environ_apply(environ, &a->plan.environment);
+    options.bind = &bind;
+    options.environment = environment;
+    r = environment ? child_start(&options, &a->child) : -ENOMEM;
+    environ_free(environment);
+    if (r < 0) {
+        send_failed(a, CONTROL_STEP_FORK, r);
+        return;
+    }
+    a->started_ns = time_now_ns();
+}
+
+static void take_plan(struct attend *a, struct frame_reader *payload)
+{
+    if (a->planned)
+        return;
+    if (control_get_plan(payload, &a->plan) < 0) {
+        send_failed(a, CONTROL_STEP_PLAN, -EPROTO);
+        return;
+    }
+    a->planned = true;
+    if (a->plan.window < FRAME_BYTES)
+        a->plan.window = FRAME_BYTES;
+    start_program(a);
+}
+
+/* This host's topology; nothing, if it cannot be had: then nothing is bound here. */
+static void send_topology(struct attend *a)
+{
+    struct plenum_error err;
+    hwloc_topology_t topology;
+    size_t len;
+    char *xml;
+
+    if (topology_load(&topology, &err) < 0) {
+        log_error("%s", err.text);
+        (void)control_put_topology(&a->conn.tx, false, NULL, 0);
+        return;
+    }
+    if (topology_export(topology, &xml, &len, &err) < 0) {
+        log_error("%s", err.text);
+        (void)control_put_topology(&a->conn.tx, false, NULL, 0);
+    } else {
+        (void)control_put_topology(&a->conn.tx, hwloc_topology_is_thissystem(topology), xml, len);
+        hwloc_free_xmlbuffer(topology, xml);
+    }
+    hwloc_topology_destroy(topology);
+}
+
+static void take_input(struct attend *a, struct frame_reader *payload)
+{
+    const char *bytes;
+    size_t len;
+    char *more;
+
+    control_get_bytes(payload, &bytes, &len);
+    if (len == 0) {
+        a->input_ended = true;
+        return;
+    }
+    if (a->child.input < 0) {
+        (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, UINT64_MAX);
+        return;
+    }
+    more = realloc(a->input, a->input_len + len);
+    if (!more) {
+        a->input_ended = true; /* better an early end than a hole */
+        return;
+    }
+    memcpy(more + a->input_len, bytes, len);
+    a->input = more;
+    a->input_len += len;
+}
+
+static void take_signal(struct attend *a, int signal)
+{
+    if (signal > 0 && signal < NSIG && is_running(a))
+        child_signal(&a->child, signal);
+}
+
+static void take_frame(struct attend *a, const struct frame_header *header,
+                       struct frame_reader *payload)
+{
+    uint64_t number = 0;
+
+    if ((header->type == CONTROL_CREDIT || header->type == CONTROL_SIGNAL ||
+         header->type == CONTROL_TERMINATE || header->type == CONTROL_SUSPEND) &&
+        control_get_number(payload, &number) < 0) {
+        lose_control(a);
+        return;
+    }
+    switch ((enum control_type)header->type) {
+    case CONTROL_TOPOLOGY:
+        send_topology(a);
+        break;
+    case CONTROL_PLAN:
+        take_plan(a, payload);
+        break;
+    case CONTROL_CREDIT:
+        a->in_flight -= min_u64(a->in_flight, number);
+        break;
+    case CONTROL_INPUT:
+        take_input(a, payload);
+        break;
+    case CONTROL_SIGNAL:
+        take_signal(a, (int)min_u64(number, NSIG));
+        break;
+    case CONTROL_TERMINATE:
+        a->told_at = UINT64_MAX;
+        end_program(a, number, CONTROL_CAUSE_ASKED);
+        break;
+    case CONTROL_SUSPEND:
+        a->suspended = number != 0;
+        break;
+    case CONTROL_END:
+        a->end = true;
+        end_program(a, 0, CONTROL_CAUSE_ASKED); /* it should have ended long ago */
+        break;
+    default: /* BEAT: that something came is all it says */
+        break;
+    }
+}
+
+static void read_control(struct attend *a)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    int64_t n = frame_conn_fill(&a->conn);
+    int r;
+
+    if (n == -EAGAIN)
+        return;
+    if (n < 0) {
+        lose_control(a);
+        return;
+    }
+    a->heard_ns = time_now_ns();
+    while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
+        take_frame(a, &header, &payload);
+    if (r < 0)
+        lose_control(a);
+}
+
+/* ---- output and input ---- */
+
+static int *pipe_of(struct attend *a, int stream)
+{
+    return stream == CONTROL_LOADER ? &a->loader_fd : &a->child.output[stream];
+}
+
+/* Read what a pipe holds; after the sweep nobody is left who could write more. */
+static void read_pipe(struct attend *a, int stream)
+{
+    struct lines *lines = &a->lines[stream];
+    int *fd = pipe_of(a, stream);
+
+    for (int round = 0; round < READS && *fd >= 0 && lines_has_room(lines); round++) {
+        size_t size;
+        char *place = lines_reserve(lines, &size);
+        ssize_t n = place ? read(*fd, place, size) : -1;
+
+        if (!place)
+            return; /* memory is short: the program waits, as for a slow reader */
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN && (!a->swept || stream == CONTROL_LOADER))
+            return;
+        if (n <= 0) {
+            io_close(fd);
+            return;
+        }
+        if (stream == CONTROL_STDERR)
+            tail_add(&a->tail, place, (size_t)n);
+        lines_added(lines, (size_t)n);
+        if ((a->plan.quiet && stream != CONTROL_LOADER) || !a->connected)
+            lines_drop(lines, lines_pending(lines));
+    }
+}
+
+/* Send lines as far as credit goes. */
+static void send_lines(struct attend *a, int stream)
+{
+    struct lines *lines = &a->lines[stream];
+    bool flush = *pipe_of(a, stream) < 0 || (a->plan.at_once && stream != CONTROL_LOADER);
+    const char *bytes;
+    size_t len;
+
+    while (a->connected && (len = lines_peek(lines, FRAME_BYTES, flush, &bytes)) > 0) {
+        if (a->in_flight > 0 && a->in_flight + len > a->plan.window)
+            return;
+        if (control_put_output(&a->conn.tx, (enum control_stream)stream, bytes, len) < 0)
+            return;
+        a->in_flight += len;
+        lines_drop(lines, len);
+    }
+}
+
+static void write_input(struct attend *a)
+{
+    size_t done = 0;
+
+    while (a->child.input >= 0 && done < a->input_len) {
+        ssize_t n = write(a->child.input, a->input + done, a->input_len - done);
+
+        if (n >= 0) {
+            done += (size_t)n;
+        } else if (errno == EAGAIN) {
+            break;
+        } else if (errno != EINTR) {
+            io_close(&a->child.input);
+            (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, UINT64_MAX);
+        }
+    }
+    if (done > 0) {
+        (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, done);
+        a->input_len -= done;
+        memmove(a->input, a->input + done, a->input_len);
+    }
+    if (a->input_len == 0 && a->input_ended)
+        io_close(&a->child.input);
+}
+
+static void finish_output(struct attend *a)
+{
+    char last[sizeof(a->tail.bytes) + 1];
+    size_t len;
+
+    if (a->drained || !a->exited || !a->swept || a->child.output[0] >= 0 ||
+        a->child.output[1] >= 0 || lines_pending(&a->lines[CONTROL_STDOUT]) > 0 ||
+        lines_pending(&a->lines[CONTROL_STDERR]) > 0)
+        return;
+    a->drained = true;
+    if (a->failed)
+        return;
+    len = tail_get(&a->tail, TAIL_LINES, last);
+    (void)control_put_bytes(&a->conn.tx, CONTROL_DRAINED, last, len);
+}
+
+/* ---- the loop ---- */
+
+static void take_signals(struct attend *a)
+{
+    struct signalfd_siginfo info;
+
+    while (read(a->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
+            continue; /* reap() comes in any case */
+        if (info.ssi_signo != (uint32_t)GUARD_PARENT_SIGNAL) {
+            if (!a->told) {
+                (void)control_put_number(&a->conn.tx, CONTROL_TOLD,
+                                         info.ssi_signo == (uint32_t)SHIM_ORPHAN_SIGNAL);
+                a->told_at = time_now_ns() + TOLD_MS * NS_PER_MS;
+            }
+            a->told = true;
+        } else if (getppid() != a->outer && !a->told) {
+            end_program(a, 0, CONTROL_CAUSE_SHIM);
+        }
+    }
+}
+
+static void do_what_is_due(struct attend *a, uint64_t now)
+{
+    uint64_t silence = a->planned ? a->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
+
+    if (a->connected && !a->suspended && now - a->heard_ns > silence)
+        lose_control(a);
+    if (now >= a->told_at) {
+        a->told_at = UINT64_MAX;
+        end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_MPIRUN);
+        if (a->child.pid == 0)
+            a->end = true; /* no plan will come */
+    }
+    if (a->connected && now >= a->beat_at) {
+        a->beat_at = now + BEAT_MS * NS_PER_MS;
+        if (frame_conn_pending(&a->conn) < FRAME_BYTES)
+            (void)control_put_empty(&a->conn.tx, CONTROL_BEAT);
+    }
+    sweep(a, now);
+}
+
+static int time_to_wait(const struct attend *a, uint64_t now)
+{
+    uint64_t next = a->connected ? a->beat_at : UINT64_MAX;
+
+    next = min_u64(next, a->told_at);
+    if (!a->swept)
+        next = min_u64(next, now >= a->kill_at ? now + LOOK_MS * NS_PER_MS : a->kill_at);
+    return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
+}
+
+static bool is_done(const struct attend *a)
+{
+    bool ended = a->child.pid == 0 || a->swept; /* or given up */
+
+    return (a->end || !a->connected) && ended;
+}
+
+enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = FD_STREAMS + 3 };
+
+static void fill_fds(struct attend *a, struct pollfd fds[FDS])
+{
+    bool sending = a->connected && frame_conn_pending(&a->conn) > 0;
+
+    fds[FD_SIGNAL] = (struct pollfd){.fd = a->signal_fd, .events = POLLIN};
+    fds[FD_CONTROL] = (struct pollfd){.fd = a->connected ? a->conn.fd : -1,
+                                      .events = (short)(POLLIN | (sending ? POLLOUT : 0))};
+    fds[FD_REPORT] = (struct pollfd){.fd = a->child.report_fd, .events = POLLIN};
+    fds[FD_INPUT] =
+        (struct pollfd){.fd = a->input_len > 0 ? a->child.input : -1, .events = POLLOUT};
+    fds[FD_LOADER] =
+        (struct pollfd){.fd = a->loader ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
+    for (int s = 0; s < CONTROL_STREAMS; s++)
+        fds[FD_STREAMS + s] = (struct pollfd){
+            .fd = lines_has_room(&a->lines[s]) ? *pipe_of(a, s) : -1, .events = POLLIN};
+}
+
+static void run(struct attend *a)
+{
+    while (!is_done(a)) {
+        uint64_t now = time_now_ns();
+        struct pollfd fds[FDS];
+
+        fill_fds(a, fds);
+        if (poll(fds, FDS, time_to_wait(a, now)) < 0 && errno != EINTR)
+            return;
+        if (fds[FD_SIGNAL].revents)
+            take_signals(a);
+        if (fds[FD_REPORT].revents)
+            read_report(a);
+        reap(a);
+        if (fds[FD_CONTROL].revents & (POLLIN | POLLHUP | POLLERR) && a->connected)
+            read_control(a);
+        if (fds[FD_LOADER].revents)
+            jobloader_dispatch(a->loader);
+        write_input(a);
+        do_what_is_due(a, time_now_ns());
+        for (int s = 0; s < CONTROL_STREAMS; s++) {
+            if (fds[FD_STREAMS + s].revents || (a->swept && s != CONTROL_LOADER))
+                read_pipe(a, s);
+            send_lines(a, s);
+        }
+        finish_output(a);
+        if (a->connected) {
+            int r = frame_conn_flush(&a->conn);
+
+            if (r < 0 && r != -EAGAIN)
+                lose_control(a);
+        }
+    }
+}
+
+/* ---- beginning and end ---- */
+
+static void open_loader(struct attend *a)
+{
+    char address[sizeof(a->task->job) + 16];
+    struct jobloader_options options = {.address = address};
+    struct plenum_error err = {""};
+    int fds[2];
+    int r;
+
+    if (!a->task->keep_loader || a->task->local_rank != 0)
+        return;
+    (void)snprintf(address, sizeof(address), "unix:@plenum-%s", a->task->job);
+    r = jobloader_create(&options, &a->loader, &err);
+    if (r < 0) {
+        (void)snprintf(a->loader_error, sizeof(a->loader_error), "%s", err.text);
+        return;
+    }
+    /* What plenumd prints comes to us by the standard error that it inherits. */
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return;
+    (void)io_set_nonblock(fds[0]);
+    (void)dup2(fds[1], STDOUT_FILENO);
+    (void)dup2(fds[1], STDERR_FILENO);
+    (void)close(fds[1]);
+    a->loader_fd = fds[0];
+}
+
+static void close_loader(struct attend *a)
+{
+    if (!a->loader)
+        return;
+    jobloader_destroy(a->loader, LOADER_GRACE_MS);
+    a->loader = NULL;
+    /* Its last words, if there is credit for them. */
+    read_pipe(a, CONTROL_LOADER);
+    io_close(&a->loader_fd);
+    send_lines(a, CONTROL_LOADER);
+    if (a->connected)
+        (void)frame_conn_flush(&a->conn);
+}
+
+static int say_hello(struct attend *a)
+{
+    struct control_hello m;
+
+    control_hello_init(&m);
+    (void)snprintf(m.token, sizeof(m.token), "%s", a->task->token);
+    m.rank = a->task->rank;
+    m.local_rank = a->task->local_rank;
+    m.pid = (uint32_t)getpid();
+    m.free_port = a->task->rank == 0 ? host_find_free_port() : 0;
+    m.loader = a->loader != NULL;
+    host_get_name(m.host, sizeof(m.host));
+    (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", a->loader_error);
+    return control_put_hello(&a->conn.tx, &m);
+}
+
+static int open_control(struct attend *a)
+{
+    struct plenum_error err;
+    char host[HOST_NAME_MAX_BYTES];
+    int fd;
+
+    fd = dial_connect(a->task->control, CONNECT_MS, &err);
+    if (fd < 0) {
+        host_get_name(host, sizeof(host));
+        log_error("instance %u on host %s: %s", a->task->rank, host, err.text);
+        return fd;
+    }
+    a->connected = true;
+    return frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
+}
+
+static int open_signals(struct attend *a)
+{
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigaddset(&set, GUARD_PARENT_SIGNAL);
+    (void)sigaddset(&set, SHIM_ORPHAN_SIGNAL);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return a->signal_fd < 0 ? -errno : 0;
+}
+
+int shim_attend(const struct shim_task *task, pid_t outer)
+{
+    static struct attend attend; /* large */
+    struct attend *a = &attend;
+
+    *a = (struct attend){
+        .task = task,
+        .outer = outer,
+        .heard_ns = time_now_ns(),
+        .told_at = UINT64_MAX,
+        .kill_at = UINT64_MAX,
+        .give_up_at = UINT64_MAX,
+        .child = {.input = -1, .output = {-1, -1}, .report_fd = -1},
+        .loader_fd = -1,
+    };
+    /* mpirun signals the outer shim's process group: it shall not reach us. */
+    (void)setpgid(0, 0);
+    if (open_signals(a) < 0 || family_adopt() < 0 || family_follow(outer, GUARD_PARENT_SIGNAL) < 0)
+        return 1;
+    if (open_control(a) < 0)
+        return 1;
+    open_loader(a);
+    if (say_hello(a) < 0)
+        return 1;
+    run(a);
+    close_loader(a);
+    frame_conn_fini(&a->conn);
+    return a->end ? 0 : SHIM_LOST;
+}

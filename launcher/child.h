@@ -1,0 +1,48 @@
+/* child.h - the user's program: its start and its pipes. */
+#ifndef LAUNCHER_CHILD_H
+#define LAUNCHER_CHILD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "launcher/bind.h"
+#include "launcher/control.h"
+
+struct child_options {
+    char *const *argv, *const *environment;
+    const char *directory;
+    const struct bind_request *bind;
+    bool input; /* a pipe to its standard input, else /dev/null */
+};
+
+/** What the child tells of its start. */
+struct child_report {
+    enum control_step step; /* that failed, when `error` is not 0 */
+    int error;              /* -errno */
+    struct bind_result bind;
+};
+
+struct child {
+    pid_t pid;     /* also its process group */
+    int input;     /* pipes, non-blocking; owned; -1 when closed */
+    int output[2]; /* its standard output and standard error */
+    int report_fd; /* -1 when the report is complete */
+    struct child_report report;
+    bool reported; /* is there something in `report`? */
+};
+
+/** Fork. 0, or -errno with nothing started. */
+int child_start(const struct child_options *options, struct child *ret);
+
+/**
+ * Read what has come in on report_fd: 1 when child->report is complete (the program runs, or has
+ * failed to start), 0 when more will come, -ESRCH when the child died without a word.
+ */
+int child_read_report(struct child *child);
+
+/** A signal to the program's process group. */
+void child_signal(const struct child *child, int signal);
+
+void child_close(struct child *child);
+
+#endif

@@ -1,0 +1,395 @@
+#include "config.h"
+
+#include "launcher/control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+static const char control_magic[8] = "plnmrun";
+
+static const char *const step_names[] = {
+    [CONTROL_STEP_PLAN] = "the plan",
+    [CONTROL_STEP_FORK] = "a new process",
+    [CONTROL_STEP_DIRECTORY] = "the working directory",
+    [CONTROL_STEP_EXEC] = "the program",
+};
+
+const char *control_step_name(enum control_step step)
+{
+    return step_names[step];
+}
+
+void control_hello_init(struct control_hello *m)
+{
+    *m = (struct control_hello){.version = PACKAGE_VERSION};
+    memcpy(m->magic, control_magic, sizeof(m->magic));
+}
+
+/* In a time that does not tell how much of it was right. */
+static bool same_token(const char *a, const char *b)
+{
+    size_t len = strlen(b);
+    unsigned differ = 0;
+
+    if (strlen(a) != len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        differ |= (unsigned char)(a[i] ^ b[i]);
+    return differ == 0;
+}
+
+int control_hello_check(const struct control_hello *m, const char *token, struct plenum_error *err)
+{
+    if (memcmp(m->magic, control_magic, sizeof(m->magic)) != 0)
+        return error_set(err, -EPROTO, "somebody who is no shim has connected");
+    if (!same_token(m->token, token))
+        return error_set(err, -EACCES, "a shim of another job has connected");
+    if (strcmp(m->version, PACKAGE_VERSION) != 0)
+        return error_set(err, -EPROTONOSUPPORT,
+                         "host %s has plenumrun %s and this host has %s: install the same version "
+                         "on all hosts",
+                         m->host, m->version, PACKAGE_VERSION);
+    return 0;
+}
+
+int control_put_hello(struct frame_buffer *b, const struct control_hello *m)
+{
+    size_t begin = frame_begin(b, CONTROL_HELLO, 0);
+
+    frame_put_bytes(b, m->magic, sizeof(m->magic));
+    frame_put_text(b, m->version);
+    frame_put_text(b, m->token);
+    frame_put_u32(b, m->rank);
+    frame_put_u32(b, m->local_rank);
+    frame_put_u32(b, m->pid);
+    frame_put_u16(b, m->free_port);
+    frame_put_u8(b, m->loader);
+    frame_put_text(b, m->host);
+    frame_put_text(b, m->loader_error);
+    return frame_end(b, begin);
+}
+
+static int got(const struct frame_reader *r)
+{
+    return r->bad ? -EPROTO : 0;
+}
+
+int control_get_hello(struct frame_reader *r, struct control_hello *ret)
+{
+    frame_get_bytes(r, ret->magic, sizeof(ret->magic));
+    frame_get_text(r, ret->version, sizeof(ret->version));
+    frame_get_text(r, ret->token, sizeof(ret->token));
+    ret->rank = frame_get_u32(r);
+    ret->local_rank = frame_get_u32(r);
+    ret->pid = frame_get_u32(r);
+    ret->free_port = frame_get_u16(r);
+    ret->loader = frame_get_u8(r);
+    frame_get_text(r, ret->host, sizeof(ret->host));
+    frame_get_text(r, ret->loader_error, sizeof(ret->loader_error));
+    return got(r);
+}
+
+static size_t count_of(char *const *texts)
+{
+    size_t n = 0;
+
+    while (texts[n])
+        n++;
+    return n;
+}
+
+int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
+{
+    size_t begin = frame_begin(b, CONTROL_PLAN, 0), argc = count_of(m->argv);
+
+    frame_put_u64(b, m->grace_ns);
+    frame_put_u64(b, m->silence_ns);
+    frame_put_u32(b, m->window);
+    frame_put_u8(b, m->input);
+    frame_put_u8(b, m->quiet);
+    frame_put_u8(b, m->at_once);
+    frame_put_u8(b, m->bind_cpus);
+    frame_put_u8(b, m->bind_memory);
+    frame_put_text(b, m->directory);
+    frame_put_text(b, m->cpus);
+    frame_put_text(b, m->nodes);
+    frame_put_u32(b, (uint32_t)argc);
+    for (size_t i = 0; i < argc; i++)
+        frame_put_text(b, m->argv[i]);
+    frame_put_u32(b, (uint32_t)m->environment.count);
+    for (size_t i = 0; i < m->environment.count; i++) {
+        frame_put_u8(b, (uint8_t)m->environment.entries[i].how);
+        frame_put_text(b, m->environment.entries[i].name);
+        frame_put_text(b, m->environment.entries[i].value);
+    }
+    return frame_end(b, begin);
+}
+
+/* A text of any length, owned by the caller; NULL and `bad` when it is cut short, holds a NUL, or
+ * memory is short (which is no better here). */
+static char *dup_text(struct frame_reader *r)
+{
+    uint32_t len = frame_get_u32(r);
+    const uint8_t *bytes = frame_get_view(r, len);
+    char *text;
+
+    if (!bytes)
+        return NULL;
+    text = malloc((size_t)len + 1);
+    if (!text || (len > 0 && memchr(bytes, 0, len))) {
+        r->bad = true;
+        free(text);
+        return NULL;
+    }
+    memcpy(text, bytes, len);
+    text[len] = '\0';
+    return text;
+}
+
+/* A number of items that follow, each of `least` bytes or more. */
+static uint32_t get_count(struct frame_reader *r, size_t least)
+{
+    uint32_t count = frame_get_u32(r);
+
+    if (count > (size_t)(r->end - r->at) / least) {
+        r->bad = true;
+        return 0;
+    }
+    return count;
+}
+
+static void get_argv(struct frame_reader *r, struct control_plan *plan)
+{
+    uint32_t argc = get_count(r, 4);
+
+    plan->argv = calloc((size_t)argc + 1, sizeof(*plan->argv));
+    if (!plan->argv || argc == 0) {
+        r->bad = true;
+        return;
+    }
+    for (uint32_t i = 0; i < argc && !r->bad; i++)
+        plan->argv[i] = dup_text(r);
+}
+
+static void get_environment(struct frame_reader *r, struct environ_list *ret)
+{
+    uint32_t count = get_count(r, 9);
+
+    ret->entries = calloc((size_t)count + 1, sizeof(*ret->entries));
+    if (!ret->entries) {
+        r->bad = true;
+        return;
+    }
+    ret->cap = (size_t)count + 1;
+    for (uint32_t i = 0; i < count && !r->bad; i++) {
+        uint8_t how = frame_get_u8(r);
+        struct environ_entry *entry = &ret->entries[ret->count++];
+
+        if (how >= ENVIRON_HOWS)
+            r->bad = true;
+        entry->how = (enum environ_how)how;
+        entry->name = dup_text(r);
+        entry->value = dup_text(r);
+        if (entry->name && (!entry->name[0] || strchr(entry->name, '=')))
+            r->bad = true;
+    }
+}
+
+int control_get_plan(struct frame_reader *r, struct control_plan *ret)
+{
+    struct control_plan plan = {
+        .grace_ns = frame_get_u64(r),
+    };
+
+    plan.silence_ns = frame_get_u64(r);
+    plan.window = frame_get_u32(r);
+    plan.input = frame_get_u8(r);
+    plan.quiet = frame_get_u8(r);
+    plan.at_once = frame_get_u8(r);
+    plan.bind_cpus = frame_get_u8(r);
+    plan.bind_memory = frame_get_u8(r);
+    plan.directory = dup_text(r);
+    plan.cpus = dup_text(r);
+    plan.nodes = dup_text(r);
+    get_argv(r, &plan);
+    get_environment(r, &plan.environment);
+    if (r->bad) {
+        control_plan_fini(&plan);
+        return -EPROTO;
+    }
+    *ret = plan;
+    return 0;
+}
+
+void control_plan_fini(struct control_plan *plan)
+{
+    free(plan->directory);
+    free(plan->cpus);
+    free(plan->nodes);
+    for (size_t i = 0; plan->argv && plan->argv[i]; i++)
+        free(plan->argv[i]);
+    free(plan->argv);
+    environ_list_fini(&plan->environment);
+    *plan = (struct control_plan){0};
+}
+
+int control_put_started(struct frame_buffer *b, const struct control_started *m)
+{
+    size_t begin = frame_begin(b, CONTROL_STARTED, 0);
+
+    frame_put_u32(b, m->pid);
+    frame_put_u32(b, (uint32_t)m->cpus_error);
+    frame_put_u32(b, (uint32_t)m->memory_error);
+    frame_put_text(b, m->cpus);
+    frame_put_text(b, m->nodes);
+    return frame_end(b, begin);
+}
+
+int control_get_started(struct frame_reader *r, struct control_started *ret)
+{
+    struct control_started m = {.pid = frame_get_u32(r)};
+
+    m.cpus_error = (int32_t)frame_get_u32(r);
+    m.memory_error = (int32_t)frame_get_u32(r);
+    m.cpus = dup_text(r);
+    m.nodes = dup_text(r);
+    if (r->bad) {
+        control_started_fini(&m);
+        return -EPROTO;
+    }
+    *ret = m;
+    return 0;
+}
+
+void control_started_fini(struct control_started *started)
+{
+    free(started->cpus);
+    free(started->nodes);
+    *started = (struct control_started){0};
+}
+
+int control_put_failed(struct frame_buffer *b, const struct control_failed *m)
+{
+    size_t begin = frame_begin(b, CONTROL_FAILED, 0);
+
+    frame_put_u32(b, (uint32_t)m->step);
+    frame_put_u32(b, (uint32_t)m->error);
+    return frame_end(b, begin);
+}
+
+/* A number that stands for one of `count` choices. */
+static uint32_t get_choice(struct frame_reader *r, uint32_t count)
+{
+    uint32_t v = frame_get_u32(r);
+
+    if (v < count)
+        return v;
+    r->bad = true;
+    return 0;
+}
+
+int control_get_failed(struct frame_reader *r, struct control_failed *ret)
+{
+    ret->step = (enum control_step)get_choice(r, CONTROL_STEPS);
+    ret->error = (int32_t)frame_get_u32(r);
+    return got(r);
+}
+
+int control_put_exited(struct frame_buffer *b, const struct control_exited *m)
+{
+    size_t begin = frame_begin(b, CONTROL_EXITED, 0);
+
+    frame_put_u32(b, (uint32_t)m->status);
+    frame_put_u32(b, (uint32_t)m->cause);
+    frame_put_u64(b, m->elapsed_ns);
+    frame_put_u64(b, m->user_ns);
+    frame_put_u64(b, m->system_ns);
+    frame_put_u64(b, m->max_rss_bytes);
+    return frame_end(b, begin);
+}
+
+int control_get_exited(struct frame_reader *r, struct control_exited *ret)
+{
+    ret->status = (int32_t)frame_get_u32(r);
+    ret->cause = (enum control_cause)get_choice(r, CONTROL_CAUSES);
+    ret->elapsed_ns = frame_get_u64(r);
+    ret->user_ns = frame_get_u64(r);
+    ret->system_ns = frame_get_u64(r);
+    ret->max_rss_bytes = frame_get_u64(r);
+    return got(r);
+}
+
+int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
+                       size_t len)
+{
+    size_t begin = frame_begin(b, CONTROL_OUTPUT, 0);
+
+    frame_put_u32(b, (uint32_t)stream);
+    frame_put_bytes(b, bytes, len);
+    return frame_end(b, begin);
+}
+
+int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
+                       size_t *len)
+{
+    *stream = (enum control_stream)get_choice(r, CONTROL_STREAMS);
+    if (r->bad)
+        return -EPROTO;
+    control_get_bytes(r, bytes, len);
+    return 0;
+}
+
+int control_put_topology(struct frame_buffer *b, bool real, const char *xml, size_t len)
+{
+    size_t begin = frame_begin(b, CONTROL_TOPOLOGY, 0);
+
+    frame_put_u8(b, real);
+    frame_put_bytes(b, xml, len);
+    return frame_end(b, begin);
+}
+
+int control_get_topology(struct frame_reader *r, bool *real, const char **xml, size_t *len)
+{
+    *real = frame_get_u8(r) != 0;
+    if (r->bad)
+        return -EPROTO;
+    control_get_bytes(r, xml, len);
+    return 0;
+}
+
+int control_put_bytes(struct frame_buffer *b, enum control_type type, const char *bytes, size_t len)
+{
+    size_t begin = frame_begin(b, (uint16_t)type, 0);
+
+    frame_put_bytes(b, bytes, len);
+    return frame_end(b, begin);
+}
+
+void control_get_bytes(struct frame_reader *r, const char **bytes, size_t *len)
+{
+    *len = (size_t)(r->end - r->at);
+    *bytes = (const char *)frame_get_view(r, *len);
+}
+
+int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number)
+{
+    size_t begin = frame_begin(b, (uint16_t)type, 0);
+
+    frame_put_u64(b, number);
+    return frame_end(b, begin);
+}
+
+int control_get_number(struct frame_reader *r, uint64_t *ret)
+{
+    *ret = frame_get_u64(r);
+    return got(r);
+}
+
+int control_put_empty(struct frame_buffer *b, enum control_type type)
+{
+    return frame_end(b, frame_begin(b, (uint16_t)type, 0));
+}

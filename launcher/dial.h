@@ -1,0 +1,31 @@
+/* dial.h - how a shim finds plenumrun: sockets and their addresses as text.
+ *
+ * "unix:@name" on one host; "tcp:10.1.2.3:5678,tcp:[fd00::1]:5678", all addresses that the
+ * launching host has, for several. */
+#ifndef LAUNCHER_DIAL_H
+#define LAUNCHER_DIAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <plenum/error.h>
+
+enum { DIAL_TEXT_MAX = 2048 };
+
+/**
+ * Listen: on an abstract unix socket `name` when all shims are on this host, else on a TCP port.
+ *
+ * @param ret  the text for dial_connect(), `size` bytes
+ * @return a descriptor (owned), or -errno with a sentence
+ */
+int dial_listen(bool local, const char *name, char *ret, size_t size, struct plenum_error *err);
+
+/** Take one connection: a descriptor (owned), -EAGAIN, -EPERM for a local process of another
+ * user, or another -errno. */
+int dial_accept(int listener);
+
+/** Try all addresses at once, for `timeout_ms` at most: a descriptor (owned), or -errno with a
+ * sentence. */
+int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err);
+
+#endif

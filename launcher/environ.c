@@ -1,0 +1,255 @@
+/* environ.c - an environment is described as changes, because the shim makes them on its own host.
+ *
+ * Three kinds, later ones in place of earlier ones of the same name:
+ *   1. what should travel: PATH and its like as they are here, since a remote shell sets its own;
+ *   2. what the person exports with -x;
+ *   3. who the instance is: always set, whatever was there. A program that reads RANK must get this
+ *      job's, not that of a job around it. (MASTER_ADDR and MASTER_PORT may be exported.)
+ * Tuning (OMP_NUM_THREADS) is set only where nobody has set it, here or there. */
+#include "config.h"
+
+#include "launcher/environ.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/util.h"
+
+static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
+
+/* Set for good programs' sake when nobody has an opinion: lines of a Python program arrive when
+ * they are printed, not when 8 KiB have come together. */
+static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}};
+
+void environ_list_fini(struct environ_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->entries[i].name);
+        free(list->entries[i].value);
+    }
+    free(list->entries);
+    *list = (struct environ_list){0};
+}
+
+static struct environ_entry *find(const struct environ_list *list, const char *name, size_t len)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strncmp(list->entries[i].name, name, len) == 0 && list->entries[i].name[len] == '\0')
+            return &list->entries[i];
+    return NULL;
+}
+
+int environ_list_put(struct environ_list *list, enum environ_how how, const char *name,
+                     const char *value)
+{
+    struct environ_entry *entry = find(list, name, strlen(name));
+    char *copy = strdup(value);
+
+    if (!copy)
+        return -ENOMEM;
+    if (entry) {
+        free(entry->value);
+        entry->value = copy;
+        entry->how = how;
+        return 0;
+    }
+    if (list->count == list->cap) {
+        size_t cap = list->cap ? list->cap * 2 : 32;
+        struct environ_entry *entries = realloc(list->entries, cap * sizeof(*entries));
+
+        if (!entries) {
+            free(copy);
+            return -ENOMEM;
+        }
+        list->entries = entries;
+        list->cap = cap;
+    }
+    entry = &list->entries[list->count];
+    *entry = (struct environ_entry){.name = strdup(name), .value = copy, .how = how};
+    if (!entry->name) {
+        free(copy);
+        return -ENOMEM;
+    }
+    list->count++;
+    return 0;
+}
+
+void environ_free(char **environment)
+{
+    for (size_t i = 0; environment && environment[i]; i++)
+        free(environment[i]);
+    free(environment);
+}
+
+char **environ_apply(char *const *environment, const struct environ_list *list)
+{
+    size_t before = 0, n = 0;
+    bool *seen = calloc(list->count + 1, sizeof(*seen));
+    char **ret;
+
+    while (environment[before])
+        before++;
+    ret = calloc(before + list->count + 1, sizeof(*ret));
+    if (!ret || !seen)
+        goto fail;
+    for (size_t i = 0; i < before; i++) {
+        struct environ_entry *entry = find(list, environment[i], strcspn(environment[i], "="));
+
+        if (entry && entry->how == ENVIRON_SET_IF)
+            seen[entry - list->entries] = true;
+        else if (entry)
+            continue;
+        ret[n] = strdup(environment[i]);
+        if (!ret[n++])
+            goto fail;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->entries[i].how == ENVIRON_UNSET || seen[i])
+            continue;
+        ret[n] = str_format("%s=%s", list->entries[i].name, list->entries[i].value);
+        if (!ret[n++])
+            goto fail;
+    }
+    free(seen);
+    return ret;
+
+fail:
+    free(seen);
+    environ_free(ret);
+    return NULL;
+}
+
+static int put_number(struct environ_list *list, enum environ_how how, const char *name,
+                      uint64_t value)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    return environ_list_put(list, how, name, text);
+}
+
+/* "NAME=value", or "NAME" for what it is here (nothing when it is not set). */
+static int put_export(struct environ_list *list, const char *text)
+{
+    const char *equals = strchr(text, '='), *value = equals ? equals + 1 : getenv(text);
+    char *name = strndup(text, strcspn(text, "="));
+    int r = 0;
+
+    if (!name)
+        return -ENOMEM;
+    if (value)
+        r = environ_list_put(list, ENVIRON_SET, name, value);
+    free(name);
+    return r;
+}
+
+static int put_travelling(struct environ_list *list, const struct cmdline *options)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(travelling); i++)
+        if (getenv(travelling[i]))
+            r = environ_list_put(list, ENVIRON_SET, travelling[i], getenv(travelling[i]));
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(comforts); i++)
+        r = environ_list_put(list, ENVIRON_SET_IF, comforts[i][0], comforts[i][1]);
+    for (size_t i = 0; r == 0 && i < options->exports.count; i++)
+        r = put_export(list, options->exports.items[i]);
+    return r;
+}
+
+static int put_tuning(struct environ_list *list, const struct plan_instance *instance)
+{
+    const char *own = getenv("OMP_NUM_THREADS");
+
+    if (find(list, "OMP_NUM_THREADS", strlen("OMP_NUM_THREADS")))
+        return 0;
+    if (own)
+        return environ_list_put(list, ENVIRON_SET, "OMP_NUM_THREADS", own);
+    return put_number(list, ENVIRON_SET_IF, "OMP_NUM_THREADS", instance->cores);
+}
+
+static int put_master(struct environ_list *list, const struct environ_job *job)
+{
+    int r = 0;
+
+    if (!find(list, "MASTER_ADDR", strlen("MASTER_ADDR")))
+        r = environ_list_put(list, ENVIRON_SET, "MASTER_ADDR", job->master_address);
+    if (r == 0 && !find(list, "MASTER_PORT", strlen("MASTER_PORT")))
+        r = put_number(list, ENVIRON_SET, "MASTER_PORT", job->master_port);
+    return r;
+}
+
+int environ_of_instance(const struct environ_job *job, const struct plan *plan, uint32_t index,
+                        const struct cmdline *options, const char *loader, struct environ_list *ret)
+{
+    const struct plan_instance *instance = &plan->instances[index];
+    const struct plan_host *host = &plan->hosts[instance->host];
+    const struct {
+        const char *name;
+        uint32_t value;
+    } identity[] = {
+        {"PLENUM_NUM_INSTANCES", plan->num_instances},
+        {"PLENUM_INSTANCE_INDEX", index},
+        {"PLENUM_LOCAL_INSTANCE_INDEX", instance->local_index},
+        {"PLENUM_NUM_LOCAL_INSTANCES", host->count},
+        {"PLENUM_NUM_REPLICAS", plan->num_replicas},
+        {"PLENUM_NUM_LOCAL_REPLICAS", instance->num_replicas},
+        {"PLENUM_REPLICA_OFFSET", instance->replica_offset},
+        {"PLENUM_DEVICES_PER_REPLICA", plan->devices_per_replica},
+        {"PLENUM_RESTART_COUNT", job->restart_count},
+        {"RANK", index},
+        {"WORLD_SIZE", plan->num_instances},
+        {"LOCAL_RANK", instance->local_index},
+        {"LOCAL_WORLD_SIZE", host->count},
+        {"GROUP_RANK", instance->host},
+    };
+    struct environ_list list = {0};
+    int r;
+
+    r = put_travelling(&list, options);
+    if (r == 0)
+        r = put_tuning(&list, instance);
+    if (r == 0)
+        r = put_master(&list, job);
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(identity); i++)
+        r = put_number(&list, ENVIRON_SET, identity[i].name, identity[i].value);
+    if (r == 0)
+        r = environ_list_put(&list, ENVIRON_SET, "PLENUM_JOB_ID", job->id);
+    if (r == 0)
+        r = environ_list_put(&list, loader ? ENVIRON_SET : ENVIRON_UNSET, "PLENUM_LOADER",
+                             loader ? loader : "");
+    if (r < 0) {
+        environ_list_fini(&list);
+        return r;
+    }
+    *ret = list;
+    return 0;
+}
+
+void environ_warn(const struct plan *plan, const struct cmdline *options)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } same_for_all[] = {
+        {"WORLD_SIZE", plan->num_instances},
+        {"PLENUM_NUM_INSTANCES", plan->num_instances},
+        {"PLENUM_NUM_REPLICAS", plan->num_replicas},
+    };
+    uint64_t value;
+
+    for (size_t i = 0; i < ARRAY_LEN(same_for_all); i++) {
+        const char *own = getenv(same_for_all[i].name);
+
+        if (own && (parse_u64(own, UINT32_MAX, &value) < 0 || value != same_for_all[i].value))
+            log_warn("%s=%s is set in the environment; the instances of this job see %u",
+                     same_for_all[i].name, own, same_for_all[i].value);
+    }
+    for (size_t i = 0; i < options->exports.count; i++)
+        if (!strchr(options->exports.items[i], '=') && !getenv(options->exports.items[i]))
+            log_warn("-x %s: this variable is not set here, so the instances do not get it",
+                     options->exports.items[i]);
+}

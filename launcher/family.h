@@ -1,0 +1,31 @@
+/* family.h - the descendants of this process, and their end. */
+#ifndef LAUNCHER_FAMILY_H
+#define LAUNCHER_FAMILY_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/**
+ * Kill (SIGKILL) all living descendants of the calling process, but not `spare` and its own
+ * descendants (0: nobody is spared).
+ *
+ * Complete when the caller is a subreaper (then nobody can leave the family), reaps its children,
+ * and calls again until the answer is 0: children of the killed become children of the caller.
+ *
+ * @return how many were found alive, or 1 when there may be some; -ENOMEM or another -errno when
+ * /proc cannot be read
+ */
+int family_kill(pid_t spare);
+
+/** Become the one to whom orphaned descendants fall: 0 or -errno. */
+int family_adopt(void);
+
+/**
+ * Ask the kernel for `signal` when the parent ends, which is `parent` as it was before fork() (or
+ * getppid()): 0, or -ESRCH when it has ended already.
+ *
+ * The kernel means the thread that forked: look at getppid() before the signal is believed.
+ */
+int family_follow(pid_t parent, int signal);
+
+#endif

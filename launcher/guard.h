@@ -1,0 +1,41 @@
+/* guard.h - waits for one process and sees to it that its whole family ends with it. */
+#ifndef LAUNCHER_GUARD_H
+#define LAUNCHER_GUARD_H
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/** A signal to the ward, so long after it was to end. */
+struct guard_step {
+    uint64_t after_ns;
+    int signal;
+};
+
+struct guard_options {
+    pid_t ward;   /* the child that is guarded */
+    pid_t parent; /* of the guard */
+    /* What is done to end the ward: when the guard is told to (SIGTERM), when its parent is gone.
+     * Ended by a signal of 0. */
+    const struct guard_step *told, *orphaned;
+    /* How long descendants of the ward may go on after it ended by itself, to end in order. */
+    uint64_t linger_ns;
+    int status_fd; /* the ward's wait status is written here when it ends; -1: nowhere */
+};
+
+/** The signal by which guards and shims ask to be told of their parent's end. */
+#define GUARD_PARENT_SIGNAL SIGRTMIN
+
+/** Block the signals that guard_run() waits for; to be called before the ward is forked. */
+void guard_block_signals(sigset_t *before);
+
+/**
+ * Wait until the ward and all of its descendants have ended, ending them where needed.
+ *
+ * Returns the ward's wait status. Never waits for ever: descendants that even SIGKILL does not end
+ * within some seconds are left behind.
+ */
+int guard_run(const struct guard_options *options);
+
+#endif

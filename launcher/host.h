@@ -1,0 +1,35 @@
+/* host.h - this machine among others: its names, its addresses, its programs. */
+#ifndef LAUNCHER_HOST_H
+#define LAUNCHER_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+enum { HOST_NAME_MAX_BYTES = 256 };
+
+/** The machine's own name, as gethostname(2) has it. */
+void host_get_name(char *ret, size_t size);
+
+/** Is `name` a name of this machine? (localhost, a loopback address, its host name in long or
+ * short.) Asks no name server. */
+bool host_is_this(const char *name);
+
+/**
+ * The program that execvp(3) would run for `name`: 0, -ENOENT there is none, -EACCES there is a
+ * file but it cannot be executed, -ENAMETOOLONG.
+ */
+int host_find_program(const char *name, char *ret, size_t size);
+
+/** This program's own file. */
+int host_get_self(char *ret, size_t size, struct plenum_error *err);
+
+/** A TCP port that nobody uses at this moment, or 0. */
+uint16_t host_find_free_port(void);
+
+/** The working directory, by the name under which the person came here (symbolic links kept). */
+int host_get_directory(char *ret, size_t size, struct plenum_error *err);
+
+#endif

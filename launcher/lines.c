@@ -1,0 +1,119 @@
+#include "config.h"
+
+#include "launcher/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { READ_BYTES = 64 * 1024 };
+
+void lines_fini(struct lines *lines)
+{
+    free(lines->bytes);
+    *lines = (struct lines){0};
+}
+
+bool lines_has_room(const struct lines *lines)
+{
+    return lines_pending(lines) < LINES_LONGEST;
+}
+
+char *lines_reserve(struct lines *lines, size_t *ret_size)
+{
+    /* Move to the front only when that is cheap or needed: what is moved is less than one line. */
+    if (lines->at > 0 && (lines->at == lines->len || lines->cap - lines->len < READ_BYTES)) {
+        memmove(lines->bytes, lines->bytes + lines->at, lines->len - lines->at);
+        lines->len -= lines->at;
+        lines->last_newline = lines->last_newline > lines->at ? lines->last_newline - lines->at : 0;
+        lines->at = 0;
+    }
+    if (lines->cap - lines->len < READ_BYTES) {
+        size_t cap = lines->cap ? lines->cap * 2 : 2 * READ_BYTES;
+        char *bytes = realloc(lines->bytes, cap);
+
+        if (!bytes)
+            return NULL;
+        lines->bytes = bytes;
+        lines->cap = cap;
+    }
+    *ret_size = lines->cap - lines->len;
+    return lines->bytes + lines->len;
+}
+
+void lines_added(struct lines *lines, size_t len)
+{
+    const char *newline = memrchr(lines->bytes + lines->len, '\n', len);
+
+    if (newline)
+        lines->last_newline = (size_t)(newline - lines->bytes) + 1;
+    lines->len += len;
+}
+
+size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret)
+{
+    const char *start = lines->bytes + lines->at, *newline;
+    size_t whole = lines->last_newline > lines->at ? lines->last_newline - lines->at : 0;
+    size_t waiting = lines_pending(lines);
+
+    *ret = start;
+    if (whole > 0 && whole <= most)
+        return whole;
+    if (whole > most) {
+        newline = memrchr(start, '\n', most);
+        if (!newline)
+            newline = memchr(start + most, '\n', whole - most);
+        return (size_t)(newline - start) + 1;
+    }
+    if (flush || waiting >= LINES_LONGEST)
+        return waiting < most ? waiting : most;
+    return 0;
+}
+
+void lines_drop(struct lines *lines, size_t len)
+{
+    lines->at += len;
+}
+
+void tail_add(struct tail *tail, const char *bytes, size_t len)
+{
+    const size_t size = sizeof(tail->bytes);
+
+    if (len > size) {
+        tail->total += len - size;
+        bytes += len - size;
+        len = size;
+    }
+    while (len > 0) {
+        size_t at = tail->total % size, n = len < size - at ? len : size - at;
+
+        memcpy(tail->bytes + at, bytes, n);
+        tail->total += n;
+        bytes += n;
+        len -= n;
+    }
+}
+
+size_t tail_get(const struct tail *tail, size_t most, char *ret)
+{
+    const size_t size = sizeof(tail->bytes);
+    size_t len = tail->total < size ? tail->total : size, start = 0, lines = 0;
+
+    for (size_t i = 0; i < len; i++)
+        ret[i] = tail->bytes[(tail->total - len + i) % size];
+    /* Backwards over the newlines, not counting one at the very end. */
+    for (size_t i = len; i-- > 0;) {
+        if (ret[i] == '\n' && i + 1 < len && ++lines == most) {
+            start = i + 1;
+            break;
+        }
+    }
+    if (start == 0 && tail->total > size) { /* the first line is cut: leave it out, if others are */
+        const char *newline = memchr(ret, '\n', len);
+
+        if (newline && newline + 1 < ret + len)
+            start = (size_t)(newline - ret) + 1;
+    }
+    memmove(ret, ret + start, len - start);
+    ret[len - start] = '\0';
+    return len - start;
+}

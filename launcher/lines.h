@@ -1,0 +1,55 @@
+/* lines.h - bytes of a pipe on their way to becoming whole lines. */
+#ifndef LAUNCHER_LINES_H
+#define LAUNCHER_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    LINES_LONGEST = 1 << 20, /* a longer line is handed on in pieces */
+};
+
+/** Zero-initialised: empty. */
+struct lines {
+    char *bytes;
+    size_t at, len, cap; /* bytes[at ... len) wait */
+    size_t last_newline; /* one behind the last newline that was found; at or before `at`: none */
+};
+
+void lines_fini(struct lines *lines);
+
+/** Is there room for more? (While there is none the pipe is not read, and its writer waits.) */
+bool lines_has_room(const struct lines *lines);
+
+/** A place for at least 64 KiB, `*ret_size` in fact; NULL when memory is short. */
+char *lines_reserve(struct lines *lines, size_t *ret_size);
+/** `len` bytes were written there. */
+void lines_added(struct lines *lines, size_t len);
+
+/**
+ * The next thing to hand on, or 0: whole lines, `most` bytes at most, unless one line alone is
+ * longer; a piece of a line that is longer than LINES_LONGEST; with `flush`, whatever is there.
+ * Borrowed until the next call. lines_drop() takes it out.
+ */
+size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret);
+void lines_drop(struct lines *lines, size_t len);
+
+/** Bytes that wait. */
+static inline size_t lines_pending(const struct lines *lines)
+{
+    return lines->len - lines->at;
+}
+
+/** The end of what went by, for reports. */
+struct tail {
+    char bytes[4096];
+    size_t total; /* since the beginning: the newest byte lies at (total - 1) % sizeof bytes */
+};
+
+void tail_add(struct tail *tail, const char *bytes, size_t len);
+
+/** The last whole lines, `most` at most, into `ret` (sizeof tail->bytes + 1), ended by NUL; its
+ * length. */
+size_t tail_get(const struct tail *tail, size_t most, char *ret);
+
+#endif

@@ -1,0 +1,29 @@
+#include "config.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "launcher/launch.h"
+#include "launcher/mpirun.h"
+#include "launcher/shim.h"
+
+/* Whoever started us with a standard descriptor closed shall not find a socket of ours there. */
+static void fill_standard_descriptors(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    fill_standard_descriptors();
+    if (argc > 1 && strcmp(argv[1], MPIRUN_SHIM_ARGUMENT) == 0)
+        return shim_main();
+    return launch_main(argc, argv);
+}

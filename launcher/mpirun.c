@@ -1,0 +1,427 @@
+/* mpirun.c - everything that is known about Open MPI 4.1 here, in one place.
+ *
+ * mpirun starts one shim an instance, on this host by itself and elsewhere through ssh and its
+ * daemon (orted), and wires MPI up for the programs below. All else is ours: it binds nothing,
+ * forwards no output of programs, and its opinion of failures is only listened to when a shim
+ * cannot speak for itself. The command line holds nothing of the user's program, since mpirun gives
+ * some words a meaning of its own (":" begins another program).
+ *
+ * Settings are put into the environment, where the user's own OMPI_MCA_* stay as they are and
+ * command line arguments (--mpi-global-args) win over both. */
+#include "config.h"
+
+#include "launcher/mpirun.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "launcher/family.h"
+#include "launcher/guard.h"
+#include "launcher/host.h"
+
+extern char **environ;
+
+enum { STATUS_FD = 3, TEXT_FD = 4 }; /* in the guard */
+
+enum when { ALWAYS, ONE_HOST, SEVERAL_HOSTS, NO_FABRIC_ONE, NO_FABRIC_SEVERAL, BY_SSH };
+
+static const struct {
+    const char *name, *value;
+    enum when when;
+} settings[] = {
+    /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. */
+    {"OMPI_MCA_pml", "ob1", NO_FABRIC_ONE},
+    {"OMPI_MCA_pml", "ob1", NO_FABRIC_SEVERAL},
+    {"OMPI_MCA_btl", "self,vader", NO_FABRIC_ONE},
+    {"OMPI_MCA_btl", "self,vader,tcp", NO_FABRIC_SEVERAL},
+    /* A rank that waits in MPI leaves its core to the loader. */
+    {"OMPI_MCA_mpi_yield_when_idle", "1", ALWAYS},
+    {"OMPI_MCA_oob_tcp_if_include", "lo", ONE_HOST},
+    /* Lost hosts: the defaults (300, 20, 9) notice after eight minutes. */
+    {"OMPI_MCA_oob_tcp_keepalive_time", "5", SEVERAL_HOSTS},
+    {"OMPI_MCA_oob_tcp_keepalive_intvl", "2", SEVERAL_HOSTS},
+    {"OMPI_MCA_oob_tcp_keepalive_probes", "3", SEVERAL_HOSTS},
+    {"OMPI_MCA_plm_rsh_args",
+     "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3",
+     BY_SSH},
+};
+
+void mpirun_words_fini(struct mpirun_words *words)
+{
+    for (size_t i = 0; i < words->count; i++)
+        free(words->words[i]);
+    free(words->words);
+    *words = (struct mpirun_words){0};
+}
+
+/* Take `word`; NULL means that memory was short when it was made. */
+static void take_word(struct mpirun_words *w, char *word)
+{
+    if (w->count + 2 > w->cap) {
+        size_t cap = w->cap ? w->cap * 2 : 64;
+        char **words = realloc(w->words, cap * sizeof(*words));
+
+        if (words) {
+            w->words = words;
+            w->cap = cap;
+        } else {
+            w->failed = true;
+        }
+    }
+    if (!word || w->failed) {
+        w->failed = true;
+        free(word);
+        return;
+    }
+    w->words[w->count++] = word;
+    w->words[w->count] = NULL;
+}
+
+static void add_word(struct mpirun_words *w, const char *word)
+{
+    take_word(w, strdup(word));
+}
+
+static int finish(struct mpirun_words *w, struct mpirun_words *ret)
+{
+    if (w->failed) {
+        mpirun_words_fini(w);
+        return -ENOMEM;
+    }
+    *ret = *w;
+    return 0;
+}
+
+/* "a,a,b": each instance's host in order. mpirun's ordinary mapping would begin with its own host,
+ * wherever that stands in the list; `seq` does as it is told. */
+static char *list_hosts(const struct plan *plan)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    if (!f)
+        return NULL;
+    for (uint32_t i = 0; i < plan->num_instances; i++)
+        (void)fprintf(f, "%s%s", i ? "," : "", plan->hosts[plan->instances[i].host].name);
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
+                     struct mpirun_words *ret)
+{
+    static const char *const exports[] = {MPIRUN_ENV_CONTROL, MPIRUN_ENV_TOKEN, MPIRUN_ENV_JOB,
+                                          MPIRUN_ENV_LOADER, MPIRUN_ENV_GRACE};
+    struct mpirun_words w = {0};
+
+    add_word(&w, "mpirun");
+    if (options->allow_root)
+        add_word(&w, "--allow-run-as-root");
+    add_word(&w, "--bind-to");
+    add_word(&w, "none");
+    add_word(&w, "--stdin");
+    add_word(&w, "none");
+    add_word(&w, "--host");
+    if (plan_is_local(plan)) {
+        take_word(&w, str_format("localhost:%u", plan->num_instances));
+    } else {
+        take_word(&w, list_hosts(plan));
+        add_word(&w, "--map-by");
+        add_word(&w, "seq");
+    }
+    for (size_t i = 0; i < options->mpi_global_args.count; i++)
+        add_word(&w, options->mpi_global_args.items[i]);
+    add_word(&w, "-n");
+    take_word(&w, str_format("%u", plan->num_instances));
+    for (size_t i = 0; i < ARRAY_LEN(exports); i++) {
+        add_word(&w, "-x");
+        add_word(&w, exports[i]);
+    }
+    for (size_t i = 0; i < options->mpi_local_args.count; i++)
+        add_word(&w, options->mpi_local_args.items[i]);
+    add_word(&w, self);
+    add_word(&w, MPIRUN_SHIM_ARGUMENT);
+    return finish(&w, ret);
+}
+
+static bool folder_has_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    bool found = false;
+
+    if (!dir)
+        return false;
+    while (!found && (entry = readdir(dir)))
+        found = entry->d_name[0] != '.';
+    (void)closedir(dir);
+    return found;
+}
+
+/* InfiniBand, RoCE and Omni-Path, or Slingshot: then Open MPI shall choose. */
+static bool has_fabric(void)
+{
+    return folder_has_entries("/sys/class/infiniband") || folder_has_entries("/sys/class/cxi");
+}
+
+static bool by_ssh(void)
+{
+    const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *slash;
+    size_t len;
+
+    if (!agent)
+        return true;
+    len = strcspn(agent, " :");
+    slash = memrchr(agent, '/', len);
+    if (slash) {
+        len -= (size_t)(slash + 1 - agent);
+        agent = slash + 1;
+    }
+    return len == 3 && memcmp(agent, "ssh", 3) == 0;
+}
+
+static bool applies(enum when when, bool one_host)
+{
+    switch (when) {
+    case ALWAYS:
+        return true;
+    case ONE_HOST:
+        return one_host;
+    case SEVERAL_HOSTS:
+        return !one_host;
+    case NO_FABRIC_ONE:
+        return one_host && !has_fabric();
+    case NO_FABRIC_SEVERAL:
+        return !one_host && !has_fabric();
+    case BY_SSH:
+        return !one_host && by_ssh();
+    }
+    return false;
+}
+
+static bool is_named(char *const *environment, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = 0; environment[i]; i++)
+        if (strncmp(environment[i], name, len) == 0 && environment[i][len] == '=')
+            return true;
+    return false;
+}
+
+int mpirun_environment(const struct plan *plan, const struct cmdline *options,
+                       const struct mpirun_job *job, char *const *environment,
+                       struct mpirun_words *ret)
+{
+    /* The Open MPI communication layer chooses a pml first: a user's choice of it is left alone in
+     * all that follows from it. */
+    bool own_transport = is_named(environment, "OMPI_MCA_pml") ||
+                         is_named(environment, "OMPI_MCA_btl") ||
+                         is_named(environment, "OMPI_MCA_mtl");
+    uint64_t grace_ms = options->grace_ns / NS_PER_MS;
+    struct mpirun_words w = {0};
+
+    for (size_t i = 0; environment[i]; i++)
+        if (strncmp(environment[i], "PLENUM_SHIM_", 12) != 0)
+            add_word(&w, environment[i]);
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+        bool transport = strcmp(settings[i].name, "OMPI_MCA_pml") == 0 ||
+                         strcmp(settings[i].name, "OMPI_MCA_btl") == 0;
+
+        if (!is_named(environment, settings[i].name) && !(transport && own_transport) &&
+            applies(settings[i].when, plan_is_local(plan)))
+            take_word(&w, str_format("%s=%s", settings[i].name, settings[i].value));
+    }
+    take_word(&w, str_format(MPIRUN_ENV_CONTROL "=%s", job->control));
+    take_word(&w, str_format(MPIRUN_ENV_TOKEN "=%s", job->token));
+    take_word(&w, str_format(MPIRUN_ENV_JOB "=%s", job->id));
+    take_word(&w, str_format(MPIRUN_ENV_LOADER "=%d", job->keep_loader));
+    take_word(&w, str_format(MPIRUN_ENV_GRACE "=%llu", (unsigned long long)grace_ms));
+    return finish(&w, ret);
+}
+
+/* What the guard needs; made before fork(). */
+struct start {
+    const char *program;
+    struct mpirun_words arguments, environment;
+    int status[2], text[2], null;
+    sigset_t before;
+    pid_t parent;
+    uint64_t grace_ns;
+};
+
+static void become_mpirun(const struct start *s, pid_t guard)
+{
+    sigset_t none;
+
+    /* Its guard does more than end it; without one there is nothing to wait for. */
+    if (family_follow(guard, SIGKILL) < 0)
+        _exit(125);
+    (void)sigemptyset(&none); /* plenumrun takes its signals by descriptor */
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)execve(s->program, s->arguments.words, s->environment.words);
+    dprintf(STDERR_FILENO, "cannot execute %s: %s\n", s->program, strerror(errno));
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+/* A copy above the numbers that dup2() is about to use. */
+static int move_up(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, 16);
+}
+
+static void become_guard(const struct start *s)
+{
+    /* The first makes mpirun end its job, the second (within five seconds) makes it leave. */
+    const struct guard_step told[] = {
+        {0, SIGTERM}, {1500 * NS_PER_MS, SIGTERM}, {2500 * NS_PER_MS, SIGKILL}, {0, 0}};
+    /* The shims see their connection end, and end their programs in order. */
+    const uint64_t patience = s->grace_ns + 5 * NS_PER_SEC;
+    const struct guard_step orphaned[] = {{patience, SIGTERM},
+                                          {patience + 1500 * NS_PER_MS, SIGTERM},
+                                          {patience + 2500 * NS_PER_MS, SIGKILL},
+                                          {0, 0}};
+    struct guard_options options = {.parent = s->parent,
+                                    .told = told,
+                                    .orphaned = orphaned,
+                                    .linger_ns = patience,
+                                    .status_fd = STATUS_FD};
+    pid_t self;
+    int status_fd, text_fd;
+
+    /* A session of its own: Ctrl-C at the terminal is plenumrun's to interpret. */
+    (void)setsid();
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)dup2(s->null, STDIN_FILENO);
+    (void)dup2(s->text[1], STDOUT_FILENO);
+    (void)dup2(s->text[1], STDERR_FILENO);
+    /* Nothing else of plenumrun's may live on here when it is gone: connections must break. */
+    status_fd = move_up(s->status[1]);
+    text_fd = move_up(s->text[0]);
+    (void)dup2(status_fd, STATUS_FD);
+    /* A reader for mpirun's words, though not one that reads: it hangs when there is none. */
+    (void)dup2(text_fd, TEXT_FD);
+    closefrom(TEXT_FD + 1);
+    (void)io_set_cloexec(STATUS_FD, true);
+    (void)io_set_cloexec(TEXT_FD, true);
+    if (family_adopt() < 0 || family_follow(s->parent, GUARD_PARENT_SIGNAL) < 0)
+        _exit(125);
+    self = getpid();
+    options.ward = fork();
+    if (options.ward < 0)
+        _exit(125);
+    if (options.ward == 0)
+        become_mpirun(s, self);
+    (void)dup2(STDIN_FILENO, STDOUT_FILENO);
+    (void)dup2(STDIN_FILENO, STDERR_FILENO);
+    (void)guard_run(&options);
+    _exit(0);
+}
+
+static int find_mpirun(char *ret, size_t size, struct plenum_error *err)
+{
+    int r = host_find_program("mpirun", ret, size);
+
+    if (r < 0)
+        return error_set(err, r,
+                         "mpirun was not found in PATH: install Open MPI (Debian: openmpi-bin)");
+    return 0;
+}
+
+int mpirun_start(const struct plan *plan, const struct cmdline *options,
+                 const struct mpirun_job *job, struct mpirun *ret, struct plenum_error *err)
+{
+    struct start s = {.status = {-1, -1},
+                      .text = {-1, -1},
+                      .null = -1,
+                      .parent = getpid(),
+                      .grace_ns = options->grace_ns};
+    char program[4096], self[4096];
+    pid_t guard;
+    int r;
+
+    r = find_mpirun(program, sizeof(program), err);
+    if (r < 0)
+        return r;
+    r = host_get_self(self, sizeof(self), err);
+    if (r < 0)
+        return r;
+    s.program = program;
+    r = mpirun_arguments(plan, options, self, &s.arguments);
+    if (r == 0)
+        r = mpirun_environment(plan, options, job, environ, &s.environment);
+    if (r < 0) {
+        (void)error_set(err, r, "out of memory");
+        goto out;
+    }
+    s.null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (s.null < 0 || pipe2(s.status, O_CLOEXEC) < 0 || pipe2(s.text, O_CLOEXEC) < 0) {
+        r = -errno;
+        (void)error_set(err, r, "cannot start mpirun: %s", strerror(-r));
+        goto out;
+    }
+    guard_block_signals(&s.before);
+    guard = fork();
+    r = guard < 0 ? -errno : 0;
+    if (guard == 0)
+        become_guard(&s);
+    (void)sigprocmask(SIG_SETMASK, &s.before, NULL);
+    if (r < 0) {
+        (void)error_set(err, r, "cannot start mpirun: %s", strerror(-r));
+        goto out;
+    }
+    *ret = (struct mpirun){.guard = guard, .status_fd = s.status[0], .text_fd = s.text[0]};
+    (void)io_set_nonblock(ret->status_fd);
+    (void)io_set_nonblock(ret->text_fd);
+    s.status[0] = s.text[0] = -1;
+out:
+    for (int i = 0; i < 2; i++) {
+        io_close(&s.status[i]);
+        io_close(&s.text[i]);
+    }
+    io_close(&s.null);
+    mpirun_words_fini(&s.arguments);
+    mpirun_words_fini(&s.environment);
+    return r;
+}
+
+void mpirun_end(const struct mpirun *mpirun)
+{
+    if (mpirun->guard > 0)
+        (void)kill(mpirun->guard, SIGTERM);
+}
+
+bool mpirun_reap(struct mpirun *mpirun)
+{
+    int status;
+
+    if (mpirun->guard > 0 && waitpid(mpirun->guard, &status, WNOHANG) != 0)
+        mpirun->guard = 0;
+    return mpirun->guard == 0;
+}
+
+void mpirun_abandon(struct mpirun *mpirun)
+{
+    if (mpirun->guard > 0)
+        (void)kill(mpirun->guard, SIGKILL);
+}
+
+void mpirun_fini(struct mpirun *mpirun)
+{
+    io_close(&mpirun->status_fd);
+    io_close(&mpirun->text_fd);
+}

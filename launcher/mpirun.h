@@ -1,0 +1,70 @@
+/* mpirun.h - Open MPI's mpirun, which starts the shims: its command line, its settings, its end. */
+#ifndef LAUNCHER_MPIRUN_H
+#define LAUNCHER_MPIRUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <plenum/error.h>
+
+#include "launcher/cmdline.h"
+#include "launcher/plan.h"
+
+/** What a shim reads from its environment. */
+#define MPIRUN_ENV_CONTROL "PLENUM_SHIM_CONTROL" /* addresses, for dial_connect() */
+#define MPIRUN_ENV_TOKEN "PLENUM_SHIM_TOKEN"
+#define MPIRUN_ENV_JOB "PLENUM_SHIM_JOB"
+#define MPIRUN_ENV_LOADER "PLENUM_SHIM_LOADER" /* "1": the host's first shim keeps a loader */
+#define MPIRUN_ENV_GRACE "PLENUM_SHIM_GRACE"   /* milliseconds */
+
+/** The argument by which plenumrun knows that it is a shim. */
+#define MPIRUN_SHIM_ARGUMENT "--shim"
+
+struct mpirun_job {
+    const char *id, *token, *control;
+    bool keep_loader;
+};
+
+/** A running mpirun. */
+struct mpirun {
+    pid_t guard;   /* our child, whose child is mpirun; 0: none */
+    int status_fd; /* the wait status of mpirun can be read when it has ended; owned */
+    int text_fd;   /* what mpirun and shims without a connection print; owned */
+};
+
+/** Words of a command line or an environment, ended by NULL. */
+struct mpirun_words {
+    char **words;
+    size_t count, cap;
+    bool failed; /* memory was short */
+};
+
+void mpirun_words_fini(struct mpirun_words *words);
+
+/** mpirun's command line, to start `self` as the shim of each instance. */
+int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
+                     struct mpirun_words *ret);
+
+/** mpirun's environment: ours, with Open MPI settings that nobody has set otherwise. */
+int mpirun_environment(const struct plan *plan, const struct cmdline *options,
+                       const struct mpirun_job *job, char *const *environment,
+                       struct mpirun_words *ret);
+
+/** Start it. -ENOENT: there is no mpirun. */
+int mpirun_start(const struct plan *plan, const struct cmdline *options,
+                 const struct mpirun_job *job, struct mpirun *ret, struct plenum_error *err);
+
+/** Ask it to end: SIGTERM, again, SIGKILL, and then the rest of its family; mpirun_reap() tells
+ * when. */
+void mpirun_end(const struct mpirun *mpirun);
+
+/** Has all of it ended? Never blocks. */
+bool mpirun_reap(struct mpirun *mpirun);
+
+/** Kill the guard, when it does not end. */
+void mpirun_abandon(struct mpirun *mpirun);
+
+void mpirun_fini(struct mpirun *mpirun);
+
+#endif

@@ -1,0 +1,74 @@
+/* output.h - the one writer of our standard output and standard error. */
+#ifndef LAUNCHER_OUTPUT_H
+#define LAUNCHER_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <plenum/error.h>
+
+#include "launcher/control.h"
+
+/** A queue and a thread that writes it out, however slow the reader. Opaque. */
+struct output;
+
+/** Whose bytes: decides what the tag says and where lines must not mix. */
+struct output_source {
+    uint32_t instance;
+    const char *host; /* borrowed for the output's life */
+    pid_t pid;
+};
+
+struct output_options {
+    const char *tag; /* template; NULL: no tags */
+    const struct output_source *sources;
+    uint32_t count; /* of sources: one an instance */
+    int stdout_fd, stderr_fd;
+};
+
+/** Is the template one that output_create() can use? -EINVAL with a sentence. */
+int output_check_tag(const char *tag, struct plenum_error *err);
+
+int output_create(const struct output_options *options, struct output **ret,
+                  struct plenum_error *err);
+
+/**
+ * Queue bytes of an instance (copied): 0 or -ENOMEM.
+ *
+ * They are written in the order of these calls. Whole lines stay whole; when bytes end within a
+ * line and somebody else's follow, a newline is put between.
+ */
+int output_put(struct output *output, uint32_t source, enum control_stream stream,
+               const char *bytes, size_t len);
+
+/** Queue a line of our own, on standard error or standard output. */
+int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len);
+
+/** The process of an instance, for tags. */
+void output_set_pid(struct output *output, uint32_t source, pid_t pid);
+
+/** A descriptor that is readable when bytes were written out or an output failed. Borrowed. */
+int output_get_fd(const struct output *output);
+
+/** Bytes of an instance that were written out (or thrown away) since the last call. */
+uint64_t output_take_credit(struct output *output, uint32_t source);
+/** Reset output_get_fd(): to be called before a round of output_take_credit(). */
+void output_acknowledge(struct output *output);
+
+/** 0, or the -errno with which writing to standard output failed: what is queued for it is thrown
+ * away then. */
+int output_get_failure(struct output *output);
+
+/** Is all written? */
+bool output_is_idle(struct output *output);
+
+/** Wait until all is written, at most `timeout_ms` (-1: as long as it takes): 0 or -ETIMEDOUT. */
+int output_flush(struct output *output, int timeout_ms);
+
+/** End the thread. What is not written yet is lost: flush before. When the reader does not read,
+ * the thread and its memory are left to the end of the process. */
+void output_destroy(struct output *output);
+
+#endif

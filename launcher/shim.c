@@ -1,0 +1,117 @@
+/* shim.c - the outer shim: mpirun's child, the inner shim's guard.
+ *
+ *     mpirun or orted ── outer shim ── inner shim ──┬── the program (a process group of its own)
+ *                                                   └── plenumd (the first shim of a host)
+ *
+ * The inner shim (attend.c) does the work: it talks to plenumrun, starts the program, forwards its
+ * output. The outer one only waits (guard.c). There are two so that each can be killed: both are
+ * subreapers, so whoever is left has the whole family below it and ends it, grandchildren that
+ * changed their session included.
+ *
+ * Both leave with status 0 when plenumrun has said END, whatever the program did: failures are
+ * told on the control connection, and mpirun's opinion of them is not wanted. */
+#include "config.h"
+
+#include "launcher/shim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/family.h"
+#include "launcher/guard.h"
+#include "launcher/mpirun.h"
+
+/* Move a variable out of the environment: the program and the loader shall not see it. */
+static bool take_text(const char *name, char *ret, size_t size)
+{
+    const char *value = getenv(name);
+    bool fits = value && (size_t)snprintf(ret, size, "%s", value) < size;
+
+    (void)unsetenv(name);
+    return fits;
+}
+
+static bool take_number(const char *name, uint64_t max, uint64_t *ret)
+{
+    char text[24];
+
+    return take_text(name, text, sizeof(text)) && parse_u64(text, max, ret) == 0;
+}
+
+/* Open MPI's variables stay. */
+static bool read_number(const char *name, uint32_t *ret)
+{
+    const char *value = getenv(name);
+    uint64_t number;
+
+    if (!value || parse_u64(value, UINT32_MAX, &number) < 0)
+        return false;
+    *ret = (uint32_t)number;
+    return true;
+}
+
+static bool take_task(struct shim_task *ret)
+{
+    uint64_t loader = 0, grace_ms = 0;
+    bool ok;
+
+    *ret = (struct shim_task){0};
+    ok = take_text(MPIRUN_ENV_CONTROL, ret->control, sizeof(ret->control));
+    ok &= take_text(MPIRUN_ENV_TOKEN, ret->token, sizeof(ret->token));
+    ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));
+    ok &= take_number(MPIRUN_ENV_LOADER, 1, &loader);
+    ok &= take_number(MPIRUN_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
+    ok &= read_number("OMPI_COMM_WORLD_RANK", &ret->rank);
+    ok &= read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
+    ret->keep_loader = loader != 0;
+    ret->grace_ns = grace_ms * NS_PER_MS;
+    return ok;
+}
+
+/* plenumrun is out of reach, and so is mpirun: its daemon here, which started us and nothing but
+ * instances of this job, would wait for a dead connection to break. */
+static void end_parent(pid_t parent)
+{
+    if (parent > 1 && getppid() == parent)
+        (void)kill(parent, SIGTERM);
+}
+
+int shim_main(void)
+{
+    struct shim_task task;
+    pid_t parent = getppid(), self = getpid();
+    sigset_t before;
+    int status;
+
+    log_init("plenumrun", LOG_LEVEL_WARN);
+    if (!take_task(&task)) {
+        log_error("%s is for plenumrun's own use: mpirun starts it beside each instance",
+                  MPIRUN_SHIM_ARGUMENT);
+        return 2;
+    }
+    const uint64_t patience = task.grace_ns + 5 * NS_PER_SEC;
+    const struct guard_step told[] = {{0, SIGTERM}, {patience, SIGKILL}, {0, 0}};
+    const struct guard_step orphaned[] = {{0, SHIM_ORPHAN_SIGNAL}, {patience, SIGKILL}, {0, 0}};
+    struct guard_options options = {
+        .parent = parent, .told = told, .orphaned = orphaned, .status_fd = -1};
+
+    guard_block_signals(&before);
+    if (family_adopt() < 0 || family_follow(parent, GUARD_PARENT_SIGNAL) < 0)
+        return 1;
+    options.ward = fork();
+    if (options.ward < 0) {
+        log_error("cannot start beside instance %u: no new process", task.rank);
+        return 1;
+    }
+    if (options.ward == 0)
+        _exit(shim_attend(&task, self));
+    status = guard_run(&options);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SHIM_LOST)
+        end_parent(parent);
+    return WIFEXITED(status) && WEXITSTATUS(status) != SHIM_LOST ? WEXITSTATUS(status) : 1;
+}

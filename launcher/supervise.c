@@ -1,0 +1,656 @@
+/* supervise.c - the job as plenumrun sees it: one poll loop, one state machine.
+ *
+ *     STARTING ──all started──> RUNNING ──all done──────────────┐
+ *         │                        │                            v
+ *         └───── a failure ────────┴──> ENDING ──all ended──> CLOSING ──mpirun gone──> over
+ *
+ * STARTING  shims connect (HELLO), the first of each unknown host tells its topology; when all are
+ *           there, all get their plan at once.
+ * ENDING    the first failure has been noted, everybody else was told to end (TERMINATE); they get
+ *           the grace period. What goes wrong from here on is a consequence and not reported.
+ * CLOSING   everybody was told END: the shims leave, then mpirun. If it does not, its guard ends
+ *           it, and at last the guard is killed.
+ *
+ * Every state has a time limit, but one thing has none: output that the reader does not take. The
+ * writer is a thread of its own (output.c), so that this loop never waits for anything but poll().
+ *
+ * An instance ("member") is lost when its connection breaks or is silent for too long, whatever
+ * mpirun thinks of it. */
+#include "config.h"
+
+#include "launcher/supervise.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/dial.h"
+#include "launcher/ranges.h"
+#include "launcher/supervise_priv.h"
+#include "launcher/topology.h"
+
+enum {
+    BEAT_MS = 1000,
+    SWEEP_MS = 8000,        /* after the grace period: until a shim must have killed its family */
+    CLOSE_MS = 4000,        /* for mpirun to end by itself after END */
+    CLOSE_FAILED_MS = 200,  /* the same when it never came to run all shims */
+    ABANDON_MS = 15000,     /* for its guard to end it */
+    LAST_WORDS_MS = 500,    /* for connections to close after mpirun has ended */
+    MPIRUN_REASON_MS = 400, /* mpirun wants the job to end: how long a better reason may take */
+    ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
+};
+
+/* The log is written by the thread that writes everything else. */
+static struct output *log_output;
+
+static void log_to_output(const char *line, size_t len)
+{
+    if (output_put_own(log_output, true, line, len) < 0)
+        (void)io_write_all(STDERR_FILENO, line, len);
+}
+
+/* ---- the end ---- */
+
+/* Tell everybody to end, with this much patience. */
+static void terminate_all(struct supervisor *s, uint64_t grace_ns)
+{
+    members_send_number(s, CONTROL_TERMINATE, grace_ns);
+    s->close_at = min_u64(s->close_at, time_now_ns() + grace_ns + SWEEP_MS * NS_PER_MS);
+}
+
+void supervise_fail(struct supervisor *s, const struct report *report)
+{
+    int signal = s->report.signal;
+
+    if (s->phase >= ENDING)
+        return;
+    s->report = *report;
+    s->report.signal = signal;
+    s->phase = ENDING;
+    s->start_at = s->timeout_at = s->reason_at = SUPERVISE_NEVER;
+    terminate_all(s, s->options->grace_ns);
+}
+
+void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
+                         const char *format, ...)
+{
+    struct report report = {.kind = kind, .instance = m ? member_index(s, m) : UINT32_MAX};
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(report.text, sizeof(report.text), format, args);
+    va_end(args);
+    supervise_fail(s, &report);
+}
+
+void supervise_expect_reason(struct supervisor *s)
+{
+    if (s->phase < ENDING)
+        s->reason_at = min_u64(s->reason_at, time_now_ns() + MPIRUN_REASON_MS * NS_PER_MS);
+}
+
+static void begin_close(struct supervisor *s)
+{
+    bool complete = true;
+
+    s->phase = CLOSING;
+    s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
+    members_send_empty(s, CONTROL_END);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        complete &= s->members[i].peer != NULL;
+    s->end_mpirun_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
+}
+
+/* ---- input and signals ---- */
+
+static void read_input(struct supervisor *s)
+{
+    char bytes[SUPERVISE_INPUT_BYTES];
+    ssize_t n = read(STDIN_FILENO, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
+
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    n = n < 0 ? 0 : n;
+    s->input_ended |= n == 0;
+    members_send_input(s, bytes, (size_t)n);
+}
+
+static void suspend_all(struct supervisor *s, bool suspend)
+{
+    members_send_number(s, CONTROL_SUSPEND, suspend);
+    members_flush(s);
+}
+
+/* Ctrl-Z: the programs stop, then we do; and all go on together. */
+static void stop_and_continue(struct supervisor *s)
+{
+    members_send_number(s, CONTROL_SIGNAL, SIGSTOP);
+    suspend_all(s, true);
+    (void)raise(SIGSTOP);
+    suspend_all(s, false);
+    members_send_number(s, CONTROL_SIGNAL, SIGCONT);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        s->members[i].heard_ns = time_now_ns();
+}
+
+/* Somebody wants the job to end: at first its programs are asked as that person asked us. */
+static void interrupt(struct supervisor *s, int signal)
+{
+    s->interrupts++;
+    if (s->interrupts == 1 && s->phase < ENDING) {
+        s->report.signal = signal;
+        log_warn("SIG%s: ending the job; once more kills it", sigabbrev_np(signal));
+        if (s->phase == STARTING) {
+            supervise_fail_with(s, REPORT_OTHER, NULL,
+                                "the job was interrupted while it was starting");
+        } else {
+            members_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
+            s->kill_at = time_now_ns() + s->options->grace_ns;
+        }
+        return;
+    }
+    if (s->phase < CLOSING) {
+        s->kill_at = SUPERVISE_NEVER;
+        if (s->phase < ENDING)
+            supervise_fail_with(s, REPORT_OTHER, NULL, "the job was killed");
+        terminate_all(s, 0);
+    }
+    if (s->interrupts > 2) {
+        s->hurry = true;
+        mpirun_end(&s->mpirun);
+    }
+}
+
+static void take_signals(struct supervisor *s)
+{
+    struct signalfd_siginfo info;
+
+    while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        switch (info.ssi_signo) {
+        case SIGINT:
+        case SIGTERM:
+        case SIGHUP:
+        case SIGQUIT:
+            interrupt(s, (int)info.ssi_signo);
+            break;
+        case SIGUSR1:
+        case SIGUSR2:
+            members_send_number(s, CONTROL_SIGNAL, info.ssi_signo);
+            break;
+        case SIGTSTP:
+            stop_and_continue(s);
+            break;
+        default: /* SIGCHLD */
+            break;
+        }
+    }
+}
+
+/* ---- mpirun ---- */
+
+/* What mpirun prints is of interest when it fails, and to those who have given it arguments of
+ * their own (--report-bindings). */
+static void show_line(const struct supervisor *s, const char *line, size_t len)
+{
+    len -= len > 0 && line[len - 1] == '\r'; /* shims are on a terminal of mpirun's */
+    if (s->options->mpi_global_args.count + s->options->mpi_local_args.count == 0)
+        log_debug("mpirun: %.*s", (int)len, line);
+    else if (output_put_own(s->output, true, line, len) == 0)
+        (void)output_put_own(s->output, true, "\n", 1);
+}
+
+static void show_text(struct supervisor *s, bool flush)
+{
+    const char *text;
+    size_t len;
+
+    while ((len = lines_peek(&s->text, 4096, flush, &text)) > 0) {
+        for (const char *p = text, *end = text + len; p < end;) {
+            const char *newline = memchr(p, '\n', (size_t)(end - p));
+            size_t n = newline ? (size_t)(newline - p) : (size_t)(end - p);
+
+            show_line(s, p, n);
+            p += n + 1;
+        }
+        lines_drop(&s->text, len);
+    }
+}
+
+static void read_text(struct supervisor *s)
+{
+    while (s->mpirun.text_fd >= 0) {
+        size_t size;
+        char *place = lines_reserve(&s->text, &size);
+        ssize_t n = place ? read(s->mpirun.text_fd, place, size) : -1;
+
+        if (!place || (n < 0 && errno == EAGAIN))
+            break;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            io_close(&s->mpirun.text_fd);
+            break;
+        }
+        tail_add(&s->text_tail, place, (size_t)n);
+        lines_added(&s->text, (size_t)n);
+        show_text(s, false);
+    }
+}
+
+static void read_status(struct supervisor *s)
+{
+    char status[128];
+
+    if (read(s->mpirun.status_fd, &s->mpirun_status, sizeof(s->mpirun_status)) !=
+        (ssize_t)sizeof(s->mpirun_status)) {
+        if (errno != EAGAIN)
+            io_close(&s->mpirun.status_fd);
+        return;
+    }
+    io_close(&s->mpirun.status_fd);
+    s->mpirun_ended = true;
+    read_text(s);
+    report_describe_status(s->mpirun_status, status, sizeof(status));
+    log_debug("mpirun %s", status);
+    supervise_expect_reason(s);
+}
+
+/* mpirun has ended or wants to, and no instance has told a better reason. */
+static void blame_mpirun(struct supervisor *s)
+{
+    char status[128];
+
+    s->reason_at = SUPERVISE_NEVER;
+    if (!s->mpirun_ended && s->mpirun_gone) {
+        supervise_fail_with(s, REPORT_MPIRUN, NULL, "the process that guards mpirun was killed");
+        return;
+    }
+    if (!s->mpirun_ended && s->orphan) {
+        supervise_fail_with(
+            s, REPORT_LOST, s->orphan,
+            "the process of Open MPI on host %s that started it is gone; was it killed?",
+            member_host(s, s->orphan)->name);
+        return;
+    }
+    if (!s->mpirun_ended) {
+        supervise_fail_with(
+            s, REPORT_MPIRUN, NULL,
+            "mpirun ended the job: it was told to, or it lost a host or a process of its own");
+        return;
+    }
+    report_describe_status(s->mpirun_status, status, sizeof(status));
+    supervise_fail_with(s, REPORT_MPIRUN, NULL, "mpirun, which starts the instances, %s%s", status,
+                        s->phase == STARTING ? " before all of them had started" : "");
+}
+
+/* ---- time ---- */
+
+static void be_late(struct supervisor *s)
+{
+    struct report report = {
+        .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->options->start_timeout_ns};
+    char missing[400];
+
+    members_list_missing(s, ALIVE, missing, sizeof(missing));
+    (void)snprintf(report.text, sizeof(report.text), "no sign of %s", missing);
+    supervise_fail(s, &report);
+}
+
+static void do_what_is_due(struct supervisor *s, uint64_t now)
+{
+    if (now >= s->beat_at) {
+        s->beat_at = now + BEAT_MS * NS_PER_MS;
+        members_beat(s, now);
+    }
+    if (now >= s->start_at)
+        be_late(s);
+    if (now >= s->timeout_at)
+        supervise_fail(s, &(struct report){.kind = REPORT_TIMED_OUT,
+                                           .instance = UINT32_MAX,
+                                           .limit_ns = s->options->timeout_ns});
+    if (now >= s->kill_at) { /* they were asked by a signal, and did not end */
+        s->kill_at = SUPERVISE_NEVER;
+        terminate_all(s, 0);
+    }
+    if (now >= s->reason_at)
+        blame_mpirun(s);
+    if (now >= s->end_mpirun_at) {
+        s->end_mpirun_at = SUPERVISE_NEVER;
+        s->abandon_at = now + ABANDON_MS * NS_PER_MS;
+        log_debug("mpirun does not end by itself: ending it");
+        mpirun_end(&s->mpirun);
+    }
+    if (now >= s->abandon_at) {
+        s->abandon_at = SUPERVISE_NEVER;
+        mpirun_abandon(&s->mpirun);
+    }
+}
+
+static uint64_t next_due(const struct supervisor *s, uint64_t now)
+{
+    const uint64_t times[] = {s->beat_at,   s->start_at,      s->timeout_at, s->kill_at,
+                              s->reason_at, s->end_mpirun_at, s->abandon_at};
+    uint64_t next = SUPERVISE_NEVER;
+
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        next = min_u64(next, times[i]);
+    /* These two are conditions rather than events: they stay in the past. */
+    if (s->close_at > now)
+        next = min_u64(next, s->close_at);
+    if (s->phase == CLOSING && s->mpirun_gone)
+        next = min_u64(next, s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+    return next;
+}
+
+/* ---- the loop ---- */
+
+/* Has everybody come to an end who still can? Those who are late may only owe us output, which has
+ * time: their program has ended, and their shim is there. */
+static bool all_ended(const struct supervisor *s, uint64_t now)
+{
+    bool late = now >= s->close_at;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct member *m = &s->members[i];
+
+        if (m->state == DONE || !m->peer)
+            continue;
+        if (m->state <= PRESENT && s->phase == ENDING)
+            continue; /* never had a program */
+        if (!late || m->state == EXITED)
+            return false;
+    }
+    return true;
+}
+
+static void advance(struct supervisor *s, uint64_t now)
+{
+    if (s->phase == STARTING && !s->plans_sent && members_are(s, PRESENT))
+        members_send_plans(s);
+    if (s->phase == STARTING && members_are(s, ALIVE)) {
+        s->phase = RUNNING;
+        s->start_at = SUPERVISE_NEVER;
+    }
+    if ((s->phase == RUNNING && members_are(s, DONE)) || (s->phase == ENDING && all_ended(s, now)))
+        begin_close(s);
+}
+
+static bool is_over(const struct supervisor *s, uint64_t now)
+{
+    return s->phase == CLOSING && s->mpirun_gone &&
+           (s->num_peers == 0 || s->hurry || now >= s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+}
+
+enum { FD_SIGNAL, FD_LISTENER, FD_STATUS, FD_TEXT, FD_OUTPUT, FD_INPUT, FD_PEERS };
+
+static void fill_fds(const struct supervisor *s, struct pollfd *fds)
+{
+    fds[FD_SIGNAL] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+    fds[FD_LISTENER] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+    fds[FD_STATUS] = (struct pollfd){.fd = s->mpirun.status_fd, .events = POLLIN};
+    fds[FD_TEXT] = (struct pollfd){.fd = s->mpirun.text_fd, .events = POLLIN};
+    fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
+    fds[FD_INPUT] =
+        (struct pollfd){.fd = members_want_input(s) ? STDIN_FILENO : -1, .events = POLLIN};
+    for (size_t i = 0; i < s->num_peers; i++) {
+        const struct frame_conn *conn = &s->peers[i]->conn;
+
+        fds[FD_PEERS + i] = (struct pollfd){
+            .fd = conn->fd,
+            .events = (short)(POLLIN | (frame_conn_pending(conn) > 0 ? POLLOUT : 0))};
+    }
+}
+
+static int time_to_wait(const struct supervisor *s, uint64_t now)
+{
+    uint64_t next = next_due(s, now);
+
+    return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
+}
+
+static int turn(struct supervisor *s, struct pollfd **fds)
+{
+    size_t num_peers = s->num_peers;
+    struct pollfd *more = realloc(*fds, (FD_PEERS + num_peers) * sizeof(**fds));
+
+    if (!more)
+        return -ENOMEM;
+    *fds = more;
+    fill_fds(s, more);
+    if (poll(more, FD_PEERS + num_peers, time_to_wait(s, time_now_ns())) < 0) {
+        if (errno != EINTR)
+            return -errno;
+        return 0;
+    }
+    if (more[FD_SIGNAL].revents)
+        take_signals(s);
+    if (more[FD_TEXT].revents)
+        read_text(s);
+    /* Backwards: a peer that hangs up is replaced by the last one, which has had its turn. */
+    for (size_t i = num_peers; i-- > 0;)
+        if (i < s->num_peers && s->peers[i]->conn.fd == more[FD_PEERS + i].fd &&
+            more[FD_PEERS + i].revents & (POLLIN | POLLHUP | POLLERR))
+            members_read(s, s->peers[i]);
+    if (more[FD_LISTENER].revents)
+        members_accept(s);
+    if (more[FD_STATUS].revents)
+        read_status(s);
+    if (more[FD_OUTPUT].revents)
+        members_send_credit(s);
+    if (more[FD_INPUT].revents)
+        read_input(s);
+    if (!s->mpirun_gone && mpirun_reap(&s->mpirun)) {
+        s->mpirun_gone = true;
+        s->mpirun_gone_ns = time_now_ns();
+        supervise_expect_reason(s);
+    }
+    do_what_is_due(s, time_now_ns());
+    advance(s, time_now_ns());
+    members_flush(s);
+    return 0;
+}
+
+/* Wait for a slow reader, unless somebody is in a hurry. */
+static void finish_output(struct supervisor *s)
+{
+    while (!s->hurry && output_flush(s->output, 50) < 0) {
+        struct signalfd_siginfo info;
+
+        while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+            s->hurry |= info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM ||
+                        info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT;
+    }
+}
+
+/* ---- beginning ---- */
+
+static int make_ids(struct supervisor *s, struct plenum_error *err)
+{
+    unsigned char random[24];
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return error_set(err, -EIO, "the kernel has no random numbers");
+    for (size_t i = 0; i < 16; i++)
+        (void)sprintf(s->token + 2 * i, "%02x", random[i]);
+    for (size_t i = 0; i < 8; i++)
+        (void)sprintf(s->id + 2 * i, "%02x", random[16 + i]);
+    return 0;
+}
+
+static int open_signals(struct supervisor *s, struct plenum_error *err)
+{
+    static const int wanted[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+                                 SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD};
+    sigset_t set;
+    int r;
+
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
+        (void)sigaddset(&set, wanted[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (s->signal_fd >= 0)
+        return 0;
+    r = -errno;
+    return error_set(err, r, "cannot take signals: %s", strerror(-r));
+}
+
+static int open_output(struct supervisor *s, struct plenum_error *err)
+{
+    struct output_source *sources = calloc(s->plan->num_instances, sizeof(*sources));
+    struct output_options options = {.tag = s->options->tag,
+                                     .sources = sources,
+                                     .count = s->plan->num_instances,
+                                     .stdout_fd = STDOUT_FILENO,
+                                     .stderr_fd = STDERR_FILENO};
+    int r;
+
+    if (!sources)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        sources[i] = (struct output_source){
+            .instance = i, .host = s->plan->hosts[s->plan->instances[i].host].name};
+    r = output_create(&options, &s->output, err);
+    free(sources);
+    if (r < 0)
+        return r;
+    log_output = s->output;
+    log_set_sink(log_to_output);
+    return 0;
+}
+
+static int read_shown(struct supervisor *s, struct plenum_error *err)
+{
+    int r;
+
+    if (!s->options->only_output)
+        return 0;
+    s->shown = calloc(RANGES_WORDS(s->plan->num_instances), sizeof(*s->shown));
+    if (!s->shown)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = ranges_parse(s->options->only_output, s->shown, s->plan->num_instances, err);
+    return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
+}
+
+static int start(struct supervisor *s, struct plenum_error *err)
+{
+    char name[64], control[DIAL_TEXT_MAX];
+    struct mpirun_job mpirun = {.id = s->id,
+                                .token = s->token,
+                                .control = control,
+                                .keep_loader = strcmp(s->job->loader, "auto") == 0};
+    hwloc_topology_t topology;
+    uint64_t now = time_now_ns();
+    int r;
+
+    (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
+    s->listener = dial_listen(plan_is_local(s->plan), name, control, sizeof(control), err);
+    if (s->listener < 0)
+        return s->listener;
+    r = mpirun_start(s->plan, s->options, &mpirun, &s->mpirun, err);
+    if (r < 0)
+        return r;
+    s->beat_at = now + BEAT_MS * NS_PER_MS;
+    s->start_at = now + s->options->start_timeout_ns;
+    if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (aftermath.c) */
+        s->start_at -= min_u64(s->options->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
+    if (s->options->timeout_ns > 0)
+        s->timeout_at = now + s->options->timeout_ns;
+    /* While mpirun starts: this host's topology need not be asked for. */
+    if (plan_is_local(s->plan)) {
+        if (topology_load(&topology, err) < 0) {
+            log_warn("%s; the instances are not bound", err->text);
+            s->plan->hosts[0].known = true;
+        } else {
+            members_place(s, &s->plan->hosts[0], topology, hwloc_topology_is_thissystem(topology));
+            hwloc_topology_destroy(topology);
+        }
+    }
+    return 0;
+}
+
+static void supervisor_fini(struct supervisor *s)
+{
+    members_close(s);
+    for (uint32_t i = 0; s->members && i < s->plan->num_instances; i++)
+        free(s->members[i].tail);
+    free(s->members);
+    free(s->shown);
+    lines_fini(&s->text);
+    mpirun_fini(&s->mpirun);
+    io_close(&s->listener);
+    io_close(&s->signal_fd);
+    log_set_sink(NULL);
+    output_destroy(s->output);
+}
+
+int supervise_run(const struct supervise_job *job)
+{
+    struct supervisor s = {
+        .job = job,
+        .options = job->options,
+        .plan = job->plan,
+        .listener = -1,
+        .signal_fd = -1,
+        .mpirun = {.status_fd = -1, .text_fd = -1},
+        .beat_at = SUPERVISE_NEVER,
+        .start_at = SUPERVISE_NEVER,
+        .timeout_at = SUPERVISE_NEVER,
+        .kill_at = SUPERVISE_NEVER,
+        .reason_at = SUPERVISE_NEVER,
+        .close_at = SUPERVISE_NEVER,
+        .end_mpirun_at = SUPERVISE_NEVER,
+        .abandon_at = SUPERVISE_NEVER,
+    };
+    struct pollfd *fds = NULL;
+    struct plenum_error err;
+    int status;
+
+    s.members = calloc(job->plan->num_instances, sizeof(*s.members));
+    if (!s.members) {
+        log_error("out of memory");
+        status = REPORT_LAUNCH;
+        goto out;
+    }
+    if (read_shown(&s, &err) < 0) {
+        log_error("%s", err.text);
+        status = REPORT_USAGE;
+        goto out;
+    }
+    if (make_ids(&s, &err) < 0 || open_signals(&s, &err) < 0 || open_output(&s, &err) < 0 ||
+        start(&s, &err) < 0) {
+        log_error("%s", err.text);
+        status = REPORT_LAUNCH;
+        goto out;
+    }
+    while (!is_over(&s, time_now_ns())) {
+        int r = turn(&s, &fds);
+
+        if (r < 0) {
+            log_error("cannot watch over the job: %s", strerror(-r));
+            break;
+        }
+    }
+    show_text(&s, true);
+    aftermath_print(&s);
+    status = report_exit_status(&s.report);
+    finish_output(&s);
+out:
+    if (s.output)
+        (void)output_flush(s.output, s.hurry ? 0 : 1000);
+    free(fds);
+    supervisor_fini(&s);
+    return status;
+}

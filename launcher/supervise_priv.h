@@ -1,0 +1,148 @@
+/* supervise_priv.h - the job as plenumrun sees it, shared by supervise.c (the loop), members.c
+ * (what is said between plenumrun and the shims) and aftermath.c (what is said at the end). */
+#ifndef LAUNCHER_SUPERVISE_PRIV_H
+#define LAUNCHER_SUPERVISE_PRIV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/frame.h"
+#include "launcher/cmdline.h"
+#include "launcher/control.h"
+#include "launcher/lines.h"
+#include "launcher/mpirun.h"
+#include "launcher/output.h"
+#include "launcher/plan.h"
+#include "launcher/report.h"
+#include "launcher/supervise.h"
+
+#define SUPERVISE_NEVER UINT64_MAX
+
+enum { SUPERVISE_INPUT_BYTES = 64 * 1024 }; /* of standard input, on their way to instance 0 */
+
+enum phase { STARTING, RUNNING, ENDING, CLOSING };
+
+enum member_state {
+    ABSENT,  /* no shim has connected */
+    PRESENT, /* it has, and waits for the plan */
+    PLANNED, /* it has the plan */
+    ALIVE,   /* its program runs */
+    EXITED,  /* its program has ended, output may still come */
+    DONE,    /* nothing more will come */
+};
+
+struct member {
+    enum member_state state;
+    struct peer *peer; /* NULL: not connected, or not any more */
+    uint64_t heard_ns;
+    bool loader; /* it keeps its host's loader */
+    struct control_exited exited;
+    bool has_exited;
+    char *tail; /* last lines of its standard error */
+};
+
+/* A connection. */
+struct peer {
+    struct frame_conn conn;
+    struct member *member; /* NULL: a stranger, before its HELLO */
+    uint64_t since_ns;
+};
+
+struct supervisor {
+    const struct supervise_job *job;
+    const struct cmdline *options;
+    struct plan *plan;
+    char id[32], token[CONTROL_TOKEN_MAX];
+
+    enum phase phase;
+    struct member *members; /* [num_instances] */
+    struct peer **peers;
+    size_t num_peers, peers_cap;
+    unsigned long *shown; /* whose output is; NULL: everybody's */
+    uint16_t master_port;
+    bool plans_sent, table_printed;
+
+    int listener, signal_fd;
+    struct mpirun mpirun;
+    bool mpirun_ended; /* its status has come */
+    int mpirun_status;
+    struct member *orphan; /* the first whose process of Open MPI is gone */
+    bool mpirun_gone;      /* and its guard with all of its family */
+    uint64_t mpirun_gone_ns;
+    struct lines text; /* what mpirun prints */
+    struct tail text_tail;
+
+    struct output *output;
+    bool output_failed;
+    bool input_ended;
+    uint64_t input_in_flight;
+
+    struct report report;
+    int interrupts; /* how often somebody wanted us to end */
+    bool hurry;     /* do not even wait for the output */
+
+    /* When something is due; NEVER: nothing. */
+    uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_mpirun_at, abandon_at;
+};
+
+static inline uint32_t member_index(const struct supervisor *s, const struct member *m)
+{
+    return (uint32_t)(m - s->members);
+}
+
+static inline struct plan_host *member_host(const struct supervisor *s, const struct member *m)
+{
+    return &s->plan->hosts[s->plan->instances[member_index(s, m)].host];
+}
+
+/* ---- supervise.c ---- */
+
+/** The first failure ends the job; later ones are its consequences and are not noted. */
+void supervise_fail(struct supervisor *s, const struct report *report);
+void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
+                         const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/** mpirun has ended or wants the end: it is blamed if nobody gives a better reason very soon. */
+void supervise_expect_reason(struct supervisor *s);
+
+/* ---- members.c ---- */
+
+/** Have all come as far as `state`? */
+bool members_are(const struct supervisor *s, enum member_state state);
+/** "instance 1 on host a, 4 instances on host b": those that have not. */
+void members_list_missing(const struct supervisor *s, enum member_state state, char *ret,
+                          size_t size);
+
+/** Take the connections that wait. */
+void members_accept(struct supervisor *s);
+/** Read what a connection holds, and do as it says. May drop the peer. */
+void members_read(struct supervisor *s, struct peer *peer);
+/** Send what is pending. May drop peers. */
+void members_flush(struct supervisor *s);
+/** Drop all connections. */
+void members_close(struct supervisor *s);
+
+/** Fill in what this host's topology, or that of another, makes of the plan. */
+void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
+                   bool real);
+/** Send everybody the plan, if all hosts are known. */
+void members_send_plans(struct supervisor *s);
+void members_send_number(struct supervisor *s, enum control_type type, uint64_t number);
+void members_send_empty(struct supervisor *s, enum control_type type);
+
+/** Say that we are here; lose those who have not for too long. */
+void members_beat(struct supervisor *s, uint64_t now);
+
+/** Does instance 0 want our standard input now? */
+bool members_want_input(const struct supervisor *s);
+void members_send_input(struct supervisor *s, const char *bytes, size_t len);
+/** Hand out credit for what was written. */
+void members_send_credit(struct supervisor *s);
+
+/* ---- aftermath.c ---- */
+
+/** Tell what went wrong, the cause last. Nothing when nothing did. */
+void aftermath_print(const struct supervisor *s);
+
+#endif

@@ -1,0 +1,13 @@
+/* table.h - the plan as a table for people and as JSON for programs. */
+#ifndef LAUNCHER_TABLE_H
+#define LAUNCHER_TABLE_H
+
+#include <stdio.h>
+
+#include "launcher/plan.h"
+
+/** @param loader  "auto", "none" or addresses. Hosts whose topology is not known yet say so. */
+void table_print_text(FILE *file, const struct plan *plan, const char *loader);
+void table_print_json(FILE *file, const struct plan *plan, const char *loader);
+
+#endif

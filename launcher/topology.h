@@ -1,0 +1,24 @@
+/* topology.h - how a host's topology is had: from this machine, or as XML from another. */
+#ifndef LAUNCHER_TOPOLOGY_H
+#define LAUNCHER_TOPOLOGY_H
+
+#include <hwloc.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <plenum/error.h>
+
+/**
+ * This machine's packages, NUMA nodes, cores and hardware threads, as far as this process may use
+ * them. (hwloc's own HWLOC_SYNTHETIC and HWLOC_XMLFILE work.) Owned: hwloc_topology_destroy().
+ */
+int topology_load(hwloc_topology_t *ret, struct plenum_error *err);
+
+/** From the text that topology_export() made: 0, -EINVAL or -ENOMEM. */
+int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct plenum_error *err);
+
+/** As XML, `*ret_len` bytes with its NUL. Owned: hwloc_free_xmlbuffer(). */
+int topology_export(hwloc_topology_t topology, char **ret, size_t *ret_len,
+                    struct plenum_error *err);
+
+#endif

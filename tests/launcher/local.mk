@@ -1,0 +1,60 @@
+# Real jobs on this host.
+check_PROGRAMS += %D%/stub_loader
+%C%_stub_loader_LDADD = common/libcommon.la
+if MPI
+check_PROGRAMS += %D%/mpi_sum
+%C%_mpi_sum_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+%C%_mpi_sum_LDADD = $(MPI_LIBS)
+endif
+TESTS += %D%/test_run.sh
+EXTRA_DIST += %D%/test_run.sh
+
+if CRITERION
+launcher_tests = %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host \
+	%D%/test_lines %D%/test_mpirun %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
+	%D%/test_ranges %D%/test_report
+check_PROGRAMS += $(launcher_tests)
+TESTS += $(launcher_tests)
+
+launcher_test_cflags = $(test_cflags) $(HWLOC_CFLAGS)
+launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
+
+%C%_test_control_CFLAGS = $(launcher_test_cflags)
+%C%_test_control_LDADD = $(launcher_test_ldadd)
+
+%C%_test_dial_CFLAGS = $(launcher_test_cflags)
+%C%_test_dial_LDADD = $(launcher_test_ldadd)
+
+%C%_test_environ_CFLAGS = $(launcher_test_cflags)
+%C%_test_environ_LDADD = $(launcher_test_ldadd)
+
+%C%_test_family_CFLAGS = $(launcher_test_cflags)
+%C%_test_family_LDADD = $(launcher_test_ldadd)
+
+%C%_test_host_CFLAGS = $(launcher_test_cflags)
+%C%_test_host_LDADD = $(launcher_test_ldadd)
+
+%C%_test_lines_CFLAGS = $(launcher_test_cflags)
+%C%_test_lines_LDADD = $(launcher_test_ldadd)
+
+%C%_test_mpirun_CFLAGS = $(launcher_test_cflags)
+%C%_test_mpirun_LDADD = $(launcher_test_ldadd)
+
+%C%_test_cmdline_CFLAGS = $(launcher_test_cflags)
+%C%_test_cmdline_LDADD = $(launcher_test_ldadd)
+
+%C%_test_output_CFLAGS = $(launcher_test_cflags)
+%C%_test_output_LDADD = $(launcher_test_ldadd)
+
+%C%_test_place_CFLAGS = $(launcher_test_cflags)
+%C%_test_place_LDADD = $(launcher_test_ldadd)
+
+%C%_test_plan_CFLAGS = $(launcher_test_cflags)
+%C%_test_plan_LDADD = $(launcher_test_ldadd)
+
+%C%_test_ranges_CFLAGS = $(launcher_test_cflags)
+%C%_test_ranges_LDADD = $(launcher_test_ldadd)
+
+%C%_test_report_CFLAGS = $(launcher_test_cflags)
+%C%_test_report_LDADD = $(launcher_test_ldadd)
+endif

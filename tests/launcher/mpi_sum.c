@@ -1,0 +1,22 @@
+/* mpi_sum - adds up 1 in all ranks and prints the sum; with an argument, rank 1 then aborts. */
+#include <mpi.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    int one = 1, sum = 0, rank;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("rank %d sum %d\n", rank, sum);
+    fflush(stdout);
+    if (argc > 1) {
+        if (rank == 1)
+            MPI_Abort(MPI_COMM_WORLD, 9);
+        sleep(30);
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,222 @@
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launcher/control.h"
+
+/* The payload of the one frame in `b`. */
+static struct frame_reader payload_of(const struct frame_buffer *b, uint16_t type)
+{
+    struct frame_header header;
+    struct frame_reader r;
+
+    cr_assert(
+        eq(i64, frame_parse(b->bytes, b->len, CONTROL_MAX_PAYLOAD, &header, &r), (int64_t)b->len));
+    cr_assert(eq(u16, header.type, type));
+    return r;
+}
+
+Test(control, hello)
+{
+    struct frame_buffer b = {0};
+    struct control_hello in, out;
+    struct frame_reader r;
+    struct plenum_error err = {""};
+
+    control_hello_init(&in);
+    strcpy(in.token, "0123456789abcdef");
+    strcpy(in.host, "node7");
+    in.rank = 3;
+    in.local_rank = 1;
+    in.free_port = 4711;
+    in.loader = 1;
+    cr_assert(eq(int, control_put_hello(&b, &in), 0));
+    r = payload_of(&b, CONTROL_HELLO);
+    cr_assert(eq(int, control_get_hello(&r, &out), 0));
+    cr_expect(eq(u32, out.rank, 3));
+    cr_expect(eq(u32, out.local_rank, 1));
+    cr_expect(eq(u16, out.free_port, 4711));
+    cr_expect(eq(str, out.host, (char *)"node7"));
+
+    cr_expect(eq(int, control_hello_check(&out, "0123456789abcdef", &err), 0));
+    cr_expect(eq(int, control_hello_check(&out, "0123456789abcdeF", &err), -EACCES));
+    cr_expect(eq(int, control_hello_check(&out, "0123456789abcde", &err), -EACCES));
+    strcpy(out.version, "0.0.0");
+    cr_expect(eq(int, control_hello_check(&out, "0123456789abcdef", &err), -EPROTONOSUPPORT));
+    cr_expect(strstr(err.text, "node7") && strstr(err.text, "0.0.0"), "%s", err.text);
+    out.magic[0] = 'x';
+    cr_expect(eq(int, control_hello_check(&out, "0123456789abcdef", &err), -EPROTO));
+    frame_buffer_fini(&b);
+}
+
+static void make_plan(struct control_plan *plan)
+{
+    static char *argv[] = {(char *)"prog", (char *)"", (char *)":", NULL};
+
+    *plan = (struct control_plan){.grace_ns = 5,
+                                  .silence_ns = 6,
+                                  .window = 7,
+                                  .input = 1,
+                                  .bind_cpus = 1,
+                                  .directory = (char *)"/tmp",
+                                  .cpus = (char *)"0-3",
+                                  .nodes = (char *)"",
+                                  .argv = argv};
+    cr_assert(eq(int, environ_list_put(&plan->environment, ENVIRON_SET, "A", "1"), 0));
+    cr_assert(eq(int, environ_list_put(&plan->environment, ENVIRON_UNSET, "B", ""), 0));
+}
+
+Test(control, plan)
+{
+    struct frame_buffer b = {0};
+    struct control_plan in, out;
+    struct frame_reader r;
+
+    make_plan(&in);
+    cr_assert(eq(int, control_put_plan(&b, &in), 0));
+    r = payload_of(&b, CONTROL_PLAN);
+    cr_assert(eq(int, control_get_plan(&r, &out), 0));
+    cr_expect(eq(u64, out.grace_ns, 5));
+    cr_expect(eq(u64, out.silence_ns, 6));
+    cr_expect(eq(u32, out.window, 7));
+    cr_expect(eq(u8, out.input, 1));
+    cr_expect(eq(u8, out.quiet, 0));
+    cr_expect(eq(str, out.directory, (char *)"/tmp"));
+    cr_expect(eq(str, out.argv[0], (char *)"prog"));
+    cr_expect(eq(str, out.argv[1], (char *)""));
+    cr_expect(eq(str, out.argv[2], (char *)":"));
+    cr_expect(out.argv[3] == NULL);
+    cr_expect(eq(sz, out.environment.count, 2));
+    cr_expect(out.environment.entries[1].how == ENVIRON_UNSET);
+    control_plan_fini(&out);
+    environ_list_fini(&in.environment);
+    frame_buffer_fini(&b);
+}
+
+/* A payload that is cut anywhere, or has any byte changed, is refused or understood, never more. */
+Test(control, plans_from_a_bad_sender)
+{
+    struct frame_buffer b = {0};
+    struct control_plan in, out;
+
+    make_plan(&in);
+    cr_assert(eq(int, control_put_plan(&b, &in), 0));
+    for (size_t len = FRAME_HEADER_BYTES; len < b.len; len++) {
+        /* A copy of exactly that size, so that the sanitizer sees a read beyond it. */
+        size_t n = len - FRAME_HEADER_BYTES;
+        uint8_t *cut = malloc(n + 1);
+        struct frame_reader r = {.at = cut, .end = cut + n};
+
+        memcpy(cut, b.bytes + FRAME_HEADER_BYTES, n);
+        cr_expect(eq(int, control_get_plan(&r, &out), -EPROTO), "cut to %zu", n);
+        free(cut);
+    }
+    for (size_t i = FRAME_HEADER_BYTES; i < b.len; i++) {
+        uint8_t before = b.bytes[i];
+        struct frame_reader r;
+
+        b.bytes[i] = 0xff;
+        r = payload_of(&b, CONTROL_PLAN);
+        if (control_get_plan(&r, &out) == 0)
+            control_plan_fini(&out);
+        b.bytes[i] = before;
+    }
+    environ_list_fini(&in.environment);
+    frame_buffer_fini(&b);
+}
+
+Test(control, a_plan_without_program_or_with_a_bad_name)
+{
+    static char *none[] = {NULL};
+    struct frame_buffer b = {0};
+    struct control_plan in, out;
+    struct frame_reader r;
+
+    make_plan(&in);
+    in.argv = none;
+    cr_assert(eq(int, control_put_plan(&b, &in), 0));
+    r = payload_of(&b, CONTROL_PLAN);
+    cr_expect(eq(int, control_get_plan(&r, &out), -EPROTO));
+    environ_list_fini(&in.environment);
+
+    make_plan(&in);
+    cr_assert(eq(int, environ_list_put(&in.environment, ENVIRON_SET, "C=D", "1"), 0));
+    b.len = 0;
+    cr_assert(eq(int, control_put_plan(&b, &in), 0));
+    r = payload_of(&b, CONTROL_PLAN);
+    cr_expect(eq(int, control_get_plan(&r, &out), -EPROTO));
+    environ_list_fini(&in.environment);
+    frame_buffer_fini(&b);
+}
+
+Test(control, the_small_ones)
+{
+    const struct control_exited exited = {.status = 0x300,
+                                          .cause = CONTROL_CAUSE_ASKED,
+                                          .elapsed_ns = 1,
+                                          .user_ns = 2,
+                                          .system_ns = 3,
+                                          .max_rss_bytes = 4};
+    const struct control_failed failed = {.step = CONTROL_STEP_EXEC, .error = -ENOENT};
+    const struct control_started started = {
+        .pid = 9, .memory_error = -EPERM, .cpus = (char *)"1", .nodes = (char *)"0"};
+    struct frame_buffer b = {0};
+    struct control_exited e;
+    struct control_failed f;
+    struct control_started s;
+    enum control_stream stream;
+    struct frame_reader r;
+    const char *bytes;
+    uint64_t number;
+    bool real;
+    size_t len;
+
+    cr_assert(eq(int, control_put_exited(&b, &exited), 0));
+    r = payload_of(&b, CONTROL_EXITED);
+    cr_assert(eq(int, control_get_exited(&r, &e), 0));
+    cr_expect(eq(int, memcmp(&e, &exited, sizeof(e)), 0));
+
+    b.len = 0;
+    cr_assert(eq(int, control_put_failed(&b, &failed), 0));
+    r = payload_of(&b, CONTROL_FAILED);
+    cr_assert(eq(int, control_get_failed(&r, &f), 0));
+    cr_expect(f.step == CONTROL_STEP_EXEC && f.error == -ENOENT);
+    b.bytes[FRAME_HEADER_BYTES] = CONTROL_STEPS;
+    r = payload_of(&b, CONTROL_FAILED);
+    cr_expect(eq(int, control_get_failed(&r, &f), -EPROTO), "a step that does not exist");
+
+    b.len = 0;
+    cr_assert(eq(int, control_put_started(&b, &started), 0));
+    r = payload_of(&b, CONTROL_STARTED);
+    cr_assert(eq(int, control_get_started(&r, &s), 0));
+    cr_expect(eq(int, s.memory_error, -EPERM));
+    cr_expect(eq(str, s.cpus, (char *)"1"));
+    control_started_fini(&s);
+
+    b.len = 0;
+    cr_assert(eq(int, control_put_output(&b, CONTROL_STDERR, "a\0b", 3), 0));
+    r = payload_of(&b, CONTROL_OUTPUT);
+    cr_assert(eq(int, control_get_output(&r, &stream, &bytes, &len), 0));
+    cr_expect(stream == CONTROL_STDERR && len == 3 && memcmp(bytes, "a\0b", 3) == 0);
+    b.bytes[FRAME_HEADER_BYTES] = CONTROL_STREAMS;
+    r = payload_of(&b, CONTROL_OUTPUT);
+    cr_expect(eq(int, control_get_output(&r, &stream, &bytes, &len), -EPROTO));
+
+    b.len = 0;
+    cr_assert(eq(int, control_put_topology(&b, true, "xml", 4), 0));
+    r = payload_of(&b, CONTROL_TOPOLOGY);
+    cr_assert(eq(int, control_get_topology(&r, &real, &bytes, &len), 0));
+    cr_expect(real && len == 4 && strcmp(bytes, "xml") == 0);
+
+    b.len = 0;
+    cr_assert(eq(int, control_put_number(&b, CONTROL_CREDIT, UINT64_MAX), 0));
+    r = payload_of(&b, CONTROL_CREDIT);
+    cr_assert(eq(int, control_get_number(&r, &number), 0));
+    cr_expect(eq(u64, number, UINT64_MAX));
+    cr_expect(eq(int, control_get_number(&r, &number), -EPROTO), "there is no second one");
+    frame_buffer_fini(&b);
+}

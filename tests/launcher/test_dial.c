@@ -1,0 +1,93 @@
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/dial.h"
+
+/* A byte from one end to the other. */
+static void expect_connected(int a, int b)
+{
+    char c = 0;
+
+    cr_assert(eq(int, (int)write(a, "x", 1), 1));
+    for (int i = 0; i < 500 && read(b, &c, 1) != 1; i++)
+        (void)usleep(10000);
+    cr_expect(eq(chr, c, 'x'));
+}
+
+static int accept_soon(int listener)
+{
+    for (int i = 0; i < 500; i++) {
+        int fd = dial_accept(listener);
+
+        if (fd != -EAGAIN)
+            return fd;
+        (void)usleep(10000);
+    }
+    return -ETIMEDOUT;
+}
+
+static void go_through(bool local)
+{
+    char text[DIAL_TEXT_MAX], name[40];
+    struct plenum_error err = {""};
+    int listener, there, here;
+
+    snprintf(name, sizeof(name), "test-dial-%d", (int)getpid());
+    listener = dial_listen(local, name, text, sizeof(text), &err);
+    cr_assert(ge(int, listener, 0), "%s", err.text);
+    there = dial_connect(text, 5000, &err);
+    cr_assert(ge(int, there, 0), "%s", err.text);
+    here = accept_soon(listener);
+    cr_assert(ge(int, here, 0));
+    expect_connected(there, here);
+    close(listener);
+    close(there);
+    close(here);
+    cr_expect(lt(int, dial_connect(text, 1000, &err), 0));
+    cr_expect(strstr(err.text, "cannot reach plenumrun at") != NULL, "%s", err.text);
+}
+
+Test(dial, on_this_host)
+{
+    go_through(true);
+}
+
+Test(dial, by_tcp)
+{
+    go_through(false);
+}
+
+/* One that refuses, one that is nonsense, one that is right: in any order, the right one counts. */
+Test(dial, the_address_that_answers_is_used)
+{
+    char text[DIAL_TEXT_MAX], name[40], list[DIAL_TEXT_MAX + 200];
+    struct plenum_error err = {""};
+    int listener, there;
+
+    snprintf(name, sizeof(name), "test-dial-list-%d", (int)getpid());
+    listener = dial_listen(true, name, text, sizeof(text), &err);
+    cr_assert(ge(int, listener, 0), "%s", err.text);
+    snprintf(list, sizeof(list), "tcp:127.0.0.1:1,tcp:[::1]:1,nonsense,tcp:,%s,unix:@gone", text);
+    there = dial_connect(list, 5000, &err);
+    cr_expect(ge(int, there, 0), "%s", err.text);
+    close(there);
+    close(listener);
+}
+
+Test(dial, nobody_answers_in_time)
+{
+    struct plenum_error err = {""};
+    uint64_t before = time_now_ns();
+    /* 192.0.2.0/24 is for documentation: no answer, or an error at once where there is no route. */
+    int r = dial_connect("tcp:192.0.2.1:9", 300, &err);
+
+    cr_expect(lt(int, r, 0));
+    cr_expect(lt(u64, time_now_ns() - before, 3 * NS_PER_SEC));
+}

@@ -1,0 +1,174 @@
+/* Families that try to get away: grandchildren in sessions of their own, and one that forks on. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/family.h"
+#include "launcher/guard.h"
+
+/* For longer than any test takes, but not for ever. */
+static void sleep_on(void)
+{
+    (void)sleep(60);
+    _exit(0);
+}
+
+/* A child with a grandchild in a session of its own, whose parent then leaves. */
+static void get_away(void)
+{
+    if (fork() == 0) {
+        setsid();
+        if (fork() == 0)
+            sleep_on();
+        _exit(0);
+    }
+    sleep_on();
+}
+
+/* Kill again and again until nobody is found; reap all. */
+static void end_family(pid_t spare)
+{
+    for (int i = 0; i < 500; i++) {
+        int n = family_kill(spare);
+
+        cr_assert(ge(int, n, 0));
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        if (n == 0)
+            return;
+        (void)usleep(10000);
+    }
+    cr_fatal("some are still alive");
+}
+
+Test(family, all_of_it_ends, .timeout = 20)
+{
+    cr_assert(eq(int, family_adopt(), 0));
+    for (int i = 0; i < 3; i++)
+        if (fork() == 0)
+            get_away();
+    (void)usleep(100000);
+    end_family(0);
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
+    cr_expect(eq(int, errno, ECHILD));
+}
+
+/* A chain of processes, each of which is replaced by a child after some milliseconds. It ends by
+ * itself, so that nothing can run away from a test that fails. */
+Test(family, forking_on_does_not_help, .timeout = 20)
+{
+    uint64_t before = time_now_ns();
+
+    cr_assert(eq(int, family_adopt(), 0));
+    if (fork() == 0) {
+        for (int i = 0; i < 300; i++) {
+            (void)usleep(20000);
+            if (fork() != 0)
+                _exit(0);
+        }
+        _exit(0);
+    }
+    (void)usleep(50000);
+    end_family(0);
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
+    cr_expect(lt(u64, time_now_ns() - before, 4 * NS_PER_SEC), "it was ended, it did not end");
+}
+
+Test(family, one_is_spared_with_its_children, .timeout = 20)
+{
+    int fds[2];
+    pid_t spared, grandchild;
+
+    cr_assert(eq(int, family_adopt(), 0));
+    cr_assert(eq(int, pipe(fds), 0));
+    spared = fork();
+    if (spared == 0) {
+        pid_t pid = fork();
+
+        if (pid > 0)
+            (void)!write(fds[1], &pid, sizeof(pid));
+        sleep_on();
+    }
+    cr_assert(eq(int, (int)read(fds[0], &grandchild, sizeof(grandchild)), sizeof(grandchild)));
+    if (fork() == 0)
+        get_away();
+    (void)usleep(50000);
+    end_family(spared);
+    cr_expect(eq(int, kill(spared, 0), 0));
+    cr_expect(eq(int, kill(grandchild, 0), 0));
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), 0), "they are not stopped or dead");
+    end_family(0);
+}
+
+static int exit_code(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A guard, with a ward that does as `how` says: it exits at once, or does not listen. */
+static void start_guard(char how, const struct guard_step *told, pid_t *guard, int *status_fd)
+{
+    int fds[2], status;
+
+    cr_assert(eq(int, pipe(fds), 0));
+    *status_fd = fds[0];
+    *guard = fork();
+    if (*guard == 0) {
+        struct guard_options options = {
+            .parent = getppid(), .told = told, .orphaned = told, .status_fd = fds[1]};
+        sigset_t before;
+
+        guard_block_signals(&before);
+        (void)family_adopt();
+        options.ward = fork();
+        if (options.ward == 0) {
+            (void)sigprocmask(SIG_SETMASK, &before, NULL);
+            if (how == 'e')
+                _exit(5);
+            (void)signal(SIGTERM, SIG_IGN);
+            get_away();
+        }
+        (void)close(fds[0]);
+        status = guard_run(&options);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    }
+    (void)close(fds[1]);
+}
+
+Test(guard, hands_on_what_became_of_its_ward, .timeout = 20)
+{
+    const struct guard_step told[] = {{0, 0}};
+    int status, fd;
+    pid_t guard;
+
+    start_guard('e', told, &guard, &fd);
+    cr_assert(eq(int, (int)read(fd, &status, sizeof(status)), sizeof(status)));
+    cr_expect(eq(int, exit_code(status), 5));
+    cr_assert(eq(int, waitpid(guard, &status, 0), guard));
+    cr_expect(eq(int, exit_code(status), 5));
+}
+
+Test(guard, ends_a_ward_that_does_not_listen_and_its_family, .timeout = 20)
+{
+    const struct guard_step told[] = {{0, SIGTERM}, {200 * NS_PER_MS, SIGKILL}, {0, 0}};
+    uint64_t before = time_now_ns();
+    int status, fd;
+    pid_t guard;
+
+    cr_assert(eq(int, family_adopt(), 0)); /* whoever gets away from the guard falls to us */
+    start_guard('s', told, &guard, &fd);
+    (void)usleep(100000);
+    (void)kill(guard, SIGTERM);
+    cr_assert(eq(int, waitpid(guard, &status, 0), guard));
+    cr_expect(eq(int, exit_code(status), 128 + SIGKILL));
+    cr_expect(ge(u64, time_now_ns() - before, 250 * NS_PER_MS), "in its steps");
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "nobody is left");
+}

@@ -1,0 +1,69 @@
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "launcher/host.h"
+
+Test(host, names_of_this_one)
+{
+    char name[HOST_NAME_MAX_BYTES], longer[HOST_NAME_MAX_BYTES + 20];
+
+    host_get_name(name, sizeof(name));
+    cr_expect(host_is_this(name));
+    cr_expect(host_is_this("localhost"));
+    cr_expect(host_is_this("127.0.0.1"));
+    snprintf(longer, sizeof(longer), "%sx", name);
+    cr_expect(not(host_is_this(longer)));
+    name[strcspn(name, ".")] = '\0';
+    cr_expect(host_is_this(name), "without its domain");
+    cr_expect(not(host_is_this("")));
+}
+
+Test(host, programs)
+{
+    char folder[] = "/tmp/plenum-host-XXXXXX", path[64], found[256];
+    FILE *f;
+
+    cr_assert(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof(path), "%s/prog", folder);
+    f = fopen(path, "we");
+    fclose(f);
+    setenv("PATH", folder, 1);
+    cr_expect(eq(int, host_find_program("prog", found, sizeof(found)), -EACCES));
+    cr_expect(eq(int, host_find_program(path, found, sizeof(found)), -EACCES));
+    chmod(path, 0755);
+    cr_expect(eq(int, host_find_program("prog", found, sizeof(found)), 0));
+    cr_expect(eq(str, found, path));
+    cr_expect(eq(int, host_find_program(path, found, sizeof(found)), 0));
+    cr_expect(eq(int, host_find_program("other", found, sizeof(found)), -ENOENT));
+    cr_expect(eq(int, host_find_program("", found, sizeof(found)), -ENOENT));
+    cr_expect(eq(int, host_find_program(folder, found, sizeof(found)), -EACCES), "a folder");
+    unlink(path);
+    rmdir(folder);
+}
+
+Test(host, the_name_of_the_directory_keeps_symbolic_links)
+{
+    char folder[] = "/tmp/plenum-host-XXXXXX", link[64], got[256];
+
+    cr_assert(mkdtemp(folder) != NULL);
+    snprintf(link, sizeof(link), "%s.link", folder);
+    cr_assert(eq(int, symlink(folder, link), 0));
+    cr_assert(eq(int, chdir(link), 0));
+    setenv("PWD", link, 1);
+    cr_expect(eq(int, host_get_directory(got, sizeof(got), NULL), 0));
+    cr_expect(eq(str, got, link));
+    setenv("PWD", "/", 1);
+    cr_expect(eq(int, host_get_directory(got, sizeof(got), NULL), 0));
+    cr_expect(eq(str, got, folder), "a PWD that is wrong is not believed");
+    cr_assert(eq(int, chdir("/"), 0));
+    unlink(link);
+    rmdir(folder);
+}

@@ -1,0 +1,145 @@
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launcher/lines.h"
+
+static void feed(struct lines *l, const char *bytes, size_t len)
+{
+    while (len > 0) {
+        size_t size;
+        char *place = lines_reserve(l, &size);
+
+        cr_assert(place != NULL && size > 0);
+        size = size < len ? size : len;
+        memcpy(place, bytes, size);
+        lines_added(l, size);
+        bytes += size;
+        len -= size;
+    }
+}
+
+/* What is handed on next, as a string; "" for nothing. */
+static char *take(struct lines *l, size_t most, bool flush)
+{
+    const char *bytes;
+    size_t len = lines_peek(l, most, flush, &bytes);
+    char *text = strndup(len > 0 ? bytes : "", len);
+
+    lines_drop(l, len);
+    return text;
+}
+
+static void expect(struct lines *l, size_t most, bool flush, const char *want)
+{
+    char *got = take(l, most, flush);
+
+    cr_expect(eq(str, got, (char *)want));
+    free(got);
+}
+
+Test(lines, only_whole_ones)
+{
+    struct lines l = {0};
+
+    feed(&l, "one\ntw", 6);
+    expect(&l, 100, false, "one\n");
+    expect(&l, 100, false, "");
+    feed(&l, "o\n", 2);
+    expect(&l, 100, false, "two\n");
+    feed(&l, "rest", 4);
+    expect(&l, 100, false, "");
+    expect(&l, 100, true, "rest");
+    cr_expect(eq(sz, lines_pending(&l), 0));
+    lines_fini(&l);
+}
+
+Test(lines, not_more_than_wanted_unless_one_is_longer)
+{
+    struct lines l = {0};
+
+    feed(&l, "aa\nbb\ncccccccc\nd\n", 17);
+    expect(&l, 6, false, "aa\nbb\n");
+    expect(&l, 4, false, "cccccccc\n");
+    expect(&l, 1, false, "d\n");
+    lines_fini(&l);
+}
+
+/* Every byte comes out once and in order, for all sorts of line lengths and pipe reads. */
+Test(lines, nothing_is_lost)
+{
+    const size_t total = 6 << 20;
+    char *in = malloc(total), *out = malloc(total);
+    size_t fed = 0, got = 0;
+    struct lines l = {0};
+
+    srandom(7);
+    for (size_t i = 0; i < total; i++)
+        in[i] = random() % 50 == 0 ? '\n' : (char)('a' + i % 26);
+    memset(in + (1 << 20), 'x', 3 << 20); /* one line of 3 MiB */
+    while (got < total) {
+        const char *bytes;
+        size_t len;
+
+        if (fed < total && lines_has_room(&l)) {
+            size_t n = (size_t)random() % 70000 + 1;
+
+            n = n < total - fed ? n : total - fed;
+            feed(&l, in + fed, n);
+            fed += n;
+        }
+        while ((len = lines_peek(&l, 65536, fed == total, &bytes)) > 0) {
+            cr_assert(got + len <= total);
+            if (fed < total && len < 65536)
+                cr_assert(eq(chr, bytes[len - 1], '\n'));
+            memcpy(out + got, bytes, len);
+            got += len;
+            lines_drop(&l, len);
+        }
+    }
+    cr_expect(eq(int, memcmp(in, out, total), 0));
+    cr_expect(le(sz, l.cap, 4 * (size_t)LINES_LONGEST), "memory is bounded: %zu", l.cap);
+    lines_fini(&l);
+    free(in);
+    free(out);
+}
+
+static void expect_tail(const struct tail *t, size_t most, const char *want)
+{
+    char text[sizeof(t->bytes) + 1];
+
+    cr_expect(eq(sz, tail_get(t, most, text), strlen(want)));
+    cr_expect(eq(str, text, (char *)want));
+}
+
+Test(tail, last_lines)
+{
+    static struct tail t;
+
+    expect_tail(&t, 5, "");
+    tail_add(&t, "a\nb\n", 4);
+    expect_tail(&t, 5, "a\nb\n");
+    expect_tail(&t, 1, "b\n");
+    tail_add(&t, "c", 1);
+    expect_tail(&t, 2, "b\nc");
+}
+
+Test(tail, a_line_that_is_cut_at_the_front_is_left_out)
+{
+    static struct tail t;
+
+    for (int i = 0; i < 1000; i++)
+        tail_add(&t, "0123456\n", 8);
+    tail_add(&t, "end\n", 4);
+    for (size_t most = 1; most < 600; most += 100) {
+        char text[sizeof(t.bytes) + 1];
+        size_t len = tail_get(&t, most, text);
+
+        cr_assert(ge(sz, len, 4));
+        cr_expect(eq(str, text + len - 4, (char *)"end\n"));
+        cr_expect(most == 1 || strncmp(text, "0123456\n", 8) == 0, "%.10s", text);
+    }
+}

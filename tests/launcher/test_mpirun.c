@@ -1,0 +1,159 @@
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "launcher/mpirun.h"
+
+static struct plan_host hosts[] = {{.name = (char *)"n2", .first = 0, .count = 2},
+                                   {.name = (char *)"n1", .first = 2, .count = 1}};
+static struct plan_instance instances[] = {{.host = 0}, {.host = 0}, {.host = 1}};
+static const struct plan several = {
+    .hosts = hosts, .num_hosts = 2, .instances = instances, .num_instances = 3};
+static struct plan_host here[] = {{.name = (char *)"here", .local = true, .count = 3}};
+static const struct plan local = {
+    .hosts = here, .num_hosts = 1, .instances = instances, .num_instances = 3};
+static const struct mpirun_job job = {.id = "J", .token = "SECRET", .control = "unix:@c"};
+
+static char *joined(const struct mpirun_words *w)
+{
+    static char text[4096];
+
+    text[0] = '\0';
+    for (size_t i = 0; i < w->count; i++) {
+        strcat(text, i ? " " : "");
+        strcat(text, w->words[i]);
+    }
+    return text;
+}
+
+static const char *value_of(const struct mpirun_words *w, const char *name)
+{
+    const char *value = NULL;
+
+    for (size_t i = 0; i < w->count; i++) {
+        size_t len = strlen(name);
+
+        if (strncmp(w->words[i], name, len) != 0 || w->words[i][len] != '=')
+            continue;
+        cr_expect(value == NULL, "%s is there twice", name);
+        value = w->words[i] + len + 1;
+    }
+    return value;
+}
+
+Test(mpirun, arguments)
+{
+    struct cmdline options;
+    struct mpirun_words w;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, mpirun_arguments(&local, &options, "/bin/plenumrun", &w), 0));
+    cr_expect(strstr(joined(&w), "--bind-to none --stdin none --host localhost:3 -n 3 ") != NULL,
+              "%s", joined(&w));
+    cr_expect(strstr(joined(&w), " /bin/plenumrun --shim") != NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), "root") == NULL, "%s", joined(&w));
+    mpirun_words_fini(&w);
+
+    options.allow_root = true;
+    cr_assert(eq(int, mpirun_arguments(&several, &options, "/bin/plenumrun", &w), 0));
+    cr_expect(strstr(joined(&w), "--allow-run-as-root") != NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), "--host n2,n2,n1 --map-by seq -n 3 ") != NULL,
+              "instances in the order of the plan: %s", joined(&w));
+    cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is for nobody's eyes");
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+Test(mpirun, the_users_arguments)
+{
+    char *argv[] = {(char *)"plenumrun",
+                    (char *)"--mpi-global-args",
+                    (char *)"--mca a 'b c'",
+                    (char *)"--mpi-local-args",
+                    (char *)"--report-uri -",
+                    (char *)"prog",
+                    NULL};
+    struct cmdline options;
+    struct mpirun_words w;
+    int operands;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
+    cr_assert(eq(int, mpirun_arguments(&local, &options, "/bin/plenumrun", &w), 0));
+    cr_expect(strstr(joined(&w), " --mca a b c -n 3 ") != NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), " --report-uri - /bin/plenumrun") != NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), "prog") == NULL, "the program travels another way");
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+Test(mpirun, settings_that_nobody_has_made)
+{
+    static char *before[] = {(char *)"HOME=/h", (char *)"PLENUM_SHIM_TOKEN=old", NULL};
+    struct cmdline options;
+    struct mpirun_words w;
+
+    (void)unsetenv("OMPI_MCA_plm_rsh_agent");
+    cmdline_init(&options);
+    cr_assert(eq(int, mpirun_environment(&local, &options, &job, before, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "HOME"), (char *)"/h"));
+    cr_expect(eq(str, (char *)value_of(&w, MPIRUN_ENV_TOKEN), (char *)"SECRET"));
+    cr_expect(eq(str, (char *)value_of(&w, MPIRUN_ENV_GRACE), (char *)"10000"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_mpi_yield_when_idle"), (char *)"1"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"lo"));
+    cr_expect(value_of(&w, "OMPI_MCA_plm_rsh_args") == NULL);
+    mpirun_words_fini(&w);
+
+    cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+    cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_include") == NULL, "other hosts are not on lo");
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_keepalive_time"), (char *)"5"));
+    cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_args"), "BatchMode=yes") != NULL);
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+Test(mpirun, the_users_settings_stay)
+{
+    static char *before[] = {(char *)"OMPI_MCA_pml=ucx", (char *)"OMPI_MCA_plm_rsh_args=-q",
+                             (char *)"OMPI_MCA_mpi_yield_when_idle=0", NULL};
+    struct cmdline options;
+    struct mpirun_words w;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));
+    cr_expect(value_of(&w, "OMPI_MCA_btl") == NULL, "what belongs to another pml is left alone");
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_args"), (char *)"-q"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_mpi_yield_when_idle"), (char *)"0"));
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+Test(mpirun, another_agent_gets_no_arguments_of_ssh)
+{
+    static char *before[] = {NULL};
+    static const struct {
+        const char *agent;
+        bool ssh;
+    } cases[] = {{"ssh -F config", true},
+                 {"/usr/bin/ssh", true},
+                 {"/opt/agent", false},
+                 {"rsh", false},
+                 {"/x/ssh-agent", false}};
+    struct cmdline options;
+    struct mpirun_words w;
+
+    cmdline_init(&options);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        setenv("OMPI_MCA_plm_rsh_agent", cases[i].agent, 1);
+        cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+        cr_expect(eq(int, value_of(&w, "OMPI_MCA_plm_rsh_args") != NULL, cases[i].ssh), "%s",
+                  cases[i].agent);
+        mpirun_words_fini(&w);
+    }
+    cmdline_fini(&options);
+}

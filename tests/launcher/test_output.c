@@ -1,0 +1,182 @@
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/output.h"
+
+static const struct output_source sources[] = {{.instance = 0, .host = "a", .pid = 10},
+                                               {.instance = 1, .host = "b", .pid = 11}};
+
+/* Everything that a file holds. */
+static char *content_of(FILE *f)
+{
+    static char text[4096];
+    size_t n;
+
+    rewind(f);
+    n = fread(text, 1, sizeof(text) - 1, f);
+    text[n] = '\0';
+    return text;
+}
+
+static struct output *make(const char *tag, uint32_t count, FILE *out, FILE *err)
+{
+    const struct output_options options = {.tag = tag,
+                                           .sources = sources,
+                                           .count = count,
+                                           .stdout_fd = fileno(out),
+                                           .stderr_fd = fileno(err)};
+    struct output *o;
+
+    cr_assert(eq(int, output_create(&options, &o, NULL), 0));
+    return o;
+}
+
+static void put(struct output *o, uint32_t source, enum control_stream stream, const char *text)
+{
+    cr_assert(eq(int, output_put(o, source, stream, text, strlen(text)), 0));
+}
+
+Test(output, lines_are_tagged_and_never_torn)
+{
+    FILE *f = tmpfile();
+    struct output *o = make("%i@%h %p %s>", 2, f, f);
+
+    put(o, 0, CONTROL_STDOUT, "one\ntwo\n");
+    put(o, 1, CONTROL_STDERR, "three\nunfinished");
+    put(o, 0, CONTROL_STDOUT, "four\n");
+    put(o, 0, CONTROL_STDOUT, "fi");
+    put(o, 0, CONTROL_STDOUT, "ve\n");
+    put(o, 1, CONTROL_STDOUT, "end");
+    cr_assert(eq(int, output_put_own(o, true, "ours\n", 5), 0));
+    cr_assert(eq(int, output_flush(o, 5000), 0));
+    cr_expect(eq(str, content_of(f),
+                 (char *)"0@a 10 out> one\n"
+                         "0@a 10 out> two\n"
+                         "1@b 11 err> three\n"
+                         "1@b 11 err> unfinished\n"
+                         "0@a 10 out> four\n"
+                         "0@a 10 out> five\n"
+                         "1@b 11 out> end\n"
+                         "ours\n"));
+    output_destroy(o);
+    fclose(f);
+}
+
+Test(output, without_tags_not_a_byte_is_added_for_a_single_instance)
+{
+    FILE *f = tmpfile();
+    struct output *o = make(NULL, 1, f, f);
+
+    put(o, 0, CONTROL_STDOUT, "name? ");
+    put(o, 0, CONTROL_STDERR, "[no]");
+    put(o, 0, CONTROL_STDOUT, " ok");
+    cr_assert(eq(int, output_flush(o, 5000), 0));
+    cr_expect(eq(str, content_of(f), (char *)"name? [no] ok"));
+    output_destroy(o);
+    fclose(f);
+}
+
+Test(output, two_files_have_lines_of_their_own)
+{
+    FILE *out = tmpfile(), *err = tmpfile();
+    struct output *o = make(NULL, 2, out, err);
+
+    put(o, 0, CONTROL_STDOUT, "a");
+    put(o, 1, CONTROL_STDERR, "b\n");
+    put(o, 0, CONTROL_STDOUT, "c\n");
+    cr_assert(eq(int, output_flush(o, 5000), 0));
+    cr_expect(eq(str, content_of(out), (char *)"ac\n"));
+    cr_expect(eq(str, content_of(err), (char *)"b\n"));
+    output_destroy(o);
+    fclose(out);
+    fclose(err);
+}
+
+Test(output, credit_comes_back_when_the_reader_has_read)
+{
+    FILE *err = tmpfile();
+    char block[8192], sink[65536];
+    struct output_options options = {.sources = sources, .count = 2, .stderr_fd = fileno(err)};
+    struct output *o;
+    uint64_t credit = 0;
+    size_t got = 0;
+    int fds[2];
+
+    memset(block, 'x', sizeof(block) - 1);
+    block[sizeof(block) - 1] = '\n';
+    cr_assert(eq(int, pipe(fds), 0));
+    options.stdout_fd = fds[1];
+    cr_assert(eq(int, output_create(&options, &o, NULL), 0));
+    for (int i = 0; i < 40; i++) /* five times what a pipe holds */
+        cr_assert(eq(int, output_put(o, 1, CONTROL_STDOUT, block, sizeof(block)), 0));
+    cr_expect(eq(int, output_flush(o, 100), -ETIMEDOUT));
+    cr_expect(lt(u64, output_take_credit(o, 1), sizeof(block) * 40), "nobody has read yet");
+    credit = 0;
+    while (got < sizeof(block) * 40) {
+        ssize_t n = read(fds[0], sink, sizeof(sink));
+
+        cr_assert(gt(int, (int)n, 0));
+        got += (size_t)n;
+    }
+    cr_assert(eq(int, output_flush(o, 5000), 0));
+    credit += output_take_credit(o, 1);
+    cr_expect(gt(u64, credit, 0));
+    cr_expect(eq(u64, output_take_credit(o, 1), 0), "each byte once");
+    cr_expect(eq(u64, output_take_credit(o, 0), 0));
+    output_destroy(o);
+    fclose(err);
+}
+
+Test(output, a_reader_that_is_gone_is_told)
+{
+    FILE *err = tmpfile();
+    struct output_options options = {.sources = sources, .count = 2, .stderr_fd = fileno(err)};
+    struct output *o;
+    int fds[2];
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    cr_assert(eq(int, pipe(fds), 0));
+    options.stdout_fd = fds[1];
+    cr_assert(eq(int, output_create(&options, &o, NULL), 0));
+    close(fds[0]);
+    put(o, 0, CONTROL_STDOUT, "lost\n");
+    put(o, 0, CONTROL_STDERR, "kept\n");
+    cr_assert(eq(int, output_flush(o, 5000), 0));
+    cr_expect(eq(int, output_get_failure(o), -EPIPE));
+    cr_expect(eq(u64, output_take_credit(o, 0), 10), "what is thrown away makes room too");
+    cr_expect(eq(str, content_of(err), (char *)"kept\n"));
+    output_destroy(o);
+    fclose(err);
+}
+
+struct tag_case {
+    char tag[20];
+    int want;
+};
+
+ParameterizedTestParameters(output, tags)
+{
+    static struct tag_case cases[] = {
+        {"", 0},        {"[%i@%h]", 0},  {"%i %h %p %s %t %%", 0},
+        {"%", -EINVAL}, {"%q", -EINVAL}, {"a%", -EINVAL},
+    };
+    return cr_make_param_array(struct tag_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct tag_case *c, output, tags)
+{
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, output_check_tag(c->tag, &err), c->want), "%s", c->tag);
+    cr_expect(c->want == 0 || err.text[0]);
+}

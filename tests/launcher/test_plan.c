@@ -1,0 +1,189 @@
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+#include "launcher/plan.h"
+#include "launcher/table.h"
+
+struct plan_case {
+    char why[50];
+    char hosts[60]; /* "": this host */
+    uint32_t instances, replicas;
+    int want;
+    char split[100]; /* "host:instances/replicas each ...", or what the sentence says */
+};
+
+static int make(const char *hosts, uint32_t instances, uint32_t replicas, struct plan *ret,
+                struct plenum_error *err)
+{
+    struct hostlist list = {0};
+    const struct plan_request request = {
+        .hosts = &list, .this_host = "here", .num_instances = instances, .num_replicas = replicas};
+    int r;
+
+    if (*hosts)
+        cr_assert(eq(int, hostlist_add_text(&list, hosts, NULL), 0));
+    r = plan_create(&request, ret, err);
+    hostlist_fini(&list);
+    return r;
+}
+
+ParameterizedTestParameters(plan, split)
+{
+    static struct plan_case cases[] = {
+        {"one on this host", "", 0, 0, 0, "here:1/1"},
+        {"one a host", "a,b,c", 0, 0, 0, "a:1/1 b:1/1 c:1/1"},
+        {"as many as slots", "a:2,b:3", 0, 0, 0, "a:2/1 b:3/1"},
+        {"evenly", "a,b", 6, 12, 0, "a:3/2 b:3/2"},
+        {"the first hosts take the rest", "a,b,c", 5, 0, 0, "a:2/1 b:2/1 c:1/1"},
+        {"no more than slots", "a:1,b:4", 4, 0, 0, "a:1/1 b:3/1"},
+        {"hosts without work are left out", "a,b,c", 2, 0, 0, "a:1/1 b:1/1"},
+        {"many replicas", "", 4, 16, 0, "here:4/4"},
+        {"slots do not suffice", "a:1,b:2", 4, 0, -EINVAL, "have 3 slots"},
+        {"replicas do not divide", "", 3, 4, -EINVAL, "multiple of --num-instances"},
+        {"fewer replicas than instances", "", 4, 2, -EINVAL, "multiple of --num-instances"},
+    };
+    return cr_make_param_array(struct plan_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct plan_case *c, plan, split)
+{
+    struct plan plan;
+    struct plenum_error err = {""};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f;
+
+    cr_assert(eq(int, make(c->hosts, c->instances, c->replicas, &plan, &err), c->want), "%s: %s",
+              c->why, err.text);
+    if (c->want < 0) {
+        cr_expect(strstr(err.text, c->split) != NULL, "%s: '%s'", c->why, err.text);
+        return;
+    }
+    f = open_memstream(&text, &size);
+    for (uint32_t h = 0; h < plan.num_hosts; h++)
+        fprintf(f, "%s%s:%u/%u", h ? " " : "", plan.hosts[h].name, plan.hosts[h].count,
+                plan.instances[plan.hosts[h].first].num_replicas);
+    fclose(f);
+    cr_expect(eq(str, text, c->split), "%s", c->why);
+    free(text);
+    plan_fini(&plan);
+}
+
+/* What every split obeys, over all small jobs. */
+Test(plan, instances_and_replicas_are_consecutive_and_even)
+{
+    for (uint32_t hosts = 1; hosts <= 5; hosts++) {
+        for (uint32_t instances = 1; instances <= 23; instances++) {
+            char text[20];
+            struct plan plan;
+            uint32_t index = 0, replica = 0;
+
+            snprintf(text, sizeof(text), "h[1-%u]", hosts);
+            cr_assert(eq(int, make(text, instances, instances * 3, &plan, NULL), 0));
+            for (uint32_t h = 0; h < plan.num_hosts; h++) {
+                cr_assert(eq(u32, plan.hosts[h].first, index));
+                cr_assert(ge(u32, plan.hosts[h].count, instances / hosts));
+                cr_assert(le(u32, plan.hosts[h].count, instances / hosts + 1));
+                for (uint32_t i = 0; i < plan.hosts[h].count; i++, index++) {
+                    cr_assert(eq(u32, plan.instances[index].host, h));
+                    cr_assert(eq(u32, plan.instances[index].local_index, i));
+                    cr_assert(eq(u32, plan.instances[index].replica_offset, replica));
+                    replica += plan.instances[index].num_replicas;
+                }
+            }
+            cr_assert(eq(u32, index, instances));
+            cr_assert(eq(u32, replica, plan.num_replicas));
+            plan_fini(&plan);
+        }
+    }
+}
+
+Test(plan, local_means_this_host_alone)
+{
+    struct plan plan;
+
+    cr_assert(eq(int, make("", 4, 0, &plan, NULL), 0));
+    cr_expect(plan_is_local(&plan));
+    plan_fini(&plan);
+    cr_assert(eq(int, make("localhost", 0, 0, &plan, NULL), 0));
+    cr_expect(plan_is_local(&plan));
+    plan_fini(&plan);
+    cr_assert(eq(int, make("localhost,other-host", 0, 0, &plan, NULL), 0));
+    cr_expect(not(plan_is_local(&plan)));
+    plan_fini(&plan);
+    cr_assert(eq(int, make("other-host", 0, 0, &plan, NULL), 0));
+    cr_expect(not(plan_is_local(&plan)));
+    plan_fini(&plan);
+}
+
+static void place_all(struct plan *plan, const char *synthetic)
+{
+    hwloc_topology_t t;
+
+    cr_assert(eq(int, hwloc_topology_init(&t), 0));
+    cr_assert(eq(int, hwloc_topology_set_synthetic(t, synthetic), 0));
+    cr_assert(eq(int, hwloc_topology_load(t), 0));
+    cr_assert(eq(int, plan_place_host(plan, 0, t, false, NULL), 0));
+    hwloc_topology_destroy(t);
+}
+
+Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
+{
+    static const char want[] = "3 instances on 2 hosts, 6 replicas of 1 device; loader: auto\n"
+                               "\n"
+                               "Host  NUMA nodes  Cores  CPUs  Memory   Instances\n"
+                               "a     2           4      8     2.0 GiB  0-1\n"
+                               "b     ?           ?      ?     ?        2\n"
+                               "\n"
+                               "Instance  Host  Local  Replicas  NUMA  CPUs  Bound\n"
+                               "0         a     0      0-1       0     0-3   CPUs, memory\n"
+                               "1         a     1      2-3       1     4-7   CPUs, memory\n"
+                               "2         b     0      4-5       ?     ?     ?\n"
+                               "\n"
+                               "?: known when the job has been started there\n";
+    struct plan plan;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f;
+
+    cr_assert(eq(int, make("a:2,b:1", 0, 6, &plan, NULL), 0));
+    place_all(&plan, "package:2 [numa(memory=1073741824)] core:2 pu:2");
+    f = open_memstream(&text, &size);
+    table_print_text(f, &plan, "auto");
+    fclose(f);
+    cr_expect(eq(str, text, (char *)want));
+    free(text);
+    plan_fini(&plan);
+}
+
+Test(plan, json_has_the_same)
+{
+    struct plan plan;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f;
+
+    cr_assert(eq(int, make("a:3,b:1", 0, 0, &plan, NULL), 0));
+    place_all(&plan, "package:1 [numa] core:2 pu:1");
+    f = open_memstream(&text, &size);
+    table_print_json(f, &plan, "none");
+    fclose(f);
+    cr_expect(strstr(text, "{\"index\": 1, \"host\": \"a\", \"local_index\": 1, \"cpus\": \"0\", "
+                           "\"numa_nodes\": \"0\", \"memory_policy\": \"default\", "
+                           "\"replica_offset\": 1, \"num_local_replicas\": 1, \"devices\": [], "
+                           "\"oversubscribed\": true}") != NULL,
+              "%s", text);
+    cr_expect(strstr(text, "{\"index\": 3, \"host\": \"b\", \"local_index\": 0, \"cpus\": null, "
+                           "\"numa_nodes\": null, \"memory_policy\": null,") != NULL,
+              "%s", text);
+    free(text);
+    plan_fini(&plan);
+}

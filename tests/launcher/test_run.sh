@@ -1,0 +1,255 @@
+#!/bin/bash
+# test_run.sh - plenumrun on this host: real jobs, real failures. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+run=$top_builddir/plenumrun
+stub=$top_builddir/tests/launcher/stub_loader
+mpi_sum=$top_builddir/tests/launcher/mpi_sum
+
+for tool in mpirun pgrep ps timeout setsid; do
+    command -v $tool >/dev/null || skip_all "$tool is not installed"
+done
+unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
+export LC_ALL=C
+id=$$ # makes our sleeping processes unlike all others
+cd "$T" || exit 99
+host=$(hostname)
+cpus=$(getconf _NPROCESSORS_ONLN)
+
+# job ARGUMENT... - run plenumrun, at most 40 s: standard output in out, standard error in err, status
+# in $code, milliseconds in $took.
+job() {
+    begin=$(date +%s%N)
+    timeout -k 5 40 "$run" "$@" >out 2>err
+    code=$?
+    took=$((($(date +%s%N) - begin) / 1000000))
+}
+same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
+has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; false; }; }
+has_not() { ! grep -e "$2" "$1"; }
+last_line_has() { tail -n 1 "$1" | grep -q -e "$2" || { echo "no '$2' at the end of $1"; false; }; }
+below() { [ "$1" -lt "$2" ] || { echo "$1 is not below $2"; false; }; }
+all() { # all "TEST" "TEST"... - each holds; else it says which does not, and what plenumrun said
+    for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
+}
+sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; } # are so many of them there?
+
+# ---- results and reports ----
+job -n 4 --grace 5 sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; echo second >&2; exit 3; }
+                          exec sleep 1000.'$id
+ok "the first failing instance's code is ours" same $code 3
+ok "the report names it, last" last_line_has err "error: instance 1 on host $host exited with code 3"
+ok "its last lines stand above" all 'has err "^  | first"' 'has err "^  | second"'
+ok "the others are gone" sleeping 1000.$id 0
+ok "at once" below $took 4000
+
+job -n 2 sh -c '[ $RANK = 0 ] || kill -KILL $$; exec sleep 1000.'$id
+ok "128 and the signal" same $code 137
+ok "the signal is named" last_line_has err "instance 1 on host $host was ended by signal 9 (Killed)"
+
+job -n 3 true
+ok "success is silent" all 'same $code 0' '[ ! -s out ]' 'has_not err error'
+
+job -n 2 --grace 500ms sh -c '[ $RANK = 0 ] || { sleep 0.2; exit 4; }; trap "" TERM; sleep 1001.'$id'; sleep 1001.'$id
+ok "who does not listen to SIGTERM is killed after the grace period" \
+    all 'same $code 4' 'sleeping 1001.$id 0' 'below $took 5000' '[ $took -ge 600 ]'
+
+job -n 2 sh -c "setsid sleep 1002.$id & exit 0"
+ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$id 0' 'below $took 5000'
+
+# ---- what never starts ----
+job -n 2 "$T/nothing-there"
+ok "a program that does not exist" all 'same $code 127' 'same "$(cat err)" \
+    "plenumrun: error: there is no program '"'$T/nothing-there'"'"' 'below $took 2000'
+job nothing-there-either
+ok "nor in PATH" all 'same $code 127' 'has err "no program .nothing-there-either. in PATH"'
+echo data >data
+job ./data
+ok "a file that is no program" all 'same $code 126' 'has err "cannot be executed"'
+printf '#!/nonexistent/sh\n' >script
+chmod +x script
+job ./script
+ok "a script without interpreter" all 'same $code 127' 'last_line_has err "instance 0 on host $host cannot be started"'
+job --no-such-option true
+ok "wrong usage" all 'same $code 2' 'same "$(wc -l <err)" 1' 'has err "unknown option --no-such-option"'
+job -n 2 --only-output-from-instance 2 true
+ok "an instance that does not exist" all 'same $code 2' 'has err "--only-output-from-instance"'
+
+# ---- environment ----
+job -n 3 --num-replicas 6 --devices-per-replica 2 -x GREETING='a b' --loader none sh -c \
+    'echo $PLENUM_INSTANCE_INDEX/$PLENUM_NUM_INSTANCES $PLENUM_LOCAL_INSTANCE_INDEX/$PLENUM_NUM_LOCAL_INSTANCES $PLENUM_REPLICA_OFFSET+$PLENUM_NUM_LOCAL_REPLICAS/$PLENUM_NUM_REPLICAS $PLENUM_DEVICES_PER_REPLICA $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $PLENUM_RESTART_COUNT ${PLENUM_LOADER-none} $GREETING'
+ok "each instance knows who it is" same "$(sort out)" "0/3 0/3 0+2/6 2 0/3 0/3 0 0 none a b
+1/3 1/3 2+2/6 2 1/3 1/3 0 0 none a b
+2/3 2/3 4+2/6 2 2/3 2/3 0 0 none a b"
+job -n 2 sh -c 'echo $PLENUM_JOB_ID $MASTER_ADDR $MASTER_PORT'
+ok "and with whom" all 'same "$(sort -u out | wc -l)" 1' 'has out "^[0-9a-f]* 127.0.0.1 [1-9][0-9]*$"'
+job -n 1 env
+ok "the job's secret is not in it" has_not out PLENUM_SHIM
+WORLD_SIZE=7 job -n 2 sh -c 'echo $WORLD_SIZE'
+ok "what is inherited is replaced, with a warning" all 'same "$(sort -u out)" 2' 'has err "warning: WORLD_SIZE=7"'
+mkdir "sub dir"
+cd "sub dir" && timeout 30 "$run" -n 2 sh -c 'pwd; echo "$@"' sh : '*' ' x ' >../out 2>../err
+cd "$T" || exit 99
+ok "the working directory and arguments are the same" same "$(sort -u out)" "$T/sub dir
+: *  x "
+
+# ---- input and output ----
+echo hello | timeout 30 "$run" -n 2 sh -c 'echo $RANK: $(cat)' 2>err | sort >out
+ok "standard input goes to instance 0" same "$(cat out)" "0: hello
+1:"
+head -c 8000000 /dev/urandom >bytes
+timeout 30 "$run" -n 1 cat <bytes >out 2>err
+ok "8 MB through standard input and output" cmp bytes out
+echo hello | timeout 30 "$run" --stdin none -n 1 cat >out 2>err
+ok "--stdin none" test ! -s out
+
+job -n 4 --tag-output='%i:' sh -c 'seq -f "$RANK line %.0f" 200000'
+cat >check.awk <<'EOF'
+$0 !~ /^[0-3]: [0-3] line [0-9]+$/ || substr($1, 1, 1) != $2 || $4 != last[$2] + 1 { bad++ }
+{ last[$2] = $4 }
+END { print bad + 0, last[0], last[1], last[2], last[3] }
+EOF
+ok "200,000 lines of each of 4 instances: complete, in order, tagged, unmixed" \
+    same "$(awk -f check.awk out)" "0 200000 200000 200000 200000"
+
+job -n 1 printf 'no newline'
+ok "nothing is added to the output of a single instance" same "$(od -c <out)" "$(printf 'no newline' | od -c)"
+job -n 3 printf x
+ok "unfinished last lines are delivered, and stand apart" same "$(sort out | tr '\n' ,)" x,x,x,
+job -n 2 sh -c '[ $RANK = 0 ] || exit 0; head -c 3000000 /dev/zero | tr "\0" z; echo'
+ok "a line of 3 MB" same "$(wc -lc <out | tr -s ' ' | sed 's/^ //')" "1 3000001"
+
+timeout 30 "$run" -n 2 --heartbeat-timeout 1 seq 200000 2>err | { sleep 2; wc -l; } >out
+ok "a slow reader loses nothing and times nothing out" all 'same "$(cat out)" 400000' 'has_not err error'
+timeout 30 "$run" -n 2 sh -c 'echo pid $$; yes' 2>err | head -n 1 >out
+ok "a reader that leaves ends the job" all 'has err "nobody reads"' 'sleeping 1003.$id 0'
+
+job -n 3 --only-output-from-instance 0,2 sh -c 'echo from $RANK; [ $RANK != 1 ] || { echo hidden cause >&2; sleep 0.3; exit 5; }; sleep 0.1'
+ok "output of some instances only" all 'same $code 5' 'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
+ok "but the cause of a failure" has err "^  | hidden cause"
+
+# ---- limits and signals ----
+job -n 2 --timeout 1 --grace 1 sleep 1004.$id
+ok "--timeout" all 'same $code 124' 'last_line_has err "--timeout"' 'sleeping 1004.$id 0' 'below $took 5000'
+
+# start ARGUMENT... - a job in the background, until its two sleepers 1005 are there: $job is
+# plenumrun's process
+start() {
+    "$run" --grace 500ms -n 2 sh -c "trap 'exit 6' USR1; ${1:-} setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
+    job=$!
+    wait_for 10 sleeping 1005.$id 2
+}
+# await_end - its end, ten seconds at most: $code
+await_end() {
+    tries=0
+    while kill -0 $job 2>/dev/null && [ $tries -lt 200 ]; do
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+    kill -0 $job 2>/dev/null && { echo "plenumrun is still there"; kill -KILL $job; }
+    wait $job 2>/dev/null
+    code=$?
+}
+# family PID - it and all of its descendants
+family() {
+    echo $1
+    for child in $(pgrep -P $1); do family $child; done
+}
+dead() { for p; do case $(ps -o stat= -p $p) in '' | Z*) ;; *) return 1 ;; esac; done; }
+# guard, mpirun, first outer shim, its inner shim
+find_parts() {
+    guard=$(pgrep -P $job)
+    mpirun=$(pgrep -P $guard)
+    outer=$(pgrep -P $mpirun | head -n 1)
+    inner=$(pgrep -P $outer)
+    members=$(family $job)
+}
+nothing_is_left() { wait_for 10 dead $members && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
+
+start "trap '' TERM;"
+kill -TERM $job
+await_end
+ok "SIGTERM" all 'same $code 143' 'sleeping 1005.$id 0' 'sleeping 1006.$id 0'
+start
+kill -USR1 $job
+await_end
+ok "SIGUSR1 is handed on" same $code 6
+start "trap '' INT TERM;"
+kill -INT $job
+sleep 0.2
+kill -INT $job
+await_end
+ok "the second SIGINT kills" all 'same $code 130' 'sleeping 1005.$id 0'
+
+for part in plenumrun guard mpirun outer inner; do
+    start "trap '' TERM;"
+    find_parts
+    case $part in
+    plenumrun) kill -KILL $job ;;
+    guard) kill -KILL $guard ;;
+    mpirun) kill -KILL $mpirun ;;
+    outer) kill -KILL $outer ;;
+    inner) kill -KILL $inner ;;
+    esac
+    await_end
+    ok "kill -9 of $part leaves nothing" nothing_is_left
+    [ $part = plenumrun ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
+done
+
+# ---- placement ----
+job --dry-run -n 2 --print-topology=json
+cp out plan.json
+job -n 2 sh -c 'echo $RANK $(sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status) $OMP_NUM_THREADS'
+ok "the plan is what is done" same "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)".*/\1 \2/p' plan.json)" \
+    "$(sort out | cut -d' ' -f1,2)"
+job -n 2 --process-placement disabled sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status'
+ok "disabled binds nothing" same "$(sort -u out)" "$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status)"
+job -n $((cpus + 1)) --print-topology true
+ok "more instances than cores: a warning" all 'same $code 0' 'has err "warning: host $host: $((cpus + 1)) instances share"' 'has out oversubscribed'
+job -n 1 --print-topology=json true
+ok "the table comes before the run" has out '"instances": \['
+if [ "$cpus" -ge 2 ]; then
+    export HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='package:2 [numa] core:1 pu:1'
+    job -n 2 sh -c 'echo $RANK $(sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status)'
+    unset HWLOC_THISSYSTEM HWLOC_SYNTHETIC
+    ok "two NUMA nodes: CPUs are bound" same "$(sort out)" "0 0
+1 1"
+    if [ -d /sys/devices/system/node/node1 ]; then
+        skip "memory of a node that is not there" "there is a second node"
+    else
+        ok "memory of a node that is not there: a warning" has err "instance 1 .* memory of NUMA node 1: Invalid argument"
+    fi
+else
+    skip "two NUMA nodes: CPUs are bound" "one CPU"
+    skip "memory of a node that is not there: a warning" "one CPU"
+fi
+
+# ---- the job's loader ----
+export PLENUM_PLENUMD="$stub"
+job -n 2 "$stub" ask
+ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"' 'has err "stub_loader: started"'
+loader=$(sed -n '1s/loader //p' out)
+ok "which ends with the job" dead $loader
+job -n 2 sh -c '[ $RANK = 0 ] || { sleep 0.3; exec "$0" ask; }' "$stub"
+ok "and not with instance 0" all 'same $code 0' 'has out "^loader [0-9]"'
+job -n 1 --loader none "$stub" ask
+ok "--loader none" same "$(cat out)" "no loader"
+PLENUM_LOADER=unix:/somewhere job -n 1 printenv PLENUM_LOADER
+ok "a loader that is named" same "$(cat out)" unix:/somewhere
+PLENUM_PLENUMD=/nonexistent job -n 1 "$stub" ask
+ok "plenumd is missing: no loader, and no failure" all 'same $code 0' 'same "$(cat out)" "no loader"'
+
+# ---- MPI ----
+if [ -x "$mpi_sum" ]; then
+    job -n 3 "$mpi_sum"
+    ok "an MPI program" same "$(sort out)" "rank 0 sum 3
+rank 1 sum 3
+rank 2 sum 3"
+    job -n 3 "$mpi_sum" abort
+    ok "MPI_Abort" all 'same $code 9' 'last_line_has err "instance 1 on host $host exited with code 9"'
+else
+    skip "an MPI program" "built without MPI"
+    skip "MPI_Abort" "built without MPI"
+fi
+
+finish
