@@ -215,32 +215,13 @@ int image_render(struct image_decoder *d, const struct pipeline *pipeline,
     return r;
 }
 
-/* Read a region and keep nothing but a hash of its rows. */
-static int hash_region(struct image_reader *reader, const struct rect *region, uint64_t *ret,
-                       struct plenum_error *err)
-{
-    struct image_rows rows;
-    XXH3_state_t state;
-    int r;
-
-    (void)XXH3_64bits_reset(&state);
-    r = reader->ops->seek(reader, region, err);
-    for (uint32_t y = 0; r == 0 && y < region->height; y += rows.count) {
-        r = reader->ops->read(reader, &rows, err);
-        for (uint32_t i = 0; r == 0 && i < rows.count; i++)
-            (void)XXH3_64bits_update(&state, rows.pixels + i * rows.pitch,
-                                     (size_t)region->width * 3);
-    }
-    if (r == 0)
-        *ret = XXH3_64bits_digest(&state);
-    return r;
-}
-
 int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, struct image_info *ret,
                  struct plenum_error *err)
 {
     struct image_reader *reader;
     struct image_info info;
+    struct image_rows rows;
+    XXH3_state_t state;
     struct rect all;
     int r;
 
@@ -248,31 +229,16 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
     if (r < 0)
         return r;
     all = (struct rect){.width = info.width, .height = info.height};
-    r = hash_region(reader, &all, &info.pixels, err);
+    (void)XXH3_64bits_reset(&state);
+    r = reader->ops->seek(reader, &all, err);
+    for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count) {
+        r = reader->ops->read(reader, &rows, err);
+        for (uint32_t i = 0; r == 0 && i < rows.count; i++)
+            (void)XXH3_64bits_update(&state, rows.pixels + i * rows.pitch, (size_t)all.width * 3);
+    }
     reader->ops->close(reader);
+    info.pixels = XXH3_64bits_digest(&state);
     if (ret)
         *ret = info;
-    return r;
-}
-
-int image_hash(struct image_decoder *d, const uint8_t *bytes, size_t len, const struct rect *region,
-               bool whole, uint64_t *ret, struct plenum_error *err)
-{
-    struct image_reader *reader;
-    struct image_info info;
-    int r;
-
-    r = open_reader(d, bytes, len, whole, &info, &reader, err);
-    if (r < 0)
-        return r;
-    if (region->left >= info.width || region->width > info.width - region->left ||
-        region->top >= info.height || region->height > info.height - region->top ||
-        region->width == 0 || region->height == 0)
-        r = error_set(err, -EINVAL, "%ux%u pixels at %u,%u do not lie in an image of %ux%u",
-                      region->width, region->height, region->left, region->top, info.width,
-                      info.height);
-    else
-        r = hash_region(reader, region, ret, err);
-    reader->ops->close(reader);
     return r;
 }

@@ -6,14 +6,12 @@
 #ifndef LOADER_IMAGE_IMAGE_H
 #define LOADER_IMAGE_IMAGE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/stream.h>
 
 #include "common/pipeline.h"
-#include "loader/image/rect.h"
 
 /** What one thread needs to render image after image without allocating. Opaque. Threads: one at a
  * time. */
@@ -44,7 +42,7 @@ struct image_info {
     const char *format;     /* "JPEG" or "PNG" */
     uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
-    uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; set on success */
+    uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; by image_verify() */
 };
 
 /** Ownership: `*ret` ends with image_decoder_destroy(). -ENOMEM. */
@@ -69,7 +67,8 @@ int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err);
 
 /**
- * Decode all of an image and keep nothing: whether any crop of it can be rendered.
+ * Decode all of an image and keep nothing: whether any crop of it can be rendered. A packed JPEG
+ * (pack.h) is decoded as any other.
  *
  * @param ret  May be NULL. Written when the header could be read, even if what follows is bad.
  *
@@ -77,16 +76,6 @@ int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
  */
 int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                  struct image_info *ret, struct plenum_error *err);
-
-/**
- * XXH3-64 of the rows of a region, as RGB, of the image as it is stored. For proofs.
- *
- * @param whole  Decode a packed JPEG as any other JPEG: all of it down to the region's last row.
- *
- * Errors: as image_render(); -EINVAL the region does not lie in the image.
- */
-int image_hash(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
-               const struct rect *region, bool whole, uint64_t *ret, struct plenum_error *err);
 
 /**
  * Render the built-in images and compare with the golden hashes of `version`.

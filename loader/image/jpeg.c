@@ -70,8 +70,8 @@ struct jpeg_reader {
     uint64_t blocks;
 
     bool packed;
-    struct pack_layout layout; /* of a packed file */
-    struct scratch spliced;    /* the part of it that is decoded */
+    struct pack_layout layout;         /* of a packed file */
+    struct scratch intervals, spliced; /* where its intervals end; the part of it that is decoded */
 
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
@@ -226,6 +226,7 @@ static void jpeg_reader_close(struct image_reader *reader)
         jpeg_destroy_decompress(&j->d);
     j->live = false;
     scratch_trim(&j->strip, 4 << 20);
+    scratch_trim(&j->intervals, 1 << 20);
     scratch_trim(&j->spliced, 16 << 20);
 }
 
@@ -234,22 +235,21 @@ static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
     return len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
 }
 
-/* What a packed file's header says was checked when it was packed: it need not be read yet. */
-static bool open_packed(struct jpeg_reader *j)
-{
-    j->packed = !j->base.whole && pack_read(j->bytes, j->len, &j->layout, NULL) > 0;
-    return j->packed;
-}
-
 static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
                             struct image_header *ret, struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    int packed = 0;
 
     jpeg_reader_close(reader);
     j->bytes = bytes;
     j->len = len;
-    if (open_packed(j)) {
+    if (!reader->whole)
+        packed = pack_read(bytes, len, &j->intervals, &j->layout, NULL);
+    if (packed == -ENOMEM)
+        return error_set(err, packed, "out of memory");
+    j->packed = packed > 0;
+    if (j->packed) { /* what libjpeg would say of its header was checked when it was packed */
         *ret = (struct image_header){.width = j->layout.width,
                                      .height = j->layout.height,
                                      .orientation = exif_of_jpeg(bytes, len)};
@@ -298,23 +298,22 @@ static struct rect widen_both(const struct pack_layout *l, const struct rect *re
  * region of that, or all. */
 static int choose_part(struct jpeg_reader *j, struct rect *region)
 {
-    struct rect wide = widen_both(&j->layout, region);
+    struct rect wide = widen_both(&j->layout, region), pixels;
     struct splice splice;
     size_t len;
     int r;
 
-    if (splice_plan(&j->layout, &wide, &splice)) {
-        r = splice_write(&splice, &j->layout, j->bytes, j->len, &j->spliced, &len);
-        if (r == -ENOMEM)
-            return r;
-        if (r == 0) {
-            region->left -= splice.pixels.left;
-            region->top -= splice.pixels.top;
-            rewind_to(j, j->spliced.bytes, len);
-            return 0;
-        }
+    if (!splice_plan(&j->layout, &wide, &splice)) {
+        rewind_to(j, j->bytes, j->len);
+        return 0;
     }
-    rewind_to(j, j->bytes, j->len);
+    r = splice_write(&splice, &j->layout, j->bytes, j->len, &j->spliced, &len);
+    if (r < 0)
+        return r;
+    pixels = splice_pixels(&splice, &j->layout);
+    region->left -= pixels.left;
+    region->top -= pixels.top;
+    rewind_to(j, j->spliced.bytes, len);
     return 0;
 }
 
@@ -416,6 +415,7 @@ static void jpeg_reader_destroy(struct image_reader *reader)
 
     jpeg_reader_close(reader);
     scratch_free(&j->strip);
+    scratch_free(&j->intervals);
     scratch_free(&j->spliced);
     free(j);
 }

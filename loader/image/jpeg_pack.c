@@ -1,9 +1,9 @@
-/* jpeg_pack.c - a JPEG's coefficients, written anew as a baseline JPEG with restart markers.
+/* jpeg_pack.c - a JPEG's coefficients, written anew as a baseline JPEG with restart markers, and
+ * the proof that they are the same.
  *
- * No pixel is computed: coefficients are read, entropy-coded with tables made for them, read back
- * and compared. What decides the colour space is written as libjpeg does for the colour space that
- * it found (JFIF for YCbCr and grey, Adobe for RGB); of all else in the header only EXIF's
- * orientation is kept. */
+ * No pixel is computed: coefficients are read and entropy-coded with tables made for them. What
+ * decides the colour space is written as libjpeg does for the colour space that it found (JFIF for
+ * YCbCr and grey, Adobe for RGB); of all else in the header only EXIF's orientation is kept. */
 #include "config.h"
 
 #include "loader/image/pack.h"
@@ -22,38 +22,37 @@
 #include "common/util.h"
 #include "loader/image/limits.h"
 
-struct transcoder {
-    struct jpeg_decompress_struct from, back;
-    struct jpeg_compress_struct to;
-    struct jpeg_progress_mgr progress;
+/* What the objects of libjpeg have in common: where errors land. */
+struct trap {
     struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
     jmp_buf escape;
     int code; /* of what failed, and its sentence: */
     enum pack_outcome outcome;
     char message[JMSG_LENGTH_MAX];
-
-    size_t compressed; /* bytes behind the header */
-    struct jpeg_destination_mgr destination;
-    struct jpeg_transcoded result;
-    size_t room; /* of result.bytes */
 };
 
-static _Noreturn void leave(struct transcoder *t, enum pack_outcome outcome, const char *why)
+static _Noreturn void leave(struct trap *t, int code, enum pack_outcome outcome, const char *why)
 {
-    t->code = -EOPNOTSUPP;
+    t->code = code;
     t->outcome = outcome;
     (void)snprintf(t->message, sizeof(t->message), "%s", why);
     longjmp(t->escape, 1);
 }
 
+static struct trap *trap_of(j_common_ptr cinfo)
+{
+    return container_of(cinfo->err, struct trap, errors);
+}
+
 static void on_error(j_common_ptr cinfo)
 {
-    struct transcoder *t = container_of(cinfo->err, struct transcoder, errors);
+    char what[JMSG_LENGTH_MAX];
 
-    t->code = cinfo->err->msg_code == JERR_OUT_OF_MEMORY ? -ENOMEM : -EOPNOTSUPP;
-    t->outcome = PACK_KEPT_ODD;
-    cinfo->err->format_message(cinfo, t->message);
-    longjmp(t->escape, 1);
+    if (cinfo->err->msg_code == JERR_OUT_OF_MEMORY)
+        leave(trap_of(cinfo), -ENOMEM, PACK_KEPT_ODD, "out of memory");
+    cinfo->err->format_message(cinfo, what);
+    leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD, what);
 }
 
 /* A warning while reading: the file is damaged behind what a decoder of pixels reads. */
@@ -72,11 +71,73 @@ static void on_output(j_common_ptr cinfo)
  * image; further ones would change it. */
 static void on_progress(j_common_ptr cinfo)
 {
-    struct transcoder *t = container_of(cinfo->err, struct transcoder, errors);
+    j_decompress_ptr d = (j_decompress_ptr)cinfo;
 
-    if (!jpeg_has_multiple_scans(&t->from) && t->from.input_scan_number > 1)
-        leave(t, PACK_KEPT_ODD, "there are further scans behind its last one");
+    if (!jpeg_has_multiple_scans(d) && d->input_scan_number > 1)
+        leave(trap_of(cinfo), -EBADMSG, PACK_KEPT_ODD,
+              "there are further scans behind its last one");
 }
+
+static void trap_init(struct trap *t)
+{
+    (void)jpeg_std_error(&t->errors);
+    t->errors.error_exit = on_error;
+    t->errors.emit_message = on_message;
+    t->errors.output_message = on_output;
+    t->progress.progress_monitor = on_progress;
+}
+
+static void check_form(struct trap *t, const struct jpeg_decompress_struct *d)
+{
+    uint64_t blocks = 0;
+
+    if (d->num_components == 4)
+        leave(t, -EBADMSG, PACK_KEPT_CMYK, "it has four components (CMYK)");
+    if (d->arith_code)
+        leave(t, -EBADMSG, PACK_KEPT_ARITHMETIC, "it is arithmetic coded");
+    if (d->num_components != 1 && d->num_components != 3)
+        leave(t, -EBADMSG, PACK_KEPT_ODD, "it is neither grey nor colour");
+    for (int i = 0; i < d->num_components; i++)
+        blocks += (uint64_t)d->comp_info[i].width_in_blocks * d->comp_info[i].height_in_blocks;
+    if (blocks > IMAGE_BLOCKS_MAX)
+        leave(t, -EBADMSG, PACK_KEPT_ODD, "it has more pixels than are packed");
+}
+
+/* A file whose coefficients have been read. */
+struct source {
+    struct jpeg_decompress_struct d;
+    jvirt_barray_ptr *coefficients;
+    size_t compressed; /* bytes behind the header */
+};
+
+static void source_read(struct trap *t, struct source *s, const uint8_t *bytes, size_t len)
+{
+    s->d.err = &t->errors;
+    jpeg_create_decompress(&s->d);
+    s->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
+    s->d.progress = &t->progress;
+    jpeg_mem_src(&s->d, bytes, (unsigned long)len);
+    (void)jpeg_read_header(&s->d, TRUE);
+    check_form(t, &s->d);
+    s->compressed = s->d.src->bytes_in_buffer;
+    s->coefficients = jpeg_read_coefficients(&s->d);
+}
+
+static void source_fini(struct source *s)
+{
+    if (s->d.mem)
+        jpeg_destroy_decompress(&s->d);
+    *s = (struct source){0};
+}
+
+struct transcoder {
+    struct trap trap;
+    struct source from;
+    struct jpeg_compress_struct to;
+    struct jpeg_destination_mgr destination;
+    struct jpeg_transcoded result;
+    size_t room; /* of result.bytes */
+};
 
 /* libjpeg's own destination in memory loses track of it when an error comes up. */
 static void make_room(struct transcoder *t, size_t used)
@@ -84,10 +145,8 @@ static void make_room(struct transcoder *t, size_t used)
     size_t room = t->room ? 2 * t->room : 1 << 16;
     uint8_t *bytes = realloc(t->result.bytes, room);
 
-    if (!bytes) {
-        t->code = -ENOMEM;
-        longjmp(t->escape, 1);
-    }
+    if (!bytes)
+        leave(&t->trap, -ENOMEM, PACK_KEPT_ODD, "out of memory");
     t->result.bytes = bytes;
     t->room = room;
     t->destination.next_output_byte = bytes + used;
@@ -115,38 +174,6 @@ static void destination_end(j_compress_ptr c)
     t->result.len = t->room - t->destination.free_in_buffer;
 }
 
-static void check_form(struct transcoder *t)
-{
-    struct jpeg_decompress_struct *d = &t->from;
-    uint64_t blocks = 0;
-
-    if (d->num_components == 4)
-        leave(t, PACK_KEPT_CMYK, "it has four components (CMYK)");
-    if (d->arith_code)
-        leave(t, PACK_KEPT_ARITHMETIC, "it is arithmetic coded");
-    if (d->num_components != 1 && d->num_components != 3)
-        leave(t, PACK_KEPT_ODD, "it is neither grey nor colour");
-    for (int i = 0; i < d->num_components; i++)
-        blocks += (uint64_t)d->comp_info[i].width_in_blocks * d->comp_info[i].height_in_blocks;
-    if (blocks > IMAGE_BLOCKS_MAX)
-        leave(t, PACK_KEPT_ODD, "it has more pixels than are packed");
-}
-
-static jvirt_barray_ptr *read_all(struct transcoder *t, struct jpeg_decompress_struct *d,
-                                  const uint8_t *bytes, size_t len)
-{
-    jpeg_create_decompress(d);
-    d->mem->max_memory_to_use = 0;
-    d->progress = d == &t->from ? &t->progress : NULL;
-    jpeg_mem_src(d, bytes, (unsigned long)len);
-    (void)jpeg_read_header(d, TRUE);
-    if (d == &t->from) {
-        check_form(t);
-        t->compressed = d->src->bytes_in_buffer;
-    }
-    return jpeg_read_coefficients(d);
-}
-
 static void write_orientation(j_compress_ptr c, uint8_t orientation)
 {
     /* TIFF, big-endian, one directory with one entry. */
@@ -167,12 +194,13 @@ static uint32_t units(uint32_t length, int factor, bool single)
     return (length + unit - 1) / unit;
 }
 
-static void write_all(struct transcoder *t, jvirt_barray_ptr *coefficients, uint8_t orientation)
+static void write_all(struct transcoder *t, uint8_t orientation)
 {
-    struct jpeg_decompress_struct *d = &t->from;
+    struct jpeg_decompress_struct *d = &t->from.d;
     struct jpeg_compress_struct *c = &t->to;
     bool single = d->num_components == 1;
 
+    c->err = &t->trap.errors;
     jpeg_create_compress(c);
     c->mem->max_memory_to_use = 0;
     c->dest = &t->destination;
@@ -180,57 +208,20 @@ static void write_all(struct transcoder *t, jvirt_barray_ptr *coefficients, uint
     c->optimize_coding = TRUE;
     c->restart_interval =
         pack_interval(units(d->image_width, d->max_h_samp_factor, single),
-                      units(d->image_height, d->max_v_samp_factor, single), t->compressed);
-    jpeg_write_coefficients(c, coefficients);
+                      units(d->image_height, d->max_v_samp_factor, single), t->from.compressed);
+    jpeg_write_coefficients(c, t->from.coefficients);
     if (orientation != 1)
         write_orientation(c, orientation);
     jpeg_finish_compress(c);
 }
 
-static bool same_component(struct transcoder *t, int index, jvirt_barray_ptr a, jvirt_barray_ptr b)
-{
-    const jpeg_component_info *x = &t->from.comp_info[index], *y = &t->back.comp_info[index];
-
-    if (x->component_id != y->component_id || x->h_samp_factor != y->h_samp_factor ||
-        x->v_samp_factor != y->v_samp_factor || x->width_in_blocks != y->width_in_blocks ||
-        x->height_in_blocks != y->height_in_blocks ||
-        memcmp(x->quant_table->quantval, y->quant_table->quantval,
-               sizeof(x->quant_table->quantval)) != 0)
-        return false;
-    for (JDIMENSION row = 0; row < x->height_in_blocks; row++) {
-        JBLOCKROW p = *t->from.mem->access_virt_barray((j_common_ptr)&t->from, a, row, 1, FALSE);
-        JBLOCKROW q = *t->back.mem->access_virt_barray((j_common_ptr)&t->back, b, row, 1, FALSE);
-
-        if (memcmp(p, q, x->width_in_blocks * sizeof(*p)) != 0)
-            return false;
-    }
-    return true;
-}
-
-/* Read back what was written and compare it with what was read. */
-static void prove(struct transcoder *t, jvirt_barray_ptr *coefficients)
-{
-    jvirt_barray_ptr *again = read_all(t, &t->back, t->result.bytes, t->result.len);
-    const struct jpeg_decompress_struct *a = &t->from, *b = &t->back;
-
-    if (a->image_width != b->image_width || a->image_height != b->image_height ||
-        a->num_components != b->num_components || a->jpeg_color_space != b->jpeg_color_space)
-        leave(t, PACK_KEPT_ODD, "its header cannot be written anew");
-    for (int i = 0; i < a->num_components; i++)
-        if (!same_component(t, i, coefficients[i], again[i]))
-            leave(t, PACK_KEPT_ODD, "its coefficients are not the same when it is written anew");
-}
-
 static int transcode(struct transcoder *t, const uint8_t *bytes, size_t len, uint8_t orientation)
 {
-    jvirt_barray_ptr *coefficients;
-
-    if (setjmp(t->escape))
-        return t->code;
-    coefficients = read_all(t, &t->from, bytes, len);
-    t->result.converted = jpeg_has_multiple_scans(&t->from);
-    write_all(t, coefficients, orientation);
-    prove(t, coefficients);
+    if (setjmp(t->trap.escape))
+        return t->trap.code;
+    source_read(&t->trap, &t->from, bytes, len);
+    t->result.converted = jpeg_has_multiple_scans(&t->from.d);
+    write_all(t, orientation);
     return 0;
 }
 
@@ -243,28 +234,93 @@ int jpeg_transcode(const uint8_t *bytes, size_t len, uint8_t orientation,
 
     if (!t)
         return error_set(err, -ENOMEM, "out of memory");
-    t->from.err = t->back.err = t->to.err = jpeg_std_error(&t->errors);
-    t->errors.error_exit = on_error;
-    t->errors.emit_message = on_message;
-    t->errors.output_message = on_output;
-    t->progress.progress_monitor = on_progress;
+    trap_init(&t->trap);
     t->destination = (struct jpeg_destination_mgr){.init_destination = destination_begin,
                                                    .empty_output_buffer = destination_grow,
                                                    .term_destination = destination_end};
     r = transcode(t, bytes, len, orientation);
-    if (t->from.mem)
-        jpeg_destroy_decompress(&t->from);
-    if (t->back.mem)
-        jpeg_destroy_decompress(&t->back);
+    source_fini(&t->from);
     if (t->to.mem)
         jpeg_destroy_compress(&t->to);
     if (r == 0) {
         *ret = t->result;
     } else {
-        *outcome = t->outcome;
-        (void)error_set(err, r, "%s", r == -ENOMEM ? "out of memory" : t->message);
+        *outcome = t->trap.outcome;
+        r = error_set(err, r == -ENOMEM ? r : -EOPNOTSUPP, "%s", t->trap.message);
         free(t->result.bytes);
     }
     free(t);
+    return r;
+}
+
+struct comparison {
+    struct trap trap;
+    struct source whole, part;
+};
+
+static const JCOEF *block_row(struct source *s, int component, JDIMENSION row)
+{
+    return (*s->d.mem->access_virt_barray((j_common_ptr)&s->d, s->coefficients[component], row, 1,
+                                          FALSE))[0];
+}
+
+static bool same_component(struct comparison *c, int index, const struct jpeg_part *part)
+{
+    const jpeg_component_info *x = &c->whole.d.comp_info[index], *y = &c->part.d.comp_info[index];
+    bool single = c->whole.d.num_components == 1;
+    uint32_t left = part->left * (single ? 1 : (uint32_t)x->h_samp_factor);
+    uint32_t top = part->top * (single ? 1 : (uint32_t)x->v_samp_factor);
+
+    if (x->component_id != y->component_id || x->h_samp_factor != y->h_samp_factor ||
+        x->v_samp_factor != y->v_samp_factor ||
+        memcmp(x->quant_table->quantval, y->quant_table->quantval,
+               sizeof(x->quant_table->quantval)) != 0 ||
+        left > x->width_in_blocks || y->width_in_blocks > x->width_in_blocks - left ||
+        top > x->height_in_blocks || y->height_in_blocks > x->height_in_blocks - top)
+        return false;
+    for (JDIMENSION row = 0; row < y->height_in_blocks; row++)
+        if (memcmp(block_row(&c->whole, index, top + row) + (size_t)left * DCTSIZE2,
+                   block_row(&c->part, index, row),
+                   (size_t)y->width_in_blocks * sizeof(JBLOCK)) != 0)
+            return false;
+    return true;
+}
+
+static int compare(struct comparison *c, const uint8_t *bytes, size_t len,
+                   const struct jpeg_part *parts, size_t count)
+{
+    const struct jpeg_decompress_struct *a = &c->whole.d, *b = &c->part.d;
+
+    if (setjmp(c->trap.escape))
+        return c->trap.code;
+    source_read(&c->trap, &c->whole, bytes, len);
+    for (size_t i = 0; i < count; i++) {
+        source_fini(&c->part);
+        source_read(&c->trap, &c->part, parts[i].bytes, parts[i].len);
+        if (a->num_components != b->num_components || a->jpeg_color_space != b->jpeg_color_space)
+            leave(&c->trap, -EBADMSG, PACK_KEPT_ODD, "its colours are not the same in every part");
+        for (int k = 0; k < a->num_components; k++)
+            if (!same_component(c, k, &parts[i]))
+                leave(&c->trap, -EBADMSG, PACK_KEPT_ODD,
+                      "its coefficients are not the same in every part");
+    }
+    return 0;
+}
+
+int jpeg_compare_parts(const uint8_t *bytes, size_t len, const struct jpeg_part *parts,
+                       size_t count, struct plenum_error *err)
+{
+    struct comparison *c = calloc(1, sizeof(*c));
+    int r;
+
+    if (!c)
+        return error_set(err, -ENOMEM, "out of memory");
+    trap_init(&c->trap);
+    r = compare(c, bytes, len, parts, count);
+    if (r < 0)
+        (void)error_set(err, r, "%s", c->trap.message);
+    source_fini(&c->part);
+    source_fini(&c->whole);
+    free(c);
     return r;
 }

@@ -1,7 +1,8 @@
 /* pack.h - packed JPEGs: ordinary files of which only the part under a crop is entropy-decoded.
  *
- * A packed file is a baseline JPEG with restart markers, and an APP9 segment that says where the
- * intervals between them lie. docs/packed.md has its layout and says what is guaranteed. */
+ * A packed file is a baseline JPEG with restart markers, whose intervals between two markers divide
+ * the rows of MCUs evenly, and an APP9 segment with a checksum of it. docs/packed.md has the layout
+ * and says what is guaranteed. */
 #ifndef LOADER_IMAGE_PACK_H
 #define LOADER_IMAGE_PACK_H
 
@@ -12,6 +13,7 @@
 #include <plenum/error.h>
 
 #include "loader/image/image.h"
+#include "loader/image/scratch.h"
 
 /** Where everything lies in a packed file. Offsets are from its first byte. */
 struct pack_layout {
@@ -22,34 +24,23 @@ struct pack_layout {
     size_t segment, segment_end;    /* the APP9 segment */
     size_t size_at;                 /* height and width in the frame header, 2 bytes each */
     size_t data;                    /* the first entropy-coded byte */
-    size_t lengths;                 /* of the intervals: see pack_length() */
+    /* Where each interval ends, its marker included; [across * down]. In the scratch that was given
+     * to pack_read(), as long as that is not used otherwise. */
+    const uint32_t *ends;
 };
 
 /**
  * Look whether a file is packed and intact.
  *
- * All of it is read once, for its checksum. What a layout says has been checked against the
- * header, and the lengths of the intervals add up to the file's.
+ * All of it is read, for its checksum and its markers. What the layout says is taken from the
+ * file's own header and markers, so that it cannot say anything else than what a decoder of the
+ * whole file meets.
  *
  * 1 it is; 0 it is some other file; -EBADMSG it claims to be packed, but is not as it was when it
- * was packed: it is to be decoded like any other file.
+ * was packed: it is to be decoded like any other file; -ENOMEM.
  */
-int pack_read(const uint8_t *bytes, size_t len, struct pack_layout *ret, struct plenum_error *err);
-
-/** Bytes of one interval with the marker behind it, from `*at` on, which moves on. Only for lengths
- * that pack_read() has seen. */
-static inline uint32_t pack_length(const uint8_t *bytes, size_t *at)
-{
-    uint32_t value = 0;
-
-    for (unsigned shift = 0;; shift += 7) {
-        uint8_t byte = bytes[(*at)++];
-
-        value |= (uint32_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80))
-            return value;
-    }
-}
+int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct pack_layout *ret,
+              struct plenum_error *err);
 
 /** What image_pack() did with a file. */
 enum pack_outcome {
@@ -66,16 +57,17 @@ enum pack_outcome {
 
 struct pack_result {
     enum pack_outcome outcome;
-    uint8_t *bytes;  /* packed: the file; malloc, for the caller to free. Else NULL */
-    size_t len;      /* of it */
-    uint32_t across; /* packed: intervals in a row of MCUs; 1: the row is one interval */
+    uint8_t *bytes; /* packed: the file; malloc, for the caller to free. Else NULL */
+    size_t len;     /* of it */
+    bool whole_row; /* packed, but an interval is a whole row of MCUs: their number has no divisor
+                       that would do */
 };
 
 /**
  * Pack a file, if it can be packed without changing a pixel of any crop.
  *
  * Everything is proved for each file: that it decodes whole without a warning, that the packed one
- * has the same coefficients and quantisation tables, and the same pixels.
+ * has the same coefficients, quantisation tables and pixels, and all that pack_prove() proves.
  *
  * 0, or -ENOMEM. When a file is kept as it is, `err` says why.
  */
@@ -83,14 +75,17 @@ int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                struct pack_result *ret, struct plenum_error *err);
 
 /**
- * Compare some regions of a packed file, drawn by `seed`, decoded in part and decoded as of any
- * other JPEG.
+ * Prove that a packed file's intervals can be taken out of it: that the parts, cut out of it as
+ * for a crop, have the coefficients that the whole has in their place. Each interval is in one of
+ * the parts.
  *
- * 0: they are equal, or the file is not packed; -EBADMSG: they are not, or pack_read() refuses it;
+ * 1: so it is; 0: the file is not packed; -EBADMSG: it is not so, or pack_read() refuses it;
  * -ENOMEM.
  */
-int pack_prove(struct image_decoder *decoder, const uint8_t *bytes, size_t len, uint64_t seed,
-               uint32_t crops, struct plenum_error *err);
+int pack_prove(const uint8_t *bytes, size_t len, struct plenum_error *err);
+
+/** The name of an outcome, for programs: "baseline", "kept-png". */
+const char *pack_outcome_name(enum pack_outcome outcome);
 
 /* Of pack.c and jpeg_pack.c, for each other. */
 
@@ -109,5 +104,17 @@ struct jpeg_transcoded {
 int jpeg_transcode(const uint8_t *bytes, size_t len, uint8_t orientation,
                    struct jpeg_transcoded *ret, enum pack_outcome *outcome,
                    struct plenum_error *err);
+
+/** A part of a JPEG, as a JPEG of its own, and where it lies in the whole. */
+struct jpeg_part {
+    const uint8_t *bytes;
+    size_t len;
+    uint32_t left, top; /* MCUs */
+};
+
+/** Has the part the coefficients, quantisation tables and colours that the whole has there, and
+ * decodes without a warning? 0; -ENOMEM; or -EBADMSG with a sentence. */
+int jpeg_compare_parts(const uint8_t *bytes, size_t len, const struct jpeg_part *parts,
+                       size_t count, struct plenum_error *err);
 
 #endif

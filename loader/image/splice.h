@@ -10,11 +10,13 @@
 #include "loader/image/rect.h"
 #include "loader/image/scratch.h"
 
-/** Which intervals; `pixels` is the part of the image that they show. */
+/** Which intervals: [left, right) of the rows [top, bottom). */
 struct splice {
-    uint32_t left, right, top, bottom; /* intervals [left, right) of the rows [top, bottom) */
-    struct rect pixels;
+    uint32_t left, right, top, bottom;
 };
+
+/** The part of the image that they show. */
+struct rect splice_pixels(const struct splice *splice, const struct pack_layout *layout);
 
 /**
  * The intervals that hold `region`.
@@ -23,12 +25,7 @@ struct splice {
  */
 bool splice_plan(const struct pack_layout *layout, const struct rect *region, struct splice *ret);
 
-/**
- * Write the small JPEG into `scratch`; its length is `*ret_len`.
- *
- * 0; -ENOMEM; -EBADMSG the intervals do not end where the layout says. That cannot be with a file
- * that image_pack() made.
- */
+/** Write the small JPEG into `scratch`; its length is `*ret_len`. 0 or -ENOMEM. */
 int splice_write(const struct splice *splice, const struct pack_layout *layout,
                  const uint8_t *bytes, size_t len, struct scratch *scratch, size_t *ret_len);
 
