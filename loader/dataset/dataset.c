@@ -28,9 +28,14 @@
 #include "common/util.h"
 #include "loader/dataset/format.h"
 
+/* A plain path is given to the first that recognises it. */
 static const struct format *const formats[] = {
+    &format_tar,
     &format_folder,
 };
+
+/* The coarsest clock of a file system (FAT's). */
+static const uint64_t grain_ns = 2 * NS_PER_SEC;
 
 enum {
     FINGERPRINT_SAMPLES = 256,
@@ -67,6 +72,19 @@ bool dataset_is_image_name(const char *name)
 
     return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
                    strcasecmp(dot, ".png") == 0);
+}
+
+uint64_t dataset_mtime_ns(const struct stat *st)
+{
+    return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+bool dataset_mtime_settled(uint64_t mtime_ns)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return mtime_ns + grain_ns <= (uint64_t)now.tv_sec * NS_PER_SEC;
 }
 
 int dataset_default_cache(char *ret, size_t size)
@@ -280,74 +298,80 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
     return r;
 }
 
-/* "format:path", or a plain path whose format shows. */
-static int find_format(const char *name, const struct format **format, const char **path,
-                       struct plenum_error *err)
+/* The parts of a data set's name. */
+struct parts {
+    const struct format *format;
+    char options[512]; /* between a comma and the colon; "": none */
+    const char *path;
+};
+
+/* "format:path" or "format,options:path". 1, 0 when the name does not begin so, or an error. */
+static int split_name(const char *name, const struct format *format, struct parts *ret,
+                      struct plenum_error *err)
+{
+    size_t len = strlen(format->name);
+    const char *colon = strchr(name, ':');
+
+    if (!colon || strncmp(name, format->name, len) != 0 || (name[len] != ':' && name[len] != ','))
+        return 0;
+    ret->format = format;
+    ret->path = colon + 1;
+    ret->options[0] = 0;
+    if (name[len] == ',' &&
+        snprintf(ret->options, sizeof(ret->options), "%.*s", (int)(colon - name - (int)len - 1),
+                 name + len + 1) >= (int)sizeof(ret->options))
+        return error_set(err, -EINVAL, "its options are too long");
+    return 1;
+}
+
+/* What a name says, or a plain path whose format shows. */
+static int find_format(const char *name, struct parts *ret, struct plenum_error *err)
 {
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-        size_t len = strlen(formats[i]->name);
+        int r = split_name(name, formats[i], ret, err);
 
-        if (strncmp(name, formats[i]->name, len) == 0 && name[len] == ':') {
-            *format = formats[i];
-            *path = name + len + 1;
-            return 0;
-        }
+        if (r != 0)
+            return r < 0 ? r : 0;
     }
     for (size_t i = 0; i < ARRAY_LEN(formats); i++)
         if (formats[i]->recognise(name)) {
-            *format = formats[i];
-            *path = name;
+            *ret = (struct parts){.format = formats[i], .path = name};
             return 0;
         }
     if (access(name, F_OK) < 0)
-        return error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-    return error_set(err, -EINVAL,
-                     "data set '%s' is of no known format: name a folder with one sub-folder for "
-                     "each class",
-                     name);
+        return error_set(err, -errno, "%s", strerror(errno));
+    return error_set(
+        err, -EINVAL,
+        "it is of no known format: name a folder with one sub-folder for each class, or "
+        "tar archives");
 }
 
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err)
 {
     static const struct dataset_options defaults;
-    const struct format *format;
-    const char *path = NULL;
+    struct parts parts;
     struct dataset *d;
     int r;
 
     if (!options)
         options = &defaults;
-    r = find_format(name, &format, &path, err);
+    r = find_format(name, &parts, err);
     if (r < 0)
-        return r;
+        return error_prefix(err, r, "data set '%s'", name);
     d = malloc(sizeof(*d));
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
-    *d = (struct dataset){.format = format, .root_fd = -1, .refs = 1};
-    d->root = realpath(path, NULL);
-    if (!d->root) {
-        r = error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-        goto fail;
-    }
-    d->root_fd = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->root_fd < 0) {
-        r = error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-        goto fail;
-    }
-    d->name = str_format("%s:%s", format->name, d->root);
-    if (!d->name) {
-        r = error_set(err, -ENOMEM, "out of memory");
-        goto fail;
-    }
-    r = open_or_build(d, options, err);
+    *d = (struct dataset){.format = parts.format, .root_fd = -1, .refs = 1};
+    r = d->format->resolve(d, parts.options[0] ? parts.options : NULL, parts.path, options, err);
     if (r < 0)
-        goto fail;
-    *ret = d;
-    return 0;
-
-fail:
-    dataset_unref(d);
+        (void)error_prefix(err, r, "data set '%s'", name);
+    else
+        r = open_or_build(d, options, err);
+    if (r < 0)
+        dataset_unref(d);
+    else
+        *ret = d;
     return r;
 }
 
@@ -363,6 +387,8 @@ void dataset_unref(struct dataset *dataset)
         return;
     index_close(&dataset->index);
     io_close(&dataset->root_fd);
+    if (dataset->format->release)
+        dataset->format->release(dataset);
     free(dataset->index_path);
     free(dataset->root);
     free(dataset->name);

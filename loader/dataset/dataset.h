@@ -30,13 +30,19 @@ struct dataset_options {
     /** Told while an index is being built, from the calling thread. `total` 0: not known yet. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
+    /** Asked for each folder or archive that the name stands for, before it is read; links are
+     * resolved. 0, or the error that dataset_open() is to answer. NULL: all may be read. */
+    int (*allow)(void *arg, const char *path, struct plenum_error *err);
+    void *allow_arg;
 };
 
 /**
- * Open "folder:DIR" or a plain path; index it first if there is no fresh index of it.
+ * Open "folder:DIR", "tar:ARCHIVES" or a plain path; index it first if there is no fresh index of
+ * it. The man page plenumctl(1) has all forms.
  *
  * Errors: -EINVAL no such format; -ENOENT, -EACCES, -ENOTDIR as the file system says; -EBADMSG
- * there are no images in it, or too many; -ELOOP links that go in a circle; -ENOMEM, -EIO.
+ * there are no images in it, or too many, or an archive is damaged; -EOPNOTSUPP an archive is
+ * compressed; -ELOOP links that go in a circle; -ENOMEM, -EIO.
  */
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err);

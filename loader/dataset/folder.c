@@ -30,9 +30,6 @@
 
 enum { DEPTH_MAX = 32 }; /* of folders below a class */
 
-/* The coarsest clock of a file system (FAT's). */
-static const uint64_t grain_ns = 2 * NS_PER_SEC;
-
 /* One image file of a class, while scanning. */
 struct found {
     char *path; /* relative to the root: "class/.../file" */
@@ -76,20 +73,13 @@ struct scan {
     size_t num_classes, cap_classes;
 };
 
-static uint64_t mtime_of(const struct stat *st)
-{
-    return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
-}
-
 /* A folder's mtime as it is kept in the index: 0, which no folder has, when it cannot be trusted.
  */
 static uint64_t folder_mtime(const struct stat *st)
 {
-    struct timespec now;
-    uint64_t mtime = mtime_of(st);
+    uint64_t mtime = dataset_mtime_ns(st);
 
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return mtime + grain_ns > (uint64_t)now.tv_sec * NS_PER_SEC ? 0 : mtime;
+    return dataset_mtime_settled(mtime) ? mtime : 0;
 }
 
 static int push(void *array, size_t size, size_t have, size_t *cap)
@@ -118,7 +108,7 @@ static int add_file(struct class_scan *c, const struct level *level, const char 
     if (!path)
         return -ENOMEM;
     c->files[c->num_files++] = (struct found){.path = path,
-                                              .mtime_ns = mtime_of(st),
+                                              .mtime_ns = dataset_mtime_ns(st),
                                               .size = (uint64_t)st->st_size,
                                               .folder = level->folder,
                                               .base = (uint32_t)strlen(level->path) + 1};
@@ -403,7 +393,7 @@ static bool folder_fresh(const struct dataset *dataset)
         struct stat st;
 
         if (fstatat(dataset->root_fd, index_name(index, c->name), &st, 0) < 0 ||
-            mtime_of(&st) != c->mtime_ns)
+            dataset_mtime_ns(&st) != c->mtime_ns)
             return false;
     }
     return true;
@@ -441,7 +431,7 @@ static int folder_read(const struct dataset *dataset, const struct index_sample 
         io_close(&fd);
         return error_set(err, r, "%s/%s: %s", dataset->root, path, strerror(-r));
     }
-    if ((uint64_t)st.st_size != sample->len || mtime_of(&st) != sample->where) {
+    if ((uint64_t)st.st_size != sample->len || dataset_mtime_ns(&st) != sample->where) {
         (void)close(fd);
         return error_set(err, -ESTALE,
                          "%s/%s has changed since the data set was indexed: start the job again, "
@@ -473,6 +463,27 @@ static void folder_announce(const struct dataset *dataset, const struct index_sa
     (void)close(fd);
 }
 
+static int folder_resolve(struct dataset *d, const char *text, const char *path,
+                          const struct dataset_options *options, struct plenum_error *err)
+{
+    int r = 0;
+
+    if (text)
+        return error_set(err, -EINVAL, "a folder has no options");
+    d->root = realpath(path, NULL);
+    if (!d->root)
+        return error_set(err, -errno, "%s", strerror(errno));
+    if (options->allow)
+        r = options->allow(options->allow_arg, d->root, err);
+    if (r < 0)
+        return r;
+    d->root_fd = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->root_fd < 0)
+        return error_set(err, -errno, "%s", strerror(errno));
+    d->name = str_format("folder:%s", d->root);
+    return d->name ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
 static bool folder_recognise(const char *path)
 {
     struct stat st;
@@ -483,6 +494,7 @@ static bool folder_recognise(const char *path)
 const struct format format_folder = {
     .name = "folder",
     .recognise = folder_recognise,
+    .resolve = folder_resolve,
     .scan = folder_scan,
     .fresh = folder_fresh,
     .read = folder_read,

@@ -71,18 +71,27 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
     return (int64_t)at;
 }
 
-int64_t index_builder_add_class(struct index_builder *b, const char *name)
+/* A class whose name has this place. */
+static int64_t add_class(struct index_builder *b, uint64_t at)
 {
-    int64_t at = index_builder_add_name(b, name, strlen(name));
-
-    if (at < 0)
-        return at;
     if (b->num_classes >= INT32_MAX)
         return -EOVERFLOW;
     if (grow(&b->classes, sizeof(*b->classes), b->num_classes, 1, &b->cap_classes) < 0)
         return -ENOMEM;
-    b->classes[b->num_classes] = (uint64_t)at;
+    b->classes[b->num_classes] = at;
     return (int64_t)b->num_classes++;
+}
+
+int64_t index_builder_add_class(struct index_builder *b, const char *name)
+{
+    int64_t at = index_builder_add_name(b, name, strlen(name));
+
+    return at < 0 ? at : add_class(b, (uint64_t)at);
+}
+
+int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other)
+{
+    return add_class(b, b->classes[other]);
 }
 
 int64_t index_builder_add_container(struct index_builder *b, const char *path, uint64_t mtime_ns,

@@ -75,6 +75,8 @@ void index_builder_fini(struct index_builder *b);
  * containers. */
 int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t len);
 int64_t index_builder_add_class(struct index_builder *b, const char *name);
+/** A class with a name that another has already. */
+int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other);
 int64_t index_builder_add_container(struct index_builder *b, const char *path, uint64_t mtime_ns,
                                     uint64_t size);
 /** `sample` with its name filled in here. -EOVERFLOW at 2^32 - 1 samples. */

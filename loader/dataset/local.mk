@@ -1,7 +1,13 @@
-# loader/dataset/: where the bytes of samples come from.
+# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c.
 noinst_LTLIBRARIES += %D%/libdataset.la
 %C%_libdataset_la_SOURCES = \
 	%D%/dataset.c %D%/dataset.h \
 	%D%/folder.c \
 	%D%/format.h \
-	%D%/index.c %D%/index.h
+	%D%/index.c %D%/index.h \
+	%D%/json.c %D%/json.h \
+	%D%/pattern.c %D%/pattern.h \
+	%D%/tar.c \
+	%D%/tar_reader.c %D%/tar_reader.h
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS)
+%C%_libdataset_la_LIBADD = common/libcommon.la $(ARCHIVE_LIBS)

@@ -170,8 +170,10 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
 
 /* Is the data set's place below one of the roots? With no roots, everything is (to our own user).
  */
-static int check_root(const struct server *server, const char *path, struct plenum_error *err)
+static int check_root(void *arg, const char *path, struct plenum_error *err)
 {
+    const struct server *server = arg;
+
     if (server->options->num_roots == 0)
         return 0;
     for (unsigned i = 0; i < server->options->num_roots; i++) {
@@ -185,27 +187,18 @@ static int check_root(const struct server *server, const char *path, struct plen
     return error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
 }
 
-/* "folder:/a/../b" -> "/b", or the path itself when it does not exist: for check_root(). */
-static int check_dataset_path(const struct server *server, const char *name,
-                              struct plenum_error *err)
+static int check_dataset_path(const char *name, struct plenum_error *err)
 {
     const char *colon = strchr(name, ':'), *path = name;
-    char *real;
-    int r;
 
     if (colon && !memchr(name, '/', (size_t)(colon - name)))
         path = colon + 1;
-    if (path[0] != '/')
-        return error_set(err, -EINVAL,
-                         "data set '%s': a loader needs an absolute path, since its own folder is "
-                         "another than its clients'",
-                         name);
-    real = realpath(path, NULL);
-    if (!real)
-        return error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-    r = check_root(server, real, err);
-    free(real);
-    return r;
+    if (path[0] == '/')
+        return 0;
+    return error_set(err, -EINVAL,
+                     "data set '%s': a loader needs an absolute path, since its own folder is "
+                     "another than its clients'",
+                     name);
 }
 
 static void on_index_progress(void *arg, const char *what, uint64_t done, uint64_t total)
@@ -226,9 +219,11 @@ static void open_dataset(uv_work_t *work)
     struct session *s = work->data;
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
                                       .progress = on_index_progress,
-                                      .progress_arg = s};
+                                      .progress_arg = s,
+                                      .allow = check_root,
+                                      .allow_arg = s->server};
 
-    s->open_code = check_dataset_path(s->server, s->open.dataset, &s->open_err);
+    s->open_code = check_dataset_path(s->open.dataset, &s->open_err);
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
 }
