@@ -44,29 +44,12 @@ static void print_fingerprint(const struct dataset *d)
         printf("%02x", dataset_get_fingerprint(d)[i]);
 }
 
-/* A path may hold any byte but NUL. */
-static void print_json_text(const char *text)
-{
-    printf("\"");
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < 0x20)
-            printf("\\u%04x", c);
-        else
-            printf("%c", c);
-    }
-    printf("\"");
-}
-
 static void print_json(const struct dataset *d)
 {
     const char *path = dataset_get_index_path(d);
 
     printf("{\"name\": ");
-    print_json_text(dataset_get_name(d));
+    ctl_print_json_text(dataset_get_name(d));
     printf(", \"samples\": %u, \"classes\": %u, \"bytes\": %llu, \"passed_over\": %llu, "
            "\"fingerprint\": \"",
            dataset_get_samples(d), dataset_get_classes(d), (unsigned long long)dataset_get_bytes(d),
@@ -74,7 +57,7 @@ static void print_json(const struct dataset *d)
     print_fingerprint(d);
     printf("\", \"index\": ");
     if (path)
-        print_json_text(path);
+        ctl_print_json_text(path);
     else
         printf("null");
     printf("}\n");

@@ -12,5 +12,10 @@ plenumctl_SOURCES = \
 	%D%/index.c \
 	%D%/main.c \
 	%D%/make_sample.c \
-	%D%/preview.c
+	%D%/pack.c \
+	%D%/pack_job.c %D%/pack_job.h \
+	%D%/pack_record.c %D%/pack_record.h \
+	%D%/preview.c \
+	%D%/verify.c
+plenumctl_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)
 plenumctl_LDADD = %D%/libscene.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)

@@ -12,7 +12,9 @@ static const struct ctl_command *const commands[] = {
     &ctl_hash,
     &ctl_index,
     &ctl_make_sample,
+    &ctl_pack,
     &ctl_preview,
+    &ctl_verify,
 };
 
 static void print_help(void)

@@ -435,6 +435,11 @@ int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample)
     return dataset->index.samples[sample].label;
 }
 
+uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample)
+{
+    return dataset->index.samples[sample].len;
+}
+
 const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label)
 {
     const struct index *index = &dataset->index;
@@ -446,6 +451,13 @@ char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, ch
                               size_t size)
 {
     dataset->format->describe(dataset, &dataset->index.samples[sample], ret, size);
+    return ret;
+}
+
+char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, char *ret,
+                              size_t size)
+{
+    dataset->format->path(dataset, &dataset->index.samples[sample], ret, size);
     return ret;
 }
 

@@ -63,10 +63,16 @@ uint64_t dataset_get_passed_over(const struct dataset *dataset);
 const char *dataset_get_index_path(const struct dataset *dataset);
 
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample);
+/** Bytes of a sample's file. */
+uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample);
 /** Name of a class, or "" beyond the last. Borrowed. */
 const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label);
 /** The sample's file as people would name it, into `ret`; returns `ret`. */
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
+                              size_t size);
+
+/** Its path within the data set, "class/file.jpg", or as it is called in its archive; likewise. */
+char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
 
 /**

@@ -8,6 +8,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la
 	%D%/json.c %D%/json.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/tar.c \
-	%D%/tar_reader.c %D%/tar_reader.h
-%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS)
+	%D%/tar_reader.c %D%/tar_reader.h \
+	%D%/tar_writer.c %D%/tar_writer.h
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(XXH_CFLAGS)
 %C%_libdataset_la_LIBADD = common/libcommon.la $(ARCHIVE_LIBS)

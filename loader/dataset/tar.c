@@ -1203,6 +1203,12 @@ static void tar_announce(const struct dataset *dataset, const struct index_sampl
         (void)close(fd);
 }
 
+static void tar_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                     size_t size)
+{
+    (void)snprintf(ret, size, "%s", index_name(&dataset->index, sample->name));
+}
+
 static void tar_describe(const struct dataset *dataset, const struct index_sample *sample,
                          char *ret, size_t size)
 {
@@ -1222,5 +1228,6 @@ const struct format format_tar = {
     .fresh = tar_fresh,
     .read = tar_read,
     .announce = tar_announce,
+    .path = tar_path,
     .describe = tar_describe,
 };
