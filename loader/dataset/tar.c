@@ -309,6 +309,9 @@ static int add_sample(struct archive_scan *a, const struct group *g, const struc
     struct index_sample sample = g->sample;
     size_t number = a->part.num_samples;
 
+    if (number > 0 && (a->part.samples[0].label < 0) != label->named)
+        return error_set(&a->err, -EBADMSG,
+                         "some labels are numbers and some are names, like that of '%s'", g->name);
     sample.label = label->named ? -1 : (int32_t)label->number;
     if (label->named) {
         struct class_name *class = find_class(&a->names, label->text);
@@ -326,9 +329,6 @@ static int add_sample(struct archive_scan *a, const struct group *g, const struc
             return out_of_memory(&a->err);
         a->classes[number] = class;
     }
-    if (number > 0 && (a->part.samples[0].label < 0) != label->named)
-        return error_set(&a->err, -EBADMSG,
-                         "some labels are numbers and some are names, like that of '%s'", g->name);
     if (index_builder_add_sample(&a->part, &sample, g->name) < 0)
         return out_of_memory(&a->err);
     return 0;
