@@ -191,7 +191,7 @@ Test(tar, a_file_beside_the_archives_names_the_classes)
 
 Test(tar, names_stand_for_many_archives_in_order)
 {
-    char name[20], member[20];
+    char name[40], member[40];
     struct dataset *d;
 
     for (int i = 8; i < 13; i++) {

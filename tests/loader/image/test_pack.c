@@ -661,7 +661,10 @@ static void other_version(struct made *m, const struct pack_layout *l)
 
 static void two_segments(struct made *m, const struct pack_layout *l)
 {
-    insert(m, 0xE9, (char *)m->bytes + l->segment + 4, 16, 18);
+    char head[16];
+
+    memcpy(head, m->bytes + l->segment + 4, sizeof(head));
+    insert(m, 0xE9, head, sizeof(head), 18);
 }
 
 static void a_comment(struct made *m, const struct pack_layout *l)
@@ -677,8 +680,11 @@ static void fill_bytes(struct made *m, const struct pack_layout *l)
 
 static void two_intervals(struct made *m, const struct pack_layout *l)
 {
-    insert(m, 0xDD, (char *)m->bytes + find_segment(m, 0xDD) + 4, 2, 4);
+    char head[2];
+
     (void)l;
+    memcpy(head, m->bytes + find_segment(m, 0xDD) + 4, sizeof(head));
+    insert(m, 0xDD, head, sizeof(head), 4);
 }
 
 /* What is done to a file of 4:2:0 with four rows of four intervals. */
