@@ -43,6 +43,14 @@ void ctl_end_progress(void)
     progress_shown = false;
 }
 
+void ctl_strip_name(struct plenum_error *err, const char *name)
+{
+    size_t len = strlen(name);
+
+    if (strncmp(err->text, name, len) == 0 && strncmp(err->text + len, ": ", 2) == 0)
+        memmove(err->text, err->text + len + 2, strlen(err->text + len + 2) + 1);
+}
+
 int ctl_fail(const char *name, const struct plenum_error *err)
 {
     ctl_end_progress();

@@ -93,6 +93,10 @@ void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t tota
 /** End it. */
 void ctl_end_progress(void);
 
+/** Take a name and a colon away from the beginning of a sentence, if it has them: for where the
+ * name is shown beside it. */
+void ctl_strip_name(struct plenum_error *err, const char *name);
+
 /** Print "plenumctl NAME: text" and answer 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 

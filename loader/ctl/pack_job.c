@@ -23,6 +23,7 @@
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/util.h"
+#include "loader/ctl/ctl.h"
 #include "loader/image/image.h"
 
 enum {
@@ -260,6 +261,7 @@ static int account(struct job *job, const struct slot *slot, uint32_t sample,
 {
     struct pack_sum *sum = &job->output.sum;
     enum pack_outcome outcome = slot->result.outcome;
+    struct plenum_error why;
     char path[PATH_BYTES];
 
     sum->samples++;
@@ -270,7 +272,9 @@ static int account(struct job *job, const struct slot *slot, uint32_t sample,
     if (outcome != PACK_KEPT_BAD && outcome != PACK_KEPT_ODD)
         return 0;
     (void)dataset_get_sample_name(job->options->source, sample, path, sizeof(path));
-    if (pack_record_keep(job->options->record, sample, outcome, path, slot->why.text) < 0)
+    why = slot->why;
+    ctl_strip_name(&why, path);
+    if (pack_record_keep(job->options->record, sample, outcome, path, why.text) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     return 0;
 }

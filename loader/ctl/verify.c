@@ -138,11 +138,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
     if (r == -ENOMEM)
         return r;
     if (r < 0) {
-        size_t len = strlen(dataset_get_sample_name(v->dataset, sample, name, sizeof(name)));
-
-        /* The name is printed beside it. */
-        if (strncmp(err.text, name, len) == 0 && strncmp(err.text + len, ": ", 2) == 0)
-            memmove(err.text, err.text + len + 2, strlen(err.text + len + 2) + 1);
+        ctl_strip_name(&err, dataset_get_sample_name(v->dataset, sample, name, sizeof(name)));
         buffer->len = 0;
         if (v->content)
             note_content(v, sample, buffer);

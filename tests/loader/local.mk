@@ -8,6 +8,10 @@ threads_tests += %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
+loader_scripts = %D%/ctl/test_pack.sh %D%/dataset/test_tar_writers.sh
+EXTRA_DIST += $(loader_scripts)
+TESTS += $(loader_scripts)
+
 dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_folder_CFLAGS = $(test_cflags)
 %C%_dataset_test_folder_LDADD = $(dataset_test_libs)
