@@ -63,7 +63,7 @@ enum plenum_bad {
 /** What to stream. Fill with plenum_stream_options_init(), then change what differs. */
 struct plenum_stream_options {
     size_t size;         /**< sizeof(struct plenum_stream_options): set by the init function. */
-    const char *dataset; /**< "folder:DIR", or a plain path. Copied. No default. */
+    const char *dataset; /**< "folder:DIR", "tar:FILES" or a plain path. Copied. No default. */
     const char
         *pipeline;       /**< "train", "eval", or stages: see plenum(7). Copied. Default "train". */
     const char *shuffle; /**< "global", "none" or "block:B". Copied. Default "global". */

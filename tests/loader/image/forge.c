@@ -75,8 +75,10 @@ int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret)
     ret->width = d.image_width;
     ret->height = d.image_height;
     if ((d.num_components != 1 && d.num_components != 3) ||
-        (uint64_t)ret->width * ret->height > 1 << 22)
-        longjmp(errors.escape, 1);
+        (uint64_t)ret->width * ret->height > 1 << 22) {
+        jpeg_destroy_decompress(&d);
+        return -EOPNOTSUPP;
+    }
     d.out_color_space = JCS_RGB;
     d.dct_method = JDCT_ISLOW;
     d.do_block_smoothing = FALSE;
@@ -122,6 +124,7 @@ bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len,
 {
     uint8_t *got = forge_read(reader, false, bytes, len, region);
     struct oracle_image all, strict;
+    int r;
 
     why[0] = 0;
     *shown = got != NULL;
@@ -132,10 +135,12 @@ bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len,
         }
         return !why[0];
     }
-    if (forge_decode(bytes, len, &all) < 0) {
-        (void)snprintf(why, 200, "a part is shown of what nobody can decode");
+    r = forge_decode(bytes, len, &all);
+    if (r < 0) {
+        if (r == -EBADMSG)
+            (void)snprintf(why, 200, "a part is shown of what nobody can decode");
         free(got);
-        return false;
+        return !why[0];
     }
     for (uint32_t y = 0; y < region.height; y++)
         for (uint32_t x = 0; x < region.width; x++)

@@ -11,7 +11,8 @@ size_t forge_find(const uint8_t *bytes, size_t len);
 /** Make the checksum of a file with such a segment right. false: there is no room for one. */
 bool forge_sign(uint8_t *bytes, size_t len);
 
-/** All of a JPEG as RGB, whatever libjpeg warns of: what other programs show. 0, or -EBADMSG. */
+/** All of a JPEG as RGB, whatever libjpeg warns of: what other programs show. 0; -EBADMSG;
+ * -EOPNOTSUPP four components, or very large. */
 int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret);
 
 /** The rows of a region, without gaps, as a reader delivers them; malloc. NULL when it is bad. */
