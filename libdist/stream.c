@@ -575,7 +575,7 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
 int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
 {
     struct plenum_stream *s = stream;
-    int r;
+    int r = 0;
 
     if (s->pid != getpid())
         return forked(err);

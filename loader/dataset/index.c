@@ -515,7 +515,8 @@ int index_open(const char *path, struct index *ret)
         (void)close(fd);
         return -EBADMSG;
     }
-    map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    /* All of it is about to be read for the checksum. */
+    map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
     r = map == MAP_FAILED ? -errno : 0;
     (void)close(fd);
     if (r < 0)

@@ -2,13 +2,16 @@
  * accepted must be accepted again in its canonical form, and mean the same. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/address.h"
+#include "common/dataname.h"
 #include "common/order.h"
 #include "common/pipeline.h"
 #include "common/util.h"
+#include "loader/dataset/pattern.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,8 +42,54 @@ static void try_pipeline(const char *text)
     require(memcmp(&one, &two, sizeof(one)) == 0);
 }
 
+/* The name of a data set, made absolute, is absolute, and has the same format and settings. */
+static void try_dataname(const char *text)
+{
+    struct plenum_error err = {""};
+    struct dataname one, two;
+    char absolute[4096];
+    const char *path;
+
+    dataname_split(text, &one);
+    require(one.where >= text && one.where <= text + strlen(text));
+    if (dataname_make_absolute(text, "/here", absolute, sizeof(absolute), &err) < 0) {
+        require_sentence(&err);
+        return;
+    }
+    dataname_split(absolute, &two);
+    path = dataname_path(absolute);
+    require(!path || *path == '/' || *path == '\0');
+    require((one.format != NULL) == (two.format != NULL) && one.format_len == two.format_len &&
+            one.settings_len == two.settings_len);
+    if (dataname_make_part(text, 1, 3, absolute, sizeof(absolute), &err) < 0) {
+        require_sentence(&err);
+        return;
+    }
+    dataname_split(absolute, &two);
+    require(two.format && strcmp(two.where, one.where) == 0);
+    require(dataname_make_part(absolute, 0, 1, absolute, sizeof(absolute), &err) == -EINVAL);
+}
+
+/* Braces; what would be looked up is left out. */
+static void try_pattern(const char *text)
+{
+    struct plenum_error err = {""};
+    struct pattern_list list = {0};
+
+    if (strpbrk(text, "*?["))
+        return;
+    if (pattern_expand("/nowhere", text, &list, &err) < 0) {
+        require_sentence(&err);
+        require(list.count == 0);
+    } else {
+        require(list.count > 0 && list.count <= PATTERN_PATHS_MAX);
+    }
+    pattern_list_fini(&list);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    struct order_subset subset;
     static struct address addresses[ADDRESS_LIST_MAX];
     struct plenum_error err = {""};
     enum order_shuffle shuffle;
@@ -54,6 +103,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = '\0';
     try_pipeline(text);
+    try_dataname(text);
+    try_pattern(text);
+    if (order_parse_subset(text, &subset, &err) < 0)
+        require_sentence(&err);
+    else
+        require(subset.end == 0 || subset.first < subset.end);
+    err.text[0] = '\0';
     if (order_parse_shuffle(text, &shuffle, &block, &err) < 0)
         require_sentence(&err);
     else

@@ -12,6 +12,7 @@
 #include "launcher/control.h"
 #include "loader/dataset/index.h"
 #include "loader/dataset/tar_writer.h"
+#include "tests/records.h"
 
 static const char *folder;
 static unsigned number;
@@ -84,6 +85,9 @@ static void text_seeds(void)
                                         "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
                                         "resize(256) center_crop(224) flip(1/3)",
                                         "block:1024",
+                                        "tfrecord,label=image/label,label-offset=-1:/data/x-{000..146}.tar",
+                                        "generated:folder:/data/{a,b{1..3}}",
+                                        "100:2000",
                                         "global",
                                         "unix:/run/plenum/plenumd.sock,unix:@plenum-1",
                                         "512M",
@@ -195,6 +199,41 @@ static void tar_seeds(void)
     }
 }
 
+static void list_seeds(void)
+{
+    static const char *const texts[] = {"\0a.jpg 1\nb c.jpg 2\n# d 3\n\ne.jpg\tf\tg\n",
+                                        "\1x\t1\ny\t2\n",
+                                        "\2\"a, b\",1\r\n\"say \"\"c\"\"\",2\r\n",
+                                        "\2number,label,path\n1,cat,a.jpg\n2,dog,b.jpg\n",
+                                        "\26label,path\n3,a.jpg\n",
+                                        "\52a,b,c\n1,2,3\n"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], 1 + strlen(texts[i] + 1));
+}
+
+/* A file as it is behind an odd byte; the Example of its only record alone behind an even one. */
+static void tfrecord_seeds(void)
+{
+    struct bytes file = {0}, seed = {0};
+
+    record_put_image(&file, "an image", 8, 3, "name.jpg");
+    bytes_put(&seed, "\0", 1);
+    bytes_put(&seed, file.p + 12, file.len - 16);
+    write_seed(seed.p, seed.len);
+    seed.p[0] = 4;
+    write_seed(seed.p, seed.len);
+    seed.p[0] = 6;
+    write_seed(seed.p, seed.len);
+    record_put_image(&file, "another", 7, 300, NULL);
+    seed.len = 0;
+    bytes_put(&seed, "\1", 1);
+    bytes_put(&seed, file.p, file.len);
+    write_seed(seed.p, seed.len);
+    bytes_fini(&file);
+    bytes_fini(&seed);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -207,6 +246,10 @@ int main(int argc, char **argv)
         text_seeds();
     else if (strcmp(argv[1], "index") == 0)
         index_seeds();
+    else if (strcmp(argv[1], "list") == 0)
+        list_seeds();
+    else if (strcmp(argv[1], "tfrecord") == 0)
+        tfrecord_seeds();
     else if (strcmp(argv[1], "launcher") == 0)
         launcher_seeds();
     else if (strcmp(argv[1], "json") == 0)

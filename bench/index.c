@@ -1,0 +1,378 @@
+/* index.c - what it costs to open a data set of ImageNet's size, beside `find`.
+ *
+ *     bench/index [--samples N] [--folders N] [--archives N] [--rounds N] [--json] [FOLDER]
+ *
+ * Makes N samples in folders and in archives, as hard links to a few files, below FOLDER ($TMPDIR
+ * or /tmp), and removes them afterwards. Then, in turn, in each round:
+ *
+ *     find      find -type f -printf '%s %p\n' of the folders, its output read and dropped
+ *     index     the folders' index, built anew
+ *     archives  the archives' index, built anew
+ *     open      the folders' index, opened as it is
+ *
+ * and at the end a loader: its memory per sample and the time from opening a stream to a first
+ * batch of 64, with the index there. All with a warm page cache. PLENUM_PLENUMD names the loader.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <plenum/plenum.h>
+
+#include "bench/bench.h"
+#include "common/util.h"
+#include "loader/dataset/dataset.h"
+#include "loader/image/encode.h"
+#include "tests/daemon.h"
+
+enum {
+    ORIGINALS = 64, /* files that all others are links to: file systems bound the links of one */
+    TARS = 16,      /* the same, of archives */
+    SIDE = 64,      /* of the pictures, pixels */
+    BLOCK = 512,    /* of a tar */
+    BATCH = 64,
+    ROUNDS_MAX = 100,
+};
+
+struct arguments {
+    uint32_t samples, folders, archives, rounds;
+    bool json;
+    const char *where;
+};
+
+static char root[256];
+
+static void die(const char *what)
+{
+    fprintf(stderr, "index: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+static char *path_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* One of some static buffers. */
+static char *path_of(const char *format, ...)
+{
+    static char paths[4][512];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    size_t n = (size_t)snprintf(path, sizeof(paths[0]), "%s/", root);
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(path + n, sizeof(paths[0]) - n, format, args);
+    va_end(args);
+    return path;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static void clean_up(void)
+{
+    if (root[0])
+        (void)nftw(root, remove_one, 64, FTW_DEPTH | FTW_PHYS);
+}
+
+static void write_file(const char *path, const void *bytes, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+
+    if (fd < 0 || io_write_all(fd, bytes, len) < 0 || close(fd) < 0)
+        die(path);
+}
+
+static void make_picture(unsigned number, uint8_t **bytes, size_t *len)
+{
+    static uint8_t pixels[SIDE * SIDE * 3];
+    struct encode_options e = {.pixels = pixels, .width = SIDE, .height = SIDE, .quality = 80};
+
+    for (size_t i = 0; i < sizeof(pixels); i++)
+        pixels[i] = (uint8_t)(i * 3 + i / SIDE * number);
+    if (encode_jpeg(&e, bytes, len) < 0)
+        die("encode_jpeg");
+}
+
+static void put_member(const char *path, const char *name, const void *bytes, size_t len)
+{
+    char block[BLOCK] = "";
+    unsigned sum = 0;
+
+    (void)snprintf(block, 100, "%s", name);
+    memcpy(block + 100, "0000644\0000000000\0000000000\0", 24);
+    (void)snprintf(block + 124, 12, "%011zo", len);
+    memcpy(block + 136, "00000000000\000        0", 21);
+    memcpy(block + 257, "ustar\00000", 8);
+    for (size_t i = 0; i < BLOCK; i++)
+        sum += (unsigned char)block[i];
+    (void)snprintf(block + 148, 8, "%06o", sum);
+    write_file(path, block, BLOCK);
+    write_file(path, bytes, len);
+    memset(block, 0, BLOCK);
+    write_file(path, block, (BLOCK - len % BLOCK) % BLOCK);
+}
+
+static void make_folders(const struct arguments *a)
+{
+    if (mkdir(path_of("originals"), 0755) < 0 || mkdir(path_of("folders"), 0755) < 0)
+        die(root);
+    for (unsigned i = 0; i < ORIGINALS; i++) {
+        uint8_t *bytes;
+        size_t len;
+
+        make_picture(i, &bytes, &len);
+        write_file(path_of("originals/%u.jpg", i), bytes, len);
+        free(bytes);
+    }
+    for (uint32_t f = 0; f < a->folders; f++)
+        if (mkdir(path_of("folders/n%08u", f * 7919), 0755) < 0)
+            die("mkdir");
+    for (uint32_t i = 0; i < a->samples; i++)
+        if (link(path_of("originals/%u.jpg", i % ORIGINALS),
+                 path_of("folders/n%08u/n%08u_%u.JPEG", i % a->folders * 7919,
+                         i % a->folders * 7919, i / a->folders)) < 0)
+            die("link (is there room for so many?)");
+}
+
+static void make_archives(const struct arguments *a)
+{
+    uint32_t each = (a->samples + a->archives - 1) / a->archives;
+    static const char end[2 * BLOCK];
+
+    if (mkdir(path_of("archives"), 0755) < 0 || mkdir(path_of("tars"), 0755) < 0)
+        die(root);
+    for (unsigned t = 0; t < TARS; t++) {
+        char path[512], name[64];
+        uint8_t *bytes;
+        size_t len;
+
+        (void)snprintf(path, sizeof(path), "%s", path_of("tars/%u", t));
+        make_picture(t, &bytes, &len);
+        for (uint32_t i = 0; i < each; i++) {
+            (void)snprintf(name, sizeof(name), "n%08u_%u.JPEG", i, t);
+            put_member(path, name, bytes, len);
+            (void)snprintf(name, sizeof(name), "n%08u_%u.cls", i, t);
+            put_member(path, name, "17", 2);
+        }
+        write_file(path, end, sizeof(end));
+        free(bytes);
+    }
+    for (uint32_t i = 0; i < a->archives; i++)
+        if (link(path_of("tars/%u", i % TARS), path_of("archives/train-%06u.tar", i)) < 0)
+            die("link");
+}
+
+static double seconds_since(uint64_t begin_ns)
+{
+    return (double)(time_now_ns() - begin_ns) / (double)NS_PER_SEC;
+}
+
+static double time_find(void)
+{
+    char command[600], buffer[65536];
+    uint64_t begin = time_now_ns();
+    FILE *f;
+
+    (void)snprintf(command, sizeof(command), "find '%s' -type f -printf '%%s %%p\\n'",
+                   path_of("folders"));
+    f = popen(command, "r");
+    if (!f)
+        die("find");
+    while (fread(buffer, 1, sizeof(buffer), f) > 0)
+        ;
+    if (pclose(f) != 0)
+        die("find");
+    return seconds_since(begin);
+}
+
+static double time_open(const char *name, bool rebuild, uint32_t *samples)
+{
+    struct dataset_options options = {.cache_dir = path_of("cache"), .rebuild = rebuild};
+    uint64_t begin = time_now_ns();
+    struct plenum_error err;
+    struct dataset *d;
+    double seconds;
+
+    if (dataset_open(name, &options, &d, &err) < 0) {
+        fprintf(stderr, "index: %s\n", err.text);
+        exit(1);
+    }
+    seconds = seconds_since(begin);
+    *samples = dataset_get_samples(d);
+    dataset_unref(d);
+    return seconds;
+}
+
+/* Memory that a process has for itself or maps from files, in bytes; rings, which are shared
+ * memory, not counted. */
+static double memory_of(pid_t pid)
+{
+    char path[64], line[256];
+    unsigned long kib = 0, value;
+    FILE *f;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    f = fopen(path, "r");
+    if (!f)
+        die(path);
+    while (fgets(line, sizeof(line), f))
+        if (sscanf(line, "RssAnon: %lu", &value) == 1 || sscanf(line, "RssFile: %lu", &value) == 1)
+            kib += value;
+    (void)fclose(f);
+    return (double)kib * 1024;
+}
+
+struct loader_figures {
+    double first_batch_ms, bytes_a_sample;
+};
+
+static struct loader_figures measure_loader(const struct arguments *a)
+{
+    struct plenum_stream_options o;
+    struct plenum_stream *stream;
+    struct plenum_batch batch;
+    struct plenum_error err;
+    struct loader_figures ret;
+    char address[64], name[512];
+    double before;
+    uint64_t begin;
+    pid_t pid;
+
+    (void)snprintf(address, sizeof(address), "unix:@plenum-bench-index-%ld", (long)getpid());
+    (void)snprintf(name, sizeof(name), "folder:%s", path_of("folders"));
+    (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
+    pid = daemon_start(address, "2", "--cache-dir", path_of("cache"));
+    before = memory_of(pid);
+    plenum_stream_options_init(&o);
+    o.dataset = name;
+    o.loader = address;
+    o.micro_batch = BATCH;
+    begin = time_now_ns();
+    if (plenum_stream_open(NULL, &o, &stream, &err) < 0 ||
+        plenum_stream_next(stream, PLENUM_FOREVER, &batch, &err) < 0) {
+        fprintf(stderr, "index: %s\n", err.text);
+        exit(1);
+    }
+    ret.first_batch_ms = seconds_since(begin) * 1e3;
+    ret.bytes_a_sample = (memory_of(pid) - before) / a->samples;
+    plenum_batch_release(&batch);
+    plenum_stream_destroy(stream);
+    (void)daemon_end(pid, SIGTERM);
+    return ret;
+}
+
+static void print_row(struct json *j, bool json, const char *name, double *seconds, uint32_t rounds,
+                      double base)
+{
+    struct bench_spread s = bench_spread_of(seconds, rounds);
+
+    if (json) {
+        json_begin_object(j, NULL, true);
+        json_text(j, "name", name);
+        bench_json_spread(j, &s, 6);
+        json_real(j, "ratio_to_find", s.median / base, 3);
+        json_end_object(j);
+    } else {
+        printf("%-10s %10.4f %10.4f %10.4f %8.3f\n", name, s.min, s.median, s.max, s.median / base);
+    }
+}
+
+static void parse(int argc, char **argv, struct arguments *a)
+{
+    static const struct option options[] = {{"samples", 1, NULL, 's'},  {"folders", 1, NULL, 'f'},
+                                            {"archives", 1, NULL, 'a'}, {"rounds", 1, NULL, 'r'},
+                                            {"json", 0, NULL, 'j'},     {NULL, 0, NULL, 0}};
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        uint32_t value = optarg ? (uint32_t)strtoul(optarg, NULL, 10) : 0;
+
+        if (c == 's')
+            a->samples = value;
+        else if (c == 'f')
+            a->folders = value;
+        else if (c == 'a')
+            a->archives = value;
+        else if (c == 'r')
+            a->rounds = value < ROUNDS_MAX ? value : ROUNDS_MAX;
+        else if (c == 'j')
+            a->json = true;
+        else
+            exit(2);
+    }
+    if (a->samples == 0 || a->folders == 0 || a->archives == 0 || a->rounds == 0)
+        exit(2);
+    if (optind < argc)
+        a->where = argv[optind];
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.samples = 1280000, .folders = 1000, .archives = 1251, .rounds = 5};
+    double find[ROUNDS_MAX], index[ROUNDS_MAX], archives[ROUNDS_MAX], opens[ROUNDS_MAX], base;
+    const char *tmp = getenv("TMPDIR");
+    struct loader_figures loader;
+    struct json j = {.file = stdout};
+    uint32_t samples, in_archives;
+
+    parse(argc, argv, &a);
+    (void)snprintf(root, sizeof(root), "%.200s/plenum-bench-XXXXXX",
+                   a.where ? a.where
+                   : tmp   ? tmp
+                           : "/tmp");
+    if (!mkdtemp(root))
+        die(root);
+    (void)atexit(clean_up);
+    make_folders(&a);
+    make_archives(&a);
+    (void)time_find(); /* to warm the cache */
+    for (uint32_t r = 0; r < a.rounds; r++) {
+        find[r] = time_find();
+        index[r] = time_open(path_of("folders"), true, &samples);
+        archives[r] = time_open(path_of("archives"), true, &in_archives);
+        opens[r] = time_open(path_of("folders"), false, &samples);
+    }
+    loader = measure_loader(&a);
+    base = bench_spread_of(find, a.rounds).median;
+    if (a.json) {
+        bench_json_begin(&j, "index");
+        json_number(&j, "samples", samples);
+        json_number(&j, "samples_in_archives", in_archives);
+        json_begin_array(&j, "rows", false);
+    } else {
+        printf("%u samples in %u folders, %u in %u archives; %u rounds; seconds\n\n", samples,
+               a.folders, in_archives, a.archives, a.rounds);
+        printf("%-10s %10s %10s %10s %8s\n", "", "min", "median", "max", "x find");
+    }
+    print_row(&j, a.json, "find", find, a.rounds, base);
+    print_row(&j, a.json, "index", index, a.rounds, base);
+    print_row(&j, a.json, "archives", archives, a.rounds, base);
+    print_row(&j, a.json, "open", opens, a.rounds, base);
+    if (a.json) {
+        json_end_array(&j);
+        json_real(&j, "first_batch_ms", loader.first_batch_ms, 1);
+        json_real(&j, "loader_bytes_a_sample", loader.bytes_a_sample, 1);
+        json_end_object(&j);
+    } else {
+        printf("\nfirst batch of %d: %.0f ms from opening the stream; the loader's memory: %.1f "
+               "bytes a sample beside slots\n",
+               BATCH, loader.first_batch_ms, loader.bytes_a_sample);
+    }
+    return 0;
+}
