@@ -16,7 +16,8 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_order, ctl_plan, ctl_preview, ctl_sample, ctl_trace;
+extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_order, ctl_pack, ctl_plan,
+    ctl_preview, ctl_sample, ctl_trace, ctl_verify;
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {
@@ -114,10 +115,18 @@ void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t tota
 /** End it. */
 void ctl_end_progress(void);
 
+/** Take a name and a colon away from the beginning of a sentence, if it has them: for where the
+ * name is shown beside it. */
+void ctl_strip_name(struct plenum_error *err, const char *name);
+
 /** Print "plenumctl NAME: text" and answer 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 
-/** Write a whole file under a temporary name and rename it: 0 or -errno with a sentence. */
+/** A text as JSON, quotes included, to standard output. Bytes that are no UTF-8, as paths may hold,
+ * become U+FFFD. */
+void ctl_print_json_text(const char *text);
+
+/** Write a whole file under another name and rename it: 0 or -errno with a sentence. */
 int ctl_write_file(const char *path, const void *bytes, size_t len, struct plenum_error *err);
 
 #endif

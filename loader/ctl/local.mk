@@ -14,8 +14,13 @@ plenumctl_SOURCES = \
 	%D%/main.c \
 	%D%/make_sample.c \
 	%D%/order.c \
+	%D%/pack.c \
+	%D%/pack_job.c %D%/pack_job.h \
+	%D%/pack_record.c %D%/pack_record.h \
 	%D%/plan.c \
 	%D%/preview.c \
 	%D%/sample.c \
-	%D%/trace.c
+	%D%/trace.c \
+	%D%/verify.c
+plenumctl_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)
 plenumctl_LDADD = %D%/libscene.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)

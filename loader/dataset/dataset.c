@@ -926,6 +926,16 @@ char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, ch
     return ret;
 }
 
+char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, char *ret,
+                              size_t size)
+{
+    if (dataset->format->path)
+        dataset->format->path(dataset, &dataset->index.samples[sample], ret, size);
+    else
+        (void)snprintf(ret, size, "%010u", sample);
+    return ret;
+}
+
 /* Worth another try after a moment: a network file system's hiccup, a short table of descriptors.
  */
 static bool transient(int r)

@@ -83,6 +83,10 @@ bool dataset_is_made_up(const struct dataset *dataset);
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
 
+/** Its path within the data set, "class/file.jpg", or as it is called in its archive; likewise. */
+char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, char *ret,
+                              size_t size);
+
 /**
  * Read one sample's bytes. A transient error is tried again a few times.
  *

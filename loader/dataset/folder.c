@@ -459,5 +459,6 @@ const struct format format_folder = {
     .fresh = folder_fresh,
     .read = folder_read,
     .announce = folder_announce,
+    .path = folder_path,
     .describe = folder_describe,
 };

@@ -83,6 +83,9 @@ struct format {
                 struct dataset_buffer *buffer, struct plenum_error *err);
     /** Have the kernel begin to read the sample's bytes, without waiting for them. */
     void (*announce)(const struct dataset *dataset, const struct index_sample *sample);
+    /** The sample's path within the data set: "class/file.jpg". NULL: it has none. */
+    void (*path)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                 size_t size);
     /** The sample's file for messages. */
     void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                      size_t size);

@@ -15,8 +15,9 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/pattern.c %D%/pattern.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \
+	%D%/tar_writer.c %D%/tar_writer.h \
 	%D%/tfrecord.c
-%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS)
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS) $(XXH_CFLAGS)
 %C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS)
 
 # What protoc-c writes does not keep to our warnings.

@@ -310,6 +310,9 @@ static int add_sample(struct archive_scan *a, const struct group *g, const struc
     struct index_sample sample = g->sample;
     size_t number = a->part.num_samples;
 
+    if (number > 0 && (a->part.samples[0].label < 0) != label->named)
+        return error_set(&a->err, -EBADMSG,
+                         "some labels are numbers and some are names, like that of '%s'", g->name);
     sample.label = label->named ? -1 : (int32_t)label->number;
     if (label->named) {
         struct class_name *class = find_class(&a->names, label->text);
@@ -327,9 +330,6 @@ static int add_sample(struct archive_scan *a, const struct group *g, const struc
             return out_of_memory(&a->err);
         a->classes[number] = class;
     }
-    if (number > 0 && (a->part.samples[0].label < 0) != label->named)
-        return error_set(&a->err, -EBADMSG,
-                         "some labels are numbers and some are names, like that of '%s'", g->name);
     if (index_builder_add_sample(&a->part, &sample, g->name) < 0)
         return out_of_memory(&a->err);
     return 0;
@@ -931,6 +931,12 @@ static int tar_read(const struct dataset *dataset, const struct index_sample *sa
     return 0;
 }
 
+static void tar_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                     size_t size)
+{
+    (void)snprintf(ret, size, "%s", index_name(&dataset->index, sample->name));
+}
+
 static void tar_describe(const struct dataset *dataset, const struct index_sample *sample,
                          char *ret, size_t size)
 {
@@ -961,5 +967,6 @@ const struct format format_tar = {
     .fresh = archive_fresh,
     .read = tar_read,
     .announce = archive_announce,
+    .path = tar_path,
     .describe = tar_describe,
 };

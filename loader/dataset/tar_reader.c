@@ -25,7 +25,8 @@
 enum {
     WINDOW = 4096, /* the headers between two images, and a label */
     BLOCK = 512,
-    TAIL = 1 << 20, /* how far behind the end mark something else is looked for */
+    HEADERS = 16384, /* of one member that is stored plainly */
+    TAIL = 1 << 20,  /* how far behind the end mark something else is looked for */
 };
 
 struct tar_reader {
@@ -194,6 +195,36 @@ static int check_end(struct tar_reader *t, uint64_t at, struct plenum_error *err
     return check_zeros(t, at, min_u64(t->size, at + TAIL), err);
 }
 
+/* Is there a word in its headers that could mean holes? */
+static bool may_have_holes(const uint8_t *bytes, size_t len)
+{
+    for (size_t at = 0; at + BLOCK <= len; at += BLOCK) {
+        const uint8_t *h = bytes + at;
+
+        /* Its type; or GNU's form with a map or a size of its own. */
+        if (h[156] == 'S' || (memcmp(h + 257, "ustar  ", 8) == 0 && (h[386] != 0 || h[483] != 0)))
+            return true;
+    }
+    return memmem(bytes, len, "GNU.sparse", 10) || memmem(bytes, len, "SUN.holesdata", 13);
+}
+
+/* Whether the bytes of a member lie otherwise than together. 1, 0 or an error. */
+static int look_for_holes(struct tar_reader *t, const struct tar_member *m,
+                          struct plenum_error *err)
+{
+    uint8_t headers[HEADERS];
+    size_t len = (size_t)(m->data_at - m->header_at);
+    int r;
+
+    if (m->data_at < m->header_at || m->data_at - m->header_at > HEADERS)
+        return 1;
+    r = io_pread_all(t->fd, headers, len, m->header_at);
+    if (r < 0)
+        return error_set(err, r == -ENODATA ? -EBADMSG : r, "%s",
+                         r == -ENODATA ? "it is cut off" : strerror(-r));
+    return may_have_holes(headers, len);
+}
+
 static void describe(struct archive_entry *entry, struct tar_member *m)
 {
     *m = (struct tar_member){
@@ -232,6 +263,12 @@ int tar_reader_next(struct tar_reader *t, struct tar_member *ret, struct plenum_
     describe(entry, &m);
     m.header_at = header;
     m.data_at = t->begin + (uint64_t)archive_filter_bytes(t->archive, 0);
+    if (m.type == TAR_FILE && !m.sparse) {
+        r = look_for_holes(t, &m, err);
+        if (r < 0)
+            return r;
+        m.sparse = r > 0;
+    }
     if (m.type == TAR_FILE && !m.sparse) {
         if (m.data_at > t->size || m.size > t->size - m.data_at)
             return error_set(

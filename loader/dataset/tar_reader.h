@@ -17,7 +17,7 @@ struct tar_member {
     const char *name;   /* borrowed until the next call; any bytes but NUL */
     const char *target; /* of a hard link; likewise */
     enum tar_type type;
-    bool sparse;        /* its bytes do not lie together */
+    bool sparse;        /* its bytes may not lie together: to be read by tar_reader_read() */
     uint64_t header_at; /* of the first header that belongs to it */
     uint64_t data_at;
     uint64_t size; /* bytes, holes included */

@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/image/crop.h"
@@ -79,8 +82,9 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
                      bytes[0], len == 1 ? " and has no other" : "");
 }
 
-/* Find the reader of a file and have it read the header. */
-static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len,
+/* Find the reader of a file and have it read the header. `whole`: as if the file were not packed.
+ */
+static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, bool whole,
                        struct image_header *header, const char **format, struct image_reader **ret,
                        struct plenum_error *err)
 {
@@ -91,6 +95,7 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
 
         if (!reader->ops->knows(bytes, len))
             continue;
+        reader->whole = whole;
         r = reader->ops->open(reader, bytes, len, header, err);
         if (r < 0) {
             reader->ops->close(reader);
@@ -275,12 +280,28 @@ int image_render(struct image_decoder *d, const struct pipeline *pipeline,
     const char *format;
     int r;
 
-    r = open_reader(d, bytes, len, &header, &format, &reader, err);
+    r = open_reader(d, bytes, len, false, &header, &format, &reader, err);
     if (r < 0)
         return r;
     r = render_open(d, reader, &header, pipeline, draw, store, dst, err);
     reader->ops->close(reader);
     return r;
+}
+
+/* R, G and B of a row's pixels, without the byte behind them. */
+static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t width)
+{
+    uint8_t rgb[256 * 3];
+
+    while (width > 0) {
+        uint32_t count = width < 256 ? width : 256;
+
+        for (uint32_t i = 0; i < count; i++)
+            memcpy(rgb + 3 * i, pixels + 4 * i, 3);
+        (void)XXH3_64bits_update(state, rgb, 3 * count);
+        pixels += 4 * count;
+        width -= count;
+    }
 }
 
 int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, struct image_info *ret,
@@ -290,18 +311,27 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
     struct image_reader *reader;
     struct image_rows rows;
     const char *format;
+    XXH3_state_t state;
     struct rect all;
     int r;
 
-    r = open_reader(d, bytes, len, &header, &format, &reader, err);
+    r = open_reader(d, bytes, len, true, &header, &format, &reader, err);
     if (r < 0)
         return r;
-    if (ret)
-        *ret = (struct image_info){format, header.width, header.height, header.orientation};
     all = (struct rect){.width = header.width, .height = header.height};
+    (void)XXH3_64bits_reset(&state);
     r = reader->ops->seek(reader, 1, &all, err);
-    for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count)
+    for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count) {
         r = reader->ops->read(reader, &rows, err);
+        for (uint32_t i = 0; r == 0 && i < rows.count; i++)
+            hash_row(&state, rows.pixels + i * rows.pitch, all.width);
+    }
     reader->ops->close(reader);
+    if (ret)
+        *ret = (struct image_info){.format = format,
+                                   .width = header.width,
+                                   .height = header.height,
+                                   .orientation = header.orientation,
+                                   .pixels = XXH3_64bits_digest(&state)};
     return r;
 }

@@ -37,11 +37,12 @@ struct image_draw {
     uint32_t position;
 };
 
-/** What the header of a file says. */
+/** What a file holds. */
 struct image_info {
     const char *format;     /* "JPEG" or "PNG" */
     uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
+    uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; by image_verify() */
 };
 
 /** Who decodes JPEGs; the pixels are the same. */
@@ -92,10 +93,10 @@ int image_render(struct image_decoder *decoder, const struct pipeline *pipeline,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err);
 
 /**
- * Decode all of an image and keep nothing: whether any crop of it can be rendered.
+ * Decode all of an image and keep nothing: whether any crop of it can be rendered. A packed JPEG
+ * (pack.h) is decoded as any other.
  *
- * @param ret  What its header says; may be NULL. Written when the header could be read, even if
- *             what follows is bad.
+ * @param ret  May be NULL. Written when the header could be read, even if what follows is bad.
  *
  * Errors: as image_render().
  */

@@ -55,7 +55,9 @@
 #include "loader/image/jpeg_own.h"
 #include "loader/image/jpeg_pixels.h"
 #include "loader/image/limits.h"
+#include "loader/image/pack.h"
 #include "loader/image/scratch.h"
+#include "loader/image/splice.h"
 
 /* Rows that one read() delivers: enough to make a call cheap, few enough to stay in the cache. */
 enum { STRIP_ROWS = 16 };
@@ -85,8 +87,14 @@ struct jpeg_reader {
     struct jpeg_own *own;
     enum image_jpeg choice;
     bool ours;          /* our own decoder has the file, */
-    struct rect region; /* of which this is asked, */
+    struct rect region; /* of the part below, of which this is asked, */
     uint32_t delivered; /* and so many rows of that are delivered */
+
+    bool packed;
+    struct pack_layout layout;         /* of a packed file */
+    struct scratch intervals, spliced; /* where its intervals end; some of them, as a file */
+    const uint8_t *part;               /* what is decoded: the file, or what was spliced of it */
+    size_t part_len;
 
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
@@ -164,7 +172,7 @@ static boolean source_fill(j_decompress_ptr d)
     char place[48];
 
     (void)describe_place(j, place, sizeof(place));
-    leave(j, -EBADMSG, "the JPEG file is cut off: it ends after %zu bytes, %s", j->len, place);
+    leave(j, -EBADMSG, "the JPEG file is cut off: it ends after %zu bytes, %s", j->part_len, place);
 }
 
 static void source_skip(j_decompress_ptr d, long count)
@@ -191,7 +199,7 @@ static void on_progress(j_common_ptr cinfo)
 static void check_limits(struct jpeg_reader *j)
 {
     const struct jpeg_decompress_struct *d = &j->d;
-    size_t header = j->len - d->src->bytes_in_buffer;
+    size_t header = j->part_len - d->src->bytes_in_buffer;
 
     if ((uint64_t)d->image_width * d->image_height > IMAGE_PIXELS_MAX)
         leave(j, -EBADMSG, "%ux%u pixels are more than the limit of %d", d->image_width,
@@ -227,10 +235,12 @@ static void start(struct jpeg_reader *j)
 /* Have the library read the header. */
 static int open_library(struct jpeg_reader *j, struct plenum_error *err)
 {
-    j->ours = false;
+    if (j->live)
+        jpeg_destroy_decompress(&j->d);
+    j->live = j->ours = false;
     j->d = (struct jpeg_decompress_struct){.err = &j->errors};
-    j->source.next_input_byte = j->bytes;
-    j->source.bytes_in_buffer = j->len;
+    j->source.next_input_byte = j->part;
+    j->source.bytes_in_buffer = j->part_len;
     j->blocks = 0;
     j->rows_left = 0;
     if (setjmp(j->escape))
@@ -249,6 +259,8 @@ static void jpeg_reader_close(struct image_reader *reader)
     if (j->own)
         jpeg_own_close(j->own);
     scratch_trim(&j->strip, 4 << 20);
+    scratch_trim(&j->intervals, 1 << 20);
+    scratch_trim(&j->spliced, 16 << 20);
 }
 
 static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
@@ -256,24 +268,45 @@ static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
     return len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
 }
 
+/* Have the part read by our own decoder, or by the library where that is not for it. */
+static int open_part(struct jpeg_reader *j, uint32_t *width, uint32_t *height,
+                     struct plenum_error *err)
+{
+    int r = 0;
+
+    j->ours = j->choice != IMAGE_JPEG_LIBJPEG &&
+              jpeg_own_open(j->own, j->part, j->part_len, width, height) == 0;
+    if (!j->ours) {
+        r = open_library(j, err);
+        *width = j->d.image_width;
+        *height = j->d.image_height;
+    }
+    return r;
+}
+
 static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, size_t len,
                             struct image_header *ret, struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
-    int r;
+    int r = 0;
 
     jpeg_reader_close(reader);
-    j->bytes = bytes;
-    j->len = len;
+    j->bytes = j->part = bytes;
+    j->len = j->part_len = len;
+    j->ours = false;
     *ret = (struct image_header){.shrink_max = DCTSIZE};
-    j->ours = j->choice != IMAGE_JPEG_LIBJPEG &&
-              jpeg_own_open(j->own, bytes, len, &ret->width, &ret->height) == 0;
-    if (!j->ours) {
-        r = open_library(j, err);
+    if (!reader->whole)
+        r = pack_read(bytes, len, &j->intervals, &j->layout, NULL);
+    if (r == -ENOMEM)
+        return error_set(err, r, "out of memory");
+    j->packed = r > 0;
+    if (j->packed) { /* what libjpeg would say of its header was checked when it was packed */
+        ret->width = j->layout.width;
+        ret->height = j->layout.height;
+    } else {
+        r = open_part(j, &ret->width, &ret->height, err);
         if (r < 0)
             return r;
-        ret->width = j->d.image_width;
-        ret->height = j->d.image_height;
     }
     ret->orientation = exif_of_jpeg(bytes, len);
     return 0;
@@ -302,25 +335,57 @@ static bool can_cut(const struct jpeg_decompress_struct *d)
 }
 
 /* The columns that must be decoded for those of the region to come out right: see the top. */
-static void widen(const struct jpeg_decompress_struct *d, const struct rect *region,
+static void widen(uint32_t unit, uint32_t mcu, uint32_t whole, const struct rect *region,
                   uint32_t *begin, uint32_t *end)
 {
-    uint32_t unit = (uint32_t)d->max_h_samp_factor, least = 3 * unit;
-    uint32_t mcu = DCTSIZE / d->scale_denom * unit;
+    uint32_t least = 3 * unit;
 
-    if (!can_cut(d)) {
-        *begin = 0;
-        *end = d->output_width;
-        return;
-    }
     *begin = region->left > 0 ? (region->left - 1) / mcu * mcu : 0;
     *end = region->left + region->width + 2;
     if (*end < *begin + least)
         *end = *begin + least;
-    if (*end > d->output_width)
-        *end = d->output_width;
+    if (*end > whole)
+        *end = whole;
     if (*begin > 0 && *end - *begin < least)
         *begin -= mcu;
+}
+
+/* The same with rows, for the splice: one above the region and one below are enough. */
+static struct rect widen_both(const struct pack_layout *l, const struct rect *region)
+{
+    uint32_t begin, end, bottom = region->top + region->height;
+    struct rect r = {.top = region->top - (region->top > 0)};
+
+    widen(l->mcu_width / DCTSIZE, l->mcu_width, l->width, region, &begin, &end);
+    r.left = begin;
+    r.width = end - begin;
+    r.height = bottom + (bottom < l->height) - r.top;
+    return r;
+}
+
+/* Choose what is decoded of a packed file: a part that holds the region, which then becomes a
+ * region of that, or all. What is decoded smaller is decoded from all. */
+static int choose_part(struct jpeg_reader *j, uint32_t shrink)
+{
+    struct rect wide, pixels;
+    struct splice splice;
+    int r;
+
+    j->part = j->bytes;
+    j->part_len = j->len;
+    if (shrink > 1)
+        return 0;
+    wide = widen_both(&j->layout, &j->region);
+    if (!splice_plan(&j->layout, &wide, &splice))
+        return 0;
+    r = splice_write(&splice, &j->layout, j->bytes, j->len, &j->spliced, &j->part_len);
+    if (r < 0)
+        return r;
+    j->part = j->spliced.bytes;
+    pixels = splice_pixels(&splice, &j->layout);
+    j->region.left -= pixels.left;
+    j->region.top -= pixels.top;
+    return 0;
 }
 
 static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *region)
@@ -331,7 +396,11 @@ static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *regi
     j->d.scale_num = 1;
     j->d.scale_denom = shrink;
     (void)jpeg_start_decompress(&j->d);
-    widen(&j->d, region, &begin, &end);
+    begin = 0;
+    end = j->d.output_width;
+    if (can_cut(&j->d))
+        widen((uint32_t)j->d.max_h_samp_factor,
+              DCTSIZE / shrink * (uint32_t)j->d.max_h_samp_factor, end, region, &begin, &end);
     left = begin;
     width = end - begin;
     jpeg_crop_scanline(&j->d, &left, &width);
@@ -358,19 +427,27 @@ static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const 
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    uint32_t width, height;
     int r;
 
     j->region = *region;
     j->delivered = 0;
+    if (j->packed) {
+        if (choose_part(j, shrink) < 0)
+            return error_set(err, -ENOMEM, "out of memory for %zu bytes", j->len);
+        r = open_part(j, &width, &height, err);
+        if (r < 0)
+            return r;
+    }
     if (j->ours && shrink == 1) {
-        r = jpeg_own_seek(j->own, region);
+        r = jpeg_own_seek(j->own, &j->region);
         if (r == 0)
             return 0;
         if (r < 0)
             return error_set(err, r, "out of memory for rows of %u pixels", region->width);
     }
     r = j->ours ? open_library(j, err) : 0;
-    return r < 0 ? r : seek_library(j, shrink, region, err);
+    return r < 0 ? r : seek_library(j, shrink, &j->region, err);
 }
 
 static uint8_t times_255th(uint32_t a, uint32_t b)
@@ -466,6 +543,8 @@ static void jpeg_reader_destroy(struct image_reader *reader)
     jpeg_reader_close(reader);
     jpeg_own_destroy(j->own);
     scratch_free(&j->strip);
+    scratch_free(&j->intervals);
+    scratch_free(&j->spliced);
     free(j);
 }
 

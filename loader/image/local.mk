@@ -16,7 +16,9 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/jpeg_pixels.c %D%/jpeg_pixels.h \
 	%D%/jpeg_pixels_avx2.c \
 	%D%/jpeg_scan.c %D%/jpeg_scan.h \
+	%D%/jpeg_pack.c \
 	%D%/limits.h \
+	%D%/pack.c %D%/pack.h \
 	%D%/png.c \
 	%D%/png_encode.c \
 	%D%/reader.h \
@@ -26,6 +28,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/resize_kernels.h \
 	%D%/resize_portable.c \
 	%D%/scratch.h \
-	%D%/selftest.c
+	%D%/selftest.c \
+	%D%/splice.c %D%/splice.h
 %C%_libimage_la_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
 %C%_libimage_la_LIBADD = common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)

@@ -55,6 +55,7 @@ struct image_reader_ops {
 /** The first member of every reader. */
 struct image_reader {
     const struct image_reader_ops *ops;
+    bool whole; /* to be set before open(): decode a packed JPEG (pack.h) as any other JPEG */
 };
 
 int jpeg_reader_create(struct image_reader **ret);

@@ -192,7 +192,7 @@ class Stream:
     Parameters
     ----------
     dataset
-        "folder:DIR", or a plain path.
+        "folder:DIR", "tar:ARCHIVES" or a plain path: see plenumctl(1).
     pipeline
         "train", "eval", or stages such as "rrc(160, scale=0.25:1) flip(0.5)".
     job

@@ -1,6 +1,8 @@
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
-#     tests/loader/image/dump --seeds SEEDS && tests/fuzz/fuzz_image CORPUS SEEDS    (image, jpeg)
-#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS     (wire, text, index, list, tfrecord, launcher)
+#     tests/loader/image/dump --seeds SEEDS  && tests/fuzz/fuzz_image CORPUS SEEDS   (image, jpeg)
+#     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS
+#     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
+#                                                                                     launcher, json, tar)
 # in other builds a small driver puts files through them, which is a test of every `make check`.
 if FUZZ
 fuzz_driver =
@@ -11,8 +13,8 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_text %D%/fuzz_tfrecord \
-	%D%/fuzz_wire %D%/seeds
+check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_pack \
+	%D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/seeds
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
@@ -26,6 +28,15 @@ check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_launcher 
 %C%_fuzz_launcher_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 %C%_fuzz_launcher_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_launcher_LDADD = launcher/liblauncher.la common/libcommon.la
+%C%_fuzz_json_SOURCES = %D%/fuzz_json.c $(fuzz_driver)
+%C%_fuzz_json_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_json_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_pack_SOURCES = %D%/fuzz_pack.c $(fuzz_driver)
+%C%_fuzz_pack_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_pack_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
+%C%_fuzz_tar_SOURCES = %D%/fuzz_tar.c $(fuzz_driver)
+%C%_fuzz_tar_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_tar_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_list_SOURCES = %D%/fuzz_list.c $(fuzz_driver)
 %C%_fuzz_list_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_list_LDADD = loader/dataset/libdataset.la common/libcommon.la

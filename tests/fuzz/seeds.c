@@ -1,4 +1,5 @@
-/* seeds.c - writes a first corpus for a fuzz target into a folder: seeds wire|text|index|launcher FOLDER. */
+/* seeds.c - writes a first corpus for a fuzz target into a folder:
+ * seeds wire|text|index|launcher|json|tar FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "common/wire.h"
 #include "launcher/control.h"
 #include "loader/dataset/index.h"
+#include "loader/dataset/tar_writer.h"
 #include "tests/records.h"
 
 static const char *folder;
@@ -70,7 +72,8 @@ static void wire_seeds(void)
 
     put_all(&b);
     write_seed(b.bytes, b.len);
-    for (; (n = frame_parse(b.bytes + at, b.len - at, WIRE_MAX_PAYLOAD, &h, &r)) > 0; at += (size_t)n)
+    for (; (n = frame_parse(b.bytes + at, b.len - at, WIRE_MAX_PAYLOAD, &h, &r)) > 0;
+         at += (size_t)n)
         write_seed(b.bytes + at, (size_t)n);
     frame_buffer_fini(&b);
 }
@@ -157,6 +160,45 @@ static void launcher_seeds(void)
     frame_buffer_fini(&b);
 }
 
+static void json_seeds(void)
+{
+    static const char *const texts[] = {
+        "{\"label\": 17}", "{\"meta\": {\"a\": [1, -2.5e3, true, null], \"label\": \"n01\"}}",
+        "{\"label\": \"\\u00fc\\ud83d\\ude00\\n\"}", " [ ] "};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
+/* Archives; a byte behind them says where labels are. */
+static void tar_seeds(void)
+{
+    static const char *const labels[] = {"cls", "json", "txt"}, *const texts[] = {
+                                                                    "7", "{\"label\":1}", "x"};
+
+    for (unsigned i = 0; i < 6; i++) {
+        char *path = str_format("%s/seed-%02u", folder, number++), name[300];
+        struct tar_writer *w;
+        struct tar_written written;
+        FILE *f;
+
+        if (tar_writer_create(path, &w, NULL) < 0)
+            exit(1);
+        for (unsigned k = 0; k < 3; k++) {
+            (void)snprintf(name, sizeof(name), "a/%0*u.jpg", i == 5 ? 180 : 4, k);
+            (void)tar_writer_add(w, name, "image", 5, NULL);
+            (void)snprintf(strrchr(name, '.'), 8, ".%s", labels[i % 3]);
+            (void)tar_writer_add(w, name, texts[i % 3], strlen(texts[i % 3]), NULL);
+        }
+        (void)tar_writer_finish(w, &written, NULL);
+        tar_writer_destroy(w);
+        f = fopen(path, "ab");
+        if (!f || fputc((int)i, f) < 0 || fclose(f) != 0)
+            exit(1);
+        free(path);
+    }
+}
+
 static void list_seeds(void)
 {
     static const char *const texts[] = {"\0a.jpg 1\nb c.jpg 2\n# d 3\n\ne.jpg\tf\tg\n",
@@ -210,6 +252,10 @@ int main(int argc, char **argv)
         tfrecord_seeds();
     else if (strcmp(argv[1], "launcher") == 0)
         launcher_seeds();
+    else if (strcmp(argv[1], "json") == 0)
+        json_seeds();
+    else if (strcmp(argv[1], "tar") == 0)
+        tar_seeds();
     else
         return 2;
     return 0;

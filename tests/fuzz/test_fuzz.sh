@@ -17,8 +17,31 @@ ok "seeds for fuzz_image" "$top_builddir/tests/loader/image/dump" --seeds "$T/im
 fuzz image 0
 ln -s image "$T/jpeg"
 fuzz jpeg 2000
-for target in wire text index list tfrecord launcher; do
+mkdir "$T/pack"
+ok "seeds for fuzz_pack" "$top_builddir/tests/loader/image/dump" --packed "$T/pack"
+fuzz pack 100
+for target in wire text index list tfrecord launcher json; do
     ok "seeds for fuzz_$target" "$here/seeds" $target "$T/$target"
     fuzz $target 5000
 done
+
+# Archives of other writers, too, where they are here; the byte behind says that folders are classes.
+ok "seeds for fuzz_tar" "$here/seeds" tar "$T/tar"
+mkdir -p "$T/data/a/$(printf '%0110d' 0)"
+printf image >"$T/data/a/1.jpg"
+ln "$T/data/a/1.jpg" "$T/data/a/2.jpg"
+truncate -s 100K "$T/data/a/3.jpg"
+printf x >>"$T/data/a/3.jpg"
+printf image >"$T/data/a/$(printf '%0110d' 0)/4.jpg"
+seed() {
+    (cd "$T/data" && "$@") >/dev/null 2>&1 && printf '\003' >>"$T/seed.tar" && mv "$T/seed.tar" "$T/tar/$(ls "$T/tar" | wc -l)"
+    rm -f "$T/seed.tar"
+}
+for version in 0.0 0.1 1.0; do
+    seed tar --format=posix --sparse --sparse-version=$version -b 2 -cf ../seed.tar a
+done
+seed tar --format=gnu --sparse -b 2 -cf ../seed.tar a
+seed tar --format=v7 -b 2 -cf ../seed.tar a/1.jpg
+seed bsdtar --format=pax -b 2 -cf ../seed.tar a
+fuzz tar 500
 finish

@@ -2,14 +2,27 @@ check_LTLIBRARIES = tests/libtree.la
 tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_list %D%/dataset/test_pattern %D%/dataset/test_tfrecord \
-	%D%/serve/test_queue %D%/serve/test_session
+loader_tests = %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json %D%/dataset/test_list %D%/dataset/test_pattern \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/serve/test_queue %D%/serve/test_session
 threads_tests += %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
+loader_scripts = %D%/ctl/test_pack.sh %D%/dataset/test_tar_writers.sh
+EXTRA_DIST += $(loader_scripts)
+TESTS += $(loader_scripts)
+
+dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_folder_CFLAGS = $(test_cflags)
-%C%_dataset_test_folder_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_folder_LDADD = $(dataset_test_libs)
+%C%_dataset_test_folder_SOURCES = %D%/dataset/test_folder.c %D%/dataset/opened.h
+%C%_dataset_test_json_CFLAGS = $(test_cflags)
+%C%_dataset_test_json_LDADD = $(dataset_test_libs)
+%C%_dataset_test_pattern_CFLAGS = $(test_cflags)
+%C%_dataset_test_pattern_LDADD = $(dataset_test_libs)
+%C%_dataset_test_tar_CFLAGS = $(test_cflags)
+%C%_dataset_test_tar_LDADD = $(dataset_test_libs)
+%C%_dataset_test_tar_SOURCES = %D%/dataset/test_tar.c %D%/dataset/opened.h
 %C%_serve_test_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce
@@ -17,8 +30,6 @@ TESTS += $(loader_tests)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_list_CFLAGS = $(test_cflags)
 %C%_dataset_test_list_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
-%C%_dataset_test_pattern_CFLAGS = $(test_cflags)
-%C%_dataset_test_pattern_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_tfrecord_CFLAGS = $(test_cflags)
 %C%_dataset_test_tfrecord_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_index_CFLAGS = $(test_cflags)

@@ -15,6 +15,7 @@
 
 #include "common/util.h"
 #include "loader/dataset/dataset.h"
+#include "tests/loader/dataset/opened.h"
 #include "tests/tree.h"
 
 static struct tree tree;
@@ -30,26 +31,6 @@ static void teardown(void)
 }
 
 TestSuite(folder, .init = setup, .fini = teardown);
-
-static struct dataset *opened(const char *name)
-{
-    struct dataset *d = NULL;
-    struct plenum_error err;
-
-    cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);
-    return d;
-}
-
-static void refused(const char *name, int code, const char *sentence)
-{
-    struct dataset *d = NULL;
-    struct plenum_error err = {""};
-
-    cr_expect(eq(int, dataset_open(name, NULL, &d, &err), code), "%s", name);
-    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
-              sentence);
-    cr_expect(eq(ptr, d, NULL));
-}
 
 static void expect_sample(struct dataset *d, uint32_t sample, const char *name, int64_t label)
 {
@@ -192,15 +173,9 @@ Test(folder, links_in_a_circle_are_refused)
     refused(tree_path(&tree, "third"), -ENOENT, "leads nowhere");
 }
 
-/* As if the folder had been left alone for an hour. */
 static void make_old(const char *name)
 {
-    struct timespec hour_ago[2];
-
-    (void)clock_gettime(CLOCK_REALTIME, &hour_ago[0]);
-    hour_ago[0].tv_sec -= 3600;
-    hour_ago[1] = hour_ago[0];
-    cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), hour_ago, 0), 0));
+    make_old_in(&tree, name);
 }
 
 static void make_all_old(void)

@@ -2,6 +2,7 @@
  *
  *     dump --kinds FOLDER   write one file of every kind of made.h into FOLDER, print their names
  *     dump --seeds FOLDER   the same, small, for tests/fuzz/fuzz_image
+ *     dump --packed FOLDER  packed ones, for tests/fuzz/fuzz_pack
  *     dump <REQUESTS        one a line: path TAB pipeline TAB seed TAB position
  *
  * To each request a line is answered: "bad SENTENCE", or "ok" and the numbers of the geometry (box:
@@ -16,6 +17,7 @@
 
 #include "loader/image/crop.h"
 #include "loader/image/image.h"
+#include "loader/image/pack.h"
 #include "tests/loader/image/made.h"
 
 static bool write_file(const char *folder, const char *name, const char *head, size_t head_len,
@@ -84,6 +86,37 @@ static int write_seeds(const char *folder)
     return 0;
 }
 
+/* Four bytes that choose the region, then a file: packed where it can be packed. */
+static int write_packed(const char *folder)
+{
+    struct image_decoder *decoder;
+    char name[32], head[4] = {0};
+
+    if (image_decoder_create(&decoder) < 0)
+        return 1;
+    for (size_t i = 0; i < made_kinds_count; i++) {
+        struct made_jpeg spec = made_kinds[i];
+        struct pack_result packed;
+        struct made m;
+
+        spec.width = 128 - (uint32_t)i % 3;
+        spec.height = 40;
+        m = make_jpeg(&spec);
+        if (image_pack(decoder, m.bytes, m.len, &packed, NULL) < 0)
+            return 1;
+        if (packed.bytes) {
+            free(m.bytes);
+            m = (struct made){packed.bytes, packed.len};
+        }
+        head[i % 4] = (char)(40 + i);
+        (void)snprintf(name, sizeof(name), "%zu.jpg", i);
+        if (!write_file(folder, name, head, sizeof(head), m))
+            return 1;
+    }
+    image_decoder_destroy(decoder);
+    return 0;
+}
+
 static void answer(struct image_decoder *decoder, char *line)
 {
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
@@ -133,6 +166,8 @@ int main(int argc, char **argv)
         return write_kinds(argv[2]);
     if (argc == 3 && strcmp(argv[1], "--seeds") == 0)
         return write_seeds(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--packed") == 0)
+        return write_packed(argv[2]);
     if (argc != 1 || image_decoder_create(&decoder) < 0)
         return 1;
     while (fgets(line, sizeof(line), stdin)) {

@@ -4,6 +4,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_exif \
 	%D%/test_jpeg \
 	%D%/test_jpeg_own \
+	%D%/test_pack \
 	%D%/test_png \
 	%D%/test_render \
 	%D%/test_resize \
@@ -12,8 +13,8 @@ check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
 noinst_LTLIBRARIES += %D%/libimagetest.la
-%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h
-%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS)
+%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h
+%C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
 %C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 image_test_cflags = $(test_cflags) $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
@@ -30,6 +31,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_jpeg_LDADD = $(image_test_libs)
 %C%_test_jpeg_own_CFLAGS = $(image_test_cflags)
 %C%_test_jpeg_own_LDADD = $(image_test_libs)
+%C%_test_pack_CFLAGS = $(image_test_cflags)
+%C%_test_pack_LDADD = $(image_test_libs)
 %C%_test_png_CFLAGS = $(image_test_cflags)
 %C%_test_png_LDADD = $(image_test_libs)
 %C%_test_render_CFLAGS = $(image_test_cflags)

@@ -1,0 +1,322 @@
+/* pack.c - plenumctl pack: a data set as archives of packed JPEGs, which render faster.
+ *
+ * Here are the command line, what must be true before anything is written, and the summary; the
+ * work is in pack_job.c, what makes it resumable in pack_record.c. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+#include "loader/ctl/pack_job.h"
+
+enum { SHOWN_MAX = 20 }; /* files in the summary that were kept for a reason of their own */
+
+struct arguments {
+    const char *cache_dir, *prefix;
+    uint32_t per_archive, threads;
+    bool json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"samples-per-archive", 'n', "K", OPTION_U32, AT(per_archive), 1, 10000000,
+     "samples in each archive but the last (default 1000)", NULL},
+    {"prefix", 0, "NAME", OPTION_TEXT, AT(prefix), 0, 0,
+     "archives are called NAME-000000.tar and so on (default archive)", NULL},
+    {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
+     "threads that pack (default: one for each CPU)", NULL},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0, "where indices are kept", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl pack",
+    .usage = "DATASET DIR [options]",
+    .summary =
+        "Copy a data set into WebDataset archives whose JPEGs have the same pixels and render "
+        "faster. The same command goes on where an earlier one was stopped.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* What packing came to. */
+struct outcome {
+    struct pack_sum sum;
+    uint32_t archives, made;
+    uint64_t archive_bytes;
+    double seconds;
+};
+
+static int make_folder(const char *path, struct plenum_error *err)
+{
+    struct stat st;
+
+    if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        return error_set(err, -errno, "cannot make the folder %s: %s", path, strerror(errno));
+    if (stat(path, &st) < 0)
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    return S_ISDIR(st.st_mode) ? 0 : error_set(err, -ENOTDIR, "%s is no folder", path);
+}
+
+/* Archives inside the data set's own folder would become a part of it. */
+static int check_place(const struct dataset *source, const char *folder, struct plenum_error *err)
+{
+    static const char format[] = "folder:";
+    const char *root = dataset_get_name(source);
+    char *real;
+    size_t len;
+    int r = 0;
+
+    if (strncmp(root, format, sizeof(format) - 1) != 0)
+        return 0;
+    root += sizeof(format) - 1;
+    len = strlen(root);
+    real = realpath(folder, NULL);
+    if (!real)
+        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+    if (strncmp(real, root, len) == 0 && (real[len] == '/' || !real[len]))
+        r = error_set(err, -EINVAL, "%s lies in the data set itself: name another folder", folder);
+    free(real);
+    return r;
+}
+
+static int check_prefix(const char *prefix, struct plenum_error *err)
+{
+    size_t len = strlen(prefix);
+
+    if (len == 0 || len >= sizeof(((struct pack_plan *)0)->prefix) || *prefix == '.' ||
+        strpbrk(prefix, "/\t\n\\{}*?["))
+        return error_set(err, -EINVAL,
+                         "--prefix '%s': it is the beginning of a file's name, without any of "
+                         "/ \\ { } * ? [",
+                         prefix);
+    return 0;
+}
+
+/* All class names, a line each, or NULL where no class has one. */
+static char *list_classes(const struct dataset *source, size_t *len)
+{
+    uint32_t count = dataset_get_classes(source);
+    char *text = NULL;
+    bool named = false;
+    FILE *f = open_memstream(&text, len);
+
+    for (uint32_t i = 0; f && i < count; i++) {
+        const char *name = dataset_get_class_name(source, i);
+
+        named = named || *name;
+        for (; *name; name++)
+            (void)fputc(*name == '\n' ? '?' : *name, f);
+        (void)fputc('\n', f);
+    }
+    if (f)
+        (void)fclose(f);
+    if (named)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Beside the archives, which hold numbers alone. */
+static int write_classes(const struct dataset *source, const char *folder, struct plenum_error *err)
+{
+    size_t len = 0;
+    char *text = list_classes(source, &len), *path;
+    struct stat st;
+    int r = 0;
+
+    if (!text)
+        return 0;
+    path = str_format("%s/classes.txt", folder);
+    if (!path)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (stat(path, &st) < 0 || (size_t)st.st_size != len)
+        r = ctl_write_file(path, text, len, err);
+    free(path);
+    free(text);
+    return r;
+}
+
+static void add_up(struct pack_record *record, const struct pack_plan *plan, struct outcome *o)
+{
+    o->archives = pack_plan_archives(plan);
+    for (uint32_t i = 0; i < o->archives; i++) {
+        const struct pack_archive *a = pack_record_get(record, i);
+
+        pack_sum_add(&o->sum, &a->sum);
+        o->archive_bytes += a->written.bytes;
+    }
+}
+
+static uint64_t packed_of(const struct pack_sum *sum)
+{
+    return sum->outcomes[PACK_BASELINE] + sum->outcomes[PACK_CONVERTED];
+}
+
+static double share(uint64_t part, uint64_t whole)
+{
+    return whole ? (double)part / (double)whole : 0;
+}
+
+static void print_json(const struct outcome *o, struct pack_record *record)
+{
+    const struct pack_sum *s = &o->sum;
+    uint64_t count;
+    const struct pack_kept *kept = pack_record_get_kept(record, &count);
+
+    printf("{\"archives\": %u, \"archives_made_now\": %u, \"samples\": %llu,\n"
+           " \"bytes_before\": %llu, \"bytes_after\": %llu, \"bytes_of_archives\": %llu,\n"
+           " \"packed\": %llu, \"converted\": %llu, \"without_divisor\": %llu,\n"
+           " \"kept\": {\"packed\": %llu, \"png\": %llu, \"cmyk\": %llu, \"arithmetic\": %llu, "
+           "\"odd\": %llu, \"bad\": %llu},\n \"files\": [",
+           o->archives, o->made, (unsigned long long)s->samples,
+           (unsigned long long)s->bytes_before, (unsigned long long)s->bytes_after,
+           (unsigned long long)o->archive_bytes, (unsigned long long)packed_of(s),
+           (unsigned long long)s->outcomes[PACK_CONVERTED], (unsigned long long)s->whole_row,
+           (unsigned long long)s->outcomes[PACK_KEPT_PACKED],
+           (unsigned long long)s->outcomes[PACK_KEPT_PNG],
+           (unsigned long long)s->outcomes[PACK_KEPT_CMYK],
+           (unsigned long long)s->outcomes[PACK_KEPT_ARITHMETIC],
+           (unsigned long long)s->outcomes[PACK_KEPT_ODD],
+           (unsigned long long)s->outcomes[PACK_KEPT_BAD]);
+    for (uint64_t i = 0; i < count; i++) {
+        printf("%s\n  {\"sample\": %u, \"outcome\": \"%s\", \"name\": ", i ? "," : "",
+               kept[i].sample, pack_outcome_name(kept[i].outcome));
+        ctl_print_json_text(kept[i].name);
+        printf(", \"reason\": ");
+        ctl_print_json_text(kept[i].reason);
+        printf("}");
+    }
+    printf("%s]}\n", count ? "\n " : "");
+}
+
+static void print_kept(const struct pack_sum *s)
+{
+    static const struct {
+        enum pack_outcome outcome;
+        const char *what;
+    } lines[] = {
+        {PACK_KEPT_PACKED, "are packed already"}, {PACK_KEPT_PNG, "are PNGs"},
+        {PACK_KEPT_CMYK, "have four components"}, {PACK_KEPT_ARITHMETIC, "are arithmetic coded"},
+        {PACK_KEPT_ODD, "cannot be packed"},      {PACK_KEPT_BAD, "are bad: no loader shows them"},
+    };
+    const char *title = "kept";
+
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        if (s->outcomes[lines[i].outcome] == 0)
+            continue;
+        printf("%-12s %llu %s\n", title, (unsigned long long)s->outcomes[lines[i].outcome],
+               lines[i].what);
+        title = "";
+    }
+}
+
+static void print_text(const struct outcome *o, struct pack_record *record, const char *folder)
+{
+    const struct pack_sum *s = &o->sum;
+    char before[32], after[32], archives[32];
+    uint64_t count;
+    const struct pack_kept *kept = pack_record_get_kept(record, &count);
+
+    printf("archives     %u in %s, %s; %u of them made now\n", o->archives, folder,
+           format_bytes(o->archive_bytes, archives, sizeof(archives)), o->made);
+    printf("samples      %llu\n", (unsigned long long)s->samples);
+    printf("image files  %s -> %s (%.4f)\n", format_bytes(s->bytes_before, before, sizeof(before)),
+           format_bytes(s->bytes_after, after, sizeof(after)),
+           share(s->bytes_after, s->bytes_before));
+    printf("packed       %llu, of which %llu were progressive or had several scans\n",
+           (unsigned long long)packed_of(s), (unsigned long long)s->outcomes[PACK_CONVERTED]);
+    printf("no divisor   %llu (%.1f %%): only whole rows can be left out of these\n",
+           (unsigned long long)s->whole_row, 100 * share(s->whole_row, packed_of(s)));
+    print_kept(s);
+    for (uint64_t i = 0; i < count && i < SHOWN_MAX; i++)
+        printf("             %s: %s\n", kept[i].name, kept[i].reason);
+    if (count > SHOWN_MAX)
+        printf("             and %llu more: see %s/plenum-pack.txt\n",
+               (unsigned long long)(count - SHOWN_MAX), folder);
+    printf("time         %.1f s\n", o->seconds);
+}
+
+static int pack(const struct arguments *a, struct dataset *source, const char *folder,
+                struct plenum_error *err)
+{
+    struct pack_plan plan = {.samples = dataset_get_samples(source), .per_archive = a->per_archive};
+    struct pack_job_options options = {.source = source,
+                                       .folder = folder,
+                                       .plan = &plan,
+                                       .threads = a->threads,
+                                       .progress = ctl_show_progress};
+    struct pack_record *record = NULL;
+    struct outcome o = {0};
+    uint64_t begin = time_now_ns();
+    int r = make_folder(folder, err);
+
+    memcpy(plan.fingerprint, dataset_get_fingerprint(source), sizeof(plan.fingerprint));
+    (void)snprintf(plan.prefix, sizeof(plan.prefix), "%s", a->prefix);
+    if (r == 0)
+        r = check_place(source, folder, err);
+    if (r == 0)
+        r = pack_record_open(folder, &plan, &record, err);
+    if (r == 0)
+        r = write_classes(source, folder, err);
+    options.record = record;
+    if (r == 0) {
+        r = pack_job_run(&options, &o.made, err);
+        ctl_end_progress();
+        if (r < 0 && r != -EEXIST)
+            fprintf(stderr, "%s: what is packed is kept; the same command goes on from there\n",
+                    program.name);
+    }
+    if (r == 0) {
+        o.seconds = (double)(time_now_ns() - begin) / (double)NS_PER_SEC;
+        add_up(record, &plan, &o);
+        if (a->json)
+            print_json(&o, record);
+        else
+            print_text(&o, record, folder);
+    }
+    pack_record_close(record);
+    return r;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {.per_archive = 1000, .prefix = "archive"};
+    struct dataset_options options = {.progress = ctl_show_progress};
+    struct plenum_error err;
+    struct dataset *source;
+    int operands, r;
+
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands != 2 || check_prefix(a.prefix, &err) < 0) {
+        fprintf(stderr, "%s: %s; see --help\n", program.name,
+                operands != 2 ? "a data set and a folder to write are needed" : err.text);
+        return 2;
+    }
+    options.cache_dir = a.cache_dir;
+    options.threads = a.threads;
+    r = dataset_open(argv[1], &options, &source, &err);
+    ctl_end_progress();
+    if (r < 0)
+        return ctl_fail("pack", &err);
+    r = pack(&a, source, argv[2], &err);
+    dataset_unref(source);
+    return r < 0 ? ctl_fail("pack", &err) : 0;
+}
+
+const struct ctl_command ctl_pack = {
+    .name = "pack",
+    .summary = "copy a data set into archives that render faster",
+    .run = run,
+};

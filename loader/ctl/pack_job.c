@@ -1,0 +1,512 @@
+/* pack_job.c - many threads pack samples, and one archive is written at a time.
+ *
+ *     sample i -> a thread: read, pack, prove -> slot i mod window -> whoever fills the slot that
+ * is to be written next: writes it, and those behind it
+ *
+ * A thread that is too far ahead of the writing waits. So the order of samples is kept, memory is
+ * bounded, all threads have work whatever the number of archives is, and a process that is killed
+ * has only one archive half written. It lies there as NAME.partial and is overwritten by the next
+ * run. */
+#include "config.h"
+
+#include "loader/ctl/pack_job.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+#include "loader/image/image.h"
+
+enum {
+    WINDOW_EACH = 16, /* slots for each thread */
+    PATH_BYTES = 4096,
+    NAME_TRIES = 8,
+};
+
+/* A sample that is packed and not written yet. */
+struct slot {
+    bool ready;
+    struct dataset_buffer raw; /* its file, if that is kept */
+    uint64_t bytes_before;
+    struct pack_result result;
+    struct plenum_error why; /* it is kept */
+};
+
+/* The archive that is being written. Whoever writes. */
+struct output {
+    struct tar_writer *writer;
+    char *path, *partial;
+    char **keys; /* [samples], of the members */
+    uint32_t done;
+    struct pack_sum sum;
+};
+
+struct job {
+    const struct pack_job_options *options;
+    uint32_t *missing; /* archives to be made */
+    uint32_t num_missing;
+    uint64_t total; /* samples in them */
+    struct image_decoder **decoders;
+    struct dataset_buffer *buffers; /* [threads] */
+    unsigned threads;
+    uint32_t window;
+    struct output output;
+    uint32_t made;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    pthread_cond_t space; /* something was written, or it failed */
+    struct slot *slots;   /* [window] */
+    uint64_t written;     /* samples; its slot is the next to be written */
+    bool writing;
+    int code; /* of the failure that came first, and its sentence: */
+    struct plenum_error err;
+};
+
+static char *archive_path(const struct job *job, uint32_t archive, const char *end)
+{
+    return str_format("%s/%s-%06u.tar%s", job->options->folder, job->options->plan->prefix, archive,
+                      end);
+}
+
+/* --- names of members --- */
+
+/* A sample's path without the extension, as WebDataset wants a key: no dot in its last part. */
+static char *make_key(const char *path)
+{
+    char *key = malloc(strlen(path) + 2), *to = key, *base, *dot;
+
+    if (!key)
+        return NULL;
+    while (*path) {
+        size_t len = strcspn(path, "/");
+
+        if (len > 0 && !(len == 1 && *path == '.')) {
+            if (to > key)
+                *to++ = '/';
+            /* Nothing that leads out of the folder that an archive is unpacked in. */
+            to = len == 2 && memcmp(path, "..", 2) == 0 ? stpcpy(to, "__") : mempcpy(to, path, len);
+        }
+        path += len + (path[len] == '/');
+    }
+    *to = 0;
+    base = strrchr(key, '/');
+    base = base ? base + 1 : key;
+    dot = strrchr(base, '.');
+    if (dot)
+        *dot = 0;
+    while ((dot = strchr(base, '.')))
+        *dot = '_';
+    if (!*base)
+        (void)strcpy(base, "_");
+    return key;
+}
+
+struct named {
+    const char *key;
+    uint32_t index;
+};
+
+static int compare_named(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+    int order = strcmp(x->key, y->key);
+
+    return order ? order : (x->index > y->index) - (x->index < y->index);
+}
+
+/* Lengthen keys that are there before, by the sample's number. 1 if there were any. */
+static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
+{
+    struct named *sorted = malloc(count * sizeof(*sorted));
+    int found = 0;
+
+    if (!sorted)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < count; i++)
+        sorted[i] = (struct named){keys[i], i};
+    qsort(sorted, count, sizeof(*sorted), compare_named);
+    for (uint32_t i = count - 1; i > 0 && found >= 0; i--) {
+        uint32_t index = sorted[i].index;
+        char *longer;
+
+        if (strcmp(sorted[i - 1].key, sorted[i].key) != 0)
+            continue;
+        longer = str_format("%s-%u", keys[index], first + index);
+        found = longer ? 1 : -ENOMEM;
+        if (longer) {
+            free(keys[index]);
+            keys[index] = longer;
+        }
+    }
+    free(sorted);
+    return found;
+}
+
+static int make_keys(const struct job *job, uint32_t archive, char **keys)
+{
+    uint32_t first = archive * job->options->plan->per_archive;
+    uint32_t count = pack_plan_count(job->options->plan, archive);
+    char path[PATH_BYTES];
+    int r = 1;
+
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] =
+            make_key(dataset_get_sample_path(job->options->source, first + i, path, sizeof(path)));
+        if (!keys[i])
+            return -ENOMEM;
+    }
+    for (int i = 0; i < NAME_TRIES && r > 0; i++)
+        r = part_equal_keys(keys, count, first);
+    return r > 0 ? -EINVAL : r;
+}
+
+/* --- writing --- */
+
+static void output_fini(struct output *o, uint32_t per_archive)
+{
+    tar_writer_destroy(o->writer);
+    for (uint32_t i = 0; o->keys && i < per_archive; i++)
+        free(o->keys[i]);
+    free(o->keys);
+    free(o->path);
+    free(o->partial);
+    *o = (struct output){0};
+}
+
+static int begin_archive(struct job *job, uint32_t archive, struct plenum_error *err)
+{
+    struct output *o = &job->output;
+    int r;
+
+    o->path = archive_path(job, archive, "");
+    o->partial = archive_path(job, archive, ".partial");
+    o->keys = calloc(job->options->plan->per_archive, sizeof(*o->keys));
+    if (!o->path || !o->partial || !o->keys)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = make_keys(job, archive, o->keys);
+    if (r < 0)
+        return error_set(err, r, "%s: no names can be found for its members", o->path);
+    return tar_writer_create(o->partial, &o->writer, err);
+}
+
+/* Give the archive its name, once the record says that it is there. */
+static int end_archive(struct job *job, uint32_t archive, struct plenum_error *err)
+{
+    struct output *o = &job->output;
+    struct tar_written written;
+    int r = tar_writer_finish(o->writer, &written, err);
+
+    if (r == 0)
+        r = pack_record_add(job->options->record, archive, &written, &o->sum, err);
+    if (r == 0 && rename(o->partial, o->path) < 0)
+        r = error_set(err, -errno, "cannot rename %s: %s", o->partial, strerror(errno));
+    if (r < 0)
+        return r;
+    job->made++;
+    output_fini(o, job->options->plan->per_archive);
+    return 0;
+}
+
+/* What a file is called that is kept: by what it is, else as it was. */
+static const char *extension_of(const uint8_t *bytes, size_t len, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    if (len >= 2 && memcmp(bytes, "\xFF\xD8", 2) == 0)
+        return "jpg";
+    if (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0)
+        return "png";
+    return dot && strcasecmp(dot, ".png") == 0 ? "png" : "jpg";
+}
+
+static int write_members(struct job *job, const struct slot *slot, uint32_t sample,
+                         struct plenum_error *err)
+{
+    struct output *o = &job->output;
+    const char *key = o->keys[o->done];
+    bool packed = slot->result.bytes != NULL;
+    const uint8_t *bytes = packed ? slot->result.bytes : slot->raw.bytes;
+    size_t len = packed ? slot->result.len : slot->raw.len;
+    char source[PATH_BYTES], label[32];
+    char *name;
+    int r = -ENOMEM, n;
+
+    (void)dataset_get_sample_path(job->options->source, sample, source, sizeof(source));
+    name = str_format("%s.%s", key, extension_of(bytes, len, source));
+    if (name)
+        r = tar_writer_add(o->writer, name, bytes, len, err);
+    free(name);
+    if (r < 0)
+        return r == -ENOMEM ? error_set(err, r, "out of memory") : r;
+    name = str_format("%s.cls", key);
+    n = snprintf(label, sizeof(label), "%lld",
+                 (long long)dataset_get_label(job->options->source, sample));
+    r = name ? tar_writer_add(o->writer, name, label, (size_t)n, err)
+             : error_set(err, -ENOMEM, "out of memory");
+    free(name);
+    return r;
+}
+
+static int account(struct job *job, const struct slot *slot, uint32_t sample,
+                   struct plenum_error *err)
+{
+    struct pack_sum *sum = &job->output.sum;
+    enum pack_outcome outcome = slot->result.outcome;
+    struct plenum_error why;
+    char path[PATH_BYTES];
+
+    sum->samples++;
+    sum->bytes_before += slot->bytes_before;
+    sum->bytes_after += slot->result.bytes ? slot->result.len : slot->raw.len;
+    sum->outcomes[outcome]++;
+    sum->whole_row += slot->result.bytes && slot->result.whole_row;
+    if (outcome != PACK_KEPT_BAD && outcome != PACK_KEPT_ODD)
+        return 0;
+    (void)dataset_get_sample_name(job->options->source, sample, path, sizeof(path));
+    why = slot->why;
+    ctl_strip_name(&why, path);
+    if (pack_record_keep(job->options->record, sample, outcome, path, why.text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+/* The sample of a turn, and which of the missing archives it belongs to. */
+static uint32_t sample_of(const struct job *job, uint64_t turn, uint32_t *archive)
+{
+    uint32_t each = job->options->plan->per_archive;
+
+    *archive = job->missing[turn / each];
+    return *archive * each + (uint32_t)(turn % each);
+}
+
+static int write_slot(struct job *job, const struct slot *slot, uint64_t turn,
+                      struct plenum_error *err)
+{
+    uint32_t archive, sample = sample_of(job, turn, &archive);
+    int r = 0;
+
+    if (job->output.done == 0)
+        r = begin_archive(job, archive, err);
+    if (r == 0)
+        r = write_members(job, slot, sample, err);
+    if (r == 0)
+        r = account(job, slot, sample, err);
+    if (r == 0 && ++job->output.done == pack_plan_count(job->options->plan, archive))
+        r = end_archive(job, archive, err);
+    return r;
+}
+
+static void slot_clear(struct slot *slot)
+{
+    free(slot->result.bytes);
+    slot->result = (struct pack_result){0};
+    slot->ready = false;
+}
+
+/* Write what is ready, from the next one on. Holding the lock, which is let go meanwhile. */
+static void write_ready(struct job *job)
+{
+    struct plenum_error err;
+
+    if (job->writing)
+        return;
+    job->writing = true;
+    while (job->code == 0 && job->slots[job->written % job->window].ready) {
+        struct slot *slot = &job->slots[job->written % job->window];
+        int r;
+
+        (void)pthread_mutex_unlock(&job->mu);
+        r = write_slot(job, slot, job->written, &err);
+        (void)pthread_mutex_lock(&job->mu);
+        slot_clear(slot);
+        job->written++;
+        if (r < 0 && job->code == 0) {
+            job->code = r;
+            job->err = err;
+        }
+        (void)pthread_cond_broadcast(&job->space);
+    }
+    job->writing = false;
+}
+
+/* --- packing --- */
+
+/* Read and pack one sample; its file is left in the buffer. */
+static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct slot *ret,
+                       struct plenum_error *err)
+{
+    struct dataset_buffer *buffer = &job->buffers[thread];
+    int r = 0;
+
+    if (!job->decoders[thread] && image_decoder_create(&job->decoders[thread]) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    *ret = (struct slot){.ready = true};
+    r = dataset_read(job->options->source, sample, buffer, err);
+    if (r == -EBADMSG) { /* empty, or too large to be read by anybody: it keeps its place */
+        ret->result.outcome = PACK_KEPT_BAD;
+        ret->why = *err;
+        buffer->len = 0;
+        return 0;
+    }
+    if (r < 0)
+        return r;
+    ret->bytes_before = buffer->len;
+    r = image_pack(job->decoders[thread], buffer->bytes, buffer->len, &ret->result, &ret->why);
+    if (r < 0)
+        *err = ret->why;
+    return r;
+}
+
+static void fail(struct job *job, int code, const struct plenum_error *err)
+{
+    if (job->code == 0) {
+        job->code = code;
+        job->err = *err;
+    }
+    (void)pthread_cond_broadcast(&job->space);
+}
+
+static int turn(void *arg, uint64_t index, unsigned thread)
+{
+    struct job *job = arg;
+    struct plenum_error err = {""};
+    struct slot made, *slot = &job->slots[index % job->window];
+    uint32_t archive, sample = sample_of(job, index, &archive);
+    int r = pack_sample(job, sample, thread, &made, &err);
+
+    (void)pthread_mutex_lock(&job->mu);
+    if (r < 0)
+        fail(job, r, &err);
+    while (job->code == 0 && index >= job->written + job->window)
+        (void)pthread_cond_wait(&job->space, &job->mu);
+    if (job->code == 0) {
+        made.raw = slot->raw;
+        if (!made.result.bytes) { /* the file itself is wanted; the slot's memory in exchange */
+            made.raw = job->buffers[thread];
+            job->buffers[thread] = slot->raw;
+        }
+        *slot = made;
+        write_ready(job);
+    } else if (r == 0) {
+        free(made.result.bytes);
+    }
+    r = job->code;
+    (void)pthread_mutex_unlock(&job->mu);
+    return r;
+}
+
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct job *job = arg;
+
+    job->options->progress(NULL, "packing", done, total);
+}
+
+/* --- the job --- */
+
+/* Is an archive there, as it was recorded? An archive that nobody recorded is somebody else's. */
+static int check_archive(const struct job *job, uint32_t archive, struct plenum_error *err)
+{
+    const struct pack_archive *a = pack_record_get(job->options->record, archive);
+    char *path = archive_path(job, archive, "");
+    struct stat st;
+    int r;
+
+    if (!path)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = stat(path, &st) == 0;
+    if (r && !a->there)
+        r = error_set(err, -EEXIST,
+                      "%s is there, but was not written by this run or an earlier one", path);
+    else if (r && (uint64_t)st.st_size != a->written.bytes)
+        r = error_set(err, -EEXIST,
+                      "%s is not as it was written: remove it, and it will be packed again", path);
+    free(path);
+    return r;
+}
+
+static int find_missing(struct job *job, struct plenum_error *err)
+{
+    const struct pack_plan *plan = job->options->plan;
+    uint32_t count = pack_plan_archives(plan);
+
+    job->missing = malloc(count * sizeof(*job->missing));
+    if (!job->missing)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < count; i++) {
+        int r = check_archive(job, i, err);
+
+        if (r < 0)
+            return r;
+        if (r > 0)
+            continue;
+        job->missing[job->num_missing++] = i;
+        job->total += pack_plan_count(plan, i);
+    }
+    return 0;
+}
+
+static int prepare(struct job *job, struct plenum_error *err)
+{
+    int r = find_missing(job, err);
+
+    if (r < 0)
+        return r;
+    job->threads = job->options->threads ? job->options->threads : parallel_cpus();
+    job->window = job->threads * WINDOW_EACH;
+    job->slots = calloc(job->window, sizeof(*job->slots));
+    job->decoders = calloc(job->threads, sizeof(*job->decoders));
+    job->buffers = calloc(job->threads, sizeof(*job->buffers));
+    if (!job->slots || !job->decoders || !job->buffers)
+        return error_set(err, -ENOMEM, "out of memory");
+    return 0;
+}
+
+static void job_fini(struct job *job)
+{
+    /* What is half written was written by us. */
+    if (job->output.partial)
+        (void)unlink(job->output.partial);
+    output_fini(&job->output, job->options->plan->per_archive);
+    for (uint32_t i = 0; job->slots && i < job->window; i++) {
+        slot_clear(&job->slots[i]);
+        dataset_buffer_fini(&job->slots[i].raw);
+    }
+    for (unsigned i = 0; job->decoders && i < job->threads; i++)
+        image_decoder_destroy(job->decoders[i]);
+    for (unsigned i = 0; job->buffers && i < job->threads; i++)
+        dataset_buffer_fini(&job->buffers[i]);
+    free(job->slots);
+    free(job->decoders);
+    free(job->buffers);
+    free(job->missing);
+}
+
+int pack_job_run(const struct pack_job_options *options, uint32_t *made, struct plenum_error *err)
+{
+    struct job job = {
+        .options = options, .mu = PTHREAD_MUTEX_INITIALIZER, .space = PTHREAD_COND_INITIALIZER};
+    struct parallel loop = {.turn = turn, .arg = &job};
+    int r = prepare(&job, err);
+
+    if (r == 0 && job.total > 0) {
+        loop.count = job.total;
+        loop.threads = job.threads;
+        loop.progress = options->progress ? show_progress : NULL;
+        r = parallel_run(&loop);
+        if (r < 0)
+            (void)error_set(err, r, "%s", job.code < 0 ? job.err.text : "out of memory");
+    }
+    *made = job.made;
+    job_fini(&job);
+    return r;
+}

@@ -1,0 +1,21 @@
+/* pack_job.h - packing a data set into archives: the work of plenumctl pack. */
+#ifndef LOADER_CTL_PACK_JOB_H
+#define LOADER_CTL_PACK_JOB_H
+
+#include "loader/ctl/pack_record.h"
+#include "loader/dataset/dataset.h"
+
+struct pack_job_options {
+    struct dataset *source; /* borrowed, like all */
+    const char *folder;     /* exists */
+    const struct pack_plan *plan;
+    struct pack_record *record;
+    unsigned threads; /* 0: one a CPU */
+    /** Told about every 100 ms, from the calling thread: samples of this run. */
+    void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
+};
+
+/** Make all archives that are not there. `*made`: how many. -errno with a sentence. */
+int pack_job_run(const struct pack_job_options *options, uint32_t *made, struct plenum_error *err);
+
+#endif

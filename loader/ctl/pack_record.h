@@ -1,0 +1,83 @@
+/* pack_record.h - what plenumctl pack has done so far, in the file plenum-pack.txt beside the
+ * archives. It makes a run resumable, and is kept as the account of what was packed. */
+#ifndef LOADER_CTL_PACK_RECORD_H
+#define LOADER_CTL_PACK_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "loader/dataset/tar_writer.h"
+#include "loader/image/pack.h"
+
+/** What decides each byte of the archives: a run is resumed only with the same. */
+struct pack_plan {
+    uint8_t fingerprint[16]; /* of the source */
+    uint32_t samples, per_archive;
+    char prefix[128]; /* of the archives' names */
+};
+
+static inline uint32_t pack_plan_archives(const struct pack_plan *plan)
+{
+    return (plan->samples - 1) / plan->per_archive + 1;
+}
+
+/** Samples in an archive. */
+static inline uint32_t pack_plan_count(const struct pack_plan *plan, uint32_t archive)
+{
+    uint32_t first = archive * plan->per_archive;
+
+    return plan->samples - first < plan->per_archive ? plan->samples - first : plan->per_archive;
+}
+
+/** Some samples together. */
+struct pack_sum {
+    uint64_t samples, bytes_before, bytes_after; /* of the images' files */
+    uint64_t whole_row;                          /* JPEGs packed without a divisor */
+    uint64_t outcomes[PACK_OUTCOMES];
+};
+
+void pack_sum_add(struct pack_sum *to, const struct pack_sum *sum);
+
+/** A sample that was kept as it is for a reason of its own. */
+struct pack_kept {
+    uint32_t sample;
+    enum pack_outcome outcome;
+    char *name, *reason; /* owned */
+};
+
+struct pack_archive {
+    bool there; /* it was recorded */
+    struct tar_written written;
+    struct pack_sum sum;
+};
+
+struct pack_record;
+
+/**
+ * Open the record in a folder, or begin one in a folder that is empty.
+ *
+ * Errors: -EBUSY another process has it open; -EEXIST the folder holds something else, or the
+ * record is of another plan; -EBADMSG it is damaged; another -errno. With a sentence.
+ */
+int pack_record_open(const char *folder, const struct pack_plan *plan, struct pack_record **ret,
+                     struct plenum_error *err);
+/** NULL is nothing. */
+void pack_record_close(struct pack_record *record);
+
+/** What is known of an archive. Borrowed. */
+const struct pack_archive *pack_record_get(const struct pack_record *record, uint32_t archive);
+
+/** All that were kept, by their numbers. Borrowed until something is added. */
+const struct pack_kept *pack_record_get_kept(struct pack_record *record, uint64_t *count);
+
+/** Note down a sample of the archive that is to be recorded next. 0 or -ENOMEM. */
+int pack_record_keep(struct pack_record *record, uint32_t sample, enum pack_outcome outcome,
+                     const char *name, const char *reason);
+
+/** Record an archive with the samples kept since, on the medium. -errno with a sentence. */
+int pack_record_add(struct pack_record *record, uint32_t archive, const struct tar_written *written,
+                    const struct pack_sum *sum, struct plenum_error *err);
+
+#endif

@@ -1,0 +1,304 @@
+/* verify.c - plenumctl verify: read and decode everything once, and prove what is packed.
+ *
+ * All of each image is decoded, as any decoder of JPEG does it; a packed one is also taken apart,
+ * and the parts' coefficients are compared with the whole's. So what it finds good is good for
+ * every crop, whether intervals are used or not. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+#include "loader/image/pack.h"
+
+struct arguments {
+    const char *cache_dir;
+    uint32_t threads;
+    bool content, json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"content", 0, NULL, OPTION_FLAG, AT(content), 0, 0,
+     "also print a hash over every byte and label", NULL},
+    {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
+     "threads that read and decode (default: one for each CPU)", NULL},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0, "where indices are kept", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl verify",
+    .usage = "DATASET [options]",
+    .summary = "Read and decode every sample once, prove that packed JPEGs are what they say, and "
+               "list what is bad. Ends with 0 if nothing is, with 1 otherwise.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* A sample with which something is wrong. */
+struct problem {
+    uint32_t sample;
+    const char *kind;
+    struct plenum_error reason;
+};
+
+/* One sample's part of the hash over all of them. */
+struct content {
+    uint64_t len;
+    int64_t label;
+    XXH128_canonical_t hash;
+};
+
+struct verify {
+    struct dataset *dataset;
+    struct image_decoder **decoders; /* [threads] */
+    struct dataset_buffer *buffers;
+    unsigned threads;
+    struct content *content; /* [samples], or NULL */
+    atomic_uint_fast64_t packed, jpeg, png, bytes;
+    atomic_bool unread; /* some bytes could not be had */
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    struct problem *problems;
+    size_t num_problems, cap_problems;
+};
+
+static int add_problem(struct verify *v, uint32_t sample, const char *kind,
+                       const struct plenum_error *reason)
+{
+    int r = 0;
+
+    (void)pthread_mutex_lock(&v->mu);
+    if (v->num_problems == v->cap_problems) {
+        size_t cap = v->cap_problems ? 2 * v->cap_problems : 64;
+        struct problem *grown = realloc(v->problems, cap * sizeof(*grown));
+
+        if (grown) {
+            v->problems = grown;
+            v->cap_problems = cap;
+        }
+    }
+    if (v->num_problems < v->cap_problems)
+        v->problems[v->num_problems++] = (struct problem){sample, kind, *reason};
+    else
+        r = -ENOMEM;
+    (void)pthread_mutex_unlock(&v->mu);
+    return r;
+}
+
+static void note_content(struct verify *v, uint32_t sample, const struct dataset_buffer *buffer)
+{
+    struct content *c = &v->content[sample];
+
+    c->len = buffer->len;
+    c->label = dataset_get_label(v->dataset, sample);
+    XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
+}
+
+static int check_image(struct verify *v, uint32_t sample, unsigned thread)
+{
+    const struct dataset_buffer *buffer = &v->buffers[thread];
+    struct image_info info;
+    struct plenum_error err;
+    int r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &info, &err);
+
+    if (r < 0)
+        return r == -EBADMSG ? add_problem(v, sample, "bad", &err) : r;
+    (void)atomic_fetch_add(strcmp(info.format, "PNG") == 0 ? &v->png : &v->jpeg, 1);
+    r = pack_prove(buffer->bytes, buffer->len, &err);
+    if (r > 0)
+        (void)atomic_fetch_add(&v->packed, 1);
+    return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", &err) : r < 0 ? r : 0;
+}
+
+static int turn(void *arg, uint64_t index, unsigned thread)
+{
+    struct verify *v = arg;
+    struct dataset_buffer *buffer = &v->buffers[thread];
+    uint32_t sample = (uint32_t)index;
+    struct plenum_error err;
+    char name[4096];
+    int r;
+
+    if (!v->decoders[thread] && image_decoder_create(&v->decoders[thread]) < 0)
+        return -ENOMEM;
+    r = dataset_read(v->dataset, sample, buffer, &err);
+    if (r == -ENOMEM)
+        return r;
+    if (r < 0) {
+        ctl_strip_name(&err, dataset_get_sample_name(v->dataset, sample, name, sizeof(name)));
+        buffer->len = 0;
+        if (v->content)
+            note_content(v, sample, buffer);
+        if (dataset_get_sample_bytes(v->dataset, sample) > 0)
+            atomic_store(&v->unread, true);
+        return add_problem(v, sample, r == -EBADMSG ? "bad" : "unreadable", &err);
+    }
+    (void)atomic_fetch_add(&v->bytes, buffer->len);
+    if (v->content)
+        note_content(v, sample, buffer);
+    return check_image(v, sample, thread);
+}
+
+static void show_progress(void *arg, uint64_t done, uint64_t total)
+{
+    ctl_show_progress(arg, "verifying", done, total);
+}
+
+static int by_sample(const void *a, const void *b)
+{
+    const struct problem *x = a, *y = b;
+
+    return (x->sample > y->sample) - (x->sample < y->sample);
+}
+
+/* The hash over all samples in their order, as text; "" when some could not be read. */
+static void hash_content(const struct verify *v, char text[33])
+{
+    uint32_t n = dataset_get_samples(v->dataset);
+    XXH128_canonical_t canonical;
+
+    text[0] = 0;
+    if (!v->content || atomic_load(&v->unread))
+        return;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(v->content, (size_t)n * sizeof(*v->content)));
+    for (size_t i = 0; i < 16; i++)
+        (void)sprintf(text + 2 * i, "%02x", canonical.digest[i]);
+}
+
+static void print_json(const struct verify *v)
+{
+    char name[4096], content[33];
+
+    hash_content(v, content);
+    printf("{\"name\": ");
+    ctl_print_json_text(dataset_get_name(v->dataset));
+    printf(", \"samples\": %u, \"bytes\": %llu, \"jpeg\": %llu, \"png\": %llu, \"packed\": %llu, "
+           "\"content\": ",
+           dataset_get_samples(v->dataset), (unsigned long long)v->bytes,
+           (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->packed);
+    if (content[0])
+        printf("\"%s\"", content);
+    else
+        printf("null");
+    printf(",\n \"problems\": [");
+    for (size_t i = 0; i < v->num_problems; i++) {
+        const struct problem *p = &v->problems[i];
+
+        printf("%s\n  {\"sample\": %u, \"kind\": \"%s\", \"name\": ", i ? "," : "", p->sample,
+               p->kind);
+        ctl_print_json_text(dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
+        printf(", \"reason\": ");
+        ctl_print_json_text(p->reason.text);
+        printf("}");
+    }
+    printf("%s]}\n", v->num_problems ? "\n " : "");
+}
+
+static void print_text(const struct verify *v, double seconds)
+{
+    char name[4096], bytes[32], content[33];
+
+    hash_content(v, content);
+    printf("data set     %s\n", dataset_get_name(v->dataset));
+    printf("samples      %u, %s\n", dataset_get_samples(v->dataset),
+           format_bytes(v->bytes, bytes, sizeof(bytes)));
+    printf("good         %llu JPEGs and %llu PNGs decode whole\n", (unsigned long long)v->jpeg,
+           (unsigned long long)v->png);
+    printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
+           (unsigned long long)v->packed);
+    if (v->content)
+        printf("content      %s\n",
+               content[0] ? content : "not known: some samples could not be read");
+    printf("problems     %zu\n", v->num_problems);
+    for (size_t i = 0; i < v->num_problems; i++)
+        printf("             %u %s: %s\n", v->problems[i].sample,
+               dataset_get_sample_name(v->dataset, v->problems[i].sample, name, sizeof(name)),
+               v->problems[i].reason.text);
+    printf("time         %.1f s\n", seconds);
+}
+
+static int verify_all(struct verify *v, const struct arguments *a, struct plenum_error *err)
+{
+    struct parallel loop = {.turn = turn, .progress = show_progress, .arg = v};
+    int r;
+
+    loop.count = dataset_get_samples(v->dataset);
+    loop.threads = v->threads = a->threads ? a->threads : parallel_cpus();
+    v->decoders = calloc(v->threads, sizeof(*v->decoders));
+    v->buffers = calloc(v->threads, sizeof(*v->buffers));
+    if (a->content)
+        v->content = calloc(loop.count, sizeof(*v->content));
+    r = v->decoders && v->buffers && (v->content || !a->content) ? parallel_run(&loop) : -ENOMEM;
+    ctl_end_progress();
+    if (r < 0)
+        return error_set(err, r, "%s", r == -ENOMEM ? "out of memory" : strerror(-r));
+    if (v->num_problems > 1)
+        qsort(v->problems, v->num_problems, sizeof(*v->problems), by_sample);
+    return 0;
+}
+
+static void verify_fini(struct verify *v)
+{
+    for (unsigned i = 0; v->decoders && v->buffers && i < v->threads; i++) {
+        image_decoder_destroy(v->decoders[i]);
+        dataset_buffer_fini(&v->buffers[i]);
+    }
+    free(v->decoders);
+    free(v->buffers);
+    free(v->content);
+    free(v->problems);
+    dataset_unref(v->dataset);
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {0};
+    struct dataset_options options = {.progress = ctl_show_progress};
+    struct verify v = {.mu = PTHREAD_MUTEX_INITIALIZER};
+    struct plenum_error err;
+    uint64_t begin = time_now_ns();
+    int operands, r;
+
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands != 1) {
+        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
+        return 2;
+    }
+    options.cache_dir = a.cache_dir;
+    options.threads = a.threads;
+    r = dataset_open(argv[1], &options, &v.dataset, &err);
+    ctl_end_progress();
+    if (r < 0)
+        return ctl_fail("verify", &err);
+    r = verify_all(&v, &a, &err);
+    if (r < 0)
+        (void)ctl_fail("verify", &err);
+    else if (a.json)
+        print_json(&v);
+    else
+        print_text(&v, (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
+    r = r < 0 || v.num_problems > 0;
+    verify_fini(&v);
+    return r;
+}
+
+const struct ctl_command ctl_verify = {
+    .name = "verify",
+    .summary = "read, decode and prove every sample, and list what is bad",
+    .run = run,
+};

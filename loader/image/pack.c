@@ -1,0 +1,495 @@
+/* pack.c - what a packed JPEG looks like, making one, and proving that a file may be packed.
+ *
+ * A file counts as packed when it has our segment, the checksum in it is right, and its header and
+ * its markers are as a packed file's must be. The checksum covers all bytes. So such a file is,
+ * byte for byte, one that image_pack() has proved to decode whole without a warning, and a decoder
+ * that looks at a part of it comes to the same decision and the same pixels as one that looks at
+ * all. Any other file is decoded as if it had no such segment.
+ *
+ * A checksum is no signature, and anybody can make up a file with a right one. So nothing that
+ * decides a pixel is taken from the segment: where the intervals lie is read from the markers,
+ * which are what a decoder of the whole file goes by, too. A made-up file can only have its own
+ * pixels, or be bad; docs/packed.md says what is left.
+ *
+ * Why all of the file is looked at, which takes 10 us of a photograph: a checksum that covered less
+ * would leave open what lies above the crop, and that decides whether a sample is bad; and markers
+ * are numbered modulo 8, so that one alone does not tell where it stands. */
+#include "config.h"
+
+#include "loader/image/pack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "loader/image/limits.h"
+#include "loader/image/splice.h"
+
+/* Of the segment, from its marker on. Numbers are big-endian, as all in a JPEG. */
+enum {
+    AT_NAME = 4,      /* "Plenum\0" */
+    AT_VERSION = 11,  /* 1 byte */
+    AT_CHECKSUM = 12, /* 8 */
+    SEGMENT_SIZE = 20,
+    SEGMENT_VERSION = 1,
+    /* The shortest intervals that are chosen. A marker, the bits that fill a byte and DC values
+     * without a prediction cost 5 bytes an interval; finer ones save more decoding. */
+    INTERVAL_MIN = 2,         /* MCUs */
+    INTERVAL_BYTES_MIN = 112, /* of compressed data, on average */
+};
+
+static const uint8_t segment_name[7] = "Plenum";
+
+static uint32_t get16(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 8 | p[1];
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+    uint64_t value = 0;
+
+    for (int i = 0; i < 8; i++)
+        value = value << 8 | p[i];
+    return value;
+}
+
+static void put64(uint8_t *p, uint64_t value)
+{
+    for (int i = 7; i >= 0; i--, value >>= 8)
+        p[i] = (uint8_t)value;
+}
+
+/* Of all bytes but the checksum's own eight. */
+static uint64_t checksum_of(const uint8_t *bytes, size_t len, size_t segment)
+{
+    size_t at = segment + AT_CHECKSUM;
+    XXH3_state_t state;
+
+    (void)XXH3_64bits_reset(&state);
+    (void)XXH3_64bits_update(&state, bytes, at);
+    (void)XXH3_64bits_update(&state, bytes + at + 8, len - at - 8);
+    return XXH3_64bits_digest(&state);
+}
+
+/* A file's header while it is read. */
+struct header {
+    const uint8_t *bytes;
+    size_t len;
+    struct pack_layout layout;
+    uint32_t components;
+};
+
+/* The segment at `at`: its end, or 0 where there is none that could be in a packed file. */
+static size_t segment_end(const struct header *h, size_t at)
+{
+    size_t size;
+
+    if (h->len - at < 4 || h->bytes[at] != 0xFF)
+        return 0;
+    size = get16(h->bytes + at + 2);
+    return size < 2 || size > h->len - at - 2 ? 0 : at + 2 + size;
+}
+
+/* The place of our segment, or 0. Any file may come here: it is only a guess what it is. */
+static size_t find_segment(const struct header *h)
+{
+    size_t at = 2, end;
+
+    if (h->len < 2 || h->bytes[0] != 0xFF || h->bytes[1] != 0xD8)
+        return 0;
+    while (at < h->len && (end = segment_end(h, at)) > 0 && h->bytes[at + 1] != 0xDA) {
+        if (h->bytes[at + 1] == 0xE9 && end - at >= AT_NAME + sizeof(segment_name) &&
+            memcmp(h->bytes + at + AT_NAME, segment_name, sizeof(segment_name)) == 0)
+            return at;
+        at = end;
+    }
+    return 0;
+}
+
+/* APP9: the one of ours. */
+static bool take_segment(struct header *h, size_t at, size_t end)
+{
+    if (h->layout.segment || end - at != SEGMENT_SIZE ||
+        h->bytes[at + AT_VERSION] != SEGMENT_VERSION)
+        return false;
+    h->layout.segment = at;
+    h->layout.segment_end = end;
+    return true;
+}
+
+/* SOF0, or SOF1, which differs in how large the tables may be. */
+static bool take_frame(struct header *h, size_t at, size_t end)
+{
+    struct pack_layout *l = &h->layout;
+    const uint8_t *p = h->bytes + at;
+    uint32_t across = 1, down = 1;
+
+    if (l->size_at || end - at < 10 || p[4] != 8)
+        return false;
+    l->size_at = at + 5;
+    l->height = get16(p + 5);
+    l->width = get16(p + 7);
+    h->components = p[9];
+    if ((h->components != 1 && h->components != 3) || end - at != 10 + 3 * h->components)
+        return false;
+    for (uint32_t i = 0; i < h->components; i++) {
+        uint32_t x = p[11 + 3 * i] >> 4, y = p[11 + 3 * i] & 15;
+
+        if (x < 1 || x > 4 || y < 1 || y > 4)
+            return false;
+        across = x > across ? x : across;
+        down = y > down ? y : down;
+    }
+    /* A single component has no MCUs of several blocks, whatever its factors. */
+    l->mcu_width = h->components == 1 ? 8 : 8 * across;
+    l->mcu_height = h->components == 1 ? 8 : 8 * down;
+    return l->width > 0 && l->height > 0 && l->width <= IMAGE_SIDE_MAX &&
+           l->height <= IMAGE_SIDE_MAX && (uint64_t)l->width * l->height <= IMAGE_PIXELS_MAX;
+}
+
+static bool take_interval(struct header *h, size_t at, size_t end)
+{
+    if (h->layout.interval || end - at != 6)
+        return false;
+    h->layout.interval = get16(h->bytes + at + 4);
+    return true;
+}
+
+/* A file as jpeg_pack.c writes it: these segments, and no other. */
+static bool take_header(struct header *h)
+{
+    for (size_t at = 2, end;; at = end) {
+        end = at < h->len ? segment_end(h, at) : 0;
+        if (end == 0)
+            return false;
+        switch (h->bytes[at + 1]) {
+        case 0xE0: /* APP0: JFIF */
+        case 0xE1: /* APP1: EXIF */
+        case 0xEE: /* APP14: Adobe */
+        case 0xDB: /* DQT */
+        case 0xC4: /* DHT */
+            break;
+        case 0xE9:
+            if (!take_segment(h, at, end))
+                return false;
+            break;
+        case 0xC0:
+        case 0xC1:
+            if (!take_frame(h, at, end))
+                return false;
+            break;
+        case 0xDD: /* DRI */
+            if (!take_interval(h, at, end))
+                return false;
+            break;
+        case 0xDA: /* SOS: of all components */
+            h->layout.data = end;
+            return end - at > 4 && h->bytes[at + 4] == h->components && h->layout.segment;
+        default:
+            return false;
+        }
+    }
+}
+
+/* Do the intervals divide the rows? */
+static bool take_intervals(struct header *h)
+{
+    struct pack_layout *l = &h->layout;
+    uint32_t mcus;
+
+    if (!l->size_at || l->interval == 0)
+        return false;
+    mcus = (l->width + l->mcu_width - 1) / l->mcu_width;
+    if (mcus % l->interval != 0)
+        return false;
+    l->across = mcus / l->interval;
+    l->down = (l->height + l->mcu_height - 1) / l->mcu_height;
+    /* At least a byte and a marker each; the caller reserves memory for them. */
+    return (uint64_t)l->across * l->down <= (h->len - l->data) / 3 && h->len <= UINT32_MAX;
+}
+
+enum { BLOCK = 64, SPARE = BLOCK };
+
+/* Bit i: is byte i of the next BLOCK bytes an 0xFF, and the one behind it not 0? One byte more is
+ * read. */
+static uint64_t find_markers(const uint8_t *p)
+{
+    uint64_t mask = 0;
+
+#ifdef __SSE2__
+    for (uint32_t i = 0; i < BLOCK; i += 16) {
+        __m128i here = _mm_loadu_si128((const __m128i *)(const void *)(p + i));
+        __m128i next = _mm_loadu_si128((const __m128i *)(const void *)(p + i + 1));
+        __m128i found = _mm_andnot_si128(_mm_cmpeq_epi8(next, _mm_setzero_si128()),
+                                         _mm_cmpeq_epi8(here, _mm_set1_epi8(-1)));
+
+        mask |= (uint64_t)(uint32_t)_mm_movemask_epi8(found) << i;
+    }
+#else
+    for (uint32_t i = 0; i < BLOCK; i++)
+        mask |= (uint64_t)(p[i] == 0xFF && p[i + 1] != 0) << i;
+#endif
+    return mask;
+}
+
+/* Note down where all markers end that begin in [at, end); `ends` has room for `count` and some to
+ * spare. Returns how many there are, as far as they are not more than `count`.
+ *
+ * The first two of a block are written whether they are there or not, as no processor can guess:
+ * a wrong guess at each of a photograph's markers costs more than all the rest. */
+static uint32_t list_markers(const uint8_t *bytes, size_t at, size_t end, uint32_t count,
+                             uint32_t *ends)
+{
+    uint32_t number = 0;
+
+    for (; at < end && number <= count; at += BLOCK) {
+        uint64_t mask;
+
+        if (end - at > BLOCK) {
+            mask = find_markers(bytes + at);
+        } else {
+            uint8_t last[BLOCK + 1] = {0};
+
+            memcpy(last, bytes + at, end - at);
+            mask = find_markers(last);
+        }
+        for (int i = 0; i < 2; i++) {
+            ends[number] = (uint32_t)at + (uint32_t)__builtin_ctzll(mask | UINT64_C(1) << 63) + 2;
+            number += mask != 0;
+            mask &= mask - 1;
+        }
+        for (; mask; mask &= mask - 1)
+            ends[number++] = (uint32_t)at + (uint32_t)__builtin_ctzll(mask) + 2;
+    }
+    return number;
+}
+
+/* Find the markers; they must be numbered as they stand, and EOI be the file's end. */
+static bool take_markers(const struct header *h, uint32_t *ends)
+{
+    uint32_t count = h->layout.across * h->layout.down, wrong = 0;
+
+    if (list_markers(h->bytes, h->layout.data, h->len, count, ends) != count ||
+        ends[count - 1] != h->len)
+        return false;
+    for (uint32_t i = 0; i + 1 < count; i++)
+        wrong |= h->bytes[ends[i] - 1] ^ (0xD0 + i % 8);
+    return wrong == 0 && h->bytes[h->len - 1] == 0xD9;
+}
+
+int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct pack_layout *ret,
+              struct plenum_error *err)
+{
+    struct header h = {.bytes = bytes, .len = len};
+    size_t segment = find_segment(&h);
+
+    if (segment == 0)
+        return 0;
+    if (len - segment < SEGMENT_SIZE ||
+        get64(bytes + segment + AT_CHECKSUM) != checksum_of(bytes, len, segment))
+        return error_set(err, -EBADMSG,
+                         "the file is not as it was when it was packed: its checksum is wrong");
+    if (take_header(&h) && take_intervals(&h)) {
+        if (scratch_reserve(scratch, ((size_t)h.layout.across * h.layout.down + SPARE) * 4) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+        if (take_markers(&h, scratch->bytes)) {
+            *ret = h.layout;
+            ret->ends = scratch->bytes;
+            return 1;
+        }
+    }
+    return error_set(err, -EBADMSG,
+                     "it says that it is packed, but is not as a packed file must be");
+}
+
+uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes)
+{
+    for (uint32_t interval = INTERVAL_MIN; interval <= mcus / 2; interval++) {
+        uint64_t count = (uint64_t)(mcus / interval) * rows;
+
+        if (mcus % interval == 0 && bytes / count >= INTERVAL_BYTES_MIN)
+            return interval;
+    }
+    return mcus;
+}
+
+/* Behind the first segments, so that those still find JFIF who look for it at the usual place. */
+static size_t place_of_segment(const uint8_t *bytes, size_t len)
+{
+    size_t at = 2;
+
+    while (at + 4 <= len && bytes[at + 1] >= 0xE0 && bytes[at + 1] <= 0xEF)
+        at += 2 + get16(bytes + at + 2);
+    return at;
+}
+
+/* Put the segment into a baseline JPEG with restart markers. */
+static int add_segment(const struct jpeg_transcoded *from, uint8_t **ret, size_t *ret_len)
+{
+    size_t place = place_of_segment(from->bytes, from->len), len = from->len + SEGMENT_SIZE;
+    uint8_t *bytes = malloc(len), *segment = bytes + place;
+
+    if (!bytes)
+        return -ENOMEM;
+    memcpy(bytes, from->bytes, place);
+    memcpy(segment, "\xFF\xE9\x00", 3);
+    segment[3] = SEGMENT_SIZE - 2;
+    memcpy(segment + AT_NAME, segment_name, sizeof(segment_name));
+    segment[AT_VERSION] = SEGMENT_VERSION;
+    memcpy(segment + SEGMENT_SIZE, from->bytes + place, from->len - place);
+    put64(segment + AT_CHECKSUM, checksum_of(bytes, len, place));
+    *ret = bytes;
+    *ret_len = len;
+    return 0;
+}
+
+enum { PARTS = 4 };
+
+/* A packed file, cut into four parts (or fewer, where it has few intervals). */
+struct cut {
+    struct pack_layout layout;
+    struct scratch ends, parts[PARTS];
+    struct jpeg_part list[1 + PARTS];
+    size_t count;
+};
+
+static void cut_fini(struct cut *c)
+{
+    scratch_free(&c->ends);
+    for (size_t i = 0; i < PARTS; i++)
+        scratch_free(&c->parts[i]);
+}
+
+/* Add the parts to the list. 1, or what pack_read() answers; -ENOMEM. */
+static int cut_all(struct cut *c, const uint8_t *bytes, size_t len, struct plenum_error *err)
+{
+    const struct pack_layout *l = &c->layout;
+    int r = pack_read(bytes, len, &c->ends, &c->layout, err);
+
+    for (uint32_t i = 0; i < PARTS && r > 0; i++) {
+        struct splice s = {.right = l->across / 2, .bottom = l->down / 2};
+        struct jpeg_part *part = &c->list[c->count];
+
+        if (i & 1) {
+            s.left = s.right;
+            s.right = l->across;
+        }
+        if (i & 2) {
+            s.top = s.bottom;
+            s.bottom = l->down;
+        }
+        if (s.left == s.right || s.top == s.bottom)
+            continue;
+        if (splice_write(&s, l, bytes, len, &c->parts[i], &part->len) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+        part->bytes = c->parts[i].bytes;
+        part->left = s.left * l->interval;
+        part->top = s.top;
+        c->count++;
+    }
+    return r;
+}
+
+int pack_prove(const uint8_t *bytes, size_t len, struct plenum_error *err)
+{
+    struct cut cut = {0};
+    int r = cut_all(&cut, bytes, len, err), compared;
+
+    if (r > 0) {
+        compared = jpeg_compare_parts(bytes, len, cut.list, cut.count, err);
+        if (compared < 0)
+            r = error_prefix(err, compared, "packed, but");
+    }
+    cut_fini(&cut);
+    return r;
+}
+
+/* Has the packed file, and has each of its parts, the coefficients of the file as it was? */
+static int prove(const uint8_t *bytes, size_t len, struct pack_result *packed,
+                 struct plenum_error *err)
+{
+    struct cut cut = {.list = {{.bytes = packed->bytes, .len = packed->len}}, .count = 1};
+    int r = cut_all(&cut, packed->bytes, packed->len, err);
+
+    if (r > 0) {
+        packed->whole_row = cut.layout.across == 1;
+        r = jpeg_compare_parts(bytes, len, cut.list, cut.count, err);
+    } else if (r == 0) {
+        r = error_set(err, -EBADMSG, "it cannot be read back");
+    }
+    cut_fini(&cut);
+    return r;
+}
+
+/* Transcode, add the segment, and compare coefficients and pixels with those of the file as it was.
+ */
+static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+                const struct image_info *info, struct pack_result *ret, struct plenum_error *err)
+{
+    struct jpeg_transcoded t;
+    struct image_info again;
+    int r;
+
+    r = jpeg_transcode(bytes, len, info->orientation, &t, &ret->outcome, err);
+    if (r < 0)
+        return r;
+    r = add_segment(&t, &ret->bytes, &ret->len);
+    free(t.bytes);
+    ret->outcome = PACK_KEPT_ODD;
+    if (r == 0)
+        r = prove(bytes, len, ret, err);
+    if (r == 0)
+        r = image_verify(decoder, ret->bytes, ret->len, &again, err);
+    if (r == 0 && (again.pixels != info->pixels || again.orientation != info->orientation))
+        r = error_set(err, -EBADMSG, "its pixels are not the same when it is packed");
+    if (r == 0)
+        ret->outcome = t.converted ? PACK_CONVERTED : PACK_BASELINE;
+    return r;
+}
+
+int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+               struct pack_result *ret, struct plenum_error *err)
+{
+    struct pack_result result = {.outcome = PACK_KEPT_BAD};
+    struct image_info info;
+    int r = image_verify(decoder, bytes, len, &info, err);
+
+    if (r == 0 && strcmp(info.format, "JPEG") != 0) {
+        result.outcome = PACK_KEPT_PNG;
+        r = error_set(err, -EOPNOTSUPP, "it is a %s", info.format);
+    } else if (r == 0 && pack_prove(bytes, len, NULL) > 0) {
+        result.outcome = PACK_KEPT_PACKED;
+        r = error_set(err, -EOPNOTSUPP, "it is packed already");
+    } else if (r == 0) {
+        r = pack(decoder, bytes, len, &info, &result, err);
+    }
+    if (r < 0) {
+        free(result.bytes);
+        result.bytes = NULL;
+        result.len = 0;
+    }
+    if (r == -ENOMEM)
+        return error_set(err, r, "out of memory");
+    *ret = result;
+    return 0;
+}
+
+const char *pack_outcome_name(enum pack_outcome outcome)
+{
+    static const char *const names[PACK_OUTCOMES] = {
+        [PACK_BASELINE] = "baseline",       [PACK_CONVERTED] = "converted",
+        [PACK_KEPT_PACKED] = "kept-packed", [PACK_KEPT_PNG] = "kept-png",
+        [PACK_KEPT_CMYK] = "kept-cmyk",     [PACK_KEPT_ARITHMETIC] = "kept-arithmetic",
+        [PACK_KEPT_ODD] = "kept-odd",       [PACK_KEPT_BAD] = "kept-bad",
+    };
+
+    return names[outcome];
+}

@@ -1,0 +1,122 @@
+/* fuzz_tar.c - any bytes as a tar archive, opened as a data set and read: refused with a sentence,
+ * or every sample lies in it.
+ *
+ * The last byte says where labels are. Checksums of what looks like headers are made right, so that
+ * what lies behind them is reached. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "loader/dataset/dataset.h"
+#include "loader/dataset/tar_reader.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void fix_checksums(uint8_t *bytes, size_t size)
+{
+    for (size_t at = 0; at + 512 <= size; at += 512) {
+        unsigned sum = 0;
+
+        if (memcmp(bytes + at + 257, "ustar", 5) != 0)
+            continue;
+        memset(bytes + at + 148, ' ', 8);
+        for (size_t i = 0; i < 512; i++)
+            sum += bytes[at + i];
+        (void)snprintf((char *)bytes + at + 148, 7, "%06o", sum);
+    }
+}
+
+/* The bytes of a member, read one after the other from the archive's beginning: the slow, obvious
+ * way. false: there is none, or it is a link. */
+static bool read_in_turn(int fd, size_t size, const char *name, uint8_t *bytes, size_t len)
+{
+    struct tar_reader *reader;
+    struct tar_member m;
+    bool found = false;
+
+    if (tar_reader_open(fd, 0, size, &reader, NULL) < 0)
+        return false;
+    while (!found && tar_reader_next(reader, &m, NULL) > 0) {
+        const char *p = m.name;
+
+        while (strncmp(p, "./", 2) == 0)
+            p += 2;
+        found = strcmp(p, name) == 0 && m.type == TAR_FILE && m.size == len;
+    }
+    found = found && tar_reader_read(reader, bytes, len, NULL) == 0;
+    tar_reader_close(reader);
+    return found;
+}
+
+static void read_all(const struct dataset *d, int fd, size_t size)
+{
+    static uint8_t want[1 << 20];
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err;
+
+    for (uint32_t i = 0; i < dataset_get_samples(d); i++) {
+        uint64_t len = dataset_get_sample_bytes(d, i);
+        char name[1000];
+        int r;
+
+        (void)dataset_get_sample_name(d, i, name, sizeof(name));
+        if (dataset_get_label(d, i) < 0 || dataset_get_label(d, i) >= dataset_get_classes(d))
+            abort();
+        (void)dataset_get_class_name(d, (uint32_t)dataset_get_label(d, i));
+        if (len > sizeof(want))
+            continue; /* a sparse one: only zeros that cost time */
+        err.text[0] = 0;
+        r = dataset_read(d, i, &buffer, &err);
+        if (r < 0 ? !err.text[0] : buffer.len != len)
+            abort();
+        (void)dataset_get_sample_path(d, i, name, sizeof(name));
+        if (r == 0 && read_in_turn(fd, size, name, want, len) &&
+            memcmp(want, buffer.bytes, len) != 0)
+            abort();
+    }
+    dataset_buffer_fini(&buffer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const forms[] = {"tar",
+                                        "tar,label=txt",
+                                        "tar,label=json.meta.label",
+                                        "tar,label=folder",
+                                        "tar,label=none",
+                                        "tar,label=cls"};
+    struct dataset_options options = {.threads = 1, .cache_dir = "/dev/null/nowhere"};
+    struct plenum_error err = {""};
+    struct dataset *d;
+    uint8_t *bytes;
+    char name[100];
+    int fd;
+
+    if (size < 1)
+        return 0;
+    size--;
+    bytes = malloc(size + 1);
+    if (!bytes)
+        abort();
+    memcpy(bytes, data, size);
+    fix_checksums(bytes, size);
+    fd = memfd_create("archive", MFD_CLOEXEC);
+    if (fd < 0 || io_write_all(fd, bytes, size) < 0)
+        abort();
+    (void)snprintf(name, sizeof(name), "%s:/proc/self/fd/%d", forms[data[size] % ARRAY_LEN(forms)],
+                   fd);
+    if (dataset_open(name, &options, &d, &err) == 0) {
+        read_all(d, fd, size);
+        dataset_unref(d);
+    } else if (!err.text[0] || strpbrk(err.text, "\n\r\t")) {
+        abort();
+    }
+    (void)close(fd);
+    free(bytes);
+    return 0;
+}

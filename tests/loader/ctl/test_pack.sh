@@ -1,0 +1,211 @@
+#!/bin/sh
+# plenumctl pack and verify: nothing is lost, a run that is killed goes on, and what is wrong is found.
+. "$top_srcdir/tests/lib.sh"
+plenumctl=$top_builddir/plenumctl
+PYTHON=${PYTHON:-python3}
+cd "$T"
+
+# field NAME <JSON: a number or text of plenumctl's JSON
+field() {
+    "$PYTHON" -c '
+import functools, json, sys
+print(functools.reduce(lambda v, k: v[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"
+}
+
+# hashes DATASET...: the stream of two epochs, as trained and as evaluated, with what was substituted
+hashes() {
+    for pipeline in train eval 'exif rrc(96,scale=0.02:0.3) flip(0.5)'; do
+        "$plenumctl" hash "$1" --shuffle none --seed 3 -e 2 -p "$pipeline" --json || return
+    done
+}
+
+ok "a sample data set" "$plenumctl" make-sample data -n 12 --size 160
+# Whatever else lies in a data set.
+cp data/bricks/bricks-00000.jpg data/bricks/a.b.jpg
+cp data/bricks/bricks-00001.jpg data/bricks/a_b.jpg # the same key as the one above
+cp data/bricks/bricks-00002.jpg data/bricks/a.b.png # a JPEG that is called PNG
+head -c 3000 data/bricks/bricks-00003.jpg >data/bricks/cut.jpg
+: >data/bricks/empty.jpg
+echo "no image" >data/bricks/text.jpg
+mkdir data/"zz an empty class"
+samples=$(find data -name '*.*g' | wc -l)
+
+"$plenumctl" pack data packed -n 10 --json >packed.json
+ok "pack" test -s packed.json
+is "$samples" "all samples are there" field samples <packed.json
+is "$(((samples + 9) / 10))" "in archives of 10" sh -c 'ls packed/archive-*.tar | wc -l'
+is 3 "what is bad is kept and named" field kept.bad <packed.json
+ok "with a reason" grep -q 'cut.jpg.*is cut off' packed.json
+ok "some were progressive" test "$(field converted <packed.json)" -gt 0
+ok "CMYK is kept" test "$(field kept.cmyk <packed.json)" -gt 0
+ok "PNG is kept" test "$(field kept.png <packed.json)" -gt 0
+ok "the files are not larger" "$PYTHON" -c '
+import json
+j = json.load(open("packed.json"))
+assert j["bytes_after"] <= 1.01 * j["bytes_before"], j'
+ok "nothing else is left in the folder" sh -c '[ "$(ls packed | grep -v "^archive-.*tar$" | tr "\n" " ")" = "classes.txt plenum-pack.txt " ]'
+hashes data >want
+ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
+is "$(cat want)" "the packed set renders the same stream" hashes packed
+is "$(cat want)" "by the archives' names, too" hashes "packed/archive-{000000..$(printf %06d $(((samples - 1) / 10)))}.tar"
+is "$("$plenumctl" index data --json | field classes)" "the same classes" \
+    sh -c '"$0" index packed --json | sed "s/.*classes\": \([0-9]*\).*/\1/"' "$plenumctl"
+ok "class names are kept" sh -c '[ "$(tail -n 1 packed/classes.txt)" = "zz an empty class" ]'
+
+# Packing what is packed changes nothing; packing archives gives what packing their folder gives.
+"$plenumctl" pack packed again -n 10 --json >again.json
+is "$(field packed <packed.json)" "packed files are kept as they are" field kept.packed <again.json
+is "$("$plenumctl" verify packed --content | grep content)" "byte for byte" sh -c '"$0" verify again --content | grep content' "$plenumctl"
+(cd data && find . -name '*.*g' | LC_ALL=C sort | tar -cf ../data.tar -T -)
+"$plenumctl" pack tar,label=folder:data.tar third -n 10 --json >third.json
+is "$(cat want)" "an archive of the folder, packed" hashes third
+
+# The same pixels for others.
+if "$PYTHON" -c 'import PIL' 2>/dev/null; then
+    ok "Pillow sees the same pixels, and of metadata the orientation" "$PYTHON" -c '
+import io, os, sys, tarfile, warnings
+from PIL import Image
+want = sorted((os.path.join(d, f) for d, _, fs in os.walk("data") for f in fs), key=os.fsencode)
+got = []
+for name in sorted(n for n in os.listdir("packed") if n.endswith(".tar")):
+    with tarfile.open("packed/" + name) as t:
+        got += [(m.name, t.extractfile(m).read()) for m in t if not m.name.endswith(".cls")]
+assert len(want) == len(got)
+compared = 0
+for path, (name, data) in zip(want, got):
+    try:
+        a = Image.open(path); a.load()
+    except Exception:
+        assert open(path, "rb").read() == data, path
+        continue
+    b = Image.open(io.BytesIO(data))
+    assert a.mode == b.mode and a.tobytes() == b.tobytes(), (path, name)
+    assert a.getexif().get(0x112, 1) == b.getexif().get(0x112, 1), path
+    compared += 1
+assert compared > 80'
+else
+    skip "Pillow sees the same pixels" "Pillow is not here"
+fi
+
+# --- runs that are killed ---
+
+# Everything but the account of the runs, which may tell of an archive twice.
+archives() { (cd "$1" && ls && sha256sum -- *.tar classes.txt); }
+archives packed >want.archives
+
+killed=0
+rm -rf torn
+for delay in 0.02 0.05 0.08 0.11 0.14 0.17 0.2 0.25 0.3; do
+    "$plenumctl" pack data torn -n 10 --threads 2 >torn.out 2>&1 &
+    pid=$!
+    sleep $delay
+    kill -9 $pid 2>/dev/null && killed=$((killed + 1))
+    wait $pid 2>/dev/null
+done
+ok "a run is killed several times" test $killed -ge 2
+ok "and goes on" "$plenumctl" pack data torn -n 10
+is "$(cat want.archives)" "to the same archives" archives torn
+
+# Killed at each of the calls that matter: nothing is half done afterwards.
+if command -v strace >/dev/null && strace -o /dev/null true 2>/dev/null; then
+    export ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" # does not go together with strace
+    for call in fsync rename ftruncate write; do
+        killed=0
+        for when in 1 2 3 4 5 8; do # of each thread
+            rm -rf torn
+            status=0
+            { strace -f -qq -o /dev/null -e trace=$call -e inject=$call:signal=KILL:when=$when \
+                "$plenumctl" pack data torn -n 10 --threads 1 >torn.out 2>&1 || status=$?; } 2>/dev/null
+            [ $status = 0 ] || killed=$((killed + 1))
+            "$plenumctl" pack data torn -n 10 >torn.out 2>&1
+            archives torn >torn.archives 2>&1
+            cmp -s torn.archives want.archives && continue
+            cat torn.out torn.archives >"$T/.why"
+            result 1 "killed at $call number $when" "$T/.why"
+        done
+        ok "killed at $call ($killed times), it goes on to the same archives" test $killed -ge 1
+    done
+    # A disk that is full is told, and what was packed is kept.
+    rm -rf torn
+    ok "a full disk is told, with what to do" sh -c '! strace -f -qq -o /dev/null -e trace=fsync \
+        -e inject=fsync:error=ENOSPC:when=5 "$0" pack data torn -n 10 --threads 1 2>why &&
+        grep -q "archive-000002.*No space left" why && grep -q "goes on from there" why' "$plenumctl"
+    ok "half an archive is removed" sh -c '! ls torn | grep partial'
+    ok "and when there is room, it goes on" "$plenumctl" pack data torn -n 10
+    is "$(cat want.archives)" "to the same archives" archives torn
+else
+    skip "killed at each of the calls that matter" "strace cannot be used here"
+fi
+
+# An archive that was lost is made again; one that was changed is not touched.
+rm torn/archive-000002.tar
+ok "an archive that was removed is made again" "$plenumctl" pack data torn -n 10
+is "$(cat want.archives)" "and is the same" archives torn
+printf x >>torn/archive-000001.tar
+ok "an archive that was changed is told" sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar is not as it was written" why' "$plenumctl"
+
+# --- what is refused ---
+no() { # SENTENCE PATTERN ARGUMENTS...: pack refuses with a sentence like this
+    sentence=$1 pattern=$2
+    shift 2
+    if "$plenumctl" pack "$@" >"$T/.out" 2>&1 || ! grep -q "$pattern" "$T/.out"; then
+        result 1 "$sentence" "$T/.out"
+    else
+        result 0 "$sentence"
+    fi
+}
+no "another number of samples an archive" "begun with --samples-per-archive 10" data packed -n 11
+no "another prefix" "begun with --prefix archive" data packed -n 10 --prefix x
+no "another data set" "of another data set" packed torn -n 10
+no "a folder with something in it" "not empty and was not written by plenumctl pack (it holds" data again/.. -n 10
+no "a folder in the data set" "lies in the data set itself" data data/bricks/packed
+no "a file" "is no folder" data want
+no "a place that is not there" "cannot make the folder" data not/there
+no "a prefix that is a path" "beginning of a file's name" data x --prefix a/b
+rm -rf data/bricks/packed
+mkdir other && touch other/archive-000000.tar
+no "somebody's archive" "not empty" data other
+mkdir busy
+"$PYTHON" -c '
+import fcntl, sys, time
+f = open("busy/plenum-pack.txt", "a"); fcntl.flock(f, fcntl.LOCK_EX); print("held", flush=True); time.sleep(60)' >held &
+holder=$!
+at_end() { kill $holder 2>/dev/null; }
+wait_for 20 grep -q held held
+no "two runs at once" "another plenumctl pack is at work" data busy
+kill $holder
+cp -r packed damaged
+sed -i 's/^archive	1	/archixe	1	/' damaged/plenum-pack.txt
+no "a damaged account" "is damaged in line" data damaged -n 10
+
+# --- verify ---
+ok "verify finds the bad samples" status 1 "$plenumctl" verify data
+is "bad bad bad" "all of them" sh -c '"$0" verify data --json | "$1" -c "
+import json, sys
+print(*(p[\"kind\"] for p in json.load(sys.stdin)[\"problems\"]))"' "$plenumctl" "$PYTHON"
+rm data/bricks/cut.jpg data/bricks/empty.jpg data/bricks/text.jpg
+"$plenumctl" pack data good -n 40 --json >good.json
+ok "verify finds nothing wrong with a good set" "$plenumctl" verify good
+is "$(field packed <good.json)" "and proves all that is packed" sh -c '"$0" verify good --json | sed -n "s/.*\"packed\": \([0-9]*\).*/\1/p"' "$plenumctl"
+is "$("$plenumctl" verify good --content --threads 1 | grep content)" "the content's hash does not depend on threads" \
+    sh -c '"$0" verify good --content --threads 3 | grep content' "$plenumctl"
+
+# One bit of one packed JPEG, behind its header; then one bit of its checksum, which changes no pixel.
+"$PYTHON" - <<'PY'
+import os, tarfile
+name = "good/archive-000000.tar"
+with tarfile.open(name) as t:
+    members = [m for m in t if b"Plenum\0" in t.extractfile(m).read(100)]
+data = bytearray(open(name, "rb").read())
+for m, offset in ((members[3], -20), (members[5], None)):
+    at = m.offset_data + m.size + offset if offset else data.index(b"Plenum\0", m.offset_data) + 10
+    data[at] ^= 4
+open(name, "wb").write(data)
+PY
+"$plenumctl" verify good --json >verify.json
+ok "damage is found" test $? = 1
+is "2" "in both" "$PYTHON" -c 'import json; print(len(json.load(open("verify.json"))["problems"]))'
+ok "the one says that it is not as it was packed" grep -q '"kind": "not-as-packed".*checksum is wrong' verify.json
+ok "a data set that is not there" status 1 "$plenumctl" verify nowhere
+ok "a wrong command line" status 2 "$plenumctl" verify
+finish

@@ -1,0 +1,47 @@
+/* opened.h - what tests of several formats do alike. For Criterion's tests; each has its `tree`. */
+#ifndef TESTS_LOADER_DATASET_OPENED_H
+#define TESTS_LOADER_DATASET_OPENED_H
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "loader/dataset/dataset.h"
+#include "tests/tree.h"
+
+static inline struct dataset *opened(const char *name)
+{
+    struct dataset *d = NULL;
+    struct plenum_error err;
+
+    cr_assert(eq(int, dataset_open(name, NULL, &d, &err), 0), "%s", err.text);
+    return d;
+}
+
+static inline void refused(const char *name, int code, const char *sentence)
+{
+    struct dataset *d = NULL;
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, dataset_open(name, NULL, &d, &err), code), "%s: %s", name, err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
+              sentence);
+    cr_expect(eq(ptr, d, NULL));
+}
+
+/** As if a file or folder had been left alone for an hour. */
+static inline void make_old_in(const struct tree *tree, const char *name)
+{
+    struct timespec hour_ago[2];
+
+    (void)clock_gettime(CLOCK_REALTIME, &hour_ago[0]);
+    hour_ago[0].tv_sec -= 3600;
+    hour_ago[1] = hour_ago[0];
+    cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(tree, name), hour_ago, 0), 0));
+}
+
+#endif

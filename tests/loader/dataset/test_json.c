@@ -1,0 +1,108 @@
+/* One value out of a JSON text. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+
+#include "common/util.h"
+#include "loader/dataset/json.h"
+
+struct json_case {
+    char text[100], path[20],
+        want[60]; /* want: "number", "'text'", "other" or a part of a sentence */
+    int code;
+};
+
+ParameterizedTestParameters(json, values)
+{
+    static struct json_case cases[] = {
+        {"{\"a\":1}", "a", "1", 0},
+        {" { \"b\" : [1, {\"a\": 2}] , \"a\" : -17 } ", "a", "-17", 0},
+        {"{\"a\":{\"b\":{\"c\":3}}}", "a.b.c", "3", 0},
+        {"{\"a.b\":4}", "a.b", "4", 0},
+        {"{\"a\":1,\"a\":2}", "a", "2", 0},
+        {"{\"a\":\"x y\"}", "a", "'x y'", 0},
+        {"{\"a\":\"\\u00fc\\n\\\"\\ud83d\\ude00\"}", "a", "'\xC3\xBC\n\"\xF0\x9F\x98\x80'", 0},
+        {"{\"\\u0061\":1}", "a", "1", 0},
+        {"{\"a\":true}", "a", "other", 0},
+        {"{\"a\":null}", "a", "other", 0},
+        {"{\"a\":1.0}", "a", "other", 0},
+        {"{\"a\":1e3}", "a", "other", 0},
+        {"{\"a\":[1]}", "a", "other", 0},
+        {"{\"a\":{\"b\":1}}", "a", "other", 0},
+        {"{\"a\":9223372036854775807}", "a", "other", 0},
+        {"{\"a\":922337203685477579}", "a", "922337203685477579", 0},
+        {"{}", "a", "no member 'a'", -ENOENT},
+        {"{\"ab\":1}", "a", "no member 'a'", -ENOENT},
+        {"{\"a\":{\"c\":1}}", "a.b", "no member 'a.b'", -ENOENT},
+        {"[{\"a\":1}]", "a", "no member 'a'", -ENOENT},
+        {"", "a", "no value at byte 0", -EBADMSG},
+        {"{\"a\":1", "a", "an object does not end", -EBADMSG},
+        {"{\"a\":1}x", "a", "something follows at byte 7", -EBADMSG},
+        {"{\"a\":01}", "a", "no value", -EBADMSG},
+        {"{\"a\":+1}", "a", "no value", -EBADMSG},
+        {"{\"a\":1.}", "a", "digits are missing", -EBADMSG},
+        {"{\"a\":\"x}", "a", "a text does not end", -EBADMSG},
+        {"{\"a\":\"\\x\"}", "a", "an unknown escape", -EBADMSG},
+        {"{\"a\":\"\\u12g4\"}", "a", "four hexadecimal digits", -EBADMSG},
+        {"{\"a\":\"\\ud800\"}", "a", "half a surrogate", -EBADMSG},
+        {"{\"a\":\"\\udc00\"}", "a", "half a surrogate", -EBADMSG},
+        {"{\"a\":\"\\u0000\"}", "a", "holds U+0000", -EBADMSG},
+        {"{\"a\":\"\n\"}", "a", "a control character", -EBADMSG},
+        {"{\"a\" 1}", "a", "a colon is missing", -EBADMSG},
+        {"{\"a\":1,}", "a", "a text is missing", -EBADMSG},
+        {"{\"a\":tru}", "a", "no value", -EBADMSG},
+        {"{\"a\":[1,]}", "a", "no value", -EBADMSG},
+    };
+    return cr_make_param_array(struct json_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct json_case *c, json, values)
+{
+    size_t len = strlen(c->text);
+    char *exact = malloc(len + !len), got[400];
+    struct plenum_error err = {""};
+    struct json_value v;
+    int r;
+
+    memcpy(exact, c->text, len); /* without a NUL behind it, so that a sanitizer sees more */
+    r = json_find(exact, len, c->path, &v, &err);
+    cr_expect(eq(int, r, c->code), "%s: %s", c->text, err.text);
+    if (r < 0) {
+        cr_expect(ne(ptr, (void *)strstr(err.text, c->want), NULL), "'%s' lacks '%s'", err.text,
+                  c->want);
+    } else {
+        if (v.type == JSON_NUMBER)
+            (void)snprintf(got, sizeof(got), "%lld", (long long)v.number);
+        else
+            (void)snprintf(got, sizeof(got), v.type == JSON_TEXT ? "'%s'" : "other", v.text);
+        cr_expect(eq(str, got, c->want));
+    }
+    free(exact);
+}
+
+Test(json, depth_and_length_have_limits)
+{
+    struct plenum_error err = {""};
+    struct json_value v;
+    char text[1000];
+
+    memset(text, '[', 500);
+    memset(text + 500, ']', 500);
+    cr_expect(eq(int, json_find(text, 1000, "a", &v, &err), -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "nested too deep"), NULL), "%s", err.text);
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "{\"a\":\"", 6);
+    memcpy(text + 6 + 255, "\"}", 2);
+    cr_expect(eq(int, json_find(text, 6 + 255 + 2, "a", &v, &err), 0));
+    cr_expect(eq(sz, strlen(v.text), 255));
+    memset(text + 6 + 255, 'x', 2);
+    memcpy(text + 6 + 256, "\"}", 2);
+    cr_expect(eq(int, json_find(text, 6 + 256 + 2, "a", &v, &err), -EBADMSG));
+}
