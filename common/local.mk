@@ -2,11 +2,13 @@
 noinst_LTLIBRARIES += %D%/libcommon.la
 %C%_libcommon_la_SOURCES = \
 	%D%/address.c %D%/address.h \
+	%D%/cgroup.c %D%/cgroup.h \
 	%D%/error.c %D%/error.h \
 	%D%/frame.c %D%/frame.h \
 	%D%/hostlist.c %D%/hostlist.h \
 	%D%/identity.c %D%/identity.h \
 	%D%/jobloader.c %D%/jobloader.h \
+	%D%/json.c %D%/json.h \
 	%D%/log.c %D%/log.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/options.c %D%/options.h \

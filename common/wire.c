@@ -184,6 +184,8 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
 
     frame_put_u32(b, m->samples);
     frame_put_u32(b, m->classes);
+    frame_put_u32(b, m->threads);
+    frame_put_u32(b, m->io_threads);
     frame_put_bytes(b, m->fingerprint, sizeof(m->fingerprint));
     return frame_end(b, begin);
 }
@@ -192,6 +194,8 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
 {
     ret->samples = frame_get_u32(r);
     ret->classes = frame_get_u32(r);
+    ret->threads = frame_get_u32(r);
+    ret->io_threads = frame_get_u32(r);
     frame_get_bytes(r, ret->fingerprint, sizeof(ret->fingerprint));
     return got(r);
 }
@@ -300,6 +304,34 @@ int wire_get_progress(struct frame_reader *r, struct wire_progress *ret)
 {
     ret->done = frame_get_u64(r);
     ret->total = frame_get_u64(r);
+    frame_get_text(r, ret->text, sizeof(ret->text));
+    return got(r);
+}
+
+int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wire_ask_name *m)
+{
+    size_t begin = frame_begin(b, WIRE_NAME, request);
+
+    frame_put_u32(b, m->sample);
+    return frame_end(b, begin);
+}
+
+int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret)
+{
+    ret->sample = frame_get_u32(r);
+    return got(r);
+}
+
+int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m)
+{
+    size_t begin = frame_begin(b, WIRE_NAME, request);
+
+    frame_put_text(b, m->text);
+    return frame_end(b, begin);
+}
+
+int wire_get_name(struct frame_reader *r, struct wire_name *ret)
+{
     frame_get_text(r, ret->text, sizeof(ret->text));
     return got(r);
 }

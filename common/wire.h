@@ -13,6 +13,8 @@
  *                                        <-        DONE (request, status, timings)
  *     CANCEL (request)                   ->
  *                                        <-        CANCELLED (request)   its last task has stopped
+ *     NAME (sample)                      ->       since 1.1
+ *                                        <-        NAME (its file as people name it)
  *     STATS                              ->
  *                                        <-        STATS (counters)      also: "are you there?"
  *     BYE                                ->
@@ -33,7 +35,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 0,
+    WIRE_MINOR = 1,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -53,7 +55,10 @@ enum wire_type {
     WIRE_ERROR,
     WIRE_BYE,
     WIRE_PROGRESS,
+    WIRE_NAME, /* of a loader whose minor version is at least WIRE_MINOR_NAME */
 };
+
+enum { WIRE_MINOR_NAME = 1 };
 
 struct wire_hello {
     char magic[8]; /* "plenum" and NULs */
@@ -94,6 +99,7 @@ struct wire_open {
 struct wire_opened {
     uint32_t samples; /* N */
     uint32_t classes;
+    uint32_t threads, io_threads; /* of the loader: that decode, that read */
     uint8_t fingerprint[16];
 };
 
@@ -125,6 +131,14 @@ struct wire_stats {
 struct wire_error {
     int32_t code; /* negative errno */
     char text[WIRE_TEXT_MAX];
+};
+
+struct wire_ask_name {
+    uint32_t sample;
+};
+
+struct wire_name {
+    char text[WIRE_DATASET_MAX]; /* empty: there is no such sample */
 };
 
 struct wire_progress {
@@ -159,6 +173,8 @@ int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_do
 int wire_put_stats(struct frame_buffer *b, uint64_t request, const struct wire_stats *m);
 int wire_put_error(struct frame_buffer *b, uint64_t request, const struct wire_error *m);
 int wire_put_progress(struct frame_buffer *b, uint64_t request, const struct wire_progress *m);
+int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wire_ask_name *m);
+int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m);
 /** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS. */
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
 
@@ -171,6 +187,8 @@ int wire_get_done(struct frame_reader *r, struct wire_done *ret);
 int wire_get_stats(struct frame_reader *r, struct wire_stats *ret);
 int wire_get_error(struct frame_reader *r, struct wire_error *ret);
 int wire_get_progress(struct frame_reader *r, struct wire_progress *ret);
+int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret);
+int wire_get_name(struct frame_reader *r, struct wire_name *ret);
 
 /** Fill a HELLO of this build. */
 void wire_hello_init(struct wire_hello *m, const char *name);

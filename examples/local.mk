@@ -6,4 +6,6 @@ noinst_PROGRAMS += %D%/feed
 # Straight from the build folder, without libtool's wrapper script.
 %C%_feed_LDFLAGS = $(AM_LDFLAGS) -no-install
 
-EXTRA_DIST += %D%/train.py
+# For people to start from.
+exampledir = $(docdir)/examples
+dist_example_DATA = %D%/feed.c %D%/train.py

@@ -5,7 +5,8 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/io.c \
 	%D%/job.c %D%/job_priv.h \
 	%D%/session.c \
-	%D%/stream.c %D%/stream_priv.h
+	%D%/stream.c %D%/stream_priv.h \
+	%D%/trace.c %D%/trace.h
 %C%_libdist_la_LIBADD = common/libcommon.la
 
 lib_LTLIBRARIES += libplenum.la
@@ -18,9 +19,9 @@ EXTRA_DIST += %D%/libplenum.map
 
 if MPI
 lib_LTLIBRARIES += libplenum-mpi.la
-libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h
-libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
-libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS)
+libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h %D%/rendezvous.c %D%/rendezvous.h
+libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) $(PMIX_CFLAGS)
+libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS) $(PMIX_LIBS)
 libplenum_mpi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
 endif
 

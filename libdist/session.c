@@ -32,7 +32,7 @@
 #include "common/util.h"
 
 /* A loader that greets us and dies of our data set again and again is as good as none. */
-enum { FAILED_OPENINGS_MAX = 8 };
+enum { FAILED_OPENINGS_MAX = 8, NAMES_UNDER_WAY = 64 };
 
 static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS;
 
@@ -87,7 +87,7 @@ void session_fail(struct plenum_stream *s, int code, const char *text)
         s->error_code = code;
         (void)error_set(&s->error, code, "%s", text);
     }
-    (void)pthread_cond_broadcast(&s->changed);
+    stream_changed(s);
 }
 
 static void close_connection(struct plenum_stream *s)
@@ -98,6 +98,8 @@ static void close_connection(struct plenum_stream *s)
     for (struct entry *e = s->first; e; e = e->next)
         if (!e->ready)
             e->slot = NULL; /* to be asked for again */
+    for (struct name_ask *a = s->asks; a; a = a->next)
+        a->sent = a->have; /* the rest, too */
     slot_set_unref(s->set);
     s->set = NULL;
 }
@@ -125,7 +127,7 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     (void)error_set(&s->error, 0, "no loader answered for %.0f s: %s",
                     (double)(now - s->alone_ns) / (double)NS_PER_SEC, text);
     s->error_code = -ECONNRESET;
-    (void)pthread_cond_broadcast(&s->changed);
+    stream_changed(s);
 }
 
 /* The connection is over. `text` says why, of this address, and `since_ns` from when on it was of
@@ -233,20 +235,22 @@ static void connect_now(struct plenum_stream *s, uint64_t now)
 static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
 {
     struct wire_hello m;
+    const char *version = pipeline_version_name(s->pipeline.version);
     struct plenum_error err;
     int fd, r;
 
     r = wire_get_hello(payload, &m) < 0
             ? error_set(&err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol")
             : wire_hello_check(&m, &err);
-    if (r == 0 && !wire_hello_has_version(&m, "v1"))
+    if (r == 0 && !wire_hello_has_version(&m, version))
         r = error_set(&err, -EPROTONOSUPPORT,
-                      "it renders pixel versions '%s', but 'v1' is asked for", m.versions);
+                      "it renders pixel versions '%s', but '%s' is asked for", m.versions, version);
     if (r < 0) {
         refused(s, r, err.text);
         return;
     }
     memcpy(s->loader_name, m.name, sizeof(s->loader_name));
+    s->loader_minor = m.minor;
     r = slot_set_create(s, &s->set, &err);
     if (r < 0) { /* our own memory: no loader can help */
         session_fail(s, r, err.text);
@@ -282,10 +286,32 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
     s->steps =
         (struct order_steps){.n = m->samples, .per_step = s->open.per_step, .last = s->open.last};
     s->num_classes = m->classes;
+    s->stats.loader_threads = m->threads;
+    s->stats.loader_io_threads = m->io_threads;
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
     identity_of(s->fingerprint, &s->open, s->identity);
     s->opened = true;
     return 0;
+}
+
+/* PLENUM_SOURCE=synthetic: what every slot holds, once and for all. Pixels are the zero point. */
+static void fill_synthetic(struct plenum_stream *s)
+{
+    size_t count = wire_batch_count(&s->open);
+    struct wire_slot layout = {0};
+
+    (void)wire_slot_init(&s->open, &layout);
+    for (uint32_t i = 0; i < s->open.slots; i++) {
+        uint8_t *bytes = ring_slot(s->set->ring, i);
+        int64_t *labels = (int64_t *)(void *)(bytes + layout.labels_at);
+        uint32_t *samples = (uint32_t *)(void *)(bytes + layout.samples_at);
+
+        memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, count * wire_sample_bytes(&s->open));
+        for (size_t k = 0; k < count; k++) {
+            labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
+            samples[k] = (uint32_t)(k % s->steps.n);
+        }
+    }
 }
 
 static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
@@ -312,8 +338,11 @@ static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
     s->retry_delay_ns = retry_first_ns;
     memset(s->refused, 0, sizeof(s->refused));
     s->state = SESSION_OPEN;
+    if (s->synthetic)
+        fill_synthetic(s);
     session_pump(s);
-    (void)pthread_cond_broadcast(&s->changed);
+    session_ask_names(s);
+    stream_changed(s);
 }
 
 static struct plenum_lease *find_slot(struct plenum_stream *s, uint64_t request)
@@ -326,6 +355,30 @@ static struct plenum_lease *find_slot(struct plenum_stream *s, uint64_t request)
             return slot;
     }
     return NULL;
+}
+
+/* The slot is filled, or cannot be: its batch may be handed out. */
+static void settle(struct plenum_stream *s, struct entry *e, const struct wire_done *m)
+{
+    struct plenum_lease *slot = e->slot;
+
+    slot->times.done_ns = time_now_ns();
+    slot->times.done = *m;
+    s->stats.queue_ns += m->queue_ns;
+    s->stats.read_ns += m->read_ns;
+    s->stats.render_ns += m->render_ns;
+    e->ready = true;
+    e->substituted = m->substituted;
+    if (m->status < 0) {
+        e->code = m->status;
+        (void)error_set(&e->err, 0, "%s", m->text);
+        e->slot = NULL;
+        slot->state = SLOT_FREE;
+    } else {
+        s->stats.rendered += wire_batch_count(&s->open);
+        slot->state = SLOT_READY;
+        s->set->refs++;
+    }
 }
 
 /* DONE or CANCELLED: the loader's hands are off the slot. */
@@ -348,20 +401,33 @@ static void handle_done(struct plenum_stream *s, const struct frame_header *h,
     }
     for (e = s->first; e->slot != slot; e = e->next)
         ;
-    e->ready = true;
-    e->substituted = m.substituted;
-    if (m.status < 0) {
-        e->code = m.status;
-        (void)error_set(&e->err, 0, "%s", m.text);
-        e->slot = NULL;
-        slot->state = SLOT_FREE;
-    } else {
-        slot->state = SLOT_READY;
-        s->set->refs++;
-    }
+    settle(s, e, &m);
     session_pump(s);
     if (e == s->first)
-        (void)pthread_cond_broadcast(&s->changed);
+        stream_changed(s);
+}
+
+/* Names come in the order in which they were asked for. */
+static void handle_name(struct plenum_stream *s, const struct frame_header *h,
+                        struct frame_reader *payload)
+{
+    struct name_ask *a = s->asks;
+    struct wire_name m;
+
+    if (wire_get_name(payload, &m) < 0 || !a || a->have == a->sent ||
+        h->request != a->base + a->have) {
+        lose(s, "sent a name that was not asked for");
+        return;
+    }
+    if (!m.text[0]) {
+        a->code = error_set(&a->err, -EINVAL, "the data set has no sample %u", a->samples[a->have]);
+    } else {
+        a->names[a->have] = strdup(m.text);
+        if (!a->names[a->have])
+            a->code = error_set(&a->err, -ENOMEM, "out of memory");
+    }
+    a->have++;
+    session_ask_names(s);
 }
 
 static void handle_frame(struct plenum_stream *s, const struct frame_header *h,
@@ -375,6 +441,8 @@ static void handle_frame(struct plenum_stream *s, const struct frame_header *h,
         handle_opened(s, payload);
     } else if ((h->type == WIRE_DONE || h->type == WIRE_CANCELLED) && s->state == SESSION_OPEN) {
         handle_done(s, h, payload);
+    } else if (h->type == WIRE_NAME && s->state == SESSION_OPEN) {
+        handle_name(s, h, payload);
     } else if (h->type == WIRE_ERROR) {
         if (wire_get_error(payload, &m) < 0)
             lose(s, "sent what was not understood");
@@ -460,6 +528,26 @@ static struct entry *next_to_ask(struct plenum_stream *s)
     return e;
 }
 
+/* Have a free slot filled for this batch: 0 or -ENOMEM. */
+static int ask(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot)
+{
+    uint64_t request = ++s->next_request;
+
+    if (!s->synthetic && wire_put_render(&s->conn.tx, request,
+                                         &(struct wire_render){.epoch = e->place.epoch,
+                                                               .position = e->place.position,
+                                                               .slot = slot->index}) < 0)
+        return -ENOMEM;
+    slot->request = request;
+    slot->state = SLOT_FILLING;
+    slot->times = (struct trace_batch){.epoch = e->place.epoch,
+                                       .position = e->place.position,
+                                       .asked_ns = time_now_ns(),
+                                       .slot = slot->index};
+    e->slot = slot;
+    return 0;
+}
+
 void session_pump(struct plenum_stream *s)
 {
     unsigned filling;
@@ -478,22 +566,52 @@ void session_pump(struct plenum_stream *s)
         e = next_to_ask(s);
         if (!e)
             break;
-        slot->request = ++s->next_request;
-        if (wire_put_render(&s->conn.tx, slot->request,
-                            &(struct wire_render){.epoch = e->place.epoch,
-                                                  .position = e->place.position,
-                                                  .slot = i}) < 0)
+        if (ask(s, e, slot) < 0)
             break;
-        e->slot = slot;
-        slot->state = SLOT_FILLING;
+        if (s->synthetic) {
+            settle(s, e, &(struct wire_done){0});
+            continue;
+        }
         if (filling++ == 0)
-            s->asked_ns = time_now_ns();
+            s->asked_ns = slot->times.asked_ns;
         asked = true;
     }
     if (asked)
         flush(s);
     if (asked && idle)
         io_poke(); /* there is something to wait for now */
+}
+
+void session_ask_names(struct plenum_stream *s)
+{
+    struct name_ask *a = s->asks;
+    bool asked = false;
+
+    if (!a || s->state != SESSION_OPEN)
+        return;
+    if (s->loader_minor < WIRE_MINOR_NAME)
+        a->code = error_set(&a->err, -ENOTSUP, "%s is too old to tell the names of samples",
+                            s->loader_name);
+    while (a->code == 0 && a->sent < a->count && a->sent - a->have < NAMES_UNDER_WAY) {
+        struct wire_ask_name m = {.sample = a->samples[a->sent]};
+
+        if (wire_put_ask_name(&s->conn.tx, a->base + a->sent, &m) < 0)
+            break;
+        a->sent++;
+        asked = true;
+    }
+    /* What failed must still hear the answers to what it has asked. */
+    if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
+        s->asks = a->next;
+        a->over = true;
+        stream_changed(s);
+        session_ask_names(s);
+        return;
+    }
+    if (asked) {
+        s->asked_ns = time_now_ns();
+        flush(s);
+    }
 }
 
 void session_cancel(struct plenum_stream *s, struct plenum_lease *slot)
@@ -507,7 +625,7 @@ void session_cancel(struct plenum_stream *s, struct plenum_lease *slot)
 static uint64_t waiting_since(const struct plenum_stream *s)
 {
     if (s->state == SESSION_OPEN && count_slots(s, SLOT_FILLING) == 0 &&
-        count_slots(s, SLOT_CANCELLING) == 0)
+        count_slots(s, SLOT_CANCELLING) == 0 && !s->asks)
         return 0;
     return max_u64(s->heard_ns, s->asked_ns);
 }

@@ -16,8 +16,8 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_hash, ctl_index, ctl_make_sample, ctl_pack, ctl_preview,
-    ctl_verify;
+extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_pack, ctl_plan,
+    ctl_preview, ctl_trace, ctl_verify;
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {
@@ -99,10 +99,6 @@ void ctl_strip_name(struct plenum_error *err, const char *name);
 
 /** Print "plenumctl NAME: text" and answer 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
-
-/** A text as JSON, quotes included, to standard output. Bytes that are no UTF-8, as paths may hold,
- * become U+FFFD. */
-void ctl_print_json_text(const char *text);
 
 /** Write a whole file under the temporary name and rename it: 0 or -errno with a sentence. */
 int ctl_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/json.h"
 #include "common/streamhash.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
@@ -94,6 +95,19 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, struct sum *
     return r;
 }
 
+static void print_json(const struct sum *sum)
+{
+    struct json j = {.file = stdout};
+    char hash[20];
+
+    (void)snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)sum->hash);
+    json_begin_object(&j, NULL, true);
+    json_text(&j, "hash", hash);
+    json_number(&j, "samples", sum->samples);
+    json_number(&j, "substituted", sum->substituted);
+    json_end_object(&j);
+}
+
 static int run(int argc, char **argv)
 {
     struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .epochs = 1};
@@ -116,9 +130,7 @@ static int run(int argc, char **argv)
     if (r < 0)
         return ctl_fail("hash", &err);
     if (a.json)
-        printf("{\"hash\": \"%016llx\", \"samples\": %llu, \"substituted\": %llu}\n",
-               (unsigned long long)sum.hash, (unsigned long long)sum.samples,
-               (unsigned long long)sum.substituted);
+        print_json(&sum);
     else
         printf("%016llx\n", (unsigned long long)sum.hash);
     if (sum.substituted > 0 && !a.json)

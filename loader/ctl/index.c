@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/json.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 
@@ -38,35 +39,34 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-static void print_fingerprint(const struct dataset *d)
+/* 32 digits. */
+static const char *fingerprint_text(const struct dataset *d, char ret[33])
 {
     for (int i = 0; i < 16; i++)
-        printf("%02x", dataset_get_fingerprint(d)[i]);
+        (void)snprintf(ret + 2 * i, 3, "%02x", dataset_get_fingerprint(d)[i]);
+    return ret;
 }
 
 static void print_json(const struct dataset *d)
 {
-    const char *path = dataset_get_index_path(d);
+    struct json j = {.file = stdout};
+    char text[33];
 
-    printf("{\"name\": ");
-    ctl_print_json_text(dataset_get_name(d));
-    printf(", \"samples\": %u, \"classes\": %u, \"bytes\": %llu, \"passed_over\": %llu, "
-           "\"fingerprint\": \"",
-           dataset_get_samples(d), dataset_get_classes(d), (unsigned long long)dataset_get_bytes(d),
-           (unsigned long long)dataset_get_passed_over(d));
-    print_fingerprint(d);
-    printf("\", \"index\": ");
-    if (path)
-        ctl_print_json_text(path);
-    else
-        printf("null");
-    printf("}\n");
+    json_begin_object(&j, NULL, true);
+    json_text(&j, "name", dataset_get_name(d));
+    json_number(&j, "samples", dataset_get_samples(d));
+    json_number(&j, "classes", dataset_get_classes(d));
+    json_number(&j, "bytes", dataset_get_bytes(d));
+    json_number(&j, "passed_over", dataset_get_passed_over(d));
+    json_text(&j, "fingerprint", fingerprint_text(d, text));
+    json_text(&j, "index", dataset_get_index_path(d));
+    json_end_object(&j);
 }
 
 static void print_text(const struct dataset *d, double seconds)
 {
     const char *path = dataset_get_index_path(d);
-    char bytes[32];
+    char bytes[32], text[33];
 
     printf("data set     %s\n", dataset_get_name(d));
     printf("samples      %u in %u classes, %s\n", dataset_get_samples(d), dataset_get_classes(d),
@@ -74,10 +74,8 @@ static void print_text(const struct dataset *d, double seconds)
     if (dataset_get_passed_over(d) > 0)
         printf("passed over  %llu files that are not named as images\n",
                (unsigned long long)dataset_get_passed_over(d));
-    printf("fingerprint  ");
-    print_fingerprint(d);
-    printf("\nindex        %s\n",
-           path ? path : "in memory only: the cache folder cannot be written");
+    printf("fingerprint  %s\n", fingerprint_text(d, text));
+    printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");
     printf("time         %.2f s\n", seconds);
 }
 

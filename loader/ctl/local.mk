@@ -6,6 +6,7 @@ noinst_LTLIBRARIES += %D%/libscene.la
 
 bin_PROGRAMS += plenumctl
 plenumctl_SOURCES = \
+	%D%/bench.c \
 	%D%/ctl.c %D%/ctl.h \
 	%D%/font.c %D%/font.h \
 	%D%/hash.c \
@@ -15,7 +16,9 @@ plenumctl_SOURCES = \
 	%D%/pack.c \
 	%D%/pack_job.c %D%/pack_job.h \
 	%D%/pack_record.c %D%/pack_record.h \
+	%D%/plan.c \
 	%D%/preview.c \
+	%D%/trace.c \
 	%D%/verify.c
 plenumctl_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)
-plenumctl_LDADD = %D%/libscene.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+plenumctl_LDADD = %D%/libscene.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)

@@ -9,18 +9,14 @@
 #include "loader/ctl/ctl.h"
 
 static const struct ctl_command *const commands[] = {
-    &ctl_hash,
-    &ctl_index,
-    &ctl_make_sample,
-    &ctl_pack,
-    &ctl_preview,
-    &ctl_verify,
+    &ctl_bench, &ctl_hash,    &ctl_index, &ctl_make_sample, &ctl_pack,
+    &ctl_plan,  &ctl_preview, &ctl_trace, &ctl_verify,
 };
 
 static void print_help(void)
 {
     printf("usage: plenumctl COMMAND [options]\n\n"
-           "The tool of the person at the terminal: looks at data sets the way a loader does.\n\n"
+           "The tool of the person at the terminal: sees data sets the way a loader does.\n\n"
            "commands:\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         printf("  %-14s%s\n", commands[i]->name, commands[i]->summary);

@@ -5,7 +5,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la
 	%D%/folder.c \
 	%D%/format.h \
 	%D%/index.c %D%/index.h \
-	%D%/json.c %D%/json.h \
+	%D%/json_find.c %D%/json_find.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \

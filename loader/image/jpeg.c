@@ -11,6 +11,12 @@
  * - Rows: jpeg_skip_scanlines() drops what is above; it decodes the MCU row above the first one
  *   where the upsampler needs it. It is called once, from row 0, which is its simplest case.
  *   tests/loader/image/test_jpeg.c compares regions at every offset with full decodes.
+ * - Scale: the library makes a half, a fourth or an eighth of the size by a smaller inverse DCT.
+ *   Everything above then counts in pixels of that size. Columns are not cut where the library both
+ *   decodes a component at a larger scale than the others and upsamples it (4:1:0 at a half), since
+ *   jpeg_crop_scanline() takes its rows for shorter than they are.
+ * - Of a packed file (pack.h) the part that holds these columns and rows is first cut out, as a
+ * JPEG of its own (splice.h), and all of this then happens to that.
  * - Block smoothing, which guesses coefficients of progressive files that were never sent, is off:
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
@@ -51,6 +57,11 @@
 /* Rows that one read() delivers: enough to make a call cheap, few enough to stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
+/* Where they begin in the strip, and what their pitch is a multiple of. The colour conversion for
+ * AVX2 and SSE2 stores rows that begin at a multiple of its vectors past the cache, in memory, from
+ * where the resize would have to fetch them again; and rows that do not into the cache. */
+enum { STRIP_SKEW = 16, STRIP_UNIT = 32 };
+
 struct jpeg_reader {
     struct image_reader base;
 
@@ -76,6 +87,7 @@ struct jpeg_reader {
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
     uint32_t rows_left; /* of the region */
+    size_t pitch;       /* of the rows in: */
     struct scratch strip;
 };
 
@@ -90,7 +102,7 @@ static int describe_place(const struct jpeg_reader *j, char *text, size_t size)
     const struct jpeg_decompress_struct *d = &j->d;
 
     if (d->output_scanline > 0 || j->rows_left > 0)
-        return snprintf(text, size, "near row %u of %u", d->output_scanline, d->image_height);
+        return snprintf(text, size, "near row %u of %u", d->output_scanline, d->output_height);
     if (d->input_scan_number > 1)
         return snprintf(text, size, "in scan %d", d->input_scan_number);
     if (d->input_scan_number == 1)
@@ -203,7 +215,7 @@ static void start(struct jpeg_reader *j)
     j->d.progress = &j->progress;
     (void)jpeg_read_header(&j->d, TRUE);
     check_limits(j);
-    j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_EXT_RGBX;
     j->d.dct_method = JDCT_ISLOW;
     j->d.do_fancy_upsampling = TRUE;
     j->d.do_block_smoothing = FALSE;
@@ -249,56 +261,82 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     if (packed == -ENOMEM)
         return error_set(err, packed, "out of memory");
     j->packed = packed > 0;
+    *ret = (struct image_header){.orientation = exif_of_jpeg(bytes, len), .shrink_max = DCTSIZE};
     if (j->packed) { /* what libjpeg would say of its header was checked when it was packed */
-        *ret = (struct image_header){.width = j->layout.width,
-                                     .height = j->layout.height,
-                                     .orientation = exif_of_jpeg(bytes, len)};
+        ret->width = j->layout.width;
+        ret->height = j->layout.height;
         return 0;
     }
     rewind_to(j, bytes, len);
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
     start(j);
-    *ret = (struct image_header){.width = j->d.image_width,
-                                 .height = j->d.image_height,
-                                 .orientation = exif_of_jpeg(bytes, len)};
+    ret->width = j->d.image_width;
+    ret->height = j->d.image_height;
     return 0;
 }
 
-/* The columns that must be decoded for those of the region to come out right: see the top. */
-static void widen(uint32_t unit, uint32_t whole, const struct rect *region, uint32_t *begin,
-                  uint32_t *end)
+#if JPEG_LIB_VERSION >= 70
+#define SCALED_SIZE(component) (component)->DCT_h_scaled_size
+#else
+#define SCALED_SIZE(component) (component)->DCT_scaled_size
+#endif
+
+/* Whether jpeg_crop_scanline() knows how long the components' rows are: see the top. */
+static bool can_cut(const struct jpeg_decompress_struct *d)
 {
-    uint32_t mcu = DCTSIZE * unit, least = 3 * unit;
+    int least = DCTSIZE / (int)d->scale_denom;
+
+    for (int i = 0; i < d->num_components; i++) {
+        const jpeg_component_info *c = &d->comp_info[i];
+        int size = SCALED_SIZE(c);
+
+        if (size != least && (size * c->h_samp_factor != least * d->max_h_samp_factor ||
+                              size * c->v_samp_factor != least * d->max_v_samp_factor))
+            return false;
+    }
+    return true;
+}
+
+/* The columns that must be decoded for those of the region to come out right: see the top. `unit`:
+ * the largest sampling factor; `width`: of the image at this scale. */
+static void widen(uint32_t unit, uint32_t shrink, uint32_t width, const struct rect *region,
+                  uint32_t *begin, uint32_t *end)
+{
+    uint32_t mcu = DCTSIZE / shrink * unit, least = 3 * unit;
 
     *begin = region->left > 0 ? (region->left - 1) / mcu * mcu : 0;
     *end = region->left + region->width + 2;
     if (*end < *begin + least)
         *end = *begin + least;
-    if (*end > whole)
-        *end = whole;
+    if (*end > width)
+        *end = width;
     if (*begin > 0 && *end - *begin < least)
         *begin -= mcu;
 }
 
-/* The same with rows, for the splice: one above the region and one below are enough. */
-static struct rect widen_both(const struct pack_layout *l, const struct rect *region)
+/* The part of a packed image, at its full size, that holds what must be decoded for a region. Of
+ * rows, one above and one below are enough. */
+static struct rect widen_both(const struct pack_layout *l, uint32_t shrink,
+                              const struct rect *region)
 {
-    uint32_t begin, end, bottom = region->top + region->height;
-    struct rect r = {.top = region->top - (region->top > 0)};
+    uint32_t width = (l->width + shrink - 1) / shrink, begin, end, right, bottom;
+    struct rect r = {.top = (region->top - (region->top > 0)) * shrink};
 
-    widen(l->mcu_width / DCTSIZE, l->width, region, &begin, &end);
-    r.left = begin;
-    r.width = end - begin;
-    r.height = bottom + (bottom < l->height) - r.top;
+    widen(l->mcu_width / DCTSIZE, shrink, width, region, &begin, &end);
+    right = end * shrink;
+    bottom = (region->top + region->height + 1) * shrink;
+    r.left = begin * shrink;
+    r.width = (right < l->width ? right : l->width) - r.left;
+    r.height = (bottom < l->height ? bottom : l->height) - r.top;
     return r;
 }
 
 /* Choose what is decoded of a packed file: a part that holds the region, which then becomes a
  * region of that, or all. */
-static int choose_part(struct jpeg_reader *j, struct rect *region)
+static int choose_part(struct jpeg_reader *j, uint32_t shrink, struct rect *region)
 {
-    struct rect wide = widen_both(&j->layout, region), pixels;
+    struct rect wide = widen_both(&j->layout, shrink, region), pixels;
     struct splice splice;
     size_t len;
     int r;
@@ -311,44 +349,49 @@ static int choose_part(struct jpeg_reader *j, struct rect *region)
     if (r < 0)
         return r;
     pixels = splice_pixels(&splice, &j->layout);
-    region->left -= pixels.left;
-    region->top -= pixels.top;
+    region->left -= pixels.left / shrink;
+    region->top -= pixels.top / shrink;
     rewind_to(j, j->spliced.bytes, len);
     return 0;
 }
 
-static void seek(struct jpeg_reader *j, const struct rect *region)
+static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *region)
 {
-    uint32_t begin, end;
+    struct jpeg_decompress_struct *d = &j->d;
+    uint32_t begin = 0, end;
     JDIMENSION left, width;
 
     if (j->packed)
         start(j);
-    (void)jpeg_start_decompress(&j->d);
-    widen((uint32_t)j->d.max_h_samp_factor, j->d.output_width, region, &begin, &end);
+    d->scale_num = 1;
+    d->scale_denom = shrink;
+    (void)jpeg_start_decompress(d);
+    end = d->output_width;
+    if (can_cut(d))
+        widen((uint32_t)d->max_h_samp_factor, shrink, d->output_width, region, &begin, &end);
     left = begin;
     width = end - begin;
-    jpeg_crop_scanline(&j->d, &left, &width);
+    jpeg_crop_scanline(d, &left, &width);
     j->offset = region->left - left;
     j->width = region->width;
     j->rows_left = region->height;
     if (region->top > 0)
-        (void)jpeg_skip_scanlines(&j->d, region->top);
+        (void)jpeg_skip_scanlines(d, region->top);
 }
 
-static int jpeg_reader_seek(struct image_reader *reader, const struct rect *region,
+static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
     struct rect part = *region;
 
-    if (j->packed && choose_part(j, &part) < 0)
+    if (j->packed && choose_part(j, shrink, &part) < 0)
         return error_set(err, -ENOMEM, "out of memory for %zu bytes", j->len);
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    seek(j, &part);
-    if (scratch_reserve(&j->strip, (size_t)STRIP_ROWS * j->d.output_width *
-                                       (size_t)j->d.output_components) < 0)
+    seek(j, shrink, &part);
+    j->pitch = align_up((size_t)j->d.output_width * 4, STRIP_UNIT);
+    if (scratch_reserve(&j->strip, STRIP_SKEW + STRIP_ROWS * j->pitch) < 0)
         return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);
     return 0;
 }
@@ -360,15 +403,14 @@ static uint8_t times_255th(uint32_t a, uint32_t b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Inverted CMYK to RGB; `rgb` may be where `cmyk` is, or before it. */
-static void rgb_of_cmyk(const uint8_t *cmyk, uint32_t count, uint8_t *rgb)
+/* Inverted CMYK to RGB, in place. */
+static void rgb_of_cmyk(uint8_t *pixel, uint32_t count)
 {
-    for (; count > 0; count--, cmyk += 4, rgb += 3) {
-        uint8_t c = cmyk[0], m = cmyk[1], y = cmyk[2], k = cmyk[3];
+    for (; count > 0; count--, pixel += 4) {
+        uint8_t k = pixel[3];
 
-        rgb[0] = (uint8_t)(k - times_255th(255u - c, k));
-        rgb[1] = (uint8_t)(k - times_255th(255u - m, k));
-        rgb[2] = (uint8_t)(k - times_255th(255u - y, k));
+        for (int c = 0; c < 3; c++)
+            pixel[c] = (uint8_t)(k - times_255th(255u - pixel[c], k));
     }
 }
 
@@ -393,19 +435,18 @@ static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
-    size_t step = (size_t)j->d.output_components, pitch = j->d.output_width * step;
     uint32_t count = j->rows_left < STRIP_ROWS ? j->rows_left : STRIP_ROWS;
-    uint8_t *pixels = j->strip.bytes;
+    uint8_t *pixels = (uint8_t *)j->strip.bytes + STRIP_SKEW;
 
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    read_rows(j, pixels, pitch, count);
+    read_rows(j, pixels, j->pitch, count);
     j->rows_left -= count;
-    pixels += j->offset * step;
+    pixels += (size_t)j->offset * 4;
     if (j->d.out_color_space == JCS_CMYK)
         for (uint32_t i = 0; i < count; i++)
-            rgb_of_cmyk(pixels + i * pitch, j->width, pixels + i * pitch);
-    *ret = (struct image_rows){pixels, pitch, count};
+            rgb_of_cmyk(pixels + i * j->pitch, j->width);
+    *ret = (struct image_rows){pixels, j->pitch, count};
     return 0;
 }
 

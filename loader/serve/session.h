@@ -19,8 +19,9 @@ struct server {
     struct session *sessions;
     unsigned num_sessions;
     uint64_t started_ns;
-    uint64_t ring_bytes; /* of all sessions */
-    unsigned threads;
+    uint64_t ring_bytes;          /* of all sessions */
+    unsigned threads, io_threads; /* that decode, that read */
+    bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine keeps to */
     bool stopping;
     void (*session_gone)(struct server *server);
 };

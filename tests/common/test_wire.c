@@ -63,7 +63,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
 {
     struct frame_buffer b = {0};
     struct wire_hello hello;
-    struct wire_opened opened = {.samples = 1281167, .classes = 1000, .fingerprint = {1, 2, 255}};
+    struct wire_opened opened = {.samples = 1281167, .classes = 1000, .threads = 8, .io_threads = 3, .fingerprint = {1, 2, 255}};
     struct wire_render render = {.epoch = 89, .position = 1281166, .slot = 4};
     struct wire_done done = {.status = -EBADMSG,
                              .substituted = 3,
@@ -74,6 +74,8 @@ Test(wire, every_message_comes_out_as_it_went_in)
                              .text = "x.jpg: bad"};
     struct wire_stats stats = {1, 2, 3, 4, 5, 6, 7};
     struct wire_error error = {.code = -ENOENT, .text = "no such data set"};
+    struct wire_ask_name ask_name = {.sample = 4000000000};
+    struct wire_name name = {.text = "/data/train/n01440764/a b.JPEG"};
     struct wire_progress progress = {.done = 10, .total = 20, .text = "reading folders"};
 
     wire_hello_init(&hello, "job 1 instance 2");
@@ -86,6 +88,8 @@ Test(wire, every_message_comes_out_as_it_went_in)
     ROUND_TRIP(wire_put_stats(&b, 3, &stats), wire_get_stats, WIRE_STATS, stats);
     ROUND_TRIP(wire_put_error(&b, 4, &error), wire_get_error, WIRE_ERROR, error);
     ROUND_TRIP(wire_put_progress(&b, 4, &progress), wire_get_progress, WIRE_PROGRESS, progress);
+    ROUND_TRIP(wire_put_ask_name(&b, 5, &ask_name), wire_get_ask_name, WIRE_NAME, ask_name);
+    ROUND_TRIP(wire_put_name(&b, 5, &name), wire_get_name, WIRE_NAME, name);
 }
 
 Test(wire, a_newer_minor_may_add_fields)

@@ -1,7 +1,7 @@
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
 #     tests/loader/image/dump --seeds SEEDS && tests/fuzz/fuzz_image CORPUS SEEDS
 #     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS
-#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index, json, tar)
+#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index, json, launcher, tar)
 # in other builds a small driver puts files through them, which is a test of every `make check`.
 if FUZZ
 fuzz_driver =
@@ -12,7 +12,8 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_json %D%/fuzz_pack %D%/fuzz_tar %D%/fuzz_text %D%/fuzz_wire %D%/seeds
+check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_pack %D%/fuzz_tar %D%/fuzz_text \
+	%D%/fuzz_wire %D%/seeds
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
@@ -28,6 +29,10 @@ check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_json %D%/fuzz_pack %D%/
 %C%_fuzz_tar_SOURCES = %D%/fuzz_tar.c $(fuzz_driver)
 %C%_fuzz_tar_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_tar_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_launcher_SOURCES = %D%/fuzz_launcher.c $(fuzz_driver)
+%C%_fuzz_launcher_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+%C%_fuzz_launcher_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_launcher_LDADD = launcher/liblauncher.la common/libcommon.la
 %C%_fuzz_text_SOURCES = %D%/fuzz_text.c $(fuzz_driver)
 %C%_fuzz_text_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_text_LDADD = common/libcommon.la
@@ -35,4 +40,5 @@ check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_json %D%/fuzz_pack %D%/
 %C%_fuzz_wire_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_wire_LDADD = common/libcommon.la
 %C%_seeds_SOURCES = %D%/seeds.c
-%C%_seeds_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_seeds_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+%C%_seeds_LDADD = loader/dataset/libdataset.la launcher/liblauncher.la common/libcommon.la

@@ -18,7 +18,7 @@ fuzz image 0
 mkdir "$T/pack"
 ok "seeds for fuzz_pack" "$top_builddir/tests/loader/image/dump" --packed "$T/pack"
 fuzz pack 100
-for target in wire text index json; do
+for target in wire text index json launcher; do
     ok "seeds for fuzz_$target" "$here/seeds" $target "$T/$target"
     fuzz $target 5000
 done

@@ -1,3 +1,6 @@
-# tests/system/: what needs root, several hosts or minutes; run by make check-system.
-system_tests += %D%/test_hosts.sh
-EXTRA_DIST += %D%/test_hosts.sh %D%/vhosts.sh
+# What needs root, several hosts, or minutes: make check-system.
+system_tests += %D%/test_hosts.sh %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh %D%/test_copies.sh
+EXTRA_DIST += %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh \
+	%D%/test_three_faults.sh %D%/test_copies.sh
+# Three of the faults, wherever root is.
+TESTS += %D%/test_three_faults.sh

@@ -1,0 +1,380 @@
+/* bench.c - plenumctl bench stream: how fast batches can be had here, and what they wait for.
+ *
+ * The same stream is consumed from three sources, in turn, in several rounds, so that what else
+ * goes on in the machine touches all alike:
+ *
+ *     real        files are read and decoded
+ *     generated   nothing is read or decoded; pixels are copied from a table
+ *     synthetic   the loader is asked for nothing; only the hand-over is left
+ *
+ * A stage is what bounds the rate when the others could do more. What reading and decoding could do
+ * is computed from the loader's own times and threads; what the transport could do is the rate of
+ * `generated`. */
+#include "config.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <plenum/plenum.h>
+
+#include "common/error.h"
+#include "common/json.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+enum { SOURCES = 3, ROUNDS_MAX = 101 };
+static const char *const source_names[SOURCES] = {"real", "generated", "synthetic"};
+
+struct arguments {
+    struct ctl_stream_args stream;
+    const char *loader;
+    uint64_t duration_ns, step_ns;
+    uint32_t steps, depth, rounds;
+    bool sources[SOURCES], chosen, json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static int take_sources(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    a->chosen = true;
+    while (*value) {
+        size_t len = strcspn(value, ","), i = 0;
+
+        while (i < SOURCES &&
+               (strlen(source_names[i]) != len || strncmp(value, source_names[i], len) != 0))
+            i++;
+        if (i == SOURCES)
+            return error_set(err, -EINVAL,
+                             "sources are real, generated and synthetic, separated by commas, not "
+                             "'%s'",
+                             value);
+        a->sources[i] = true;
+        value += len;
+        value += *value == ',';
+    }
+    return 0;
+}
+
+static const struct option_def defs[] = {
+    CTL_STREAM_OPTIONS(struct arguments, stream),
+    {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
+     "replicas that one process feeds (default 1)", NULL},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
+     "samples of a replica in a step (default 64)", NULL},
+    {"steps", 0, "S", OPTION_U32, AT(steps), 1, 65536, "steps in a batch (default 1)", NULL},
+    {"prefetch-depth", 0, "N", OPTION_U32, AT(depth), 1, 64,
+     "batches asked for ahead of time (default 3)", NULL},
+    {"loader", 0, "ADDRESS", OPTION_TEXT, AT(loader), 0, 0,
+     "a loader that runs already (default: one is started)", NULL},
+    {"sources", 0, "LIST", OPTION_CALL, 0, 0, 0, "measure these only: real,generated,synthetic",
+     take_sources},
+    {"seconds", 't', "TIME", OPTION_DURATION, AT(duration_ns), 0, 0,
+     "time for each source (default 6)", NULL},
+    {"rounds", 0, "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
+     "measure in so many rounds (default 3)", NULL},
+    {"step-time", 0, "TIME", OPTION_DURATION, AT(step_ns), 0, 0,
+     "what the accelerators take for one step, as in 120ms: is the host fast enough?", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl bench stream",
+    .usage = "DATASET [options]",
+    .summary = "Consume a stream of batches from the real data set, from generated pixels and from "
+               "a constant batch, and say what bounds the rate.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* What was measured of one source; rates of rounds are sorted at the end. */
+struct measure {
+    double rates[ROUNDS_MAX], waited, elapsed;
+    double read_ns, render_ns, rendered;
+    unsigned rounds;
+    uint32_t threads, io_threads;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(struct measure *m)
+{
+    qsort(m->rates, m->rounds, sizeof(m->rates[0]), by_value);
+    return m->rounds ? m->rates[m->rounds / 2] : NAN;
+}
+
+/* The accelerators' stand-in. */
+static void pause_until(uint64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+        ;
+}
+
+/* Consume for a while. The first batch, before which connections are made, does not count. */
+static int consume(struct plenum_stream *stream, uint64_t duration_ns, uint64_t pause_ns,
+                   struct measure *m, struct plenum_error *err)
+{
+    struct plenum_stream_stats before, after;
+    struct plenum_batch batch;
+    uint64_t begin = 0, now = 0;
+
+    for (bool first = true; first || now - begin < duration_ns; first = false) {
+        int r = plenum_stream_next(stream, PLENUM_FOREVER, &batch, err);
+
+        if (r < 0)
+            return r;
+        now = time_now_ns();
+        if (pause_ns)
+            pause_until(now + pause_ns);
+        plenum_batch_release(&batch);
+        now = time_now_ns();
+        if (first) {
+            begin = now;
+            plenum_stream_get_stats(stream, &before);
+        }
+    }
+    plenum_stream_get_stats(stream, &after);
+    m->rates[m->rounds++] =
+        (double)(after.samples - before.samples) * (double)NS_PER_SEC / (double)(now - begin);
+    m->waited += (double)(after.wait_ns - before.wait_ns);
+    m->elapsed += (double)(now - begin);
+    m->rendered += (double)after.rendered;
+    m->read_ns += (double)after.read_ns;
+    m->render_ns += (double)after.render_ns;
+    m->threads = after.loader_threads;
+    m->io_threads = after.loader_io_threads;
+    return 0;
+}
+
+static int measure_once(const char *dataset, const struct arguments *a, unsigned source,
+                        struct measure *m, struct plenum_error *err)
+{
+    struct plenum_stream_options o;
+    struct plenum_job_info info = {.num_instances = 1,
+                                   .num_local_instances = 1,
+                                   .num_replicas = a->stream.replicas,
+                                   .num_local_replicas = a->stream.replicas,
+                                   .devices_per_replica = 1,
+                                   .loader = getenv("PLENUM_LOADER")};
+    struct plenum_stream *stream;
+    int r;
+
+    plenum_stream_options_init(&o);
+    o.dataset = dataset;
+    o.pipeline = a->stream.pipeline;
+    o.shuffle = a->stream.shuffle;
+    o.seed = a->stream.seed;
+    o.loader = a->loader;
+    o.micro_batch = a->stream.micro_batch;
+    o.steps = a->steps;
+    o.prefetch_depth = a->depth;
+    if (strcmp(a->stream.bad, "substitute") != 0 && strcmp(a->stream.bad, "fail") != 0)
+        return error_set(err, -EINVAL, "--bad is substitute or fail, not '%s'", a->stream.bad);
+    o.bad = strcmp(a->stream.bad, "fail") == 0 ? PLENUM_BAD_FAIL : PLENUM_BAD_SUBSTITUTE;
+    (void)setenv("PLENUM_SOURCE", source_names[source], 1);
+    r = plenum_stream_open(&info, &o, &stream, err);
+    if (r < 0)
+        return r;
+    /* What the stages could do is measured without the accelerators. */
+    r = consume(stream, a->duration_ns / a->rounds, source == 0 ? a->step_ns * a->steps : 0, m,
+                err);
+    plenum_stream_destroy(stream);
+    return r;
+}
+
+/* What a stage could do when nothing else bounded it, images/s. */
+struct stage {
+    const char *name;
+    double rate;
+};
+
+static unsigned stages_of(struct measure *m, struct stage *ret)
+{
+    struct measure *real = &m[0];
+    unsigned n = 0;
+
+    if (real->rounds && real->rendered > 0) {
+        ret[n++] = (struct stage){"storage", (double)real->io_threads * real->rendered *
+                                                 (double)NS_PER_SEC / real->read_ns};
+        ret[n++] = (struct stage){"decoding", (double)real->threads * real->rendered *
+                                                  (double)NS_PER_SEC / real->render_ns};
+    }
+    if (m[1].rounds)
+        ret[n++] = (struct stage){"transport", median(&m[1])};
+    if (m[2].rounds)
+        ret[n++] = (struct stage){"hand-over", median(&m[2])};
+    return n;
+}
+
+static const struct stage *slowest(const struct stage *stages, unsigned n)
+{
+    const struct stage *least = NULL;
+
+    for (unsigned i = 0; i < n; i++)
+        if (!least || stages[i].rate < least->rate)
+            least = &stages[i];
+    return least;
+}
+
+/* Is the host the bottleneck? A sentence. */
+static void verdict(const struct arguments *a, struct measure *m, char *ret, size_t size)
+{
+    struct stage stages[4];
+    unsigned n = stages_of(m, stages);
+    const struct stage *least = slowest(stages, n);
+    double need, waiting;
+
+    if (!m[0].rounds || !least) {
+        (void)snprintf(ret, size, "the real source was not measured");
+        return;
+    }
+    if (!a->step_ns) {
+        (void)snprintf(ret, size, "%s bounds this host, at %.0f images/s", least->name,
+                       median(&m[0]));
+        return;
+    }
+    need = (double)a->stream.replicas * a->stream.micro_batch * (double)NS_PER_SEC /
+           (double)a->step_ns;
+    waiting = 100 * m[0].waited / m[0].elapsed;
+    if (waiting < 2)
+        (void)snprintf(ret, size,
+                       "not host-bound: steps of %.0f ms take %.0f images/s, and waited for data "
+                       "%.1f %% of the time",
+                       (double)a->step_ns / 1e6, need, waiting);
+    else
+        (void)snprintf(ret, size,
+                       "host-bound by %s: steps of %.0f ms could take %.0f images/s and were given "
+                       "%.0f",
+                       least->name, (double)a->step_ns / 1e6, need, median(&m[0]));
+}
+
+static void print_text(const struct arguments *a, struct measure *m)
+{
+    struct stage stages[4];
+    unsigned n = stages_of(m, stages);
+    char sentence[256];
+
+    printf("source     images/s    min    max  waiting\n");
+    for (unsigned i = 0; i < SOURCES; i++)
+        if (m[i].rounds) {
+            double middle = median(&m[i]);
+
+            printf("%-10s %8.0f %6.0f %6.0f %7.1f%%\n", source_names[i], middle, m[i].rates[0],
+                   m[i].rates[m[i].rounds - 1], 100 * m[i].waited / m[i].elapsed);
+        }
+    if (m[0].rounds && m[0].rendered > 0)
+        printf("\nan image   %.0f us to read (%u threads), %.0f us to render (%u threads)\n",
+               m[0].read_ns / m[0].rendered / 1e3, m[0].io_threads,
+               m[0].render_ns / m[0].rendered / 1e3, m[0].threads);
+    printf("could do  ");
+    for (unsigned i = 0; i < n; i++)
+        printf("%s %s %.0f", i ? "," : "", stages[i].name, stages[i].rate);
+    verdict(a, m, sentence, sizeof(sentence));
+    printf(" images/s\nverdict    %s\n", sentence);
+}
+
+static void print_json(const struct arguments *a, struct measure *m)
+{
+    struct json j = {.file = stdout};
+    struct stage stages[4];
+    unsigned n = stages_of(m, stages);
+    char sentence[256];
+
+    json_begin_object(&j, NULL, false);
+    json_begin_array(&j, "rows", false);
+    for (unsigned i = 0; i < SOURCES; i++)
+        if (m[i].rounds) {
+            double middle = median(&m[i]);
+
+            json_begin_object(&j, NULL, true);
+            json_text(&j, "name", source_names[i]);
+            json_real(&j, "min", m[i].rates[0], 1);
+            json_real(&j, "median", middle, 1);
+            json_real(&j, "max", m[i].rates[m[i].rounds - 1], 1);
+            json_real(&j, "waiting_percent", 100 * m[i].waited / m[i].elapsed, 2);
+            json_end_object(&j);
+        }
+    json_end_array(&j);
+    if (m[0].rounds && m[0].rendered > 0) {
+        json_real(&j, "read_us", m[0].read_ns / m[0].rendered / 1e3, 2);
+        json_real(&j, "render_us", m[0].render_ns / m[0].rendered / 1e3, 2);
+        json_number(&j, "threads", m[0].threads);
+        json_number(&j, "io_threads", m[0].io_threads);
+    }
+    json_begin_object(&j, "stages", true);
+    for (unsigned i = 0; i < n; i++)
+        json_real(&j, stages[i].name, stages[i].rate, 1);
+    json_end_object(&j);
+    verdict(a, m, sentence, sizeof(sentence));
+    json_text(&j, "verdict", sentence);
+    json_end_object(&j);
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {.stream = CTL_STREAM_DEFAULTS,
+                          .duration_ns = 6 * NS_PER_SEC,
+                          .steps = 1,
+                          .depth = 3,
+                          .rounds = 3};
+    struct measure *measures;
+    struct plenum_error err;
+    int operands, r = 0;
+
+    a.stream.micro_batch = 64;
+    if (argc > 1 && argv[1][0] != '-' && strcmp(argv[1], "stream") != 0) {
+        fprintf(stderr, "plenumctl bench: there is one benchmark, 'stream', not '%s'; see --help\n",
+                argv[1]);
+        return 2;
+    }
+    if (argc > 1 && strcmp(argv[1], "stream") == 0) {
+        argc--;
+        argv++;
+    }
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands != 1) {
+        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
+        return 2;
+    }
+    if (a.stream.cache_dir) /* of the loader that is started */
+        (void)setenv("PLENUM_CACHE_DIR", a.stream.cache_dir, 1);
+    measures = calloc(SOURCES, sizeof(*measures));
+    if (!measures)
+        return ctl_fail("bench", &(struct plenum_error){.text = "out of memory"});
+    r = 0;
+    for (unsigned round = 0; round < a.rounds && r == 0; round++)
+        for (unsigned i = 0; i < SOURCES && r == 0; i++) {
+            if (a.chosen && !a.sources[i])
+                continue;
+            ctl_show_progress(NULL, source_names[i], round + 1, a.rounds);
+            r = measure_once(argv[1], &a, i, &measures[i], &err);
+        }
+    ctl_end_progress();
+    if (r == 0 && a.json)
+        print_json(&a, measures);
+    else if (r == 0)
+        print_text(&a, measures);
+    free(measures);
+    return r < 0 ? ctl_fail("bench", &err) : 0;
+}
+
+const struct ctl_command ctl_bench = {
+    .name = "bench",
+    .summary = "how fast batches can be had, and what bounds the rate",
+    .run = run,
+};

@@ -1,0 +1,217 @@
+/* plan.c - plenumctl plan: from measured times, what other numbers of replicas would do and need.
+ *
+ * A step of R replicas takes GA micro-batches of M samples each, one behind the other on its device
+ * (T_MB each), and then the reduction of the gradients (T_AR):
+ *
+ *     throughput = R * M * GA / (GA * T_MB + T_AR)         images/s
+ *
+ * T_AR is that of the network at hand and is taken as the same for all R > 1; one replica has
+ * nothing to reduce. An image takes one core for the time that rendering it takes, so the loaders
+ * need throughput * T_image cores, over all hosts. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/json.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+enum { REPLICAS_MAX = 64, SAMPLES_MEASURED = 200 };
+
+struct arguments {
+    struct ctl_stream_args stream;
+    uint64_t micro_batch_ns, allreduce_ns, image_ns;
+    uint32_t accumulation;
+    uint64_t replicas[REPLICAS_MAX];
+    unsigned num_replicas;
+    bool json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static int take_replicas(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+    char word[16];
+
+    a->num_replicas = 0;
+    for (const char *p = value; *p;) {
+        size_t len = strcspn(p, ",");
+
+        if (len == 0 || len >= sizeof(word) || a->num_replicas == REPLICAS_MAX)
+            return error_set(err, -EINVAL,
+                             "up to %d numbers are wanted, separated by commas, not '%s'",
+                             REPLICAS_MAX, value);
+        memcpy(word, p, len);
+        word[len] = '\0';
+        if (parse_u64(word, 1 << 20, &a->replicas[a->num_replicas]) < 0 ||
+            a->replicas[a->num_replicas++] == 0)
+            return error_set(err, -EINVAL, "'%s' is no number of replicas", word);
+        p += len;
+        p += *p == ',';
+    }
+    return 0;
+}
+
+static const struct option_def defs[] = {
+    CTL_STREAM_OPTIONS(struct arguments, stream),
+    {"replicas", 'r', "LIST", OPTION_CALL, 0, 0, 0,
+     "plan for these numbers of replicas (default 1,2,4,8,16)", take_replicas},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
+     "samples that a replica takes at once (needed)", NULL},
+    {"gradient-accumulation", 0, "N", OPTION_U32, AT(accumulation), 1, 1 << 20,
+     "micro-batches before gradients are reduced (default 1)", NULL},
+    {"micro-batch-time", 0, "TIME", OPTION_DURATION, AT(micro_batch_ns), 0, 0,
+     "what a device takes for one micro-batch, as in 80ms (needed)", NULL},
+    {"allreduce-time", 0, "TIME", OPTION_DURATION, AT(allreduce_ns), 0, 0,
+     "what reducing the gradients takes (default 0)", NULL},
+    {"image-time", 0, "TIME", OPTION_DURATION, AT(image_ns), 0, 0,
+     "what rendering an image takes one core (default: measured on DATASET)", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl plan",
+    .usage = "[DATASET] [options]",
+    .summary = "Estimate the throughput of a training job with other numbers of replicas, and the "
+               "cores that its loaders need.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* CPU time of this thread, ns. */
+static uint64_t cpu_now_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* Render some samples of the data set, and take the mean. */
+static int measure_image(const char *dataset, const struct arguments *a, uint64_t *ret,
+                         struct plenum_error *err)
+{
+    struct render_scratch scratch = {0};
+    struct render_result result;
+    struct ctl_stream s;
+    uint64_t begin = 0;
+    uint8_t *pixels;
+    int r = ctl_stream_open(dataset, &a->stream, &s, err);
+
+    if (r < 0)
+        return r;
+    pixels = malloc(render_bytes(&s.spec));
+    if (!pixels)
+        r = error_set(err, -ENOMEM, "out of memory");
+    for (uint64_t p = 0; p <= SAMPLES_MEASURED && r == 0; p++) { /* the first warms up */
+        r = render_position(&s.spec, &scratch, 0, p, NULL, 0, NULL, pixels, &result, err);
+        if (p == 0)
+            begin = cpu_now_ns();
+        ctl_show_progress(NULL, "samples", p, SAMPLES_MEASURED);
+    }
+    *ret = (cpu_now_ns() - begin) / SAMPLES_MEASURED;
+    ctl_end_progress();
+    free(pixels);
+    render_scratch_fini(&scratch);
+    ctl_stream_close(&s);
+    return r;
+}
+
+struct row {
+    uint64_t replicas;
+    double step_ms, rate, efficiency, cores;
+};
+
+static struct row estimate(const struct arguments *a, uint64_t replicas)
+{
+    double ga = a->accumulation;
+    double alone = ga * (double)a->micro_batch_ns / (double)NS_PER_SEC;
+    double step = alone + (replicas > 1 ? (double)a->allreduce_ns / (double)NS_PER_SEC : 0);
+    double rate = (double)replicas * a->stream.micro_batch * ga / step;
+
+    return (struct row){.replicas = replicas,
+                        .step_ms = step * 1e3,
+                        .rate = rate,
+                        .efficiency = 100 * alone / step,
+                        .cores = rate * (double)a->image_ns / (double)NS_PER_SEC};
+}
+
+static void print_text(const struct arguments *a)
+{
+    if (a->image_ns)
+        printf("an image takes one core %.0f us\n\n", (double)a->image_ns / 1e3);
+    printf("replicas  step (ms)   images/s  efficiency  loader cores\n");
+    for (unsigned i = 0; i < a->num_replicas; i++) {
+        struct row row = estimate(a, a->replicas[i]);
+
+        printf("%8llu %10.1f %10.0f %10.1f%%", (unsigned long long)row.replicas, row.step_ms,
+               row.rate, row.efficiency);
+        if (a->image_ns)
+            printf(" %13.1f\n", row.cores);
+        else
+            printf("             ?\n");
+    }
+}
+
+static void print_json(const struct arguments *a)
+{
+    struct json j = {.file = stdout};
+
+    json_begin_object(&j, NULL, false);
+    if (a->image_ns)
+        json_real(&j, "image_us", (double)a->image_ns / 1e3, 2);
+    json_begin_array(&j, "rows", false);
+    for (unsigned i = 0; i < a->num_replicas; i++) {
+        struct row row = estimate(a, a->replicas[i]);
+
+        json_begin_object(&j, NULL, true);
+        json_number(&j, "replicas", row.replicas);
+        json_real(&j, "step_ms", row.step_ms, 3);
+        json_real(&j, "images_per_second", row.rate, 1);
+        json_real(&j, "efficiency_percent", row.efficiency, 2);
+        if (a->image_ns)
+            json_real(&j, "loader_cores", row.cores, 2);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {.stream = CTL_STREAM_DEFAULTS,
+                          .accumulation = 1,
+                          .replicas = {1, 2, 4, 8, 16},
+                          .num_replicas = 5};
+    struct plenum_error err;
+    int operands, r;
+
+    a.stream.micro_batch = 0;
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands > 1 || a.stream.micro_batch == 0 || a.micro_batch_ns == 0) {
+        fprintf(stderr, "%s: %s; see --help\n", program.name,
+                operands > 1 ? "one data set is enough"
+                             : "--micro-batch and --micro-batch-time are needed");
+        return 2;
+    }
+    if (operands == 1 && a.image_ns == 0 && measure_image(argv[1], &a, &a.image_ns, &err) < 0)
+        return ctl_fail("plan", &err);
+    if (a.json)
+        print_json(&a);
+    else
+        print_text(&a);
+    return 0;
+}
+
+const struct ctl_command ctl_plan = {
+    .name = "plan",
+    .summary = "throughput and loader cores for other numbers of replicas",
+    .run = run,
+};

@@ -1,0 +1,232 @@
+/* trace.c - plenumctl trace: the traces of a job's streams as one file, and what they tell.
+ *
+ * PLENUM_TRACE=DIR makes libplenum write a file a stream (libdist/trace.c): an array of events, one
+ * a line. A file of a process that was killed has no end, and its last line may be cut: whole lines
+ * are taken, the rest is left. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+static const char suffix[] = ".trace.json";
+
+struct arguments {
+    char unused;
+};
+
+static const struct options_program program = {
+    .name = "plenumctl trace",
+    .usage = "DIR OUT.json",
+    .summary = "Join the traces that the streams of a job have written into DIR (PLENUM_TRACE=DIR) "
+               "to one file for ui.perfetto.dev or chrome://tracing, and sum up how long batches "
+               "took.",
+};
+
+/* Where a batch can be, in this order. */
+enum { KINDS = 5 };
+static const char *const kinds[KINDS] = {"queue", "render", "ready", "in use", "wait"};
+
+/* Times of one kind of span, us. */
+struct times {
+    double *values;
+    size_t count, room;
+};
+
+static int add_time(struct times *t, double value)
+{
+    if (t->count == t->room) {
+        size_t room = t->room ? t->room * 2 : 256;
+        double *values = realloc(t->values, room * sizeof(*values));
+
+        if (!values)
+            return -ENOMEM;
+        t->values = values;
+        t->room = room;
+    }
+    t->values[t->count++] = value;
+    return 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* An event without its comma, if the line is a whole one. */
+static char *event_of(char *line)
+{
+    size_t len;
+
+    line += strspn(line, " ");
+    len = strcspn(line, "\n");
+    if (line[len] != '\n' && line[len - (len > 0)] != '}')
+        return NULL; /* cut */
+    while (len > 0 && (line[len - 1] == ',' || line[len - 1] == ' '))
+        len--;
+    line[len] = '\0';
+    return len >= 2 && line[0] == '{' && line[len - 1] == '}' ? line : NULL;
+}
+
+static int count_event(struct times *times, const char *event)
+{
+    const char *name = strstr(event, "\"name\": \""), *dur = strstr(event, "\"dur\": ");
+
+    if (!name || !dur)
+        return 0;
+    name += strlen("\"name\": \"");
+    for (int i = 0; i < KINDS; i++)
+        if (strncmp(name, kinds[i], strlen(kinds[i])) == 0 && name[strlen(kinds[i])] == '"')
+            return add_time(&times[i], strtod(dur + strlen("\"dur\": "), NULL));
+    return 0;
+}
+
+struct join {
+    FILE *out;
+    struct times times[KINDS];
+    unsigned files;
+    size_t events;
+};
+
+/* The event with the number of its file for a process: processes of several hosts may have the same
+ * one. */
+static void put_event(struct join *join, const char *event)
+{
+    const char *pid = strstr(event, "\"pid\": ");
+
+    fprintf(join->out, "%s\n", join->events++ ? "," : "[");
+    if (!pid) {
+        fputs(event, join->out);
+        return;
+    }
+    pid += strlen("\"pid\": ");
+    fprintf(join->out, "%.*s%u%s", (int)(pid - event), event, join->files,
+            pid + strspn(pid, "0123456789"));
+}
+
+static int join_file(struct join *join, const char *path, struct plenum_error *err)
+{
+    FILE *f = fopen(path, "re");
+    char *line = NULL, *event;
+    size_t room = 0;
+    int r = 0;
+
+    if (!f)
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    join->files++;
+    while (r == 0 && getline(&line, &room, f) > 0) {
+        event = event_of(line);
+        if (event) {
+            put_event(join, event);
+            r = count_event(join->times, event);
+        }
+    }
+    free(line);
+    if (r == 0 && ferror(f))
+        r = error_set(err, -EIO, "%s cannot be read", path);
+    else if (r < 0)
+        r = error_set(err, r, "out of memory");
+    (void)fclose(f);
+    return r;
+}
+
+static int is_trace(const struct dirent *e)
+{
+    size_t len = strlen(e->d_name), end = strlen(suffix);
+
+    return len > end && strcmp(e->d_name + len - end, suffix) == 0;
+}
+
+static int join_folder(struct join *join, const char *folder, struct plenum_error *err)
+{
+    struct dirent **names;
+    int n = scandir(folder, &names, is_trace, alphasort), r = 0;
+
+    if (n < 0)
+        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        char *path = str_format("%s/%s", folder, names[i]->d_name);
+
+        if (r == 0)
+            r = path ? join_file(join, path, err) : error_set(err, -ENOMEM, "out of memory");
+        free(path);
+        free(names[i]);
+    }
+    free(names);
+    if (r == 0 && n == 0)
+        r = error_set(err, -ENOENT,
+                      "%s holds no traces: run the job with PLENUM_TRACE=%s in its environment",
+                      folder, folder);
+    return r;
+}
+
+static void print_summary(struct join *join)
+{
+    static const char *const what[KINDS] = {"asked for, until the loader takes it up",
+                                            "being rendered", "ready, before it is wanted",
+                                            "held by the program", "the program waited"};
+
+    printf("%u streams, %zu batches\n\n", join->files, join->times[3].count);
+    printf("           median ms     90 %% ms      max ms\n");
+    for (int i = 0; i < KINDS; i++) {
+        struct times *t = &join->times[i];
+
+        if (t->count == 0)
+            continue;
+        qsort(t->values, t->count, sizeof(*t->values), by_value);
+        printf("%-8s %11.3f %11.3f %11.3f  %s\n", kinds[i], t->values[t->count / 2] / 1e3,
+               t->values[t->count * 9 / 10] / 1e3, t->values[t->count - 1] / 1e3, what[i]);
+    }
+}
+
+static int run(int argc, char **argv)
+{
+    struct join join = {0};
+    struct arguments a;
+    struct plenum_error err;
+    char *temporary = NULL;
+    int operands, r;
+
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands != 2) {
+        fprintf(stderr, "%s: a folder and a file to write are needed; see --help\n", program.name);
+        return 2;
+    }
+    temporary = str_format("%s.%ld", argv[2], (long)getpid());
+    join.out = temporary ? fopen(temporary, "wxe") : NULL;
+    if (!join.out) {
+        r = error_set(&err, -errno, "%s: %s", argv[2], strerror(errno));
+    } else {
+        r = join_folder(&join, argv[1], &err);
+        fputs(join.events ? "\n]\n" : "[]\n", join.out);
+        if ((ferror(join.out) | fclose(join.out)) && r == 0)
+            r = error_set(&err, -EIO, "%s cannot be written", argv[2]);
+        if (r == 0 && rename(temporary, argv[2]) < 0)
+            r = error_set(&err, -errno, "%s: %s", argv[2], strerror(errno));
+        if (r < 0)
+            (void)unlink(temporary);
+    }
+    if (r == 0)
+        print_summary(&join);
+    for (int i = 0; i < KINDS; i++)
+        free(join.times[i].values);
+    free(temporary);
+    return r < 0 ? ctl_fail("trace", &err) : 0;
+}
+
+const struct ctl_command ctl_trace = {
+    .name = "trace",
+    .summary = "the way of each batch, for Perfetto or Chrome's trace viewer",
+    .run = run,
+};

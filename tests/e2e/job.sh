@@ -1,0 +1,37 @@
+# job.sh - for the tests here: jobs of plenumrun with feed, on a sample data set in $T/data. Source it behind lib.sh.
+ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
+for tool in mpirun timeout; do
+    command -v $tool >/dev/null || skip_all "$tool is not installed"
+done
+unset PLENUM_LOADER
+export LC_ALL=C
+cd "$T" || exit 99
+
+# loader_threads N - the jobs that follow have a loader with so many decoding threads, whose process is named in a file
+# loaders/, one for each that was started.
+loader_threads() {
+    rm -rf loaders
+    mkdir loaders
+    cat >plenumd <<END
+#!/bin/sh
+echo \$\$ >"$T/loaders/\$\$"
+exec "$top_builddir/plenumd" --threads $1 "\$@"
+END
+    chmod +x plenumd
+    export PLENUM_PLENUMD=$T/plenumd
+}
+plenumrun() { timeout -k 5 100 "$top_builddir/plenumrun" -x ASAN_OPTIONS="$asan_options_of_mpi" "$@"; }
+# job ARGUMENT... - plenumrun, 100 s at most: output in out and err, status in $code
+job() {
+    plenumrun "$@" >out 2>err
+    code=$?
+}
+# field NAME - of feed's result (--json) in out
+field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
+# delivered HASH - did the job end well, with this hash?
+delivered() {
+    [ "$code" = 0 ] && [ "$(field hash)" = "$1" ] ||
+        { echo "wanted status 0 and hash $1, got $code and $(field hash)"; cat err; return 1; }
+}
+says() { grep -q -e "$1" err || { echo "no '$1' in:"; cat err; return 1; }; }
+gone() { for p; do case $(ps -o stat= -p "$p") in '' | Z*) ;; *) echo "process $p is still there"; return 1 ;; esac; done; }

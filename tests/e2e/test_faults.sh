@@ -1,0 +1,68 @@
+#!/bin/bash
+# test_faults.sh - what befalls jobs: loaders that die, trainers that die, and input that is not as it should be.
+# Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/e2e/job.sh"
+
+"$ctl" make-sample data --classes 4 --images 10 --size 96 >/dev/null || exit 99
+stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
+loader_threads 2
+
+# ---- loaders ----
+alone=$("$ctl" hash data $stream --epochs 6)
+loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; }
+plenumrun -n 2 --num-replicas 4 "$feed" data $stream --epochs 6 --pause 100 --json >out 2>err &
+job=$!
+for n in 1 2 3; do
+    wait_for 30 loaders $n
+    sleep 0.4
+    kill -KILL $(ls loaders) 2>/dev/null
+done
+wait $job
+code=$?
+ok "the loader is killed three times in mid-epoch: the same hash" delivered "$alone"
+ok "it was started again each time" loaders 4
+ok "and the trainers were told" test "$(field incidents)" -ge 3
+ok "nothing of it stays" gone $(ls loaders)
+
+# A trainer that dies takes the job along, and the loader with it.
+rm -f loaders/*
+plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
+job=$!
+wait_for 30 loaders 1
+sleep 0.5
+feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # and not those of other tests
+memory=$(find /dev/shm -mindepth 1 -user "$(id -u)" -name 'plenum*' | wc -l)
+kill -KILL $(echo "$feeds" | head -n 1)
+wait $job
+code=$?
+ok "a killed trainer: 128 and the signal" test $code = 137
+ok "and nothing is left" gone $feeds $(ls loaders)
+ok "nor was there anything in /dev/shm" test "$memory" = 0
+
+# ---- input ----
+wrong() { # SENTENCE PATTERN of what is said ARGUMENT... of feed
+    local sentence=$1 pattern=$2
+    shift 2
+    job -n 2 "$feed" $stream "$@"
+    ok "$sentence" test "$code" = 1
+    ok "... and it is said" says "$pattern"
+}
+wrong "a data set that does not exist" "$T/nowhere.*No such file or directory" nowhere
+mkdir empty
+wrong "a folder without images" "$T/empty.*no images" empty
+wrong "a pipeline that is none" "pipeline: a ')' is missing, in 'rrc(48'" data --pipeline 'rrc(48'
+
+mkdir -p bad/good bad/zero bad/cut
+cp data/*/*1.jpg bad/good/
+: >bad/zero/nothing.jpg
+head -c 1500 "$(ls data/*/*.jpg | head -n 1)" >bad/cut/half.jpg
+job -n 2 "$feed" bad $stream --json
+ok "bad images are replaced by others" delivered "$("$ctl" hash bad $stream --replicas 2)"
+ok "and counted" test "$(field substituted)" = 2
+rm bad/cut/half.jpg
+wrong "a file of zero bytes, under --bad fail" "$T/bad/zero/nothing.jpg.*the file is empty" bad --bad fail
+rm bad/zero/nothing.jpg
+head -c 1500 "$(ls data/*/*.jpg | head -n 1)" >bad/cut/half.jpg
+wrong "a truncated JPEG, under --bad fail" "$T/bad/cut/half.jpg.*\(premature\|Premature\|ends\)" bad --bad fail
+finish

@@ -1,0 +1,34 @@
+#!/bin/bash
+# test_hash.sh - the law: what the instances of a job are given adds up to what one thread computes alone, whatever the
+# number of instances, replicas and decoding threads. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/e2e/job.sh"
+
+# 49 samples: no product of replicas and micro-batch below divides them.
+"$ctl" make-sample data --classes 7 --images 7 --size 96 >/dev/null || exit 99
+stream="--pipeline rrc(48)flip(0.5) --seed 11 --epochs 3"
+
+padded=$("$ctl" hash data $stream)
+for shape in 1:16 4:4 16:1 3:5; do
+    replicas=${shape%:*} micro_batch=${shape#*:}
+    alone=$("$ctl" hash data $stream --last drop --replicas $replicas --micro-batch $micro_batch)
+    for instances in 1 2 4 3; do
+        [ $((replicas % instances)) = 0 ] || continue
+        for threads in 1 4; do
+            loader_threads $threads
+            job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --json
+            ok "$instances instances, $replicas replicas of $micro_batch, $threads threads: pad" delivered "$padded"
+            ok "... by one loader" test "$(ls loaders | wc -l)" = 1
+        done
+        job -n $instances --num-replicas $replicas "$feed" data $stream --micro-batch $micro_batch --last drop --json
+        ok "$instances instances, $replicas replicas of $micro_batch: drop" delivered "$alone"
+    done
+done
+
+job -n 2 --num-replicas 4 "$feed" data $stream --micro-batch 2 --steps 3 --prefetch-depth 1 --json
+ok "several steps in a batch" delivered "$padded"
+job -n 2 "$feed" data $stream --shuffle block:4 --dtype uint8 --layout nchw --json
+ok "another order, type and layout" delivered "$("$ctl" hash data $stream --shuffle block:4)"
+is "$padded" "a program alone starts its own loader" \
+    sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4
+finish

@@ -1,0 +1,2 @@
+TESTS += %D%/test_bottleneck.sh
+EXTRA_DIST += %D%/test_bottleneck.sh
