@@ -65,47 +65,6 @@ int ctl_fail(const char *name, const struct plenum_error *err)
     return 1;
 }
 
-/* Bytes of the UTF-8 character at `p`, or 0 when it is none. */
-static size_t utf8_length(const unsigned char *p)
-{
-    size_t len = p[0] < 0x80   ? 1
-                 : p[0] < 0xC2 ? 0
-                 : p[0] < 0xE0 ? 2
-                 : p[0] < 0xF0 ? 3
-                 : p[0] < 0xF5 ? 4
-                               : 0;
-
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    /* Forms that are longer than need be, surrogates, and beyond the last character. */
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return len;
-}
-
-void ctl_print_json_text(const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-
-    putchar('"');
-    while (*p) {
-        size_t len = utf8_length(p);
-
-        if (len == 0)
-            printf("\\ufffd");
-        else if (*p == '"' || *p == '\\')
-            printf("\\%c", *p);
-        else if (*p < 0x20)
-            printf("\\u%04x", *p);
-        else
-            (void)fwrite(p, 1, len, stdout);
-        p += len + !len;
-    }
-    putchar('"');
-}
-
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err)
 {

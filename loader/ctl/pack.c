@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/json.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/pack_job.h"
@@ -169,34 +170,41 @@ static double share(uint64_t part, uint64_t whole)
 
 static void print_json(const struct outcome *o, struct pack_record *record)
 {
+    static const char *const kept_names[PACK_OUTCOMES] = {
+        [PACK_KEPT_PACKED] = "packed",         [PACK_KEPT_PNG] = "png", [PACK_KEPT_CMYK] = "cmyk",
+        [PACK_KEPT_ARITHMETIC] = "arithmetic", [PACK_KEPT_ODD] = "odd", [PACK_KEPT_BAD] = "bad",
+    };
     const struct pack_sum *s = &o->sum;
+    struct json j = {.file = stdout};
     uint64_t count;
     const struct pack_kept *kept = pack_record_get_kept(record, &count);
 
-    printf("{\"archives\": %u, \"archives_made_now\": %u, \"samples\": %llu,\n"
-           " \"bytes_before\": %llu, \"bytes_after\": %llu, \"bytes_of_archives\": %llu,\n"
-           " \"packed\": %llu, \"converted\": %llu, \"without_divisor\": %llu,\n"
-           " \"kept\": {\"packed\": %llu, \"png\": %llu, \"cmyk\": %llu, \"arithmetic\": %llu, "
-           "\"odd\": %llu, \"bad\": %llu},\n \"files\": [",
-           o->archives, o->made, (unsigned long long)s->samples,
-           (unsigned long long)s->bytes_before, (unsigned long long)s->bytes_after,
-           (unsigned long long)o->archive_bytes, (unsigned long long)packed_of(s),
-           (unsigned long long)s->outcomes[PACK_CONVERTED], (unsigned long long)s->whole_row,
-           (unsigned long long)s->outcomes[PACK_KEPT_PACKED],
-           (unsigned long long)s->outcomes[PACK_KEPT_PNG],
-           (unsigned long long)s->outcomes[PACK_KEPT_CMYK],
-           (unsigned long long)s->outcomes[PACK_KEPT_ARITHMETIC],
-           (unsigned long long)s->outcomes[PACK_KEPT_ODD],
-           (unsigned long long)s->outcomes[PACK_KEPT_BAD]);
+    json_begin_object(&j, NULL, false);
+    json_number(&j, "archives", o->archives);
+    json_number(&j, "archives_made_now", o->made);
+    json_number(&j, "samples", s->samples);
+    json_number(&j, "bytes_before", s->bytes_before);
+    json_number(&j, "bytes_after", s->bytes_after);
+    json_number(&j, "bytes_of_archives", o->archive_bytes);
+    json_number(&j, "packed", packed_of(s));
+    json_number(&j, "converted", s->outcomes[PACK_CONVERTED]);
+    json_number(&j, "without_divisor", s->whole_row);
+    json_begin_object(&j, "kept", true);
+    for (int i = 0; i < PACK_OUTCOMES; i++)
+        if (kept_names[i])
+            json_number(&j, kept_names[i], s->outcomes[i]);
+    json_end_object(&j);
+    json_begin_array(&j, "files", false);
     for (uint64_t i = 0; i < count; i++) {
-        printf("%s\n  {\"sample\": %u, \"outcome\": \"%s\", \"name\": ", i ? "," : "",
-               kept[i].sample, pack_outcome_name(kept[i].outcome));
-        ctl_print_json_text(kept[i].name);
-        printf(", \"reason\": ");
-        ctl_print_json_text(kept[i].reason);
-        printf("}");
+        json_begin_object(&j, NULL, true);
+        json_number(&j, "sample", kept[i].sample);
+        json_text(&j, "outcome", pack_outcome_name(kept[i].outcome));
+        json_text(&j, "name", kept[i].name);
+        json_text(&j, "reason", kept[i].reason);
+        json_end_object(&j);
     }
-    printf("%s]}\n", count ? "\n " : "");
+    json_end_array(&j);
+    json_end_object(&j);
 }
 
 static void print_kept(const struct pack_sum *s)

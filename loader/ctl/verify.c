@@ -16,6 +16,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/json.h"
 #include "common/parallel.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
@@ -180,31 +181,31 @@ static void hash_content(const struct verify *v, char text[33])
 
 static void print_json(const struct verify *v)
 {
+    struct json j = {.file = stdout};
     char name[4096], content[33];
 
     hash_content(v, content);
-    printf("{\"name\": ");
-    ctl_print_json_text(dataset_get_name(v->dataset));
-    printf(", \"samples\": %u, \"bytes\": %llu, \"jpeg\": %llu, \"png\": %llu, \"packed\": %llu, "
-           "\"content\": ",
-           dataset_get_samples(v->dataset), (unsigned long long)v->bytes,
-           (unsigned long long)v->jpeg, (unsigned long long)v->png, (unsigned long long)v->packed);
-    if (content[0])
-        printf("\"%s\"", content);
-    else
-        printf("null");
-    printf(",\n \"problems\": [");
+    json_begin_object(&j, NULL, false);
+    json_text(&j, "name", dataset_get_name(v->dataset));
+    json_number(&j, "samples", dataset_get_samples(v->dataset));
+    json_number(&j, "bytes", v->bytes);
+    json_number(&j, "jpeg", v->jpeg);
+    json_number(&j, "png", v->png);
+    json_number(&j, "packed", v->packed);
+    json_text(&j, "content", content[0] ? content : NULL);
+    json_begin_array(&j, "problems", false);
     for (size_t i = 0; i < v->num_problems; i++) {
         const struct problem *p = &v->problems[i];
 
-        printf("%s\n  {\"sample\": %u, \"kind\": \"%s\", \"name\": ", i ? "," : "", p->sample,
-               p->kind);
-        ctl_print_json_text(dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
-        printf(", \"reason\": ");
-        ctl_print_json_text(p->reason.text);
-        printf("}");
+        json_begin_object(&j, NULL, true);
+        json_number(&j, "sample", p->sample);
+        json_text(&j, "kind", p->kind);
+        json_text(&j, "name", dataset_get_sample_name(v->dataset, p->sample, name, sizeof(name)));
+        json_text(&j, "reason", p->reason.text);
+        json_end_object(&j);
     }
-    printf("%s]}\n", v->num_problems ? "\n " : "");
+    json_end_array(&j);
+    json_end_object(&j);
 }
 
 static void print_text(const struct verify *v, double seconds)

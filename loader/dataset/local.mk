@@ -9,7 +9,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/format.h \
 	%D%/generated.c \
 	%D%/index.c %D%/index.h \
-	%D%/json.c %D%/json.h \
+	%D%/json_find.c %D%/json_find.h \
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
 	%D%/pattern.c %D%/pattern.h \

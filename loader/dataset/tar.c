@@ -40,7 +40,7 @@
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/util.h"
-#include "loader/dataset/json.h"
+#include "loader/dataset/json_find.h"
 #include "loader/dataset/pattern.h"
 #include "loader/dataset/tar_reader.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "loader/dataset/json.h"
+#include "loader/dataset/json_find.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -93,11 +93,10 @@ int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret)
     return 0;
 }
 
-uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes, size_t len,
-                    struct rect region)
+uint8_t *forge_read(struct image_reader *reader, bool whole, uint32_t shrink, const uint8_t *bytes,
+                    size_t len, struct rect region)
 {
-    size_t pitch = (size_t)region.width * FORGE_PIXEL;
-    uint8_t *pixels = malloc(pitch * region.height), *to = pixels;
+    uint8_t *pixels = malloc((size_t)region.width * region.height * 3), *to = pixels;
     struct image_header header;
     struct image_rows rows;
     struct plenum_error err;
@@ -106,12 +105,12 @@ uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *byte
     reader->whole = whole;
     r = reader->ops->open(reader, bytes, len, &header, &err);
     if (r == 0)
-        r = reader->ops->seek(reader, 1, &region, &err);
+        r = reader->ops->seek(reader, shrink, &region, &err);
     for (uint32_t y = 0; r == 0 && y < region.height; y += rows.count) {
         r = reader->ops->read(reader, &rows, &err);
-        for (uint32_t i = 0; r == 0 && i < rows.count; i++, to += pitch)
-            for (uint32_t x = 0; x < region.width; x++)
-                memcpy(to + (size_t)x * FORGE_PIXEL, rows.pixels + i * rows.pitch + (size_t)x * 4, FORGE_PIXEL);
+        for (uint32_t i = 0; r == 0 && i < rows.count; i++)
+            for (uint32_t x = 0; x < region.width; x++, to += 3)
+                memcpy(to, rows.pixels + i * rows.pitch + (size_t)x * 4, 3);
     }
     reader->ops->close(reader);
     if (r == 0)
@@ -123,7 +122,7 @@ uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *byte
 bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len, struct rect region,
                   char *why, bool *shown)
 {
-    uint8_t *got = forge_read(reader, false, bytes, len, region);
+    uint8_t *got = forge_read(reader, false, 1, bytes, len, region);
     struct oracle_image all, strict;
     int r;
 
@@ -145,7 +144,7 @@ bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len,
     }
     for (uint32_t y = 0; y < region.height; y++)
         for (uint32_t x = 0; x < region.width; x++)
-            if (memcmp(got + ((size_t)y * region.width + x) * FORGE_PIXEL,
+            if (memcmp(got + ((size_t)y * region.width + x) * 3,
                        all.rgb + (((size_t)region.top + y) * all.width + region.left + x) * 3,
                        3) != 0)
                 (void)snprintf(why, 200, "pixel %u, %u of the region is another", x, y);

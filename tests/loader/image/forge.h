@@ -15,10 +15,10 @@ bool forge_sign(uint8_t *bytes, size_t len);
  * -EOPNOTSUPP four components, or very large. */
 int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret);
 
-/** The rows of a region, without gaps, as a reader delivers them; malloc. NULL when it is bad. */
-uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes, size_t len,
-                    struct rect region);
-enum { FORGE_PIXEL = 3 }; /* bytes of one in such rows */
+/** The pixels of a region as RGB, as a reader delivers them at this scale; malloc. NULL when it is
+ * bad. */
+uint8_t *forge_read(struct image_reader *reader, bool whole, uint32_t shrink, const uint8_t *bytes,
+                    size_t len, struct rect region);
 
 /**
  * The law for any file, made up or not: what a region shows is what everybody sees there who

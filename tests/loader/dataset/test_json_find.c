@@ -11,7 +11,7 @@
 #include <criterion/parameterized.h>
 
 #include "common/util.h"
-#include "loader/dataset/json.h"
+#include "loader/dataset/json_find.h"
 
 struct json_case {
     char text[100], path[20],
@@ -19,7 +19,7 @@ struct json_case {
     int code;
 };
 
-ParameterizedTestParameters(json, values)
+ParameterizedTestParameters(json_find, values)
 {
     static struct json_case cases[] = {
         {"{\"a\":1}", "a", "1", 0},
@@ -63,7 +63,7 @@ ParameterizedTestParameters(json, values)
     return cr_make_param_array(struct json_case, cases, ARRAY_LEN(cases));
 }
 
-ParameterizedTest(struct json_case *c, json, values)
+ParameterizedTest(struct json_case *c, json_find, values)
 {
     size_t len = strlen(c->text);
     char *exact = malloc(len + !len), got[400];
@@ -87,7 +87,7 @@ ParameterizedTest(struct json_case *c, json, values)
     free(exact);
 }
 
-Test(json, depth_and_length_have_limits)
+Test(json_find, depth_and_length_have_limits)
 {
     struct plenum_error err = {""};
     struct json_value v;

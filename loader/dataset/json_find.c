@@ -1,8 +1,8 @@
-/* json.c - a strict reader that goes over the text once, keeps nothing, and notes the wanted value
+/* json_find.c - a strict reader that goes over the text once, keeps nothing, and notes the wanted value
  * down when it passes it. */
 #include "config.h"
 
-#include "loader/dataset/json.h"
+#include "loader/dataset/json_find.h"
 
 #include <errno.h>
 #include <stdbool.h>

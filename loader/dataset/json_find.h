@@ -1,6 +1,6 @@
-/* json.h - one value out of a JSON text (RFC 8259) that somebody else wrote. */
-#ifndef LOADER_DATASET_JSON_H
-#define LOADER_DATASET_JSON_H
+/* json_find.h - one value out of a JSON text (RFC 8259) that somebody else wrote. */
+#ifndef LOADER_DATASET_JSON_FIND_H
+#define LOADER_DATASET_JSON_FIND_H
 
 #include <stddef.h>
 #include <stdint.h>
