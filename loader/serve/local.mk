@@ -1,6 +1,7 @@
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
+	%D%/notify.c %D%/notify.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
 	%D%/server.c %D%/server.h \

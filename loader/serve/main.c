@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "common/options.h"
 #include "common/util.h"
+#include "loader/serve/notify.h"
 #include "loader/serve/server.h"
 
 struct arguments {
@@ -106,6 +107,9 @@ static const struct option_def defs[] = {
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
      "refuse rings of batches beyond this sum over all clients (default: half of the memory)",
      NULL},
+    {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns), 0, 0,
+     "how long SIGTERM lets batches that are under way be finished (default 10s; 0: not at all)",
+     NULL},
     {"job", 0, NULL, OPTION_FLAG, AT(job), 0, 0,
      "serve one job: this user's processes only, CPUs shared with it", NULL},
     {"listen-fd", 0, "FD", OPTION_U32, AT(listen_fd), 0, 1 << 20,
@@ -152,7 +156,10 @@ static uint64_t half_of_memory(void)
 int main(int argc, char **argv)
 {
     static char socket_text[128];
-    struct arguments a = {.server = {.socket_mode = 0600, .listen_fd = -1, .leash_fd = -1},
+    struct arguments a = {.server = {.socket_mode = 0600,
+                                     .listen_fd = -1,
+                                     .leash_fd = -1,
+                                     .drain_ns = 10 * NS_PER_SEC},
                           .listen_fd = UINT32_MAX,
                           .leash_fd = UINT32_MAX};
     struct plenum_error err;
@@ -170,6 +177,16 @@ int main(int argc, char **argv)
         a.server.listen_fd = (int)a.listen_fd;
     if (a.leash_fd != UINT32_MAX)
         a.server.leash_fd = (int)a.leash_fd;
+    if (!a.job) { /* a job's loader is its keeper's, and no service, whoever started the keeper */
+        notify_init();
+        if (a.server.listen_fd < 0) {
+            a.server.listen_fd = notify_take_socket(&err);
+            if (a.server.listen_fd < -1) {
+                log_error("%s", err.text);
+                return 1;
+            }
+        }
+    }
     if (a.server.listen_fd < 0 && !a.server.socket)
         a.server.socket = default_socket(socket_text, sizeof(socket_text));
     if (a.server.ring_limit == 0)

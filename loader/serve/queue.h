@@ -54,8 +54,8 @@ int queue_create(const struct queue_options *options, struct queue **ret);
 void queue_destroy(struct queue *queue);
 
 /**
- * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close(). `lane`: whose workers are nearest to
- * the ring's memory.
+ * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close(). `lane`: whose
+ * workers are nearest to the ring's memory.
  */
 int queue_stream_open(struct queue *queue, const struct render_spec *spec,
                       const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,

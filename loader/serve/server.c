@@ -2,14 +2,23 @@
  * back.
  *
  * One thread runs the loop and owns every session; the queue's threads meet it only through
- * queue_take_finished() and a uv_async. It ends when it is told to: sessions are closed, their
- * tasks stop after at most one sample each, and the last handle to close lets uv_run() return. */
+ * queue_take_finished() and a uv_async.
+ *
+ *     SERVING --SIGTERM--> DRAINING --last session gone--> over
+ *        |                    |
+ *        +--SIGINT, leash-----+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
+ *
+ * Draining takes no new clients and no new batches; what is under way is finished, and a client
+ * whose batches are done is told that it should look for another loader or wait for this one's
+ * successor. Closed sessions' tasks stop after at most one sample each. The last handle to close
+ * lets uv_run() return. */
 #include "config.h"
 
 #include "loader/serve/server.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,6 +31,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "loader/image/image.h"
+#include "loader/serve/notify.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/session.h"
 
@@ -30,23 +40,49 @@ struct main_loop {
     int listen_fd;
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
+    bool ending; /* handles are being closed */
     uv_poll_t listening, leash;
-    uv_signal_t terminate, interrupt;
+    uv_signal_t terminate, interrupt, hangup;
+    uv_timer_t beat;  /* says that we are alive, and what we do */
+    uv_timer_t drain; /* its end is the end of patience */
     uv_async_t finished;
-    bool listening_open, leash_open, signals_open, async_open;
+    bool listening_open, leash_open, loop_open;
+    char said[128]; /* the last STATUS= */
 };
+
+enum { BEAT_MS = 1000 };
 
 static struct main_loop *loop_of(struct server *server)
 {
     return container_of(server, struct main_loop, server);
 }
 
-/* Everything is closed but the async, which may go when no session is left to be woken for. */
+static void close_listening(struct main_loop *m)
+{
+    if (m->listening_open)
+        uv_close((uv_handle_t *)&m->listening, NULL);
+    m->listening_open = false;
+    if (m->owns_path)
+        (void)unlink(m->address.un.sun_path);
+    m->owns_path = false;
+}
+
+/* The last session is gone: so may everything be that sessions needed. */
 static void maybe_end(struct main_loop *m)
 {
-    if (m->async_open && m->server.stopping && m->server.num_sessions == 0 &&
-        !uv_is_closing((uv_handle_t *)&m->finished))
-        uv_close((uv_handle_t *)&m->finished, NULL);
+    if (!m->server.stopping || m->server.num_sessions > 0 || m->ending)
+        return;
+    m->ending = true;
+    if (m->leash_open)
+        uv_close((uv_handle_t *)&m->leash, NULL);
+    if (!m->loop_open)
+        return;
+    uv_close((uv_handle_t *)&m->terminate, NULL);
+    uv_close((uv_handle_t *)&m->interrupt, NULL);
+    uv_close((uv_handle_t *)&m->hangup, NULL);
+    uv_close((uv_handle_t *)&m->beat, NULL);
+    uv_close((uv_handle_t *)&m->drain, NULL);
+    uv_close((uv_handle_t *)&m->finished, NULL);
 }
 
 static void on_session_gone(struct server *server)
@@ -54,34 +90,75 @@ static void on_session_gone(struct server *server)
     maybe_end(loop_of(server));
 }
 
-static void begin_stop(struct main_loop *m, const char *why)
+static void for_sessions(struct main_loop *m, void (*call)(struct session *session))
 {
     struct session *next;
 
-    if (m->server.stopping)
-        return;
-    m->server.stopping = true;
-    log_debug("ending: %s", why);
-    if (m->listening_open)
-        uv_close((uv_handle_t *)&m->listening, NULL);
-    if (m->leash_open)
-        uv_close((uv_handle_t *)&m->leash, NULL);
-    if (m->signals_open) {
-        uv_close((uv_handle_t *)&m->terminate, NULL);
-        uv_close((uv_handle_t *)&m->interrupt, NULL);
-    }
-    if (m->owns_path)
-        (void)unlink(m->address.un.sun_path);
     for (struct session *s = m->server.sessions; s; s = next) {
         next = session_next(s);
-        session_close(s);
+        call(s);
     }
+}
+
+static void stop_now(struct main_loop *m, const char *why)
+{
+    log_debug("ending: %s", why);
+    m->server.stopping = true;
+    close_listening(m);
+    for_sessions(m, session_close);
+    maybe_end(m);
+}
+
+static void on_drain(uv_timer_t *timer)
+{
+    struct main_loop *m = timer->data;
+
+    log_warn(
+        "clients that were still being served when --drain-timeout was over: %u; they are closed",
+        m->server.num_sessions);
+    stop_now(m, "--drain-timeout");
+}
+
+static void begin_drain(struct main_loop *m)
+{
+    m->server.stopping = true;
+    notify_send("STOPPING=1\nSTATUS=finishing batches of clients: %u", m->server.num_sessions);
+    if (m->server.num_sessions > 0)
+        log_info("ending: batches that are under way are finished first (clients: %u)",
+                 m->server.num_sessions);
+    close_listening(m);
+    (void)uv_timer_start(&m->drain, on_drain, m->server.options->drain_ns / NS_PER_MS, 0);
+    for_sessions(m, session_drain);
     maybe_end(m);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
 {
-    begin_stop(handle->data, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+    struct main_loop *m = handle->data;
+
+    if (signum == SIGTERM && !m->server.stopping && m->server.options->drain_ns > 0)
+        begin_drain(m);
+    else
+        stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* Tell the service manager that the loop turns and that the queue's lock can be had: what a program
+ * that hangs could not. */
+static void on_beat(uv_timer_t *timer)
+{
+    struct main_loop *m = timer->data;
+    struct queue_counters c;
+    char text[sizeof(m->said)];
+
+    queue_get_counters(m->server.queue, &c);
+    if (notify_watchdog_ns() > 0)
+        notify_send("WATCHDOG=1");
+    (void)snprintf(text, sizeof(text), "clients: %u, samples rendered: %llu",
+                   m->server.num_sessions, (unsigned long long)c.samples);
+    if (!m->server.stopping && strcmp(text, m->said) != 0) {
+        memcpy(m->said, text, sizeof(text));
+        notify_send("STATUS=%s", text);
+    }
 }
 
 static void on_leash(uv_poll_t *handle, int status, int events)
@@ -93,7 +170,7 @@ static void on_leash(uv_poll_t *handle, int status, int events)
     (void)events;
     n = status < 0 ? 0 : read(m->server.options->leash_fd, &byte, 1);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        begin_stop(m, "the job is over");
+        stop_now(m, "the job is over");
 }
 
 static void on_listening(uv_poll_t *handle, int status, int events)
@@ -218,16 +295,30 @@ static int start_signals(struct main_loop *m)
     uv_loop_t *loop = &m->server.loop;
     int r;
 
-    m->terminate.data = m->interrupt.data = m->finished.data = m;
+    m->terminate.data = m->interrupt.data = m->hangup.data = m->finished.data = m;
+    m->beat.data = m->drain.data = m;
     r = uv_async_init(loop, &m->finished, on_finished);
     if (r < 0)
         return r;
-    m->async_open = true;
     (void)uv_signal_init(loop, &m->terminate);
     (void)uv_signal_init(loop, &m->interrupt);
-    m->signals_open = true;
+    (void)uv_signal_init(loop, &m->hangup);
+    (void)uv_timer_init(loop, &m->beat);
+    (void)uv_timer_init(loop, &m->drain);
+    m->loop_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
     return r < 0 ? r : uv_signal_start(&m->interrupt, on_signal, SIGINT);
+}
+
+/* Serving has begun: say so, and go on saying that we live, twice as often as is asked for. */
+static int start_beat(struct main_loop *m)
+{
+    uint64_t every_ms = BEAT_MS, watchdog_ns = notify_watchdog_ns();
+
+    if (watchdog_ns > 0)
+        every_ms = max_u64(min_u64(every_ms, watchdog_ns / 2 / NS_PER_MS), 1);
+    notify_send("READY=1\nSTATUS=serving");
+    return uv_timer_start(&m->beat, on_beat, every_ms, every_ms);
 }
 
 static int start_polling(struct main_loop *m)
@@ -284,11 +375,15 @@ int server_run(const struct server_options *options, struct plenum_error *err)
         (void)error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
     if (r == 0) {
         r = start(m, err);
-        if (r == 0)
+        if (r == 0) {
             log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
-                     options->socket ? options->socket : "this job");
-        else
-            begin_stop(m, "it could not be started");
+                     options->listen_fd < 0  ? options->socket
+                     : options->leash_fd < 0 ? "the socket that was handed over"
+                                             : "this job");
+            (void)start_beat(m);
+        } else {
+            stop_now(m, "it could not be started");
+        }
         (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
         queue_destroy(m->server.queue);
         (void)uv_loop_close(&m->server.loop);

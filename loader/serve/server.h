@@ -25,10 +25,12 @@ struct server_options {
     unsigned num_roots;
     const char *cache_dir; /* NULL: the default */
     uint64_t ring_limit;   /* bytes of all rings together */
+    uint64_t
+        drain_ns; /* how long SIGTERM lets batches that are under way be finished; 0: not at all */
 };
 
-/** Serve until SIGTERM, SIGINT or the leash's end: 0, or -errno with a sentence when serving could
- * not begin. */
+/** Serve until SIGTERM (drained), SIGINT or the leash's end: 0, or -errno with a sentence when
+ * serving could not begin. */
 int server_run(const struct server_options *options, struct plenum_error *err);
 
 #endif

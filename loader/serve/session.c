@@ -4,6 +4,10 @@
  *                                        |                       |
  *                  end of file, BYE, nonsense, an error: CLOSING: cancel, wait for tasks, free
  *
+ * A session that drains passes over requests for batches; when those that were under way are
+ * answered, the client is told (-ECANCELED) and the session closed. The client asks the next loader
+ * for what was passed over. Neither side needs more of the protocol for that than for a crash.
+ *
  * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the
  * session answers STATS and sends PROGRESS.
  *
@@ -58,6 +62,8 @@ struct session {
     uint64_t ring_bytes; /* counted in server->ring_bytes */
     struct queue_stream *stream;
     unsigned under_way; /* requests submitted and not yet finished */
+    bool draining;      /* the loader is about to end */
+    bool told;          /* and the client has been told */
 
     /* Of the work in the pool: written there, read here afterwards. */
     struct dataset *dataset;
@@ -141,6 +147,38 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
         (void)frame_conn_flush(&s->conn);
     session_close(s);
+}
+
+static const char ending_text[] = "is being stopped or restarted";
+
+/* A session that drains and has answered all: tell the client, and close when that is sent. */
+static void maybe_leave(struct session *s)
+{
+    struct wire_error m = {.code = -ECANCELED};
+
+    if (!s->draining || s->state != STATE_OPEN || s->under_way > 0)
+        return;
+    if (!s->told) {
+        s->told = true;
+        memcpy(m.text, ending_text, sizeof(ending_text));
+        if (wire_put_error(&s->conn.tx, 0, &m) < 0)
+            session_close(s);
+        else
+            session_flush(s);
+    }
+    if (s->state == STATE_OPEN && frame_conn_pending(&s->conn) == 0)
+        session_close(s);
+}
+
+void session_drain(struct session *session)
+{
+    struct session *s = session;
+
+    s->draining = true;
+    if (s->state == STATE_OPEN)
+        maybe_leave(s);
+    else if (s->state != STATE_CLOSING)
+        refuse(s, s->open_request, -ECANCELED, ending_text);
 }
 
 static void handle_hello(struct session *s, struct frame_reader *payload)
@@ -389,6 +427,8 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
         return;
     }
+    if (s->draining) /* the next loader will be asked for it */
+        return;
     if (queue_submit(s->stream, request, &m) < 0) {
         refuse(s, request, -ENOMEM, "the loader is out of memory");
         return;
@@ -463,6 +503,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         session_readable(s);
     if (s->state != STATE_CLOSING)
         session_flush(s);
+    if (s->state != STATE_CLOSING)
+        maybe_leave(s);
 }
 
 /* Watch for what we wait for: always to read, to write while something waits. */
@@ -496,6 +538,7 @@ void session_finished(struct session *session, struct queue_request *request)
         session_close(s);
     else
         session_flush(s);
+    maybe_leave(s);
 }
 
 struct session *session_next(const struct session *session)

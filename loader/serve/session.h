@@ -31,6 +31,9 @@ int session_create(struct server *server, int fd);
 /** End a session: its work is cancelled, and it is freed when the last task has stopped. */
 void session_close(struct session *session);
 
+/** The loader is about to end: finish what is under way, begin nothing, tell the client, close. */
+void session_drain(struct session *session);
+
 /** A request of the session's has finished; the request is taken. */
 void session_finished(struct session *session, struct queue_request *request);
 

@@ -13,3 +13,8 @@ TESTS += $(loader_tests)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_serve_test_session_CFLAGS = $(test_cflags)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
+
+if PYTHON_FOUND
+TESTS += %D%/serve/test_service.py
+endif
+EXTRA_DIST += %D%/serve/test_service.py %D%/serve/service.py
