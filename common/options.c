@@ -37,29 +37,36 @@ static size_t distance(const char *a, size_t a_len, const char *b)
     return row[b_len];
 }
 
-static int unknown_option(const struct options_program *p, const char *word, size_t len,
-                          struct plenum_error *err)
+const char *options_near(const struct options_program *program, const char *word, size_t len)
 {
     const char *near = NULL;
     size_t best = 3;
 
-    for (size_t i = 0; i < p->count; i++) {
-        size_t d =
-            p->defs[i].help && p->defs[i].name ? distance(word, len, p->defs[i].name) : SIZE_MAX;
+    for (size_t i = 0; i < program->count; i++) {
+        const struct option_def *def = &program->defs[i];
+        size_t d = def->help && def->name ? distance(word, len, def->name) : SIZE_MAX;
 
         if (d < best) {
             best = d;
-            near = p->defs[i].name;
+            near = def->name;
         }
     }
+    return near;
+}
+
+static int unknown_option(const struct options_program *p, const char *word, size_t len,
+                          struct plenum_error *err)
+{
+    const char *near = options_near(p, word, len);
+
     if (near)
         return error_set(err, -EINVAL, "unknown option --%.*s; did you mean --%s?", (int)len, word,
                          near);
     return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
 }
 
-static int apply(const struct option_def *def, void *target, const char *value,
-                 struct plenum_error *err)
+int options_set(const struct option_def *def, void *target, const char *value,
+                struct plenum_error *err)
 {
     char *field = (char *)target + def->offset;
     uint64_t max = def->max, number = 0;
@@ -114,6 +121,11 @@ static const struct option_def *find_name(const struct options_program *p, const
     return NULL;
 }
 
+const struct option_def *options_find(const struct options_program *program, const char *name)
+{
+    return find_name(program, name, strlen(name));
+}
+
 static const struct option_def *find_letter(const struct options_program *p, char letter)
 {
     for (size_t i = 0; i < p->count; i++)
@@ -143,7 +155,7 @@ static int parse_long(const struct options_program *p, void *target, int argc, c
         value = argv[i + 1];
         used = 2;
     }
-    r = apply(def, target, value, err);
+    r = options_set(def, target, value, err);
     return r < 0 ? r : used;
 }
 
@@ -166,7 +178,7 @@ static int parse_short(const struct options_program *p, void *target, int argc, 
             value = argv[i + 1];
             used = 2;
         }
-        r = apply(def, target, value, err);
+        r = options_set(def, target, value, err);
         if (r < 0 || value)
             return r < 0 ? r : used;
     }

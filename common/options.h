@@ -55,6 +55,17 @@ enum { OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };
 int options_parse(const struct options_program *program, void *target, int argc, char **argv,
                   int *operands, struct plenum_error *err);
 
+/** The option of this name, or NULL. */
+const struct option_def *options_find(const struct options_program *program, const char *name);
+
+/** The name of the option that is most like this word, or NULL when none is: for "did you mean". */
+const char *options_near(const struct options_program *program, const char *word, size_t len);
+
+/** Give an option a value, as the command line does (NULL for a flag): 0, or -EINVAL with a
+ * sentence that begins with "--name". */
+int options_set(const struct option_def *def, void *target, const char *value,
+                struct plenum_error *err);
+
 /** The help text, to standard output. */
 void options_print_help(const struct options_program *program);
 

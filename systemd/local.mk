@@ -1,6 +1,8 @@
 # systemd/: units and fragments. Where they go is systemd's own word, from pkg-config; --with-systemdsystemunitdir=DIR
 # and the like name other places, and "no" installs none.
 EXTRA_DIST += %D%/plenumd.service.in %D%/plenumd.socket %D%/plenumd.sysusers %D%/plenumd.tmpfiles
+plenumconfdir = $(sysconfdir)/plenum
+dist_plenumconf_DATA = %D%/plenumd.conf
 if SYSTEMD
 nodist_systemdsystemunit_DATA = %D%/plenumd.service
 dist_systemdsystemunit_DATA = %D%/plenumd.socket
@@ -23,3 +25,4 @@ uninstall-hook:
 if SYSTEMD
 	rm -f '$(DESTDIR)$(sysusersdir)/plenumd.conf' '$(DESTDIR)$(tmpfilesdir)/plenumd.conf'
 endif
+

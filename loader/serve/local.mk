@@ -1,16 +1,18 @@
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
+	%D%/settings.c %D%/settings.h \
 	%D%/notify.c %D%/notify.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h
-%C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS)
+%C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS)
 
 loader_libs = loader/render/librender.la loader/dataset/libdataset.la loader/image/libimage.la \
 	common/libcommon.la
 
 bin_PROGRAMS += plenumd
 plenumd_SOURCES = %D%/main.c
-plenumd_LDADD = %D%/libserve.la $(loader_libs) $(UV_LIBS) $(HWLOC_LIBS) $(JPEG_LIBS) $(PNG_LIBS)
+plenumd_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
+plenumd_LDADD = %D%/libserve.la $(loader_libs) $(INIH_LIBS) $(UV_LIBS) $(HWLOC_LIBS) $(JPEG_LIBS) $(PNG_LIBS)

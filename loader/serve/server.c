@@ -37,6 +37,7 @@
 
 struct main_loop {
     struct server server; /* first: sessions know only this */
+    struct server_options live;
     int listen_fd;
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
@@ -227,19 +228,81 @@ static unsigned worker_lane(void *arg, unsigned worker)
     return pin_lane_of_worker(m->server.pin, worker);
 }
 
-static int resolve_roots(struct main_loop *m, struct plenum_error *err)
+static int resolve_roots(const struct server_options *o, struct roots **ret,
+                         struct plenum_error *err)
 {
-    const struct server_options *o = m->server.options;
+    struct roots *roots = calloc(1, sizeof(*roots) + o->num_roots * sizeof(roots->paths[0]));
 
-    m->server.roots = calloc(o->num_roots ? o->num_roots : 1, sizeof(char *));
-    if (!m->server.roots)
+    if (!roots)
         return error_set(err, -ENOMEM, "out of memory");
+    roots->refs = 1;
     for (unsigned i = 0; i < o->num_roots; i++) {
-        m->server.roots[i] = realpath(o->roots[i], NULL);
-        if (!m->server.roots[i])
-            return error_set(err, -errno, "--root %s: %s", o->roots[i], strerror(errno));
+        roots->paths[i] = realpath(o->roots[i], NULL);
+        if (!roots->paths[i]) {
+            int r = error_set(err, -errno, "--root %s: %s", o->roots[i], strerror(errno));
+
+            roots_unref(roots);
+            return r;
+        }
+        roots->count++;
     }
+    *ret = roots;
     return 0;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* What was changed and has no effect until the loader is started again. */
+static void warn_unchanged(const struct server_options *old, const struct server_options *new)
+{
+    const struct {
+        const char *key;
+        bool same;
+    } keys[] = {
+        {"socket", same_text(old->socket, new->socket) || old->listen_fd >= 0},
+        {"socket-mode", old->socket_mode == new->socket_mode},
+        {"threads", old->threads == new->threads},
+        {"io-threads", old->io_threads == new->io_threads},
+        {"pin", old->pin == new->pin},
+        {"all-cpus", old->all_cpus == new->all_cpus},
+        {"cache-dir", same_text(old->cache_dir, new->cache_dir)},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (!keys[i].same)
+            log_warn("%s was changed; that takes effect when the loader is started again",
+                     keys[i].key);
+}
+
+/* Clients stay, and so do their data sets where a root is gone: what holds is for those to come. */
+static void on_hangup(uv_signal_t *handle, int signum)
+{
+    struct main_loop *m = handle->data;
+    struct server_options fresh;
+    struct plenum_error err;
+    struct roots *roots;
+
+    (void)signum;
+    if (m->server.stopping)
+        return;
+    notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
+    if (m->live.reload(m->live.reload_arg, &fresh) < 0) {
+        log_error("the settings stay as they were");
+    } else if (resolve_roots(&fresh, &roots, &err) < 0) {
+        log_error("%s; the settings stay as they were", err.text);
+    } else {
+        warn_unchanged(&m->live, &fresh);
+        roots_unref(m->server.roots);
+        m->server.roots = roots;
+        m->live.own_uid_only = fresh.own_uid_only;
+        m->live.ring_limit = fresh.ring_limit;
+        m->live.drain_ns = fresh.drain_ns;
+        log_info("the settings were read again");
+    }
+    notify_send("READY=1");
 }
 
 static int start_listening(struct main_loop *m, struct plenum_error *err)
@@ -307,7 +370,11 @@ static int start_signals(struct main_loop *m)
     (void)uv_timer_init(loop, &m->drain);
     m->loop_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
-    return r < 0 ? r : uv_signal_start(&m->interrupt, on_signal, SIGINT);
+    if (r == 0)
+        r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
+    if (r == 0 && m->live.reload)
+        r = uv_signal_start(&m->hangup, on_hangup, SIGHUP);
+    return r;
 }
 
 /* Serving has begun: say so, and go on saying that we live, twice as often as is asked for. */
@@ -364,13 +431,14 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
     m->listen_fd = -1;
-    m->server.options = options;
+    m->live = *options;
+    m->server.options = &m->live;
     m->server.started_ns = time_now_ns();
     m->server.session_gone = on_session_gone;
     (void)signal(SIGPIPE, SIG_IGN);
     r = image_self_test(PIPELINE_V1, err);
     if (r == 0)
-        r = resolve_roots(m, err);
+        r = resolve_roots(options, &m->server.roots, err);
     if (r == 0 && (r = uv_loop_init(&m->server.loop)) < 0)
         (void)error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
     if (r == 0) {
@@ -391,9 +459,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     pin_destroy(m->server.pin);
     if (m->listen_fd >= 0)
         (void)close(m->listen_fd);
-    for (unsigned i = 0; m->server.roots && i < options->num_roots; i++)
-        free(m->server.roots[i]);
-    free(m->server.roots);
+    roots_unref(m->server.roots);
     free(m);
     return r;
 }

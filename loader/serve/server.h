@@ -27,7 +27,14 @@ struct server_options {
     uint64_t ring_limit;   /* bytes of all rings together */
     uint64_t
         drain_ns; /* how long SIGTERM lets batches that are under way be finished; 0: not at all */
+    /** Called on SIGHUP (which is left alone when this is NULL): read the settings again. 0, or
+     * -errno when they have a fault, which it has logged: then all stays as it was. What `ret`
+     * points to must last until the next call. */
+    int (*reload)(void *arg, struct server_options *ret);
+    void *reload_arg;
 };
+
+/* What is read anew on SIGHUP: roots, own_uid_only, ring_limit, drain_ns. */
 
 /** Serve until SIGTERM (drained), SIGINT or the leash's end: 0, or -errno with a sentence when
  * serving could not begin. */

@@ -66,6 +66,7 @@ struct session {
     bool told;          /* and the client has been told */
 
     /* Of the work in the pool: written there, read here afterwards. */
+    struct roots *roots; /* that held when it began */
     struct dataset *dataset;
     int open_code;
     struct plenum_error open_err;
@@ -76,6 +77,21 @@ struct session {
 };
 
 static void session_poll(struct session *s);
+
+struct roots *roots_ref(struct roots *roots)
+{
+    roots->refs++;
+    return roots;
+}
+
+void roots_unref(struct roots *roots)
+{
+    if (!roots || --roots->refs > 0)
+        return;
+    for (unsigned i = 0; i < roots->count; i++)
+        free(roots->paths[i]);
+    free(roots);
+}
 
 static void maybe_free(struct session *s)
 {
@@ -208,12 +224,12 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
 
 /* Is the data set's place below one of the roots? With no roots, everything is (to our own user).
  */
-static int check_root(const struct server *server, const char *path, struct plenum_error *err)
+static int check_root(const struct roots *roots, const char *path, struct plenum_error *err)
 {
-    if (server->options->num_roots == 0)
+    if (roots->count == 0)
         return 0;
-    for (unsigned i = 0; i < server->options->num_roots; i++) {
-        const char *root = server->roots[i];
+    for (unsigned i = 0; i < roots->count; i++) {
+        const char *root = roots->paths[i];
         size_t len = strlen(root);
 
         if (strncmp(path, root, len) == 0 &&
@@ -224,8 +240,7 @@ static int check_root(const struct server *server, const char *path, struct plen
 }
 
 /* "folder:/a/../b" -> "/b", or the path itself when it does not exist: for check_root(). */
-static int check_dataset_path(const struct server *server, const char *name,
-                              struct plenum_error *err)
+static int check_dataset_path(const struct roots *roots, const char *name, struct plenum_error *err)
 {
     const char *colon = strchr(name, ':'), *path = name;
     char *real;
@@ -241,7 +256,7 @@ static int check_dataset_path(const struct server *server, const char *name,
     real = realpath(path, NULL);
     if (!real)
         return error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-    r = check_root(server, real, err);
+    r = check_root(roots, real, err);
     free(real);
     return r;
 }
@@ -266,7 +281,7 @@ static void open_dataset(uv_work_t *work)
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
-    s->open_code = check_dataset_path(s->server, s->open.dataset, &s->open_err);
+    s->open_code = check_dataset_path(s->roots, s->open.dataset, &s->open_err);
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
 }
@@ -299,6 +314,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     struct wire_opened m = {0};
 
     s->working = false;
+    roots_unref(s->roots);
+    s->roots = NULL;
     if (s->state == STATE_CLOSING) {
         maybe_free(s);
         return;
@@ -405,8 +422,10 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
     }
     s->state = STATE_OPENING;
     s->work.data = s;
+    s->roots = roots_ref(s->server->roots);
     r = uv_queue_work(&s->server->loop, &s->work, open_dataset, on_dataset_open);
     if (r < 0) {
+        roots_unref(s->roots);
         refuse(s, request, r, "the loader cannot start work");
         return;
     }
@@ -557,6 +576,24 @@ static int check_peer(struct session *s)
     return 0;
 }
 
+/* Tell a client of another user that it is not served, in the one message that every client
+ * understands. */
+static void turn_away(struct session *s)
+{
+    struct wire_error m = {.code = -EACCES};
+
+    (void)snprintf(
+        m.text, sizeof(m.text),
+        "it serves user %u alone: whoever runs it names the folders that others may read "
+        "with --root, or root in plenumd.conf",
+        (unsigned)geteuid());
+    log_warn("a client of user %u (pid %d) was refused: this loader serves user %u alone, since no "
+             "--root is named",
+             s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+    if (wire_put_error(&s->conn.tx, 0, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+}
+
 int session_create(struct server *server, int fd)
 {
     struct session *s = calloc(1, sizeof(*s));
@@ -575,8 +612,7 @@ int session_create(struct server *server, int fd)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {
         if (r == -EACCES)
-            log_warn("a client of user %u (pid %d) was refused: this loader serves user %u alone",
-                     s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+            turn_away(s);
         frame_conn_fini(&s->conn);
         free(s);
         return r;

@@ -9,10 +9,20 @@
 
 struct session;
 
+/** Canonical paths below which data sets may lie. Counted, because they can be replaced while a
+ * data set is being opened in another thread. The count is the loop's. */
+struct roots {
+    unsigned refs, count;
+    char *paths[];
+};
+
+struct roots *roots_ref(struct roots *roots);
+void roots_unref(struct roots *roots);
+
 /** What all sessions share. Owned by server.c. */
 struct server {
     const struct server_options *options;
-    char **roots; /* canonical paths, [options->num_roots] */
+    struct roots *roots;
     uv_loop_t loop;
     struct queue *queue;
     struct pin *pin;

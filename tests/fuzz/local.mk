@@ -1,6 +1,6 @@
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
 #     tests/loader/image/dump --seeds SEEDS && tests/fuzz/fuzz_image CORPUS SEEDS
-#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index)
+#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index, settings)
 # in other builds a small driver puts files through them, which is a test of every `make check`.
 if FUZZ
 fuzz_driver =
@@ -11,13 +11,16 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_text %D%/fuzz_wire %D%/seeds
+check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_settings %D%/fuzz_text %D%/fuzz_wire %D%/seeds
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
 %C%_fuzz_index_SOURCES = %D%/fuzz_index.c $(fuzz_driver)
 %C%_fuzz_index_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_index_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_settings_SOURCES = %D%/fuzz_settings.c $(fuzz_driver)
+%C%_fuzz_settings_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_settings_LDADD = loader/serve/libserve.la common/libcommon.la $(INIH_LIBS)
 %C%_fuzz_text_SOURCES = %D%/fuzz_text.c $(fuzz_driver)
 %C%_fuzz_text_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_text_LDADD = common/libcommon.la

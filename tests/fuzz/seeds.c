@@ -1,4 +1,4 @@
-/* seeds.c - writes a first corpus for a fuzz target into a folder: seeds wire|text|index FOLDER. */
+/* seeds.c - writes a first corpus for a fuzz target into a folder: seeds wire|text|index|settings FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -87,6 +87,17 @@ static void text_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
+static void settings_seeds(void)
+{
+    static const char *const texts[] = {"# all is well\nsocket = unix:@x\nthreads=4 ; four\n\n",
+                                        "ring-limit = 2G\n drain-timeout: 500ms\nall-cpus = yes",
+                                        "[section]\nkey = value\nthreads = 0\nthreads = 9\n",
+                                        "garbage\n=\nsocket =\nall-cpus = maybe\n"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
 static void index_seeds(void)
 {
     struct index_builder b = {0};
@@ -117,6 +128,8 @@ int main(int argc, char **argv)
         wire_seeds();
     else if (strcmp(argv[1], "text") == 0)
         text_seeds();
+    else if (strcmp(argv[1], "settings") == 0)
+        settings_seeds();
     else if (strcmp(argv[1], "index") == 0)
         index_seeds();
     else
