@@ -17,7 +17,7 @@ struct ctl_command {
 };
 
 extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_plan,
-    ctl_preview, ctl_trace;
+    ctl_preview, ctl_status, ctl_trace;
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {

@@ -15,5 +15,6 @@ plenumctl_SOURCES = \
 	%D%/make_sample.c \
 	%D%/plan.c \
 	%D%/preview.c \
+	%D%/status.c \
 	%D%/trace.c
 plenumctl_LDADD = %D%/libscene.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)

@@ -1,12 +1,14 @@
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
-	%D%/settings.c %D%/settings.h \
+	%D%/histogram.h \
+	%D%/monitor.c %D%/monitor.h \
 	%D%/notify.c %D%/notify.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
 	%D%/server.c %D%/server.h \
-	%D%/session.c %D%/session.h
+	%D%/session.c %D%/session.h \
+	%D%/settings.c %D%/settings.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS)
 
 loader_libs = loader/render/librender.la loader/dataset/libdataset.la loader/image/libimage.la \

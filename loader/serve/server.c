@@ -31,6 +31,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "loader/image/image.h"
+#include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/session.h"
@@ -48,7 +49,8 @@ struct main_loop {
     uv_timer_t drain; /* its end is the end of patience */
     uv_async_t finished;
     bool listening_open, leash_open, loop_open;
-    char said[128]; /* the last STATUS= */
+    char said[128];     /* the last STATUS= */
+    uint64_t looked_ns; /* when the monitor last looked */
 };
 
 enum { BEAT_MS = 1000 };
@@ -148,14 +150,19 @@ static void on_signal(uv_signal_t *handle, int signum)
 static void on_beat(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
+    uint64_t now = time_now_ns();
     struct queue_counters c;
     char text[sizeof(m->said)];
 
+    if (now >= m->looked_ns + BEAT_MS * NS_PER_MS * 9 / 10) {
+        m->looked_ns = now;
+        monitor_beat(&m->server, now);
+    }
     queue_get_counters(m->server.queue, &c);
     if (notify_watchdog_ns() > 0)
         notify_send("WATCHDOG=1");
     (void)snprintf(text, sizeof(text), "clients: %u, samples rendered: %llu",
-                   m->server.num_sessions, (unsigned long long)c.samples);
+                   m->server.num_sessions, (unsigned long long)c.all.samples);
     if (!m->server.stopping && strcmp(text, m->said) != 0) {
         memcpy(m->said, text, sizeof(text));
         notify_send("STATUS=%s", text);

@@ -30,6 +30,7 @@
 #include "common/frame.h"
 #include "common/log.h"
 #include "common/util.h"
+#include "loader/serve/monitor.h"
 
 enum {
     HELLO_LIMIT_MS = 10000, /* for HELLO and OPEN to come */
@@ -46,6 +47,7 @@ struct session {
     char name[WIRE_NAME_MAX]; /* the client's own word for itself */
     struct ucred peer;
     enum state state;
+    uint64_t id;
 
     /* libuv's; memory lives until all of them are closed. */
     uv_poll_t poll;
@@ -61,6 +63,11 @@ struct session {
     struct ring *ring;
     uint64_t ring_bytes; /* counted in server->ring_bytes */
     struct queue_stream *stream;
+    uint64_t opened_ns;
+    struct wire_render asked; /* the last request */
+    bool has_asked;
+    uint64_t waited_ns; /* what the client told last */
+    struct window window;
     unsigned under_way; /* requests submitted and not yet finished */
     bool draining;      /* the loader is about to end */
     bool told;          /* and the client has been told */
@@ -158,6 +165,7 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
 {
     struct wire_error m = {.code = code};
 
+    s->server->refused += code != -ECANCELED && code != -ETIMEDOUT;
     strncpy(m.text, text, sizeof(m.text) - 1);
     log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
@@ -334,6 +342,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     s->state = STATE_OPEN;
+    s->opened_ns = time_now_ns();
+    session_beat(s, s->opened_ns);
     log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,
              dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
              (unsigned long long)wire_batch_count(&s->open));
@@ -433,6 +443,24 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
     (void)uv_timer_start(&s->timer, on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
+/* The first request of a session tells how long the program waited while it had other loaders, or
+ * none: from then on we count. */
+static void note_asked(struct session *s, const struct wire_render *m)
+{
+    if (m->waited_ns == WIRE_UNKNOWN) {
+        s->waited_ns = WIRE_UNKNOWN;
+    } else if (!s->has_asked) {
+        s->waited_ns = m->waited_ns;
+        for (unsigned i = 0; i < WINDOW_POINTS; i++)
+            s->window.points[i].waited_ns = m->waited_ns;
+    } else if (m->waited_ns >= s->waited_ns && s->waited_ns != WIRE_UNKNOWN) {
+        histogram_add(&s->server->waits, m->waited_ns - s->waited_ns);
+        s->waited_ns = m->waited_ns;
+    }
+    s->asked = *m;
+    s->has_asked = true;
+}
+
 static void handle_render(struct session *s, uint64_t request, struct frame_reader *payload)
 {
     struct wire_render m;
@@ -448,6 +476,7 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
     }
     if (s->draining) /* the next loader will be asked for it */
         return;
+    note_asked(s, &m);
     if (queue_submit(s->stream, request, &m) < 0) {
         refuse(s, request, -ENOMEM, "the loader is out of memory");
         return;
@@ -464,11 +493,28 @@ static void handle_stats(struct session *s, uint64_t request)
     (void)wire_put_stats(&s->conn.tx, request,
                          &(struct wire_stats){.uptime_ns = time_now_ns() - server->started_ns,
                                               .sessions = server->num_sessions,
-                                              .samples = c.samples,
-                                              .substituted = c.substituted,
+                                              .samples = c.all.samples,
+                                              .substituted = c.all.substituted,
                                               .queued = c.queued,
                                               .ring_bytes = server->ring_bytes,
                                               .threads = server->threads});
+}
+
+static void handle_status(struct session *s, uint64_t request)
+{
+    static struct wire_status_stream stream;
+    struct wire_status status = {0};
+    int r;
+
+    monitor_get_status(s->server, &status);
+    r = wire_put_status(&s->conn.tx, request, &status);
+    for (struct session *other = s->server->sessions; other && r == 0; other = other->next) {
+        memset(&stream, 0, sizeof(stream));
+        if (session_get_status(other, &stream))
+            r = wire_put_status_stream(&s->conn.tx, request, &stream);
+    }
+    if (r < 0)
+        session_close(s);
 }
 
 static void handle_frame(struct session *s, const struct frame_header *h,
@@ -484,6 +530,8 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         queue_cancel(s->stream, h->request);
     else if (h->type == WIRE_STATS && s->state != STATE_HELLO)
         handle_stats(s, h->request);
+    else if (h->type == WIRE_STATUS && s->state != STATE_HELLO)
+        handle_status(s, h->request);
     else if (h->type == WIRE_BYE)
         session_close(s);
     else
@@ -604,6 +652,8 @@ int session_create(struct server *server, int fd)
         return -ENOMEM;
     }
     s->server = server;
+    s->id = ++server->last_id;
+    s->opened_ns = time_now_ns();
     (void)snprintf(s->name, sizeof(s->name), "?");
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
     if (r == 0)
@@ -636,4 +686,62 @@ int session_create(struct server *server, int fd)
     (void)uv_timer_start(&s->timer, on_timer, HELLO_LIMIT_MS, 0);
     session_poll(s);
     return 0;
+}
+
+void session_beat(struct session *session, uint64_t now_ns)
+{
+    struct session *s = session;
+    struct window_point point = {.at_ns = now_ns, .waited_ns = s->waited_ns};
+
+    if (s->state != STATE_OPEN)
+        return;
+    queue_stream_get_totals(s->stream, &point.totals);
+    window_add(&s->window, &point);
+}
+
+bool session_get_status(const struct session *session, struct wire_status_stream *ret)
+{
+    const struct session *s = session;
+    struct window_point all = {.at_ns = time_now_ns()};
+
+    if (s->state != STATE_OPEN)
+        return false;
+    *ret = (struct wire_status_stream){.id = s->id,
+                                       .pid = (uint32_t)s->peer.pid,
+                                       .uid = s->peer.uid,
+                                       .age_ns = all.at_ns - s->opened_ns,
+                                       .epoch = s->asked.epoch,
+                                       .position = s->asked.position,
+                                       .epoch_samples = s->spec.order.n,
+                                       .batch_samples = wire_batch_count(&s->open),
+                                       .ring_bytes = s->ring_bytes,
+                                       .slots = s->open.slots,
+                                       .in_flight = s->under_way,
+                                       .lane = queue_stream_lane(s->stream),
+                                       .waited = WIRE_UNKNOWN};
+    memcpy(ret->client, s->name, sizeof(ret->client));
+    memcpy(ret->dataset, s->open.dataset, sizeof(ret->dataset));
+    memcpy(ret->pipeline, s->open.pipeline, sizeof(ret->pipeline));
+    queue_stream_get_totals(s->stream, &all.totals);
+    ret->samples = all.totals.samples;
+    ret->substituted = all.totals.substituted;
+    ret->batches = all.totals.batches;
+    ret->failed = all.totals.failed;
+    monitor_judge(s->server, &s->window, s->waited_ns != WIRE_UNKNOWN, ret);
+    return true;
+}
+
+bool session_get_view(const struct session *session, struct session_view *ret)
+{
+    const struct session *s = session;
+
+    if (s->state != STATE_OPEN || !s->has_asked)
+        return false;
+    *ret = (struct session_view){.id = s->id,
+                                 .spec = s->spec,
+                                 .epoch = s->asked.epoch,
+                                 .position = s->asked.position + s->open.offset,
+                                 .count = s->open.local};
+    ret->spec.dataset = dataset_ref(s->dataset);
+    return true;
 }

@@ -4,6 +4,7 @@
 
 #include <uv.h>
 
+#include "loader/serve/histogram.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/server.h"
 
@@ -19,6 +20,24 @@ struct roots {
 struct roots *roots_ref(struct roots *roots);
 void roots_unref(struct roots *roots);
 
+/** What a stream or the loader has done so far, at a moment. */
+struct window_point {
+    uint64_t at_ns, waited_ns;
+    struct queue_totals totals;
+};
+
+/** The last ten seconds, second by second. {0}: nothing yet. */
+enum { WINDOW_POINTS = 11 };
+struct window {
+    struct window_point points[WINDOW_POINTS];
+    unsigned count; /* ever added */
+};
+
+void window_add(struct window *w, const struct window_point *point);
+/** What was done between the oldest point and the newest: at_ns is the time between them, 0 when
+ * there is none. */
+struct window_point window_span(const struct window *w);
+
 /** What all sessions share. Owned by server.c. */
 struct server {
     const struct server_options *options;
@@ -29,7 +48,11 @@ struct server {
     struct session *sessions;
     unsigned num_sessions;
     uint64_t started_ns;
-    uint64_t ring_bytes;          /* of all sessions */
+    uint64_t ring_bytes;    /* of all sessions */
+    uint64_t last_id;       /* of a session */
+    uint64_t refused;       /* clients that were told why they are not served */
+    struct histogram waits; /* of programs, for a batch */
+    struct window window;
     unsigned threads, io_threads; /* that decode, that read */
     bool stopping;
     void (*session_gone)(struct server *server);
@@ -46,6 +69,23 @@ void session_drain(struct session *session);
 
 /** A request of the session's has finished; the request is taken. */
 void session_finished(struct session *session, struct queue_request *request);
+
+/** A second has passed: look at what the stream has done. */
+void session_beat(struct session *session, uint64_t now_ns);
+
+/** What there is to know of a session's stream; false when it has none (yet). `ret` starts as
+ * zeros. */
+bool session_get_status(const struct session *session, struct wire_status_stream *ret);
+
+/** What is needed to render what the stream asked for last, anywhere: false when it has asked for
+ * nothing. The data set is a reference of the caller's. */
+struct session_view {
+    uint64_t id;
+    struct render_spec spec;
+    uint64_t epoch, position; /* of this client's first sample */
+    uint32_t count;           /* samples that follow one another */
+};
+bool session_get_view(const struct session *session, struct session_view *ret);
 
 struct session *session_next(const struct session *session);
 

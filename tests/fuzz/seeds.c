@@ -52,6 +52,8 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
     (void)wire_put_stats(b, 3, &(struct wire_stats){.samples = 7});
     (void)wire_put_error(b, 4, &(struct wire_error){.code = -2, .text = "no such data set"});
+    (void)wire_put_status(b, 5, &(struct wire_status){.version = "0.1.0", .threads = 2, .lanes = 1, .lane = {{2, 1, 99}}});
+    (void)wire_put_status_stream(b, 5, &(struct wire_status_stream){.client = "job 1", .bound = WIRE_BOUND_CPU});
     (void)wire_put_progress(b, 4, &(struct wire_progress){.done = 1, .total = 2, .text = "x"});
     (void)wire_put_empty(b, WIRE_CANCEL, 2);
 }

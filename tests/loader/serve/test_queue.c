@@ -173,7 +173,7 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
            io_threads);
     tap_ok(right, "and every slot is what one thread renders alone");
     queue_get_counters(q, &counters);
-    tap_ok(counters.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
+    tap_ok(counters.all.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
            "each sample was rendered once");
     client_fini(&a);
     client_fini(&b);
