@@ -31,6 +31,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "loader/image/image.h"
+#include "loader/serve/http.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
 #include "loader/serve/queue.h"
@@ -39,6 +40,7 @@
 struct main_loop {
     struct server server; /* first: sessions know only this */
     struct server_options live;
+    struct http *http; /* or NULL */
     int listen_fd;
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
@@ -132,6 +134,7 @@ static void begin_drain(struct main_loop *m)
     close_listening(m);
     (void)uv_timer_start(&m->drain, on_drain, m->server.options->drain_ns / NS_PER_MS, 0);
     for_sessions(m, session_drain);
+    http_publish(m->http, &m->server);
     maybe_end(m);
 }
 
@@ -157,6 +160,7 @@ static void on_beat(uv_timer_t *timer)
     if (now >= m->looked_ns + BEAT_MS * NS_PER_MS * 9 / 10) {
         m->looked_ns = now;
         monitor_beat(&m->server, now);
+        http_publish(m->http, &m->server);
     }
     queue_get_counters(m->server.queue, &c);
     if (notify_watchdog_ns() > 0)
@@ -276,6 +280,9 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"pin", old->pin == new->pin},
         {"all-cpus", old->all_cpus == new->all_cpus},
         {"cache-dir", same_text(old->cache_dir, new->cache_dir)},
+        {"http-address", same_text(old->http_address, new->http_address)},
+        {"http-port", old->http_port == new->http_port},
+        {"no-thumbnails", old->no_thumbnails == new->no_thumbnails},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
@@ -391,6 +398,8 @@ static int start_beat(struct main_loop *m)
 
     if (watchdog_ns > 0)
         every_ms = max_u64(min_u64(every_ms, watchdog_ns / 2 / NS_PER_MS), 1);
+    monitor_beat(&m->server, time_now_ns());
+    http_publish(m->http, &m->server);
     notify_send("READY=1\nSTATUS=serving");
     return uv_timer_start(&m->beat, on_beat, every_ms, every_ms);
 }
@@ -424,6 +433,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
     r = start_threads(m, err);
     if (r == 0)
         r = start_listening(m, err);
+    if (r == 0 && m->live.http_port > 0)
+        r = http_start(&m->live, &m->http, err);
     if (r < 0)
         return r;
     r = start_polling(m);
@@ -460,6 +471,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
             stop_now(m, "it could not be started");
         }
         (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
+        http_stop(m->http);
         queue_destroy(m->server.queue);
         (void)uv_loop_close(&m->server.loop);
     }
