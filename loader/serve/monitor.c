@@ -24,6 +24,7 @@ enum {
     MILLION = 1000000,
     WAITS = 20000, /* from this share of its time on, a program is waiting (2 %) */
     ONLY_WAITS = 900000,
+    WORKS = 200000,  /* from this share on, what threads get of CPUs tells something */
     BUSY = 700000,   /* from this share on, threads have no time left */
     SHARED = 800000, /* threads that work, and get less of a CPU than this, share it with others */
 };
@@ -72,12 +73,11 @@ static enum wire_bound find_bound(const struct server *server, const struct wind
         return WIRE_BOUND_IDLE;
     if (waited < WAITS)
         return WIRE_BOUND_TRAINER;
-    if (max_u64(render, read) < BUSY)
-        return WIRE_BOUND_TRANSPORT;
-    if (read > render)
+    if (read > render && read >= BUSY)
         return WIRE_BOUND_STORAGE;
-    return all.totals.cpu_ns < all.totals.render_ns / MILLION * SHARED ? WIRE_BOUND_CPU
-                                                                       : WIRE_BOUND_DECODE;
+    if (render >= WORKS && all.totals.cpu_ns < all.totals.render_ns / MILLION * SHARED)
+        return WIRE_BOUND_CPU;
+    return render >= BUSY ? WIRE_BOUND_DECODE : WIRE_BOUND_TRANSPORT;
 }
 
 void monitor_judge(const struct server *server, const struct window *window, bool knows_wait,

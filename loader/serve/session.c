@@ -167,7 +167,10 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
 
     s->server->refused += code != -ECANCELED && code != -ETIMEDOUT;
     strncpy(m.text, text, sizeof(m.text) - 1);
-    log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
+    if (code == -ECANCELED)
+        log_debug("client %s (pid %d): sent away", s->name, (int)s->peer.pid);
+    else
+        log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
         (void)frame_conn_flush(&s->conn);
     session_close(s);

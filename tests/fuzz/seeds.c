@@ -48,7 +48,7 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_hello(b, &hello);
     (void)wire_put_open(b, 1, &open);
     (void)wire_put_opened(b, 1, &(struct wire_opened){.samples = 1000, .classes = 10});
-    (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3});
+    (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3, 5});
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
     (void)wire_put_stats(b, 3, &(struct wire_stats){.samples = 7});
     (void)wire_put_error(b, 4, &(struct wire_error){.code = -2, .text = "no such data set"});

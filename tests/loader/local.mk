@@ -15,6 +15,6 @@ TESTS += $(loader_tests)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
 
 if PYTHON_FOUND
-TESTS += %D%/serve/test_service.py %D%/serve/test_settings.py
+TESTS += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py
 endif
-EXTRA_DIST += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/service.py
+EXTRA_DIST += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/service.py

@@ -67,7 +67,7 @@ static void client_fini(struct client *c)
 
 static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t position, uint32_t slot)
 {
-    if (queue_submit(c->stream, id, &(struct wire_render){epoch, position, slot}) < 0)
+    if (queue_submit(c->stream, id, &(struct wire_render){epoch, position, slot, 0}) < 0)
         abort();
 }
 

@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import Manager, ServiceCase, wait_for  # noqa: E402
+from service import LIMIT, Manager, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -21,14 +21,14 @@ class ServiceTest(ServiceCase):
         self.assertTrue(self.listening(), "ready, and nobody listens")
         p.send_signal(signal.SIGTERM)
         manager.wait("STOPPING=1")
-        self.assertEqual(p.wait(), 0)
+        self.assertEqual(p.wait(LIMIT), 0)
         self.assertFalse(os.path.exists(self.socket))
 
     def test_not_ready(self):
         """a loader that cannot serve is never ready"""
         manager = Manager(self.folder)
         p = self.plenumd("--root", "/nowhere", "--socket", f"unix:{self.socket}", manager=manager)
-        self.assertEqual(p.wait(), 1)
+        self.assertEqual(p.wait(LIMIT), 1)
         manager.hear(0)
         self.assertNotIn("READY=1", manager.lines)
 
@@ -73,7 +73,7 @@ class ServiceTest(ServiceCase):
         for n in range(3):
             wait_for("samples that are rendered", lambda: self.rendered(manager))
             p.send_signal(signal.SIGTERM)
-            self.assertEqual(p.wait(), 0, self.said())
+            self.assertEqual(p.wait(LIMIT), 0, self.said())
             self.assertTrue(os.path.exists(self.socket), "the socket is the manager's")
             p = self.plenumd(handed=[listener], manager=manager, watchdog_us=100000)
             manager.wait("READY=1")
@@ -91,7 +91,7 @@ class ServiceTest(ServiceCase):
 
     def refused(self, sentence, *handed):
         p = self.plenumd(handed=handed)
-        self.assertEqual(p.wait(), 1)
+        self.assertEqual(p.wait(LIMIT), 1)
         self.assertIn(sentence, self.said())
 
     def test_two_sockets(self):
@@ -110,7 +110,7 @@ class ServiceTest(ServiceCase):
         wait_for("a client", lambda: "client " in self.said())
         feed.send_signal(signal.SIGSTOP)
         p.send_signal(signal.SIGTERM)
-        self.assertEqual(p.wait(), 0)
+        self.assertEqual(p.wait(LIMIT), 0)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ static void expect_served(void)
     say_hello(&c);
     send_open(&c, &o, good_ring(&o));
     cr_assert(await(&c, WIRE_OPENED, &h, &r));
-    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 4, 1});
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 4, 1, 0});
     cr_assert(await(&c, WIRE_DONE, &h, &r));
     cr_expect(eq(u64, h.request, 2));
     cr_assert(eq(int, wire_get_done(&r, &done), 0));
@@ -208,7 +208,7 @@ Test(session, messages_out_of_turn_are_refused)
     o = good_open();
     dial(&c);
     say_hello(&c);
-    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0});
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0, 0});
     expect_refused(&c, "no meaning here");
     dial(&c);
     say_hello(&c);
@@ -324,9 +324,9 @@ Test(session, a_render_of_nothing_is_refused)
         struct wire_render m;
         const char *sentence;
     } cases[] = {
-        {{0, 8, 0}, "does not exist"},          {{0, UINT64_MAX, 0}, "does not exist"},
-        {{UINT64_MAX, 0, 0}, "does not exist"}, {{0, 0, 2}, "does not exist"},
-        {{0, 0, UINT32_MAX}, "does not exist"},
+        {{0, 8, 0, 0}, "does not exist"},          {{0, UINT64_MAX, 0, 0}, "does not exist"},
+        {{UINT64_MAX, 0, 0, 0}, "does not exist"}, {{0, 0, 2, 0}, "does not exist"},
+        {{0, 0, UINT32_MAX, 0}, "does not exist"},
     };
 
     start(NULL, NULL);
@@ -372,12 +372,12 @@ Test(session, a_loader_that_is_told_to_end_drains)
     send_open(&c, &o, good_ring(&o));
     cr_assert(await(&c, WIRE_OPENED, &h, &r));
     for (uint32_t i = 0; i < UNDER_WAY; i++)
-        (void)wire_put_render(&c.tx, 10 + i, &(struct wire_render){0, 0, i});
+        (void)wire_put_render(&c.tx, 10 + i, &(struct wire_render){0, 0, i, 0});
     cr_assert(await(&c, WIRE_DONE, &h, &r));
     answered++;
     cr_assert(eq(int, kill(loader, SIGTERM), 0));
     expect_refused(&idle, "being stopped or restarted");
-    (void)wire_put_render(&c.tx, 99, &(struct wire_render){0, 0, UNDER_WAY});
+    (void)wire_put_render(&c.tx, 99, &(struct wire_render){0, 0, UNDER_WAY, 0});
     (void)wire_put_empty(&c.tx, WIRE_STATS, 100);
     (void)frame_conn_flush(&c);
     for (;;) {
@@ -417,7 +417,7 @@ Test(session, mutated_messages_do_no_harm)
     (void)wire_put_hello(&good, &hello);
     (void)wire_put_open(&good, 1, &o);
     for (uint64_t i = 0; i < 6; i++)
-        (void)wire_put_render(&good, 2 + i, &(struct wire_render){i, i, (uint32_t)i % 2});
+        (void)wire_put_render(&good, 2 + i, &(struct wire_render){i, i, (uint32_t)i % 2, 0});
     (void)wire_put_empty(&good, WIRE_CANCEL, 3);
     (void)wire_put_empty(&good, WIRE_STATS, 4);
     for (uint32_t i = 0; i < 400; i++) {

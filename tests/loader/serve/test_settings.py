@@ -9,7 +9,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import BUILD, CTL, PLENUMD, SOURCE, Manager, ServiceCase, wait_for  # noqa: E402
+from service import LIMIT, PLENUMD, SOURCE, Manager, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 COMMAND_LINE_ONLY = {"config", "check-config", "job", "listen-fd", "leash-fd", "help", "version"}
@@ -101,7 +101,7 @@ class SettingsTest(ServiceCase):
         self.write("threads = 1", f"root = {self.data}", "socket = unix:@not-this-one")
         p = self.serve("--config", self.conf, "--root", other)
         self.assertIn("2 threads decode", self.said())  # serve() says --threads 2 and --socket
-        _, err = self.feed("--epochs", "1").communicate()
+        _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
         self.assertIn("does not lie below", err)
 
     def hup(self, p, manager):
@@ -128,7 +128,7 @@ class SettingsTest(ServiceCase):
         self.hup(p, manager)
         self.assertIn("pin was changed; that takes effect when the loader is started again", self.said())
         self.assertNotIn("ring-limit was changed", self.said())
-        _, err = self.feed("--epochs", "1").communicate()
+        _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
         self.assertIn("does not lie below a --root", err)
         for _ in range(20):
             self.hup(p, manager)
@@ -138,7 +138,7 @@ class SettingsTest(ServiceCase):
         self.hup(p, manager)
         self.assertEqual(self.fed(self.feed("--epochs", "1"))[0]["hash"], self.alone(1))
         p.send_signal(signal.SIGTERM)
-        self.assertEqual(p.wait(), 0)
+        self.assertEqual(p.wait(LIMIT), 0)
 
 
 if __name__ == "__main__":
