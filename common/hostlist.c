@@ -1,5 +1,9 @@
 /* hostlist.c - "node[0-2,7]:4,spare" → node0, node1, node2, node7 with 4 slots each, and spare.
  *
+ * An item is cut up first (split_item): user, name, numbers. What ':' means depends on who stands
+ * before it: alone behind a name it is the slots, as mpirun has it; behind user@name the port, as
+ * everybody else has it.
+ *
  * An item is expanded by recursion over its bracketed sets: the name so far is a prefix, each
  * number of the first set is appended to it in turn, and the rest follows. So several sets give
  * every combination in the order in which a person would count them.
@@ -10,8 +14,10 @@
 
 #include "common/hostlist.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,34 +25,46 @@
 #include "common/error.h"
 #include "common/util.h"
 
+static void free_host(struct hostlist_host *host)
+{
+    free(host->name);
+    free(host->user);
+}
+
 void hostlist_fini(struct hostlist *list)
 {
     for (size_t i = 0; i < list->count; i++)
-        free(list->hosts[i].name);
+        free_host(&list->hosts[i]);
     free(list->hosts);
     *list = (struct hostlist){0};
 }
 
-static struct hostlist_host *find(struct hostlist *list, const char *name)
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static struct hostlist_host *find(struct hostlist *list, const struct hostlist_host *wanted)
 {
     for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->hosts[i].name, name) == 0)
+        if (strcmp(list->hosts[i].name, wanted->name) == 0 &&
+            same_text(list->hosts[i].user, wanted->user) && list->hosts[i].port == wanted->port)
             return &list->hosts[i];
     return NULL;
 }
 
-/* One complete name. */
-static int add_host(struct hostlist *list, const char *name, uint32_t slots,
+/* One complete name; the texts are copied. */
+static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
                     struct plenum_error *err)
 {
-    struct hostlist_host *host = find(list, name);
-    char *copy;
+    struct hostlist_host *host = find(list, wanted), copy = *wanted;
 
     if (host) {
-        uint64_t sum = (uint64_t)(host->slots ? host->slots : 1) + (uint64_t)(slots ? slots : 1);
+        uint64_t sum = (uint64_t)(host->slots ? host->slots : 1) +
+                       (uint64_t)(wanted->slots ? wanted->slots : 1);
 
         if (sum > HOSTLIST_SLOTS_MAX)
-            return error_set(err, -EINVAL, "host %s would have more than %d slots", name,
+            return error_set(err, -EINVAL, "host %s would have more than %d slots", wanted->name,
                              HOSTLIST_SLOTS_MAX);
         host->slots = (uint32_t)sum;
         return 0;
@@ -62,10 +80,13 @@ static int add_host(struct hostlist *list, const char *name, uint32_t slots,
         list->hosts = hosts;
         list->cap = cap;
     }
-    copy = strdup(name);
-    if (!copy)
+    copy.name = strdup(wanted->name);
+    copy.user = wanted->user ? strdup(wanted->user) : NULL;
+    if (!copy.name || (wanted->user && !copy.user)) {
+        free_host(&copy);
         return error_set(err, -ENOMEM, "out of memory");
-    list->hosts[list->count++] = (struct hostlist_host){.name = copy, .slots = slots};
+    }
+    list->hosts[list->count++] = copy;
     return 0;
 }
 
@@ -73,7 +94,7 @@ static int add_host(struct hostlist *list, const char *name, uint32_t slots,
 struct expansion {
     struct hostlist *list;
     const char *item;
-    uint32_t slots;
+    struct hostlist_host host; /* all but the name */
     char name[HOSTLIST_NAME_MAX];
     size_t len;
     struct plenum_error *err;
@@ -154,12 +175,16 @@ static int expand(struct expansion *x, const char *rest)
     const char *close, *p;
     int r;
 
+    if (memchr(rest, ',', plain)) /* in a file, where a line holds one item */
+        return error_set(x->err, -EINVAL, "host '%s': ',' cannot be part of a host's name", x->item);
     r = append(x, rest, plain);
     if (r < 0)
         return r;
     p = rest + plain;
-    if (*p == '\0')
-        return add_host(x->list, x->name, x->slots, x->err);
+    if (*p == '\0') {
+        x->host.name = x->name;
+        return add_host(x->list, &x->host, x->err);
+    }
     close = strchr(p, ']');
     if (*p == ']' || !close)
         return error_set(x->err, -EINVAL, "host '%s': a bracket has no partner", x->item);
@@ -177,16 +202,19 @@ static int expand(struct expansion *x, const char *rest)
     return 0;
 }
 
-static int check_characters(const char *name, struct plenum_error *err)
+/* Nothing else may reach a command line. */
+static int check_characters(const char *name, const char *others, const char *what,
+                            struct plenum_error *err)
 {
     if (!*name)
-        return error_set(err, -EINVAL, "a host without a name is in the list");
+        return error_set(err, -EINVAL, "a %s without a name is in the list", what);
     if (*name == '-')
-        return error_set(err, -EINVAL, "host '%s': a host's name cannot begin with '-'", name);
+        return error_set(err, -EINVAL, "%s '%s': a %s's name cannot begin with '-'", what, name,
+                         what);
     for (const char *c = name; *c; c++)
-        if (!isalnum((unsigned char)*c) && !strchr(".-_[],", *c))
-            return error_set(err, -EINVAL, "host '%s': '%c' cannot be part of a host's name", name,
-                             *c);
+        if (!isalnum((unsigned char)*c) && !strchr(others, *c))
+            return error_set(err, -EINVAL, "%s '%s': '%c' cannot be part of a %s's name", what,
+                             name, *c, what);
     return 0;
 }
 
@@ -201,13 +229,91 @@ static int parse_slots(const char *name, const char *text, uint32_t *ret, struct
     return 0;
 }
 
-static int add_item(struct hostlist *list, const char *name, uint32_t slots,
-                    struct plenum_error *err)
+static int parse_port(const char *name, const char *text, uint16_t *ret, struct plenum_error *err)
 {
-    struct expansion x = {.list = list, .item = name, .slots = slots, .err = err};
-    int r = check_characters(name, err);
+    uint64_t port;
 
-    return r < 0 ? r : expand(&x, name);
+    if (parse_u64(text, UINT16_MAX, &port) < 0 || port == 0)
+        return error_set(err, -EINVAL, "host '%s': '%s' is not a port from 1 to 65535", name, text);
+    *ret = (uint16_t)port;
+    return 0;
+}
+
+static bool is_ipv6(const char *text)
+{
+    struct in6_addr address;
+
+    return inet_pton(AF_INET6, text, &address) == 1;
+}
+
+/* ":SLOTS", ":PORT" behind a user, ":PORT:SLOTS". */
+static int parse_numbers(struct hostlist_host *host, char *text, struct plenum_error *err)
+{
+    char *second = strchr(text, ':');
+    int r;
+
+    if (!second)
+        return host->user ? parse_port(host->name, text, &host->port, err)
+                          : parse_slots(host->name, text, &host->slots, err);
+    *second++ = '\0';
+    r = parse_port(host->name, text, &host->port, err);
+    if (r == 0)
+        r = parse_slots(host->name, second, &host->slots, err);
+    return r;
+}
+
+/* Cut `item` up into user, name and numbers; *ret points into it. `*address`: is the name one that
+ * holds no sets? */
+static int split_item(char *item, struct hostlist_host *ret, bool *address,
+                      struct plenum_error *err)
+{
+    char *at = strchr(item, '@'), *numbers = NULL;
+    struct hostlist_host host = {.name = item};
+    int r;
+
+    if (at) {
+        *at = '\0';
+        host.user = item;
+        host.name = at + 1;
+        r = check_characters(host.user, ".-_", "user", err);
+        if (r < 0)
+            return r;
+    }
+    *address = true;
+    if (host.name[0] == '[' && host.name[strcspn(host.name, ":]")] == ':') {
+        char *close = strchr(host.name, ']');
+
+        if (!close || (close[1] && close[1] != ':'))
+            return error_set(err, -EINVAL, "host '%s': a bracket has no partner", host.name);
+        numbers = close[1] ? close + 2 : NULL;
+        *close = '\0';
+        host.name++;
+        if (!is_ipv6(host.name))
+            return error_set(err, -EINVAL, "host '%s' is not an IPv6 address", host.name);
+    } else if (!is_ipv6(host.name)) {
+        *address = false;
+        numbers = strchr(host.name, ':');
+        if (numbers)
+            *numbers++ = '\0';
+        r = check_characters(host.name, ".-_[],", "host", err);
+        if (r < 0)
+            return r;
+    }
+    if (numbers) {
+        r = parse_numbers(&host, numbers, err);
+        if (r < 0)
+            return r;
+    }
+    *ret = host;
+    return 0;
+}
+
+static int add_split(struct hostlist *list, const struct hostlist_host *host, bool address,
+                     struct plenum_error *err)
+{
+    struct expansion x = {.list = list, .item = host->name, .host = *host, .err = err};
+
+    return address ? add_host(list, host, err) : expand(&x, host->name);
 }
 
 /* The end of the item at `text`: a comma outside brackets, or the end. */
@@ -231,21 +337,18 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
         return error_set(err, -EINVAL, "the list of hosts is empty");
     for (;;) {
         size_t len = item_length(text);
-        char item[1024], *colon;
-        uint32_t slots = 0;
-        int r = 0;
+        struct hostlist_host host;
+        char item[1024];
+        bool address;
+        int r;
 
         if (len >= sizeof(item))
             return error_set(err, -EINVAL, "host '%.60s...' is too long", text);
         memcpy(item, text, len);
         item[len] = '\0';
-        colon = strrchr(item, ':');
-        if (colon) {
-            *colon = '\0';
-            r = parse_slots(item, colon + 1, &slots, err);
-        }
+        r = split_item(item, &host, &address, err);
         if (r == 0)
-            r = add_item(list, item, slots, err);
+            r = add_split(list, &host, address, err);
         if (r < 0)
             return r;
         if (text[len] == '\0')
@@ -254,27 +357,38 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
     }
 }
 
-/* The words after the name, "slots=2 max_slots=4". */
+/* A word behind the host, "slots=2". */
+static int parse_word(struct hostlist_host *host, char *word, struct plenum_error *err)
+{
+    if (strncmp(word, "max_slots=", 10) == 0 || strncmp(word, "max-slots=", 10) == 0)
+        return 0;
+    if (strncmp(word, "slots=", 6) == 0)
+        return parse_slots(host->name, word + 6, &host->slots, err);
+    if (strncmp(word, "port=", 5) == 0)
+        return parse_port(host->name, word + 5, &host->port, err);
+    if (strncmp(word, "user=", 5) == 0) {
+        host->user = word + 5;
+        return check_characters(host->user, ".-_", "user", err);
+    }
+    return error_set(err, -EINVAL,
+                     "'%s' is not understood after a host; slots=N, port=N and user=NAME are", word);
+}
+
 static int parse_line(struct hostlist *list, char *line, struct plenum_error *err)
 {
     char *save = NULL, *name, *word;
-    uint32_t slots = 0;
+    struct hostlist_host host;
+    bool address;
     int r;
 
     line[strcspn(line, "#\r\n")] = '\0';
     name = strtok_r(line, " \t", &save);
     if (!name)
         return 0;
-    while ((word = strtok_r(NULL, " \t", &save))) {
-        if (strncmp(word, "max_slots=", 10) == 0 || strncmp(word, "max-slots=", 10) == 0)
-            continue;
-        if (strncmp(word, "slots=", 6) != 0)
-            return error_set(err, -EINVAL, "'%s' is not understood after a host; slots=N is", word);
-        r = parse_slots(name, word + 6, &slots, err);
-        if (r < 0)
-            return r;
-    }
-    return add_item(list, name, slots, err);
+    r = split_item(name, &host, &address, err);
+    while (r == 0 && (word = strtok_r(NULL, " \t", &save)))
+        r = parse_word(&host, word, err);
+    return r < 0 ? r : add_split(list, &host, address, err);
 }
 
 int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_error *err)
@@ -303,5 +417,44 @@ int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_err
     (void)fclose(file);
     if (r == 0 && list->count == before)
         r = error_set(err, -EINVAL, "the host file %s names no host", path);
+    return r;
+}
+
+int hostlist_add_name(struct hostlist *list, const char *name, uint32_t slots,
+                      struct plenum_error *err)
+{
+    const struct hostlist_host host = {.name = (char *)name, .slots = slots};
+    int r = is_ipv6(name) ? 0 : check_characters(name, ".-_", "host", err);
+
+    return r < 0 ? r : add_host(list, &host, err);
+}
+
+static bool is_named(const struct hostlist *names, const struct hostlist_host *host)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        const struct hostlist_host *n = &names->hosts[i];
+
+        if (strcmp(n->name, host->name) == 0 && (!n->user || same_text(n->user, host->user)) &&
+            (!n->port || n->port == host->port))
+            return true;
+    }
+    return false;
+}
+
+int hostlist_remove_text(struct hostlist *list, const char *text, struct plenum_error *err)
+{
+    struct hostlist names = {0};
+    size_t kept = 0;
+    int r = hostlist_add_text(&names, text, err);
+
+    for (size_t i = 0; r == 0 && i < list->count; i++) {
+        if (is_named(&names, &list->hosts[i]))
+            free_host(&list->hosts[i]);
+        else
+            list->hosts[kept++] = list->hosts[i];
+    }
+    if (r == 0)
+        list->count = kept;
+    hostlist_fini(&names);
     return r;
 }

@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += %D%/libcommon.la
 %C%_libcommon_la_SOURCES = \
 	%D%/address.c %D%/address.h \
+	%D%/cgroup.c %D%/cgroup.h \
 	%D%/error.c %D%/error.h \
 	%D%/frame.c %D%/frame.h \
 	%D%/hostlist.c %D%/hostlist.h \

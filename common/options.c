@@ -65,8 +65,8 @@ static int unknown_option(const struct options_program *p, const char *word, siz
     return error_set(err, -EINVAL, "unknown option --%.*s; see %s --help", (int)len, word, p->name);
 }
 
-int options_set(const struct option_def *def, void *target, const char *value,
-                struct plenum_error *err)
+int options_apply(const struct option_def *def, void *target, const char *value,
+                  struct plenum_error *err)
 {
     char *field = (char *)target + def->offset;
     uint64_t max = def->max, number = 0;
@@ -126,6 +126,36 @@ const struct option_def *options_find(const struct options_program *program, con
     return find_name(program, name, strlen(name));
 }
 
+void options_settings_fini(struct options_settings *settings)
+{
+    free(settings->list);
+    *settings = (struct options_settings){0};
+}
+
+int options_settings_add(struct options_settings *settings, const struct option_def *def,
+                         const char *value)
+{
+    if (settings->count == settings->cap) {
+        size_t cap = settings->cap ? settings->cap * 2 : 16;
+        struct option_setting *list = realloc(settings->list, cap * sizeof(*list));
+
+        if (!list)
+            return -ENOMEM;
+        settings->list = list;
+        settings->cap = cap;
+    }
+    settings->list[settings->count++] = (struct option_setting){.def = def, .value = value};
+    return 0;
+}
+
+static int collect(struct options_settings *settings, const struct option_def *def,
+                   const char *value, struct plenum_error *err)
+{
+    int r = options_settings_add(settings, def, value);
+
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
 static const struct option_def *find_letter(const struct options_program *p, char letter)
 {
     for (size_t i = 0; i < p->count; i++)
@@ -135,8 +165,8 @@ static const struct option_def *find_letter(const struct options_program *p, cha
 }
 
 /* argv[i] is "--name" or "--name=value". Returns how many words were used, or -EINVAL. */
-static int parse_long(const struct options_program *p, void *target, int argc, char **argv, int i,
-                      struct plenum_error *err)
+static int parse_long(const struct options_program *p, struct options_settings *settings, int argc,
+                      char **argv, int i, struct plenum_error *err)
 {
     const char *word = argv[i] + 2, *equals = strchr(word, '=');
     size_t len = equals ? (size_t)(equals - word) : strlen(word);
@@ -155,13 +185,13 @@ static int parse_long(const struct options_program *p, void *target, int argc, c
         value = argv[i + 1];
         used = 2;
     }
-    r = options_set(def, target, value, err);
+    r = collect(settings, def, value, err);
     return r < 0 ? r : used;
 }
 
 /* argv[i] is "-x", "-xyz" (flags) or "-xvalue". */
-static int parse_short(const struct options_program *p, void *target, int argc, char **argv, int i,
-                       struct plenum_error *err)
+static int parse_short(const struct options_program *p, struct options_settings *settings, int argc,
+                       char **argv, int i, struct plenum_error *err)
 {
     for (const char *c = argv[i] + 1; *c; c++) {
         const struct option_def *def = find_letter(p, *c);
@@ -178,17 +208,17 @@ static int parse_short(const struct options_program *p, void *target, int argc, 
             value = argv[i + 1];
             used = 2;
         }
-        r = options_set(def, target, value, err);
+        r = collect(settings, def, value, err);
         if (r < 0 || value)
             return r < 0 ? r : used;
     }
     return 1;
 }
 
-int options_parse(const struct options_program *program, void *target, int argc, char **argv,
-                  int *operands, struct plenum_error *err)
+int options_collect(const struct options_program *program, int argc, char **argv,
+                    struct options_settings *ret, int *operands, struct plenum_error *err)
 {
-    bool only_operands = false;
+    bool only_operands = false, version = false;
     int count = 0;
 
     for (int i = 1; i < argc;) {
@@ -208,16 +238,31 @@ int options_parse(const struct options_program *program, void *target, int argc,
         }
         if (strcmp(word, "--help") == 0 || (strcmp(word, "-h") == 0 && !find_letter(program, 'h')))
             return OPTIONS_HELP;
-        if (strcmp(word, "--version") == 0)
-            return OPTIONS_VERSION;
-        r = word[1] == '-' ? parse_long(program, target, argc, argv, i, err)
-                           : parse_short(program, target, argc, argv, i, err);
+        if (strcmp(word, "--version") == 0) {
+            version = true;
+            i++;
+            continue;
+        }
+        r = word[1] == '-' ? parse_long(program, ret, argc, argv, i, err)
+                           : parse_short(program, ret, argc, argv, i, err);
         if (r < 0)
-            return r;
+            return version ? OPTIONS_VERSION : r;
         i += r;
     }
     *operands = count;
-    return 0;
+    return version ? OPTIONS_VERSION : 0;
+}
+
+int options_parse(const struct options_program *program, void *target, int argc, char **argv,
+                  int *operands, struct plenum_error *err)
+{
+    struct options_settings settings = {0};
+    int r = options_collect(program, argc, argv, &settings, operands, err);
+
+    for (size_t i = 0; r == 0 && i < settings.count; i++)
+        r = options_apply(settings.list[i].def, target, settings.list[i].value, err);
+    options_settings_fini(&settings);
+    return r;
 }
 
 /* Words of `text`, wrapped at HELP_WIDTH, with lines after the first indented. */
@@ -288,12 +333,8 @@ void options_print_version(const char *name)
     printf("%s %s\n", name, PACKAGE_VERSION);
 }
 
-int options_start(const struct options_program *program, void *target, int argc, char **argv,
-                  int *operands)
+int options_answer(const struct options_program *program, int r, const struct plenum_error *err)
 {
-    struct plenum_error err;
-    int r = options_parse(program, target, argc, argv, operands, &err);
-
     if (r == OPTIONS_HELP || r == OPTIONS_VERSION) {
         if (r == OPTIONS_HELP)
             options_print_help(program);
@@ -302,8 +343,17 @@ int options_start(const struct options_program *program, void *target, int argc,
         return fflush(stdout) == 0 ? 0 : 1;
     }
     if (r < 0) {
-        fprintf(stderr, "%s: %s\n", program->name, err.text);
+        fprintf(stderr, "%s: %s\n", program->name, err->text);
         return 2;
     }
     return -1;
+}
+
+int options_start(const struct options_program *program, void *target, int argc, char **argv,
+                  int *operands)
+{
+    struct plenum_error err;
+    int r = options_parse(program, target, argc, argv, operands, &err);
+
+    return options_answer(program, r, &err);
 }

@@ -45,6 +45,37 @@ struct options_program {
 
 enum { OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };
 
+/** An option as it was written. */
+struct option_setting {
+    const struct option_def *def;
+    const char *value; /* borrowed; NULL: none was written */
+};
+
+/** Options in the order in which they were written. Zero-initialised: none. */
+struct options_settings {
+    struct option_setting *list;
+    size_t count, cap;
+};
+
+void options_settings_fini(struct options_settings *settings);
+/** 0 or -ENOMEM. */
+int options_settings_add(struct options_settings *settings, const struct option_def *def,
+                         const char *value);
+
+/** The option of that name, or NULL. */
+const struct option_def *options_find(const struct options_program *program, const char *name);
+
+/**
+ * The first half of options_parse(): which options are there, with which values? Appended to
+ * `*ret`; nothing is looked at but names. For a program that has a second source of options.
+ */
+int options_collect(const struct options_program *program, int argc, char **argv,
+                    struct options_settings *ret, int *operands, struct plenum_error *err);
+/** The second half, one option (`value` NULL for a flag): 0, or -EINVAL with a sentence, which
+ * begins with "--name". */
+int options_apply(const struct option_def *def, void *target, const char *value,
+                  struct plenum_error *err);
+
 /**
  * Parse `argv` into `target`. Operands are moved to the front of argv[1 ...] and counted in
  * `*operands`.
@@ -55,22 +86,17 @@ enum { OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };
 int options_parse(const struct options_program *program, void *target, int argc, char **argv,
                   int *operands, struct plenum_error *err);
 
-/** The option of this name, or NULL. */
-const struct option_def *options_find(const struct options_program *program, const char *name);
-
 /** The name of the option that is most like this word, or NULL when none is: for "did you mean". */
 const char *options_near(const struct options_program *program, const char *word, size_t len);
-
-/** Give an option a value, as the command line does (NULL for a flag): 0, or -EINVAL with a
- * sentence that begins with "--name". */
-int options_set(const struct option_def *def, void *target, const char *value,
-                struct plenum_error *err);
 
 /** The help text, to standard output. */
 void options_print_help(const struct options_program *program);
 
 /** "NAME VERSION", to standard output. */
 void options_print_version(const char *name);
+
+/** Deal with what options_parse() returned: -1 to go on, or the exit status. */
+int options_answer(const struct options_program *program, int r, const struct plenum_error *err);
 
 /**
  * Parse, and deal with --help, --version and errors as every program does. Returns -1 to go on, or

@@ -229,6 +229,16 @@ static void write_rational(struct rational v, char *text, size_t size)
                       : snprintf(text, size, "%u/%u", v.num, v.den));
 }
 
+static const char *const version_names[PIPELINE_VERSIONS] = {
+    [PIPELINE_V1] = "v1",
+    [PIPELINE_FAST_V1] = "fast-v1",
+};
+
+const char *pipeline_version_name(enum pipeline_version version)
+{
+    return version_names[version];
+}
+
 static void write_canonical(struct pipeline *p)
 {
     char a[24], b[24], c[24], d[24], crop[128], flip[40] = "";
@@ -246,7 +256,8 @@ static void write_canonical(struct pipeline *p)
         write_rational(p->flip, a, sizeof(a));
         (void)snprintf(flip, sizeof(flip), " flip(%s)", a);
     }
-    (void)snprintf(p->text, sizeof(p->text), "v1%s %s%s", p->exif ? " exif" : "", crop, flip);
+    (void)snprintf(p->text, sizeof(p->text), "%s%s %s%s", pipeline_version_name(p->version),
+                   p->exif ? " exif" : "", crop, flip);
 }
 
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
@@ -255,14 +266,17 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
     struct parser p = {.at = text, .stage = text, .err = err};
     int r;
 
+    for (int i = 0; i < PIPELINE_VERSIONS; i++)
+        if (accept_word(&p, version_names[i])) {
+            made.version = (enum pipeline_version)i;
+            break;
+        }
+    made.exif = accept_word(&p, "exif");
     skip_space(&p);
     if (strcmp(p.at, "train") == 0)
         p.at = "rrc(224) flip(0.5)";
     else if (strcmp(p.at, "eval") == 0)
         p.at = "resize(256) center_crop(224)";
-    (void)accept_word(&p, "v1");
-    made.exif = accept_word(&p, "exif");
-    skip_space(&p);
     p.stage = p.at;
     if (accept_word(&p, "rrc"))
         r = parse_rrc(&p, &made);

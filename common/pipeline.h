@@ -11,10 +11,14 @@
 enum { PIPELINE_SIDE_MAX = 8192 };
 
 /** A named definition of pixels. Bytes never change under a name; a new rule gets a new name. */
-enum pipeline_version { PIPELINE_V1 };
+enum pipeline_version {
+    PIPELINE_V1,
+    PIPELINE_FAST_V1,  /* large crops are decoded at a half, a fourth or an eighth of their size */
+    PIPELINE_VERSIONS, /* how many there are */
+};
 
-/** The names of all definitions that this build can render, separated by spaces. */
-#define PIPELINE_VERSIONS "v1"
+/** "v1", "fast-v1". */
+const char *pipeline_version_name(enum pipeline_version version);
 
 struct rational {
     uint32_t num, den; /* lowest terms, den >= 1 */
@@ -40,8 +44,8 @@ struct pipeline {
 };
 
 /**
- * Parse `text`: a preset ("train" = rrc(224) flip(0.5), "eval" = resize(256) center_crop(224)) or
- * [v1] [exif] (rrc(S,...) | resize(S) center_crop(C)) [flip(p)].
+ * Parse `text`: [v1 | fast-v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
+ * resize(256) center_crop(224)) or (rrc(S,...) | resize(S) center_crop(C)) [flip(p)].
  *
  * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
  */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int io_write_all(int fd, const void *bytes, size_t len)
@@ -32,6 +33,35 @@ int io_write_all(int fd, const void *bytes, size_t len)
         }
     }
     return 0;
+}
+
+int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
+{
+    char *temporary;
+    struct stat st;
+    int fd, r;
+
+    if (replace && stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe, a terminal */
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+        r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
+        io_close(&fd);
+        return r;
+    }
+    temporary = replace ? str_format("%s.%d", path, (int)getpid()) : strdup(path);
+    if (!temporary)
+        return -ENOMEM;
+    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
+    if (fd >= 0) {
+        if (close(fd) < 0 && r == 0)
+            r = -errno;
+        if (r == 0 && replace && rename(temporary, path) < 0)
+            r = -errno;
+        if (r < 0)
+            (void)unlink(temporary);
+    }
+    free(temporary);
+    return r;
 }
 
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset)

@@ -42,6 +42,12 @@ static inline uint64_t align_up(uint64_t value, uint64_t unit)
 /** Write all of it, through EINTR and short writes: 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 
+/**
+ * Write a file: 0 or -errno (-EEXIST when it exists and may not be replaced). One that is replaced is
+ * whole at every moment.
+ */
+int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
+
 /** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA when the file ends before. */
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
 

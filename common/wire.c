@@ -447,6 +447,34 @@ int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *re
     return got(r);
 }
 
+int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wire_ask_name *m)
+{
+    size_t begin = frame_begin(b, WIRE_NAME, request);
+
+    frame_put_u32(b, m->sample);
+    return frame_end(b, begin);
+}
+
+int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret)
+{
+    ret->sample = frame_get_u32(r);
+    return got(r);
+}
+
+int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m)
+{
+    size_t begin = frame_begin(b, WIRE_NAME, request);
+
+    frame_put_text(b, m->text);
+    return frame_end(b, begin);
+}
+
+int wire_get_name(struct frame_reader *r, struct wire_name *ret)
+{
+    frame_get_text(r, ret->text, sizeof(ret->text));
+    return got(r);
+}
+
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request)
 {
     return frame_end(b, frame_begin(b, (uint16_t)type, request));

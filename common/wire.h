@@ -13,11 +13,13 @@
  *                                        <-        DONE (request, status, timings)
  *     CANCEL (request)                   ->
  *                                        <-        CANCELLED (request)   its last task has stopped
+ *     NAME (sample)                      ->       since 1.1
+ *                                        <-        NAME (its file as people name it)
  *     STATS                              ->
  *                                        <-        STATS (counters)      also: "are you there?"
- *     STATUS                             ->
- *                                        <-        STATUS (the loader), STATUS_STREAM ...  for
- * plenumctl BYE                                ->
+ *     STATUS                             ->       since 1.2
+ *                                        <-        STATUS (the loader), STATUS_STREAM ...
+ *     BYE                                ->
  *
  * A session carries one stream. Versions: another major, or a pixel version that the loader lacks,
  * is refused; a newer minor may add fields at the end of a message, which an older reader skips. */
@@ -35,7 +37,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 1,
+    WIRE_MINOR = 2,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -57,9 +59,12 @@ enum wire_type {
     WIRE_ERROR,
     WIRE_BYE,
     WIRE_PROGRESS,
-    WIRE_STATUS,
+    WIRE_NAME,   /* of a loader whose minor version is at least WIRE_MINOR_NAME */
+    WIRE_STATUS, /* likewise, WIRE_MINOR_STATUS */
     WIRE_STATUS_STREAM,
 };
+
+enum { WIRE_MINOR_NAME = 1, WIRE_MINOR_STATUS = 2 };
 
 struct wire_hello {
     char magic[8]; /* "plenum" and NULs */
@@ -107,7 +112,7 @@ struct wire_opened {
 struct wire_render {
     uint64_t epoch, position; /* of the batch's first step */
     uint32_t slot;
-    uint64_t waited_ns; /* since 1.1: how long the program has waited for batches so far;
+    uint64_t waited_ns; /* since 1.2: how long the program has waited for batches so far;
                            WIRE_UNKNOWN from an older client */
 };
 
@@ -193,6 +198,14 @@ struct wire_error {
     char text[WIRE_TEXT_MAX];
 };
 
+struct wire_ask_name {
+    uint32_t sample;
+};
+
+struct wire_name {
+    char text[WIRE_DATASET_MAX]; /* empty: there is no such sample */
+};
+
 struct wire_progress {
     uint64_t done, total; /* total 0: not known yet */
     char text[WIRE_TEXT_MAX];
@@ -228,6 +241,8 @@ int wire_put_progress(struct frame_buffer *b, uint64_t request, const struct wir
 int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_status *m);
 int wire_put_status_stream(struct frame_buffer *b, uint64_t request,
                            const struct wire_status_stream *m);
+int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wire_ask_name *m);
+int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m);
 /** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS and STATUS. */
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
 
@@ -242,6 +257,8 @@ int wire_get_error(struct frame_reader *r, struct wire_error *ret);
 int wire_get_progress(struct frame_reader *r, struct wire_progress *ret);
 int wire_get_status(struct frame_reader *r, struct wire_status *ret);
 int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *ret);
+int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret);
+int wire_get_name(struct frame_reader *r, struct wire_name *ret);
 
 /** Fill a HELLO of this build. */
 void wire_hello_init(struct wire_hello *m, const char *name);

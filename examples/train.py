@@ -4,16 +4,31 @@
     plenumctl make-sample /tmp/sample
     python3 train.py /tmp/sample
     plenumrun --num-instances 2 --num-replicas 4 python3 train.py /tmp/sample
+    torchrun --nproc_per_node 2 train.py /tmp/sample
 
 An ordinary PyTorch script: DistributedDataParallel with gloo, which takes rank and world size from the environment. Only
 its batches come from Plenum. The samples of a step are the same whatever the number of processes, as long as the
 number of replicas times the micro-batch is the same; so is the loss, up to rounding.
+
+    plenumrun -n 2 --max-restarts 3 python3 train.py /tmp/sample --checkpoint run.pt --checkpoint-every 20 --resume
+
+A checkpoint holds the place in the stream of samples beside weights and optimizer. A run that was killed and goes on from
+it is the same run: the same samples in every step, and, with one or two processes, the same weights to the last bit. (With
+more, DistributedDataParallel adds up in another order in its first step.) It may go on with another number of processes.
+
+    python3 train.py /tmp/sample --evaluate /tmp/validation
+
+An evaluation shows each sample once, however many processes share them: what fills up the last batches is marked as not
+valid and not counted.
 """
 
 import argparse
+import hashlib
+import os
 import sys
 import time
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -33,11 +48,19 @@ def parse() -> argparse.Namespace:
     p.add_argument("--lr", type=float, default=0.02)
     p.add_argument("--double", action="store_true", help="compute in float64")
     p.add_argument("--log", metavar="FILE", help="write the sample numbers and the exact loss of every step there")
-    return p.parse_args()
+    p.add_argument("--checkpoint", metavar="FILE", help="write a checkpoint there, at the end and as the next option says")
+    p.add_argument("--checkpoint-every", type=int, metavar="N", help="write one every N steps, too")
+    p.add_argument("--resume", action="store_true", help="go on from the checkpoint, if it is there")
+    p.add_argument("--evaluate", metavar="DATASET", help="evaluate on this folder after training")
+    p.add_argument("--eval-pipeline", default="resize(72) center_crop(64)", help="(default: %(default)s)")
+    args = p.parse_args()
+    if (args.resume or args.checkpoint_every) and not args.checkpoint:
+        p.error("--resume and --checkpoint-every need --checkpoint FILE")
+    return args
 
 
 def make_model(classes: int, seed: int) -> nn.Module:
-    torch.manual_seed(seed)  # the same weights in every process
+    torch.manual_seed(seed)
     return nn.Sequential(
         nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.ReLU(),
         nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.ReLU(),
@@ -46,7 +69,7 @@ def make_model(classes: int, seed: int) -> nn.Module:
 
 
 class Exchange:
-    """What is exchanged between the processes beside the gradients.
+    """What is exchanged between the processes in every step beside the gradients.
 
     Its tensors are kept from step to step, and until the process group is gone: a thread of gloo lets go of a tensor
     some time after the collective is over. If it held the last reference it would need Python's lock, while Python
@@ -68,11 +91,123 @@ class Exchange:
 
     def sample_numbers(self, batch: pyplenum.Batch) -> list:
         """The samples of this step in all processes, in the order of the replicas."""
-        self.mine.copy_(torch.tensor(batch.samples.reshape(-1).astype("int64")))
+        self.mine.copy_(pyplenum.torch.tensor(batch, "samples"))
         if not dist.is_initialized():
             return self.mine.tolist()
         dist.all_gather(self.every, self.mine)
         return torch.cat(self.every).tolist()
+
+
+class Run:
+    """What a checkpoint holds."""
+
+    def __init__(self, job: pyplenum.Job, stream: pyplenum.Stream, model: nn.Module, optimizer: torch.optim.Optimizer):
+        self.job, self.stream, self.model, self.optimizer = job, stream, model, optimizer
+        self.step = 0
+        self.hash = 0  # of what was delivered to all processes until the last checkpoint
+        self.delivered = 0  # and to this one since then
+
+    def total_hash(self) -> int:
+        """Of all that was delivered to all processes. A collective."""
+        self.hash = (self.hash + sum(self.job.allgather_object(self.delivered))) % 2**64
+        self.delivered = 0
+        return self.hash
+
+    def save(self, path: str) -> None:
+        """A collective; the first process writes. A file that is there is whole: it is renamed when it is done."""
+        self.total_hash()
+        if self.job.instance_index == 0:
+            with open(path + ".new", "wb") as file:
+                torch.save({"step": self.step, "hash": f"{self.hash:016x}", "cursor": self.stream.cursor.hex(),
+                            "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(path + ".new", path)
+
+    def load(self, path: str) -> None:
+        """A collective. The first process reads, so the file need not be on every host."""
+        state = None
+        if self.job.instance_index == 0 and os.path.exists(path):
+            state = torch.load(path, map_location="cpu")
+            self.model.load_state_dict(state.pop("model"))
+            self.optimizer.load_state_dict(state.pop("optimizer"))
+        state = self.job.broadcast_object(state)
+        if state is None:
+            return
+        pyplenum.torch.broadcast_parameters(self.model)
+        pyplenum.torch.broadcast_optimizer_state(self.optimizer)
+        self.step, self.hash = state["step"], int(state["hash"], 16)
+        self.stream.seek(bytes.fromhex(state["cursor"]))
+        if self.job.instance_index == 0:
+            print(f"going on from step {self.step} of {path}", flush=True)
+
+
+def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dtype) -> None:
+    first = run.job.instance_index == 0
+    log = open(args.log, "a" if run.step else "w", buffering=1) if args.log and first else None
+    exchange = None
+    begin, first_step = time.monotonic(), run.step
+    for batch in run.stream if run.step < args.steps else ():
+        images, labels, _ = pyplenum.torch.tensors(batch)
+        run.optimizer.zero_grad()
+        output = model(images.to(dtype) / 64)
+        loss = nn.functional.cross_entropy(output, labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1)
+        run.optimizer.step()
+        right = (output.argmax(1) == labels).to(dtype).mean()
+        exchange = exchange or Exchange(run.job.num_instances, len(labels), dtype)
+        loss_all, right_all = exchange.mean(loss.detach(), right)
+        if args.log:
+            numbers = exchange.sample_numbers(batch)
+            if log:
+                print(run.step, float(loss_all).hex(), *numbers, file=log)
+        run.delivered += batch.hash()
+        run.step += 1
+        if first and (run.step % 10 == 0 or run.step == args.steps):
+            print(f"step {run.step:4}  loss {loss_all:.4f}  accuracy {right_all:.2f}", flush=True)
+        del images, labels, batch  # the slot is the loader's again
+        if args.checkpoint_every and run.step % args.checkpoint_every == 0:
+            run.save(args.checkpoint)
+        if run.step >= args.steps:
+            break
+    elapsed, stats = time.monotonic() - begin, run.stream.stats
+    if first and run.step > first_step:
+        samples = (run.step - first_step) * run.job.num_instances * (stats.samples // max(1, stats.batches))
+        print(f"{samples / elapsed:.0f} images/s, {100 * stats.waited / elapsed:.1f} % of the time spent waiting for data")
+    if log:
+        log.close()
+
+
+def evaluate(args: argparse.Namespace, job: pyplenum.Job, model: nn.Module, dtype: torch.dtype) -> None:
+    """The model that was trained, on every sample of another data set, once."""
+    sums = np.zeros(2, np.int64)  # samples, right answers
+    loss = np.zeros(1, np.float64)
+    model.eval()
+    with torch.no_grad(), pyplenum.Stream(args.evaluate, args.eval_pipeline, shuffle="none", epochs=1, layout="nchw",
+                                          job=args.replicas if job.num_instances == 1 else job,
+                                          micro_batch=args.micro_batch) as stream:
+        for batch in stream:
+            images, labels, valid = pyplenum.torch.tensors(batch)
+            output = model(images.to(dtype) / 64)[valid]
+            labels = labels[valid]
+            sums += len(labels), int((output.argmax(1) == labels).sum())
+            loss += float(nn.functional.cross_entropy(output, labels, reduction="sum"))
+            del images, valid, batch
+        job.allreduce(sums)
+        job.allreduce(loss)
+        if sums[0] != stream.num_samples:
+            raise RuntimeError(f"{sums[0]} of {stream.num_samples} samples were counted")
+    if job.instance_index == 0:
+        print(f"evaluation: {sums[0]} samples, loss {loss[0] / sums[0]:.4f}, accuracy {sums[1] / sums[0]:.4f}")
+
+
+def digest(model: nn.Module) -> str:
+    """Of every bit of the weights."""
+    h = hashlib.sha256()
+    for value in model.state_dict().values():
+        h.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return h.hexdigest()[:16]
 
 
 def main() -> int:
@@ -84,40 +219,24 @@ def main() -> int:
     stream = pyplenum.Stream(args.dataset, args.pipeline, job=args.replicas if job.num_instances == 1 else job,
                              seed=args.seed, micro_batch=args.micro_batch, last="drop", layout="nchw")
     model = make_model(stream.num_classes, args.seed).to(dtype)
-    if job.num_instances > 1:
-        model = nn.parallel.DistributedDataParallel(model)
+    pyplenum.torch.broadcast_parameters(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
-    log = open(args.log, "w") if args.log and job.instance_index == 0 else None
-    first = job.instance_index == 0
-    exchange = None
-    begin = time.monotonic()
-    for step, batch in zip(range(args.steps), stream):
-        images, labels, _ = pyplenum.torch.tensors(batch)
-        optimizer.zero_grad()
-        output = model(images.to(dtype) / 64)
-        loss = nn.functional.cross_entropy(output, labels)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1)
-        optimizer.step()
-        right = (output.argmax(1) == labels).to(dtype).mean()
-        exchange = exchange or Exchange(job.num_instances, len(labels), dtype)
-        loss_all, right_all = exchange.mean(loss.detach(), right)
-        if args.log:
-            numbers = exchange.sample_numbers(batch)
-            if log:
-                print(step, float(loss_all).hex(), *numbers, file=log)
-        if first and (step % 10 == 9 or step == args.steps - 1):
-            print(f"step {step + 1:4}  loss {loss_all:.4f}  accuracy {right_all:.2f}", flush=True)
-        del images, batch  # the slot is the loader's again
-    elapsed, stats = time.monotonic() - begin, stream.stats
-    if first:
-        samples = args.steps * job.num_instances * (stats.samples // max(1, stats.batches))
-        print(f"{samples / elapsed:.0f} images/s, {100 * stats.waited / elapsed:.1f} % of the time spent waiting for data")
+    run = Run(job, stream, model, optimizer)
+    if args.resume:
+        run.load(args.checkpoint)
+    parallel = nn.parallel.DistributedDataParallel(model) if job.num_instances > 1 else model
+    train(args, run, parallel, dtype)
+    pyplenum.torch.check_same(model)  # an error that names tensor and instance, if weights have drifted apart
+    if args.checkpoint:
+        run.save(args.checkpoint)
+    total = run.total_hash()
+    if job.instance_index == 0:
+        print(f"hash {total:016x}  weights {digest(model)}")
     stream.close()
-    if log:
-        log.close()
+    if args.evaluate:
+        evaluate(args, job, model, dtype)
     if dist.is_initialized():
-        del model, optimizer
+        del parallel, model, optimizer, run
         dist.destroy_process_group()
     return 0
 

@@ -10,9 +10,11 @@
 
 #include "common/log.h"
 #include "common/util.h"
+#include "launcher/agent.h"
 #include "launcher/host.h"
 #include "launcher/probe.h"
 #include "launcher/supervise_priv.h"
+#include "launcher/version.h"
 
 enum { PROBE_MS = 5000, MPIRUN_LINES = 15 };
 
@@ -62,29 +64,48 @@ static void report_others(const struct supervisor *s)
  * else mpirun's own words must do. */
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
-    uint32_t count = 0;
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));
-    char self[4096];
+    uint32_t count = 0;
+    char self[4096], title[64], *table;
+    struct probe_question question = {.options = s->options,
+                                      .self = self,
+                                      .directory = s->job->directory,
+                                      .limit_ms = PROBE_MS};
     bool found = false;
 
-    if (!probes || host_get_self(self, sizeof(self), NULL) < 0)
+    if (!probes || !agent_is_used(s->options) || host_get_self(self, sizeof(self), NULL) < 0)
         goto out;
     for (uint32_t i = 0; i < s->plan->num_hosts; i++)
         if (!s->plan->hosts[i].local && s->members[s->plan->hosts[i].first].state == ABSENT)
-            probes[count++].host = s->plan->hosts[i].name;
-    if (count == 0 || probe_hosts(probes, count, self, s->job->directory, PROBE_MS) < 0)
+            probes[count++].host = &s->plan->hosts[i];
+    if (count == 0 || probe_hosts(&question, probes, count) <= 0)
         goto out;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!probes[i].failed)
-            continue;
-        if (!found)
-            log_error("%s", sentence);
-        log_error("%s", probes[i].text.text);
-        found = true;
-    }
+    found = true;
+    table = probe_table(probes, count, title, sizeof(title));
+    log_error("%s", sentence);
+    log_error("%s:", title);
+    if (table)
+        (void)output_put_own(s->output, true, table, strlen(table));
+    free(table);
 out:
+    for (uint32_t i = 0; i < count; i++)
+        probe_fini(&probes[i]);
     free(probes);
     return found;
+}
+
+/* Is it Open MPI at all? Others have a program of the same name. */
+static void check_mpirun(const struct supervisor *s)
+{
+    char path[4096], version[256];
+
+    if (s->plans_sent || host_find_program("mpirun", path, sizeof(path)) < 0 ||
+        version_ask(path, "--version", version, sizeof(version)) < 0)
+        return;
+    if (!strstr(version, "(Open MPI) 4."))
+        log_error("%s is '%s': plenumrun works with Open MPI 4 (Debian: openmpi-bin); let that come "
+                  "first in PATH",
+                  path, version);
 }
 
 void aftermath_print(const struct supervisor *s)
@@ -109,6 +130,7 @@ void aftermath_print(const struct supervisor *s)
 
         if (explained)
             return;
+        check_mpirun(s);
         if (tail_get(&s->text_tail, MPIRUN_LINES, last) > 0) {
             log_error("the last words of mpirun:");
             put_lines(s, last);

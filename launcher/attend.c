@@ -53,6 +53,7 @@ enum {
     LOADER_GRACE_MS = 2000,
     TAIL_LINES = 20,
     FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
+    PROGRESS_MS = 100,       /* between two PROGRESSes of a stream */
     READS = 16,              /* of one pipe, before others have their turn */
 };
 
@@ -73,6 +74,7 @@ struct attend {
     bool failed;        /* to start */
     uint64_t started_ns;
 
+    bool stopped; /* by somebody, and told */
     bool exited;
     enum control_cause cause; /* of an end that comes */
     bool told;                /* mpirun wants the end */
@@ -83,6 +85,8 @@ struct attend {
     bool drained;
 
     struct lines lines[CONTROL_STREAMS];
+    bool progress[CONTROL_STREAMS];        /* there may be a new one */
+    uint64_t progress_at[CONTROL_STREAMS]; /* when it may be told */
     struct tail tail;
     uint64_t in_flight; /* bytes of output without credit */
     char *input;        /* for the program */
@@ -116,6 +120,7 @@ static void send_started(struct attend *a)
         .pid = (uint32_t)a->child.pid,
         .cpus_error = bind->cpus_error,
         .memory_error = bind->memory_error,
+        .memory = (uint32_t)bind->memory,
         .cpus = ranges_format(bind->sets.cpus, BIND_CPUS),
         .nodes = ranges_format(bind->sets.nodes, BIND_NODES),
     };
@@ -204,6 +209,23 @@ static void reap(struct attend *a)
     }
 }
 
+/* Somebody has stopped the program: a debugger, or a person who forgets it. The job waits with it,
+ * and plenumrun can say for whom. */
+static void watch_stops(struct attend *a)
+{
+    siginfo_t info = {0};
+
+    if (!is_running(a) || a->kill_at != UINT64_MAX || a->suspended ||
+        waitid(P_PID, (id_t)a->child.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
+        info.si_pid == 0)
+        return;
+    if (info.si_code != CLD_STOPPED && !a->stopped)
+        return;
+    a->stopped = info.si_code == CLD_STOPPED;
+    (void)control_put_number(&a->conn.tx, CONTROL_STOPPED,
+                             a->stopped ? (uint64_t)info.si_status : 0);
+}
+
 static void sweep(struct attend *a, uint64_t now)
 {
     if (a->swept || now < a->kill_at)
@@ -229,16 +251,32 @@ static void lose_control(struct attend *a)
     end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
 }
 
+/* The loader is started later, by us, and inherits where we may run. Nothing is lost if the kernel
+ * refuses: it then shares the CPUs of the programs. */
+static void bind_loader(const struct attend *a)
+{
+    struct bind_request bind;
+    struct bind_result result;
+
+    if (a->loader && *a->plan.loader_cpus &&
+        bind_request_parse(a->plan.loader_cpus, "", true, PLACE_MEMORY_DEFAULT, &bind, NULL) == 0)
+        bind_apply(&bind, &result);
+}
+
 static void start_program(struct attend *a)
 {
     struct child_options options = {
-        .argv = a->plan.argv, .directory = a->plan.directory, .input = a->plan.input};
+        .argv = a->plan.argv,
+        .directory = a->plan.directory,
+        .strict = a->plan.strict,
+        .input = a->plan.input,
+    };
     struct bind_request bind;
     char **environment;
     int r;
 
-    r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus, a->plan.bind_memory,
-                           &bind, NULL);
+    r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus,
+                           (enum place_memory)a->plan.memory, &bind, NULL);
     if (r < 0) {
         send_failed(a, CONTROL_STEP_PLAN, r);
         return;
@@ -254,6 +292,7 @@ static void start_program(struct attend *a)
         return;
     }
     a->started_ns = time_now_ns();
+    bind_loader(a);
 }
 
 static void take_plan(struct attend *a, struct frame_reader *payload)
@@ -271,14 +310,14 @@ static void take_plan(struct attend *a, struct frame_reader *payload)
 }
 
 /* This host's topology; nothing, if it cannot be had: then nothing is bound here. */
-static void send_topology(struct attend *a)
+static void send_topology(struct attend *a, bool devices)
 {
     struct plenum_error err;
     hwloc_topology_t topology;
     size_t len;
     char *xml;
 
-    if (topology_load(&topology, &err) < 0) {
+    if (topology_load(devices, &topology, &err) < 0) {
         log_error("%s", err.text);
         (void)control_put_topology(&a->conn.tx, false, NULL, 0);
         return;
@@ -330,14 +369,15 @@ static void take_frame(struct attend *a, const struct frame_header *header,
     uint64_t number = 0;
 
     if ((header->type == CONTROL_CREDIT || header->type == CONTROL_SIGNAL ||
-         header->type == CONTROL_TERMINATE || header->type == CONTROL_SUSPEND) &&
+         header->type == CONTROL_TERMINATE || header->type == CONTROL_SUSPEND ||
+         header->type == CONTROL_TOPOLOGY) &&
         control_get_number(payload, &number) < 0) {
         lose_control(a);
         return;
     }
     switch ((enum control_type)header->type) {
     case CONTROL_TOPOLOGY:
-        send_topology(a);
+        send_topology(a, number != 0);
         break;
     case CONTROL_PLAN:
         take_plan(a, payload);
@@ -418,6 +458,8 @@ static void read_pipe(struct attend *a, int stream)
         if (stream == CONTROL_STDERR)
             tail_add(&a->tail, place, (size_t)n);
         lines_added(lines, (size_t)n);
+        if (a->plan.live & 1 << stream)
+            a->progress[stream] = true;
         if ((a->plan.quiet && stream != CONTROL_LOADER) || !a->connected)
             lines_drop(lines, lines_pending(lines));
     }
@@ -439,6 +481,23 @@ static void send_lines(struct attend *a, int stream)
         a->in_flight += len;
         lines_drop(lines, len);
     }
+}
+
+/* A bar that is drawn again and again has no newline for minutes: plenumrun is told what it shows,
+ * apart from its bytes, which go their way when the line is complete. */
+static void send_progress(struct attend *a, int stream, uint64_t now)
+{
+    const char *bytes;
+    size_t len;
+
+    if (!a->progress[stream] || now < a->progress_at[stream] || !a->connected)
+        return;
+    a->progress[stream] = false;
+    len = lines_peek_progress(&a->lines[stream], &bytes);
+    if (len == 0)
+        return;
+    a->progress_at[stream] = now + PROGRESS_MS * NS_PER_MS;
+    (void)control_put_progress(&a->conn.tx, (enum control_stream)stream, bytes, len);
 }
 
 static void write_input(struct attend *a)
@@ -529,6 +588,9 @@ static int time_to_wait(const struct attend *a, uint64_t now)
     uint64_t next = a->connected ? a->beat_at : UINT64_MAX;
 
     next = min_u64(next, a->told_at);
+    for (int s = 0; s < CONTROL_STREAMS; s++)
+        if (a->progress[s])
+            next = min_u64(next, a->progress_at[s]);
     if (!a->swept)
         next = min_u64(next, now >= a->kill_at ? now + LOOK_MS * NS_PER_MS : a->kill_at);
     return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
@@ -574,6 +636,7 @@ static void run(struct attend *a)
         if (fds[FD_REPORT].revents)
             read_report(a);
         reap(a);
+        watch_stops(a);
         if (fds[FD_CONTROL].revents & (POLLIN | POLLHUP | POLLERR) && a->connected)
             read_control(a);
         if (fds[FD_LOADER].revents)
@@ -584,6 +647,7 @@ static void run(struct attend *a)
             if (fds[FD_STREAMS + s].revents || (a->swept && s != CONTROL_LOADER))
                 read_pipe(a, s);
             send_lines(a, s);
+            send_progress(a, s, time_now_ns());
         }
         finish_output(a);
         if (a->connected) {

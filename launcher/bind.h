@@ -6,6 +6,7 @@
 
 #include <plenum/error.h>
 
+#include "launcher/place.h"
 #include "launcher/ranges.h"
 
 enum {
@@ -20,20 +21,22 @@ struct bind_sets {
 };
 
 struct bind_request {
-    bool cpus, memory; /* bind them? */
+    bool cpus; /* bind to them? */
+    enum place_memory memory;
     struct bind_sets sets;
 };
 
 /** What the kernel says after the binding. */
 struct bind_result {
     int cpus_error, memory_error; /* 0 or -errno of binding */
-    bool memory;                  /* is memory bound, to sets.nodes? */
+    enum place_memory memory;     /* the policy in force, on sets.nodes */
     struct bind_sets sets;
 };
 
 /** A request from the plan's texts: 0, -EINVAL or -ERANGE. */
-int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, bool bind_memory,
-                       struct bind_request *ret, struct plenum_error *err);
+int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus,
+                       enum place_memory memory, struct bind_request *ret,
+                       struct plenum_error *err);
 
 /**
  * Bind the calling thread, and what it will fork and execute, and read the binding back.
@@ -41,5 +44,11 @@ int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, bool
  * Safe between fork() and exec(): system calls only.
  */
 void bind_apply(const struct bind_request *request, struct bind_result *ret);
+
+/** Is the result what was asked for? 0, the -errno of what failed, or -EXDEV when the kernel said
+ * yes and did something else. */
+int bind_check(const struct bind_request *request, const struct bind_result *result);
+/** The same, for CPUs alone. */
+int bind_check_cpus(const struct bind_request *request, const struct bind_result *result);
 
 #endif

@@ -55,6 +55,7 @@ static _Noreturn void become_program(const struct child_options *o, const struct
                                      pid_t parent)
 {
     static struct child_report r; /* too large for some stacks */
+    int error;
 
     (void)setpgid(0, 0);
     if (family_follow(parent, SIGKILL) < 0)
@@ -65,6 +66,12 @@ static _Noreturn void become_program(const struct child_options *o, const struct
     if (chdir(o->directory) < 0)
         give_up(e->report, CONTROL_STEP_DIRECTORY, -errno, &r);
     bind_apply(o->bind, &r.bind);
+    error = o->strict ? bind_check(o->bind, &r.bind) : 0;
+    if (error < 0)
+        give_up(e->report,
+                bind_check_cpus(o->bind, &r.bind) < 0 ? CONTROL_STEP_BIND_CPUS
+                                                      : CONTROL_STEP_BIND_MEMORY,
+                error, &r);
     if (write(e->report, &r, sizeof(r)) != (ssize_t)sizeof(r))
         _exit(126);
     reset_signals();

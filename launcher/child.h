@@ -12,7 +12,8 @@ struct child_options {
     char *const *argv, *const *environment;
     const char *directory;
     const struct bind_request *bind;
-    bool input; /* a pipe to its standard input, else /dev/null */
+    bool strict; /* a binding that fails is a failure */
+    bool input;  /* a pipe to its standard input, else /dev/null */
 };
 
 /** What the child tells of its start. */

@@ -15,6 +15,8 @@ static const char *const step_names[] = {
     [CONTROL_STEP_PLAN] = "the plan",
     [CONTROL_STEP_FORK] = "a new process",
     [CONTROL_STEP_DIRECTORY] = "the working directory",
+    [CONTROL_STEP_BIND_CPUS] = "binding to CPUs (--strict-binding)",
+    [CONTROL_STEP_BIND_MEMORY] = "binding to memory (--strict-binding)",
     [CONTROL_STEP_EXEC] = "the program",
 };
 
@@ -93,6 +95,17 @@ int control_get_hello(struct frame_reader *r, struct control_hello *ret)
     return got(r);
 }
 
+/* A number that stands for one of `count` choices. */
+static uint32_t get_choice(struct frame_reader *r, uint32_t count)
+{
+    uint32_t v = frame_get_u32(r);
+
+    if (v < count)
+        return v;
+    r->bad = true;
+    return 0;
+}
+
 static size_t count_of(char *const *texts)
 {
     size_t n = 0;
@@ -111,12 +124,15 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     frame_put_u32(b, m->window);
     frame_put_u8(b, m->input);
     frame_put_u8(b, m->quiet);
+    frame_put_u8(b, m->live);
     frame_put_u8(b, m->at_once);
     frame_put_u8(b, m->bind_cpus);
-    frame_put_u8(b, m->bind_memory);
+    frame_put_u8(b, m->memory);
+    frame_put_u8(b, m->strict);
     frame_put_text(b, m->directory);
     frame_put_text(b, m->cpus);
     frame_put_text(b, m->nodes);
+    frame_put_text(b, m->loader_cpus);
     frame_put_u32(b, (uint32_t)argc);
     for (size_t i = 0; i < argc; i++)
         frame_put_text(b, m->argv[i]);
@@ -209,12 +225,16 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     plan.window = frame_get_u32(r);
     plan.input = frame_get_u8(r);
     plan.quiet = frame_get_u8(r);
+    plan.live = frame_get_u8(r);
     plan.at_once = frame_get_u8(r);
     plan.bind_cpus = frame_get_u8(r);
-    plan.bind_memory = frame_get_u8(r);
+    plan.memory = frame_get_u8(r);
+    plan.strict = frame_get_u8(r);
     plan.directory = dup_text(r);
     plan.cpus = dup_text(r);
     plan.nodes = dup_text(r);
+    plan.loader_cpus = dup_text(r);
+    r->bad |= plan.memory > PLACE_MEMORY_DEFAULT;
     get_argv(r, &plan);
     get_environment(r, &plan.environment);
     if (r->bad) {
@@ -230,6 +250,7 @@ void control_plan_fini(struct control_plan *plan)
     free(plan->directory);
     free(plan->cpus);
     free(plan->nodes);
+    free(plan->loader_cpus);
     for (size_t i = 0; plan->argv && plan->argv[i]; i++)
         free(plan->argv[i]);
     free(plan->argv);
@@ -244,6 +265,7 @@ int control_put_started(struct frame_buffer *b, const struct control_started *m)
     frame_put_u32(b, m->pid);
     frame_put_u32(b, (uint32_t)m->cpus_error);
     frame_put_u32(b, (uint32_t)m->memory_error);
+    frame_put_u32(b, m->memory);
     frame_put_text(b, m->cpus);
     frame_put_text(b, m->nodes);
     return frame_end(b, begin);
@@ -255,6 +277,7 @@ int control_get_started(struct frame_reader *r, struct control_started *ret)
 
     m.cpus_error = (int32_t)frame_get_u32(r);
     m.memory_error = (int32_t)frame_get_u32(r);
+    m.memory = get_choice(r, PLACE_MEMORY_DEFAULT + 1);
     m.cpus = dup_text(r);
     m.nodes = dup_text(r);
     if (r->bad) {
@@ -279,17 +302,6 @@ int control_put_failed(struct frame_buffer *b, const struct control_failed *m)
     frame_put_u32(b, (uint32_t)m->step);
     frame_put_u32(b, (uint32_t)m->error);
     return frame_end(b, begin);
-}
-
-/* A number that stands for one of `count` choices. */
-static uint32_t get_choice(struct frame_reader *r, uint32_t count)
-{
-    uint32_t v = frame_get_u32(r);
-
-    if (v < count)
-        return v;
-    r->bad = true;
-    return 0;
 }
 
 int control_get_failed(struct frame_reader *r, struct control_failed *ret)
@@ -323,14 +335,27 @@ int control_get_exited(struct frame_reader *r, struct control_exited *ret)
     return got(r);
 }
 
-int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
-                       size_t len)
+static int put_stream(struct frame_buffer *b, enum control_type type, enum control_stream stream,
+                      const char *bytes, size_t len)
 {
-    size_t begin = frame_begin(b, CONTROL_OUTPUT, 0);
+    size_t begin = frame_begin(b, (uint16_t)type, 0);
 
     frame_put_u32(b, (uint32_t)stream);
     frame_put_bytes(b, bytes, len);
     return frame_end(b, begin);
+}
+
+int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
+                       size_t len)
+{
+    return put_stream(b, CONTROL_OUTPUT, stream, bytes, len);
+}
+
+int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
+                         size_t len)
+{
+    return put_stream(b, CONTROL_PROGRESS, stream, bytes,
+                      len < CONTROL_PROGRESS_MAX ? len : CONTROL_PROGRESS_MAX);
 }
 
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,

@@ -2,16 +2,18 @@
  *
  *     shim                                          plenumrun
  *     HELLO (token, rank, host)            ->       is this ours?
- *                                          <-       TOPOLOGY            (the first shim of a host)
+ *                                          <-       TOPOLOGY (devices?)  (the first shim of a host)
  *     TOPOLOGY (XML; of the machine?)      ->
  *                                          <-       PLAN (program, environment, binding)
  *     STARTED (pid, binding) or FAILED     ->
  *     OUTPUT (lines) ...                   ->
+ *     PROGRESS (what an unfinished line shows after a carriage return) -> now and then
  *                                          <-       CREDIT (bytes that were written out) ...
  *                                          <-       INPUT (bytes of standard input) ...
  *     TAKEN (bytes the program has taken)  ->
  *                                          <-       SIGNAL, TERMINATE, SUSPEND
  *     TOLD (mpirun wants the end, or is gone) ->
+ *     STOPPED (signal), and again when it goes on ->
  *     EXITED (status, usage)               ->       at once, though output may still wait
  *     DRAINED (last lines)                 ->       all output is sent
  *                                          <-       END                 all instances are done
@@ -40,6 +42,7 @@ enum {
     CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN holds an environment, TOPOLOGY an XML */
     CONTROL_TOKEN_MAX = 40,                 /* bytes of a text with its NUL */
     CONTROL_TEXT_MAX = 512,
+    CONTROL_PROGRESS_MAX = 512, /* bytes of a PROGRESS */
     CONTROL_PATH_MAX = 4096,
     CONTROL_VERSION_MAX = 64,
 };
@@ -51,6 +54,7 @@ enum control_type {
     CONTROL_STARTED,
     CONTROL_FAILED,
     CONTROL_OUTPUT,
+    CONTROL_PROGRESS,
     CONTROL_CREDIT,
     CONTROL_INPUT,
     CONTROL_TAKEN,
@@ -58,6 +62,7 @@ enum control_type {
     CONTROL_TERMINATE,
     CONTROL_SUSPEND,
     CONTROL_TOLD,
+    CONTROL_STOPPED,
     CONTROL_EXITED,
     CONTROL_DRAINED,
     CONTROL_BEAT,
@@ -83,9 +88,13 @@ struct control_plan {
     uint32_t window;     /* bytes of output under way */
     uint8_t input;       /* INPUT will come */
     uint8_t quiet;       /* output is not wanted */
+    uint8_t live;        /* streams (1 << enum control_stream) of which PROGRESS is wanted */
     uint8_t at_once;     /* unfinished lines are sent too: nobody else prints */
-    uint8_t bind_cpus, bind_memory;
+    uint8_t bind_cpus;
+    uint8_t memory;  /* enum place_memory, on `nodes` */
+    uint8_t strict;  /* a binding that fails is a failure */
     char *directory, *cpus, *nodes;
+    char *loader_cpus; /* where the host's loader shall run; "": anywhere */
     char **argv; /* ended by NULL */
     struct environ_list environment;
 };
@@ -94,7 +103,8 @@ struct control_plan {
 struct control_started {
     uint32_t pid;
     int32_t cpus_error, memory_error; /* -errno of binding */
-    char *cpus, *nodes; /* as the kernel has them; nodes "" when memory is not bound */
+    uint32_t memory;                  /* enum place_memory, as the kernel has it */
+    char *cpus, *nodes;               /* likewise; nodes "" when memory may come from anywhere */
 };
 
 /** The steps of starting a program that can fail. */
@@ -102,6 +112,8 @@ enum control_step {
     CONTROL_STEP_PLAN,      /* the message made no sense there */
     CONTROL_STEP_FORK,      /* no process, pipe or memory */
     CONTROL_STEP_DIRECTORY, /* the working directory */
+    CONTROL_STEP_BIND_CPUS,   /* only when the plan is strict */
+    CONTROL_STEP_BIND_MEMORY,
     CONTROL_STEP_EXEC,      /* the program */
     CONTROL_STEPS
 };
@@ -136,6 +148,8 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m);
 int control_put_started(struct frame_buffer *b, const struct control_started *m);
 int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
+int control_put_progress(struct frame_buffer *b, enum control_stream stream, const char *bytes,
+                         size_t len);
 int control_put_output(struct frame_buffer *b, enum control_stream stream, const char *bytes,
                        size_t len);
 /** @param real  is it the machine's own, so that its CPUs can be bound to? */
@@ -144,10 +158,11 @@ int control_put_topology(struct frame_buffer *b, bool real, const char *xml, siz
 int control_put_bytes(struct frame_buffer *b, enum control_type type, const char *bytes,
                       size_t len);
 /** One number: CREDIT, TAKEN (bytes; UINT64_MAX: the program takes no more), SIGNAL (number),
- * TERMINATE (grace_ns), SUSPEND (1: heartbeats will be missing; 0: they are back), TOLD (0: mpirun
- * wants the end; 1: the process of Open MPI that started the shim is gone). */
+ * TERMINATE (grace_ns), TOPOLOGY as a request (1: with devices), SUSPEND (1: heartbeats will be missing; 0: they are back), TOLD (0: mpirun
+ * wants the end; 1: the process of Open MPI that started the shim is gone), STOPPED (by which signal;
+ * 0: continued). */
 int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number);
-/** Nothing: TOPOLOGY as a request, BEAT, END. */
+/** Nothing: BEAT, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);
 
 /* Each reads one payload: 0, -EPROTO (cut short, or a field out of its bounds) or -ENOMEM. */
@@ -156,6 +171,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret);
 int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
+/** Of OUTPUT and PROGRESS. */
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
                        size_t *len);
 int control_get_topology(struct frame_reader *r, bool *real, const char **xml, size_t *len);

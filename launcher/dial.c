@@ -24,6 +24,7 @@
 #include "common/address.h"
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/network.h"
 
 enum { TRIES_MAX = 64 };
 
@@ -64,17 +65,6 @@ fail:
     return error_set(err, r, "cannot listen for the instances: %s", strerror(-r));
 }
 
-static bool is_virtual(const char *interface)
-{
-    static const char *const prefixes[] = {"docker",  "virbr", "br-",    "veth", "cni",
-                                           "flannel", "lxc",   "podman", "vnet"};
-
-    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
-        if (strncmp(interface, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
-}
-
 /* Append the addresses of either kind of interface: 0, or -ENAMETOOLONG. */
 static int write_addresses(const struct ifaddrs *list, bool virtual, bool v6, uint16_t port,
                            char *ret, size_t size)
@@ -86,7 +76,7 @@ static int write_addresses(const struct ifaddrs *list, bool virtual, bool v6, ui
         int n;
 
         if (!a || !(i->ifa_flags & IFF_UP) || i->ifa_flags & IFF_LOOPBACK ||
-            is_virtual(i->ifa_name) != virtual)
+            network_is_virtual(i->ifa_name) != virtual)
             continue;
         if (a->any.sa_family == AF_INET) {
             (void)inet_ntop(AF_INET, &a->v4.sin_addr, text, sizeof(text));

@@ -133,13 +133,52 @@ static int put_number(struct environ_list *list, enum environ_how how, const cha
     return environ_list_put(list, how, name, text);
 }
 
-/* "NAME=value", or "NAME" for what it is here (nothing when it is not set). */
+extern char **environ;
+
+int environ_unquote(char *text)
+{
+    char *value = strchr(text, '=');
+    size_t len;
+
+    if (!value || value == text || strcspn(text, " \t\"'") < (size_t)(value - text))
+        return -EINVAL;
+    value++;
+    len = strlen(value);
+    if (len >= 2 && (*value == '"' || *value == '\'') && value[len - 1] == *value) {
+        memmove(value, value + 1, len - 2);
+        value[len - 2] = '\0';
+    }
+    return 0;
+}
+
+/* "PREFIX*": what is set here under names that begin so. */
+static int put_all(struct environ_list *list, const char *prefix, size_t len)
+{
+    int r = 0;
+
+    for (char **e = environ; r == 0 && *e; e++) {
+        char *equals = strchr(*e, '='), *name;
+
+        if (strncmp(*e, prefix, len) != 0 || !equals)
+            continue;
+        name = strndup(*e, (size_t)(equals - *e));
+        r = name ? environ_list_put(list, ENVIRON_SET, name, equals + 1) : -ENOMEM;
+        free(name);
+    }
+    return r;
+}
+
+/* "NAME=value", "NAME" for what it is here (nothing when it is not set), "PREFIX*". */
 static int put_export(struct environ_list *list, const char *text)
 {
     const char *equals = strchr(text, '='), *value = equals ? equals + 1 : getenv(text);
-    char *name = strndup(text, strcspn(text, "="));
+    size_t len = strlen(text);
+    char *name;
     int r = 0;
 
+    if (!equals && text[len - 1] == '*')
+        return put_all(list, text, len - 1);
+    name = strndup(text, strcspn(text, "="));
     if (!name)
         return -ENOMEM;
     if (value)
@@ -171,6 +210,41 @@ static int put_tuning(struct environ_list *list, const struct plan_instance *ins
     if (own)
         return environ_list_put(list, ENVIRON_SET, "OMP_NUM_THREADS", own);
     return put_number(list, ENVIRON_SET_IF, "OMP_NUM_THREADS", instance->cores);
+}
+
+/* The devices of an instance, in the variable that its maker's libraries read. */
+static int put_devices(struct environ_list *list, const struct plan *plan,
+                       const struct plan_instance *instance)
+{
+    char *value;
+    int r;
+
+    if (!plan->device_variable)
+        return 0;
+    value = str_format("%s%s", plan->device_prefix, instance->devices);
+    r = value ? environ_list_put(list, ENVIRON_SET, plan->device_variable, value) : -ENOMEM;
+    free(value);
+    return r;
+}
+
+/* Gloo and its like take the address that the host's name stands for, which is often one that leads
+ * nowhere (127.0.1.1): where we know better, we say so, if nobody else has. */
+static int put_interface(struct environ_list *list, const char *interface)
+{
+    static const char *const names[] = {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
+                                        "NCCL_SOCKET_IFNAME"};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && interface && i < ARRAY_LEN(names); i++) {
+        const char *own = getenv(names[i]);
+
+        if (strcmp(interface, "lo") == 0 && strncmp(names[i], "NCCL", 4) == 0)
+            continue; /* which finds its way on one host */
+        if (!find(list, names[i], strlen(names[i])))
+            r = environ_list_put(list, own ? ENVIRON_SET : ENVIRON_SET_IF, names[i],
+                                 own ? own : interface);
+    }
+    return r;
 }
 
 static int put_master(struct environ_list *list, const struct environ_job *job)
@@ -216,6 +290,10 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
         r = put_tuning(&list, instance);
     if (r == 0)
         r = put_master(&list, job);
+    if (r == 0)
+        r = put_interface(&list, job->interface);
+    if (r == 0)
+        r = put_devices(&list, plan, instance);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(identity); i++)
         r = put_number(&list, ENVIRON_SET, identity[i].name, identity[i].value);
     if (r == 0)
@@ -251,7 +329,7 @@ void environ_warn(const struct plan *plan, const struct cmdline *options)
                      same_for_all[i].name, own, same_for_all[i].value);
     }
     for (size_t i = 0; i < options->exports.count; i++)
-        if (!strchr(options->exports.items[i], '=') && !getenv(options->exports.items[i]))
+        if (!strpbrk(options->exports.items[i], "=*") && !getenv(options->exports.items[i]))
             log_warn("-x %s: this variable is not set here, so the instances do not get it",
                      options->exports.items[i]);
 }

@@ -44,6 +44,7 @@ struct environ_job {
     const char *master_address;
     uint16_t master_port;
     uint32_t restart_count;
+    const char *interface; /* of the instance's host, for programs that talk; NULL: not known */
 };
 
 /**
@@ -55,6 +56,10 @@ struct environ_job {
 int environ_of_instance(const struct environ_job *job, const struct plan *plan, uint32_t index,
                         const struct cmdline *options, const char *loader,
                         struct environ_list *ret);
+
+/** Take the quotes off the value of NAME="value" or NAME='value', in place: 0, or -EINVAL when it
+ * is not NAME=value. */
+int environ_unquote(char *text);
 
 /** Tell of variables in our own environment that the instances will see with another value, and of
  * exports that have none. */

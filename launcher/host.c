@@ -4,16 +4,21 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/util.h"
+#include "launcher/network.h"
 
 void host_get_name(char *ret, size_t size)
 {
@@ -22,12 +27,45 @@ void host_get_name(char *ret, size_t size)
     ret[size - 1] = '\0';
 }
 
-bool host_is_this(const char *name)
+static bool is_loopback(const struct subnet *address)
+{
+    static const uint8_t one[16] = {[15] = 1};
+
+    return address->family == AF_INET ? address->address[0] == 127
+                                      : memcmp(address->address, one, sizeof(one)) == 0;
+}
+
+static bool is_own_address(const struct network *own, const struct subnet *address)
+{
+    if (is_loopback(address))
+        return true;
+    for (size_t i = 0; i < own->count; i++) {
+        struct subnet exact = own->list[i].at;
+
+        exact.bits = address->bits; /* all of them */
+        if (subnet_has(&exact, address))
+            return true;
+    }
+    return false;
+}
+
+/* A number for an address: "10.1.2.3", "fd00::7". */
+static bool get_address(const char *name, struct subnet *ret)
+{
+    *ret = (struct subnet){.family = AF_INET, .bits = 32};
+    if (inet_pton(AF_INET, name, ret->address) == 1)
+        return true;
+    ret->family = AF_INET6;
+    ret->bits = 128;
+    return inet_pton(AF_INET6, name, ret->address) == 1;
+}
+
+static bool is_own_name(const char *name)
 {
     char own[HOST_NAME_MAX_BYTES];
     size_t label;
 
-    if (strcasecmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0)
+    if (strcasecmp(name, "localhost") == 0)
         return true;
     host_get_name(own, sizeof(own));
     if (strcasecmp(name, own) == 0)
@@ -36,6 +74,165 @@ bool host_is_this(const char *name)
     label = strcspn(own, ".");
     return strcspn(name, ".") == label && strncasecmp(name, own, label) == 0 &&
            (name[label] == '\0' || own[label] == '\0');
+}
+
+bool host_is_this(const char *name)
+{
+    struct network own = {0};
+    struct subnet address;
+    bool found;
+
+    if (!get_address(name, &address))
+        return is_own_name(name);
+    (void)network_read(&own);
+    found = is_own_address(&own, &address);
+    network_fini(&own);
+    return found;
+}
+
+/* ---- names that a name server knows ----
+ *
+ * A name server that does not answer makes getaddrinfo() wait for half a minute, and it cannot be
+ * called off. So threads ask, and what is not known in time is taken for another host, which costs
+ * no more than a detour. The last who needs it frees the search. */
+
+enum { LOOKUP_THREADS = 16, LOOKUP_MS = 2000 };
+
+struct lookup {
+    struct network own;
+    char **names; /* [count], NULL: nothing to ask; owned */
+    bool *found;
+    size_t count;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    pthread_cond_t done;
+    size_t next, answered;
+    unsigned users;
+};
+
+static void leave_lookup(struct lookup *l) /* holding mu */
+{
+    bool last = --l->users == 0;
+
+    (void)pthread_mutex_unlock(&l->mu);
+    if (!last)
+        return;
+    for (size_t i = 0; l->names && i < l->count; i++)
+        free(l->names[i]);
+    network_fini(&l->own);
+    free(l->names);
+    free(l->found);
+    (void)pthread_mutex_destroy(&l->mu);
+    (void)pthread_cond_destroy(&l->done);
+    free(l);
+}
+
+static bool resolves_to_own(const struct network *own, const char *name)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    struct addrinfo *list;
+    bool found = false;
+
+    if (getaddrinfo(name, NULL, &hints, &list) != 0)
+        return false;
+    for (const struct addrinfo *a = list; a && !found; a = a->ai_next) {
+        struct subnet address = {.family = a->ai_family, .bits = a->ai_family == AF_INET ? 32 : 128};
+        const void *sa = a->ai_addr;
+
+        if (a->ai_family == AF_INET)
+            memcpy(address.address, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+        else if (a->ai_family == AF_INET6)
+            memcpy(address.address, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
+        else
+            continue;
+        found = is_own_address(own, &address);
+    }
+    freeaddrinfo(list);
+    return found;
+}
+
+static void *look_up(void *arg)
+{
+    struct lookup *l = arg;
+
+    (void)pthread_mutex_lock(&l->mu);
+    while (l->next < l->count) {
+        size_t i = l->next++;
+        bool found = false;
+
+        if (l->names[i]) {
+            (void)pthread_mutex_unlock(&l->mu);
+            found = resolves_to_own(&l->own, l->names[i]);
+            (void)pthread_mutex_lock(&l->mu);
+        }
+        l->found[i] = found;
+        l->answered++;
+    }
+    (void)pthread_cond_signal(&l->done);
+    leave_lookup(l);
+    return NULL;
+}
+
+static void run_lookup(struct lookup *l, size_t threads)
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LOOKUP_MS / 1000;
+    (void)pthread_attr_init(&attr);
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)pthread_mutex_lock(&l->mu);
+    for (size_t i = 0; i < threads; i++) {
+        l->users++;
+        if (pthread_create(&thread, &attr, look_up, l) != 0)
+            l->users--;
+    }
+    (void)pthread_attr_destroy(&attr);
+    while (l->answered < l->count && l->users > 1)
+        if (pthread_cond_timedwait(&l->done, &l->mu, &until) != 0)
+            break;
+    (void)pthread_mutex_unlock(&l->mu);
+}
+
+void host_find_this(const struct hostlist *list, bool *ret)
+{
+    struct lookup *l = calloc(1, sizeof(*l));
+    size_t unknown = 0;
+
+    for (size_t i = 0; i < list->count; i++)
+        ret[i] = false;
+    if (!l)
+        return;
+    (void)pthread_mutex_init(&l->mu, NULL);
+    (void)pthread_cond_init(&l->done, NULL);
+    l->users = 1;
+    l->count = list->count;
+    l->names = calloc(list->count, sizeof(*l->names));
+    l->found = calloc(list->count, sizeof(*l->found));
+    (void)network_read(&l->own);
+    for (size_t i = 0; l->names && l->found && i < list->count; i++) {
+        const struct hostlist_host *host = &list->hosts[i];
+        struct subnet address;
+
+        if (host->user || host->port)
+            continue;
+        if (get_address(host->name, &address)) {
+            ret[i] = is_own_address(&l->own, &address);
+        } else if (is_own_name(host->name)) {
+            ret[i] = true;
+        } else {
+            l->names[i] = strdup(host->name);
+            unknown += l->names[i] != NULL;
+        }
+    }
+    if (unknown > 0)
+        run_lookup(l, min_u64(unknown, LOOKUP_THREADS));
+    (void)pthread_mutex_lock(&l->mu);
+    for (size_t i = 0; unknown > 0 && i < list->count; i++)
+        ret[i] |= l->found[i];
+    leave_lookup(l);
 }
 
 static int check_executable(const char *path)

@@ -8,14 +8,25 @@
 
 #include <plenum/error.h>
 
+#include "common/hostlist.h"
+
 enum { HOST_NAME_MAX_BYTES = 256 };
 
 /** The machine's own name, as gethostname(2) has it. */
 void host_get_name(char *ret, size_t size);
 
-/** Is `name` a name of this machine? (localhost, a loopback address, its host name in long or
- * short.) Asks no name server. */
+/** Is `name` a name of this machine? (localhost, its host name in long or short, an address of
+ * its.) Asks no name server. */
 bool host_is_this(const char *name);
+
+/**
+ * The same for a list, names that stand for an address of this machine included: those that are not
+ * known otherwise are looked up, all at once, for two seconds at most. A host with a user or port
+ * of its own is another one: the person wants ssh.
+ *
+ * @param ret  [list->count]
+ */
+void host_find_this(const struct hostlist *list, bool *ret);
 
 /**
  * The program that execvp(3) would run for `name`: 0, -ENOENT there is none, -EACCES there is a

@@ -9,21 +9,28 @@
 #include "launcher/launch.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/util.h"
+#include "launcher/allocation.h"
+#include "launcher/cmdline.h"
+#include "launcher/configfile.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
-#include "launcher/cmdline.h"
 #include "launcher/plan.h"
+#include "launcher/ready.h"
 #include "launcher/report.h"
 #include "launcher/supervise.h"
 #include "launcher/table.h"
 #include "launcher/topology.h"
+#include "launcher/version.h"
 
 /* --loader wins over PLENUM_LOADER, which wins over a loader of our own. */
 static const char *choose_loader(const struct cmdline *options)
@@ -35,43 +42,157 @@ static const char *choose_loader(const struct cmdline *options)
     return named && *named ? named : "auto";
 }
 
-static int make_plan(const struct cmdline *options, struct plan *ret, struct plenum_error *err)
+/* The hosts that the job may use: what the person named, else what a batch system gave. */
+static int choose_hosts(struct cmdline *options, struct plenum_error *err)
+{
+    struct allocation allocation;
+    int r = 0;
+
+    if (options->hosts.count == 0 && options->topologies.count == 0) {
+        r = allocation_read(&allocation, err);
+        if (r < 0)
+            return r;
+        if (allocation.name)
+            log_info("%zu host%s given by %s", allocation.hosts.count,
+                     allocation.hosts.count == 1 ? "" : "s", allocation.name);
+        options->hosts = allocation.hosts;
+        if (options->num_instances == 0 && options->excluded.count == 0)
+            options->num_instances = allocation.tasks;
+    }
+    if (options->hosts.count == 0)
+        return 0;
+    for (size_t i = 0; r == 0 && i < options->excluded.count; i++)
+        r = hostlist_remove_text(&options->hosts, options->excluded.items[i], err);
+    if (r == 0 && options->hosts.count == 0)
+        r = error_set(err, -EINVAL, "--exclude leaves no host");
+    return r;
+}
+
+/* This host under several names is one host with the slots of all. */
+static void merge_this_host(struct hostlist *hosts, bool *local)
+{
+    size_t first = SIZE_MAX, kept = 0;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        struct hostlist_host *host = &hosts->hosts[i];
+
+        if (local[i] && first != SIZE_MAX) {
+            struct hostlist_host *to = &hosts->hosts[first];
+
+            log_info("%s and %s are both this host", to->name, host->name);
+            to->slots = (to->slots ? to->slots : 1) + (host->slots ? host->slots : 1);
+            free(host->name);
+            free(host->user);
+            continue;
+        }
+        if (local[i])
+            first = kept;
+        local[kept] = local[i];
+        hosts->hosts[kept++] = *host;
+    }
+    hosts->count = kept;
+}
+
+static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_error *err)
 {
     char name[HOST_NAME_MAX_BYTES];
-    const struct plan_request request = {
+    struct plan_request request = {
         .hosts = &options->hosts,
         .this_host = name,
         .num_instances = options->num_instances,
         .num_replicas = options->num_replicas,
         .devices_per_replica = options->devices_per_replica,
-        .policy = options->numa_aware ? options->placement : PLACE_DISABLED,
+        .allow_uneven = options->allow_uneven,
+        .place = {.policy = options->numa_aware ? options->placement : PLACE_DISABLED,
+                  .memory = options->memory,
+                  .cpus = options->cpus,
+                  .first_threads = options->first_threads,
+                  .reserve_cores = options->reserve_cores},
+        .pool = options->pool.variable ? &options->pool : NULL,
     };
+    bool *local;
+    int r = choose_hosts(options, err);
 
+    if (r < 0)
+        return r;
     host_get_name(name, sizeof(name));
-    return plan_create(&request, ret, err);
+    local = calloc(options->hosts.count + 1, sizeof(*local));
+    if (!local)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (options->topologies.count == 0) { /* else the hosts need not exist */
+        host_find_this(&options->hosts, local);
+        merge_this_host(&options->hosts, local);
+    }
+    request.local = local;
+    r = plan_create(&request, ret, err);
+    free(local);
+    return r;
+}
+
+/* Place all hosts on topologies that were given: one for all, or one for each. */
+static int place_on_given(const struct cmdline *options, struct plan *plan,
+                          struct plenum_error *err)
+{
+    size_t count = options->topologies.count;
+    hwloc_topology_t topology = NULL;
+    int r = 0;
+
+    if (count != 1 && count != plan->num_hosts)
+        return error_set(err, -EINVAL,
+                         "%zu times --topology for %u hosts: give it once for all, or once for each",
+                         count, plan->num_hosts);
+    for (uint32_t i = 0; r == 0 && i < plan->num_hosts; i++) {
+        if (i < count) {
+            if (topology)
+                hwloc_topology_destroy(topology);
+            topology = NULL;
+            r = topology_read(options->topologies.items[i], &topology, err);
+            if (r < 0)
+                (void)error_prefix(err, r, "--topology");
+        }
+        if (r == 0)
+            r = plan_place_host(plan, i, topology, false, err);
+    }
+    if (topology)
+        hwloc_topology_destroy(topology);
+    return r;
 }
 
 /* Place this host's instances; others' topologies are known when a job runs there. */
-static int dry_run(const struct cmdline *options, struct plan *plan)
+static int place_here(struct plan *plan, struct plenum_error *err)
 {
-    struct plenum_error err;
-    hwloc_topology_t topology;
-
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        hwloc_topology_t topology;
         int r;
 
         if (!plan->hosts[i].local)
             continue;
-        r = topology_load(&topology, &err);
-        if (r == 0) {
-            r = plan_place_host(plan, i, topology, hwloc_topology_is_thissystem(topology), &err);
-            hwloc_topology_destroy(topology);
-        }
-        if (r < 0) {
-            log_error("%s", err.text);
-            return REPORT_LAUNCH;
-        }
+        r = topology_load(plan->place.policy == PLACE_DEVICE, &topology, err);
+        if (r < 0)
+            return r;
+        r = plan_place_host(plan, i, topology, hwloc_topology_is_thissystem(topology), err);
+        hwloc_topology_destroy(topology);
+        if (r < 0)
+            return r;
     }
+    return 0;
+}
+
+static int dry_run(const struct cmdline *options, struct plan *plan)
+{
+    struct plenum_error err;
+    int r;
+
+    r = options->topologies.count > 0 ? place_on_given(options, plan, &err)
+                                      : place_here(plan, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return r == -EINVAL || options->topologies.count > 0 ? REPORT_USAGE : REPORT_LAUNCH;
+    }
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        if (plan->hosts[i].blind)
+            log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
+                     plan->hosts[i].name);
     if (options->print_topology == CMDLINE_FORMAT_JSON)
         table_print_json(stdout, plan, choose_loader(options));
     else
@@ -83,57 +204,54 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
-static bool root_is_allowed(const struct cmdline *options)
+static int make_id(char ret[17])
 {
-    const char *allow = getenv("OMPI_ALLOW_RUN_AS_ROOT");
-    const char *confirm = getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    unsigned char random[8];
 
-    return geteuid() != 0 || options->allow_root ||
-           (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        log_error("the kernel has no random numbers");
+        return REPORT_LAUNCH;
+    }
+    for (size_t i = 0; i < sizeof(random); i++)
+        (void)sprintf(ret + 2 * i, "%02x", random[i]);
+    return 0;
 }
 
-/* What would fail on this host: 0, or an exit status. */
-static int check(const struct cmdline *options, const struct plan *plan)
+static int check_instances(const struct cmdline *options, const struct plan *plan)
 {
-    char path[4096];
-    bool here = false;
-
-    if (!root_is_allowed(options)) {
-        log_error("a job is not started as root, where a mistake in it could harm the system; use "
-                  "another user, or --allow-run-as-root");
-        return REPORT_USAGE;
+    for (size_t i = 0; i < options->num_instance_args; i++) {
+        if (options->instance_args[i].instance >= plan->num_instances) {
+            log_error("--instance-mpi-local-args: there is no instance %u: the last one is %u",
+                      options->instance_args[i].instance, plan->num_instances - 1);
+            return REPORT_USAGE;
+        }
     }
-    for (uint32_t i = 0; i < plan->num_hosts; i++)
-        here |= plan->hosts[i].local;
-    if (!here)
-        return 0;
-    switch (host_find_program(options->program[0], path, sizeof(path))) {
-    case 0:
-        return 0;
-    case -EACCES:
-        log_error("program '%s' cannot be executed: is it a program, and has it the permission "
-                  "(chmod +x)?",
-                  options->program[0]);
-        return REPORT_NOT_EXECUTABLE;
-    default:
-        log_error("there is no program '%s'%s", options->program[0],
-                  strchr(options->program[0], '/') ? "" : " in PATH");
-        return REPORT_NOT_FOUND;
-    }
+    return 0;
 }
 
+/* The job, and the job again when it has failed and may be. */
 static int run(const struct cmdline *options, struct plan *plan)
 {
-    char directory[4096];
+    char directory[4096], id[17];
+    struct ready ready;
+    bool again = false;
     struct supervise_job job = {
         .options = options,
         .plan = plan,
+        .ready = &ready,
         .directory = directory,
         .loader = choose_loader(options),
+        .id = id,
+        .begun_ns = time_now_ns(),
+        .again = &again,
     };
     struct plenum_error err;
-    int status = check(options, plan);
+    sigset_t before;
+    int status = check_instances(options, plan);
 
+    (void)sigprocmask(SIG_SETMASK, NULL, &before);
+    if (status == 0)
+        status = make_id(id);
     if (status != 0)
         return status;
     if (host_get_directory(directory, sizeof(directory), &err) < 0) {
@@ -141,32 +259,70 @@ static int run(const struct cmdline *options, struct plan *plan)
         return REPORT_LAUNCH;
     }
     environ_warn(plan, options);
-    return supervise_run(&job);
+    for (;;) {
+        again = false;
+        job.attempt_ns = time_now_ns();
+        status = ready_check(options, plan, directory, &ready);
+        if (status == 0)
+            status = supervise_run(&job);
+        else
+            supervise_not_started(&job, status);
+        again &= job.restart_count < options->max_restarts;
+        if (!again)
+            break;
+        log_warn("the job starts again (%u of %u times)", ++job.restart_count,
+                 options->max_restarts);
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
+    }
+    return status;
+}
+
+/* Everything behind the command line: an exit status. */
+static int launch(struct cmdline *options)
+{
+    struct plenum_error err;
+    struct plan plan;
+    int status;
+
+    if (options->version != CMDLINE_VERSION_NONE)
+        return version_print(options->version);
+    if (options->export_config &&
+        configfile_write(options->export_config, &options->settings, options->overwrite_config, &err) <
+            0) {
+        log_error("%s", err.text);
+        return REPORT_USAGE;
+    }
+    if (!options->program[0] && !options->dry_run)
+        return 0;
+    if (make_plan(options, &plan, &err) < 0) {
+        log_error("%s", err.text);
+        return REPORT_USAGE;
+    }
+    status = options->dry_run ? dry_run(options, &plan) : run(options, &plan);
+    plan_fini(&plan);
+    return status;
 }
 
 int launch_main(int argc, char **argv)
 {
     struct cmdline options;
-    struct plan plan;
     struct plenum_error err;
-    int operands, status;
+    int r, status;
 
     cmdline_init(&options);
-    status = options_start(&cmdline_program, &options, argc, argv, &operands);
-    if (status >= 0)
-        goto out;
-    status = REPORT_USAGE;
-    log_init("plenumrun", options.verbosity > 1    ? LOG_LEVEL_DEBUG
-                          : options.verbosity == 1 ? LOG_LEVEL_INFO
-                                                   : LOG_LEVEL_WARN);
-    if (cmdline_finish(&options, argv, operands, &err) < 0 ||
-        make_plan(&options, &plan, &err) < 0) {
+    r = cmdline_parse(&options, argc, argv, &err);
+    if (r < 0) { /* in the words of everything that follows */
+        log_init(cmdline_program.name, LOG_LEVEL_WARN);
         log_error("%s", err.text);
-        goto out;
+        status = REPORT_USAGE;
+    } else if (r > 0) {
+        status = options_answer(&cmdline_program, r, &err);
+    } else {
+        log_init(cmdline_program.name, options.verbosity > 1    ? LOG_LEVEL_DEBUG
+                                       : options.verbosity == 1 ? LOG_LEVEL_INFO
+                                                                : LOG_LEVEL_WARN);
+        status = launch(&options);
     }
-    status = options.dry_run ? dry_run(&options, &plan) : run(&options, &plan);
-    plan_fini(&plan);
-out:
     cmdline_fini(&options);
     return status;
 }

@@ -69,6 +69,24 @@ size_t lines_peek(struct lines *lines, size_t most, bool flush, const char **ret
     return 0;
 }
 
+size_t lines_peek_progress(const struct lines *lines, const char **ret)
+{
+    size_t from = lines->last_newline > lines->at ? lines->last_newline : lines->at;
+    const char *start = lines->bytes + from, *end = lines->bytes + lines->len, *last;
+
+    if (from == lines->len)
+        return 0;
+    last = memrchr(start, '\r', (size_t)(end - start));
+    if (!last)
+        return 0;
+    if (last + 1 == end) {
+        end = last;
+        last = memrchr(start, '\r', (size_t)(end - start));
+    }
+    *ret = last ? last + 1 : start;
+    return (size_t)(end - *ret);
+}
+
 void lines_drop(struct lines *lines, size_t len)
 {
     lines->at += len;

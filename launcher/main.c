@@ -4,8 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "launcher/agent.h"
 #include "launcher/launch.h"
 #include "launcher/mpirun.h"
+#include "launcher/probe.h"
 #include "launcher/shim.h"
 
 /* Whoever started us with a standard descriptor closed shall not find a socket of ours there. */
@@ -25,5 +27,9 @@ int main(int argc, char **argv)
     fill_standard_descriptors();
     if (argc > 1 && strcmp(argv[1], MPIRUN_SHIM_ARGUMENT) == 0)
         return shim_main();
+    if (argc > 1 && strcmp(argv[1], AGENT_ARGUMENT) == 0)
+        return agent_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], PROBE_ARGUMENT) == 0)
+        return probe_answer(argc, argv);
     return launch_main(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static void lose(struct supervisor *s, struct member *m, const char *why)
     enum member_state before = m->state;
 
     m->state = DONE;
+    m->lost |= before < DONE && !m->has_exited;
     if (before < DONE)
         supervise_fail_with(s, REPORT_LOST, m, "%s", why);
 }
@@ -99,6 +101,16 @@ static void hang_up(struct supervisor *s, struct peer *peer)
         lose(s, m, "the connection to its shim broke; was that killed, or has the host gone down?");
 }
 
+void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why)
+{
+    host->known = true;
+    if (s->options->strict_binding)
+        supervise_fail_with(s, REPORT_OTHER, NULL,
+                            "host %s: %s: nothing can be bound (--strict-binding)", host->name, why);
+    else
+        log_warn("host %s: %s: nothing is bound", host->name, why);
+}
+
 void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                    bool real)
 {
@@ -106,8 +118,8 @@ void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_
     uint32_t shared = 0;
 
     if (plan_place_host(s->plan, (uint32_t)(host - s->plan->hosts), topology, real, &err) < 0) {
-        log_warn("%s; its instances are not bound", err.text);
         host->known = true;
+        supervise_fail_with(s, REPORT_OTHER, NULL, "%s", err.text);
         return;
     }
     for (uint32_t i = 0; i < host->count; i++)
@@ -115,10 +127,12 @@ void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_
     if (shared > 0)
         log_warn("host %s: %u instances share %u core%s", host->name, host->count,
                  host->shape.cores, host->shape.cores == 1 ? "" : "s");
-    if (!host->real && s->plan->policy != PLACE_DISABLED)
-        log_warn("host %s: its topology is not that of the machine (HWLOC_SYNTHETIC, "
-                 "HWLOC_XMLFILE): nothing is bound",
+    if (host->blind)
+        log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
                  host->name);
+    if (!host->real && s->plan->place.policy != PLACE_DISABLED)
+        members_cannot_place(
+            s, host, "its topology is not that of the machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)");
 }
 
 static int take_topology(struct supervisor *s, struct member *m, struct frame_reader *payload)
@@ -135,8 +149,7 @@ static int take_topology(struct supervisor *s, struct member *m, struct frame_re
     if (control_get_topology(payload, &real, &xml, &len) < 0)
         return -EPROTO;
     if (topology_import(xml, len, &topology, &err) < 0) {
-        log_warn("host %s: %s; its instances are not bound", host->name, err.text);
-        host->known = true;
+        members_cannot_place(s, host, err.text);
         return 0;
     }
     members_place(s, host, topology, real);
@@ -171,7 +184,8 @@ static int take_hello(struct supervisor *s, struct peer *peer, struct frame_read
         log_debug("host %s: no loader: %s", member_host(s, m)->name, hello.loader_error);
     log_debug("instance %u has connected from host %s", hello.rank, hello.host);
     if (!member_host(s, m)->known && s->plan->instances[hello.rank].local_index == 0)
-        (void)control_put_empty(&peer->conn.tx, CONTROL_TOPOLOGY);
+        (void)control_put_number(&peer->conn.tx, CONTROL_TOPOLOGY,
+                                 s->plan->place.policy == PLACE_DEVICE);
     return 0;
 }
 
@@ -184,6 +198,8 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
     if (control_get_started(payload, &started) < 0 || m->state != PLANNED)
         return -EPROTO;
     m->state = ALIVE;
+    m->pid = started.pid;
+    m->started_ns = time_now_ns();
     output_set_pid(s->output, member_index(s, m), (pid_t)started.pid);
     if (started.cpus_error)
         log_warn("instance %u on host %s cannot be bound to CPUs %s: %s", member_index(s, m), host,
@@ -193,11 +209,22 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
         log_warn("instance %u on host %s was to be bound to CPUs %s; the kernel says %s",
                  member_index(s, m), host, instance->cpus, started.cpus);
     if (started.memory_error)
-        log_warn("instance %u on host %s cannot be bound to memory of NUMA node %s: %s",
-                 member_index(s, m), host, instance->nodes, strerror(-started.memory_error));
-    log_info("instance %u on host %s: process %u, CPUs %s, memory of %s%s", member_index(s, m),
-             host, started.pid, started.cpus, *started.nodes ? "NUMA node " : "any NUMA node",
-             started.nodes);
+        log_warn("instance %u on host %s cannot be bound to memory of NUMA node %s: %s%s",
+                 member_index(s, m), host, instance->nodes, strerror(-started.memory_error),
+                 started.memory_error == -EPERM || started.memory_error == -ENOSYS
+                     ? " (a container without the permission for set_mempolicy?)"
+                     : "");
+    else if (member_host(s, m)->real &&
+             (instance->memory == PLACE_MEMORY_BIND ||
+              instance->memory == PLACE_MEMORY_INTERLEAVE) &&
+             strcmp(started.nodes, instance->nodes) != 0)
+        log_warn("instance %u on host %s was to have memory of NUMA nodes %s; the kernel says %s",
+                 member_index(s, m), host, instance->nodes,
+                 *started.nodes ? started.nodes : "any");
+    log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", member_index(s, m),
+             host, started.pid, started.cpus,
+             place_memory_name((enum place_memory)started.memory),
+             *started.nodes ? ", NUMA node " : "", started.nodes);
     control_started_fini(&started);
     return 0;
 }
@@ -209,6 +236,8 @@ static int take_failed(struct supervisor *s, struct member *m, struct frame_read
     if (control_get_failed(payload, &report.failed) < 0)
         return -EPROTO;
     m->state = DONE;
+    m->failed = report.failed;
+    m->has_failed = true;
     supervise_fail(s, &report);
     return 0;
 }
@@ -264,7 +293,21 @@ static int take_output(struct supervisor *s, struct member *m, struct frame_read
 
     if (control_get_output(payload, &stream, &bytes, &len) < 0)
         return -EPROTO;
+    if (stream != CONTROL_LOADER)
+        m->output_ns = time_now_ns();
     return len > 0 ? output_put(s->output, member_index(s, m), stream, bytes, len) : 0;
+}
+
+static int take_progress(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    enum control_stream stream;
+    const char *bytes;
+    size_t len;
+
+    if (control_get_output(payload, &stream, &bytes, &len) < 0 || len > CONTROL_PROGRESS_MAX)
+        return -EPROTO;
+    m->output_ns = time_now_ns();
+    return output_put_progress(s->output, member_index(s, m), stream, bytes, len);
 }
 
 static int take_frame(struct supervisor *s, struct peer *peer, const struct frame_header *header,
@@ -284,6 +327,8 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
         return take_failed(s, m, payload);
     case CONTROL_OUTPUT:
         return take_output(s, m, payload);
+    case CONTROL_PROGRESS:
+        return take_progress(s, m, payload);
     case CONTROL_TAKEN:
         if (control_get_number(payload, &number) < 0)
             return -EPROTO;
@@ -299,6 +344,17 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
         if (number && !s->orphan)
             s->orphan = m;
         supervise_expect_reason(s);
+        return 0;
+    case CONTROL_STOPPED:
+        if (control_get_number(payload, &number) < 0 || number >= NSIG)
+            return -EPROTO;
+        m->stopped_by = (int)number;
+        if (number)
+            log_warn("instance %u on host %s was stopped by SIG%s, and waits to be continued",
+                     member_index(s, m), member_host(s, m)->name, sigabbrev_np((int)number));
+        else
+            log_warn("instance %u on host %s goes on", member_index(s, m),
+                     member_host(s, m)->name);
         return 0;
     case CONTROL_EXITED:
         return take_exited(s, m, payload);
@@ -393,10 +449,13 @@ static bool wants_input(const struct supervisor *s, uint32_t instance)
 }
 
 /* The host of instance 0, by a name that means it on all hosts. */
-static const char *master_address(const struct plan *plan, char *text, size_t size)
+static const char *master_address(const struct supervisor *s, char *text, size_t size)
 {
+    const struct plan *plan = s->plan;
     const struct plan_host *host = &plan->hosts[plan->instances[0].host];
 
+    if (s->job->ready->master[0])
+        return s->job->ready->master;
     if (plan_is_local(plan))
         return "127.0.0.1";
     if (!host->local)
@@ -405,28 +464,53 @@ static const char *master_address(const struct plan *plan, char *text, size_t si
     return text;
 }
 
+/* The name in front of "eth0 10.1.2.3". */
+static const char *interface_of(const struct supervisor *s, const struct plan_host *host,
+                                char ret[NETWORK_INTERFACE_MAX])
+{
+    if (plan_is_local(s->plan))
+        return "lo";
+    if (!host->interface)
+        return NULL;
+    (void)snprintf(ret, NETWORK_INTERFACE_MAX, "%.*s", (int)strcspn(host->interface, " "),
+                   host->interface);
+    return ret;
+}
+
+/* Bars that are drawn again and again are for terminals. */
+static uint8_t live_streams(void)
+{
+    return (uint8_t)((isatty(STDOUT_FILENO) ? 1 << CONTROL_STDOUT : 0) |
+                     (isatty(STDERR_FILENO) ? 1 << CONTROL_STDERR : 0));
+}
+
 static int send_plan(struct supervisor *s, struct member *m)
 {
     uint32_t index = member_index(s, m);
     const struct plan_instance *instance = &s->plan->instances[index];
     const struct plan_host *host = member_host(s, m);
-    char master[HOST_NAME_MAX_BYTES];
+    char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
     const struct environ_job job = {
-        .id = s->id,
-        .master_address = master_address(s->plan, master, sizeof(master)),
+        .id = s->job->id,
+        .restart_count = s->job->restart_count,
+        .master_address = master_address(s, master, sizeof(master)),
         .master_port = s->master_port,
+        .interface = interface_of(s, host, interface),
     };
     struct control_plan plan = {
         .grace_ns = s->options->grace_ns,
         .silence_ns = s->options->heartbeat_timeout_ns,
         .input = wants_input(s, index),
-        .quiet = !is_shown(s, index),
+        .quiet = !is_shown(s, index) && !s->options->output_dir,
+        .live = is_shown(s, index) && s->plan->num_instances > 1 ? live_streams() : 0,
         .at_once = s->plan->num_instances == 1,
         .bind_cpus = host->real && instance->bind_cpus,
-        .bind_memory = host->real && instance->bind_memory,
+        .memory = (uint8_t)(host->real ? instance->memory : PLACE_MEMORY_DEFAULT),
+        .strict = s->options->strict_binding,
         .directory = (char *)s->job->directory,
         .cpus = instance->cpus ? instance->cpus : (char *)"",
         .nodes = instance->nodes ? instance->nodes : (char *)"",
+        .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
         .argv = s->options->program,
     };
     char loader[64];
@@ -449,7 +533,8 @@ static void print_table(struct supervisor *s)
     size_t size = 0;
     FILE *f;
 
-    if (s->options->print_topology == CMDLINE_FORMAT_NONE || s->table_printed)
+    if (s->options->print_topology == CMDLINE_FORMAT_NONE || s->table_printed ||
+        s->job->restart_count > 0)
         return;
     s->table_printed = true;
     f = open_memstream(&text, &size);
@@ -496,12 +581,18 @@ void members_send_empty(struct supervisor *s, enum control_type type)
 
 void members_send_credit(struct supervisor *s)
 {
+    char why[300];
+
     output_acknowledge(s->output);
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
         uint64_t bytes = output_take_credit(s->output, i);
 
         if (bytes > 0 && s->members[i].peer)
             (void)control_put_number(&s->members[i].peer->conn.tx, CONTROL_CREDIT, bytes);
+    }
+    if (!s->files_failed && output_get_file_failure(s->output, why, sizeof(why)) < 0) {
+        s->files_failed = true;
+        log_warn("--output-dir: %s; what follows of that file is lost", why);
     }
     if (output_get_failure(s->output) == 0 || s->output_failed)
         return;

@@ -25,15 +25,17 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/agent.h"
 #include "launcher/family.h"
 #include "launcher/guard.h"
 #include "launcher/host.h"
+#include "launcher/sweep.h"
 
 extern char **environ;
 
 enum { STATUS_FD = 3, TEXT_FD = 4 }; /* in the guard */
 
-enum when { ALWAYS, ONE_HOST, SEVERAL_HOSTS, NO_FABRIC_ONE, NO_FABRIC_SEVERAL, BY_SSH };
+enum when { ALWAYS, ONE_HOST, SEVERAL_HOSTS, NO_FABRIC_ONE, NO_FABRIC_SEVERAL };
 
 static const struct {
     const char *name, *value;
@@ -51,9 +53,6 @@ static const struct {
     {"OMPI_MCA_oob_tcp_keepalive_time", "5", SEVERAL_HOSTS},
     {"OMPI_MCA_oob_tcp_keepalive_intvl", "2", SEVERAL_HOSTS},
     {"OMPI_MCA_oob_tcp_keepalive_probes", "3", SEVERAL_HOSTS},
-    {"OMPI_MCA_plm_rsh_args",
-     "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3",
-     BY_SSH},
 };
 
 void mpirun_words_fini(struct mpirun_words *words)
@@ -102,18 +101,20 @@ static int finish(struct mpirun_words *w, struct mpirun_words *ret)
     return 0;
 }
 
-/* "a,a,b": each instance's host in order. mpirun's ordinary mapping would begin with its own host,
- * wherever that stands in the list; `seq` does as it is told. */
-static char *list_hosts(const struct plan *plan)
+/* "a,a,b": the hosts of `count` instances in order. mpirun's ordinary mapping would begin with its
+ * own host, wherever that stands in the list; `seq` does as it is told. */
+static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
 {
-    char *text = NULL;
+    char *text = NULL, name[AGENT_NAME_MAX];
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
 
     if (!f)
         return NULL;
-    for (uint32_t i = 0; i < plan->num_instances; i++)
-        (void)fprintf(f, "%s%s", i ? "," : "", plan->hosts[plan->instances[i].host].name);
+    for (uint32_t i = first; i < first + count; i++) {
+        agent_name_host(plan, plan->instances[i].host, name);
+        (void)fprintf(f, "%s%s", i > first ? "," : "", name);
+    }
     if (fclose(f) != 0) {
         free(text);
         return NULL;
@@ -121,40 +122,85 @@ static char *list_hosts(const struct plan *plan)
     return text;
 }
 
-int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
-                     struct mpirun_words *ret)
+static const struct cmdline_instance_args *arguments_of(const struct cmdline *options,
+                                                        uint32_t instance, size_t from, size_t *at)
+{
+    for (size_t i = from; i < options->num_instance_args; i++) {
+        if (options->instance_args[i].instance == instance) {
+            *at = i;
+            return &options->instance_args[i];
+        }
+    }
+    return NULL;
+}
+
+/* Some consecutive instances, which mpirun calls an application. */
+static void add_application(struct mpirun_words *w, const struct plan *plan,
+                            const struct cmdline *options, const char *self, uint32_t first,
+                            uint32_t count)
 {
     static const char *const exports[] = {MPIRUN_ENV_CONTROL, MPIRUN_ENV_TOKEN, MPIRUN_ENV_JOB,
                                           MPIRUN_ENV_LOADER, MPIRUN_ENV_GRACE};
+    const struct cmdline_instance_args *own;
+    size_t at = 0;
+
+    add_word(w, "--host");
+    take_word(w, plan_is_local(plan) ? str_format("localhost:%u", plan->num_instances)
+                                     : list_hosts(plan, first, count));
+    add_word(w, "-n");
+    take_word(w, str_format("%u", count));
+    for (size_t i = 0; i < ARRAY_LEN(exports); i++) {
+        add_word(w, "-x");
+        add_word(w, exports[i]);
+    }
+    for (size_t i = 0; i < options->mpi_local_args.count; i++)
+        add_word(w, options->mpi_local_args.items[i]);
+    for (size_t from = 0; (own = arguments_of(options, first, from, &at)); from = at + 1)
+        for (size_t i = 0; i < own->words.count; i++)
+            add_word(w, own->words.items[i]);
+    add_word(w, self);
+    add_word(w, MPIRUN_SHIM_ARGUMENT);
+}
+
+/* How many instances from `first` on have the same arguments: one with arguments of its own is
+ * alone. */
+static uint32_t count_alike(const struct plan *plan, const struct cmdline *options, uint32_t first)
+{
+    uint32_t count = 1;
+    size_t at;
+
+    if (arguments_of(options, first, 0, &at))
+        return 1;
+    while (first + count < plan->num_instances && !arguments_of(options, first + count, 0, &at))
+        count++;
+    return count;
+}
+
+int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
+                     struct mpirun_words *ret)
+{
     struct mpirun_words w = {0};
+    uint32_t count;
 
     add_word(&w, "mpirun");
     if (options->allow_root)
         add_word(&w, "--allow-run-as-root");
     add_word(&w, "--bind-to");
     add_word(&w, "none");
-    add_word(&w, "--stdin");
-    add_word(&w, "none");
-    add_word(&w, "--host");
-    if (plan_is_local(plan)) {
-        take_word(&w, str_format("localhost:%u", plan->num_instances));
-    } else {
-        take_word(&w, list_hosts(plan));
+    if (!plan_is_local(plan)) {
         add_word(&w, "--map-by");
         add_word(&w, "seq");
     }
+    add_word(&w, "--stdin");
+    add_word(&w, "none");
     for (size_t i = 0; i < options->mpi_global_args.count; i++)
         add_word(&w, options->mpi_global_args.items[i]);
-    add_word(&w, "-n");
-    take_word(&w, str_format("%u", plan->num_instances));
-    for (size_t i = 0; i < ARRAY_LEN(exports); i++) {
-        add_word(&w, "-x");
-        add_word(&w, exports[i]);
+    for (uint32_t first = 0; first < plan->num_instances; first += count) {
+        count = count_alike(plan, options, first);
+        if (first > 0)
+            add_word(&w, ":");
+        add_application(&w, plan, options, self, first, count);
     }
-    for (size_t i = 0; i < options->mpi_local_args.count; i++)
-        add_word(&w, options->mpi_local_args.items[i]);
-    add_word(&w, self);
-    add_word(&w, MPIRUN_SHIM_ARGUMENT);
     return finish(&w, ret);
 }
 
@@ -178,22 +224,6 @@ static bool has_fabric(void)
     return folder_has_entries("/sys/class/infiniband") || folder_has_entries("/sys/class/cxi");
 }
 
-static bool by_ssh(void)
-{
-    const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *slash;
-    size_t len;
-
-    if (!agent)
-        return true;
-    len = strcspn(agent, " :");
-    slash = memrchr(agent, '/', len);
-    if (slash) {
-        len -= (size_t)(slash + 1 - agent);
-        agent = slash + 1;
-    }
-    return len == 3 && memcmp(agent, "ssh", 3) == 0;
-}
-
 static bool applies(enum when when, bool one_host)
 {
     switch (when) {
@@ -207,8 +237,6 @@ static bool applies(enum when when, bool one_host)
         return one_host && !has_fabric();
     case NO_FABRIC_SEVERAL:
         return !one_host && !has_fabric();
-    case BY_SSH:
-        return !one_host && by_ssh();
     }
     return false;
 }
@@ -221,6 +249,95 @@ static bool is_named(char *const *environment, const char *name)
         if (strncmp(environment[i], name, len) == 0 && environment[i][len] == '=')
             return true;
     return false;
+}
+
+/* A setting that nobody has made. */
+static void add_setting(struct mpirun_words *w, char *const *environment, const char *name,
+                        const char *value)
+{
+    if (value && *value && !is_named(environment, name))
+        take_word(w, str_format("%s=%s", name, value));
+}
+
+/* How other hosts are logged in to. */
+static int add_agent(struct mpirun_words *w, const struct plan *plan, const struct cmdline *options,
+                     char *const *environment)
+{
+    char arguments[AGENT_OPTIONS_MAX], self[4096], *hosts;
+    int r;
+
+    add_setting(w, environment, "OMPI_MCA_plm_rsh_args", agent_arguments(options, arguments));
+    if (!agent_must_translate(plan))
+        return 0;
+    r = host_get_self(self, sizeof(self), NULL);
+    if (r < 0)
+        return r;
+    hosts = agent_list_hosts(plan);
+    take_word(w, hosts ? str_format(AGENT_ENV_HOSTS "=%s", hosts) : NULL);
+    free(hosts);
+    take_word(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(options)));
+    take_word(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
+    /* Only this host can translate: it starts all the others itself. */
+    take_word(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
+    return 0;
+}
+
+static void add_networks(struct mpirun_words *w, const struct mpirun_job *job,
+                         char *const *environment)
+{
+    static const char *const layers[][2] = {
+        {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
+        {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}};
+    const char *const subnets[] = {job->daemon_include, job->program_include};
+
+    for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
+        /* Open MPI minds when both are set. */
+        if (is_named(environment, layers[i][0]) || is_named(environment, layers[i][1]))
+            continue;
+        if (subnets[i])
+            take_word(w, str_format("%s=%s", layers[i][0], subnets[i]));
+        else if (job->excluded)
+            take_word(w, str_format("%s=lo,%s", layers[i][1], job->excluded));
+    }
+}
+
+/* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take its
+ * few tasks for all that there is: it is told of the whole allocation. */
+static bool in_slurm_step(void)
+{
+    return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");
+}
+
+static void add_allocation(struct mpirun_words *w, const struct plan *plan)
+{
+    uint32_t most = 1;
+
+    if (!in_slurm_step())
+        return;
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        most = plan->hosts[i].count > most ? plan->hosts[i].count : most;
+    take_word(w, str_format("SLURM_NODELIST=%s", getenv("SLURM_JOB_NODELIST")));
+    take_word(w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
+    /* srun inside a step waits for the CPUs that the step has, unless it may share them. */
+    take_word(w, strdup("SLURM_OVERLAP=1"));
+}
+
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* Settings that the environment need not say again, as our own are put in their place. */
+static bool is_replaced(const char *entry, bool translate)
+{
+    if (begins_with(entry, "PLENUM_SHIM_"))
+        return true;
+    if (in_slurm_step() &&
+        (begins_with(entry, "SLURM_NODELIST=") || begins_with(entry, "SLURM_TASKS_PER_NODE=") ||
+         begins_with(entry, "SLURM_OVERLAP=")))
+        return true;
+    return translate && (begins_with(entry, "OMPI_MCA_plm_rsh_agent=") ||
+                         begins_with(entry, "OMPI_MCA_routed_radix="));
 }
 
 int mpirun_environment(const struct plan *plan, const struct cmdline *options,
@@ -236,7 +353,7 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
     struct mpirun_words w = {0};
 
     for (size_t i = 0; environment[i]; i++)
-        if (strncmp(environment[i], "PLENUM_SHIM_", 12) != 0)
+        if (!is_replaced(environment[i], agent_must_translate(plan)))
             add_word(&w, environment[i]);
     for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
         bool transport = strcmp(settings[i].name, "OMPI_MCA_pml") == 0 ||
@@ -245,6 +362,16 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
         if (!is_named(environment, settings[i].name) && !(transport && own_transport) &&
             applies(settings[i].when, plan_is_local(plan)))
             take_word(&w, str_format("%s=%s", settings[i].name, settings[i].value));
+    }
+    if (!plan_is_local(plan)) {
+        int r = add_agent(&w, plan, options, environment);
+
+        if (r < 0) {
+            mpirun_words_fini(&w);
+            return r;
+        }
+        add_networks(&w, job, environment);
+        add_allocation(&w, plan);
     }
     take_word(&w, str_format(MPIRUN_ENV_CONTROL "=%s", job->control));
     take_word(&w, str_format(MPIRUN_ENV_TOKEN "=%s", job->token));
@@ -329,6 +456,7 @@ static void become_guard(const struct start *s)
     (void)dup2(STDIN_FILENO, STDOUT_FILENO);
     (void)dup2(STDIN_FILENO, STDERR_FILENO);
     (void)guard_run(&options);
+    sweep_after_mpirun(options.ward);
     _exit(0);
 }
 

@@ -12,18 +12,24 @@
  *
  * Where a line is unfinished when somebody else's turn comes (a last line without newline, a piece
  * of an endless line), a newline is put in: that is the only byte which nobody printed, apart from
- * tags. Standard output and standard error count as one place when they are the same file. */
+ * tags. Standard output and standard error count as one place when they are the same file.
+ *
+ * A progress bar, drawn again and again behind carriage returns, is one line without an end. On a
+ * terminal it is shown as the last line and taken away before anything else is written; of the
+ * complete line only what it shows at the end is printed. Into files all of it goes as it is. */
 #include "config.h"
 
 #include "launcher/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,6 +47,7 @@ struct chunk {
     struct chunk *next;
     int64_t source;
     enum control_stream stream;
+    bool progress;
     size_t len;
     char bytes[];
 };
@@ -52,6 +59,14 @@ struct sink {
     int64_t source; /* whose the unfinished line is */
     enum control_stream stream;
     int error; /* writing failed: the rest is thrown away */
+    bool terminal;
+    bool progress; /* a bar is shown as the last line */
+};
+
+/* Files of one source. */
+struct files {
+    int fd[CONTROL_STREAMS]; /* -1: not opened */
+    bool failed[CONTROL_STREAMS];
 };
 
 struct output {
@@ -63,8 +78,11 @@ struct output {
     pthread_t thread;
     bool started;
     struct sink *sink_of[2]; /* of standard output, standard error: may be the same */
+    char *folder;            /* NULL: no files */
+    bool append;
     /* Writer thread only. */
     struct sink sinks[2];
+    struct files *files; /* [count] */
     int fd_of[2];
     char stage[STAGE_BYTES];
     size_t staged;
@@ -76,6 +94,8 @@ struct output {
     bool busy; /* the thread has chunks in hand */
     bool stop;
     int failure;
+    int file_failure;
+    char file_failure_text[300];
     uint64_t *credit; /* [count] */
 };
 
@@ -198,17 +218,155 @@ static bool tears(const struct output *o, const struct sink *sink, const struct 
            (sink->source != c->source || (sink->stream != c->stream && o->count > 1));
 }
 
+/* ---- files ---- */
+
+static void fail_file(struct output *o, const char *path, int error)
+{
+    (void)pthread_mutex_lock(&o->mu);
+    if (o->file_failure == 0) {
+        o->file_failure = error;
+        (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text), "cannot write %.200s: %s",
+                       path, strerror(-error));
+    }
+    (void)pthread_mutex_unlock(&o->mu);
+}
+
+static void write_file(struct output *o, const struct chunk *c)
+{
+    static const char *const endings[] = {
+        [CONTROL_STDOUT] = "out", [CONTROL_STDERR] = "err", [CONTROL_LOADER] = "loader"};
+    struct files *f = &o->files[c->source];
+    char path[4096];
+    int r = 0;
+
+    if (f->failed[c->stream])
+        return;
+    (void)snprintf(path, sizeof(path), "%s/instance-%u.%s", o->folder,
+                   o->sources[c->source].instance, endings[c->stream]);
+    if (f->fd[c->stream] < 0) {
+        f->fd[c->stream] =
+            open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (o->append ? O_APPEND : O_TRUNC), 0666);
+        if (f->fd[c->stream] < 0)
+            r = -errno;
+    }
+    if (r == 0)
+        r = io_write_all(f->fd[c->stream], c->bytes, c->len);
+    if (r < 0) {
+        f->failed[c->stream] = true;
+        fail_file(o, path, r);
+    }
+}
+
+/* Each file is there, though its instance may print nothing. */
+static int make_files(struct output *o, struct plenum_error *err)
+{
+    int r;
+
+    if (mkdir(o->folder, 0777) < 0 && errno != EEXIST) {
+        r = -errno;
+        return error_set(err, r, "--output-dir: cannot make the folder %s: %s", o->folder,
+                         strerror(-r));
+    }
+    o->files = malloc((o->count + 1) * sizeof(*o->files));
+    if (!o->files)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < o->count; i++)
+        o->files[i] = (struct files){.fd = {-1, -1, -1}};
+    for (uint32_t i = 0; i < o->count; i++) {
+        for (int stream = CONTROL_STDOUT; stream <= CONTROL_STDERR; stream++) {
+            struct chunk nothing = {.source = i, .stream = (enum control_stream)stream};
+
+            write_file(o, &nothing);
+        }
+    }
+    return o->file_failure < 0
+               ? error_set(err, o->file_failure, "--output-dir: %s", o->file_failure_text)
+               : 0;
+}
+
+/* ---- progress bars ---- */
+
+static void clear_progress(struct output *o, struct sink *sink)
+{
+    static const char erase[] = "\r\033[K";
+
+    if (sink->progress)
+        stage(o, sink->fd, erase, strlen(erase));
+    sink->progress = false;
+}
+
+/* As much of a text as has room on a line: bytes. Escape sequences take none, nor do the further
+ * bytes of a character. */
+static size_t fit(const char *text, size_t len, size_t columns)
+{
+    size_t used = 0, i = 0;
+
+    while (i < len) {
+        if (text[i] == '\033' && i + 1 < len && text[i + 1] == '[') {
+            for (i += 2; i < len && (text[i] < '@' || text[i] > '~');)
+                i++;
+            i += i < len;
+            continue;
+        }
+        if (((unsigned char)text[i] & 0xc0) != 0x80 && used++ == columns)
+            return i;
+        i++;
+    }
+    return len;
+}
+
+static size_t columns_of(int fd)
+{
+    struct winsize size;
+
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
+}
+
+static void write_progress(struct output *o, const struct chunk *c)
+{
+    int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
+    struct sink *sink = o->sink_of[which];
+    char line[TAG_MAX + CONTROL_PROGRESS_MAX];
+    size_t len = 0;
+
+    if (sink->error || !sink->terminal || sink->mid_line)
+        return;
+    clear_progress(o, sink);
+    if (o->tag)
+        len = make_tag(o->tag, &o->sources[c->source], c->stream, line);
+    memcpy(line + len, c->bytes, min_u64(c->len, sizeof(line) - len));
+    len += min_u64(c->len, sizeof(line) - len);
+    sink->fd = fd;
+    sink->progress = true;
+    stage(o, fd, line, fit(line, len, columns_of(fd)));
+}
+
+/* What a line shows in the end: behind its last carriage return, but for one before its newline. */
+static const char *shown_part(const char *line, const char *end)
+{
+    const char *last;
+
+    if (end > line && end[-1] == '\n')
+        end--;
+    if (end > line && end[-1] == '\r')
+        end--;
+    last = memrchr(line, '\r', (size_t)(end - line));
+    return last ? last + 1 : line;
+}
+
 /* Bytes of a chunk with what belongs between and before its lines. */
 static void write_chunk(struct output *o, const struct chunk *c)
 {
     int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
     struct sink *sink = o->sink_of[which];
     const char *p = c->bytes, *end = p + c->len;
+    bool bars = sink->terminal && o->count > 1 && c->source != OWN && memchr(p, '\r', c->len);
     char tag[TAG_MAX];
     size_t tag_len = 0;
 
     if (sink->error || c->len == 0)
         return;
+    clear_progress(o, sink);
     if (tears(o, sink, c)) {
         stage(o, sink->fd, "\n", 1);
         sink->mid_line = false;
@@ -216,31 +374,45 @@ static void write_chunk(struct output *o, const struct chunk *c)
     if (o->tag && c->source != OWN)
         tag_len = make_tag(o->tag, &o->sources[c->source], c->stream, tag);
     sink->fd = fd;
-    if (tag_len == 0) {
-        stage(o, fd, p, c->len);
-    } else {
-        bool mid_line = sink->mid_line;
-
-        while (p < end) {
-            const char *newline = memchr(p, '\n', (size_t)(end - p));
-            const char *next = newline ? newline + 1 : end;
-
-            if (!mid_line)
-                stage(o, fd, tag, tag_len);
-            stage(o, fd, p, (size_t)(next - p));
-            mid_line = false;
-            p = next;
-        }
-    }
-    sink->mid_line = end[-1] != '\n';
     sink->source = c->source;
     sink->stream = c->stream;
+    if (tag_len == 0 && !bars) {
+        stage(o, fd, p, c->len);
+        sink->mid_line = end[-1] != '\n';
+        return;
+    }
+    while (p < end) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        const char *next = newline ? newline + 1 : end, *from = bars ? shown_part(p, next) : p;
+
+        if (bars && !newline) /* a piece of a very long bar: what follows replaces it */
+            return;
+        if (!sink->mid_line)
+            stage(o, fd, tag, tag_len);
+        stage(o, fd, from, (size_t)(next - from));
+        sink->mid_line = !newline;
+        p = next;
+    }
+}
+
+static void handle_chunk(struct output *o, const struct chunk *c)
+{
+    bool own = c->source == OWN;
+
+    if (!own && o->folder && !c->progress)
+        write_file(o, c);
+    if (!own && o->sources[c->source].hidden && c->stream != CONTROL_LOADER)
+        return;
+    if (c->progress)
+        write_progress(o, c);
+    else
+        write_chunk(o, c);
 }
 
 static void give_credit(struct output *o, const struct chunk *c)
 {
     (void)pthread_mutex_lock(&o->mu);
-    if (c->source != OWN)
+    if (c->source != OWN && !c->progress)
         o->credit[c->source] += c->len;
     (void)pthread_mutex_unlock(&o->mu);
 }
@@ -270,7 +442,7 @@ static void *run(void *arg)
         o->busy = true;
         (void)pthread_mutex_unlock(&o->mu);
         for (struct chunk *c = list; c; c = c->next)
-            write_chunk(o, c);
+            handle_chunk(o, c);
         flush_stage(o);
         while (list) {
             struct chunk *next = list->next;
@@ -352,8 +524,19 @@ int output_create(const struct output_options *options, struct output **ret,
         if (!o->tag)
             goto fail;
     }
+    for (int i = 0; i < 2; i++)
+        o->sink_of[i]->terminal |= isatty(o->fd_of[i]) != 0;
     o->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = o->event_fd < 0 ? -errno : init_sync(o);
+    if (r == 0 && options->folder) {
+        o->append = options->append;
+        o->folder = strdup(options->folder);
+        r = o->folder ? make_files(o, err) : -ENOMEM;
+        if (r < 0 && r != -ENOMEM) {
+            output_destroy(o);
+            return r;
+        }
+    }
     if (r == 0)
         r = start_thread(o);
     if (r < 0)
@@ -366,14 +549,14 @@ fail:
     return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
 }
 
-static int put(struct output *o, int64_t source, enum control_stream stream, const char *bytes,
-               size_t len)
+static int put(struct output *o, int64_t source, enum control_stream stream, bool progress,
+               const char *bytes, size_t len)
 {
     struct chunk *c = malloc(sizeof(*c) + len);
 
     if (!c)
         return -ENOMEM;
-    *c = (struct chunk){.source = source, .stream = stream, .len = len};
+    *c = (struct chunk){.source = source, .stream = stream, .progress = progress, .len = len};
     memcpy(c->bytes, bytes, len);
     (void)pthread_mutex_lock(&o->mu);
     *o->end = c;
@@ -386,12 +569,18 @@ static int put(struct output *o, int64_t source, enum control_stream stream, con
 int output_put(struct output *output, uint32_t source, enum control_stream stream,
                const char *bytes, size_t len)
 {
-    return put(output, source, stream, bytes, len);
+    return put(output, source, stream, false, bytes, len);
+}
+
+int output_put_progress(struct output *output, uint32_t source, enum control_stream stream,
+                        const char *bytes, size_t len)
+{
+    return put(output, source, stream, true, bytes, len);
 }
 
 int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len)
 {
-    return put(output, OWN, on_stderr ? CONTROL_STDERR : CONTROL_STDOUT, bytes, len);
+    return put(output, OWN, on_stderr ? CONTROL_STDERR : CONTROL_STDOUT, false, bytes, len);
 }
 
 void output_set_pid(struct output *output, uint32_t source, pid_t pid)
@@ -429,6 +618,18 @@ int output_get_failure(struct output *output)
 
     (void)pthread_mutex_lock(&output->mu);
     r = output->failure;
+    (void)pthread_mutex_unlock(&output->mu);
+    return r;
+}
+
+int output_get_file_failure(struct output *output, char *ret, size_t size)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&output->mu);
+    r = output->file_failure;
+    if (r < 0)
+        (void)snprintf(ret, size, "%s", output->file_failure_text);
     (void)pthread_mutex_unlock(&output->mu);
     return r;
 }
@@ -490,6 +691,11 @@ void output_destroy(struct output *output)
         free(output->first);
         output->first = next;
     }
+    for (uint32_t i = 0; output->files && i < output->count; i++)
+        for (int stream = 0; stream < CONTROL_STREAMS; stream++)
+            io_close(&output->files[i].fd[stream]);
+    free(output->files);
+    free(output->folder);
     io_close(&output->event_fd);
     free(output->tag);
     free(output->sources);

@@ -19,10 +19,13 @@ struct output_source {
     uint32_t instance;
     const char *host; /* borrowed for the output's life */
     pid_t pid;
+    bool hidden; /* goes to files only */
 };
 
 struct output_options {
-    const char *tag; /* template; NULL: no tags */
+    const char *tag;    /* template; NULL: no tags */
+    const char *folder; /* for files of each source and stream; made when it is not there; NULL: none */
+    bool append;        /* to files that are there */
     const struct output_source *sources;
     uint32_t count; /* of sources: one an instance */
     int stdout_fd, stderr_fd;
@@ -43,6 +46,13 @@ int output_create(const struct output_options *options, struct output **ret,
 int output_put(struct output *output, uint32_t source, enum control_stream stream,
                const char *bytes, size_t len);
 
+/**
+ * Queue what an unfinished line shows at the moment (copied): on a terminal it is the last line,
+ * until something else is written. Elsewhere it is nothing.
+ */
+int output_put_progress(struct output *output, uint32_t source, enum control_stream stream,
+                        const char *bytes, size_t len);
+
 /** Queue a line of our own, on standard error or standard output. */
 int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len);
 
@@ -60,6 +70,9 @@ void output_acknowledge(struct output *output);
 /** 0, or the -errno with which writing to standard output failed: what is queued for it is thrown
  * away then. */
 int output_get_failure(struct output *output);
+
+/** 0, or the -errno with which writing a file failed first, with a sentence. */
+int output_get_file_failure(struct output *output, char *ret, size_t size);
 
 /** Is all written? */
 bool output_is_idle(struct output *output);

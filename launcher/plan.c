@@ -11,23 +11,30 @@
 #include <string.h>
 
 #include "common/error.h"
-#include "launcher/host.h"
 #include "launcher/ranges.h"
+
+static void free_host(struct plan_host *host)
+{
+    free(host->name);
+    free(host->user);
+    free(host->interface);
+    free(host->loader_cpus);
+}
 
 void plan_fini(struct plan *plan)
 {
     for (uint32_t i = 0; plan->hosts && i < plan->num_hosts; i++)
-        free(plan->hosts[i].name);
+        free_host(&plan->hosts[i]);
     for (uint32_t i = 0; plan->instances && i < plan->num_instances; i++) {
         free(plan->instances[i].cpus);
         free(plan->instances[i].nodes);
+        free(plan->instances[i].devices);
     }
     free(plan->hosts);
     free(plan->instances);
     *plan = (struct plan){0};
 }
 
-/* Hosts with their names and slots (kept in `count` until the split has used them). */
 static int add_hosts(struct plan *plan, const struct plan_request *request)
 {
     const struct hostlist *list = request->hosts;
@@ -43,7 +50,15 @@ static int add_hosts(struct plan *plan, const struct plan_request *request)
         host->name = strdup(list->count ? list->hosts[i].name : request->this_host);
         if (!host->name)
             return -ENOMEM;
-        host->local = list->count ? host_is_this(host->name) : true;
+        host->local = list->count ? request->local && request->local[i] : true;
+        if (list->count == 0)
+            break;
+        host->port = list->hosts[i].port;
+        if (!list->hosts[i].user)
+            continue;
+        host->user = strdup(list->hosts[i].user);
+        if (!host->user)
+            return -ENOMEM;
     }
     return 0;
 }
@@ -98,19 +113,69 @@ static int add_instances(struct plan *plan)
     return 0;
 }
 
-static int split_replicas(struct plan *plan, uint32_t wanted, struct plenum_error *err)
+static int split_replicas(struct plan *plan, const struct plan_request *request,
+                          struct plenum_error *err)
 {
-    uint32_t total = wanted ? wanted : plan->num_instances;
+    uint32_t count = plan->num_instances, offset = 0;
+    uint32_t total = request->num_replicas ? request->num_replicas : count;
 
-    if (total % plan->num_instances != 0)
+    if (total < count)
+        return error_set(err, -EINVAL,
+                         "%u replicas are fewer than %u instances, each of which needs one: raise "
+                         "--num-replicas or lower --num-instances",
+                         total, count);
+    if (total % count != 0 && !request->allow_uneven)
         return error_set(err, -EINVAL,
                          "%u replicas cannot be split evenly over %u instances: let --num-replicas "
-                         "be a multiple of --num-instances",
-                         total, plan->num_instances);
+                         "be a multiple of --num-instances, or say --allow-uneven",
+                         total, count);
     plan->num_replicas = total;
-    for (uint32_t i = 0; i < plan->num_instances; i++) {
-        plan->instances[i].num_replicas = total / plan->num_instances;
-        plan->instances[i].replica_offset = i * (total / plan->num_instances);
+    for (uint32_t i = 0; i < count; i++) {
+        plan->instances[i].num_replicas = total / count + (i < total % count);
+        plan->instances[i].replica_offset = offset;
+        offset += plan->instances[i].num_replicas;
+    }
+    return 0;
+}
+
+/* Devices in the order of replicas, from 0 on each host. */
+static int split_devices(struct plan *plan, const struct plan_request *request,
+                         struct plenum_error *err)
+{
+    static const struct device_pool none;
+    const struct device_pool *pool = request->pool ? request->pool : &none;
+    bool counted = request->pool || request->place.policy == PLACE_DEVICE;
+
+    for (uint32_t h = 0; h < plan->num_hosts; h++) {
+        struct plan_host *host = &plan->hosts[h];
+        uint64_t next = 0;
+
+        for (uint32_t i = host->first; i < host->first + host->count; i++) {
+            struct plan_instance *instance = &plan->instances[i];
+            uint64_t wanted = (uint64_t)instance->num_replicas * plan->devices_per_replica;
+
+            if (counted && wanted + next > DEVICES_MAX)
+                return error_set(err, -EINVAL, "host %s would need more than %d devices",
+                                 host->name, DEVICES_MAX);
+            if (!device_pool_suffices(pool, wanted + next))
+                return error_set(err, -EINVAL,
+                                 "host %s: %u replicas of %u devices are more than the %u that %s "
+                                 "names",
+                                 host->name,
+                                 plan->instances[host->first + host->count - 1].replica_offset +
+                                     plan->instances[host->first + host->count - 1].num_replicas -
+                                     plan->instances[host->first].replica_offset,
+                                 plan->devices_per_replica, pool->count,
+                                 pool->variable ? pool->variable : "nobody");
+            instance->first_device = (uint32_t)next;
+            instance->num_devices = (uint32_t)wanted;
+            next += wanted;
+            instance->devices =
+                request->pool ? device_pool_format(pool, instance->first_device, (uint32_t)wanted)
+                              : strdup("");
+            if (!instance->devices)
+                return error_set(err, -ENOMEM, "out of memory");
+        }
     }
     return 0;
 }
@@ -124,7 +189,7 @@ static void drop_idle_hosts(struct plan *plan)
         if (plan->hosts[h].count > 0)
             plan->hosts[kept++] = plan->hosts[h];
         else
-            free(plan->hosts[h].name);
+            free_host(&plan->hosts[h]);
     }
     plan->num_hosts = kept;
 }
@@ -133,7 +198,10 @@ int plan_create(const struct plan_request *request, struct plan *ret, struct ple
 {
     struct plan plan = {
         .devices_per_replica = request->devices_per_replica ? request->devices_per_replica : 1,
-        .policy = request->policy,
+        .device_variable = request->pool ? request->pool->variable : NULL,
+        .device_prefix = request->pool ? request->pool->prefix : "",
+        .place = request->place,
+        .pool = request->pool,
     };
     int r;
 
@@ -151,7 +219,9 @@ int plan_create(const struct plan_request *request, struct plan *ret, struct ple
         (void)error_set(err, r, "out of memory");
         goto fail;
     }
-    r = split_replicas(&plan, request->num_replicas, err);
+    r = split_replicas(&plan, request, err);
+    if (r == 0)
+        r = split_devices(&plan, request, err);
     if (r < 0)
         goto fail;
     *ret = plan;
@@ -179,30 +249,79 @@ static char *format_set(hwloc_const_bitmap_t set)
     return text;
 }
 
+/* The numbers of the accelerators of a host's instances; NULL when memory is short. One piece of
+ * memory. */
+static struct place_devices *list_devices(const struct plan *plan, const struct plan_host *h)
+{
+    static const struct device_pool none;
+    const struct device_pool *pool = plan->pool ? plan->pool : &none;
+    const struct plan_instance *last = &plan->instances[h->first + h->count - 1];
+    size_t total = (size_t)last->first_device + last->num_devices;
+    struct place_devices *ret = calloc(1, h->count * sizeof(*ret) + total * sizeof(uint32_t));
+    uint32_t *numbers = (uint32_t *)(ret + h->count);
+
+    if (!ret)
+        return NULL;
+    for (uint32_t i = 0; i < h->count; i++) {
+        const struct plan_instance *instance = &plan->instances[h->first + i];
+
+        ret[i] = (struct place_devices){.list = numbers + instance->first_device,
+                                        .count = instance->num_devices};
+    }
+    for (size_t n = 0; n < total; n++)
+        numbers[n] = device_pool_number(pool, (uint32_t)n);
+    return ret;
+}
+
+static int take_places(struct plan *plan, struct plan_host *h, const struct places *places)
+{
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct plan_instance *instance = &plan->instances[h->first + i];
+        const struct place *place = &places->list[i];
+
+        free(instance->cpus);
+        free(instance->nodes);
+        instance->cpus = format_set(place->cpus);
+        instance->nodes = format_set(place->nodes);
+        instance->cores = place->cores;
+        instance->bind_cpus = place->bind_cpus;
+        instance->memory = place->memory;
+        instance->oversubscribed = place->oversubscribed;
+        if (!instance->cpus || !instance->nodes)
+            return -ENOMEM;
+    }
+    free(h->loader_cpus);
+    h->loader_cpus = places->loader_cores > 0 || plan->place.cpus ? format_set(places->loader)
+                                                                  : strdup("");
+    h->loader_cores = places->loader_cores;
+    h->blind = places->blind;
+    return h->loader_cpus ? 0 : -ENOMEM;
+}
+
 int plan_place_host(struct plan *plan, uint32_t host, hwloc_topology_t topology, bool real,
                     struct plenum_error *err)
 {
     struct plan_host *h = &plan->hosts[host];
+    struct place_request request = plan->place;
+    struct place_devices *devices = NULL;
+    struct places places;
+    int r;
 
-    for (uint32_t i = 0; i < h->count; i++) {
-        struct plan_instance *instance = &plan->instances[h->first + i];
-        struct place place;
-        int r = place_compute(topology, i, h->count, plan->policy, &place, err);
-
-        if (r < 0)
-            return error_prefix(err, r, "host %s", h->name);
-        free(instance->cpus);
-        free(instance->nodes);
-        instance->cpus = format_set(place.cpus);
-        instance->nodes = format_set(place.nodes);
-        instance->cores = place.cores;
-        instance->bind_cpus = place.bind_cpus;
-        instance->bind_memory = place.bind_memory;
-        instance->oversubscribed = place.oversubscribed;
-        place_fini(&place);
-        if (!instance->cpus || !instance->nodes)
+    request.count = h->count;
+    if (request.policy == PLACE_DEVICE) {
+        devices = list_devices(plan, h);
+        if (!devices)
             return error_set(err, -ENOMEM, "out of memory");
+        request.devices = devices;
     }
+    r = place_host(topology, &request, &places, err);
+    free(devices);
+    if (r < 0)
+        return error_prefix(err, r, "host %s", h->name);
+    r = take_places(plan, h, &places);
+    places_fini(&places);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
     place_describe_host(topology, &h->shape);
     h->real = real;
     h->known = true;

@@ -1,8 +1,20 @@
-/* probe.c - one ssh a host, side by side, bounded in time.
+/* probe.c - one login a host, side by side, bounded in time, before anything is started.
  *
  * mpirun starts nothing anywhere until all of its daemons have reported, and does not say which one
- * it waits for. So when a job does not start, each host is asked the plain question here. A start
- * that succeeds costs nothing. */
+ * it waits for; a missing program or folder is then found by each instance for itself. So each host
+ * is asked beforehand: the other host's shell starts plenumrun there, which prints
+ *
+ *     plenumrun-probe
+ *     version 0.1.0
+ *     time 1700000000123456789
+ *     directory 0                     0, or what failed
+ *     program 0
+ *     memory 22548578304 25281560576  free, all
+ *     address eth0 10.1.2.3/16 reached
+ *     end
+ *
+ * Before its first line there may be whatever the login prints; lines that are not known are left
+ * out, so that another version can answer, too. */
 #include "config.h"
 
 #include "launcher/probe.h"
@@ -11,24 +23,67 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/memory.h"
 #include "common/util.h"
+#include "launcher/agent.h"
+#include "launcher/family.h"
+#include "launcher/grid.h"
+#include "launcher/host.h"
 
-enum { NO_SELF = 101, NO_DIRECTORY = 102, WORDS_MAX = 64 };
+enum {
+    NO_SELF = 101,
+    ANSWER_BYTES = 16384,
+    SIDE_BY_SIDE = 64, /* logins at a time */
+    POLL_MS = 1000,
+};
+
+static const char first_line[] = "plenumrun-probe\n";
 
 /* One question under way. */
 struct inquiry {
-    pid_t pid;
-    int fd; /* what ssh prints */
-    char said[512];
+    pid_t pid; /* 0: not asked yet, or over */
+    int fd;    /* what is printed there; -1: nothing more */
+    uint64_t asked_ns, heard_ns; /* of the real-time clock */
+    char *said;                  /* ANSWER_BYTES */
     size_t len;
 };
+
+static uint64_t real_time_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+void probe_fini(struct probe *probe)
+{
+    network_fini(&probe->network);
+}
+
+void probe_fail(struct probe *probe, const char *step, const char *format, ...)
+{
+    va_list args;
+
+    if (probe->failed)
+        return;
+    probe->failed = true;
+    (void)snprintf(probe->step, sizeof(probe->step), "%s", step);
+    va_start(args, format);
+    (void)vsnprintf(probe->what, sizeof(probe->what), format, args);
+    va_end(args);
+}
+
+/* ---- the question ---- */
 
 /* 'text' as one word of a shell: quotes around, each quote inside as '\''. */
 static void put_quoted(FILE *f, const char *text)
@@ -44,8 +99,11 @@ static void put_quoted(FILE *f, const char *text)
 }
 
 /* What the other host's shell executes; the login shell may be of any kind, so sh is named. */
-static char *make_script(const char *self, const char *directory)
+static char *make_script(const struct probe_question *q)
 {
+    const char *program = q->options->program[0], *path = getenv("PATH");
+    const char *const words[] = {PACKAGE_VERSION, q->directory, program ? program : "",
+                                 path ? path : ""};
     char *inner = NULL, *outer = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&inner, &size);
@@ -53,10 +111,14 @@ static char *make_script(const char *self, const char *directory)
     if (!f)
         return NULL;
     (void)fputs("test -x ", f);
-    put_quoted(f, self);
-    (void)fprintf(f, " || exit %d; cd ", NO_SELF);
-    put_quoted(f, directory);
-    (void)fprintf(f, " || exit %d", NO_DIRECTORY);
+    put_quoted(f, q->self);
+    (void)fprintf(f, " || exit %d; exec ", NO_SELF);
+    put_quoted(f, q->self);
+    (void)fputs(" " PROBE_ARGUMENT, f);
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        (void)fputc(' ', f);
+        put_quoted(f, words[i]);
+    }
     if (fclose(f) != 0 || !(f = open_memstream(&outer, &size))) {
         free(inner);
         return NULL;
@@ -71,22 +133,16 @@ static char *make_script(const char *self, const char *directory)
     return outer;
 }
 
-/* mpirun's agent and its arguments, as words. Cuts `text` up. */
-static size_t split_words(char *text, char *words[], size_t count)
-{
-    char *save = NULL;
-
-    for (char *w = strtok_r(text, " ", &save); w && count < WORDS_MAX - 3;
-         w = strtok_r(NULL, " ", &save))
-        words[count++] = w;
-    return count;
-}
-
-static _Noreturn void become_ssh(char *const *words, int fd)
+static _Noreturn void become_agent(char *const *words, int fd, pid_t parent)
 {
     int null = open("/dev/null", O_RDONLY);
+    sigset_t none;
 
-    (void)setsid();
+    (void)setsid(); /* no question at the terminal */
+    if (family_follow(parent, SIGTERM) < 0)
+        _exit(255);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
     (void)dup2(null, STDIN_FILENO);
     (void)dup2(fd, STDOUT_FILENO);
     (void)dup2(fd, STDERR_FILENO);
@@ -95,26 +151,33 @@ static _Noreturn void become_ssh(char *const *words, int fd)
     _exit(255);
 }
 
-static int ask(struct inquiry *q, char **words, size_t count, const char *host, char *script)
+static int ask(const struct probe_question *question, const struct plan_host *host, char *script,
+               struct inquiry *q)
 {
-    int fds[2];
+    char *words[AGENT_WORDS_MAX + 1], *text;
+    pid_t parent = getpid();
+    int fds[2], r;
 
-    words[count] = (char *)host;
-    words[count + 1] = script;
-    words[count + 2] = NULL;
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    q->pid = fork();
-    if (q->pid == 0) {
-        sigset_t none;
-
-        (void)sigemptyset(&none);
-        (void)sigprocmask(SIG_SETMASK, &none, NULL);
-        become_ssh(words, fds[1]);
+    q->said = malloc(ANSWER_BYTES);
+    if (!q->said)
+        return -ENOMEM;
+    r = agent_make_command(question->options, host, script, &text, words);
+    if (r < 0)
+        return r;
+    if (pipe2(fds, O_CLOEXEC) < 0) {
+        r = -errno;
+        free(text);
+        return r;
     }
+    q->asked_ns = real_time_ns();
+    q->pid = fork();
+    if (q->pid == 0)
+        become_agent(words, fds[1], parent);
+    free(text);
     (void)close(fds[1]);
     q->fd = fds[0];
     if (q->pid < 0) {
+        q->pid = 0;
         io_close(&q->fd);
         return -EAGAIN;
     }
@@ -127,69 +190,155 @@ static void listen_to(struct inquiry *q)
     ssize_t n;
 
     do {
-        size_t room = sizeof(q->said) - 1 - q->len;
+        size_t room = ANSWER_BYTES - 1 - q->len;
 
         n = room > 0 ? read(q->fd, q->said + q->len, room) : read(q->fd, lost, sizeof(lost));
         if (n > 0 && room > 0)
             q->len += (size_t)n;
     } while (n > 0);
+    q->heard_ns = real_time_ns();
     if (n == 0 || errno != EAGAIN)
         io_close(&q->fd);
 }
 
-/* ssh's last line that says something. */
-static char *last_line(struct inquiry *q)
+/* ---- the answer ---- */
+
+static void take_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, struct probe *p)
+{
+    uint64_t there;
+
+    if (parse_u64(value, UINT64_MAX, &there) < 0)
+        return;
+    /* It was read between our question and its answer: only what is outside is a difference. */
+    if (there > heard_ns)
+        p->clock_ns = (int64_t)min_u64(there - heard_ns, INT64_MAX);
+    else if (there < asked_ns)
+        p->clock_ns = -(int64_t)min_u64(asked_ns - there, INT64_MAX);
+}
+
+static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t heard_ns,
+                      struct probe *p)
+{
+    struct network_address address;
+    unsigned long long available, all;
+
+    if (strcmp(key, "version") == 0 && strcmp(value, PACKAGE_VERSION) != 0)
+        probe_fail(p, "version",
+                   "plenumrun %s is there, %s is here: install the same version on all hosts", value,
+                   PACKAGE_VERSION);
+    else if (strcmp(key, "time") == 0)
+        take_clock(value, asked_ns, heard_ns, p);
+    else if (strcmp(key, "directory") == 0 && strcmp(value, "0") != 0)
+        probe_fail(p, "working directory", "%s", value);
+    else if (strcmp(key, "program") == 0 && strcmp(value, "0") != 0)
+        probe_fail(p, "program", "%s", value);
+    else if (strcmp(key, "memory") == 0 && sscanf(value, "%llu %llu", &available, &all) == 2) {
+        p->memory_free = available;
+        p->memory_total = all;
+    } else if (strcmp(key, "address") == 0 && network_parse_address(value, &address) == 0) {
+        (void)network_add(&p->network, &address);
+    }
+}
+
+void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret)
+{
+    char *line = strstr(text, first_line), *save = NULL;
+    bool complete = false;
+
+    if (!line) {
+        probe_fail(ret, "log in", "plenumrun there did not answer; is it another version?");
+        return;
+    }
+    line += strlen(first_line);
+    for (line = strtok_r(line, "\n", &save); line && !complete; line = strtok_r(NULL, "\n", &save)) {
+        char *value = strchr(line, ' ');
+
+        complete = strcmp(line, "end") == 0;
+        if (!value)
+            continue;
+        *value++ = '\0';
+        take_line(line, value, asked_ns, heard_ns, ret);
+    }
+    if (!complete)
+        probe_fail(ret, "log in", "the answer of plenumrun there was cut short");
+}
+
+/* The last line that says something. */
+static const char *last_line(struct inquiry *q)
 {
     char *line;
 
-    q->said[q->len] = '\0';
     while (q->len > 0 && (q->said[q->len - 1] == '\n' || q->said[q->len - 1] == '\r'))
         q->said[--q->len] = '\0';
     line = strrchr(q->said, '\n');
     return line ? line + 1 : q->said;
 }
 
-static void judge(struct inquiry *q, struct probe *p, const char *self, const char *directory,
-                  int limit_ms)
+static void judge(const struct probe_question *question, struct inquiry *q, struct probe *p)
 {
+    bool silent = q->fd >= 0, well;
     int status = 0;
-    bool silent = q->fd >= 0;
 
+    if (q->pid == 0) {
+        probe_fail(p, "log in", "there was no time left to ask");
+        return;
+    }
     if (silent)
         (void)kill(-q->pid, SIGKILL);
     (void)waitpid(q->pid, &status, 0);
     io_close(&q->fd);
-    p->failed = silent || status != 0;
-    if (silent)
-        (void)error_set(&p->text, 0, "host %s: no answer by ssh within %d s", p->host,
-                        limit_ms / 1000);
+    q->said[q->len] = '\0';
+    q->pid = 0;
+    p->took_ns = q->heard_ns > q->asked_ns ? q->heard_ns - q->asked_ns : 0;
+    well = !silent && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (well)
+        probe_read_answer(q->said, q->asked_ns, q->heard_ns, p);
+    else if (silent)
+        probe_fail(p, "log in", "no answer within %.3g s", question->limit_ms / 1000.0);
     else if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SELF)
-        (void)error_set(&p->text, 0,
-                        "host %s: there is no plenumrun at %s; install it at the same place on all "
-                        "hosts",
-                        p->host, self);
-    else if (WIFEXITED(status) && WEXITSTATUS(status) == NO_DIRECTORY)
-        (void)error_set(&p->text, 0, "host %s: there is no working directory %s", p->host,
-                        directory);
-    else if (p->failed)
-        (void)error_set(&p->text, 0, "host %s: cannot log in: %s", p->host, last_line(q));
+        probe_fail(p, "plenumrun", "there is no %s: install it at the same place on all hosts",
+                   question->self);
+    else if (strstr(q->said, "unknown option " PROBE_ARGUMENT))
+        probe_fail(p, "version", "another version of plenumrun is there");
+    else if (q->len > 0)
+        probe_fail(p, "log in", "%s", last_line(q));
+    else
+        probe_fail(p, "log in", "%s ended without a word",
+                   agent_program(question->options));
 }
 
-static void wait_for_all(struct inquiry *list, uint32_t count, int limit_ms)
+/* Ask as many as may be asked at a time: false when all have been. */
+static bool ask_more(const struct probe_question *question, struct probe *probes,
+                     struct inquiry *list, uint32_t count, uint32_t *next, char *script)
 {
-    uint64_t deadline = time_now_ns() + (uint64_t)limit_ms * NS_PER_MS, now;
+    uint32_t busy = 0;
+
+    for (uint32_t i = 0; i < *next; i++)
+        busy += list[i].fd >= 0;
+    while (*next < count && busy < SIDE_BY_SIDE) {
+        int r = ask(question, probes[*next].host, script, &list[*next]);
+
+        if (r < 0)
+            probe_fail(&probes[*next], "log in", "cannot be asked: %s", strerror(-r));
+        busy += r == 0;
+        (*next)++;
+    }
+    return *next < count || busy > 0;
+}
+
+static void wait_for_all(const struct probe_question *question, struct probe *probes,
+                         struct inquiry *list, uint32_t count, char *script)
+{
+    uint64_t deadline = time_now_ns() + (uint64_t)question->limit_ms * NS_PER_MS, now;
     struct pollfd *fds = calloc(count, sizeof(*fds));
+    uint32_t next = 0;
 
-    while (fds && (now = time_now_ns()) < deadline) {
-        bool any = false;
-
-        for (uint32_t i = 0; i < count; i++) {
+    while (fds && (now = time_now_ns()) < deadline &&
+           ask_more(question, probes, list, count, &next, script)) {
+        for (uint32_t i = 0; i < count; i++)
             fds[i] = (struct pollfd){.fd = list[i].fd, .events = POLLIN};
-            any |= list[i].fd >= 0;
-        }
-        if (!any)
-            break;
-        (void)poll(fds, count, (int)((deadline - now) / NS_PER_MS) + 1);
+        if (poll(fds, count, (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS)) < 0)
+            continue;
         for (uint32_t i = 0; i < count; i++)
             if (list[i].fd >= 0 && fds[i].revents)
                 listen_to(&list[i]);
@@ -197,36 +346,114 @@ static void wait_for_all(struct inquiry *list, uint32_t count, int limit_ms)
     free(fds);
 }
 
-int probe_hosts(struct probe *probes, uint32_t count, const char *self, const char *directory,
-                int limit_ms)
+int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count)
 {
-    const char *agent = getenv("OMPI_MCA_plm_rsh_agent"), *args = getenv("OMPI_MCA_plm_rsh_args");
-    struct inquiry *list = calloc(count + 1, sizeof(*list));
-    char *words[WORDS_MAX], *agent_text, *args_text, *script;
-    size_t n;
+    struct inquiry *list = calloc((size_t)count + 1, sizeof(*list));
+    char *script = make_script(question);
+    int failed = 0;
 
-    agent_text = strdup(agent ? agent : "ssh");
-    args_text = strdup(args ? args : agent ? "" : "-o BatchMode=yes -o ConnectTimeout=10");
-    script = make_script(self, directory);
-    if (!list || !agent_text || !args_text || !script) {
-        count = 0;
-        goto out;
+    if (!list || !script) {
+        free(list);
+        free(script);
+        return -ENOMEM;
     }
-    n = split_words(agent_text, words, 0);
-    n = split_words(args_text, words, n);
-    for (uint32_t i = 0; i < count; i++) {
-        list[i].fd = -1;
-        if (ask(&list[i], words, n, probes[i].host, script) < 0)
-            list[i].pid = 0;
-    }
-    wait_for_all(list, count, limit_ms);
     for (uint32_t i = 0; i < count; i++)
-        if (list[i].pid > 0)
-            judge(&list[i], &probes[i], self, directory, limit_ms);
-out:
+        list[i].fd = -1;
+    wait_for_all(question, probes, list, count, script);
+    for (uint32_t i = 0; i < count; i++) {
+        judge(question, &list[i], &probes[i]);
+        failed += probes[i].failed;
+        free(list[i].said);
+    }
     free(list);
-    free(agent_text);
-    free(args_text);
     free(script);
-    return count > 0 ? 0 : -ENOMEM;
+    return failed;
+}
+
+char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size)
+{
+    static const char *const names[] = {"Host", "Step", "What", NULL};
+    struct grid grid = {0};
+    uint32_t failed = 0;
+    char *text;
+
+    grid_add_header(&grid, names);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!probes[i].failed)
+            continue;
+        failed++;
+        grid_add(&grid, probes[i].host->name);
+        grid_add(&grid, probes[i].step);
+        grid_add(&grid, probes[i].what);
+    }
+    (void)snprintf(title, size, "%u of %u other host%s not ready", failed, count,
+                   count == 1 ? " is" : "s are");
+    text = grid_format(&grid, 2);
+    grid_fini(&grid);
+    return text;
+}
+
+/* ---- on the other host ---- */
+
+static void answer_program(const char *program)
+{
+    char found[4096];
+
+    switch (*program ? host_find_program(program, found, sizeof(found)) : 0) {
+    case 0:
+        printf("program 0\n");
+        break;
+    case -EACCES:
+        printf("program '%s' cannot be executed there\n", program);
+        break;
+    default:
+        printf("program there is no '%s'%s\n", program, strchr(program, '/') ? "" : " in PATH");
+        break;
+    }
+}
+
+static void answer_addresses(void)
+{
+    const char *connection = getenv("SSH_CONNECTION"); /* client port server port */
+    struct network network = {0};
+    char server[64] = "", text[128];
+
+    if (connection)
+        (void)sscanf(connection, "%*s %*s %63s", server);
+    (void)network_read(&network);
+    network_mark_reached(&network, server);
+    for (size_t i = 0; i < network.count; i++) {
+        network_format_address(&network.list[i], text, sizeof(text));
+        printf("address %s\n", text);
+    }
+    network_fini(&network);
+}
+
+int probe_answer(int argc, char **argv)
+{
+    struct memory_limit memory;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    int r;
+
+    if (argc != 6) {
+        fprintf(stderr, "plenumrun: %s is for plenumrun's own use\n", PROBE_ARGUMENT);
+        return 2;
+    }
+    printf("%sversion %s\ntime %llu\n", first_line, PACKAGE_VERSION,
+           (unsigned long long)real_time_ns());
+    r = chdir(argv[3]) < 0 ? -errno : 0;
+    if (r < 0)
+        printf("directory %s: %s\n", argv[3], strerror(-r));
+    else
+        printf("directory 0\n");
+    if (*argv[5])
+        (void)setenv("PATH", argv[5], 1);
+    if (r == 0)
+        answer_program(argv[4]);
+    memory_available(&memory);
+    printf("memory %llu %llu\n", (unsigned long long)memory.bytes,
+           (unsigned long long)pages * (unsigned long long)page);
+    answer_addresses();
+    printf("end\n");
+    return fflush(stdout) == 0 ? 0 : 1;
 }

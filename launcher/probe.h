@@ -1,4 +1,4 @@
-/* probe.h - asks other hosts directly why an instance does not start there. */
+/* probe.h - asks other hosts, all at once, whether a job could run there. */
 #ifndef LAUNCHER_PROBE_H
 #define LAUNCHER_PROBE_H
 
@@ -7,19 +7,54 @@
 
 #include <plenum/error.h>
 
+#include "launcher/cmdline.h"
+#include "launcher/network.h"
+#include "launcher/plan.h"
+
+/** The argument by which plenumrun knows that it is asked, on another host. */
+#define PROBE_ARGUMENT "--probe"
+
+struct probe_question {
+    const struct cmdline *options;
+    const char *self;      /* plenumrun's own file */
+    const char *directory; /* where the programs will run */
+    int limit_ms;
+};
+
+/** One host, and what it said. */
 struct probe {
-    const char *host;
+    const struct plan_host *host;
     bool failed;
-    struct plenum_error text; /* what is wrong, naming the host; when `failed` */
+    char step[32];  /* at which it failed: "log in" */
+    char what[400]; /* and why */
+    /* When it has not failed. */
+    uint64_t memory_free, memory_total; /* bytes; 0: not told */
+    int64_t clock_ns;                   /* its clock is so far ahead of ours, at least */
+    uint64_t took_ns;
+    struct network network;
 };
 
 /**
- * Log in to each host as mpirun would, all at once, and look whether `self` and `directory` are
- * there; at most `limit_ms`.
+ * Log in to each host as mpirun would, and have plenumrun there look at what the job needs: itself
+ * in the same version, the working directory, the program, memory, clock, addresses.
  *
- * Errors: -errno when nothing could be asked.
+ * Returns how many have failed, or -errno when nothing could be asked. probe_fini() each.
  */
-int probe_hosts(struct probe *probes, uint32_t count, const char *self, const char *directory,
-                int limit_ms);
+int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count);
+void probe_fini(struct probe *probe);
+
+/** Note a failure, unless there is one. */
+void probe_fail(struct probe *probe, const char *step, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/** A table of those that have failed, and "2 of 3 hosts are not ready" as its title. Owned by the
+ * caller; NULL when memory is short. */
+char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size);
+
+/** What one host printed, as far as it was understood: fills `ret` (for the tests). */
+void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret);
+
+/** "plenumrun --probe VERSION DIRECTORY PROGRAM PATH", on the other host: prints the answer. */
+int probe_answer(int argc, char **argv);
 
 #endif

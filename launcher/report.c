@@ -124,8 +124,8 @@ void report_sentence(const struct report *report, const struct plan *plan, const
                        seconds(report->limit_ns), report->text);
         break;
     case REPORT_TIMED_OUT:
-        (void)snprintf(ret, size, "the job was ended after %.1f s (--timeout)",
-                       seconds(report->limit_ns));
+        (void)snprintf(ret, size, "the job was ended after %.1f s (--timeout)%s",
+                       seconds(report->limit_ns), report->text);
         break;
     case REPORT_CLOSED:
         (void)snprintf(ret, size, "the job was ended, for nobody reads its standard output");

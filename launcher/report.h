@@ -40,7 +40,7 @@ struct report {
     struct control_failed failed; /* FAILED */
     int signal;                   /* by which somebody ended the job before that; 0: nobody */
     uint64_t limit_ns;            /* LATE, TIMED_OUT */
-    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence */
+    char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: more */
 };
 
 int report_exit_status(const struct report *report);

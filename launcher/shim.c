@@ -22,9 +22,16 @@
 
 #include "common/log.h"
 #include "common/util.h"
+#include "launcher/agent.h"
 #include "launcher/family.h"
 #include "launcher/guard.h"
 #include "launcher/mpirun.h"
+#include "launcher/sweep.h"
+
+enum {
+    LOOK_MS = 50,     /* between two looks at a daemon that was told to end */
+    DAEMON_MS = 2000, /* until it is killed */
+};
 
 /* Move a variable out of the environment: the program and the loader shall not see it. */
 static bool take_text(const char *name, char *ret, size_t size)
@@ -61,6 +68,8 @@ static bool take_task(struct shim_task *ret)
     bool ok;
 
     *ret = (struct shim_task){0};
+    (void)unsetenv(AGENT_ENV_WORDS);
+    (void)unsetenv(AGENT_ENV_HOSTS);
     ok = take_text(MPIRUN_ENV_CONTROL, ret->control, sizeof(ret->control));
     ok &= take_text(MPIRUN_ENV_TOKEN, ret->token, sizeof(ret->token));
     ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));
@@ -73,12 +82,56 @@ static bool take_task(struct shim_task *ret)
     return ok;
 }
 
+/* State ('R', 'S', 'T' ...) and name of a process: 0, or -1 when it is gone. */
+static int read_process(pid_t pid, char *state, char name[32])
+{
+    char path[32], text[256], *after;
+    FILE *f;
+    size_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    f = fopen(path, "re");
+    if (!f)
+        return -1;
+    n = fread(text, 1, sizeof(text) - 1, f);
+    (void)fclose(f);
+    text[n] = '\0';
+    after = strrchr(text, ')');
+    if (!after || !strchr(text, '(') || sscanf(after + 1, " %c", state) != 1)
+        return -1;
+    *after = '\0';
+    (void)snprintf(name, 32, "%s", strchr(text, '(') + 1);
+    return 0;
+}
+
 /* plenumrun is out of reach, and so is mpirun: its daemon here, which started us and nothing but
- * instances of this job, would wait for a dead connection to break. */
+ * instances of this job, would wait for a dead connection to break. (mpirun itself has a guard.) */
 static void end_parent(pid_t parent)
 {
-    if (parent > 1 && getppid() == parent)
-        (void)kill(parent, SIGTERM);
+    char state, name[32];
+
+    if (parent <= 1 || getppid() != parent || read_process(parent, &state, name) < 0)
+        return;
+    (void)kill(parent, SIGTERM);
+    (void)kill(parent, SIGCONT);
+    if (strcmp(name, "orted") != 0)
+        return;
+    for (int i = 0; i < DAEMON_MS / LOOK_MS && getppid() == parent; i++)
+        (void)usleep(LOOK_MS * 1000);
+    if (getppid() == parent)
+        (void)kill(parent, SIGKILL);
+    for (int i = 0; i < LOOK_MS && getppid() == parent; i++)
+        (void)usleep(1000);
+}
+
+/* A daemon that somebody has stopped would stay for ever behind a job that has ended. */
+static void wake_parent(pid_t parent)
+{
+    char state, name[32];
+
+    if (parent > 1 && getppid() == parent && read_process(parent, &state, name) == 0 &&
+        state == 'T' && strcmp(name, "orted") == 0)
+        (void)kill(parent, SIGCONT);
 }
 
 int shim_main(void)
@@ -113,5 +166,8 @@ int shim_main(void)
     status = guard_run(&options);
     if (WIFEXITED(status) && WEXITSTATUS(status) == SHIM_LOST)
         end_parent(parent);
+    else
+        wake_parent(parent);
+    sweep_after_program(parent);
     return WIFEXITED(status) && WEXITSTATUS(status) != SHIM_LOST ? WEXITSTATUS(status) : 1;
 }

@@ -28,6 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -135,7 +136,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
 /* Ctrl-Z: the programs stop, then we do; and all go on together. */
 static void stop_and_continue(struct supervisor *s)
 {
-    members_send_number(s, CONTROL_SIGNAL, SIGSTOP);
+    members_send_number(s, CONTROL_SIGNAL, SIGTSTP);
     suspend_all(s, true);
     (void)raise(SIGSTOP);
     suspend_all(s, false);
@@ -144,12 +145,24 @@ static void stop_and_continue(struct supervisor *s)
         s->members[i].heard_ns = time_now_ns();
 }
 
+/* Whoever presses Ctrl-C often does so because something seems to hang: what? */
+static void show_state(struct supervisor *s)
+{
+    char *table = isatty(STDERR_FILENO) ? result_table(s) : NULL;
+
+    if (table)
+        (void)output_put_own(s->output, true, table, strlen(table));
+    free(table);
+}
+
 /* Somebody wants the job to end: at first its programs are asked as that person asked us. */
 static void interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
     if (s->interrupts == 1 && s->phase < ENDING) {
         s->report.signal = signal;
+        if (signal == SIGINT)
+            show_state(s);
         log_warn("SIG%s: ending the job; once more kills it", sigabbrev_np(signal));
         if (s->phase == STARTING) {
             supervise_fail_with(s, REPORT_OTHER, NULL,
@@ -186,6 +199,7 @@ static void take_signals(struct supervisor *s)
             break;
         case SIGUSR1:
         case SIGUSR2:
+        case SIGCONT:
             members_send_number(s, CONTROL_SIGNAL, info.ssi_signo);
             break;
         case SIGTSTP:
@@ -307,6 +321,20 @@ static void be_late(struct supervisor *s)
     supervise_fail(s, &report);
 }
 
+static void time_out(struct supervisor *s)
+{
+    struct report report = {
+        .kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = s->options->timeout_ns};
+
+    for (uint32_t i = s->plan->num_instances; i-- > 0;)
+        if (s->members[i].stopped_by && !s->members[i].has_exited)
+            (void)snprintf(report.text, sizeof(report.text),
+                           "; instance %u on host %s had been stopped by SIG%s", i,
+                           member_host(s, &s->members[i])->name,
+                           sigabbrev_np(s->members[i].stopped_by));
+    supervise_fail(s, &report);
+}
+
 static void do_what_is_due(struct supervisor *s, uint64_t now)
 {
     if (now >= s->beat_at) {
@@ -316,9 +344,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->start_at)
         be_late(s);
     if (now >= s->timeout_at)
-        supervise_fail(s, &(struct report){.kind = REPORT_TIMED_OUT,
-                                           .instance = UINT32_MAX,
-                                           .limit_ns = s->options->timeout_ns});
+        time_out(s);
     if (now >= s->kill_at) { /* they were asked by a signal, and did not end */
         s->kill_at = SUPERVISE_NEVER;
         terminate_all(s, 0);
@@ -477,21 +503,24 @@ static void finish_output(struct supervisor *s)
 
 static int make_ids(struct supervisor *s, struct plenum_error *err)
 {
-    unsigned char random[24];
+    unsigned char random[16];
 
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return error_set(err, -EIO, "the kernel has no random numbers");
-    for (size_t i = 0; i < 16; i++)
+    for (size_t i = 0; i < sizeof(random); i++)
         (void)sprintf(s->token + 2 * i, "%02x", random[i]);
-    for (size_t i = 0; i < 8; i++)
-        (void)sprintf(s->id + 2 * i, "%02x", random[16 + i]);
+    /* Sockets of the start before may not be gone yet. */
+    if (s->job->restart_count > 0)
+        (void)snprintf(s->id, sizeof(s->id), "%s-%u", s->job->id, s->job->restart_count);
+    else
+        (void)snprintf(s->id, sizeof(s->id), "%s", s->job->id);
     return 0;
 }
 
 static int open_signals(struct supervisor *s, struct plenum_error *err)
 {
     static const int wanted[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
-                                 SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD};
+                                 SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
     sigset_t set;
     int r;
 
@@ -507,10 +536,24 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
     return error_set(err, r, "cannot take signals: %s", strerror(-r));
 }
 
+/* A connection for each instance, and files for its output. */
+static void raise_descriptors(const struct supervisor *s)
+{
+    rlim_t wanted = 128 + (rlim_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1);
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static int open_output(struct supervisor *s, struct plenum_error *err)
 {
     struct output_source *sources = calloc(s->plan->num_instances, sizeof(*sources));
     struct output_options options = {.tag = s->options->tag,
+                                     .folder = s->options->output_dir,
+                                     .append = s->job->restart_count > 0,
                                      .sources = sources,
                                      .count = s->plan->num_instances,
                                      .stdout_fd = STDOUT_FILENO,
@@ -519,9 +562,12 @@ static int open_output(struct supervisor *s, struct plenum_error *err)
 
     if (!sources)
         return error_set(err, -ENOMEM, "out of memory");
+    raise_descriptors(s);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         sources[i] = (struct output_source){
-            .instance = i, .host = s->plan->hosts[s->plan->instances[i].host].name};
+            .instance = i,
+            .host = s->plan->hosts[s->plan->instances[i].host].name,
+            .hidden = s->shown && !ranges_has(s->shown, i)};
     r = output_create(&options, &s->output, err);
     free(sources);
     if (r < 0)
@@ -544,13 +590,21 @@ static int read_shown(struct supervisor *s, struct plenum_error *err)
     return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
 }
 
+static const char *told(const char *text)
+{
+    return *text ? text : NULL;
+}
+
 static int start(struct supervisor *s, struct plenum_error *err)
 {
     char name[64], control[DIAL_TEXT_MAX];
     struct mpirun_job mpirun = {.id = s->id,
                                 .token = s->token,
                                 .control = control,
-                                .keep_loader = strcmp(s->job->loader, "auto") == 0};
+                                .keep_loader = strcmp(s->job->loader, "auto") == 0,
+                                .daemon_include = told(s->job->ready->daemon_include),
+                                .program_include = told(s->job->ready->program_include),
+                                .excluded = told(s->job->ready->excluded)};
     hwloc_topology_t topology;
     uint64_t now = time_now_ns();
     int r;
@@ -563,22 +617,31 @@ static int start(struct supervisor *s, struct plenum_error *err)
     if (r < 0)
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
-    s->start_at = now + s->options->start_timeout_ns;
+    s->start_at = max_u64(s->job->attempt_ns + s->options->start_timeout_ns, now + NS_PER_SEC);
     if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (aftermath.c) */
         s->start_at -= min_u64(s->options->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
     if (s->options->timeout_ns > 0)
-        s->timeout_at = now + s->options->timeout_ns;
+        s->timeout_at = s->job->begun_ns + s->options->timeout_ns;
     /* While mpirun starts: this host's topology need not be asked for. */
     if (plan_is_local(s->plan)) {
-        if (topology_load(&topology, err) < 0) {
-            log_warn("%s; the instances are not bound", err->text);
-            s->plan->hosts[0].known = true;
+        if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
+            members_cannot_place(s, &s->plan->hosts[0], err->text);
         } else {
             members_place(s, &s->plan->hosts[0], topology, hwloc_topology_is_thissystem(topology));
             hwloc_topology_destroy(topology);
         }
     }
     return 0;
+}
+
+/* An instance has failed, or its host: that may go better another time. What cannot be started, or
+ * what somebody has ended, would not. */
+static bool may_start_again(const struct supervisor *s)
+{
+    if (s->report.signal || s->hurry)
+        return false;
+    return s->report.kind == REPORT_EXITED || s->report.kind == REPORT_LOST ||
+           (s->report.kind == REPORT_MPIRUN && s->plans_sent);
 }
 
 static void supervisor_fini(struct supervisor *s)
@@ -646,6 +709,9 @@ int supervise_run(const struct supervise_job *job)
     show_text(&s, true);
     aftermath_print(&s);
     status = report_exit_status(&s.report);
+    s.status = status;
+    result_write(&s);
+    *job->again = may_start_again(&s);
     finish_output(&s);
 out:
     if (s.output)
@@ -653,4 +719,20 @@ out:
     free(fds);
     supervisor_fini(&s);
     return status;
+}
+
+void supervise_not_started(const struct supervise_job *job, int status)
+{
+    struct supervisor s = {
+        .job = job,
+        .options = job->options,
+        .plan = job->plan,
+        .members = calloc(job->plan->num_instances, sizeof(*s.members)),
+        .report = {.kind = REPORT_OTHER, .instance = UINT32_MAX, .text = "a host is not ready"},
+        .status = status,
+    };
+
+    if (s.members)
+        result_write(&s);
+    free(s.members);
 }

@@ -2,14 +2,24 @@
 #ifndef LAUNCHER_SUPERVISE_H
 #define LAUNCHER_SUPERVISE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "launcher/cmdline.h"
 #include "launcher/plan.h"
+#include "launcher/ready.h"
 
 struct supervise_job {
     const struct cmdline *options;
-    struct plan *plan;     /* hosts that are not known yet become known */
+    struct plan *plan; /* hosts that are not known yet become known */
+    const struct ready *ready;
     const char *directory; /* where the programs run */
     const char *loader;    /* "auto", "none" or addresses */
+    const char *id;        /* a name of the job, the same for all its restarts */
+    uint32_t restart_count;
+    uint64_t begun_ns;   /* when the person began to wait */
+    uint64_t attempt_ns; /* the same for this start of the job */
+    bool *again;         /* set: an end from which a job may be started again */
 };
 
 /**
@@ -18,5 +28,8 @@ struct supervise_job {
  * Threads: starts one (output.c). Blocks the signals that it takes by descriptor.
  */
 int supervise_run(const struct supervise_job *job);
+
+/** Write --result for a job that was not started, whose exit status this is. */
+void supervise_not_started(const struct supervise_job *job, int status);
 
 #endif

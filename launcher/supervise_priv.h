@@ -36,7 +36,14 @@ struct member {
     enum member_state state;
     struct peer *peer; /* NULL: not connected, or not any more */
     uint64_t heard_ns;
-    bool loader; /* it keeps its host's loader */
+    uint64_t output_ns; /* when its program last printed something; 0: never */
+    bool loader;        /* it keeps its host's loader */
+    uint32_t pid;       /* of its program; 0: not started */
+    uint64_t started_ns;
+    bool lost;
+    int stopped_by; /* the signal by which somebody has stopped its program; 0: it runs */
+    struct control_failed failed;
+    bool has_failed; /* to start */
     struct control_exited exited;
     bool has_exited;
     char *tail; /* last lines of its standard error */
@@ -74,11 +81,12 @@ struct supervisor {
     struct tail text_tail;
 
     struct output *output;
-    bool output_failed;
+    bool output_failed, files_failed;
     bool input_ended;
     uint64_t input_in_flight;
 
     struct report report;
+    int status;     /* plenumrun's exit status, at the end */
     int interrupts; /* how often somebody wanted us to end */
     bool hurry;     /* do not even wait for the output */
 
@@ -126,6 +134,8 @@ void members_close(struct supervisor *s);
 /** Fill in what this host's topology, or that of another, makes of the plan. */
 void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                    bool real);
+/** It cannot be had: a warning, or the end of a job that wants strict binding. */
+void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
 /** Send everybody the plan, if all hosts are known. */
 void members_send_plans(struct supervisor *s);
 void members_send_number(struct supervisor *s, enum control_type type, uint64_t number);
@@ -144,5 +154,13 @@ void members_send_credit(struct supervisor *s);
 
 /** Tell what went wrong, the cause last. Nothing when nothing did. */
 void aftermath_print(const struct supervisor *s);
+
+/* ---- result.c ---- */
+
+/** Write --result. Says so when that fails. */
+void result_write(const struct supervisor *s);
+/** A table of all instances and what they are doing, for people who wonder. Owned by the caller; NULL
+ * when memory is short. */
+char *result_table(const struct supervisor *s);
 
 #endif

@@ -9,65 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/json.h"
 #include "common/util.h"
+#include "launcher/grid.h"
 
-enum { COLUMNS_MAX = 9 };
-
-struct grid {
-    size_t columns;
-    char **cells; /* owned, row by row; NULL: memory was short */
-    size_t count, cap;
-};
-
-static void add_cell(struct grid *g, char *text)
+static void print_grid(FILE *file, struct grid *grid)
 {
-    if (g->count == g->cap) {
-        size_t cap = g->cap ? g->cap * 2 : 64;
-        char **cells = realloc(g->cells, cap * sizeof(*cells));
+    char *text = grid_format(grid, 0);
 
-        if (!cells) {
-            free(text);
-            return;
-        }
-        g->cells = cells;
-        g->cap = cap;
-    }
-    g->cells[g->count++] = text;
-}
-
-static void add_header(struct grid *g, const char *const *names)
-{
-    for (g->columns = 0; names[g->columns]; g->columns++)
-        add_cell(g, str_format("%s", names[g->columns]));
-}
-
-/* Columns as wide as their widest cell, nothing behind a row's last one. */
-static void print_grid(FILE *file, struct grid *g)
-{
-    size_t width[COLUMNS_MAX] = {0}, gap = 0;
-
-    for (size_t i = 0; i < g->count; i++) {
-        size_t len = g->cells[i] ? strlen(g->cells[i]) : 0;
-
-        if (len > width[i % g->columns])
-            width[i % g->columns] = len;
-    }
-    for (size_t i = 0; i < g->count; i++) {
-        size_t column = i % g->columns, len = g->cells[i] ? strlen(g->cells[i]) : 0;
-
-        if (len > 0) {
-            (void)fprintf(file, "%*s%s", (int)gap, "", g->cells[i]);
-            gap = 0;
-        }
-        gap += width[column] - len + 2;
-        if (column + 1 == g->columns) {
-            (void)fputc('\n', file);
-            gap = 0;
-        }
-    }
-    for (size_t i = 0; i < g->count; i++)
-        free(g->cells[i]);
-    free(g->cells);
+    if (text)
+        (void)fputs(text, file);
+    free(text);
+    grid_fini(grid);
 }
 
 /* "3", or "3-5". */
@@ -78,61 +31,84 @@ static char *format_span(uint32_t first, uint32_t count)
 
 static void print_hosts(FILE *file, const struct plan *plan)
 {
-    static const char *const names[] = {"Host",   "NUMA nodes", "Cores", "CPUs",
-                                        "Memory", "Instances",  NULL};
+    static const char *const names[] = {"Host",         "NUMA nodes", "Cores",     "CPUs",
+                                        "Memory",       "Instances",  "Replicas",  "Devices",
+                                        "Loader cores", "Interface",  NULL};
     struct grid g = {0};
 
-    add_header(&g, names);
+    grid_add_header(&g, names);
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         const struct plan_host *h = &plan->hosts[i];
+        const struct plan_instance *first = &plan->instances[h->first], *last = first + h->count - 1;
         char memory[32];
 
-        add_cell(&g, str_format("%s", h->name));
+        grid_add(&g, h->name);
         if (h->known) {
-            add_cell(&g, str_format("%u", h->shape.numa_nodes));
-            add_cell(&g, str_format("%u", h->shape.cores));
-            add_cell(&g, str_format("%u", h->shape.cpus));
-            add_cell(&g,
+            grid_take(&g, str_format("%u", h->shape.numa_nodes));
+            grid_take(&g, str_format("%u", h->shape.cores));
+            grid_take(&g, h->shape.quota_millicores
+                             ? str_format("%u (time of %.3g)", h->shape.cpus,
+                                          h->shape.quota_millicores / 1000.0)
+                             : str_format("%u", h->shape.cpus));
+            grid_take(&g,
                      str_format("%s", format_bytes(h->shape.memory_bytes, memory, sizeof(memory))));
         } else {
             for (int c = 0; c < 4; c++)
-                add_cell(&g, str_format("?"));
+                grid_take(&g, str_format("?"));
         }
-        add_cell(&g, format_span(h->first, h->count));
+        grid_take(&g, format_span(h->first, h->count));
+        grid_take(&g, format_span(first->replica_offset,
+                                 last->replica_offset + last->num_replicas - first->replica_offset));
+        grid_take(&g, str_format("%llu", (unsigned long long)last->first_device + last->num_devices));
+        grid_take(&g, h->known ? str_format("%u", h->loader_cores) : str_format("?"));
+        grid_add(&g, h->interface ? h->interface : h->local ? "-" : "?");
     }
     print_grid(file, &g);
 }
 
-static const char *bound_text(const struct plan *plan, const struct plan_instance *i)
+static char *bound_text(const struct plan *plan, const struct plan_instance *i)
 {
     if (!plan->hosts[i->host].known)
-        return "?";
+        return str_format("?");
     if (!i->bind_cpus)
-        return "nothing";
-    return i->bind_memory ? "CPUs, memory" : "CPUs";
+        return str_format("nothing");
+    switch (i->memory) {
+    case PLACE_MEMORY_DEFAULT:
+        return str_format("CPUs");
+    case PLACE_MEMORY_BIND:
+        return str_format("CPUs, memory");
+    default:
+        return str_format("CPUs, memory %s", place_memory_name(i->memory));
+    }
 }
 
 static void print_instances(FILE *file, const struct plan *plan)
 {
-    static const char *const names[] = {"Instance", "Host",  "Local", "Replicas", "NUMA",
-                                        "CPUs",     "Bound", "",      NULL};
+    static const char *const names[] = {"Instance", "Host",  "Local",   "Replicas", "NUMA",
+                                        "CPUs",     "Bound", "Devices", "",         NULL};
     struct grid g = {0};
 
-    add_header(&g, names);
+    grid_add_header(&g, names);
     for (uint32_t n = 0; n < plan->num_instances; n++) {
         const struct plan_instance *i = &plan->instances[n];
         const char *nodes = i->nodes && *i->nodes ? i->nodes : "-";
 
-        add_cell(&g, str_format("%u", n));
-        add_cell(&g, str_format("%s", plan->hosts[i->host].name));
-        add_cell(&g, str_format("%u", i->local_index));
-        add_cell(&g, format_span(i->replica_offset, i->num_replicas));
-        add_cell(&g, str_format("%s", i->cpus ? nodes : "?"));
-        add_cell(&g, str_format("%s", i->cpus ? i->cpus : "?"));
-        add_cell(&g, str_format("%s", bound_text(plan, i)));
-        add_cell(&g, str_format("%s", i->oversubscribed ? "oversubscribed" : ""));
+        grid_take(&g, str_format("%u", n));
+        grid_add(&g, plan->hosts[i->host].name);
+        grid_take(&g, str_format("%u", i->local_index));
+        grid_take(&g, format_span(i->replica_offset, i->num_replicas));
+        grid_add(&g, i->cpus ? nodes : "?");
+        grid_add(&g, i->cpus ? i->cpus : "?");
+        grid_take(&g, bound_text(plan, i));
+        grid_add(&g, *i->devices ? i->devices : "-");
+        grid_add(&g, i->oversubscribed ? "oversubscribed" : "");
     }
     print_grid(file, &g);
+}
+
+static const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
 }
 
 void table_print_text(FILE *file, const struct plan *plan, const char *loader)
@@ -140,10 +116,9 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader)
     bool unknown = false;
 
     (void)fprintf(file, "%u instance%s on %u host%s, %u replica%s of %u device%s; loader: %s\n\n",
-                  plan->num_instances, plan->num_instances == 1 ? "" : "s", plan->num_hosts,
-                  plan->num_hosts == 1 ? "" : "s", plan->num_replicas,
-                  plan->num_replicas == 1 ? "" : "s", plan->devices_per_replica,
-                  plan->devices_per_replica == 1 ? "" : "s", loader);
+                  plan->num_instances, plural(plan->num_instances), plan->num_hosts,
+                  plural(plan->num_hosts), plan->num_replicas, plural(plan->num_replicas),
+                  plan->devices_per_replica, plural(plan->devices_per_replica), loader);
     print_hosts(file, plan);
     (void)fputc('\n', file);
     print_instances(file, plan);
@@ -153,93 +128,87 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader)
         (void)fprintf(file, "\n?: known when the job has been started there\n");
 }
 
-/* Names and lists hold no characters that JSON minds, but a host name comes from outside. */
-static void put_string(FILE *file, const char *text)
-{
-    (void)fputc('"', file);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c < 0x20)
-            (void)fprintf(file, "\\u%04x", *c);
-        else if (*c == '"' || *c == '\\')
-            (void)fprintf(file, "\\%c", *c);
-        else
-            (void)fputc(*c, file);
-    }
-    (void)fputc('"', file);
-}
-
-static void put_text(FILE *file, const char *key, const char *text)
-{
-    (void)fprintf(file, "\"%s\": ", key);
-    if (text)
-        put_string(file, text);
-    else
-        (void)fputs("null", file);
-}
-
-static void put_number(FILE *file, const char *key, bool known, uint64_t value)
+/* A number, or null where the host is not known. */
+static void put_known(struct json *j, const char *key, bool known, uint64_t value)
 {
     if (known)
-        (void)fprintf(file, "\"%s\": %llu", key, (unsigned long long)value);
+        json_number(j, key, value);
     else
-        (void)fprintf(file, "\"%s\": null", key);
+        json_null(j, key);
 }
 
-static void put_host(FILE *file, const struct plan_host *h)
+static void put_host(struct json *j, const struct plan_host *h)
 {
-    (void)fputs("    {", file);
-    put_text(file, "name", h->name);
-    (void)fprintf(file, ", \"first_instance\": %u, \"num_instances\": %u, ", h->first, h->count);
-    put_number(file, "numa_nodes", h->known, h->shape.numa_nodes);
-    (void)fputs(", ", file);
-    put_number(file, "cores", h->known, h->shape.cores);
-    (void)fputs(", ", file);
-    put_number(file, "cpus", h->known, h->shape.cpus);
-    (void)fputs(", ", file);
-    put_number(file, "memory_bytes", h->known, h->shape.memory_bytes);
-    (void)fputs("}", file);
+    json_begin_object(j, NULL, true);
+    json_text(j, "name", h->name);
+    json_number(j, "first_instance", h->first);
+    json_number(j, "num_instances", h->count);
+    put_known(j, "numa_nodes", h->known, h->shape.numa_nodes);
+    put_known(j, "cores", h->known, h->shape.cores);
+    put_known(j, "cpus", h->known, h->shape.cpus);
+    put_known(j, "memory_bytes", h->known, h->shape.memory_bytes);
+    put_known(j, "cpu_quota_millicores", h->known && h->shape.quota_millicores > 0,
+              h->shape.quota_millicores);
+    put_known(j, "loader_cores", h->known, h->loader_cores);
+    json_text(j, "loader_cpus", h->loader_cpus && *h->loader_cpus ? h->loader_cpus : NULL);
+    json_text(j, "interface", h->interface);
+    json_end_object(j);
 }
 
-static void put_instance(FILE *file, const struct plan *plan, uint32_t n)
+static void put_devices(struct json *j, const char *devices)
+{
+    json_begin_array(j, "devices", true);
+    while (*devices) {
+        size_t len = strcspn(devices, ",");
+        char *one = strndup(devices, len);
+
+        json_text(j, NULL, one);
+        free(one);
+        devices += len;
+        devices += *devices == ',';
+    }
+    json_end_array(j);
+}
+
+static void put_instance(struct json *j, const struct plan *plan, uint32_t n)
 {
     const struct plan_instance *i = &plan->instances[n];
     bool known = plan->hosts[i->host].known;
 
-    (void)fprintf(file, "    {\"index\": %u, ", n);
-    put_text(file, "host", plan->hosts[i->host].name);
-    (void)fprintf(file, ", \"local_index\": %u, ", i->local_index);
-    put_text(file, "cpus", i->cpus);
-    (void)fputs(", ", file);
-    put_text(file, "numa_nodes", i->nodes);
-    (void)fputs(", ", file);
-    put_text(file, "memory_policy", !known ? NULL : i->bind_memory ? "bind" : "default");
-    (void)fprintf(file,
-                  ", \"replica_offset\": %u, \"num_local_replicas\": %u, \"devices\": [], "
-                  "\"oversubscribed\": %s}",
-                  i->replica_offset, i->num_replicas,
-                  !known              ? "null"
-                  : i->oversubscribed ? "true"
-                                      : "false");
+    json_begin_object(j, NULL, true);
+    json_number(j, "index", n);
+    json_text(j, "host", plan->hosts[i->host].name);
+    json_number(j, "local_index", i->local_index);
+    json_text(j, "cpus", i->cpus);
+    json_text(j, "numa_nodes", i->nodes);
+    json_text(j, "memory_policy", known ? place_memory_name(i->memory) : NULL);
+    json_number(j, "replica_offset", i->replica_offset);
+    json_number(j, "num_local_replicas", i->num_replicas);
+    put_devices(j, i->devices);
+    if (known)
+        json_bool(j, "oversubscribed", i->oversubscribed);
+    else
+        json_null(j, "oversubscribed");
+    json_end_object(j);
 }
 
 void table_print_json(FILE *file, const struct plan *plan, const char *loader)
 {
-    (void)fprintf(file,
-                  "{\n  \"num_instances\": %u,\n  \"num_replicas\": %u,\n"
-                  "  \"devices_per_replica\": %u,\n  ",
-                  plan->num_instances, plan->num_replicas, plan->devices_per_replica);
-    put_text(file, "process_placement", place_policy_name(plan->policy));
-    (void)fputs(",\n  ", file);
-    put_text(file, "loader", loader);
-    (void)fputs(",\n  \"hosts\": [\n", file);
-    for (uint32_t i = 0; i < plan->num_hosts; i++) {
-        put_host(file, &plan->hosts[i]);
-        (void)fputs(i + 1 < plan->num_hosts ? ",\n" : "\n", file);
-    }
-    (void)fputs("  ],\n  \"instances\": [\n", file);
-    for (uint32_t i = 0; i < plan->num_instances; i++) {
-        put_instance(file, plan, i);
-        (void)fputs(i + 1 < plan->num_instances ? ",\n" : "\n", file);
-    }
-    (void)fputs("  ]\n}\n", file);
+    struct json j = {.file = file};
+
+    json_begin_object(&j, NULL, false);
+    json_number(&j, "num_instances", plan->num_instances);
+    json_number(&j, "num_replicas", plan->num_replicas);
+    json_number(&j, "devices_per_replica", plan->devices_per_replica);
+    json_text(&j, "process_placement", place_policy_name(plan->place.policy));
+    json_text(&j, "loader", loader);
+    json_begin_array(&j, "hosts", false);
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        put_host(&j, &plan->hosts[i]);
+    json_end_array(&j);
+    json_begin_array(&j, "instances", false);
+    for (uint32_t i = 0; i < plan->num_instances; i++)
+        put_instance(&j, plan, i);
+    json_end_array(&j);
+    json_end_object(&j);
 }

@@ -8,11 +8,14 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/cgroup.h"
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/place.h"
 
 /* What is there is wanted; what is only kept where NUMA nodes hang on it. */
 static const struct {
@@ -28,7 +31,7 @@ static const struct {
 };
 
 /* An initialised topology that will hold only what is wanted. */
-static int prepare(hwloc_topology_t *ret)
+static int prepare(bool devices, hwloc_topology_t *ret)
 {
     const char *plugins = getenv("HWLOC_PLUGINS_PATH");
     hwloc_topology_t t;
@@ -44,6 +47,11 @@ static int prepare(hwloc_topology_t *ret)
     (void)hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE);
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
         (void)hwloc_topology_set_type_filter(t, wanted[i].type, wanted[i].filter);
+    if (devices) {
+        (void)hwloc_topology_set_type_filter(t, HWLOC_OBJ_PCI_DEVICE,
+                                             HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+        (void)hwloc_topology_set_type_filter(t, HWLOC_OBJ_BRIDGE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    }
     *ret = t;
     return 0;
 }
@@ -53,17 +61,28 @@ static void restrict_to_binding(hwloc_topology_t t)
 {
     hwloc_bitmap_t bound = hwloc_bitmap_alloc();
 
-    if (bound && hwloc_topology_is_thissystem(t) &&
-        hwloc_get_cpubind(t, bound, HWLOC_CPUBIND_PROCESS) == 0 &&
+    if (bound && hwloc_get_cpubind(t, bound, HWLOC_CPUBIND_PROCESS) == 0 &&
         hwloc_bitmap_intersects(bound, hwloc_topology_get_topology_cpuset(t)))
         (void)hwloc_topology_restrict(t, bound, 0);
     hwloc_bitmap_free(bound);
 }
 
-int topology_load(hwloc_topology_t *ret, struct plenum_error *err)
+/* hwloc knows cpusets, but not how much time may be spent on their CPUs. */
+static void note_quota(hwloc_topology_t t)
+{
+    uint32_t millicores = cgroup_cpu_millicores();
+    char text[16];
+
+    if (millicores == 0)
+        return;
+    (void)snprintf(text, sizeof(text), "%u", millicores);
+    (void)hwloc_obj_add_info(hwloc_get_root_obj(t), PLACE_QUOTA_KEY, text);
+}
+
+int topology_load(bool devices, hwloc_topology_t *ret, struct plenum_error *err)
 {
     hwloc_topology_t t;
-    int r = prepare(&t);
+    int r = prepare(devices, &t);
 
     if (r < 0)
         return error_set(err, r, "cannot prepare the topology of this host: %s", strerror(-r));
@@ -72,7 +91,10 @@ int topology_load(hwloc_topology_t *ret, struct plenum_error *err)
         hwloc_topology_destroy(t);
         return error_set(err, r, "cannot read the topology of this host: %s", strerror(-r));
     }
-    restrict_to_binding(t);
+    if (hwloc_topology_is_thissystem(t)) {
+        restrict_to_binding(t);
+        note_quota(t);
+    }
     *ret = t;
     return 0;
 }
@@ -84,7 +106,7 @@ int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct p
 
     if (len == 0 || len > INT_MAX || xml[len - 1] != '\0')
         return error_set(err, -EINVAL, "the text of a topology is cut short");
-    r = prepare(&t);
+    r = prepare(true, &t);
     if (r < 0)
         return error_set(err, r, "cannot prepare a topology: %s", strerror(-r));
     if (hwloc_topology_set_xmlbuffer(t, xml, (int)len) < 0 || hwloc_topology_load(t) < 0) {
@@ -93,6 +115,54 @@ int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct p
     }
     *ret = t;
     return 0;
+}
+
+static int make_synthetic(const char *text, hwloc_topology_t *ret, struct plenum_error *err)
+{
+    hwloc_topology_t t;
+    int r = prepare(false, &t);
+
+    if (r < 0)
+        return error_set(err, r, "cannot prepare a topology: %s", strerror(-r));
+    if (hwloc_topology_set_synthetic(t, text) < 0 || hwloc_topology_load(t) < 0) {
+        hwloc_topology_destroy(t);
+        return error_set(err, -EINVAL,
+                         "synthetic:'%s' is not understood; synthetic:'package:2 [numa] core:8 "
+                         "pu:2' would be",
+                         text);
+    }
+    *ret = t;
+    return 0;
+}
+
+int topology_read(const char *source, hwloc_topology_t *ret, struct plenum_error *err)
+{
+    static const char made_up[] = "synthetic:";
+    char *text = NULL;
+    size_t size = 0;
+    ssize_t n;
+    FILE *file;
+    int r;
+
+    if (strncmp(source, made_up, strlen(made_up)) == 0)
+        return make_synthetic(source + strlen(made_up), ret, err);
+    file = fopen(source, "re");
+    if (!file) {
+        r = -errno;
+        return error_set(err, r, "cannot read the topology file %s: %s", source, strerror(-r));
+    }
+    errno = 0;
+    n = getdelim(&text, &size, '\0', file);
+    r = n < 0 && errno ? -errno : 0;
+    (void)fclose(file);
+    if (r < 0)
+        (void)error_set(err, r, "cannot read the topology file %s: %s", source, strerror(-r));
+    else if (n < 0 || topology_import(text, (size_t)n + 1, ret, err) < 0)
+        r = error_set(err, -EINVAL,
+                      "%s is not a topology in XML, as 'lstopo --of xml' writes it (hwloc 2)",
+                      source);
+    free(text);
+    return r;
 }
 
 int topology_export(hwloc_topology_t topology, char **ret, size_t *ret_len,

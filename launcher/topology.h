@@ -10,12 +10,23 @@
 
 /**
  * This machine's packages, NUMA nodes, cores and hardware threads, as far as this process may use
- * them. (hwloc's own HWLOC_SYNTHETIC and HWLOC_XMLFILE work.) Owned: hwloc_topology_destroy().
+ * them, and its quota of CPU time (PLACE_QUOTA_KEY). (hwloc's own HWLOC_SYNTHETIC and HWLOC_XMLFILE
+ * work.) Owned: hwloc_topology_destroy().
+ *
+ * @param devices  its PCI devices, too, which takes several times as long
  */
-int topology_load(hwloc_topology_t *ret, struct plenum_error *err);
+int topology_load(bool devices, hwloc_topology_t *ret, struct plenum_error *err);
 
 /** From the text that topology_export() made: 0, -EINVAL or -ENOMEM. */
 int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct plenum_error *err);
+
+/**
+ * Of another machine, for a plan: "synthetic:package:2 [numa] core:8 pu:2", or a file of XML that
+ * hwloc's lstopo or topology_export() wrote.
+ *
+ * Errors: -EINVAL or -errno, with a sentence that quotes `source`.
+ */
+int topology_read(const char *source, hwloc_topology_t *ret, struct plenum_error *err);
 
 /** As XML, `*ret_len` bytes with its NUL. Owned: hwloc_free_xmlbuffer(). */
 int topology_export(hwloc_topology_t topology, char **ret, size_t *ret_len,

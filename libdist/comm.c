@@ -9,6 +9,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,26 +44,41 @@ static void *load_backend(void)
     return handle ? handle : dlopen(backend_file, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* A program that does not close its job: MPI is ended all the same. But one that has failed does
- * not wait for the others, who may never come: its launcher is to see the failure at once. */
+/* One world a process, however often its job is opened: MPI can be started only once. */
+static struct {
+    /* Held during a collective. */
+    pthread_mutex_t mu;
+    bool carried; /* `carrier` is there: the program's, or MPI's from the first collective on */
+    struct plenum_carrier carrier;
+    const struct comm_backend *backend; /* of MPI, or NULL */
+    pid_t pid;                          /* that has it */
+    bool used, broken;                  /* a collective was begun; one timed out */
+} world = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+/* MPI is ended with the process. But one that has failed does not wait for the others, who may
+ * never come: its launcher is to see the failure at once. Neither does one whose other thread is
+ * in a collective. */
 static void at_exit(int status, void *arg)
 {
     (void)arg;
-    if (status == 0)
-        plenum__comm_close_at_exit();
+    if (status != 0 || world.pid != getpid() || pthread_mutex_trylock(&world.mu) != 0)
+        return;
+    world.backend->close(world.broken);
+    world.broken = true; /* nothing comes after the end */
+    (void)pthread_mutex_unlock(&world.mu);
 }
 
-static int open_backend(struct plenum_job *job, struct plenum_error *err)
+static int open_backend(const struct plenum_job *job, struct plenum_error *err)
 {
-    static bool registered;
     const struct comm_backend *backend;
     void *handle;
     int r;
 
-    if (job->info.launcher == PLENUM_LAUNCHER_TORCH)
+    /* Unless mpirun started what looks like torchrun's: then MPI says whether its world is ours. */
+    if (job->info.launcher == PLENUM_LAUNCHER_TORCH && !getenv("OMPI_COMM_WORLD_SIZE"))
         return error_set(err, -ENOTSUP,
                          "this job was started by torchrun, where plenum has no collectives: use "
-                         "torch.distributed, or start the job with plenumrun");
+                         "torch.distributed (or set a carrier), or start the job with plenumrun");
     handle = load_backend();
     if (!handle)
         return error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
@@ -70,17 +87,27 @@ static int open_backend(struct plenum_job *job, struct plenum_error *err)
     if (!backend || backend->version != COMM_BACKEND_VERSION)
         return error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
     /* Not unloaded again, not even after a failure: MPI cannot be loaded twice. */
-    r = backend->open(job->info.num_instances, job->info.instance_index, err);
+    r = backend->open(job->info.num_instances, job->info.instance_index, job->timeout_ns, err);
     if (r < 0)
         return r;
-    job->backend = backend;
-    if (!registered)
-        registered = on_exit(at_exit, NULL) == 0;
+    world.carrier = backend->carrier;
+    world.carried = true;
+    world.backend = backend;
+    world.pid = getpid();
+    (void)on_exit(at_exit, NULL);
     return 0;
 }
 
-/* Take the turn for one collective; `*deadline_ns` is when it must be over. */
-static int begin(struct plenum_job *job, uint64_t *deadline_ns, struct plenum_error *err)
+static int end(int r)
+{
+    if (r == -ETIMEDOUT || r == -EIO)
+        world.broken = true;
+    (void)pthread_mutex_unlock(&world.mu);
+    return r;
+}
+
+/* Take the turn for one collective. */
+static int begin(struct plenum_job *job, struct plenum_error *err)
 {
     int r = 0;
 
@@ -89,27 +116,17 @@ static int begin(struct plenum_job *job, uint64_t *deadline_ns, struct plenum_er
             err, -ECHILD,
             "this process was forked from the one that opened the job; collectives are "
             "that one's");
-    (void)pthread_mutex_lock(&job->comm_mu);
-    if (job->broken)
+    (void)pthread_mutex_lock(&world.mu);
+    if (world.broken)
         r = error_set(err, -ENOTRECOVERABLE,
                       "an earlier collective timed out: no further one can be trusted; end the "
                       "process");
-    else if (!job->backend)
+    else if (!world.carried)
         r = open_backend(job, err);
-    if (r < 0) {
-        (void)pthread_mutex_unlock(&job->comm_mu);
-        return r;
-    }
-    *deadline_ns = job->timeout_ns ? time_now_ns() + job->timeout_ns : 0;
+    if (r < 0)
+        return end(r);
+    world.used = true;
     return 0;
-}
-
-static int end(struct plenum_job *job, int r)
-{
-    if (r == -ETIMEDOUT || r == -EIO)
-        job->broken = true;
-    (void)pthread_mutex_unlock(&job->comm_mu);
-    return r;
 }
 
 static bool alone(const struct plenum_job *job)
@@ -120,58 +137,70 @@ static bool alone(const struct plenum_job *job)
 int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_t root,
                      struct plenum_error *err)
 {
-    uint64_t deadline_ns;
+    const struct plenum_carrier *c = &world.carrier;
+    struct plenum_error ignored;
     int r;
 
+    if (!err)
+        err = &ignored;
     if (root >= job->info.num_instances)
         return error_set(err, -EINVAL, "root %u: the job has %u instances", root,
                          job->info.num_instances);
     if (alone(job) || bytes == 0)
         return 0;
-    r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->broadcast(buffer, bytes, root, deadline_ns, err));
+    r = begin(job, err);
+    return r < 0 ? r : end(c->broadcast(c->arg, buffer, bytes, root, job->timeout_ns, err));
 }
 
 int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum plenum_type type,
                      enum plenum_op op, struct plenum_error *err)
 {
-    uint64_t deadline_ns;
+    const struct plenum_carrier *c = &world.carrier;
+    struct plenum_error ignored;
     int r;
 
+    if (!err)
+        err = &ignored;
     if ((unsigned)type > PLENUM_FLOAT64 || (unsigned)op > PLENUM_MEAN)
         return error_set(err, -EINVAL, "allreduce: type %d or operation %d does not exist",
                          (int)type, (int)op);
     if (alone(job) || count == 0)
         return 0;
-    r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->allreduce(buffer, count, type, op, deadline_ns, err));
+    r = begin(job, err);
+    return r < 0 ? r : end(c->allreduce(c->arg, buffer, count, type, op, job->timeout_ns, err));
 }
 
 int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
                      struct plenum_error *err)
 {
-    uint64_t deadline_ns;
+    const struct plenum_carrier *c = &world.carrier;
+    struct plenum_error ignored;
     int r;
 
+    if (!err)
+        err = &ignored;
     if (bytes == 0)
         return 0;
     if (alone(job)) {
         memcpy(recv, send, bytes);
         return 0;
     }
-    r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->allgather(send, bytes, recv, deadline_ns, err));
+    r = begin(job, err);
+    return r < 0 ? r : end(c->allgather(c->arg, send, bytes, recv, job->timeout_ns, err));
 }
 
 int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
 {
-    uint64_t deadline_ns;
+    const struct plenum_carrier *c = &world.carrier;
+    struct plenum_error ignored;
     int r;
 
+    if (!err)
+        err = &ignored;
     if (alone(job))
         return 0;
-    r = begin(job, &deadline_ns, err);
-    return r < 0 ? r : end(job, job->backend->barrier(deadline_ns, err));
+    r = begin(job, err);
+    return r < 0 ? r : end(c->barrier(c->arg, job->timeout_ns, err));
 }
 
 /* What instances tell each other of their bytes. */
@@ -270,16 +299,27 @@ int plenum_once_per_host(struct plenum_job *job,
     return r;
 }
 
-void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)
+int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *carrier,
+                           struct plenum_error *err)
 {
-    (void)pthread_mutex_lock(&job->comm_mu);
-    job->timeout_ns = timeout_ns;
-    (void)pthread_mutex_unlock(&job->comm_mu);
+    int r = 0;
+
+    (void)job;
+    (void)pthread_mutex_lock(&world.mu);
+    if (world.used) {
+        r = error_set(err, -EBUSY,
+                      "collectives have begun: what carries them cannot be changed any more");
+    } else {
+        world.carrier = *carrier;
+        world.carried = true;
+    }
+    (void)pthread_mutex_unlock(&world.mu);
+    return r;
 }
 
-void plenum__comm_close(struct plenum_job *job)
+void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)
 {
-    if (job->backend)
-        job->backend->close(job->broken);
-    job->backend = NULL;
+    (void)pthread_mutex_lock(&world.mu);
+    job->timeout_ns = timeout_ns;
+    (void)pthread_mutex_unlock(&world.mu);
 }

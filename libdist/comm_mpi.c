@@ -1,16 +1,22 @@
 /* comm_mpi.c - the carrier of collectives over MPI: libplenum-mpi.so, the only file that knows MPI.
  *
  * Every collective is a non-blocking one, tested in a loop that sleeps: a rank inside MPI_Barrier
- * burns a core that the loader needs. The pauses grow from nothing to a millisecond, so a short
+ * burns a core that the loader needs. The pauses grow from nothing to two milliseconds, so a short
  * collective is not slowed down and a long wait costs nothing.
  *
- * Counts of MPI are ints: larger buffers go in pieces, several under way at once.
+ * MPI moves bytes only while it is called, so a loop that sleeps would slow a large transfer down.
+ * Waiting and moving are therefore two things: a large collective first waits, sleeping, until all
+ * instances have come, and then moves its bytes without sleeping, but giving way to whoever wants
+ * the core. If one of them is stopped meanwhile, the others begin to sleep after a while.
+ *
+ * Counts of MPI are ints, and large requests pass through the caches badly: buffers go in pieces.
  *
  * A communicator of our own (a duplicate of MPI_COMM_WORLD) keeps us out of the way of the
  * program's messages. */
 #include "config.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,15 +28,20 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/comm_priv.h"
+#include "libdist/rendezvous.h"
 
 enum {
     NOTICE_TAG = 1,
-    PIECE_BYTES = 1 << 30,
+    PIECE_BYTES = 8 << 20,
     PIECES_UNDER_WAY = 4,
-    SPINS = 200, /* tests before the first sleep */
+    LARGE_BYTES = 64 << 10, /* from here on, all are waited for before bytes are moved */
+    SPINS = 200,            /* tests before the first sleep */
     PAUSE_FIRST_NS = 20000,
-    PAUSE_LAST_NS = 1000000,
+    PAUSE_LAST_NS = 2000000,
 };
+
+/* A piece that takes longer than this is not being moved: somebody has stopped. */
+static const uint64_t moving_ns = 500 * NS_PER_MS;
 
 /* How long to wait before telling the others, at most; and how long at the end for all to come. */
 static const uint64_t notice_after_ns = NS_PER_SEC, finalize_within_ns = 30 * NS_PER_SEC;
@@ -43,6 +54,7 @@ static uint64_t number;   /* of the collective under way, counted from 1 */
 static uint64_t *noticed; /* [world_size]: the last collective that each is known to have reached */
 static uint64_t sent_number; /* what our notices say; must stay while they are under way */
 static MPI_Request *sent;    /* [world_size] */
+static bool *came_now;       /* [world_size], for not_in_time() */
 
 static int mpi_error(int code, const char *what, struct plenum_error *err)
 {
@@ -53,50 +65,123 @@ static int mpi_error(int code, const char *what, struct plenum_error *err)
     return error_set(err, -EIO, "MPI failed in %s: %s", what, text);
 }
 
-/* Start MPI, or see that the program has done so. */
-static int init(struct plenum_error *err)
+/* MPI that the program started must allow what we do; only then are the others waited for. */
+static int check_programs_own(struct plenum_error *err)
 {
-    int initialised, finalised, level, r;
+    int level, main_thread = 0;
 
-    (void)MPI_Finalized(&finalised);
-    if (finalised)
-        return error_set(err, -ENOTSUP,
-                         "the program has finalised MPI already: no collective is "
-                         "possible after that");
-    (void)MPI_Initialized(&initialised);
-    if (!initialised) {
-        r = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
-        if (r != MPI_SUCCESS)
-            return mpi_error(r, "MPI_Init_thread", err);
-        ours = true;
-    } else {
-        (void)MPI_Query_thread(&level);
-    }
-    if (level < MPI_THREAD_SERIALIZED && ours)
+    (void)MPI_Query_thread(&level);
+    (void)MPI_Is_thread_main(&main_thread);
+    if (level >= MPI_THREAD_SERIALIZED || (level == MPI_THREAD_FUNNELED && main_thread))
+        return 0;
+    return error_set(err, -ENOTSUP,
+                     "the program initialised MPI with thread level %s: plenum's collectives need "
+                     "MPI_THREAD_SERIALIZED, or MPI_THREAD_FUNNELED and calls from the main "
+                     "thread; initialise it with MPI_Init_thread",
+                     level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
+}
+
+static int start_mpi(struct plenum_error *err)
+{
+    int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+
+    if (r != MPI_SUCCESS)
+        return mpi_error(r, "MPI_Init_thread", err);
+    ours = true;
+    if (level < MPI_THREAD_SERIALIZED)
         return error_set(err, -ENOTSUP,
                          "this MPI offers thread level %d, but plenum needs MPI_THREAD_SERIALIZED "
                          "(%d)",
                          level, MPI_THREAD_SERIALIZED);
-    if (level < MPI_THREAD_SERIALIZED) {
-        int main_thread = 0;
-
-        (void)MPI_Is_thread_main(&main_thread);
-        if (level == MPI_THREAD_SINGLE || !main_thread)
-            return error_set(
-                err, -ENOTSUP,
-                "the program initialised MPI with thread level %d: plenum's collectives "
-                "need MPI_THREAD_SERIALIZED (%d), or MPI_THREAD_FUNNELED and calls "
-                "from the main thread; use MPI_Init_thread",
-                level, MPI_THREAD_SERIALIZED);
-    }
     return 0;
 }
 
-static int backend_open(uint32_t instances, uint32_t index, struct plenum_error *err)
+/* "instance 3 has not come", "instances 1, 4 and 5 have not come", "instances 0, 1, 2, ... (17 in
+ * all) have not come". */
+static void name_missing(const bool *came, uint32_t instances, char *text, size_t size)
+{
+    uint32_t missing = 0, named = 0;
+    size_t n;
+
+    for (uint32_t i = 0; i < instances; i++)
+        missing += !came[i];
+    if (missing == 0) {
+        (void)snprintf(text, size, "all instances had come, but it was not done");
+        return;
+    }
+    n = (size_t)snprintf(text, size, "instance%s", missing > 1 ? "s" : "");
+    for (uint32_t i = 0; i < instances && named < 8 && n < size; i++) {
+        if (came[i])
+            continue;
+        named++;
+        n += (size_t)snprintf(text + n, size - n, "%s %u",
+                              named == 1         ? ""
+                              : named == missing ? " and"
+                                                 : ",",
+                              i);
+    }
+    if (missing > named && n < size)
+        n += (size_t)snprintf(text + n, size - n, ", ... (%u in all)", missing);
+    if (n < size)
+        (void)snprintf(text + n, size - n, " %s not come", missing > 1 ? "have" : "has");
+}
+
+static int time_is_up(const char *what, const bool *came, uint32_t instances,
+                      struct plenum_error *err)
+{
+    char missing[160];
+
+    name_missing(came, instances, missing, sizeof(missing));
+    return error_set(err, -ETIMEDOUT, "%s: the time limit has passed and %s", what, missing);
+}
+
+/* Have all come to the first collective, as far as somebody knows? */
+static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err)
+{
+    bool *came = calloc(instances, sizeof(*came));
+    int r;
+
+    if (!came)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = rendezvous(instances, index, deadline_ns, came);
+    if (r == -ETIMEDOUT)
+        (void)time_is_up("the first collective", came, instances, err);
+    free(came);
+    return r == -ETIMEDOUT ? r : 0;
+}
+
+static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err)
+{
+    int initialised, finalised, r = 0;
+
+    (void)MPI_Finalized(&finalised);
+    if (finalised)
+        return error_set(err, -ENOTSUP,
+                         "the program has finalised MPI already: no collective is possible after "
+                         "that");
+    (void)MPI_Initialized(&initialised);
+    if (initialised && !ours)
+        r = check_programs_own(err);
+    if (r == 0)
+        r = meet(instances, index, deadline_ns, err);
+    if (r == 0 && !initialised)
+        r = start_mpi(err);
+    if (r == 0 && !ours)
+        rendezvous_end(); /* MPI is in PMIx by itself, and leaves it when the program says so */
+    return r;
+}
+
+static uint64_t deadline_of(uint64_t timeout_ns)
+{
+    return timeout_ns ? time_now_ns() + timeout_ns : 0;
+}
+
+static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
+                        struct plenum_error *err)
 {
     int size, rank, r;
 
-    r = init(err);
+    r = init(instances, index, deadline_of(timeout_ns), err);
     if (r < 0)
         return r;
     (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -108,7 +193,8 @@ static int backend_open(uint32_t instances, uint32_t index, struct plenum_error 
                          index, instances, rank, size);
     noticed = calloc(instances, sizeof(*noticed));
     sent = malloc(instances * sizeof(*sent));
-    if (!noticed || !sent)
+    came_now = malloc(instances * sizeof(*came_now));
+    if (!noticed || !sent || !came_now)
         return error_set(err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < instances; i++)
         sent[i] = MPI_REQUEST_NULL;
@@ -149,42 +235,19 @@ static void take_notices(void)
     }
 }
 
-/* "instance 3", "instances 1, 4 and 5", "instances 0, 1, 2, ... (17 in all)". */
-static void name_missing(char *text, size_t size)
+static int not_in_time(const char *what, struct plenum_error *err)
 {
-    uint32_t missing = 0, named = 0;
-    size_t n;
-
     for (uint32_t i = 0; i < world_size; i++)
-        missing += i != world_rank && noticed[i] < number;
-    if (missing == 0) {
-        (void)snprintf(text, size, "all instances had come, but it was not done");
-        return;
-    }
-    n = (size_t)snprintf(text, size, "instance%s", missing > 1 ? "s" : "");
-    for (uint32_t i = 0; i < world_size && named < 8 && n < size; i++) {
-        if (i == world_rank || noticed[i] >= number)
-            continue;
-        named++;
-        n += (size_t)snprintf(text + n, size - n, "%s %u",
-                              named == 1         ? ""
-                              : named == missing ? " and"
-                                                 : ",",
-                              i);
-    }
-    if (missing > named && n < size)
-        n += (size_t)snprintf(text + n, size - n, ", ... (%u in all)", missing);
-    if (n < size)
-        (void)snprintf(text + n, size - n, " %s not come", missing > 1 ? "have" : "has");
+        came_now[i] = i == world_rank || noticed[i] >= number;
+    return time_is_up(what, came_now, world_size, err);
 }
 
-/* Wait, sleeping, for the requests. */
-static int wait_all(MPI_Request *requests, int count, uint64_t deadline_ns, const char *what,
-                    struct plenum_error *err)
+/* Wait for the requests: sleeping, or, while bytes are `moving`, only giving way to others. */
+static int wait_all(MPI_Request *requests, int count, bool moving, uint64_t deadline_ns,
+                    const char *what, struct plenum_error *err)
 {
     struct timespec pause = {.tv_nsec = PAUSE_FIRST_NS};
     uint64_t begin = time_now_ns(), notice_ns = begin + notice_after_ns;
-    char missing[160];
     bool told = false;
 
     if (deadline_ns) /* in time to be heard before the others' time is up */
@@ -206,10 +269,11 @@ static int wait_all(MPI_Request *requests, int count, uint64_t deadline_ns, cons
             told = true;
             take_notices();
         }
-        if (deadline_ns && now > deadline_ns) {
-            name_missing(missing, sizeof(missing));
-            return error_set(err, -ETIMEDOUT, "%s: the time limit has passed and %s", what,
-                             missing);
+        if (deadline_ns && now > deadline_ns)
+            return not_in_time(what, err);
+        if (moving && now < begin + moving_ns) {
+            (void)sched_yield();
+            continue;
         }
         (void)nanosleep(&pause, NULL);
         if (pause.tv_nsec < PAUSE_LAST_NS)
@@ -217,13 +281,21 @@ static int wait_all(MPI_Request *requests, int count, uint64_t deadline_ns, cons
     }
 }
 
+/* Have all come? */
+static int gather(uint64_t deadline_ns, const char *what, struct plenum_error *err)
+{
+    MPI_Request request;
+    int r = MPI_Ibarrier(world, &request);
+
+    if (r != MPI_SUCCESS)
+        return mpi_error(r, what, err);
+    return wait_all(&request, 1, false, deadline_ns, what, err);
+}
+
 /* MPI_Finalize() waits for all instances for ever: see first whether they come. */
 static bool all_come(void)
 {
-    MPI_Request request;
-
-    return MPI_Ibarrier(world, &request) == MPI_SUCCESS &&
-           wait_all(&request, 1, time_now_ns() + finalize_within_ns, "the end", NULL) == 0;
+    return gather(time_now_ns() + finalize_within_ns, "the end", NULL) == 0;
 }
 
 static void backend_close(bool broken)
@@ -243,57 +315,66 @@ static void backend_close(bool broken)
         (void)MPI_Comm_free(&world);
     if (notices != MPI_COMM_NULL)
         (void)MPI_Comm_free(&notices);
-    if (ours)
+    if (ours) {
         (void)MPI_Finalize();
+        rendezvous_end();
+    }
     ours = false;
     free(noticed);
     free(sent);
+    free(came_now);
     noticed = NULL;
     sent = NULL;
+    came_now = NULL;
 }
 
-/* The requests of one collective, of which some are under way. */
+/* A collective whose bytes go in pieces, of which some are under way. */
 struct pieces {
     MPI_Request requests[PIECES_UNDER_WAY];
     int count;
+    bool moving;
     uint64_t deadline_ns;
     const char *what;
     struct plenum_error *err;
 };
 
-/* A request was started (or not: `code`): wait when enough are under way. */
-static int started(struct pieces *p, int code)
+static int pieces_begin(struct pieces *p, size_t bytes)
 {
-    int r;
+    number++;
+    p->moving = bytes >= LARGE_BYTES;
+    return p->moving ? gather(p->deadline_ns, p->what, p->err) : 0;
+}
 
+static int pieces_wait(struct pieces *p)
+{
+    int count = p->count;
+
+    p->count = 0;
+    return count ? wait_all(p->requests, count, p->moving, p->deadline_ns, p->what, p->err) : 0;
+}
+
+/* A request was started (or not: `code`): wait when enough are under way. */
+static int piece_started(struct pieces *p, int code)
+{
     if (code != MPI_SUCCESS)
         return mpi_error(code, p->what, p->err);
-    if (++p->count < PIECES_UNDER_WAY)
-        return 0;
-    r = wait_all(p->requests, p->count, p->deadline_ns, p->what, p->err);
-    p->count = 0;
-    return r;
+    return ++p->count == PIECES_UNDER_WAY ? pieces_wait(p) : 0;
 }
 
-static int finish(struct pieces *p)
+static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
+                             uint64_t timeout_ns, struct plenum_error *err)
 {
-    return p->count ? wait_all(p->requests, p->count, p->deadline_ns, p->what, p->err) : 0;
-}
+    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "broadcast", .err = err};
+    int r = pieces_begin(&p, bytes);
 
-static int backend_broadcast(void *buffer, size_t bytes, uint32_t root, uint64_t deadline_ns,
-                             struct plenum_error *err)
-{
-    struct pieces p = {.deadline_ns = deadline_ns, .what = "broadcast", .err = err};
-    int r = 0;
-
-    number++;
+    (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
         int n = (int)min_u64(PIECE_BYTES, bytes - at);
 
-        r = started(&p, MPI_Ibcast((char *)buffer + at, n, MPI_BYTE, (int)root, world,
-                                   &p.requests[p.count]));
+        r = piece_started(&p, MPI_Ibcast((char *)buffer + at, n, MPI_BYTE, (int)root, world,
+                                         &p.requests[p.count]));
     }
-    return r < 0 ? r : finish(&p);
+    return r < 0 ? r : pieces_wait(&p);
 }
 
 static void divide(void *buffer, size_t count, enum plenum_type type)
@@ -315,8 +396,8 @@ static void divide(void *buffer, size_t count, enum plenum_type type)
         }
 }
 
-static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, enum plenum_op op,
-                             uint64_t deadline_ns, struct plenum_error *err)
+static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_type type,
+                             enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err)
 {
     const MPI_Datatype types[] = {[PLENUM_INT32] = MPI_INT32_T,
                                   [PLENUM_INT64] = MPI_INT64_T,
@@ -328,18 +409,18 @@ static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, 
                           [PLENUM_MEAN] = MPI_SUM};
     size_t size = type == PLENUM_INT32 || type == PLENUM_FLOAT32 ? 4 : 8;
     size_t piece = PIECE_BYTES / size;
-    struct pieces p = {.deadline_ns = deadline_ns, .what = "allreduce", .err = err};
-    int r = 0;
+    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "allreduce", .err = err};
+    int r = pieces_begin(&p, count * size);
 
-    number++;
+    (void)arg;
     for (size_t at = 0; at < count && r == 0; at += piece) {
         int n = (int)min_u64(piece, count - at);
 
-        r = started(&p, MPI_Iallreduce(MPI_IN_PLACE, (char *)buffer + at * size, n, types[type],
-                                       ops[op], world, &p.requests[p.count]));
+        r = piece_started(&p, MPI_Iallreduce(MPI_IN_PLACE, (char *)buffer + at * size, n,
+                                             types[type], ops[op], world, &p.requests[p.count]));
     }
     if (r == 0)
-        r = finish(&p);
+        r = pieces_wait(&p);
     if (r == 0 && op == PLENUM_MEAN)
         divide(buffer, count, type);
     return r;
@@ -347,39 +428,34 @@ static int backend_allreduce(void *buffer, size_t count, enum plenum_type type, 
 
 /* Every instance's bytes lie apart in `recv`, so pieces would have to be gathered with a stride: a
  * vector type of one piece per instance does that. */
-static int backend_allgather(const void *send, size_t bytes, void *recv, uint64_t deadline_ns,
-                             struct plenum_error *err)
+static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
+                             uint64_t timeout_ns, struct plenum_error *err)
 {
-    struct pieces p = {.deadline_ns = deadline_ns, .what = "allgather", .err = err};
-    size_t piece = PIECE_BYTES / 4;
-    int r = 0;
+    struct pieces p = {.deadline_ns = deadline_of(timeout_ns), .what = "allgather", .err = err};
+    int r = pieces_begin(&p, bytes);
 
-    number++;
-    for (size_t at = 0; at < bytes && r == 0; at += piece) {
-        int n = (int)min_u64(piece, bytes - at);
+    (void)arg;
+    for (size_t at = 0; at < bytes && r == 0; at += PIECE_BYTES) {
+        int n = (int)min_u64(PIECE_BYTES, bytes - at);
         MPI_Datatype block, strided;
 
         (void)MPI_Type_contiguous(n, MPI_BYTE, &block);
         (void)MPI_Type_create_resized(block, 0, (MPI_Aint)bytes, &strided);
         (void)MPI_Type_commit(&strided);
-        r = started(&p, MPI_Iallgather((const char *)send + at, n, MPI_BYTE, (char *)recv + at, 1,
-                                       strided, world, &p.requests[p.count]));
+        r = piece_started(&p,
+                          MPI_Iallgather((const char *)send + at, n, MPI_BYTE, (char *)recv + at, 1,
+                                         strided, world, &p.requests[p.count]));
         (void)MPI_Type_free(&strided); /* freed for good when the request is over */
         (void)MPI_Type_free(&block);
     }
-    return r < 0 ? r : finish(&p);
+    return r < 0 ? r : pieces_wait(&p);
 }
 
-static int backend_barrier(uint64_t deadline_ns, struct plenum_error *err)
+static int backend_barrier(void *arg, uint64_t timeout_ns, struct plenum_error *err)
 {
-    MPI_Request request;
-    int r;
-
+    (void)arg;
     number++;
-    r = MPI_Ibarrier(world, &request);
-    if (r != MPI_SUCCESS)
-        return mpi_error(r, "barrier", err);
-    return wait_all(&request, 1, deadline_ns, "barrier", err);
+    return gather(deadline_of(timeout_ns), "barrier", err);
 }
 
 extern const struct comm_backend plenum_mpi_backend;
@@ -388,8 +464,8 @@ PLENUM_API const struct comm_backend plenum_mpi_backend = {
     .version = COMM_BACKEND_VERSION,
     .open = backend_open,
     .close = backend_close,
-    .broadcast = backend_broadcast,
-    .allreduce = backend_allreduce,
-    .allgather = backend_allgather,
-    .barrier = backend_barrier,
+    .carrier = {.broadcast = backend_broadcast,
+                .allreduce = backend_allreduce,
+                .allgather = backend_allgather,
+                .barrier = backend_barrier},
 };

@@ -14,7 +14,6 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "libdist/comm_priv.h"
 #include "libdist/job_priv.h"
 
 /* The names that one launcher uses. NULL: it has no such variable. */
@@ -228,7 +227,6 @@ int plenum_job_open(struct plenum_job **ret, struct plenum_error *err)
                 : error_set(err, -ENOMEM, "out of memory");
         if (r == 0) {
             job->pid = getpid();
-            (void)pthread_mutex_init(&job->comm_mu, NULL);
             the_job = job;
         } else {
             free(job);
@@ -253,23 +251,11 @@ void plenum_job_close(struct plenum_job *job)
     if (last)
         the_job = NULL;
     (void)pthread_mutex_unlock(&job_mu);
-    if (!last)
-        return;
-    if (job->pid == getpid())
-        plenum__comm_close(job);
-    (void)pthread_mutex_destroy(&job->comm_mu);
-    free(job);
+    if (last)
+        free(job);
 }
 
 const struct plenum_job_info *plenum_job_get_info(const struct plenum_job *job)
 {
     return &job->info;
-}
-
-void plenum__comm_close_at_exit(void)
-{
-    (void)pthread_mutex_lock(&job_mu);
-    if (the_job && the_job->pid == getpid())
-        plenum__comm_close(the_job);
-    (void)pthread_mutex_unlock(&job_mu);
 }

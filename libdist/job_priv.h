@@ -2,13 +2,9 @@
 #ifndef LIBDIST_JOB_PRIV_H
 #define LIBDIST_JOB_PRIV_H
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <sys/types.h>
 
 #include <plenum/job.h>
-
-struct comm_backend;
 
 struct plenum_job {
     /* Constant after plenum_job_open(). */
@@ -18,11 +14,8 @@ struct plenum_job {
     pid_t pid; /* that opened it */
     /* Under job.c's lock. */
     unsigned opens;
-    /* Under comm_mu, which is held during a collective. */
-    pthread_mutex_t comm_mu;
-    const struct comm_backend *backend; /* NULL until the first collective of several instances */
-    bool broken;                        /* one timed out */
-    uint64_t timeout_ns;                /* 0: none */
+    /* Under comm.c's lock. */
+    uint64_t timeout_ns; /* of collectives; 0: none */
 };
 
 /** getenv(), or a test's stand-in. */

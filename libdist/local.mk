@@ -19,9 +19,9 @@ EXTRA_DIST += %D%/libplenum.map
 
 if MPI
 lib_LTLIBRARIES += libplenum-mpi.la
-libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h
-libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
-libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS)
+libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h %D%/rendezvous.c %D%/rendezvous.h
+libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) $(PMIX_CFLAGS)
+libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS) $(PMIX_LIBS)
 libplenum_mpi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
 endif
 

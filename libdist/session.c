@@ -32,7 +32,7 @@
 #include "common/util.h"
 
 /* A loader that greets us and dies of our data set again and again is as good as none. */
-enum { FAILED_OPENINGS_MAX = 8 };
+enum { FAILED_OPENINGS_MAX = 8, NAMES_UNDER_WAY = 64 };
 
 static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS;
 
@@ -87,7 +87,7 @@ void session_fail(struct plenum_stream *s, int code, const char *text)
         s->error_code = code;
         (void)error_set(&s->error, code, "%s", text);
     }
-    (void)pthread_cond_broadcast(&s->changed);
+    stream_changed(s);
 }
 
 static void close_connection(struct plenum_stream *s)
@@ -98,6 +98,8 @@ static void close_connection(struct plenum_stream *s)
     for (struct entry *e = s->first; e; e = e->next)
         if (!e->ready)
             e->slot = NULL; /* to be asked for again */
+    for (struct name_ask *a = s->asks; a; a = a->next)
+        a->sent = a->have; /* the rest, too */
     slot_set_unref(s->set);
     s->set = NULL;
 }
@@ -125,7 +127,7 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     (void)error_set(&s->error, 0, "no loader answered for %.0f s: %s",
                     (double)(now - s->alone_ns) / (double)NS_PER_SEC, text);
     s->error_code = -ECONNRESET;
-    (void)pthread_cond_broadcast(&s->changed);
+    stream_changed(s);
 }
 
 /* The connection is over. `text` says why, of this address, and `since_ns` from when on it was of
@@ -233,20 +235,22 @@ static void connect_now(struct plenum_stream *s, uint64_t now)
 static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
 {
     struct wire_hello m;
+    const char *version = pipeline_version_name(s->pipeline.version);
     struct plenum_error err;
     int fd, r;
 
     r = wire_get_hello(payload, &m) < 0
             ? error_set(&err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol")
             : wire_hello_check(&m, &err);
-    if (r == 0 && !wire_hello_has_version(&m, "v1"))
+    if (r == 0 && !wire_hello_has_version(&m, version))
         r = error_set(&err, -EPROTONOSUPPORT,
-                      "it renders pixel versions '%s', but 'v1' is asked for", m.versions);
+                      "it renders pixel versions '%s', but '%s' is asked for", m.versions, version);
     if (r < 0) {
         refused(s, r, err.text);
         return;
     }
     memcpy(s->loader_name, m.name, sizeof(s->loader_name));
+    s->loader_minor = m.minor;
     r = slot_set_create(s, &s->set, &err);
     if (r < 0) { /* our own memory: no loader can help */
         session_fail(s, r, err.text);
@@ -337,7 +341,8 @@ static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
     if (s->synthetic)
         fill_synthetic(s);
     session_pump(s);
-    (void)pthread_cond_broadcast(&s->changed);
+    session_ask_names(s);
+    stream_changed(s);
 }
 
 static struct plenum_lease *find_slot(struct plenum_stream *s, uint64_t request)
@@ -399,7 +404,30 @@ static void handle_done(struct plenum_stream *s, const struct frame_header *h,
     settle(s, e, &m);
     session_pump(s);
     if (e == s->first)
-        (void)pthread_cond_broadcast(&s->changed);
+        stream_changed(s);
+}
+
+/* Names come in the order in which they were asked for. */
+static void handle_name(struct plenum_stream *s, const struct frame_header *h,
+                        struct frame_reader *payload)
+{
+    struct name_ask *a = s->asks;
+    struct wire_name m;
+
+    if (wire_get_name(payload, &m) < 0 || !a || a->have == a->sent ||
+        h->request != a->base + a->have) {
+        lose(s, "sent a name that was not asked for");
+        return;
+    }
+    if (!m.text[0]) {
+        a->code = error_set(&a->err, -EINVAL, "the data set has no sample %u", a->samples[a->have]);
+    } else {
+        a->names[a->have] = strdup(m.text);
+        if (!a->names[a->have])
+            a->code = error_set(&a->err, -ENOMEM, "out of memory");
+    }
+    a->have++;
+    session_ask_names(s);
 }
 
 static void handle_frame(struct plenum_stream *s, const struct frame_header *h,
@@ -413,6 +441,8 @@ static void handle_frame(struct plenum_stream *s, const struct frame_header *h,
         handle_opened(s, payload);
     } else if ((h->type == WIRE_DONE || h->type == WIRE_CANCELLED) && s->state == SESSION_OPEN) {
         handle_done(s, h, payload);
+    } else if (h->type == WIRE_NAME && s->state == SESSION_OPEN) {
+        handle_name(s, h, payload);
     } else if (h->type == WIRE_ERROR) {
         if (wire_get_error(payload, &m) < 0)
             lose(s, "sent what was not understood");
@@ -555,6 +585,38 @@ void session_pump(struct plenum_stream *s)
         io_poke(); /* there is something to wait for now */
 }
 
+void session_ask_names(struct plenum_stream *s)
+{
+    struct name_ask *a = s->asks;
+    bool asked = false;
+
+    if (!a || s->state != SESSION_OPEN)
+        return;
+    if (s->loader_minor < WIRE_MINOR_NAME)
+        a->code = error_set(&a->err, -ENOTSUP, "%s is too old to tell the names of samples",
+                            s->loader_name);
+    while (a->code == 0 && a->sent < a->count && a->sent - a->have < NAMES_UNDER_WAY) {
+        struct wire_ask_name m = {.sample = a->samples[a->sent]};
+
+        if (wire_put_ask_name(&s->conn.tx, a->base + a->sent, &m) < 0)
+            break;
+        a->sent++;
+        asked = true;
+    }
+    /* What failed must still hear the answers to what it has asked. */
+    if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
+        s->asks = a->next;
+        a->over = true;
+        stream_changed(s);
+        session_ask_names(s);
+        return;
+    }
+    if (asked) {
+        s->asked_ns = time_now_ns();
+        flush(s);
+    }
+}
+
 void session_cancel(struct plenum_stream *s, struct plenum_lease *slot)
 {
     slot->state = SLOT_CANCELLING;
@@ -566,7 +628,7 @@ void session_cancel(struct plenum_stream *s, struct plenum_lease *slot)
 static uint64_t waiting_since(const struct plenum_stream *s)
 {
     if (s->state == SESSION_OPEN && count_slots(s, SLOT_FILLING) == 0 &&
-        count_slots(s, SLOT_CANCELLING) == 0)
+        count_slots(s, SLOT_CANCELLING) == 0 && !s->asks)
         return 0;
     return max_u64(s->heard_ns, s->asked_ns);
 }

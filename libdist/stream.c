@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,6 +77,7 @@ void stream_unref(struct plenum_stream *s)
 {
     if (atomic_fetch_sub(&s->refs, 1) != 1)
         return;
+    io_close(&s->ready_fd);
     trace_close(s->trace);
     (void)pthread_cond_destroy(&s->changed);
     (void)pthread_mutex_destroy(&s->mu);
@@ -205,6 +207,8 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     s->depth = o->prefetch_depth;
     s->loader_timeout_ns = o->loader_timeout_ns;
     s->silence_ns = o->silence_ns;
+    s->on_ring = o->on_ring;
+    s->on_ring_arg = o->on_ring_arg;
     return wire_open_check(open, err);
 }
 
@@ -247,6 +251,7 @@ static int stream_create(const struct plenum_job_info *info,
     s->alone_ns = s->opened_ns;
     s->retry_delay_ns = 5 * NS_PER_MS;
     s->conn = (struct frame_conn){.fd = -1, .tx_fd = -1, .rx_fd = -1};
+    s->ready_fd = -1;
     atomic_init(&s->refs, 1);
     (void)pthread_mutex_init(&s->mu, NULL);
     (void)pthread_condattr_init(&attr);
@@ -299,6 +304,36 @@ int plenum_stream_open(const struct plenum_job_info *info,
     return 0;
 }
 
+/* Tell the program of rings that it was told of and that nothing refers to any more. The lock is
+ * given up meanwhile. */
+static void retire_rings(struct plenum_stream *s)
+{
+    for (struct slot_set **at = &s->shown, *set; (set = *at) != NULL;) {
+        if (set->refs > 1) {
+            at = &set->next_shown;
+            continue;
+        }
+        *at = set->next_shown;
+        (void)pthread_mutex_unlock(&s->mu);
+        s->on_ring(s->on_ring_arg, set->ring->base, set->ring->bytes, 0);
+        (void)pthread_mutex_lock(&s->mu);
+        slot_set_unref(set);
+        at = &s->shown; /* it may have changed */
+    }
+}
+
+/* The first batch of a ring is about to be handed out. */
+static void show_ring(struct plenum_stream *s, struct slot_set *set)
+{
+    set->shown = true;
+    set->refs++;
+    set->next_shown = s->shown;
+    s->shown = set;
+    (void)pthread_mutex_unlock(&s->mu);
+    s->on_ring(s->on_ring_arg, set->ring->base, set->ring->bytes, 1);
+    (void)pthread_mutex_lock(&s->mu);
+}
+
 void plenum_stream_destroy(struct plenum_stream *stream)
 {
     if (!stream || stream->pid != getpid())
@@ -306,6 +341,8 @@ void plenum_stream_destroy(struct plenum_stream *stream)
     io_remove(stream);
     (void)pthread_mutex_lock(&stream->mu);
     free_entries(stream);
+    stream->destroyed = true;
+    retire_rings(stream);
     (void)pthread_mutex_unlock(&stream->mu);
     stream_unref(stream);
 }
@@ -314,16 +351,15 @@ void plenum_stream_destroy(struct plenum_stream *stream)
 static void describe(const struct plenum_stream *s, const struct entry *e, struct plenum_batch *b)
 {
     struct plenum_lease *slot = e->slot;
-    const uint8_t *bytes = ring_slot(slot->set->ring, slot->index);
+    uint8_t *bytes = ring_slot(slot->set->ring, slot->index);
     struct order_place place = e->place;
     struct wire_slot layout = {0};
     uint32_t n = 0;
 
     (void)wire_slot_init(&s->open, &layout);
     *b = (struct plenum_batch){.pixels = ring_slot(slot->set->ring, slot->index),
-                               .labels = (const int64_t *)(const void *)(bytes + layout.labels_at),
-                               .samples =
-                                   (const uint32_t *)(const void *)(bytes + layout.samples_at),
+                               .labels = (int64_t *)(void *)(bytes + layout.labels_at),
+                               .samples = (uint32_t *)(void *)(bytes + layout.samples_at),
                                .positions = slot->positions,
                                .valid = slot->valid,
                                .epochs = slot->epochs,
@@ -407,6 +443,32 @@ static bool starved(const struct plenum_stream *s)
     return true;
 }
 
+static bool finished(const struct plenum_stream *s)
+{
+    return !s->first && s->epochs && s->next_place.epoch >= s->epochs;
+}
+
+/* Make the descriptor readable, or not, as plenum_stream_next() would answer or wait. */
+static void update_ready_fd(struct plenum_stream *s)
+{
+    bool ready = (s->first && s->first->ready) || s->error_code < 0 || finished(s) || starved(s);
+    uint64_t n = 1;
+
+    if (s->ready_fd < 0 || ready == s->ready_fd_set)
+        return;
+    s->ready_fd_set = ready;
+    if (ready)
+        (void)!write(s->ready_fd, &n, sizeof(n));
+    else
+        (void)!read(s->ready_fd, &n, sizeof(n));
+}
+
+void stream_changed(struct plenum_stream *s)
+{
+    update_ready_fd(s);
+    (void)pthread_cond_broadcast(&s->changed);
+}
+
 static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct plenum_batch *ret,
                           struct plenum_error *err)
 {
@@ -418,7 +480,7 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
             return deliver(s, ret, err);
         if (s->error_code < 0)
             return error_set(err, s->error_code, "%s", s->error.text);
-        if (!s->first && s->epochs && s->next_place.epoch >= s->epochs)
+        if (finished(s))
             return error_set(err, -ENODATA, "all %llu epochs are over",
                              (unsigned long long)s->epochs);
         if (starved(s))
@@ -436,6 +498,12 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
     }
 }
 
+static int forked(struct plenum_error *err)
+{
+    return error_set(err, -ECHILD,
+                     "this process was forked from the one that opened the stream; open one here");
+}
+
 int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct plenum_batch *ret,
                        struct plenum_error *err)
 {
@@ -443,9 +511,7 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
     int r;
 
     if (stream->pid != getpid())
-        return error_set(err, -ECHILD,
-                         "this process was forked from the one that opened the stream; open one "
-                         "here");
+        return forked(err);
     begin = time_now_ns();
     if (timeout_ns < UINT64_MAX - begin)
         deadline_ns = begin + timeout_ns;
@@ -456,8 +522,45 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
     end = time_now_ns();
     stream->stats.wait_ns += end - begin;
     trace_wait(stream->trace, begin, end);
+    update_ready_fd(stream);
+    if (stream->on_ring) {
+        retire_rings(stream);
+        if (r == 0 && !ret->lease->set->shown)
+            show_ring(stream, ret->lease->set);
+    }
     (void)pthread_mutex_unlock(&stream->mu);
     return r;
+}
+
+int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
+{
+    struct plenum_stream *s = stream;
+    int r;
+
+    if (s->pid != getpid())
+        return forked(err);
+    (void)pthread_mutex_lock(&s->mu);
+    if (s->ready_fd < 0) {
+        s->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        r = s->ready_fd < 0 ? -errno : 0;
+        update_ready_fd(s);
+    }
+    r = s->ready_fd < 0 ? error_set(err, r, "no descriptor can be had: %s", strerror(-r))
+                        : s->ready_fd;
+    (void)pthread_mutex_unlock(&s->mu);
+    return r;
+}
+
+void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret)
+{
+    *ret = (struct plenum_ring){0};
+    if (stream->pid != getpid())
+        return;
+    (void)pthread_mutex_lock(&stream->mu);
+    if (stream->set)
+        *ret = (struct plenum_ring){.base = stream->set->ring->base,
+                                    .bytes = stream->set->ring->bytes};
+    (void)pthread_mutex_unlock(&stream->mu);
 }
 
 void plenum_batch_release(struct plenum_batch *batch)
@@ -482,7 +585,10 @@ void plenum_batch_release(struct plenum_batch *batch)
     s->leased--;
     if (set == s->set)
         session_pump(s);
+    update_ready_fd(s);
     slot_set_unref(set);
+    if (s->destroyed)
+        retire_rings(s);
     (void)pthread_mutex_unlock(&s->mu);
     stream_unref(s);
 }
@@ -511,10 +617,28 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
 
 void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
 {
+    *ret = (struct plenum_cursor){0};
+    if (stream->pid != getpid()) /* a lock may have been held when it was forked */
+        return;
     (void)pthread_mutex_lock(&stream->mu);
     *ret =
         (struct plenum_cursor){.epoch = stream->cursor.epoch, .position = stream->cursor.position};
     memcpy(ret->identity, stream->identity, sizeof(ret->identity));
+    (void)pthread_mutex_unlock(&stream->mu);
+}
+
+void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret)
+{
+    struct order_place place;
+
+    *ret = (struct plenum_place){0};
+    if (stream->pid != getpid())
+        return;
+    (void)pthread_mutex_lock(&stream->mu);
+    place = order_place_settle(&stream->steps, stream->cursor);
+    *ret = (struct plenum_place){.epoch = place.epoch,
+                                 .position = place.position,
+                                 .steps_left = order_steps_left(&stream->steps, place)};
     (void)pthread_mutex_unlock(&stream->mu);
 }
 
@@ -535,8 +659,7 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
     int r = 0;
 
     if (s->pid != getpid())
-        return error_set(err, -ECHILD,
-                         "this process was forked from the one that opened the stream");
+        return forked(err);
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
         return error_set(
             err, -ESTALE,
@@ -559,6 +682,7 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
         s->next_place = order_place_settle(&s->steps, place);
         s->next_index = 0;
         session_pump(s);
+        update_ready_fd(s);
         io_poke();
     }
     (void)pthread_mutex_unlock(&s->mu);
@@ -569,6 +693,9 @@ void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_
 {
     struct plenum_stream *s = stream;
 
+    *ret = (struct plenum_stream_stats){0};
+    if (s->pid != getpid())
+        return;
     (void)pthread_mutex_lock(&s->mu);
     *ret = s->stats;
     ret->elapsed_ns = time_now_ns() - s->opened_ns;
@@ -587,6 +714,8 @@ int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error
     struct plenum_stream *s = stream;
     int taken = 0;
 
+    if (s->pid != getpid())
+        return 0;
     (void)pthread_mutex_lock(&s->mu);
     if (s->num_warnings > 0) {
         *ret = s->warnings[0];
@@ -595,6 +724,73 @@ int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error
     }
     (void)pthread_mutex_unlock(&s->mu);
     return taken;
+}
+
+/* Wait for the names of `a`; with the lock held. */
+static int wait_for_names(struct plenum_stream *s, struct name_ask *a, struct plenum_error *err)
+{
+    struct name_ask **at = &s->asks;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = a;
+    a->base = s->next_request + 1;
+    s->next_request += a->count;
+    session_ask_names(s);
+    io_poke(); /* there is something to wait for now */
+    while (!a->over && s->error_code == 0)
+        (void)pthread_cond_wait(&s->changed, &s->mu);
+    if (a->over)
+        return a->code < 0 ? error_set(err, a->code, "%s", a->err.text) : 0;
+    for (at = &s->asks; *at != a; at = &(*at)->next)
+        ;
+    *at = a->next;
+    return error_set(err, s->error_code, "%s", s->error.text);
+}
+
+/* One block: pointers, then the texts. */
+static char **pack_names(char *const *names, uint32_t count)
+{
+    size_t bytes = (count + (size_t)1) * sizeof(char *);
+    char **ret, *text;
+
+    for (uint32_t i = 0; i < count; i++)
+        bytes += strlen(names[i]) + 1;
+    ret = malloc(bytes);
+    if (!ret)
+        return NULL;
+    text = (char *)(ret + count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        ret[i] = text;
+        text = stpcpy(text, names[i]) + 1;
+    }
+    ret[count] = NULL;
+    return ret;
+}
+
+int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,
+                               uint32_t count, char ***ret, struct plenum_error *err)
+{
+    struct name_ask ask = {.samples = samples, .count = count};
+    char **packed = NULL;
+    int r;
+
+    if (stream->pid != getpid())
+        return forked(err);
+    ask.names = calloc(count + (size_t)1, sizeof(*ask.names));
+    if (!ask.names)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)pthread_mutex_lock(&stream->mu);
+    r = count ? wait_for_names(stream, &ask, err) : 0;
+    (void)pthread_mutex_unlock(&stream->mu);
+    if (r == 0 && !(packed = pack_names(ask.names, count)))
+        r = error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < count; i++)
+        free(ask.names[i]);
+    free(ask.names);
+    if (r == 0)
+        *ret = packed;
+    return r;
 }
 
 uint64_t plenum_batch_hash(const struct plenum_batch *batch)

@@ -47,7 +47,10 @@ struct slot_set {
     struct plenum_stream *stream;
     struct ring *ring;
     uint32_t num_slots;
-    unsigned refs; /* under the stream's lock: the session, each READY and LEASED slot */
+    /* Under the stream's lock. */
+    unsigned refs; /* the session, each READY and LEASED slot, the list of those shown */
+    bool shown;
+    struct slot_set *next_shown;
     struct plenum_lease slots[];
 };
 
@@ -61,6 +64,18 @@ struct entry {
     uint32_t substituted;
     struct plenum_error err;
     struct entry *next;
+};
+
+/** Names of samples that somebody waits for. */
+struct name_ask {
+    const uint32_t *samples; /* [count] */
+    char **names;            /* [count]: those below `have` are there */
+    uint32_t count, sent, have;
+    uint64_t base; /* request of the first sample */
+    int code;      /* < 0: it has failed, and why */
+    bool over;     /* all are there, or it has failed: it is in no list any more */
+    struct plenum_error err;
+    struct name_ask *next;
 };
 
 enum session_state {
@@ -111,6 +126,15 @@ struct plenum_stream {
     struct plenum_error warnings[WARNINGS_MAX];
     unsigned num_warnings;
     uint64_t next_request;
+    struct name_ask *asks; /* the first is asked of the loader; then the next */
+
+    /* For event loops and pinned memory. */
+    int ready_fd; /* an eventfd, or -1 until it is asked for */
+    bool ready_fd_set;
+    plenum_ring_call on_ring; /* constant */
+    void *on_ring_arg;        /* constant */
+    struct slot_set *shown;   /* rings that the program was told of, the newest first */
+    bool destroyed;           /* only leases hold the stream */
 
     /* The connection to a loader. */
     enum session_state state;
@@ -118,10 +142,11 @@ struct plenum_stream {
     int address;            /* index of the one that is tried or used */
     struct slot_set *set;   /* of this session, or NULL */
     char loader_name[WIRE_NAME_MAX];
-    uint64_t heard_ns;  /* the last byte that came */
-    uint64_t asked_ns;  /* the last time we began to wait for something */
-    uint64_t pinged_ns; /* the last STATS sent */
-    uint64_t retry_ns;  /* SESSION_DOWN: when to try again */
+    uint16_t loader_minor; /* of the protocol */
+    uint64_t heard_ns;     /* the last byte that came */
+    uint64_t asked_ns;     /* the last time we began to wait for something */
+    uint64_t pinged_ns;    /* the last STATS sent */
+    uint64_t retry_ns;     /* SESSION_DOWN: when to try again */
     uint64_t retry_delay_ns;
     uint64_t alone_ns;   /* since when no loader has answered; 0: one does */
     uint64_t lost_ns;    /* since when a stream that ran has stood; 0: it runs */
@@ -137,6 +162,8 @@ struct plenum_stream {
 
 /** Ask for as many batches as there are free slots and depth allows. */
 void session_pump(struct plenum_stream *s);
+/** Ask for the names that are waited for. */
+void session_ask_names(struct plenum_stream *s);
 /** Call back what is being rendered into a slot. The slot is free again when the loader has
  * answered. */
 void session_cancel(struct plenum_stream *s, struct plenum_lease *slot);
@@ -164,8 +191,12 @@ void io_remove(struct plenum_stream *s);
 void io_poke(void);
 /** Watch, or stop watching, the stream's connection. With the stream's lock held. */
 int io_watch(struct plenum_stream *s, bool write);
+
 /* stream.c */
 
+/** Something that plenum_stream_next() or another call may be waiting for has changed. With the
+ * lock held. */
+void stream_changed(struct plenum_stream *s);
 /** Drop one reference; the last one frees. Without the stream's lock. */
 void stream_unref(struct plenum_stream *s);
 /** Remember one sentence for plenum_stream_take_warning(). With the lock held. */

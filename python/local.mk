@@ -3,7 +3,9 @@ pyplenumdir = $(pythondir)/pyplenum
 pyplenum_files = \
 	%D%/pyplenum/__init__.py \
 	%D%/pyplenum/_lib.py \
+	%D%/pyplenum/_torch_carrier.py \
 	%D%/pyplenum/job.py \
+	%D%/pyplenum/progress.py \
 	%D%/pyplenum/stream.py \
 	%D%/pyplenum/torch.py
 if PYTHON_FOUND

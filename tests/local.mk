@@ -21,6 +21,11 @@ EXTRA_DIST += %D%/run-test %D%/suppressions/lsan %D%/suppressions/tsan
 test_cflags = $(AM_CFLAGS) -Wno-conversion -Wno-shadow -Wno-missing-prototypes -Wno-undef -Wno-write-strings -Wno-discarded-qualifiers \
 	$(CRITERION_CFLAGS)
 
+# A loader for a test or a benchmark.
+noinst_LTLIBRARIES += %D%/libdaemon.la
+%C%_libdaemon_la_SOURCES = %D%/daemon.c %D%/daemon.h
+%C%_libdaemon_la_LIBADD = common/libcommon.la
+
 include tests/python/local.mk
 
 # Tests of threads: plain programs, which ThreadSanitizer can follow.

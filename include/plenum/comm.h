@@ -3,21 +3,25 @@
  * Collectives: every instance of the job calls the same functions in the same order, with the same
  * sizes. They work in place on the caller's memory, of any size. In a job of one instance they
  * succeed at once. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
- * call: a program that uses MPI itself initialises it before that and finalises it itself; else
- * plenum initialises MPI at the first collective and ends it at the job's last close.
+ * call: a program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
+ * MPI_THREAD_FUNNELED and calls from its main thread) and finalises it itself; else plenum
+ * initialises MPI at the first collective and finalises it when the process exits.
  *
  * Waiting sleeps: an instance that waits for the others leaves its cores to the loader.
  *
  * Errors of all of them:
- *   -ENOTSUP           the job has several instances but MPI is not there, or its world has another
- *                      size than the job (under torchrun every process is MPI's "rank 0 of 1"): use
- *                      torch.distributed there, or start the job with plenumrun;
- *   -ETIMEDOUT         the others did not come within the time limit (plenum_job_set_timeout());
- * the sentence names those that are missing; -ENOTRECOVERABLE   an earlier collective timed out:
- * its memory may still be written to by MPI, and no further collective can be trusted. End the
- * process; -EINVAL            a root, type or operation that does not exist; -ECHILD this process
- * was forked from the one that opened the job; -EIO               MPI reported an error (the
- * sentence holds its text).
+ *   -ENOTSUP          the job has several instances but MPI is not there, its world is not the job
+ *                     (under torchrun every process is MPI's "rank 0 of 1": use torch.distributed
+ *                     there, or start the job with plenumrun), or the program initialised it with
+ *                     too low a thread level;
+ *   -ETIMEDOUT        the others did not come within the time limit (plenum_job_set_timeout());
+ *                     the sentence names those that are missing;
+ *   -ENOTRECOVERABLE  an earlier collective timed out: its memory may still be written to by MPI,
+ *                     and no further collective can be trusted. End the process;
+ *   -EINVAL           a root, type or operation that does not exist;
+ *   -ECHILD           this process was forked from the one that opened the job;
+ *   -EIO              MPI reported an error; the sentence holds its text;
+ *   -ENOMEM.
  *
  * Threads: one collective at a time per process; calls from several threads wait for each other,
  * and must come in the same order everywhere. They block: keep them off event loops. */
@@ -117,6 +121,37 @@ PLENUM_API uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica);
 PLENUM_API int plenum_once_per_host(struct plenum_job *job,
                                     int (*prepare)(void *arg, struct plenum_error *err), void *arg,
                                     struct plenum_error *err);
+
+/**
+ * What carries collectives where MPI does not, such as torch.distributed under torchrun. Plain
+ * data.
+ *
+ * Each function does what the plenum_*() function of its name does, for all instances, within
+ * `timeout_ns` nanoseconds (0: no limit), and returns 0, -ETIMEDOUT or -EIO with a sentence in
+ * `err`, which is not NULL. One is called at a time, in the thread that called the collective, and
+ * never with 0 bytes or elements.
+ */
+struct plenum_carrier {
+    void *arg; /**< Handed to each function. */
+    int (*broadcast)(void *arg, void *buffer, size_t bytes, uint32_t root, uint64_t timeout_ns,
+                     struct plenum_error *err);
+    int (*allreduce)(void *arg, void *buffer, size_t count, enum plenum_type type,
+                     enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err);
+    int (*allgather)(void *arg, const void *send, size_t bytes, void *recv, uint64_t timeout_ns,
+                     struct plenum_error *err);
+    int (*barrier)(void *arg, uint64_t timeout_ns, struct plenum_error *err);
+};
+
+/**
+ * Have the collectives of this process carried by `carrier` from now on instead of MPI. Every
+ * instance must do so, before its first collective.
+ *
+ * @param carrier  copied; what its `arg` points to must stay until the process ends.
+ *
+ * Errors: -EBUSY a collective has been carried by something else already. Threads: any.
+ */
+PLENUM_API int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *carrier,
+                                      struct plenum_error *err);
 
 /**
  * How long one collective may take before it answers -ETIMEDOUT, in nanoseconds; 0, which is the

@@ -58,13 +58,13 @@ struct plenum_job_info {
 PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err);
 
 /**
- * Give the job up. The last close ends MPI, if plenum's collectives started it, and waits at most
- * 30 s for the other instances to do the same. NULL is nothing.
+ * Give the job up. NULL is nothing. It may be opened again.
  *
- * A program that has failed better exits with its status and does not close the job: it would wait
- * for instances that wait for it. One that exits with status 0 without closing has it closed then.
+ * MPI, if plenum's collectives started it, ends with the process: one that exits with status 0
+ * waits for the other instances to do the same, 30 s at most; one that has failed waits for nobody,
+ * so that its launcher sees the failure at once.
  *
- * Threads: any, but not during a collective.
+ * Threads: any.
  */
 PLENUM_API void plenum_job_close(struct plenum_job *job);
 

@@ -65,6 +65,19 @@ enum plenum_bad {
     PLENUM_BAD_FAIL,       /**< The stream fails with -EBADMSG, naming file and reason. */
 };
 
+/**
+ * Told of the memory that batches lie in, for programs that pin it (cudaHostRegister).
+ *
+ * @param present  1: batches from [base, base + bytes) will be handed out. 0: it is about to be
+ * unmapped; no batch of it is leased any more.
+ *
+ * A stream has one ring, and another one after each loss of a loader; the old one goes when its
+ * last batch has been released. Called by plenum_stream_next(), plenum_stream_destroy(), or, of a
+ * stream that was destroyed before, by plenum_batch_release(); in the thread that called it. It may
+ * call nothing of the stream's but plenum_stream_get_*().
+ */
+typedef void (*plenum_ring_call)(void *arg, void *base, size_t bytes, int present);
+
 /** What to stream. Fill with plenum_stream_options_init(), then change what differs. */
 struct plenum_stream_options {
     size_t size;         /**< sizeof(struct plenum_stream_options): set by the init function. */
@@ -88,6 +101,8 @@ struct plenum_stream_options {
                                      -ECONNRESET. Default 60 s. */
     uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked
                               of it, is given up and another is asked. Default 5 s. */
+    plenum_ring_call on_ring; /**< Told of rings that come and go, or NULL, the default. */
+    void *on_ring_arg;        /**< Handed to it. */
 };
 
 /** Constant facts of an open stream. */
@@ -106,25 +121,25 @@ struct plenum_stream_info {
 };
 
 /**
- * A leased batch. Plain data: read every field, write none but the pixels.
+ * A leased batch. Plain data: read every field, write none.
  *
  * Arrays are [S][local R][M] unless said otherwise, S the slowest. They are borrowed from the
- * stream's ring until plenum_batch_release(), also beyond plenum_stream_destroy(). The pixels may
- * be changed in place.
+ * stream's ring until plenum_batch_release(), also beyond plenum_stream_destroy(). Until then they
+ * are the program's: what they hold may be changed in place.
  */
 struct plenum_batch {
     void
         *pixels; /**< int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. */
-    const int64_t *labels;   /**< Class indices. */
-    const uint32_t *samples; /**< Index in the data set of the sample that is shown. */
-    const uint64_t
-        *positions; /**< Place in the epoch's order; >= N where valid is 0 at an epoch's end. */
-    const uint8_t *valid;     /**< 1: counts; 0: fills up the last step (or the last batch). */
-    const uint64_t *epochs;   /**< [S]: the epoch of each step; a batch may cross an epoch's end. */
-    uint64_t index;           /**< Batches since the stream was opened or sought, from 0. */
-    uint32_t count;           /**< S * local R * M. */
-    uint32_t num_valid;       /**< Ones in valid. */
-    uint32_t num_substituted; /**< Samples shown in place of bad ones. */
+    int64_t *labels;   /**< Class indices. */
+    uint32_t *samples; /**< Index in the data set of the sample that is shown. */
+    uint64_t
+        *positions;     /**< Place in the epoch's order; >= N where valid is 0 at an epoch's end. */
+    uint8_t *valid;     /**< 1: counts; 0: fills up the last step (or the last batch). */
+    uint64_t *epochs;   /**< [S]: the epoch of each step; a batch may cross an epoch's end. */
+    uint64_t index;     /**< Batches since the stream was opened or sought, from 0. */
+    uint32_t count;     /**< S * local R * M. */
+    uint32_t num_valid; /**< Ones in valid. */
+    uint32_t num_substituted;              /**< Samples shown in place of bad ones. */
     uint32_t steps, replicas, micro_batch; /**< S, local R, M. */
     uint32_t height, width, channels;
     enum plenum_dtype dtype;
@@ -141,6 +156,19 @@ struct plenum_cursor {
                              changed. */
     uint64_t epoch;       /**< Of the next step. */
     uint64_t position;    /**< Of the next step, in its epoch's order. */
+};
+
+/** Where a stream stands, in terms of its epochs and steps. */
+struct plenum_place {
+    uint64_t epoch;      /**< Of the next step. */
+    uint64_t position;   /**< Of the next step, in its epoch's order: below N. */
+    uint64_t steps_left; /**< In that epoch from there on, at least 1; the same in all instances. */
+};
+
+/** Memory that batches lie in. */
+struct plenum_ring {
+    void *base;   /**< Page-aligned; NULL while there is no loader. */
+    size_t bytes; /**< A multiple of the page size. */
 };
 
 struct plenum_stream_stats {
@@ -205,6 +233,34 @@ PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
 PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns,
                                   struct plenum_batch *ret, struct plenum_error *err);
 
+/**
+ * A descriptor for event loops (poll, epoll, select, asyncio): readable when plenum_stream_next()
+ * would not answer -EAGAIN at once, be it with a batch, the end or an error.
+ *
+ * Ownership: the stream's. Do not read from it or close it; it goes with the stream and its leases.
+ * Returns it, or -EMFILE, -ENFILE, -ENOMEM, -ECHILD. Threads: any.
+ */
+PLENUM_API int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err);
+
+/**
+ * The ring that new batches come from. It becomes another one when a loader is lost; batches that
+ * are leased may lie in an older one. To be told, see plenum_stream_options.on_ring. Threads: any.
+ */
+PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret);
+
+/**
+ * The names of samples, as their data set names them: of a folder, the paths of their files.
+ *
+ * @param samples  [count] indices in the data set, such as those of a batch.
+ *
+ * Ownership: `*ret` is [count] pointers and a NULL, one block: free() it.
+ * Errors:    -EINVAL there is no such sample; -ENOTSUP the loader is too old; -ECHILD; -ENOMEM; or
+ *            the stream's own error. `*ret` is then untouched.
+ * Threads:   any. Blocks until the loader has answered: some microseconds a name.
+ */
+PLENUM_API int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,
+                                          uint32_t count, char ***ret, struct plenum_error *err);
+
 /** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 
@@ -214,6 +270,12 @@ PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
 
 /** The place behind the last batch that plenum_stream_next() gave. Threads: any. */
 PLENUM_API void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
+
+/**
+ * The same place as the next step sees it: at the end of an epoch, the begin of the next. Threads:
+ * any.
+ */
+PLENUM_API void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret);
 
 /**
  * Go on from `cursor`: the next batch begins there. Leased batches stay; prefetched ones are

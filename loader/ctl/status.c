@@ -73,7 +73,7 @@ static int take(struct answer *a, const struct frame_header *h, struct frame_rea
             return error_set(err, -EPROTO, "%s: %s", address, nonsense);
         if (wire_hello_check(&hello, err) < 0)
             return error_prefix(err, -EPROTO, "%s", address);
-        if (hello.minor == 0)
+        if (hello.minor < WIRE_MINOR_STATUS)
             return error_set(err, -EPROTO,
                              "%s: that loader is too old to tell (%s); upgrade and restart it",
                              address, hello.name);

@@ -134,16 +134,27 @@ struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width
     return r;
 }
 
+struct rect exif_to_seen(uint8_t orientation, struct rect stored, uint32_t width, uint32_t height)
+{
+    struct rect r = stored;
+
+    if (mirrors_x(orientation))
+        r.left = width - r.left - r.width;
+    if (mirrors_y(orientation))
+        r.top = height - r.top - r.height;
+    return exif_swaps(orientation) ? (struct rect){r.top, r.left, r.height, r.width} : r;
+}
+
 void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t width,
                    uint32_t height, uint8_t *turned)
 {
-    size_t step = exif_swaps(orientation) ? (size_t)height * 3 : 3;
+    size_t step = exif_swaps(orientation) ? (size_t)height * 4 : 4;
     uint32_t v = mirrors_y(orientation) ? height - 1 - y : y;
-    uint8_t *out = turned + (exif_swaps(orientation) ? (size_t)v * 3 : (size_t)v * width * 3);
+    uint8_t *out = turned + (exif_swaps(orientation) ? (size_t)v * 4 : (size_t)v * width * 4);
 
     for (uint32_t x = 0; x < width; x++) {
         uint32_t u = mirrors_x(orientation) ? width - 1 - x : x;
 
-        memcpy(out + u * step, row + (size_t)x * 3, 3);
+        memcpy(out + u * step, row + (size_t)x * 4, 4);
     }
 }

@@ -23,11 +23,14 @@ static inline int exif_swaps(uint8_t orientation)
 /** Where `seen`, a part of the turned image, lies in the stored image of width x height. */
 struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height);
 
+/** The other way round: where `stored` is seen in the turned image. */
+struct rect exif_to_seen(uint8_t orientation, struct rect stored, uint32_t width, uint32_t height);
+
 /**
  * Put one row of a stored region where it belongs in the turned region.
  *
  * @param y       Of the row within the stored region of width x height pixels.
- * @param turned  The whole turned region, RGB, without gaps.
+ * @param turned  The whole turned region, four bytes a pixel, without gaps.
  */
 void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t width,
                    uint32_t height, uint8_t *turned);

@@ -3,6 +3,9 @@
  *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes
  *           -> reader: those rows -> resize -> dst
  *
+ * In fast-v1, a crop that is at least twice as large as what becomes of it is taken from a smaller
+ * image, which the JPEG reader makes by a smaller inverse DCT.
+ *
  * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
  * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
  * its rows are columns, or come from the bottom. */
@@ -20,6 +23,7 @@
 #include "loader/image/exif.h"
 #include "loader/image/reader.h"
 #include "loader/image/resize.h"
+#include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
 static const struct {
@@ -73,9 +77,9 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
 
 /* Find the reader of a file and have it read the header. */
 static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len,
-                       struct image_info *info, struct image_reader **ret, struct plenum_error *err)
+                       struct image_header *header, const char **format, struct image_reader **ret,
+                       struct plenum_error *err)
 {
-    struct image_header header;
     int r;
 
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
@@ -83,13 +87,12 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
 
         if (!reader->ops->knows(bytes, len))
             continue;
-        r = reader->ops->open(reader, bytes, len, &header, err);
+        r = reader->ops->open(reader, bytes, len, header, err);
         if (r < 0) {
             reader->ops->close(reader);
             return r;
         }
-        *info =
-            (struct image_info){formats[i].format, header.width, header.height, header.orientation};
+        *format = formats[i].format;
         *ret = reader;
         return 0;
     }
@@ -122,7 +125,7 @@ static int pass_turned(struct image_decoder *d, struct image_reader *reader,
     struct image_rows rows;
     int r;
 
-    if (scratch_reserve(&d->turned, (size_t)width * height * 3) < 0)
+    if (scratch_reserve(&d->turned, (size_t)width * height * 4) < 0)
         return error_set(err, -ENOMEM, "out of memory for %ux%u pixels", width, height);
     for (uint32_t y = 0; y < region->height; y += rows.count) {
         r = reader->ops->read(reader, &rows, err);
@@ -132,29 +135,50 @@ static int pass_turned(struct image_decoder *d, struct image_reader *reader,
             exif_turn_row(orientation, rows.pixels + i * rows.pitch, y + i, region->width,
                           region->height, d->turned.bytes);
     }
-    resize_push(d->resize, d->turned.bytes, (size_t)width * 3, height);
+    resize_push(d->resize, d->turned.bytes, (size_t)width * 4, height);
     scratch_trim(&d->turned, 64 << 20);
     return 0;
 }
 
+/* By how much the image may be divided so that the box has no fewer pixels than are asked for. */
+static uint32_t choose_shrink(const struct pipeline *pipeline, const struct crop *crop,
+                              const struct image_header *header)
+{
+    uint32_t shrink = pipeline->version == PIPELINE_FAST_V1 ? header->shrink_max : 1;
+
+    while (shrink > 1 &&
+           (crop->box.width / shrink < crop->width || crop->box.height / shrink < crop->height))
+        shrink /= 2;
+    return shrink;
+}
+
 /* All that follows the header. */
 static int render_open(struct image_decoder *d, struct image_reader *reader,
-                       const struct image_info *info, const struct pipeline *pipeline,
+                       const struct image_header *header, const struct pipeline *pipeline,
                        const struct image_draw *draw, const struct image_store *store, void *dst,
                        struct plenum_error *err)
 {
-    uint8_t orientation = pipeline->exif ? info->orientation : 1;
-    bool swap = exif_swaps(orientation);
+    uint8_t orientation = pipeline->exif ? header->orientation : 1;
+    struct rect region = {.width = header->width, .height = header->height};
+    struct rect seen = exif_to_seen(orientation, region, header->width, header->height);
+    struct resize_grid grid;
+    uint32_t columns, rows; /* of the image that the reader makes */
     struct crop crop;
-    struct rect region;
     int r;
 
-    crop_place(pipeline, draw, swap ? info->height : info->width, swap ? info->width : info->height,
-               &d->tables, &crop);
-    if (resize_begin(d->resize, &crop, store, dst, &region) < 0)
+    crop_place(pipeline, draw, seen.width, seen.height, &d->tables, &crop);
+    grid.step = choose_shrink(pipeline, &crop, header);
+    columns = (header->width + grid.step - 1) / grid.step;
+    rows = (header->height + grid.step - 1) / grid.step;
+    /* Its last squares reach beyond the stored image: before its beginning where EXIF mirrors it.
+     */
+    seen = exif_to_seen(orientation, region, columns * grid.step, rows * grid.step);
+    grid.left = seen.left;
+    grid.top = seen.top;
+    if (resize_begin(d->resize, &crop, &grid, store, dst, &region) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
-    region = exif_to_stored(orientation, region, info->width, info->height);
-    r = reader->ops->seek(reader, &region, err);
+    region = exif_to_stored(orientation, region, columns, rows);
+    r = reader->ops->seek(reader, grid.step, &region, err);
     if (r < 0)
         return r;
     return orientation == 1 ? pass_rows(d, reader, &region, err)
@@ -192,18 +216,38 @@ void image_decoder_destroy(struct image_decoder *d)
     free(d);
 }
 
+const char *image_kernels(uint32_t index)
+{
+    for (size_t i = 0; resize_kernels[i]; i++)
+        if (resize_kernels[i]->usable() && index-- == 0)
+            return resize_kernels[i]->name;
+    return NULL;
+}
+
+int image_decoder_use_kernels(struct image_decoder *d, const char *name)
+{
+    for (size_t i = 0; resize_kernels[i]; i++) {
+        if (strcmp(resize_kernels[i]->name, name) != 0 || !resize_kernels[i]->usable())
+            continue;
+        resize_use(d->resize, resize_kernels[i]);
+        return 0;
+    }
+    return -ENOENT;
+}
+
 int image_render(struct image_decoder *d, const struct pipeline *pipeline,
                  const struct image_draw *draw, const struct image_store *store,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err)
 {
+    struct image_header header;
     struct image_reader *reader;
-    struct image_info info;
+    const char *format;
     int r;
 
-    r = open_reader(d, bytes, len, &info, &reader, err);
+    r = open_reader(d, bytes, len, &header, &format, &reader, err);
     if (r < 0)
         return r;
-    r = render_open(d, reader, &info, pipeline, draw, store, dst, err);
+    r = render_open(d, reader, &header, pipeline, draw, store, dst, err);
     reader->ops->close(reader);
     return r;
 }
@@ -211,19 +255,20 @@ int image_render(struct image_decoder *d, const struct pipeline *pipeline,
 int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, struct image_info *ret,
                  struct plenum_error *err)
 {
+    struct image_header header;
     struct image_reader *reader;
-    struct image_info info;
     struct image_rows rows;
+    const char *format;
     struct rect all;
     int r;
 
-    r = open_reader(d, bytes, len, &info, &reader, err);
+    r = open_reader(d, bytes, len, &header, &format, &reader, err);
     if (r < 0)
         return r;
     if (ret)
-        *ret = info;
-    all = (struct rect){.width = info.width, .height = info.height};
-    r = reader->ops->seek(reader, &all, err);
+        *ret = (struct image_info){format, header.width, header.height, header.orientation};
+    all = (struct rect){.width = header.width, .height = header.height};
+    r = reader->ops->seek(reader, 1, &all, err);
     for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count)
         r = reader->ops->read(reader, &rows, err);
     reader->ops->close(reader);

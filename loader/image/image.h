@@ -50,6 +50,19 @@ int image_decoder_create(struct image_decoder **ret);
 void image_decoder_destroy(struct image_decoder *decoder);
 
 /**
+ * The sets of loops, each for one kind of processor, that this one can use: "avx2", "portable" and
+ * so on, best first. NULL from the last one's index on.
+ */
+const char *image_kernels(uint32_t index);
+
+/**
+ * Use another set of loops than the best one, for tests and comparisons: the pixels are the same.
+ *
+ * -ENOENT: there is none of that name, or this processor cannot use it.
+ */
+int image_decoder_use_kernels(struct image_decoder *decoder, const char *name);
+
+/**
  * Render one sample: find the crop, decode what lies under it, resize, mirror, store.
  *
  * @param bytes  [len] a whole JPEG or PNG file, told apart by its first bytes, whatever it is

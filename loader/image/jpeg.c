@@ -11,6 +11,10 @@
  * - Rows: jpeg_skip_scanlines() drops what is above; it decodes the MCU row above the first one
  *   where the upsampler needs it. It is called once, from row 0, which is its simplest case.
  *   tests/loader/image/test_jpeg.c compares regions at every offset with full decodes.
+ * - Scale: the library makes a half, a fourth or an eighth of the size by a smaller inverse DCT.
+ *   Everything above then counts in pixels of that size. Columns are not cut where the library both
+ *   decodes a component at a larger scale than the others and upsamples it (4:1:0 at a half), since
+ *   jpeg_crop_scanline() takes its rows for shorter than they are.
  * - Block smoothing, which guesses coefficients of progressive files that were never sent, is off:
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
@@ -49,6 +53,11 @@
 /* Rows that one read() delivers: enough to make a call cheap, few enough to stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
+/* Where they begin in the strip, and what their pitch is a multiple of. The colour conversion for
+ * AVX2 and SSE2 stores rows that begin at a multiple of its vectors past the cache, in memory, from
+ * where the resize would have to fetch them again; and rows that do not into the cache. */
+enum { STRIP_SKEW = 16, STRIP_UNIT = 32 };
+
 struct jpeg_reader {
     struct image_reader base;
 
@@ -68,6 +77,7 @@ struct jpeg_reader {
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
     uint32_t rows_left; /* of the region */
+    size_t pitch;       /* of the rows in: */
     struct scratch strip;
 };
 
@@ -82,7 +92,7 @@ static int describe_place(const struct jpeg_reader *j, char *text, size_t size)
     const struct jpeg_decompress_struct *d = &j->d;
 
     if (d->output_scanline > 0 || j->rows_left > 0)
-        return snprintf(text, size, "near row %u of %u", d->output_scanline, d->image_height);
+        return snprintf(text, size, "near row %u of %u", d->output_scanline, d->output_height);
     if (d->input_scan_number > 1)
         return snprintf(text, size, "in scan %d", d->input_scan_number);
     if (d->input_scan_number == 1)
@@ -194,7 +204,7 @@ static void start(struct jpeg_reader *j)
     j->d.progress = &j->progress;
     (void)jpeg_read_header(&j->d, TRUE);
     check_limits(j);
-    j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_RGB;
+    j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_EXT_RGBX;
     j->d.dct_method = JDCT_ISLOW;
     j->d.do_fancy_upsampling = TRUE;
     j->d.do_block_smoothing = FALSE;
@@ -234,16 +244,45 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
         .width = j->d.image_width,
         .height = j->d.image_height,
         .orientation = exif_of_jpeg(bytes, len),
+        .shrink_max = DCTSIZE,
     };
     return 0;
+}
+
+#if JPEG_LIB_VERSION >= 70
+#define SCALED_SIZE(component) (component)->DCT_h_scaled_size
+#else
+#define SCALED_SIZE(component) (component)->DCT_scaled_size
+#endif
+
+/* Whether jpeg_crop_scanline() knows how long the components' rows are: see the top. */
+static bool can_cut(const struct jpeg_decompress_struct *d)
+{
+    int least = DCTSIZE / (int)d->scale_denom;
+
+    for (int i = 0; i < d->num_components; i++) {
+        const jpeg_component_info *c = &d->comp_info[i];
+        int size = SCALED_SIZE(c);
+
+        if (size != least && (size * c->h_samp_factor != least * d->max_h_samp_factor ||
+                              size * c->v_samp_factor != least * d->max_v_samp_factor))
+            return false;
+    }
+    return true;
 }
 
 /* The columns that must be decoded for those of the region to come out right: see the top. */
 static void widen(const struct jpeg_decompress_struct *d, const struct rect *region,
                   uint32_t *begin, uint32_t *end)
 {
-    uint32_t unit = (uint32_t)d->max_h_samp_factor, mcu = DCTSIZE * unit, least = 3 * unit;
+    uint32_t unit = (uint32_t)d->max_h_samp_factor, least = 3 * unit;
+    uint32_t mcu = DCTSIZE / d->scale_denom * unit;
 
+    if (!can_cut(d)) {
+        *begin = 0;
+        *end = d->output_width;
+        return;
+    }
     *begin = region->left > 0 ? (region->left - 1) / mcu * mcu : 0;
     *end = region->left + region->width + 2;
     if (*end < *begin + least)
@@ -254,11 +293,13 @@ static void widen(const struct jpeg_decompress_struct *d, const struct rect *reg
         *begin -= mcu;
 }
 
-static void seek(struct jpeg_reader *j, const struct rect *region)
+static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *region)
 {
     uint32_t begin, end;
     JDIMENSION left, width;
 
+    j->d.scale_num = 1;
+    j->d.scale_denom = shrink;
     (void)jpeg_start_decompress(&j->d);
     widen(&j->d, region, &begin, &end);
     left = begin;
@@ -271,16 +312,16 @@ static void seek(struct jpeg_reader *j, const struct rect *region)
         (void)jpeg_skip_scanlines(&j->d, region->top);
 }
 
-static int jpeg_reader_seek(struct image_reader *reader, const struct rect *region,
+static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
 
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    seek(j, region);
-    if (scratch_reserve(&j->strip, (size_t)STRIP_ROWS * j->d.output_width *
-                                       (size_t)j->d.output_components) < 0)
+    seek(j, shrink, region);
+    j->pitch = align_up((size_t)j->d.output_width * 4, STRIP_UNIT);
+    if (scratch_reserve(&j->strip, STRIP_SKEW + STRIP_ROWS * j->pitch) < 0)
         return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);
     return 0;
 }
@@ -292,15 +333,14 @@ static uint8_t times_255th(uint32_t a, uint32_t b)
     return (uint8_t)(((t >> 8) + t) >> 8);
 }
 
-/* Inverted CMYK to RGB; `rgb` may be where `cmyk` is, or before it. */
-static void rgb_of_cmyk(const uint8_t *cmyk, uint32_t count, uint8_t *rgb)
+/* Inverted CMYK to RGB, in place. */
+static void rgb_of_cmyk(uint8_t *pixel, uint32_t count)
 {
-    for (; count > 0; count--, cmyk += 4, rgb += 3) {
-        uint8_t c = cmyk[0], m = cmyk[1], y = cmyk[2], k = cmyk[3];
+    for (; count > 0; count--, pixel += 4) {
+        uint8_t k = pixel[3];
 
-        rgb[0] = (uint8_t)(k - times_255th(255u - c, k));
-        rgb[1] = (uint8_t)(k - times_255th(255u - m, k));
-        rgb[2] = (uint8_t)(k - times_255th(255u - y, k));
+        for (int c = 0; c < 3; c++)
+            pixel[c] = (uint8_t)(k - times_255th(255u - pixel[c], k));
     }
 }
 
@@ -325,19 +365,18 @@ static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
-    size_t step = (size_t)j->d.output_components, pitch = j->d.output_width * step;
     uint32_t count = j->rows_left < STRIP_ROWS ? j->rows_left : STRIP_ROWS;
-    uint8_t *pixels = j->strip.bytes;
+    uint8_t *pixels = (uint8_t *)j->strip.bytes + STRIP_SKEW;
 
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    read_rows(j, pixels, pitch, count);
+    read_rows(j, pixels, j->pitch, count);
     j->rows_left -= count;
-    pixels += j->offset * step;
+    pixels += (size_t)j->offset * 4;
     if (j->d.out_color_space == JCS_CMYK)
         for (uint32_t i = 0; i < count; i++)
-            rgb_of_cmyk(pixels + i * pitch, j->width, pixels + i * pitch);
-    *ret = (struct image_rows){pixels, pitch, count};
+            rgb_of_cmyk(pixels + i * j->pitch, j->width);
+    *ret = (struct image_rows){pixels, j->pitch, count};
     return 0;
 }
 

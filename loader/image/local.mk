@@ -14,6 +14,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/reader.h \
 	%D%/rect.h \
 	%D%/resize.c %D%/resize.h \
+	%D%/resize_avx2.c \
 	%D%/resize_kernels.h \
 	%D%/resize_portable.c \
 	%D%/scratch.h \

@@ -1,7 +1,7 @@
-/* png.c - PNG by libpng, as 8-bit RGB.
+/* png.c - PNG by libpng, as 8-bit RGB and a fourth byte.
  *
- * Palettes and grey become RGB, of 16 bits the high byte is kept, alpha and transparency are
- * dropped (as Pillow's convert("RGB") does), gamma and profiles are ignored. A PNG cannot be
+ * Palettes and grey become RGB, of 16 bits the high byte is kept, alpha and transparency do not
+ * matter (as Pillow's convert("RGB") does), gamma and profiles are ignored. A PNG cannot be
  * entered in the middle: all rows above the region are read, those below are not. An interlaced one
  * is read in seven passes over rows that are kept.
  *
@@ -43,7 +43,7 @@ struct png_reader {
     bool interlaced;
     struct rect region;
     uint32_t rows_done;    /* of the region */
-    struct scratch pixels; /* [STRIP_ROWS or the region's rows + 1][width][3] */
+    struct scratch pixels; /* [STRIP_ROWS or the region's rows + 1][width][4] */
 };
 
 static void on_error(png_structp png, png_const_charp what)
@@ -159,7 +159,7 @@ static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, si
     if (!p->info)
         return error_set(err, -ENOMEM, "PNG decoder: out of memory");
     orientation = read_header(p);
-    *ret = (struct image_header){p->width, p->height, orientation};
+    *ret = (struct image_header){p->width, p->height, orientation, .shrink_max = 1};
     return 0;
 }
 
@@ -169,18 +169,18 @@ static void choose_format(struct png_reader *p)
     png_set_palette_to_rgb(p->png);
     png_set_expand_gray_1_2_4_to_8(p->png);
     png_set_gray_to_rgb(p->png);
-    png_set_strip_alpha(p->png);
+    png_set_filler(p->png, 0xFF, PNG_FILLER_AFTER); /* where there is no alpha */
     if (p->interlaced)
         (void)png_set_interlace_handling(p->png);
     png_read_update_info(p->png, p->info);
-    if (png_get_rowbytes(p->png, p->info) != (size_t)p->width * 3)
+    if (png_get_rowbytes(p->png, p->info) != (size_t)p->width * 4)
         png_error(p->png, "its rows have an unexpected form");
 }
 
 /* All passes but the end of the last one, from where on nothing is needed. */
 static void read_passes(struct png_reader *p)
 {
-    size_t pitch = (size_t)p->width * 3;
+    size_t pitch = (size_t)p->width * 4;
     uint8_t *rows = p->pixels.bytes, *elsewhere = rows + p->region.height * pitch;
 
     for (int pass = 0; pass < 7; pass++) {
@@ -194,15 +194,16 @@ static void read_passes(struct png_reader *p)
     }
 }
 
-static int png_reader_seek(struct image_reader *reader, const struct rect *region,
+static int png_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
                            struct plenum_error *err)
 {
     struct png_reader *p = container_of(reader, struct png_reader, base);
     size_t rows = p->interlaced ? region->height + 1 : STRIP_ROWS;
 
+    (void)shrink;
     p->region = *region;
     p->rows_done = 0;
-    if (scratch_reserve(&p->pixels, rows * p->width * 3) < 0)
+    if (scratch_reserve(&p->pixels, rows * p->width * 4) < 0)
         return error_set(err, -ENOMEM, "out of memory for %zu rows of %u pixels", rows, p->width);
     if (setjmp(p->escape))
         return failed(p, err);
@@ -218,7 +219,7 @@ static int png_reader_seek(struct image_reader *reader, const struct rect *regio
 
 static void read_strip(struct png_reader *p, uint32_t count)
 {
-    size_t pitch = (size_t)p->width * 3;
+    size_t pitch = (size_t)p->width * 4;
     uint8_t *rows = p->pixels.bytes;
 
     for (uint32_t i = 0; i < count; i++)
@@ -231,7 +232,7 @@ static int png_reader_read(struct image_reader *reader, struct image_rows *ret,
     struct png_reader *p = container_of(reader, struct png_reader, base);
     uint32_t left = p->region.height - p->rows_done;
     uint32_t count = left < STRIP_ROWS ? left : STRIP_ROWS;
-    size_t pitch = (size_t)p->width * 3;
+    size_t pitch = (size_t)p->width * 4;
     size_t kept = p->interlaced ? p->rows_done * pitch : 0; /* before these rows in p->pixels */
 
     if (setjmp(p->escape))
@@ -240,7 +241,7 @@ static int png_reader_read(struct image_reader *reader, struct image_rows *ret,
         read_strip(p, count);
     p->rows_done += count;
     *ret = (struct image_rows){
-        .pixels = (uint8_t *)p->pixels.bytes + kept + (size_t)p->region.left * 3,
+        .pixels = (uint8_t *)p->pixels.bytes + kept + (size_t)p->region.left * 4,
         .pitch = pitch,
         .count = count,
     };

@@ -1,11 +1,12 @@
 /* resize.c - an antialiased triangle filter, defined in integers.
  *
- *     source rows --across--> ring of narrow rows --down--> one output row --> the slot
+ *     two source rows --across--> ring of pairs of narrow rows --down--> one output row, stored
  *
  * Each axis has a table: for each output, where its source samples begin, how many there are, and
  * their coefficients at 2^14. Mirroring costs nothing: the table across is written backwards. The
- * loops that multiply and add are in resize_*.c; this file makes the tables, keeps the rows and
- * lays out the finished ones.
+ * table down is in pairs of rows, with a coefficient of 0 where an output begins or ends in the
+ * middle of one. The loops that multiply, add and store are in resize_*.c; this file makes the
+ * tables and keeps the rows.
  *
  * Not here: which part of an image is resized (crop.c), and where rows come from (image.c). */
 #include "config.h"
@@ -18,61 +19,106 @@
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
-const struct resize_kernels *const resize_kernels[] = {&resize_portable, NULL};
-
-struct resize {
-    const struct resize_kernels *kernels;
-
-    /* Of the sample at hand. */
-    struct resize_axis across, down;
-    struct image_store store;
-    uint8_t *dst;
-    uint32_t rows_in;  /* source rows pushed */
-    uint32_t rows_out; /* output rows written */
-    uint32_t ring_rows;
-    size_t row_bytes; /* of a narrow row */
-
-    /* Memory that stays: never more than some hundred KiB, whatever the image. */
-    struct scratch across_tables, down_tables;
-    struct scratch ring;     /* [ring_rows][row_bytes]: source row y is at y % ring_rows */
-    struct scratch pointers; /* [down.stride] to the rows of one output */
-    struct scratch line;     /* one output row, before its layout */
+const struct resize_kernels *const resize_kernels[] = {
+#ifdef __x86_64__
+    &resize_avx2,
+#endif
+    &resize_portable,
+    NULL,
 };
 
-/* What one axis is asked for: outputs first ... first + count - 1 of source n -> m. */
+/* What one axis is asked for: outputs first ... first + count - 1 of n -> m. There are `samples`
+ * source samples that are `step` apart, the first one's centre at (step + skew) / 2; in the image
+ * itself these are n samples, step = 1 and skew = 0. */
 struct axis_request {
     uint32_t n, m;
+    uint32_t samples, step;
+    int32_t skew;
     uint32_t first, count;
+    uint32_t unit; /* taps begin and end at multiples of it */
     bool mirror;
 };
 
-/* The source samples x of output i with D - |(2x + 1) m - (2i + 1) n| > 0, D = 2 max(n, m). */
-static void find_taps(const struct axis_request *q, uint32_t i, uint32_t *begin, uint32_t *end)
-{
-    int64_t n = q->n, m = q->m, reach = 2 * (n > m ? n : m);
-    int64_t centre = (2 * (int64_t)i + 1) * n;
-    int64_t low = centre - reach - m, high = (centre + reach - m - 1) / (2 * m) + 1;
+/* A table and what it was made for. */
+struct axis_table {
+    struct axis_request request;
+    struct resize_axis axis;
+    struct scratch memory;
+};
 
-    *begin = low < 0 ? 0 : (uint32_t)(low / (2 * m) + 1);
-    *end = (uint32_t)(high > n ? n : high);
+struct resize {
+    const struct resize_kernels *chosen;
+
+    /* Of the sample at hand. */
+    const struct resize_kernels *kernels; /* those chosen, or the portable ones */
+    struct axis_table across, down;
+    struct resize_store store;
+    uint8_t *dst;
+    uint32_t rows_in;    /* source rows pushed */
+    uint32_t pairs_made; /* of them */
+    uint32_t rows_out;   /* output rows written */
+    uint32_t ring_pairs;
+    size_t pair_bytes;
+
+    /* Memory that stays: no more than some hundred KiB, unless an image has strange proportions. */
+    const struct resize_kernels
+        *prepared; /* whose form of the table across `own` holds, if any's */
+    struct scratch own;
+    struct scratch ring;     /* [ring_pairs][pair_bytes]: pair k is at k % ring_pairs */
+    struct scratch pointers; /* [ring_pairs] to the pairs of one output */
+    struct scratch held;     /* a row that waits for the other one of its pair */
+};
+
+/* floor(at / unit) while `at` grows by the same step: without a division for each. */
+struct walk {
+    int64_t whole, rest; /* at = whole * unit + rest, 0 <= rest < unit */
+    int64_t step_whole, step_rest, unit;
+};
+
+static struct walk walk_from(int64_t at, int64_t step, int64_t unit)
+{
+    int64_t whole = at / unit - (at % unit < 0);
+
+    return (struct walk){whole, at - whole * unit, step / unit, step % unit, unit};
 }
 
-/* Coefficients of one output: nearest integers at 2^14; what is missing to 2^14 goes to the first
- * of the largest. */
-static void find_coefficients(const struct axis_request *q, uint32_t i, uint32_t begin,
-                              uint32_t taps, int16_t *coef)
+static void walk_on(struct walk *w)
 {
-    int64_t n = q->n, m = q->m, reach = 2 * (n > m ? n : m);
-    int64_t distance = (2 * (int64_t)begin + 1) * m - (2 * (int64_t)i + 1) * n;
-    int64_t sum = 0, missing = 1 << RESIZE_BITS, d = distance;
+    w->whole += w->step_whole;
+    w->rest += w->step_rest;
+    if (w->rest >= w->unit) {
+        w->rest -= w->unit;
+        w->whole++;
+    }
+}
+
+/* The source samples begin ... end - 1 of one output, as weights; x has the distance
+ * |((2x + 1) step + skew) m - (2i + 1) n| from the centre of output i, and the weight
+ * reach - distance. */
+struct window {
+    int64_t reach;
+    int64_t first; /* the signed distance of `begin` */
+    int64_t apart; /* from sample to sample */
+    uint32_t taps;
+};
+
+static int64_t weight_at(const struct window *w, int64_t distance)
+{
+    return w->reach - (distance < 0 ? -distance : distance);
+}
+
+/* Coefficients are nearest integers at 2^14; what is missing to 2^14 goes to the first of the
+ * largest. */
+static void find_coefficients(const struct window *w, int16_t *coef)
+{
+    int64_t sum = 0, missing = 1 << RESIZE_BITS, d = w->first;
     uint32_t largest = 0;
 
-    for (uint32_t k = 0; k < taps; k++, d += 2 * m)
-        sum += reach - (d < 0 ? -d : d);
-    d = distance;
-    for (uint32_t k = 0; k < taps; k++, d += 2 * m) {
-        int64_t weight = reach - (d < 0 ? -d : d);
-        int64_t c = ((weight << (RESIZE_BITS + 1)) + sum) / (2 * sum);
+    for (uint32_t k = 0; k < w->taps; k++, d += w->apart)
+        sum += weight_at(w, d);
+    d = w->first;
+    for (uint32_t k = 0; k < w->taps; k++, d += w->apart) {
+        int64_t c = ((weight_at(w, d) << (RESIZE_BITS + 1)) + sum) / (2 * sum);
 
         coef[k] = (int16_t)c;
         missing -= c;
@@ -82,87 +128,142 @@ static void find_coefficients(const struct axis_request *q, uint32_t i, uint32_t
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
-static int axis_fill(struct resize_axis *axis, const struct axis_request *q, struct scratch *tables)
+/* The same where all terms are below 2^31: one division an output, and each quotient from its
+ * reciprocal, which makes it at most one too small. */
+static void find_coefficients_small(const struct window *w, int16_t *coef)
 {
-    uint64_t reach = 2 * (uint64_t)(q->n > q->m ? q->n : q->m);
-    uint64_t stride = (reach + q->m - 1) / q->m + 1;
-    size_t heads;
+    int32_t reach = (int32_t)w->reach, apart = (int32_t)w->apart, d = (int32_t)w->first;
+    int32_t missing = 1 << RESIZE_BITS, greatest = 0;
+    uint32_t sum = 0, largest = 0, reciprocal;
 
-    stride = stride < q->n ? stride : q->n;
-    heads = (size_t)q->count * sizeof(uint32_t);
-    if (scratch_reserve(tables, 2 * heads + q->count * stride * sizeof(int16_t)) < 0)
+    for (uint32_t k = 0; k < w->taps; k++, d += apart)
+        sum += (uint32_t)(reach - (d < 0 ? -d : d));
+    reciprocal = UINT32_MAX / (2 * sum);
+    d = (int32_t)w->first;
+    for (uint32_t k = 0; k < w->taps; k++, d += apart) {
+        uint32_t weight = (uint32_t)(reach - (d < 0 ? -d : d));
+        uint32_t dividend = (weight << (RESIZE_BITS + 1)) + sum;
+        uint32_t c = (uint32_t)(((uint64_t)dividend * reciprocal) >> 32);
+
+        c += dividend - c * 2 * sum >= 2 * sum;
+        coef[k] = (int16_t)c;
+        missing -= (int32_t)c;
+        if ((int32_t)c > greatest) {
+            greatest = (int32_t)c;
+            largest = k;
+        }
+    }
+    coef[largest] = (int16_t)(coef[largest] + missing);
+}
+
+/* Room for the most taps that an output can have, as they are stored. */
+static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
+{
+    uint64_t apart = (uint64_t)q->step * q->m, taps = (reach + apart - 1) / apart + 1;
+
+    taps = taps < q->samples ? taps : q->samples;
+    if (q->unit > 1)
+        taps = (taps + 2 * (q->unit - 1)) / q->unit * q->unit;
+    return (uint32_t)taps;
+}
+
+/* One output: its samples from `begin` to `end`, stored from a multiple of the unit on. */
+static void fill_output(struct resize_axis *axis, const struct axis_request *q, uint32_t at,
+                        uint32_t begin, uint32_t end, struct window *w, bool small)
+{
+    int16_t *coef = axis->coef + (size_t)at * axis->stride;
+    uint32_t lead = (begin - axis->begin) % q->unit;
+
+    w->taps = end - begin;
+    axis->first[at] = begin - axis->begin - lead;
+    axis->taps[at] = (lead + w->taps + q->unit - 1) / q->unit * q->unit;
+    for (uint32_t k = 0; k < lead; k++)
+        coef[k] = 0;
+    if (small)
+        find_coefficients_small(w, coef + lead);
+    else
+        find_coefficients(w, coef + lead);
+    for (uint32_t k = lead + w->taps; k < axis->taps[at]; k++)
+        coef[k] = 0;
+}
+
+static bool same_request(const struct axis_request *a, const struct axis_request *b)
+{
+    return a->n == b->n && a->m == b->m && a->samples == b->samples && a->step == b->step &&
+           a->skew == b->skew && a->first == b->first && a->count == b->count &&
+           a->unit == b->unit && a->mirror == b->mirror;
+}
+
+/* 0, or 1 when the table is there already, or -ENOMEM. */
+static int fill_table(struct axis_table *t, const struct axis_request *q)
+{
+    int64_t n = q->n, m = q->m, reach = 2 * (n > m ? n : m);
+    int64_t centre = (2 * (int64_t)q->first + 1) * n, half = q->step * m,
+            origin = half + q->skew * m;
+    /* The first sample has the lowest x with weight > 0, the last one the highest. */
+    struct walk low = walk_from(centre - reach - origin, 2 * n, 2 * half);
+    struct walk high = walk_from(centre + reach - origin - 1, 2 * n, 2 * half);
+    uint32_t stride = taps_max(q, (uint64_t)reach);
+    bool small = reach <= 1 << 15 && stride * reach <= 1 << 29;
+    struct resize_axis *axis = &t->axis;
+    size_t heads = (size_t)q->count * sizeof(uint32_t);
+
+    if (t->memory.bytes && same_request(&t->request, q))
+        return 1;
+    t->request = (struct axis_request){0};
+    if (scratch_reserve(&t->memory, 2 * heads + q->count * (size_t)stride * sizeof(int16_t)) < 0)
         return -ENOMEM;
     *axis = (struct resize_axis){
         .count = q->count,
-        .stride = (uint32_t)stride,
-        .first = tables->bytes,
-        .taps = (uint32_t *)tables->bytes + q->count,
-        .coef = (int16_t *)((uint32_t *)tables->bytes + 2 * (size_t)q->count),
+        .stride = stride,
+        .first = t->memory.bytes,
+        .taps = (uint32_t *)t->memory.bytes + q->count,
+        .coef = (int16_t *)((uint32_t *)t->memory.bytes + 2 * (size_t)q->count),
+        .begin = low.whole < 0 ? 0 : (uint32_t)(low.whole + 1),
     };
-    for (uint32_t k = 0; k < q->count; k++) {
-        uint32_t at = q->mirror ? q->count - 1 - k : k, begin, end;
+    for (uint32_t k = 0; k < q->count; k++, walk_on(&low), walk_on(&high), centre += 2 * n) {
+        uint32_t begin = low.whole < 0 ? 0 : (uint32_t)(low.whole + 1);
+        uint32_t end = (uint32_t)(high.whole + 1 > q->samples ? q->samples : high.whole + 1);
+        struct window w = {reach, 2 * begin * half + origin - centre, 2 * half, 0};
 
-        find_taps(q, q->first + k, &begin, &end);
-        if (k == 0)
-            axis->begin = begin;
         axis->end = end;
-        axis->first[at] = begin - axis->begin;
-        axis->taps[at] = end - begin;
-        find_coefficients(q, q->first + k, begin, end - begin, axis->coef + at * stride);
+        fill_output(axis, q, q->mirror ? q->count - 1 - k : k, begin, end, &w, small);
     }
+    t->request = *q;
     return 0;
 }
 
-/* The value that stands for 0.0: 0 as int8, and 128 as uint8, since int8 is uint8 - 128. */
-static uint8_t zero_point(enum plenum_dtype dtype)
-{
-    return dtype == PLENUM_INT8 ? 0 : 128;
-}
-
-/* Lay out one finished row of [count][3] bytes. */
-static void store_line(const struct resize *r, const uint8_t *line)
-{
-    size_t width = r->across.count, area = width * r->down.count;
-    uint8_t zero = zero_point(r->store.dtype);
-
-    if (r->store.layout == PLENUM_NHWC) { /* and 4 channels, or it would be in place already */
-        uint8_t *out = r->dst + r->rows_out * width * 4;
-
-        for (size_t x = 0; x < width; x++) {
-            out[4 * x] = line[3 * x];
-            out[4 * x + 1] = line[3 * x + 1];
-            out[4 * x + 2] = line[3 * x + 2];
-            out[4 * x + 3] = zero;
-        }
-    } else {
-        uint8_t *out = r->dst + r->rows_out * width;
-
-        for (size_t x = 0; x < width; x++) {
-            out[x] = line[3 * x];
-            out[x + area] = line[3 * x + 1];
-            out[x + 2 * area] = line[3 * x + 2];
-        }
-        if (r->store.channels == 4)
-            memset(out + 3 * area, zero, width);
-    }
-}
-
+/* All pairs of an output are there. */
 static void finish_row(struct resize *r)
 {
-    const struct resize_axis *down = &r->down;
-    uint32_t first = down->first[r->rows_out], taps = down->taps[r->rows_out];
-    const uint8_t **rows = r->pointers.bytes;
-    const uint8_t *ring = r->ring.bytes;
-    bool in_place = r->store.layout == PLENUM_NHWC && r->store.channels == 3;
-    uint8_t *out = in_place ? r->dst + r->rows_out * r->row_bytes : r->line.bytes;
+    const struct resize_axis *down = &r->down.axis;
+    uint32_t i = r->rows_out, first = down->first[i] / 2;
+    const void **pairs = r->pointers.bytes;
+    struct resize_line line = {
+        .pairs = pairs,
+        .coef = down->coef + (size_t)i * down->stride,
+        .pairs_count = down->taps[i] / 2,
+        .width = r->across.axis.count,
+        .store = &r->store,
+        .out = r->dst + i * r->store.pitch,
+    };
 
-    for (uint32_t k = 0; k < taps; k++)
-        rows[k] = ring + (first + k) % r->ring_rows * r->row_bytes;
-    r->kernels->down(rows, down->coef + (size_t)r->rows_out * down->stride, taps, r->row_bytes,
-                     r->store.dtype == PLENUM_INT8 ? 0x80 : 0, out);
-    if (!in_place)
-        store_line(r, out);
+    for (uint32_t k = 0; k < line.pairs_count; k++)
+        pairs[k] = (const uint8_t *)r->ring.bytes + (first + k) % r->ring_pairs * r->pair_bytes;
+    r->kernels->down(&line);
     r->rows_out++;
+}
+
+static void make_pair(struct resize *r, const uint8_t *row, const uint8_t *next)
+{
+    const struct resize_axis *down = &r->down.axis;
+    uint8_t *pair = (uint8_t *)r->ring.bytes + r->pairs_made % r->ring_pairs * r->pair_bytes;
+
+    r->kernels->across(&r->across.axis, r->own.bytes, row, next, pair);
+    r->pairs_made++;
+    while (!resize_done(r) &&
+           (down->first[r->rows_out] + down->taps[r->rows_out]) / 2 <= r->pairs_made)
+        finish_row(r);
 }
 
 int resize_create(struct resize **ret)
@@ -172,9 +273,9 @@ int resize_create(struct resize **ret)
     if (!r)
         return -ENOMEM;
     *r = (struct resize){0};
-    for (size_t i = 0; !r->kernels; i++)
+    for (size_t i = 0; !r->chosen; i++)
         if (resize_kernels[i]->usable())
-            r->kernels = resize_kernels[i];
+            r->chosen = resize_kernels[i];
     *ret = r;
     return 0;
 }
@@ -183,71 +284,126 @@ void resize_destroy(struct resize *r)
 {
     if (!r)
         return;
-    scratch_free(&r->across_tables);
-    scratch_free(&r->down_tables);
+    scratch_free(&r->across.memory);
+    scratch_free(&r->down.memory);
+    scratch_free(&r->own);
     scratch_free(&r->ring);
     scratch_free(&r->pointers);
-    scratch_free(&r->line);
+    scratch_free(&r->held);
     free(r);
 }
 
 void resize_use(struct resize *r, const struct resize_kernels *kernels)
 {
-    r->kernels = kernels;
+    r->chosen = kernels;
 }
 
-int resize_begin(struct resize *r, const struct crop *crop, const struct image_store *store,
-                 void *dst, struct rect *needed)
+static struct resize_store store_of(const struct image_store *s, uint32_t width, uint32_t height)
+{
+    bool planes = s->layout == PLENUM_NCHW;
+
+    return (struct resize_store){
+        .planes = planes,
+        .fourth = s->channels == 4,
+        /* What stands for 0.0: 0 as int8, and 128 as uint8, since int8 is uint8 - 128. */
+        .zero = s->dtype == PLENUM_INT8 ? 0 : 128,
+        .flip = s->dtype == PLENUM_INT8 ? 0x80 : 0,
+        .plane = (size_t)width * height,
+        .pitch = planes ? width : (size_t)width * s->channels,
+    };
+}
+
+/* The squares of the grid, as samples of one axis, whose centres lie in a box that begins at
+ * `begin`: q->n, m and step are there. Returns the number of the first one. */
+static uint32_t place_samples(struct axis_request *q, uint32_t begin)
+{
+    uint32_t step = q->step, first = (2 * begin + step - 1) / (2 * step);
+
+    q->samples = (2 * (begin + q->n) + step - 1) / (2 * step) - first;
+    q->skew = (int32_t)(2 * (first * step - begin));
+    return first;
+}
+
+int resize_begin(struct resize *r, const struct crop *crop, const struct resize_grid *grid,
+                 const struct image_store *store, void *dst, struct rect *needed)
 {
     struct axis_request across = {
         .n = crop->box.width,
         .m = crop->width,
+        .step = grid->step,
         .first = crop->window.left,
         .count = crop->window.width,
+        .unit = 1,
         .mirror = crop->mirror,
     };
     struct axis_request down = {
         .n = crop->box.height,
         .m = crop->height,
+        .step = grid->step,
         .first = crop->window.top,
         .count = crop->window.height,
+        .unit = 2,
     };
+    uint32_t left = place_samples(&across, crop->box.left + grid->left);
+    uint32_t top = place_samples(&down, crop->box.top + grid->top);
+    int made = fill_table(&r->across, &across);
+    const struct resize_axis *x = &r->across.axis, *y = &r->down.axis;
 
-    if (axis_fill(&r->across, &across, &r->across_tables) < 0 ||
-        axis_fill(&r->down, &down, &r->down_tables) < 0)
+    if (made <= 0)
+        r->prepared = NULL;
+    if (made < 0 || fill_table(&r->down, &down) < 0)
         return -ENOMEM;
-    r->store = *store;
+    r->kernels = r->chosen->suits(x, y) ? r->chosen : &resize_portable;
+    r->store = store_of(store, crop->window.width, crop->window.height);
     r->dst = dst;
-    r->rows_in = r->rows_out = 0;
-    r->row_bytes = (size_t)crop->window.width * 3;
-    r->ring_rows = r->down.stride;
-    if (scratch_reserve(&r->ring, r->ring_rows * r->row_bytes) < 0 ||
-        scratch_reserve(&r->line, r->row_bytes) < 0 ||
-        scratch_reserve(&r->pointers, r->down.stride * sizeof(const uint8_t *)) < 0)
+    r->rows_in = r->pairs_made = r->rows_out = 0;
+    r->ring_pairs = y->stride / 2;
+    r->pair_bytes = r->kernels->pair_bytes(x->count);
+    if (scratch_reserve(&r->ring, r->ring_pairs * r->pair_bytes) < 0 ||
+        scratch_reserve(&r->pointers, r->ring_pairs * sizeof(const void *)) < 0 ||
+        scratch_reserve(&r->held, (size_t)(x->end - x->begin) * 4) < 0)
         return -ENOMEM;
+    if (r->prepared != r->kernels) {
+        r->prepared = NULL;
+        if (scratch_reserve(&r->own, r->kernels->table_bytes(x)) < 0)
+            return -ENOMEM;
+        r->kernels->prepare(x, r->own.bytes);
+        r->prepared = r->kernels;
+    }
     *needed = (struct rect){
-        .left = crop->box.left + r->across.begin,
-        .top = crop->box.top + r->down.begin,
-        .width = r->across.end - r->across.begin,
-        .height = r->down.end - r->down.begin,
+        .left = left + x->begin,
+        .top = top + y->begin,
+        .width = x->end - x->begin,
+        .height = y->end - y->begin,
     };
     return 0;
 }
 
 void resize_push(struct resize *r, const uint8_t *rows, size_t pitch, uint32_t count)
 {
-    for (; count > 0; count--, rows += pitch) {
-        uint8_t *ring = r->ring.bytes;
+    size_t row_bytes = (size_t)(r->across.axis.end - r->across.axis.begin) * 4;
+    uint32_t height = r->down.axis.end - r->down.axis.begin;
 
-        r->kernels->across(&r->across, rows, ring + r->rows_in % r->ring_rows * r->row_bytes);
+    if (count > 0 && r->rows_in % 2 == 1) {
+        make_pair(r, r->held.bytes, rows);
         r->rows_in++;
-        while (!resize_done(r) &&
-               r->down.first[r->rows_out] + r->down.taps[r->rows_out] <= r->rows_in)
-            finish_row(r);
+        rows += pitch;
+        count--;
     }
+    for (; count >= 2; count -= 2, rows += 2 * pitch) {
+        make_pair(r, rows, rows + pitch);
+        r->rows_in += 2;
+    }
+    if (count == 0)
+        return;
+    r->rows_in++;
+    if (r->rows_in == height) /* the last one stands for both: its twin has no weight */
+        make_pair(r, rows, rows);
+    else
+        memcpy(r->held.bytes, rows, row_bytes);
 }
 
 bool resize_done(const struct resize *r)
 {
-    return r->rows_out == r->down.count;
+    return r->rows_out == r->down.axis.count;
 }

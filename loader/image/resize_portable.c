@@ -1,15 +1,42 @@
-/* resize_portable.c - the resize loops in plain C, for every machine.
+/* resize_portable.c - the resize loops in plain C, for every machine and every shape.
  *
- * The loops have fixed lengths where it matters, so that compilers vectorise them. */
+ * A pair is two rows of [width][4] bytes, one behind the other. The loops have fixed lengths where
+ * it matters, so that compilers vectorise them; gcc does so from -O3 on. */
 #include "config.h"
 
-#include "loader/image/resize.h"
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
 
 #include "loader/image/resize_kernels.h"
 
 static bool always(void)
 {
     return true;
+}
+
+static bool suits_all(const struct resize_axis *across, const struct resize_axis *down)
+{
+    (void)across;
+    (void)down;
+    return true;
+}
+
+static size_t no_table(const struct resize_axis *across)
+{
+    (void)across;
+    return 0;
+}
+
+static void prepare_nothing(const struct resize_axis *across, void *table)
+{
+    (void)across;
+    (void)table;
+}
+
+static size_t pair_bytes(uint32_t width)
+{
+    return (size_t)width * 8;
 }
 
 static uint8_t round_to_byte(int32_t sum)
@@ -19,56 +46,85 @@ static uint8_t round_to_byte(int32_t sum)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-static void across(const struct resize_axis *axis, const uint8_t *row, uint8_t *out)
+static void across_one(const struct resize_axis *axis, const uint8_t *row, uint8_t *out)
 {
-    for (uint32_t i = 0; i < axis->count; i++, out += 3) {
-        const uint8_t *p = row + (size_t)axis->first[i] * 3;
+    for (uint32_t i = 0; i < axis->count; i++, out += 4) {
+        const uint8_t *p = row + (size_t)axis->first[i] * 4;
         const int16_t *coef = axis->coef + (size_t)i * axis->stride;
-        int32_t r = 0, g = 0, b = 0;
+        int32_t sum[4] = {0};
 
-        for (uint32_t k = 0; k < axis->taps[i]; k++, p += 3) {
-            r += coef[k] * p[0];
-            g += coef[k] * p[1];
-            b += coef[k] * p[2];
-        }
-        out[0] = round_to_byte(r);
-        out[1] = round_to_byte(g);
-        out[2] = round_to_byte(b);
+        for (uint32_t k = 0; k < axis->taps[i]; k++, p += 4)
+            for (uint32_t c = 0; c < 4; c++)
+                sum[c] += coef[k] * p[c];
+        for (uint32_t c = 0; c < 4; c++)
+            out[c] = round_to_byte(sum[c]);
     }
 }
 
-enum { BLOCK = 64 };
-
-static inline void down_some(const uint8_t *const *rows, const int16_t *coef, uint32_t taps,
-                             size_t at, size_t bytes, uint8_t flip, uint8_t *restrict out)
+static void across(const struct resize_axis *axis, const void *table, const uint8_t *row,
+                   const uint8_t *next, void *pair)
 {
-    int32_t sum[BLOCK] = {0};
+    uint8_t *out = pair;
 
-    for (uint32_t k = 0; k < taps; k++) {
-        const uint8_t *row = rows[k] + at;
-        int32_t c = coef[k];
-
-        for (size_t j = 0; j < bytes; j++)
-            sum[j] += c * row[j];
-    }
-    for (size_t j = 0; j < bytes; j++)
-        out[at + j] = round_to_byte(sum[j]) ^ flip;
+    (void)table;
+    across_one(axis, row, out);
+    across_one(axis, next, out + (size_t)axis->count * 4);
 }
 
-static void down(const uint8_t *const *rows, const int16_t *coef, uint32_t taps, size_t bytes,
-                 uint8_t flip, uint8_t *out)
+/* Pixels that are finished and stored at a time. */
+enum { BLOCK = 16 };
+
+void resize_store_pixels(const struct resize_line *line, size_t at, size_t count,
+                         const uint8_t *pixels)
+{
+    const struct resize_store *s = line->store;
+    size_t channels = s->fourth ? 4 : 3;
+    size_t pixel = s->planes ? 1 : channels, channel = s->planes ? s->plane : 1;
+    uint8_t *out = line->out + at * pixel;
+
+    for (size_t x = 0; x < count; x++, out += pixel, pixels += 4) {
+        for (size_t c = 0; c < 3; c++)
+            out[c * channel] = pixels[c] ^ s->flip;
+        if (s->fourth)
+            out[3 * channel] = s->zero;
+    }
+}
+
+static inline void down_block(const struct resize_line *line, size_t at, size_t count)
+{
+    int32_t sum[BLOCK * 4] = {0};
+    uint8_t pixels[BLOCK * 4];
+
+    for (uint32_t k = 0; k < line->pairs_count; k++) {
+        const uint8_t *row = (const uint8_t *)line->pairs[k] + 4 * at;
+        const uint8_t *next = row + (size_t)line->width * 4;
+        int32_t c = line->coef[2 * k], d = line->coef[2 * k + 1];
+
+        for (size_t j = 0; j < 4 * count; j++)
+            sum[j] += c * row[j] + d * next[j];
+    }
+    for (size_t j = 0; j < 4 * count; j++)
+        pixels[j] = round_to_byte(sum[j]);
+    resize_store_pixels(line, at, count, pixels);
+}
+
+static void down(const struct resize_line *line)
 {
     size_t at = 0;
 
-    for (; at + BLOCK <= bytes; at += BLOCK)
-        down_some(rows, coef, taps, at, BLOCK, flip, out);
-    if (at < bytes)
-        down_some(rows, coef, taps, at, bytes - at, flip, out);
+    for (; at + BLOCK <= line->width; at += BLOCK)
+        down_block(line, at, BLOCK);
+    if (at < line->width)
+        down_block(line, at, line->width - at);
 }
 
 const struct resize_kernels resize_portable = {
     .name = "portable",
     .usable = always,
+    .suits = suits_all,
+    .table_bytes = no_table,
+    .pair_bytes = pair_bytes,
+    .prepare = prepare_nothing,
     .across = across,
     .down = down,
 };

@@ -20,27 +20,34 @@
 
 enum { SIDE = 32, DRAWS = 6 };
 
-static const char *const pipelines[] = {
-    "v1 rrc(32) flip(0.5)",
-    "v1 resize(40) center_crop(32)",
-};
+enum { IMAGES = 6 };
 
-/* Of builtin_images[], in their order. */
-static const uint64_t golden_v1[] = {
-    0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,
-    0xcb16095ebc23249d, 0xb24c734ffe3eac34, 0xb17fc19c926dae45,
+static const struct {
+    const char *pipelines[4]; /* ends with NULL */
+    uint64_t golden[IMAGES];  /* of builtin_images[], in their order */
+} definitions[PIPELINE_VERSIONS] = {
+    [PIPELINE_V1] = {{"v1 rrc(32) flip(0.5)", "v1 resize(40) center_crop(32)"},
+                     {0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,
+                      0xcb16095ebc23249d, 0xb24c734ffe3eac34, 0xb17fc19c926dae45}},
+    /* Between them they use each of the scales. */
+    [PIPELINE_FAST_V1] = {{"fast-v1 rrc(3,scale=0.5:1) flip(0.5)", "fast-v1 rrc(6,scale=0.5:1)",
+                           "fast-v1 resize(12) center_crop(11)"},
+                          {0xe9684d3f08edb047, 0x3433bd4a45bcfa44, 0xd689c9396b1b6c77,
+                           0x0776a06dbcc1f03b, 0xd4c306556901e412, 0x069c888e308349b5}},
 };
 
 /* The hash of all renderings of one image. */
-static int hash_renderings(struct image_decoder *decoder, const struct builtin_image *image,
-                           uint64_t *ret, struct plenum_error *err)
+static int hash_renderings(struct image_decoder *decoder, enum pipeline_version version,
+                           const struct builtin_image *image, uint64_t *ret,
+                           struct plenum_error *err)
 {
+    const char *const *pipelines = definitions[version].pipelines;
     const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
     uint8_t pixels[SIDE * SIDE * 3];
     XXH3_state_t state;
 
     (void)XXH3_64bits_reset(&state);
-    for (size_t i = 0; i < ARRAY_LEN(pipelines); i++) {
+    for (size_t i = 0; pipelines[i]; i++) {
         struct pipeline pipeline;
         int r = pipeline_parse(pipelines[i], &pipeline, err);
 
@@ -48,7 +55,7 @@ static int hash_renderings(struct image_decoder *decoder, const struct builtin_i
             struct image_draw d = {.seed = 2022, .epoch = 1, .position = draw};
 
             r = image_render(decoder, &pipeline, &d, &store, image->bytes, image->len, pixels, err);
-            (void)XXH3_64bits_update(&state, pixels, sizeof(pixels));
+            (void)XXH3_64bits_update(&state, pixels, (size_t)pipeline.side * pipeline.side * 3);
         }
         if (r < 0)
             return r;
@@ -57,26 +64,27 @@ static int hash_renderings(struct image_decoder *decoder, const struct builtin_i
     return 0;
 }
 
-static int test_image(struct image_decoder *decoder, size_t index, uint64_t golden,
+static int test_image(struct image_decoder *decoder, enum pipeline_version version, size_t index,
                       struct plenum_error *err)
 {
     const struct builtin_image *image = &builtin_images[index];
-    uint64_t hash;
+    const char *name = pipeline_version_name(version);
+    uint64_t hash, golden = definitions[version].golden[index];
     int r;
 
-    r = hash_renderings(decoder, image, &hash, err);
+    r = hash_renderings(decoder, version, image, &hash, err);
     if (r == -ENOMEM)
         return r;
     if (r < 0)
-        return error_prefix(err, -EPROTO, "pixels v1: the built-in image '%s' is not decoded",
+        return error_prefix(err, -EPROTO, "pixels %s: the built-in image '%s' is not decoded", name,
                             image->name);
     if (hash != golden)
         return error_set(
             err, -EPROTO,
-            "pixels v1: the built-in image '%s' comes out with hash %016llx instead of "
+            "pixels %s: the built-in image '%s' comes out with hash %016llx instead of "
             "%016llx: the JPEG library of this machine (libjpeg) is not one that gives "
             "the pixels of the definition",
-            image->name, (unsigned long long)hash, (unsigned long long)golden);
+            name, image->name, (unsigned long long)hash, (unsigned long long)golden);
     return 0;
 }
 
@@ -85,14 +93,14 @@ int image_self_test(enum pipeline_version version, struct plenum_error *err)
     struct image_decoder *decoder;
     int r;
 
-    if (version != PIPELINE_V1)
+    if (version >= PIPELINE_VERSIONS)
         return error_set(err, -EPROTO, "this build does not know pixels of version %d",
                          (int)version);
     r = image_decoder_create(&decoder);
     if (r < 0)
         return error_set(err, r, "out of memory");
     for (size_t i = 0; i < builtin_images_count && r == 0; i++)
-        r = test_image(decoder, i, golden_v1[i], err);
+        r = test_image(decoder, version, i, err);
     image_decoder_destroy(decoder);
     return r;
 }

@@ -381,10 +381,10 @@ static int start_daemon(struct http *h, const struct addrinfo *at)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
     errno = 0;
-    h->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
+    h->daemon =
+        MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     return h->daemon ? 0 : errno ? -errno : -EIO;
 }

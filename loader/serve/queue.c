@@ -13,11 +13,12 @@
  * The number of items bounds memory. While a disk makes an I/O thread wait, decoding goes on with
  * what has been read.
  *
- * Ahead of that, where reading is slow (a cold cache, a network), I/O threads that have nothing to
- * read tell the kernel which samples come next: a stream's positions say so, far beyond its
- * requests. The kernel then reads many at once, and a cold cache costs bandwidth instead of one
- * latency a sample. Where reading is fast this is left alone: it would cost two system calls a
- * sample for nothing.
+ * Ahead of that, where reading is slow (a cold cache, a network), I/O threads tell the kernel which
+ * samples come next: a stream's positions say so, far beyond its requests. The kernel then reads
+ * many at once, and a cold cache costs bandwidth instead of one latency a sample. A thread gives no
+ * more time to that than to reading, as announcing may be slow, too, where the name of a file must
+ * be looked up. Where reading is fast it is left alone: it would cost two system calls a sample for
+ * nothing.
  *
  * A lane holds what is ready for the workers of one NUMA node: the samples of the streams whose
  * slots lie on it. A worker whose lane is empty helps another: decoding a sample takes far longer
@@ -47,6 +48,8 @@ enum {
         1024, /* how far beyond its requests a stream's samples are announced to the kernel */
     AHEAD_READ_NS = 200000, /* where reading takes longer than this, in the mean of some samples */
     AHEAD_MEAN = 16,        /* how many */
+    AHEAD_HOLD = 4096, /* samples that are announced after that: what was announced reads fast */
+    AHEAD_TIME_NS = 50000000, /* that one thread gives to announcing before it reads again */
 };
 
 /* A walk along a stream's samples, as batches come one after the other. */
@@ -75,6 +78,7 @@ struct queue_stream {
     uint64_t taken;                     /* of them, taken up by I/O threads */
     uint64_t read_ns;                   /* mean time of reading one */
     struct queue_totals totals;
+    uint64_t slow_until; /* in samples taken: announce until then */
 };
 
 /* One sample on its way. */
@@ -214,7 +218,7 @@ static void walk_on(const struct queue_stream *s, struct walk *w)
 static bool take_announcement(struct queue *q, const struct render_spec **spec, uint32_t *sample)
 {
     for (struct queue_stream *s = q->streams; s; s = s->link) {
-        if (s->read_ns < AHEAD_READ_NS || !s->first)
+        if (s->taken >= s->slow_until || !s->first)
             continue;
         while (s->ahead.ordinal < s->taken) /* reading has overtaken it */
             walk_on(s, &s->ahead);
@@ -241,7 +245,9 @@ static bool end_task(struct queue *q, struct item *item)
     item->request = NULL;
     item->link = q->free;
     q->free = item;
-    (void)pthread_cond_signal(&q->to_read);
+    /* Reading begins again when some of what was read is used up, and not for one sample. */
+    if (atomic_load(&q->ready) <= q->options.workers + q->options.io_threads)
+        (void)pthread_cond_signal(&q->to_read);
     return over;
 }
 
@@ -294,39 +300,63 @@ static void read_item(struct item *item)
     item->cpu_ns = cpu_now_ns() - cpu;
 }
 
+/* How long reading took. Holding the lock. */
+static void note_reading(struct queue_stream *s, uint64_t read_ns)
+{
+    s->read_ns = (s->read_ns * (AHEAD_MEAN - 1) + read_ns) / AHEAD_MEAN;
+    if (s->read_ns >= AHEAD_READ_NS)
+        s->slow_until = s->taken + AHEAD_HOLD;
+}
+
+/* Announce one sample if there is one to announce; returns how long it took, or 0. Holding the
+ * lock, but not meanwhile. */
+static uint64_t announce(struct queue *q)
+{
+    const struct render_spec *spec;
+    struct dataset *dataset;
+    uint64_t begin;
+    uint32_t sample;
+
+    if (!take_announcement(q, &spec, &sample))
+        return 0;
+    /* The stream may end meanwhile, but not its data set. */
+    dataset = dataset_ref(spec->dataset);
+    unlock(q);
+    begin = time_now_ns();
+    dataset_announce(dataset, sample);
+    begin = time_now_ns() - begin;
+    dataset_unref(dataset);
+    lock(q);
+    return begin + 1;
+}
+
 static void *io_main(void *arg)
 {
     struct thread *t = arg;
     struct queue *q = t->queue;
+    uint64_t budget_ns = 0; /* for announcing */
 
     lock(q);
     while (!q->stop) {
         struct item *item = q->free;
-        const struct render_spec *spec;
         struct queue_stream *s;
-        uint32_t sample;
+        uint64_t ns = budget_ns > 0 ? announce(q) : 0;
 
-        if (item && take_task(q, item)) {
+        if (ns > 0) {
+            budget_ns -= min_u64(budget_ns, ns);
+        } else if (item && take_task(q, item)) {
             q->free = item->link;
             item->link = NULL;
             s = item->request->stream;
             unlock(q);
             read_item(item);
             lock(q);
-            s->read_ns = (s->read_ns * (AHEAD_MEAN - 1) + item->read_ns) / AHEAD_MEAN;
+            note_reading(s, item->read_ns);
+            budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
             unlock(q);
             hand_over(q, item);
             lock(q);
-        } else if (take_announcement(q, &spec, &sample)) {
-            /* The stream may end meanwhile, but not its data set: a client is closed only by the
-             * loop. */
-            struct dataset *dataset = dataset_ref(spec->dataset);
-
-            unlock(q);
-            dataset_announce(dataset, sample);
-            dataset_unref(dataset);
-            lock(q);
-        } else {
+        } else if (announce(q) == 0) {
             (void)pthread_cond_wait(&q->to_read, &q->mu);
         }
     }
@@ -637,6 +667,7 @@ static void note_place(struct queue_stream *s, struct order_place place, uint64_
 {
     if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
         s->ahead = (struct walk){.step = place};
+        s->slow_until = s->slow_until > s->taken ? AHEAD_HOLD : 0;
         s->asked = s->taken = 0;
     }
     s->asked += count;

@@ -441,6 +441,23 @@ static int start(struct main_loop *m, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r)) : 0;
 }
 
+/* Which definitions of pixels does this machine keep to? Without any there is nothing to serve. */
+static int test_pixels(struct server *server, struct plenum_error *err)
+{
+    int r = -EPROTO;
+
+    for (int i = 0; i < PIPELINE_VERSIONS; i++) {
+        struct plenum_error why;
+
+        server->renders[i] = image_self_test((enum pipeline_version)i, &why) == 0;
+        if (server->renders[i])
+            r = 0;
+        else
+            log_error("%s; streams of such pixels are refused", why.text);
+    }
+    return r < 0 ? error_set(err, r, "no definition of pixels is left that could be served") : 0;
+}
+
 int server_run(const struct server_options *options, struct plenum_error *err)
 {
     struct main_loop *m = calloc(1, sizeof(*m));
@@ -454,7 +471,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     m->server.started_ns = time_now_ns();
     m->server.session_gone = on_session_gone;
     (void)signal(SIGPIPE, SIG_IGN);
-    r = image_self_test(PIPELINE_V1, err);
+    r = test_pixels(&m->server, err);
     if (r == 0)
         r = resolve_roots(options, &m->server.roots, err);
     if (r == 0 && (r = uv_loop_init(&m->server.loop)) < 0)

@@ -208,6 +208,18 @@ void session_drain(struct session *session)
         refuse(s, s->open_request, -ECANCELED, ending_text);
 }
 
+/* The names of the definitions of pixels that we render, with spaces between them. */
+static void list_versions(const struct server *server, char *text, size_t size)
+{
+    size_t at = 0;
+
+    text[0] = 0;
+    for (int i = 0; i < PIPELINE_VERSIONS; i++)
+        if (server->renders[i] && at < size)
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at ? " " : "",
+                                   pipeline_version_name((enum pipeline_version)i));
+}
+
 static void handle_hello(struct session *s, struct frame_reader *payload)
 {
     struct wire_hello theirs, ours;
@@ -227,7 +239,7 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
     wire_hello_init(&ours, "");
     (void)snprintf(ours.name, sizeof(ours.name), "plenumd %s, host %s, pid %ld", PACKAGE_VERSION,
                    host, (long)getpid());
-    (void)snprintf(ours.versions, sizeof(ours.versions), "%s", PIPELINE_VERSIONS);
+    list_versions(s->server, ours.versions, sizeof(ours.versions));
     s->state = STATE_IDLE;
     if (wire_put_hello(&s->conn.tx, &ours) < 0)
         session_close(s);
@@ -386,6 +398,9 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
 
     if (r == 0)
         r = pipeline_parse(s->open.pipeline, &s->spec.pipeline, err);
+    if (r == 0 && !server->renders[s->spec.pipeline.version])
+        r = error_set(err, -EPROTONOSUPPORT, "this loader does not render pixels of '%s'",
+                      pipeline_version_name(s->spec.pipeline.version));
     if (r == 0 && s->spec.pipeline.side != s->open.side)
         r = error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
                       s->spec.pipeline.side, s->open.side);
@@ -520,6 +535,23 @@ static void handle_status(struct session *s, uint64_t request)
         session_close(s);
 }
 
+/* What is asked is bounded by TX_PENDING_MAX: a client that reads no answers is closed. */
+static void handle_name(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct wire_ask_name m;
+    struct wire_name answer;
+
+    if (wire_get_ask_name(payload, &m) < 0) {
+        refuse(s, request, -EPROTO, "a request for a name was not understood");
+        return;
+    }
+    answer.text[0] = '\0'; /* of a sample that does not exist */
+    if (m.sample < dataset_get_samples(s->spec.dataset))
+        (void)dataset_get_sample_name(s->spec.dataset, m.sample, answer.text, sizeof(answer.text));
+    if (wire_put_name(&s->conn.tx, request, &answer) < 0)
+        session_close(s);
+}
+
 static void handle_frame(struct session *s, const struct frame_header *h,
                          struct frame_reader *payload)
 {
@@ -531,6 +563,8 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         handle_render(s, h->request, payload);
     else if (h->type == WIRE_CANCEL && s->state == STATE_OPEN)
         queue_cancel(s->stream, h->request);
+    else if (h->type == WIRE_NAME && s->state == STATE_OPEN)
+        handle_name(s, h->request, payload);
     else if (h->type == WIRE_STATS && s->state != STATE_HELLO)
         handle_stats(s, h->request);
     else if (h->type == WIRE_STATUS && s->state != STATE_HELLO)

@@ -53,7 +53,8 @@ struct server {
     uint64_t refused;       /* clients that were told why they are not served */
     struct histogram waits; /* of programs, for a batch */
     struct window window;
-    unsigned threads, io_threads; /* that decode, that read */
+    unsigned threads, io_threads;    /* that decode, that read */
+    bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine keeps to */
     bool stopping;
     void (*session_gone)(struct server *server);
 };

@@ -118,7 +118,7 @@ static void set(struct reading *f, const struct option_def *def, const char *val
             return;
         }
     }
-    if (truth && (options_set(def, f->target, value, &err) < 0 ||
+    if (truth && (options_apply(def, f->target, value, &err) < 0 ||
                   (value && f->rules->check && f->rules->check(def->name, value, &err) < 0)))
         fault(f, "%s", strncmp(err.text, "--", 2) == 0 ? err.text + 2 : err.text);
 }

@@ -4,11 +4,15 @@
 >>> job = pyplenum.job()
 >>> job.num_instances
 1
+
+:mod:`pyplenum.torch` has what is PyTorch's: batches as tensors, a loader with ``state_dict()``, broadcasting a model.
 """
 
 from ._lib import PlenumError
 from .job import Job, job
-from .stream import Batch, LoaderWarning, SlotsHeldError, Stats, Stream
+from .progress import progress
+from .stream import Batch, LoaderWarning, Place, SlotsHeldError, Stats, Stream
 
-__all__ = ["Batch", "Job", "LoaderWarning", "PlenumError", "SlotsHeldError", "Stats", "Stream", "job"]
+__all__ = ["Batch", "Job", "LoaderWarning", "Place", "PlenumError", "SlotsHeldError", "Stats", "Stream", "job",
+           "progress"]
 __version__ = "0.1.0"

@@ -5,13 +5,12 @@ instances keeps no other thread from running.
 """
 
 import ctypes
-import ctypes.util
 import os
-from ctypes import (POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t,
-                    c_uint8, c_uint32, c_uint64, c_void_p)
-from typing import Any
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64,
+                    c_void_p)
+from typing import Any, Dict, List, Tuple
 
-__all__ = ["PlenumError", "lib", "check"]
+__all__ = ["PlenumError", "byref", "c_void_p", "check", "lib", "libc_free"]
 
 
 class PlenumError(OSError):
@@ -39,6 +38,9 @@ class CJobInfo(Structure):
     ]
 
 
+CRingCall = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t, c_int)
+
+
 class COptions(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -58,6 +60,8 @@ class COptions(Structure):
         ("bad", c_int),
         ("loader_timeout_ns", c_uint64),
         ("silence_ns", c_uint64),
+        ("on_ring", CRingCall),
+        ("on_ring_arg", c_void_p),
     ]
 
 
@@ -108,6 +112,14 @@ class CCursor(Structure):
     _fields_ = [("identity", c_uint8 * 16), ("epoch", c_uint64), ("position", c_uint64)]
 
 
+class CPlace(Structure):
+    _fields_ = [("epoch", c_uint64), ("position", c_uint64), ("steps_left", c_uint64)]
+
+
+class CRing(Structure):
+    _fields_ = [("base", c_void_p), ("bytes", c_size_t)]
+
+
 class CStats(Structure):
     _fields_ = [
         ("batches", c_uint64),
@@ -129,6 +141,25 @@ class CStats(Structure):
     ]
 
 
+_ERR = POINTER(CError)
+
+CPrepare = CFUNCTYPE(c_int, c_void_p, _ERR)
+CCarryBroadcast = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_uint32, c_uint64, _ERR)
+CCarryAllreduce = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_int, c_int, c_uint64, _ERR)
+CCarryAllgather = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64, _ERR)
+CCarryBarrier = CFUNCTYPE(c_int, c_void_p, c_uint64, _ERR)
+
+
+class CCarrier(Structure):
+    _fields_ = [
+        ("arg", c_void_p),
+        ("broadcast", CCarryBroadcast),
+        ("allreduce", CCarryAllreduce),
+        ("allgather", CCarryAllgather),
+        ("barrier", CCarryBarrier),
+    ]
+
+
 def _load() -> ctypes.CDLL:
     """$PLENUM_LIBRARY, beside this package, or where the linker looks."""
     named = os.environ.get("PLENUM_LIBRARY")
@@ -147,8 +178,11 @@ def _load() -> ctypes.CDLL:
 
 lib = _load()
 
-_ERR = POINTER(CError)
-_PROTOTYPES: "dict[str, tuple[Any, list[Any]]]" = {
+libc_free = ctypes.CDLL(None).free
+libc_free.restype = None
+libc_free.argtypes = [c_void_p]
+
+_PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_job_open": (c_int, [POINTER(c_void_p), _ERR]),
     "plenum_job_close": (None, [c_void_p]),
     "plenum_job_get_info": (POINTER(CJobInfo), [c_void_p]),
@@ -157,10 +191,19 @@ _PROTOTYPES: "dict[str, tuple[Any, list[Any]]]" = {
     "plenum_allreduce": (c_int, [c_void_p, c_void_p, c_size_t, c_int, c_int, _ERR]),
     "plenum_allgather": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, _ERR]),
     "plenum_barrier": (c_int, [c_void_p, _ERR]),
+    "plenum_same": (c_int, [c_void_p, c_void_p, c_size_t, _ERR]),
+    "plenum_broadcast_seed": (c_int, [c_void_p, POINTER(c_uint64), _ERR]),
+    "plenum_replica_seed": (c_uint64, [c_uint64, c_uint32]),
+    "plenum_once_per_host": (c_int, [c_void_p, CPrepare, c_void_p, _ERR]),
+    "plenum_job_set_carrier": (c_int, [c_void_p, POINTER(CCarrier), _ERR]),
     "plenum_stream_options_init": (None, [POINTER(COptions)]),
     "plenum_stream_open": (c_int, [POINTER(CJobInfo), POINTER(COptions), POINTER(c_void_p), _ERR]),
     "plenum_stream_destroy": (None, [c_void_p]),
     "plenum_stream_next": (c_int, [c_void_p, c_uint64, POINTER(CBatch), _ERR]),
+    "plenum_stream_get_fd": (c_int, [c_void_p, _ERR]),
+    "plenum_stream_get_place": (None, [c_void_p, POINTER(CPlace)]),
+    "plenum_stream_get_ring": (None, [c_void_p, POINTER(CRing)]),
+    "plenum_stream_sample_names": (c_int, [c_void_p, POINTER(c_uint32), c_uint32, POINTER(POINTER(c_char_p)), _ERR]),
     "plenum_batch_release": (None, [POINTER(CBatch)]),
     "plenum_stream_get_info": (None, [c_void_p, POINTER(CInfo)]),
     "plenum_stream_cursor": (None, [c_void_p, POINTER(CCursor)]),

@@ -2,18 +2,19 @@
 
 import ctypes
 import errno
+import os
 import threading
 import warnings
-from typing import Any, Iterator, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
+import numpy.typing as npt
 
-from . import _lib
-from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, COptions, CStats, PlenumError, byref, c_void_p,
-                   check, lib)
+from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, COptions, CPlace, CRing, CRingCall, CStats, PlenumError,
+                   byref, c_void_p, check, lib, libc_free)
 from .job import Job, job as this_job
 
-__all__ = ["Batch", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
+__all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
 
 # How long a call into the library may take before Python looks for Ctrl-C.
 _SLICE_NS = 100_000_000
@@ -25,6 +26,14 @@ class SlotsHeldError(PlenumError):
 
 class LoaderWarning(UserWarning):
     """The stream went on, but something happened: a loader died, went silent, or was restarted."""
+
+
+class Place(NamedTuple):
+    """Where a stream stands: epoch and position of the next step, and the steps left in that epoch."""
+
+    epoch: int
+    position: int
+    steps_left: int
 
 
 class Stats(NamedTuple):
@@ -51,10 +60,11 @@ class Stats(NamedTuple):
 class _Lease:
     """Holds a slot of the ring. Every array that views the slot refers to it; with the last one it goes."""
 
-    __slots__ = ("batch", "__weakref__")
+    __slots__ = ("batch", "on_ring")
 
-    def __init__(self, batch: CBatch) -> None:
+    def __init__(self, batch: CBatch, on_ring: Any) -> None:
         self.batch = batch
+        self.on_ring = on_ring  # it may be called when the slot is given back
 
     def __del__(self) -> None:
         lib.plenum_batch_release(byref(self.batch))
@@ -65,14 +75,9 @@ class _View:
 
     __slots__ = ("lease", "__array_interface__")
 
-    def __init__(self, lease: _Lease, address: int, shape: Tuple[int, ...], typestr: str, writable: bool) -> None:
+    def __init__(self, lease: _Lease, address: int, shape: Tuple[int, ...], typestr: str) -> None:
         self.lease = lease
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address, not writable),
-            "shape": shape,
-            "typestr": typestr,
-        }
+        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": shape, "typestr": typestr}
 
 
 class Batch:
@@ -81,7 +86,7 @@ class Batch:
     S is the number of steps in a batch, R that of this instance's replicas, M the micro-batch.
 
     ``pixels``
-        int8 or uint8, [S, R, M, H, W, C] or [S, R, M, C, H, W]; may be changed in place
+        int8 or uint8, [S, R, M, H, W, C] or [S, R, M, C, H, W]
     ``labels``
         int64 [S, R, M], class indices
     ``samples``
@@ -98,64 +103,68 @@ class Batch:
         number of the batch since the stream was opened or sought; how many of its samples count; how
         many stand in for bad ones
 
+    The arrays may be changed in place. They are NumPy arrays like others: ``torch.from_numpy(batch.images)`` and
+    ``jax.dlpack.from_dlpack(batch.images)`` (DLPack, also of torch) go on without a copy. DLPack of this NumPy may know no
+    bool: then it is ``batch.valid.view("u1")``.
+
     The slot is free again when the last view of it is gone: keep a copy, not a view, of what is needed for long.
     """
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
 
-    def __init__(self, batch: CBatch) -> None:
-        self._lease: Optional[_Lease] = _Lease(batch)
+    def __init__(self, batch: CBatch, on_ring: Any = None) -> None:
+        self._lease: Optional[_Lease] = _Lease(batch, on_ring)
         self.index: int = batch.index
         self.num_valid: int = batch.num_valid
         self.num_substituted: int = batch.num_substituted
 
-    def _view(self, field: str, shape: Tuple[int, ...], typestr: str, writable: bool = False) -> np.ndarray:
+    def _held(self) -> _Lease:
         if self._lease is None:
             raise PlenumError(errno.EINVAL, "the batch has been released")
-        return np.asarray(_View(self._lease, getattr(self._lease.batch, field), shape, typestr, writable))
+        return self._lease
 
-    def _shape(self) -> Tuple[int, int, int]:
-        if self._lease is None:
-            raise PlenumError(errno.EINVAL, "the batch has been released")
-        b = self._lease.batch
-        return (b.steps, b.replicas, b.micro_batch)
+    def _view(self, field: str, typestr: str, dimensions: int = 3) -> "npt.NDArray[Any]":
+        lease = self._held()
+        b = lease.batch
+        shape = (b.steps, b.replicas, b.micro_batch)[:dimensions]
+        return np.asarray(_View(lease, getattr(b, field), shape, typestr))
 
     @property
-    def pixels(self) -> np.ndarray:
-        shape = self._shape()
-        b = self._lease.batch  # type: ignore[union-attr]
+    def pixels(self) -> "npt.NDArray[Any]":
+        lease = self._held()
+        b = lease.batch
         image = (b.channels, b.height, b.width) if b.layout else (b.height, b.width, b.channels)
-        return self._view("pixels", shape + image, "|u1" if b.dtype else "|i1", True)
+        return np.asarray(_View(lease, b.pixels, (b.steps, b.replicas, b.micro_batch) + image,
+                                "|u1" if b.dtype else "|i1"))
 
     @property
-    def images(self) -> np.ndarray:
+    def images(self) -> "npt.NDArray[Any]":
         pixels = self.pixels
         return pixels.reshape((-1,) + pixels.shape[3:])
 
     @property
-    def labels(self) -> np.ndarray:
-        return self._view("labels", self._shape(), "<i8")
+    def labels(self) -> "npt.NDArray[np.int64]":
+        return self._view("labels", "<i8")
 
     @property
-    def samples(self) -> np.ndarray:
-        return self._view("samples", self._shape(), "<u4")
+    def samples(self) -> "npt.NDArray[np.uint32]":
+        return self._view("samples", "<u4")
 
     @property
-    def positions(self) -> np.ndarray:
-        return self._view("positions", self._shape(), "<u8")
+    def positions(self) -> "npt.NDArray[np.uint64]":
+        return self._view("positions", "<u8")
 
     @property
-    def valid(self) -> np.ndarray:
-        return self._view("valid", self._shape(), "|b1")
+    def valid(self) -> "npt.NDArray[np.bool_]":
+        return self._view("valid", "|b1")
 
     @property
-    def epochs(self) -> np.ndarray:
-        return self._view("epochs", self._shape()[:1], "<u8")
+    def epochs(self) -> "npt.NDArray[np.uint64]":
+        return self._view("epochs", "<u8", 1)
 
     def hash(self) -> int:
         """The sum modulo 2**64 of the hashes of the valid samples; see ``plenumctl hash``."""
-        self._shape()
-        return int(lib.plenum_batch_hash(byref(self._lease.batch)))  # type: ignore[union-attr]
+        return int(lib.plenum_batch_hash(byref(self._held().batch)))
 
     def release(self) -> None:
         """Let go of the slot now, unless views of it are still held."""
@@ -208,6 +217,15 @@ class Stream:
         addresses, separated by commas; None: the job's own.
     loader_timeout, silence
         seconds without any loader before an error; seconds of silence before another loader is asked.
+    on_ring
+        called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
+        (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another
+        one after each loss of a loader.
+
+    ``num_samples``, ``num_classes``, ``steps_per_epoch``, ``slots``, ``fingerprint`` and ``identity`` are facts of the
+    open stream; see ``struct plenum_stream_info``. A stream has a ``fileno()``, so it can be given to ``select`` and to
+    ``asyncio``'s ``add_reader``: it is readable when ``next(timeout=0)`` would give a batch or raise something else than
+    :class:`TimeoutError`.
 
     Errors are raised as :class:`PlenumError`, whose ``errno`` and sentence are those of the C library. A stream
     belongs to the process that opened it; one thread at a time may ask it for batches.
@@ -217,9 +235,9 @@ class Stream:
                  epochs: Optional[int] = None, micro_batch: int = 1, steps: int = 1, shuffle: str = "global",
                  last: str = "pad", bad: str = "substitute", dtype: str = "int8", layout: str = "nhwc",
                  channels: int = 3, prefetch_depth: int = 3, loader: Optional[str] = None,
-                 loader_timeout: float = 60.0, silence: float = 5.0) -> None:
+                 loader_timeout: float = 60.0, silence: float = 5.0,
+                 on_ring: Optional[Callable[[int, int, bool], Any]] = None) -> None:
         self._handle: Optional[int] = None
-        self._closed = False
         o = COptions()
         lib.plenum_stream_options_init(byref(o))
         o.dataset = dataset.encode("utf-8", "surrogateescape")
@@ -238,6 +256,11 @@ class Stream:
         o.bad = _choice(bad, ("substitute", "fail"), "bad")
         o.loader_timeout_ns = int(loader_timeout * 1e9)
         o.silence_ns = int(silence * 1e9)
+        self._on_ring = CRingCall()
+        if on_ring is not None:
+            call = on_ring  # a name that is known not to be None
+            self._on_ring = CRingCall(lambda _, base, size, present: call(base, size, bool(present)))
+        o.on_ring = self._on_ring
         if epochs is not None and epochs < 1:
             raise ValueError("epochs must be at least 1, or None for an endless stream")
         self._open(self._info_of(job), o)
@@ -311,14 +334,17 @@ class Stream:
                 left -= piece
                 if left <= 0:
                     raise TimeoutError(errno.ETIMEDOUT, f"no batch was ready within {timeout} s")
+        taken = Batch(batch, self._on_ring) if code == 0 else None
         self._show_warnings()
+        if taken is not None:
+            return taken
         if code == -errno.ENODATA:
             raise StopIteration
         if code == -errno.ENOBUFS:
             raise SlotsHeldError(errno.ENOBUFS, f"views of earlier batches hold all {self.slots} slots of the ring: "
                                  "drop or copy some before asking for the next batch")
         check(code, error)
-        return Batch(batch)
+        raise AssertionError("a code that is neither 0 nor an error")
 
     def _show_warnings(self) -> None:
         error = CError()
@@ -344,6 +370,17 @@ class Stream:
         lib.plenum_stream_cursor(self._open_handle(), byref(cursor))
         return bytes(cursor)
 
+    @property
+    def place(self) -> Place:
+        """The same place as the next step sees it: at the end of an epoch, the begin of the next."""
+        p = CPlace()
+        lib.plenum_stream_get_place(self._open_handle(), byref(p))
+        return Place(p.epoch, p.position, p.steps_left)
+
+    def seek_to(self, epoch: int, position: int = 0) -> None:
+        """Go on from a place of this stream's own epochs."""
+        self.seek(self.identity + epoch.to_bytes(8, "little") + position.to_bytes(8, "little"))
+
     def seek(self, cursor: bytes) -> None:
         """Go on from a cursor. It may come from a run with another number of replicas or another micro-batch."""
         if len(cursor) != ctypes.sizeof(CCursor):
@@ -351,6 +388,31 @@ class Stream:
         error = CError()
         check(lib.plenum_stream_seek(self._open_handle(), byref(CCursor.from_buffer_copy(cursor)), byref(error)),
               error)
+
+    def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
+        """How the data set names samples, such as ``batch.samples``: of a folder, the paths of their files."""
+        ids = np.ascontiguousarray(np.asarray(samples if isinstance(samples, np.ndarray) else list(samples)).reshape(-1),
+                                   dtype=np.uint32)
+        result, error = ctypes.POINTER(ctypes.c_char_p)(), CError()
+        check(lib.plenum_stream_sample_names(self._open_handle(), ids.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32)),
+                                             len(ids), byref(result), byref(error)), error)
+        names = [os.fsdecode(result[i] or b"") for i in range(len(ids))]
+        libc_free(result)
+        return names
+
+    def fileno(self) -> int:
+        """A descriptor to poll; the stream's own: do not read from it or close it."""
+        error = CError()
+        descriptor: int = lib.plenum_stream_get_fd(self._open_handle(), byref(error))
+        check(descriptor, error)
+        return descriptor
+
+    @property
+    def ring(self) -> Tuple[int, int]:
+        """Address and size in bytes of the memory that new batches lie in; zeros while there is no loader."""
+        ring = CRing()
+        lib.plenum_stream_get_ring(self._open_handle(), byref(ring))
+        return ring.base or 0, ring.bytes
 
     @property
     def stats(self) -> Stats:

@@ -1,20 +1,253 @@
-"""Batches as PyTorch tensors: views of the same memory, no copy."""
+"""PyTorch: batches as tensors, a loader with a state, and models that begin alike in all instances.
 
-from typing import Tuple
+Nothing is copied unless said so: tensors are views of the memory that the loader wrote to.
+"""
 
+import errno
+import io
+import warnings
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union, cast
+
+import numpy as np
 import torch
 
-from .stream import Batch
+from ._lib import PlenumError
+from .job import Job, job as this_job
+from .stream import Batch, Stats, Stream
 
-__all__ = ["tensors"]
+__all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors"]
+
+# NumPy's unsigned numbers that torch has no type for: their bytes as signed ones, which hold every value that occurs.
+_SIGNED = {"samples": np.int32, "positions": np.int64, "epochs": np.int64}
+
+Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
+
+
+def tensor(batch: Batch, field: str) -> torch.Tensor:
+    """One array of a batch as a tensor, with steps, replicas and micro-batch as one dimension.
+
+    ``field`` is "images" (int8 or uint8 [N, H, W, C] or [N, C, H, W]), "labels" (int64 [N]), "valid" (bool [N]),
+    "samples" (int32 [N]), "positions" (int64 [N]) or "epochs" (int64 [S]). The tensor is a view of the ring and may be
+    changed in place; the slot is free when the last view of it is gone.
+    """
+    if field == "images":
+        return torch.from_numpy(batch.images)
+    if field not in ("labels", "valid", "samples", "positions", "epochs"):
+        raise ValueError(f"a batch has no '{field}': it has images, labels, valid, samples, positions, epochs")
+    array = getattr(batch, field).reshape(-1)
+    return torch.from_numpy(array.view(_SIGNED[field]) if field in _SIGNED else array)
 
 
 def tensors(batch: Batch) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``(images, labels, valid)`` of a batch, with steps, replicas and micro-batch as one dimension.
+    """``(images, labels, valid)`` of a batch: see :func:`tensor`."""
+    return tensor(batch, "images"), tensor(batch, "labels"), tensor(batch, "valid")
 
-    ``images`` is int8 or uint8 [N, H, W, C] or [N, C, H, W], ``labels`` int64 [N], ``valid`` bool [N]. All are views of
-    the ring: the slot is free when the last of them is gone. ``labels`` and ``valid`` must not be written to.
+
+class Loader:
+    """Batches of tensors, an epoch at a time, with a state: in the place of a DataLoader.
+
+    >>> loader = Loader("/data/train", micro_batch=64)  # doctest: +SKIP
+    >>> for epoch in range(90):
+    ...     for images, labels in loader:
+    ...         train(images, labels)
+    ...     torch.save({"loader": loader.state_dict(), ...}, "checkpoint.pt")
+
+    Each ``for`` goes through one epoch; the next one goes through the next. A loop that is left early leaves the rest of
+    its epoch out. ``len()`` is the number of batches of an epoch, the same in all instances.
+
+    ``state_dict()`` is the place behind the last batch that the loop was given, also in mid-epoch; after
+    ``load_state_dict()`` the next loop goes on there, to the end of that epoch. It is as torchdata's StatefulDataLoader
+    has them, but holds for any number of instances and any micro-batch, and costs nothing to go on from.
+
+    Parameters are those of :class:`Stream`, where ``layout`` is "nchw" unless told, and
+
+    fields
+        what each batch is a tuple of, by the names of :func:`tensor`; ("images", "labels") unless told. An evaluation
+        that counts each sample once needs "valid".
+    pin_memory
+        copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot is
+        free at once. Without an accelerator it is a warning and no copy, as in a DataLoader.
+    copy
+        copy each batch into memory of its own. Without it (and without ``pin_memory``) a batch holds a slot of the ring
+        until its last tensor is gone, and no more than ``slots`` can be held at once.
+
+    ``steps`` must divide the steps of an epoch, since a batch belongs to one epoch here.
     """
-    # torch warns of arrays that are read-only, since it cannot keep anybody from writing: these two are small, and copied.
-    return (torch.from_numpy(batch.images), torch.tensor(batch.labels.reshape(-1)),
-            torch.tensor(batch.valid.reshape(-1)))
+
+    def __init__(self, dataset: str, pipeline: str = "train", *, fields: Iterable[str] = ("images", "labels"),
+                 pin_memory: bool = False, copy: bool = False, layout: str = "nchw", **options: Any) -> None:
+        if "epochs" in options:
+            raise TypeError("a Loader has no 'epochs': each loop over it is one epoch")
+        self.fields = tuple(fields)
+        self.copy = copy
+        self.pin_memory = pin_memory
+        if pin_memory and not torch.cuda.is_available():
+            warnings.warn("pin_memory was asked for, but there is no accelerator: memory is not pinned", stacklevel=2)
+            self.pin_memory = False
+        self.stream = Stream(dataset, pipeline, layout=layout, **options)
+        steps = int(options.get("steps", 1))
+        if self.stream.steps_per_epoch % steps:
+            self.stream.close()
+            raise ValueError(f"an epoch has {self.stream.steps_per_epoch} steps, which batches of {steps} steps do not "
+                             "divide: choose others, or use pyplenum.Stream, whose batches may cross an epoch's end")
+        self._steps = steps
+        self._loaded = True  # where the stream stands is where the next loop begins, even in mid-epoch
+        self._loop = 0
+
+    def __len__(self) -> int:
+        """Batches of one epoch."""
+        return self.stream.steps_per_epoch // self._steps
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch: that of the loop, or, behind its last batch, the next."""
+        return self.stream.place.epoch
+
+    @property
+    def stats(self) -> Stats:
+        """How the stream has gone so far."""
+        return self.stream.stats
+
+    def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:
+        place = self.stream.place
+        if place.position != 0 and not self._loaded:
+            self.stream.seek_to(place.epoch + 1)  # the last loop was left early
+            place = self.stream.place
+        self._loaded = False
+        self._loop += 1
+        return self._batches(self._loop, place.steps_left // self._steps)
+
+    def _batches(self, loop: int, count: int) -> Iterator[Tuple[torch.Tensor, ...]]:
+        for _ in range(count):
+            if loop != self._loop:
+                raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
+            yield self._tensors(next(self.stream))
+
+    def _tensors(self, batch: Batch) -> Tuple[torch.Tensor, ...]:
+        views = tuple(tensor(batch, field) for field in self.fields)
+        if self.pin_memory:
+            return tuple(view.pin_memory() for view in views)
+        return tuple(view.clone() for view in views) if self.copy else views
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have the next loop go through this epoch, from its begin."""
+        self.stream.seek_to(epoch)
+        self._loop += 1
+        self._loaded = True
+
+    def state_dict(self) -> Dict[str, Any]:
+        """The place behind the last batch that a loop was given. The same in all instances: one copy is enough."""
+        return {"version": 1, "cursor": self.stream.cursor.hex()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have the next loop go on from there, to the end of that epoch."""
+        if state.get("version") != 1 or not isinstance(state.get("cursor"), str):
+            raise ValueError("this is no state of a pyplenum.torch.Loader, or one of another version")
+        before = self.stream.cursor
+        self.stream.seek(bytes.fromhex(state["cursor"]))
+        left = self.stream.place.steps_left
+        if left % self._steps:
+            self.stream.seek(before)
+            raise ValueError(f"{left} steps are left of the epoch there, which batches of {self._steps} steps do not "
+                             "divide")
+        self._loop += 1
+        self._loaded = True
+
+    def close(self) -> None:
+        """End the stream. Tensors of its batches stay valid."""
+        self.stream.close()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+
+def _named(parameters: Parameters) -> List[Tuple[str, torch.Tensor]]:
+    pairs: Iterable[Tuple[Any, Any]]
+    if isinstance(parameters, torch.nn.Module):
+        pairs = parameters.state_dict().items()
+    elif isinstance(parameters, Mapping):
+        pairs = parameters.items()
+    else:
+        pairs = cast(Iterable[Tuple[str, torch.Tensor]], parameters)
+    return [(str(name), value.detach()) for name, value in pairs if isinstance(value, torch.Tensor)]
+
+
+def _check_alike(job: Job, named: List[Tuple[str, torch.Tensor]]) -> None:
+    """Sizes must agree before anything is moved."""
+    text = "\n".join(f"{name} {tuple(value.shape)} {value.dtype}" for name, value in named)
+    try:
+        job.same(np.frombuffer(text.encode() or b" ", np.uint8))
+    except PlenumError as error:
+        if error.errno == errno.EBADMSG:
+            raise PlenumError(error.errno, f"the models differ in names, shapes or types: {error.strerror}") from None
+        raise
+
+
+def _on_host(value: torch.Tensor) -> torch.Tensor:
+    """The tensor itself where a collective can work on it, else a copy."""
+    return value if value.device.type == "cpu" and value.is_contiguous() else value.cpu().contiguous()
+
+
+def broadcast_parameters(parameters: Parameters, root: int = 0, *, job: Optional[Job] = None) -> None:
+    """Give a model (parameters and buffers), a state_dict or named tensors the values of instance ``root``, in place.
+
+    A collective. Tensors on a device, or not contiguous, go through a copy in host memory. Raises ``EBADMSG``, naming
+    the instance, when the models have other tensors.
+    """
+    job = job or this_job()
+    named = _named(parameters)
+    _check_alike(job, named)
+    for _, value in named:
+        host = _on_host(value)
+        job.broadcast(host, root)
+        if host is not value:
+            value.copy_(host)
+
+
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root: int = 0, *, job: Optional[Job] = None) -> None:
+    """Give an optimizer the state and the options of the one in instance ``root``, also where it has none yet.
+
+    A collective. For a run that goes on from a checkpoint which only ``root`` has read.
+    """
+    job = job or this_job()
+    if job.instance_index == root:
+        buffer = io.BytesIO()
+        torch.save(optimizer.state_dict(), buffer)
+        job.broadcast_object(buffer.getvalue(), root)
+    else:
+        data = job.broadcast_object(None, root)
+        optimizer.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=False))  # it is our own
+
+
+def check_same(parameters: Parameters, *, job: Optional[Job] = None) -> None:
+    """Raise ``EBADMSG``, naming tensor and instances, unless the models of all instances hold the same bytes.
+
+    A collective. It reads each tensor once: a check every some hundred steps finds weights that drift apart.
+    """
+    job = job or this_job()
+    named = _named(parameters)
+    _check_alike(job, named)
+    for name, value in named:
+        try:
+            job.same(_on_host(value))
+        except PlenumError as error:
+            if error.errno == errno.EBADMSG:
+                raise PlenumError(error.errno, f"{name}: {error.strerror}") from None
+            raise
+
+
+def pin_ring(address: int, size: int, present: bool) -> None:
+    """Pin the memory that batches lie in for CUDA: ``Stream(..., on_ring=pyplenum.torch.pin_ring)``.
+
+    Then a batch's tensors can be copied to the device without another copy, with ``non_blocking=True``; hold the batch
+    until that copy is over.
+    """
+    if not torch.cuda.is_available():
+        return
+    cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
+    code = int(cudart.cudaHostRegister(address, size, 0) if present else cudart.cudaHostUnregister(address))
+    if code != 0:
+        warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches: error {code}", stacklevel=2)

@@ -20,7 +20,14 @@ static char *show(const struct hostlist *list)
     FILE *f = open_memstream(&text, &len);
 
     for (size_t i = 0; i < list->count; i++) {
-        fprintf(f, "%s%s", i ? " " : "", list->hosts[i].name);
+        const struct hostlist_host *h = &list->hosts[i];
+
+        fprintf(f, "%s", i ? " " : "");
+        if (h->user)
+            fprintf(f, "%s@", h->user);
+        fprintf(f, "%s", h->name);
+        if (h->port)
+            fprintf(f, "/%u", h->port);
         if (list->hosts[i].slots)
             fprintf(f, ":%u", list->hosts[i].slots);
     }
@@ -49,6 +56,16 @@ ParameterizedTestParameters(hostlist, good)
         {"a:2,a:3", "a:5"},
         {"10.0.0.[1-2]", "10.0.0.1 10.0.0.2"},
         {"node-a_1", "node-a_1"},
+        {"me@a,b", "me@a b"},
+        {"me@b:2222", "me@b/2222"},
+        {"me@n[1-2]:2222:4", "me@n1/2222:4 me@n2/2222:4"},
+        {"a:2222:4", "a/2222:4"},
+        {"a::4", "a::4"}, /* an IPv6 address, by chance */
+        {"a,me@a,a:2222:1", "a me@a a/2222:1"},
+        {"me@a:22,me@a:22", "me@a/22:2"},
+        {"fd00::7", "fd00::7"},
+        {"[fd00::7]:4,b", "fd00::7:4 b"},
+        {"me@[fd00::7]:2222,[::1]", "me@fd00::7/2222 ::1"},
     };
     return cr_make_param_array(struct text_case, cases, ARRAY_LEN(cases));
 }
@@ -87,6 +104,20 @@ ParameterizedTestParameters(hostlist, bad)
         {"-oProxyCommand=x", "begin with '-'"},
         {"a b", "' '"},
         {"a;b", "';'"},
+        {"me@", "host without a name"},
+        {"@a", "user without a name"},
+        {"-l@a", "begin with '-'"},
+        {"me you@a", "' '"},
+        {"me@a:0", "port"},
+        {"me@a:70000", "port"},
+        {"a:22:0", "slots"},
+        {"g::", "port"},
+        {"g::4", "port"},
+        {"g:22:", "slots"},
+        {"a:1:2:3", "slots"},
+        {"[fd00::7", "bracket"},
+        {"[fd00::7]4", "bracket"},
+        {"[fd00::xyz]", "not an IPv6 address"},
         {"h[0-99999999]", "more than"},
         {"h[99999999999999999999]", "not a number"},
     };
@@ -110,6 +141,23 @@ Test(hostlist, combinations_are_bounded)
 
     cr_expect(eq(int, hostlist_add_text(&list, "a[0-999]b[0-999]", &err), -EINVAL));
     cr_expect(strstr(err.text, "more than 16384") != NULL, "%s", err.text);
+    hostlist_fini(&list);
+}
+
+Test(hostlist, remove)
+{
+    struct hostlist list = {0};
+    struct plenum_error err = {""};
+    char *got;
+
+    cr_assert(eq(int, hostlist_add_text(&list, "n[1-5]:2,me@b,you@b,me@c:22,me@c:23", &err), 0));
+    cr_expect(eq(int, hostlist_remove_text(&list, "n[2-3],n5:7,you@b,c,nobody", &err), 0));
+    got = show(&list);
+    cr_expect(eq(str, got, (char *)"n1:2 n4:2 me@b"));
+    free(got);
+    cr_expect(eq(int, hostlist_remove_text(&list, "n[", &err), -EINVAL));
+    cr_expect(eq(sz, list.count, 3));
+    cr_expect(eq(int, hostlist_add_name(&list, "n[1-2]", 0, &err), -EINVAL), "no sets here");
     hostlist_fini(&list);
 }
 
@@ -140,12 +188,15 @@ Test(hostlist, file)
                            "\n"
                            "  b[1-2]\tslots=1  # two more\n"
                            "c\r\n"
+                           "me@e slots=3 port=2222\n"
+                           "f user=you\n"
+                           "[fd00::7]:2\n"
                            "d",
                            &err),
                  0),
               "%s", err.text);
     got = show(&list);
-    cr_expect(eq(str, got, (char *)"a:2 b1:1 b2:1 c d"));
+    cr_expect(eq(str, got, (char *)"a:2 b1:1 b2:1 c me@e/2222:3 you@f fd00::7:2 d"));
     free(got);
     hostlist_fini(&list);
 }
@@ -157,6 +208,9 @@ Test(hostlist, file_errors_name_the_line)
 
     cr_expect(eq(int, read_text(&list, "a\nb slot=2\n", &err), -EINVAL));
     cr_expect(strstr(err.text, ":2: 'slot=2'") != NULL, "%s", err.text);
+    cr_expect(eq(int, read_text(&list, "n[1-2],m\n", &err), -EINVAL));
+    cr_expect(strstr(err.text, "','") != NULL, "one item a line: %s", err.text);
+    hostlist_fini(&list);
     cr_expect(eq(int, read_text(&list, "# nothing\n", &err), -EINVAL));
     cr_expect(strstr(err.text, "names no host") != NULL, "%s", err.text);
     cr_expect(eq(int, hostlist_add_file(&list, "/nonexistent/hosts", &err), -ENOENT));

@@ -26,7 +26,18 @@ ParameterizedTestParameters(pipeline, canonical)
         {"rrc(8) flip(0)", "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3)"},
         {"exif resize(10) center_crop(10)", "v1 exif resize(10) center_crop(10)"},
         {"rrc(8192)", "v1 rrc(8192,scale=2/25:1,ratio=3/4:4/3)"},
+        {"v1 eval", "v1 resize(256) center_crop(224)"},
+        {"fast-v1 train", "fast-v1 rrc(224,scale=2/25:1,ratio=3/4:4/3) flip(1/2)"},
+        {"fast-v1 exif eval", "fast-v1 exif resize(256) center_crop(224)"},
+        {" fast-v1  rrc(8)", "fast-v1 rrc(8,scale=2/25:1,ratio=3/4:4/3)"},
         {"", ""},
+        {"v1", ""},
+        {"fast-v1", ""},
+        {"fast-v2 rrc(8)", ""},
+        {"fast v1 rrc(8)", ""},
+        {"v1 fast-v1 rrc(8)", ""},
+        {"fast-v1rrc(8)", ""},
+        {"exif fast-v1 rrc(8)", ""},
         {"rrc", ""},
         {"rrc()", ""},
         {"rrc(0)", ""},
@@ -90,7 +101,7 @@ Test(pipeline, the_longest_text_fits)
                  -EINVAL),
               "terms beyond a million are refused");
     cr_assert(eq(int,
-                 pipeline_parse("exif rrc(8192, scale=999958/999983:999979/999983, "
+                 pipeline_parse("fast-v1 exif rrc(8192, scale=999958/999983:999979/999983, "
                                 "ratio=999958/999983:999979/999983) flip(499979/999983)",
                                 &p, &err),
                  0),

@@ -78,6 +78,8 @@ Test(wire, every_message_comes_out_as_it_went_in)
                              .text = "x.jpg: bad"};
     struct wire_stats stats = {1, 2, 3, 4, 5, 6, 7};
     struct wire_error error = {.code = -ENOENT, .text = "no such data set"};
+    struct wire_ask_name ask_name = {.sample = 4000000000};
+    struct wire_name name = {.text = "/data/train/n01440764/a b.JPEG"};
     struct wire_progress progress = {.done = 10, .total = 20, .text = "reading folders"};
 
     static struct wire_status status = {.version = "0.1.0",
@@ -146,6 +148,8 @@ Test(wire, every_message_comes_out_as_it_went_in)
     ROUND_TRIP(wire_put_status_stream(&b, 5, &stream), wire_get_status_stream, WIRE_STATUS_STREAM,
                stream);
     ROUND_TRIP(wire_put_progress(&b, 4, &progress), wire_get_progress, WIRE_PROGRESS, progress);
+    ROUND_TRIP(wire_put_ask_name(&b, 5, &ask_name), wire_get_ask_name, WIRE_NAME, ask_name);
+    ROUND_TRIP(wire_put_name(&b, 5, &name), wire_get_name, WIRE_NAME, name);
 }
 
 Test(wire, a_newer_minor_may_add_fields)

@@ -31,7 +31,7 @@ plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>er
 job=$!
 wait_for 30 loaders 1
 sleep 0.5
-feeds=$(pgrep -f "^$feed data")
+feeds=$(pgrep -f "^$feed data .*--epochs 1000 --pause 20") # and not those of other tests
 memory=$(find /dev/shm -mindepth 1 -user "$(id -u)" -name 'plenum*' | wc -l)
 kill -KILL $(echo "$feeds" | head -n 1)
 wait $job

@@ -77,6 +77,14 @@ static void read_message(const struct frame_header *header, struct frame_reader 
     case WIRE_PROGRESS:
         AGAIN(struct wire_progress, wire_get_progress, (wire_put_progress(&b, 1, &one)));
         break;
+    case WIRE_NAME: { /* which of the two it is depends on who sent it */
+        struct frame_reader copy = *payload;
+        struct wire_ask_name ask;
+
+        (void)wire_get_ask_name(&copy, &ask);
+        AGAIN(struct wire_name, wire_get_name, (wire_put_name(&b, 1, &one)));
+        break;
+    }
     default:
         break;
     }

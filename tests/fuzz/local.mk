@@ -1,6 +1,6 @@
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
 #     tests/loader/image/dump --seeds SEEDS && tests/fuzz/fuzz_image CORPUS SEEDS
-#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index, settings)
+#     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index, launcher, settings)
 # in other builds a small driver puts files through them, which is a test of every `make check`.
 if FUZZ
 fuzz_driver =
@@ -11,13 +11,17 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_settings %D%/fuzz_text %D%/fuzz_wire %D%/seeds
+check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_launcher %D%/fuzz_settings %D%/fuzz_text %D%/fuzz_wire %D%/seeds
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
 %C%_fuzz_index_SOURCES = %D%/fuzz_index.c $(fuzz_driver)
 %C%_fuzz_index_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_index_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_launcher_SOURCES = %D%/fuzz_launcher.c $(fuzz_driver)
+%C%_fuzz_launcher_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+%C%_fuzz_launcher_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_launcher_LDADD = launcher/liblauncher.la common/libcommon.la
 %C%_fuzz_settings_SOURCES = %D%/fuzz_settings.c $(fuzz_driver)
 %C%_fuzz_settings_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_settings_LDADD = loader/serve/libserve.la common/libcommon.la $(INIH_LIBS)
@@ -28,4 +32,5 @@ check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_settings %D%/fuzz_text 
 %C%_fuzz_wire_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_wire_LDADD = common/libcommon.la
 %C%_seeds_SOURCES = %D%/seeds.c
-%C%_seeds_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_seeds_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+%C%_seeds_LDADD = loader/dataset/libdataset.la launcher/liblauncher.la common/libcommon.la

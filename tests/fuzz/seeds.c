@@ -1,4 +1,4 @@
-/* seeds.c - writes a first corpus for a fuzz target into a folder: seeds wire|text|index|settings FOLDER. */
+/* seeds.c - writes a first corpus for a fuzz target into a folder: seeds wire|text|index|launcher|settings FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -8,6 +8,7 @@
 
 #include "common/util.h"
 #include "common/wire.h"
+#include "launcher/control.h"
 #include "loader/dataset/index.h"
 
 static const char *folder;
@@ -55,6 +56,8 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_status(b, 5, &(struct wire_status){.version = "0.1.0", .threads = 2, .lanes = 1, .lane = {{2, 1, 99}}});
     (void)wire_put_status_stream(b, 5, &(struct wire_status_stream){.client = "job 1", .bound = WIRE_BOUND_CPU});
     (void)wire_put_progress(b, 4, &(struct wire_progress){.done = 1, .total = 2, .text = "x"});
+    (void)wire_put_ask_name(b, 5, &(struct wire_ask_name){.sample = 17});
+    (void)wire_put_name(b, 5, &(struct wire_name){.text = "/data/train/a/1.jpg"});
     (void)wire_put_empty(b, WIRE_CANCEL, 2);
 }
 
@@ -120,6 +123,49 @@ static void index_seeds(void)
     index_builder_fini(&b);
 }
 
+static void launcher_seeds(void)
+{
+    static const char *const texts[] = {
+        "node[0-2,7]:4,me@spare:2222,[fd00::7]:2,b:22:3",
+        "n[1-3],m\n2(x2),1,4",
+        "a 4 b 2",
+        "# hosts\na slots=2 user=me port=22\nb\n",
+        "# options\nhost = a,b:2\ntag-output =\nexport = \"A=1 2\"\nsmt: off\nverbose\n",
+        "plenumrun-probe\nversion 0.1.0\ntime 1500\ndirectory 0\nprogram 0\nmemory 5 7\naddress "
+        "eth0 10.1.2.3/16 reached\nend\n",
+        "eth0 10.1.2.3/16 virtual reached",
+        "10.1.0.0/16",
+        "cuda=0,1,GPU-8",
+        "[%i@%h] %s %t",
+        "0-3,8-11",
+    };
+    static char *argv[] = {(char *)"prog", (char *)"x", NULL};
+    struct control_plan plan = {.directory = (char *)"/tmp",
+                                .cpus = (char *)"0-3",
+                                .nodes = (char *)"0",
+                                .loader_cpus = (char *)"",
+                                .argv = argv};
+    const struct control_started started = {
+        .pid = 1, .cpus = (char *)"0", .nodes = (char *)""};
+    struct control_hello hello;
+    struct frame_buffer b = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+    control_hello_init(&hello);
+    (void)control_put_hello(&b, &hello);
+    write_seed(b.bytes + FRAME_HEADER_BYTES, b.len - FRAME_HEADER_BYTES);
+    b.len = 0;
+    (void)environ_list_put(&plan.environment, ENVIRON_SET, "A", "1");
+    (void)control_put_plan(&b, &plan);
+    write_seed(b.bytes + FRAME_HEADER_BYTES, b.len - FRAME_HEADER_BYTES);
+    b.len = 0;
+    (void)control_put_started(&b, &started);
+    write_seed(b.bytes + FRAME_HEADER_BYTES, b.len - FRAME_HEADER_BYTES);
+    environ_list_fini(&plan.environment);
+    frame_buffer_fini(&b);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3)
@@ -134,6 +180,8 @@ int main(int argc, char **argv)
         settings_seeds();
     else if (strcmp(argv[1], "index") == 0)
         index_seeds();
+    else if (strcmp(argv[1], "launcher") == 0)
+        launcher_seeds();
     else
         return 2;
     return 0;

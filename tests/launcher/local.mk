@@ -6,18 +6,24 @@ check_PROGRAMS += %D%/mpi_sum
 %C%_mpi_sum_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 %C%_mpi_sum_LDADD = $(MPI_LIBS)
 endif
-TESTS += %D%/test_run.sh
-EXTRA_DIST += %D%/test_run.sh
+TESTS += %D%/test_run.sh %D%/test_completion.sh
+EXTRA_DIST += %D%/test_run.sh %D%/test_completion.sh %D%/test_terminal.py %D%/ddp.py
+if PYTHON_FOUND
+TESTS += %D%/test_terminal.py
+endif
 
 if CRITERION
-launcher_tests = %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host \
-	%D%/test_lines %D%/test_mpirun %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
+launcher_tests = %D%/test_allocation %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host \
+	%D%/test_lines %D%/test_mpirun %D%/test_network %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
 	%D%/test_ranges %D%/test_report
 check_PROGRAMS += $(launcher_tests)
 TESTS += $(launcher_tests)
 
 launcher_test_cflags = $(test_cflags) $(HWLOC_CFLAGS)
 launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
+
+%C%_test_allocation_CFLAGS = $(launcher_test_cflags)
+%C%_test_allocation_LDADD = $(launcher_test_ldadd)
 
 %C%_test_control_CFLAGS = $(launcher_test_cflags)
 %C%_test_control_LDADD = $(launcher_test_ldadd)
@@ -42,6 +48,9 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_cmdline_CFLAGS = $(launcher_test_cflags)
 %C%_test_cmdline_LDADD = $(launcher_test_ldadd)
+
+%C%_test_network_CFLAGS = $(launcher_test_cflags)
+%C%_test_network_LDADD = $(launcher_test_ldadd)
 
 %C%_test_output_CFLAGS = $(launcher_test_cflags)
 %C%_test_output_LDADD = $(launcher_test_ldadd)

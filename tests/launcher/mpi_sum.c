@@ -1,6 +1,8 @@
-/* mpi_sum - adds up 1 in all ranks and prints the sum; with an argument, rank 1 then aborts. */
+/* mpi_sum - adds up 1 in all ranks and prints the sum; then, with "abort", rank 1 aborts, and with
+ * "wait" all stay in the middle of their work. */
 #include <mpi.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)
@@ -13,9 +15,9 @@ int main(int argc, char **argv)
     printf("rank %d sum %d\n", rank, sum);
     fflush(stdout);
     if (argc > 1) {
-        if (rank == 1)
+        if (rank == 1 && strcmp(argv[1], "abort") == 0)
             MPI_Abort(MPI_COMM_WORLD, 9);
-        sleep(30);
+        sleep(1000);
     }
     MPI_Finalize();
     return 0;

@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/util.h"
 #include "launcher/cmdline.h"
+#include "launcher/configfile.h"
 
 enum { ARGS_MAX = 32 };
 
@@ -22,8 +24,6 @@ struct line {
 
 static int parse(struct cmdline *o, struct line *l, const char *text, struct plenum_error *err)
 {
-    int operands, r;
-
     *l = (struct line){.argc = 0};
     strcpy(l->text, text);
     for (char *w = strtok(l->text, " "); w; w = strtok(NULL, " ")) {
@@ -34,8 +34,7 @@ static int parse(struct cmdline *o, struct line *l, const char *text, struct ple
         l->argv[l->argc++] = w;
     }
     cmdline_init(o);
-    r = options_parse(&cmdline_program, o, l->argc, l->argv, &operands, err);
-    return r == 0 ? cmdline_finish(o, l->argv, operands, err) : r;
+    return cmdline_parse(o, l->argc, l->argv, err);
 }
 
 Test(cmdline, defaults)
@@ -100,7 +99,7 @@ Test(cmdline, they_end_at_the_programs_name)
 
 struct bad_case {
     char line[100];
-    char says[60];
+    char says[80];
 };
 
 ParameterizedTestParameters(cmdline, bad)
@@ -121,13 +120,28 @@ ParameterizedTestParameters(cmdline, bad)
         {"plenumrun --host a,,b prog", "--host: a host without a name"},
         {"plenumrun --hostfile /nonexistent prog", "/nonexistent"},
         {"plenumrun --numa-aware maybe prog", "--numa-aware must be 0 or 1, not 'maybe'"},
-        {"plenumrun --process-placement near prog", "spreadnuma, compact, disabled"},
+        {"plenumrun --process-placement near prog", "spreadnuma, compact, core, socket, device, disabled"},
         {"plenumrun --loader 1.2.3.4 prog", "--loader"},
         {"plenumrun -x =1 prog", "NAME"},
         {"plenumrun --grace soon prog", "--grace needs a time"},
         {"plenumrun --start-timeout 0 prog", "--start-timeout must be"},
         {"plenumrun --print-topology=xml prog", "'xml'"},
         {"plenumrun --stdin 1 prog", "'1'"},
+        {"plenumrun --exclude a,,b prog", "--exclude: a host without a name"},
+        {"plenumrun --cpus 3-1 prog", "--cpus: '3-1'"},
+        {"plenumrun --cpus=, prog", "--cpus"},
+        {"plenumrun --mem-policy near prog", "bind, preferred, interleave, local"},
+        {"plenumrun --smt maybe prog", "--smt must be on or off, not 'maybe'"},
+        {"plenumrun --host-subnet 10.1.2.3 prog", "'10.1.2.3' is not a network"},
+        {"plenumrun --host-subnet 10.0.0.0/33 prog", "not a network"},
+        {"plenumrun --device-env 1x prog", "--device-env: '1x'"},
+        {"plenumrun -x A*B prog", "'*' stands at the end"},
+        {"plenumrun -x * prog", "'*' stands at the end"},
+        {"plenumrun --env-file /nonexistent prog", "/nonexistent"},
+        {"plenumrun --instance-mpi-local-args x prog", "needs an instance and its arguments"},
+        {"plenumrun --instance-mpi-local-args a:-x prog", "not 'a:-x'"},
+        {"plenumrun --version-format long", "text, full-text or full-json"},
+        {"plenumrun --import-config /nonexistent prog", "/nonexistent"},
         {"plenumrun --mpi-local-args 'a prog", "quote"},
     };
     return cr_make_param_array(struct bad_case, cases, ARRAY_LEN(cases));
@@ -142,6 +156,195 @@ ParameterizedTest(struct bad_case *c, cmdline, bad)
     cr_expect(lt(int, parse(&o, &l, c->line, &err), 0), "%s", c->line);
     cr_expect(strstr(err.text, c->says) != NULL, "%s: '%s'", c->line, err.text);
     cmdline_fini(&o);
+}
+
+/* ---- files of options ---- */
+
+static char *write_temporary(const char *text)
+{
+    char *path = strdup("/tmp/plenum-options-XXXXXX");
+    int fd = mkstemp(path);
+
+    cr_assert(fd >= 0);
+    cr_assert(eq(int, io_write_all(fd, text, strlen(text)), 0));
+    close(fd);
+    return path;
+}
+
+Test(cmdline, options_from_a_file)
+{
+    char *path = write_temporary("# a job\n"
+                                 "host = a,b:2\n"
+                                 "host: c\n"
+                                 "\n"
+                                 "  --num-instances = 3  \n"
+                                 "export = A=1 = 2 # 3\n"
+                                 "export = \" B=\\\"x \"\n"
+                                 "tag-output =\n"
+                                 "numa-aware = no\n"
+                                 "strict-binding yes\r\n"
+                                 "dry-run = no\n"
+                                 "verbose = yes\n"
+                                 "verbose\n"
+                                 "grace = 3s\n");
+    char *text;
+    struct cmdline o;
+    struct line l;
+    struct plenum_error err = {""};
+
+    /* "strict-binding yes" without '=' is a mistake */
+    text = str_format("plenumrun --import-config %s prog", path);
+    cr_expect(eq(int, parse(&o, &l, text, &err), -EINVAL));
+    cr_expect(strstr(err.text, ":10: 'strict-binding yes' is not") != NULL, "%s", err.text);
+    cmdline_fini(&o);
+    unlink(path);
+    free(path);
+    free(text);
+
+    path = write_temporary("host = a,b:2\nhost: c\n  --num-instances = 3  \n"
+                           "export = A=1 = 2 # 3\nexport = \" B=\\\"x \"\ntag-output =\n"
+                           "numa-aware = no\nstrict-binding = yes\r\ndry-run = no\n"
+                           "verbose = yes\nverbose\ngrace = 3s\n");
+    text = str_format("plenumrun --grace 5 -H x --import-config %s --np 7 prog", path);
+    cr_assert(eq(int, parse(&o, &l, text, &err), 0), "%s", err.text);
+    cr_expect(eq(sz, o.hosts.count, 1), "the command line wins");
+    cr_expect(eq(str, o.hosts.hosts[0].name, (char *)"x"));
+    cr_expect(eq(u32, o.num_instances, 7), "also by another name of the option");
+    cr_expect(eq(u64, o.grace_ns, 5 * NS_PER_SEC));
+    cr_expect(eq(sz, o.exports.count, 2));
+    cr_expect(eq(str, o.exports.items[0], (char *)"A=1 = 2 # 3"));
+    cr_expect(eq(str, o.exports.items[1], (char *)" B=\"x "));
+    cr_expect(eq(str, (char *)o.tag, (char *)"[%i@%h]"));
+    cr_expect(not(o.numa_aware));
+    cr_expect(o.strict_binding);
+    cr_expect(not(o.dry_run));
+    cr_expect(eq(int, o.verbosity, 2));
+    cmdline_fini(&o);
+    unlink(path);
+    free(path);
+    free(text);
+}
+
+ParameterizedTestParameters(cmdline, bad_files)
+{
+    static struct bad_case cases[] = {
+        {"no-such-option = 1", ":1: there is no option 'no-such-option'"},
+        {"host = a\nnum-instances = x", "--num-instances needs a whole number"},
+        {"host = \"a", ":1: a quote around the value of host"},
+        {"strict-binding = perhaps", ":1: strict-binding is yes or no, not 'perhaps'"},
+        {"import-config = other", "has no meaning in a file"},
+        {"host a", "is not 'name = value'"},
+    };
+    return cr_make_param_array(struct bad_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct bad_case *c, cmdline, bad_files)
+{
+    char *path = write_temporary(c->line);
+    char *text = str_format("plenumrun --import-config %s prog", path);
+    struct cmdline o;
+    struct line l;
+    struct plenum_error err = {""};
+
+    cr_expect(lt(int, parse(&o, &l, text, &err), 0), "%s", c->line);
+    cr_expect(strstr(err.text, c->says) != NULL, "%s: '%s'", c->line, err.text);
+    cmdline_fini(&o);
+    unlink(path);
+    free(path);
+    free(text);
+}
+
+/* Two command lines say the same, word for word. */
+static void expect_same_settings(const struct cmdline *a, const struct cmdline *b)
+{
+    cr_assert(eq(sz, a->settings.count, b->settings.count));
+    for (size_t i = 0; i < a->settings.count; i++) {
+        const char *x = a->settings.list[i].value, *y = b->settings.list[i].value;
+        bool same = x && y ? strcmp(x, y) == 0 : x == y;
+
+        cr_expect(same, "'%s' '%s'", x, y);
+    }
+}
+
+/* Every option, with a value that it takes, written and read back. */
+Test(cmdline, what_is_exported_is_imported)
+{
+    static const struct {
+        const char *name, *value;
+    } values[] = {
+        {"host", "me@[fd00::1]:22,n[1-2]:4"}, {"exclude", "n2"}, {"device-env", "cuda=0,1"},
+        {"host-subnet", "10.0.0.0/8"}, {"numa-aware", "no"}, {"process-placement", "core"},
+        {"cpus", "0-3"}, {"mem-policy", "local"}, {"smt", "off"}, {"print-topology", "json"},
+        {"topology", "synthetic:package:2 core:2 pu:1"}, {"export", " A=\"b\\ c' "},
+        {"loader", "unix:/x"}, {"tag-output", "%i: "}, {"stdin", "none"},
+        {"mpi-global-args", "--mca x 'a b'"}, {"mpi-local-args", "--y"},
+        {"instance-mpi-local-args", "1:-x A"}, {"offline-mode", "yes"},
+    };
+    struct cmdline a, b;
+    struct plenum_error err = {""};
+    char *argv[128] = {(char *)"plenumrun"}, *other[6] = {(char *)"plenumrun"};
+    char *words[128]; /* argv is moved about */
+    int argc = 1, options;
+    char path[] = "/tmp/plenum-options-XXXXXX";
+    int fd = mkstemp(path);
+
+    cr_assert(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < cmdline_program.count; i++) {
+        const struct option_def *d = &cmdline_program.defs[i];
+        const char *value = d->type == OPTION_TEXT ? "some text" : "17";
+
+        if (!d->name || strstr(d->name, "-config") || strcmp(d->name, "version-format") == 0 ||
+            strcmp(d->name, "hostfile") == 0 || strcmp(d->name, "env-file") == 0)
+            continue;
+        for (size_t k = 0; k < ARRAY_LEN(values); k++)
+            if (strcmp(values[k].name, d->name) == 0)
+                value = values[k].value;
+        words[argc] = d->arg ? str_format("--%s=%s", d->name, value) : str_format("--%s", d->name);
+        argv[argc] = words[argc];
+        argc++;
+    }
+    options = argc;
+    argv[argc++] = (char *)"prog";
+    cmdline_init(&a);
+    cr_assert(eq(int, cmdline_parse(&a, argc, argv, &err), 0), "%s", err.text);
+    cr_expect(eq(int, configfile_write(path, &a.settings, false, &err), -EEXIST));
+    cr_expect(strstr(err.text, "--overwrite-config") != NULL, "%s", err.text);
+    cr_assert(eq(int, configfile_write(path, &a.settings, true, &err), 0), "%s", err.text);
+    other[1] = (char *)"--import-config";
+    other[2] = path;
+    other[3] = (char *)"prog";
+    cmdline_init(&b);
+    cr_assert(eq(int, cmdline_parse(&b, 4, other, &err), 0), "%s", err.text);
+    for (size_t i = 0; i < b.settings.count; i++) /* the one that is only on b's command line */
+        if (strcmp(b.settings.list[i].def->name, "import-config") == 0)
+            b.settings.count--;
+    expect_same_settings(&a, &b);
+    cmdline_fini(&a);
+    cmdline_fini(&b);
+    for (int i = 1; i < options; i++)
+        free(words[i]);
+    unlink(path);
+}
+
+Test(cmdline, environment_files)
+{
+    char *path = write_temporary("# comment\nA=1\n\nexport B=\"x y\"\nC='#'\n D = 4\n");
+    char *text = str_format("plenumrun --env-file %s prog", path);
+    struct cmdline o;
+    struct line l;
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, parse(&o, &l, text, &err), -EINVAL));
+    cr_expect(strstr(err.text, ":6: 'D = 4' is not NAME=value") != NULL, "%s", err.text);
+    cr_assert(eq(sz, o.exports.count, 3));
+    cr_expect(eq(str, o.exports.items[0], (char *)"A=1"));
+    cr_expect(eq(str, o.exports.items[1], (char *)"B=x y"));
+    cr_expect(eq(str, o.exports.items[2], (char *)"C=#"));
+    cmdline_fini(&o);
+    unlink(path);
+    free(path);
+    free(text);
 }
 
 static char *read_file(const char *path)

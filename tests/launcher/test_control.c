@@ -62,6 +62,9 @@ static void make_plan(struct control_plan *plan)
                                   .window = 7,
                                   .input = 1,
                                   .bind_cpus = 1,
+                                  .memory = PLACE_MEMORY_INTERLEAVE,
+                                  .strict = 1,
+                                  .loader_cpus = (char *)"7",
                                   .directory = (char *)"/tmp",
                                   .cpus = (char *)"0-3",
                                   .nodes = (char *)"",
@@ -85,6 +88,9 @@ Test(control, plan)
     cr_expect(eq(u32, out.window, 7));
     cr_expect(eq(u8, out.input, 1));
     cr_expect(eq(u8, out.quiet, 0));
+    cr_expect(eq(u8, out.memory, PLACE_MEMORY_INTERLEAVE));
+    cr_expect(eq(u8, out.strict, 1));
+    cr_expect(eq(str, out.loader_cpus, (char *)"7"));
     cr_expect(eq(str, out.directory, (char *)"/tmp"));
     cr_expect(eq(str, out.argv[0], (char *)"prog"));
     cr_expect(eq(str, out.argv[1], (char *)""));
@@ -163,7 +169,11 @@ Test(control, the_small_ones)
                                           .max_rss_bytes = 4};
     const struct control_failed failed = {.step = CONTROL_STEP_EXEC, .error = -ENOENT};
     const struct control_started started = {
-        .pid = 9, .memory_error = -EPERM, .cpus = (char *)"1", .nodes = (char *)"0"};
+        .pid = 9,
+        .memory_error = -EPERM,
+        .memory = PLACE_MEMORY_PREFERRED,
+        .cpus = (char *)"1",
+        .nodes = (char *)"0"};
     struct frame_buffer b = {0};
     struct control_exited e;
     struct control_failed f;
@@ -194,6 +204,7 @@ Test(control, the_small_ones)
     r = payload_of(&b, CONTROL_STARTED);
     cr_assert(eq(int, control_get_started(&r, &s), 0));
     cr_expect(eq(int, s.memory_error, -EPERM));
+    cr_expect(eq(u32, s.memory, PLACE_MEMORY_PREFERRED));
     cr_expect(eq(str, s.cpus, (char *)"1"));
     control_started_fini(&s);
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "launcher/host.h"
+#include "launcher/network.h"
 
 Test(host, names_of_this_one)
 {
@@ -24,6 +25,31 @@ Test(host, names_of_this_one)
     name[strcspn(name, ".")] = '\0';
     cr_expect(host_is_this(name), "without its domain");
     cr_expect(not(host_is_this("")));
+}
+
+Test(host, a_list_is_searched_for_this_host)
+{
+    struct hostlist list = {0};
+    struct network own = {0};
+    bool local[8];
+    char address[SUBNET_TEXT_MAX] = "127.0.0.2/8";
+
+    cr_assert(eq(int, network_read(&own), 0));
+    if (own.count > 0)
+        subnet_format(&own.list[0].at, address);
+    *strchr(address, '/') = '\0';
+    network_fini(&own);
+    cr_assert(eq(int, hostlist_add_text(&list, "localhost,::1,127.0.0.1,no-such-host.invalid", NULL), 0));
+    cr_assert(eq(int, hostlist_add_name(&list, address, 0, NULL), 0));
+    cr_assert(eq(int, hostlist_add_text(&list, "192.0.2.1,me@localhost,localhost:22:1", NULL), 0));
+    host_find_this(&list, local);
+    cr_expect(local[0] && local[1] && local[2]);
+    cr_expect(not(local[3]), "a name that nobody knows");
+    cr_expect(local[4], "%s is an address of this host", address);
+    cr_expect(not(local[5]), "an address of nobody");
+    cr_expect(not(local[6]), "another user is logged in to by ssh");
+    cr_expect(not(local[7]), "and so is another port");
+    hostlist_fini(&list);
 }
 
 Test(host, programs)

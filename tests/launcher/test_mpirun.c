@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/util.h"
+#include "launcher/agent.h"
 #include "launcher/mpirun.h"
 
 static struct plan_host hosts[] = {{.name = (char *)"n2", .first = 0, .count = 2},
@@ -61,7 +63,7 @@ Test(mpirun, arguments)
     options.allow_root = true;
     cr_assert(eq(int, mpirun_arguments(&several, &options, "/bin/plenumrun", &w), 0));
     cr_expect(strstr(joined(&w), "--allow-run-as-root") != NULL, "%s", joined(&w));
-    cr_expect(strstr(joined(&w), "--host n2,n2,n1 --map-by seq -n 3 ") != NULL,
+    cr_expect(strstr(joined(&w), "--map-by seq --stdin none --host n2,n2,n1 -n 3 ") != NULL,
               "instances in the order of the plan: %s", joined(&w));
     cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is for nobody's eyes");
     mpirun_words_fini(&w);
@@ -84,10 +86,95 @@ Test(mpirun, the_users_arguments)
     cmdline_init(&options);
     cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
     cr_assert(eq(int, mpirun_arguments(&local, &options, "/bin/plenumrun", &w), 0));
-    cr_expect(strstr(joined(&w), " --mca a b c -n 3 ") != NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), " --mca a b c --host localhost:3 -n 3 ") != NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), " --report-uri - /bin/plenumrun") != NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), "prog") == NULL, "the program travels another way");
     mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+Test(mpirun, arguments_of_one_instance)
+{
+    char *argv[] = {(char *)"plenumrun", (char *)"--instance-mpi-local-args",
+                    (char *)"1:--a b",   (char *)"--instance-mpi-local-args",
+                    (char *)"1:--c",     (char *)"prog",
+                    NULL};
+    struct cmdline options;
+    struct mpirun_words w;
+    char *text;
+    int operands;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
+    cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
+    text = joined(&w);
+    cr_expect(strstr(text, "--host n2 -n 1 ") != NULL, "%s", text);
+    cr_expect(strstr(text, "/p --shim : --host n2 -n 1 ") != NULL, "%s", text);
+    cr_expect(strstr(text, " --a b --c /p --shim : --host n1 -n 1 ") != NULL, "%s", text);
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+Test(mpirun, networks)
+{
+    static char *before[] = {(char *)"OMPI_MCA_btl_tcp_if_exclude=x", NULL};
+    static char *nothing[] = {NULL};
+    struct mpirun_job with = job;
+    struct cmdline options;
+    struct mpirun_words w;
+
+    cmdline_init(&options);
+    with.daemon_include = "10.1.0.0/16";
+    with.excluded = "docker0";
+    cr_assert(eq(int, mpirun_environment(&several, &options, &with, nothing, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
+    cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_exclude") == NULL, "not both");
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_exclude"), (char *)"lo,docker0"));
+    mpirun_words_fini(&w);
+    with.program_include = "10.2.0.0/16";
+    cr_assert(eq(int, mpirun_environment(&several, &options, &with, before, &w), 0));
+    cr_expect(value_of(&w, "OMPI_MCA_btl_tcp_if_include") == NULL, "the user's choice stays");
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+/* A host that mpirun cannot name or log in to: plenumrun stands between. */
+Test(mpirun, hosts_with_users_and_ports)
+{
+    static struct plan_host odd[] = {
+        {.name = (char *)"b", .user = (char *)"me", .port = 2222, .first = 0, .count = 1},
+        {.name = (char *)"fd00::7", .first = 1, .count = 1},
+        {.name = (char *)"b", .user = (char *)"you", .first = 2, .count = 1}};
+    static struct plan_instance each[] = {{.host = 0}, {.host = 1}, {.host = 2}};
+    static const struct plan plan = {
+        .hosts = odd, .num_hosts = 3, .instances = each, .num_instances = 3};
+    static char *before[] = {(char *)"OMPI_MCA_plm_rsh_agent=/opt/ssh -F c", NULL};
+    char *words[AGENT_WORDS_MAX + 1], *text;
+    struct cmdline options;
+    struct mpirun_words w;
+
+    setenv("OMPI_MCA_plm_rsh_agent", "/opt/ssh -F c", 1);
+    cmdline_init(&options);
+    options.start_timeout_ns = 30 * NS_PER_SEC;
+    cr_assert(eq(int, mpirun_arguments(&plan, &options, "/p", &w), 0));
+    cr_expect(strstr(joined(&w), "--host b,240.0.0.1,240.0.0.2 -n 3") != NULL, "%s", joined(&w));
+    mpirun_words_fini(&w);
+    cr_assert(eq(int, mpirun_environment(&plan, &options, &job, before, &w), 0));
+    cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
+    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
+    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS),
+                 (char *)"b|b|2222|me,240.0.0.1|fd00::7|0|,240.0.0.2|b|0|you"));
+    mpirun_words_fini(&w);
+
+    cr_assert(eq(int, agent_make_command(&options, &odd[0], "script", &text, words), 0));
+    w = (struct mpirun_words){.words = words};
+    while (words[w.count])
+        w.count++;
+    cr_expect(eq(str, joined(&w),
+                 (char *)"/opt/ssh -F c -o BatchMode=yes -o ConnectTimeout=5 -o "
+                         "ConnectionAttempts=2 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
+                         "-p 2222 -l me b script"));
+    free(text);
     cmdline_fini(&options);
 }
 

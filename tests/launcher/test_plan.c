@@ -20,19 +20,31 @@ struct plan_case {
     char split[100]; /* "host:instances/replicas each ...", or what the sentence says */
 };
 
-static int make(const char *hosts, uint32_t instances, uint32_t replicas, struct plan *ret,
-                struct plenum_error *err)
+static int make_with(struct plan_request request, const char *hosts, uint32_t instances,
+                     uint32_t replicas, struct plan *ret, struct plenum_error *err)
 {
     struct hostlist list = {0};
-    const struct plan_request request = {
-        .hosts = &list, .this_host = "here", .num_instances = instances, .num_replicas = replicas};
+    bool local[64] = {false};
     int r;
 
+    request.hosts = &list;
+    request.local = local;
+    request.this_host = "here";
+    request.num_instances = instances;
+    request.num_replicas = replicas;
     if (*hosts)
         cr_assert(eq(int, hostlist_add_text(&list, hosts, NULL), 0));
+    for (size_t i = 0; i < list.count && i < ARRAY_LEN(local); i++)
+        local[i] = strcmp(list.hosts[i].name, "localhost") == 0;
     r = plan_create(&request, ret, err);
     hostlist_fini(&list);
     return r;
+}
+
+static int make(const char *hosts, uint32_t instances, uint32_t replicas, struct plan *ret,
+                struct plenum_error *err)
+{
+    return make_with((struct plan_request){0}, hosts, instances, replicas, ret, err);
 }
 
 ParameterizedTestParameters(plan, split)
@@ -48,7 +60,7 @@ ParameterizedTestParameters(plan, split)
         {"many replicas", "", 4, 16, 0, "here:4/4"},
         {"slots do not suffice", "a:1,b:2", 4, 0, -EINVAL, "have 3 slots"},
         {"replicas do not divide", "", 3, 4, -EINVAL, "multiple of --num-instances"},
-        {"fewer replicas than instances", "", 4, 2, -EINVAL, "multiple of --num-instances"},
+        {"fewer replicas than instances", "", 4, 2, -EINVAL, "fewer than 4 instances"},
     };
     return cr_make_param_array(struct plan_case, cases, ARRAY_LEN(cases));
 }
@@ -124,6 +136,96 @@ Test(plan, local_means_this_host_alone)
     plan_fini(&plan);
 }
 
+/* What replicas and devices obey, even or not. */
+Test(plan, uneven_replicas_and_their_devices)
+{
+    struct device_pool pool = {0};
+
+    setenv("CUDA_VISIBLE_DEVICES", "", 1); /* as good as not set */
+    cr_assert(eq(int, device_pool_parse("cuda", &pool, NULL), 0));
+    for (uint32_t instances = 1; instances <= 9; instances++) {
+        for (uint32_t replicas = instances; replicas <= 3 * instances; replicas++) {
+            const struct plan_request request = {
+                .allow_uneven = true, .devices_per_replica = 2, .pool = &pool};
+            uint32_t offset = 0, most = 0, least = UINT32_MAX;
+            struct plan plan;
+
+            cr_assert(eq(int, make_with(request, "h[1-2]", instances, replicas, &plan, NULL), 0));
+            for (uint32_t i = 0; i < instances; i++) {
+                const struct plan_instance *x = &plan.instances[i];
+                uint32_t on_host = x->local_index == 0
+                                       ? 0
+                                       : x[-1].first_device + x[-1].num_devices;
+
+                cr_assert(eq(u32, x->replica_offset, offset));
+                cr_assert(eq(u32, x->num_devices, 2 * x->num_replicas));
+                cr_assert(eq(u32, x->first_device, on_host), "counted from 0 on each host");
+                offset += x->num_replicas;
+                most = x->num_replicas > most ? x->num_replicas : most;
+                least = x->num_replicas < least ? x->num_replicas : least;
+            }
+            cr_assert(eq(u32, offset, replicas));
+            cr_assert(le(u32, most - least, 1));
+            plan_fini(&plan);
+        }
+    }
+    device_pool_fini(&pool);
+}
+
+struct pool_case {
+    char option[60], variable[40], value[40]; /* what the environment has */
+    char want[120];                           /* devices of 2 instances; or, after '!', an error */
+};
+
+ParameterizedTestParameters(plan, devices)
+{
+    static struct pool_case cases[] = {
+        {"CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "4,5,6,7", "4,5 6,7"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "4,5,6,7,8", "4,5 6,7"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "", "0,1 2,3"},
+        {"cuda=3,1,2,0", "CUDA_VISIBLE_DEVICES", "7", "3,1 2,0"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b,GPU-c,GPU-d", "GPU-a,GPU-b GPU-c,GPU-d"},
+        {"oneapi", "ONEAPI_DEVICE_SELECTOR", "level_zero:0,1,2,3", "0,1 2,3"},
+        {"MY_DEVICES", "MY_DEVICES", "a,b,c,d", "a,b c,d"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "0,1,2",
+         "!host here: 2 replicas of 2 devices are more than the 3 that CUDA_VISIBLE_DEVICES names"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "0,1,1,2", "!names device 1 twice"},
+        {"cuda", "CUDA_VISIBLE_DEVICES", "0,,1", "!is not a list of devices"},
+        {"cuda=", "CUDA_VISIBLE_DEVICES", "0", "!is not a list of devices"},
+        {"my devices", "X", "0", "!'my devices' is not the name"},
+    };
+    return cr_make_param_array(struct pool_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct pool_case *c, plan, devices)
+{
+    struct device_pool pool = {0};
+    struct plan_request request = {.devices_per_replica = 2};
+    struct plenum_error err = {""};
+    struct plan plan;
+    char *got;
+    int r;
+
+    setenv(c->variable, c->value, 1);
+    r = device_pool_parse(c->option, &pool, &err);
+    if (r == 0) {
+        request.pool = &pool;
+        r = make_with(request, "", 2, 0, &plan, &err);
+    }
+    if (c->want[0] == '!') {
+        cr_expect(eq(int, r, -EINVAL));
+        cr_expect(strstr(err.text, c->want + 1) != NULL, "'%s'", err.text);
+    } else {
+        cr_assert(eq(int, r, 0), "%s", err.text);
+        cr_expect(eq(str, (char *)plan.device_variable, c->variable));
+        got = str_format("%s %s", plan.instances[0].devices, plan.instances[1].devices);
+        cr_expect(eq(str, got, c->want));
+        free(got);
+        plan_fini(&plan);
+    }
+    device_pool_fini(&pool);
+}
+
 static void place_all(struct plan *plan, const char *synthetic)
 {
     hwloc_topology_t t;
@@ -139,14 +241,17 @@ Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
 {
     static const char want[] = "3 instances on 2 hosts, 6 replicas of 1 device; loader: auto\n"
                                "\n"
-                               "Host  NUMA nodes  Cores  CPUs  Memory   Instances\n"
-                               "a     2           4      8     2.0 GiB  0-1\n"
-                               "b     ?           ?      ?     ?        2\n"
+                               "Host  NUMA nodes  Cores  CPUs  Memory   Instances  Replicas  "
+                               "Devices  Loader cores  Interface\n"
+                               "a     2           4      8     2.0 GiB  0-1        0-3       4        "
+                               "0             ?\n"
+                               "b     ?           ?      ?     ?        2          4-5       2        "
+                               "?             ?\n"
                                "\n"
-                               "Instance  Host  Local  Replicas  NUMA  CPUs  Bound\n"
-                               "0         a     0      0-1       0     0-3   CPUs, memory\n"
-                               "1         a     1      2-3       1     4-7   CPUs, memory\n"
-                               "2         b     0      4-5       ?     ?     ?\n"
+                               "Instance  Host  Local  Replicas  NUMA  CPUs  Bound         Devices\n"
+                               "0         a     0      0-1       0     0-3   CPUs, memory  -\n"
+                               "1         a     1      2-3       1     4-7   CPUs, memory  -\n"
+                               "2         b     0      4-5       ?     ?     ?             -\n"
                                "\n"
                                "?: known when the job has been started there\n";
     struct plan plan;

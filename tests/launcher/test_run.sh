@@ -93,6 +93,75 @@ cd "$T" || exit 99
 ok "the working directory and arguments are the same" same "$(sort -u out)" "$T/sub dir
 : *  x "
 
+export THIS_1=one THIS_2='two words' OTHER=no
+job -n 1 -x 'THIS_*' sh -c 'echo $THIS_1 "$THIS_2"'
+ok "-x PREFIX*" same "$(cat out)" "one two words"
+printf '# comment\nFROM_FILE="a b"\n' >env-file
+job -n 1 --env-file env-file sh -c 'echo "$FROM_FILE"'
+ok "--env-file" same "$(cat out)" "a b"
+CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda sh -c 'echo $RANK $CUDA_VISIBLE_DEVICES'
+ok "a pool of devices is shared out" same "$(sort out)" "0 4,5
+1 6,7"
+CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 sh -c 'echo $CUDA_VISIBLE_DEVICES'
+ok "but only when somebody wants it" same "$(sort -u out)" 4,5,6,7
+CUDA_VISIBLE_DEVICES=4 job -n 2 --device-env cuda true
+ok "a pool that does not suffice" all 'same $code 2' 'has err "host $host: 2 replicas of 1 devices are more than the 1 that CUDA_VISIBLE_DEVICES names"'
+job -n 2 --num-replicas 3 --allow-uneven sh -c 'echo $PLENUM_REPLICA_OFFSET+$PLENUM_NUM_LOCAL_REPLICAS/$PLENUM_NUM_REPLICAS'
+ok "uneven replicas" same "$(sort out)" "0+2/3
+2+1/3"
+job -n 2 --num-replicas 3 true
+ok "are refused otherwise" all 'same $code 2' 'has err "--allow-uneven"'
+job -n 1 --instance-mpi-local-args '0:-x ONLY_ZERO=1' sh -c 'echo $ONLY_ZERO'
+ok "--instance-mpi-local-args" same "$(cat out)" 1
+job -n 2 --instance-mpi-local-args '1:-x ONLY_ONE=1' sh -c 'echo $RANK $OMPI_COMM_WORLD_RANK $ONLY_ONE'
+ok "for one of two" same "$(sort out)" "0 0
+1 1 1"
+job -n 2 --instance-mpi-local-args '2:-x A=1' true
+ok "for one that does not exist" all 'same $code 2' 'has err "there is no instance 2"'
+
+# ---- hosts ----
+job --host "localhost:1,127.0.0.1,$host" sh -c 'echo $LOCAL_RANK/$LOCAL_WORLD_SIZE'
+ok "this host by all of its names is one host" same "$(sort out)" "0/3
+1/3
+2/3"
+job --host 'a[1-3],b' --exclude 'a[2-3],b' --topology synthetic:'core:2 pu:1' --print-topology=json
+ok "--exclude" all 'has out "\"name\": \"a1\", \"first_instance\": 0, \"num_instances\": 1"' 'has_not out "\"name\": \"[b]"' 'has_not out "a[23]"'
+job --host a --exclude a true
+ok "of all hosts" all 'same $code 2' 'has err "leaves no host"'
+SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job --dry-run -v
+ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n3 .* 4  "' 'has err "3 hosts given by Slurm"'
+SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n 6 --dry-run
+ok "has no room for more" all 'same $code 2' 'has err "have 5 slots"'
+
+# ---- plans for other machines ----
+begin=$(date +%s%N)
+job --host 'h[01-64]' -n 256 --num-replicas 512 --topology 'synthetic:package:2 numa:2 core:8 pu:2' --print-topology=json
+ok "256 instances on 64 hosts" all 'same $code 0' 'same "$(grep -c "\"index\"" out)" 256' \
+    'has out "\"index\": 255, \"host\": \"h64\", \"local_index\": 3, \"cpus\": \"48-63\", \"numa_nodes\": \"3\", \"memory_policy\": \"bind\", \"replica_offset\": 510, \"num_local_replicas\": 2, \"devices\": \[\], \"oversubscribed\": false"'
+job --host a,b --topology synthetic:'core:2 pu:1' --topology synthetic:'core:4 pu:1'
+ok "one topology for each host" all 'has out "^a  *1  *2  *2 "' 'has out "^b  *1  *4  *4 "'
+job --host a,b,c --topology synthetic:'core:2 pu:1' --topology synthetic:'core:4 pu:1'
+ok "but not for some" all 'same $code 2' 'has err "2 times --topology for 3 hosts"'
+job -n 2 --topology "$T/nothing.xml"
+ok "a topology that is not there" all 'same $code 2' 'has err "$T/nothing.xml: No such file"'
+job -n 2 --topology data
+ok "a file that is none" all 'same $code 2' 'has err "data is not a topology in XML"'
+
+# ---- files of options ----
+job --export-config options -n 2 --tag-output='%i: ' -x "A=b c"
+ok "--export-config" all 'same $code 0' '[ ! -s out ]' 'has options "^num-instances = 2$"'
+job --import-config options sh -c 'echo $RANK $A'
+ok "--import-config" same "$(sort out)" "0: 0 b c
+1: 1 b c"
+job --import-config options -n 1 sh -c 'echo $RANK $A'
+ok "the command line wins" same "$(sort out)" "0: 0 b c"
+job --export-config options -n 3
+ok "a file is not replaced" all 'same $code 2' 'has err "--overwrite-config"' 'has options "^num-instances = 2$"'
+job --export-config options --overwrite-config -n 3
+ok "unless that is wanted" has options "^num-instances = 3$"
+job --version-format full-json
+ok "versions of all that is used" all 'same $code 0' 'has out "\"plenumrun\": {\"version\": \"[0-9]"' 'has out "\"mpirun\": {\"version\": \"mpirun (Open MPI) "'
+
 # ---- input and output ----
 echo hello | timeout 30 "$run" -n 2 sh -c 'echo $RANK: $(cat)' 2>err | sort >out
 ok "standard input goes to instance 0" same "$(cat out)" "0: hello
@@ -127,6 +196,45 @@ ok "a reader that leaves ends the job" all 'has err "nobody reads"' 'sleeping 10
 job -n 3 --only-output-from-instance 0,2 sh -c 'echo from $RANK; [ $RANK != 1 ] || { echo hidden cause >&2; sleep 0.3; exit 5; }; sleep 0.1'
 ok "output of some instances only" all 'same $code 5' 'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
 ok "but the cause of a failure" has err "^  | hidden cause"
+
+job -n 2 --output-dir files --only-output-from-instance 1 sh -c 'echo out $RANK; printf "err %s" $RANK >&2'
+ok "--output-dir has all, also what is not shown" all 'same "$(cat out)" "out 1"' 'same "$(cat files/instance-0.out files/instance-1.out)" "out 0
+out 1"' 'same "$(cat files/instance-0.err files/instance-1.err)" "err 0err 1"'
+job -n 2 --output-dir files seq 200000
+ok "200,000 lines" all 'same "$(cksum <files/instance-1.out)" "$(seq 200000 | cksum)"' 'same "$(wc -l <out)" 400000'
+job -n 2 --output-dir data/files true
+ok "a folder that cannot be made" all 'same $code 125' 'has err "--output-dir: cannot make the folder data/files: Not a directory"'
+if [ -e /dev/full ]; then
+    mkdir full && ln -s /dev/full full/instance-1.out
+    job -n 2 --output-dir full sh -c 'echo $RANK; sleep 0.2'
+    ok "a file that cannot be written is told, and the job goes on" all 'same $code 0' 'has err "warning: --output-dir: cannot write full/instance-1.out: No space"' 'same "$(sort out | tr "\n" ,)" 0,1,'
+else
+    skip "a file that cannot be written is told, and the job goes on" "no /dev/full"
+fi
+printf '%s' "$(printf 'a\rb\rc')" >bars
+job -n 2 --tag-output=%i: sh -c 'printf "10%%\r20%%\r"; sleep 0.3; printf "100%%\n"'
+ok "a bar that goes to a file is one line, and all of it" same "$(sort out | od -c)" "$(printf '0: 10%%\r20%%\r100%%\n1: 10%%\r20%%\r100%%\n' | od -c)"
+
+job -n 3 --result result.json --grace 1 sh -c '[ $RANK != 1 ] || { sleep 0.2; exit 3; }; [ $RANK = 0 ] || exec sleep 1007.'$id
+ok "--result" all 'same $code 3' 'has result.json "\"exit_status\": 3"' 'has result.json "\"first_failed_instance\": 1"' \
+    'has result.json "\"index\": 0.*\"state\": \"exited\".*\"exit_code\": 0, \"signal\": null, \"ended_by\": \"itself\""' \
+    'has result.json "\"index\": 1.*\"exit_code\": 3"' 'has result.json "\"index\": 2.*\"state\": \"killed\".*\"signal\": 15, \"ended_by\": \"plenumrun\""' \
+    'has result.json "\"cause\": \"instance 1 on host $host exited with code 3 after"'
+[ "$PYTHON" = : ] || ok "which is JSON" "$PYTHON" -m json.tool result.json
+job --result result.json ./no-such-program
+ok "also of a job that did not start" all 'has result.json "\"exit_status\": 127"' 'has result.json "\"state\": \"not started\""'
+
+# ---- restarts ----
+job -n 2 --max-restarts 3 sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 2 ] || { sleep 0.3; exit 5; }'
+ok "a failed job starts again until it ends well" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,0 2,1 0,1 1,1 2,"' 'has err "starts again (2 of 3 times)"'
+job -n 2 --max-restarts 1 sh -c 'exit 6'
+ok "but no more often than it may" all 'same $code 6' 'same "$(grep -c "starts again" err)" 1' 'last_line_has err "exited with code 6"'
+job -n 1 --max-restarts 2 "$T/nothing-there"
+ok "nor when it cannot start" all 'same $code 127' 'has_not err "starts again"'
+job -n 1 --max-restarts 2 --timeout 1 sleep 1008.$id
+ok "nor after --timeout" all 'same $code 124' 'has_not err "starts again"'
+job -n 1 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
+ok "files have all of them" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
 
 # ---- limits and signals ----
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
@@ -224,6 +332,34 @@ else
     skip "memory of a node that is not there: a warning" "one CPU"
 fi
 
+first=$(sed -n 's/^Cpus_allowed_list:\s*\([0-9]*\).*/\1/p' /proc/self/status)
+job -n 1 --cpus $first sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status; echo $OMP_NUM_THREADS'
+ok "--cpus" same "$(tr '\n' ' ' <out)" "$first 1 "
+job -n 1 --cpus 8000 true
+ok "that are not there" all 'same $code 125' 'last_line_has err "host $host: --cpus 8000: CPU 8000 is not there"'
+job -n 1 --reserve-cores 1000 true
+ok "more cores for the loader than there are" all 'same $code 125' 'has err "--reserve-cores 1000 leaves nothing"'
+HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 true
+ok "a topology that is not the machine's is told of" all 'same $code 0' 'has err "warning: host $host: its topology is not that of the machine"'
+HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 --strict-binding true
+ok "--strict-binding: and is a failure" all 'same $code 125' 'last_line_has err "--strict-binding"'
+if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null && strace -f -o /dev/null -e inject=set_mempolicy:error=EPERM true 2>/dev/null; then
+    export HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='package:2 [numa] core:1 pu:1'
+    if [ "$cpus" -ge 2 ]; then
+        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 true >out 2>err
+        ok "a kernel that does not bind memory: a warning with the reason" all 'has err "warning: instance 0 .* memory of NUMA node 0: Operation not permitted (a container"' \
+            'same "$(grep -c "set_mempolicy(MPOL_BIND, \[0x0*[12]," trace)" 2'
+        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 --strict-binding true >out 2>err
+        code=$?
+        ok "or a failure" all 'same $code 125' 'last_line_has err "cannot be started: binding to memory (--strict-binding): Operation not permitted"'
+        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:retval=0 "$run" -n 2 --mem-policy preferred true >out 2>err
+        ok "--mem-policy preferred" same "$(grep -c 'set_mempolicy(\(0x5\|MPOL_PREFERRED\|MPOL_PREFERRED_MANY\)[^,]*, \[0x0*[12],' trace)" 2
+    fi
+    unset HWLOC_THISSYSTEM HWLOC_SYNTHETIC
+else
+    skip "a kernel that does not bind memory: a warning with the reason" "no strace here"
+fi
+
 # ---- the job's loader ----
 export PLENUM_PLENUMD="$stub"
 job -n 2 "$stub" ask
@@ -241,11 +377,11 @@ ok "plenumd is missing: no loader, and no failure" all 'same $code 0' 'same "$(c
 
 # ---- MPI ----
 if [ -x "$mpi_sum" ]; then
-    job -n 3 "$mpi_sum"
+    job -n 3 -x ASAN_OPTIONS="$asan_options_of_mpi" "$mpi_sum"
     ok "an MPI program" same "$(sort out)" "rank 0 sum 3
 rank 1 sum 3
 rank 2 sum 3"
-    job -n 3 "$mpi_sum" abort
+    job -n 3 -x ASAN_OPTIONS="$asan_options_of_mpi" "$mpi_sum" abort
     ok "MPI_Abort" all 'same $code 9' 'last_line_has err "instance 1 on host $host exited with code 9"'
 else
     skip "an MPI program" "built without MPI"

@@ -3,18 +3,25 @@
  *
  *     comm_world            all checks
  *     comm_world big        a broadcast of 2 GiB and one byte
- *     comm_world late       the last instance never comes: the others time out
+ *     comm_world late       the last instance comes to no second collective: the others time out
+ *     comm_world never      the last instance comes to no collective at all: the others time out
+ *     comm_world away BYTES  the same as late, with a broadcast of so many bytes from it
  *     comm_world own-mpi    as the first, in a program that initialises and finalises MPI itself
  *     comm_world forgetful  as the first, in a program that never closes its job
+ *     comm_world single     in a program that initialises MPI with MPI_THREAD_SINGLE: refused
+ *     comm_world thread     with MPI_THREAD_FUNNELED, called from another thread: refused
  */
 #include "config.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,45 +128,113 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-/* All wait for the last one, who comes a second late; they must not burn their cores meanwhile. */
+/* All wait for the last one, who comes three seconds late; they must not burn their cores
+ * meanwhile. A wait that spins would take three seconds of CPU. */
 static void check_barrier(void)
 {
+    unsigned char *b = calloc(1, 1 << 20);
     double before;
 
     CHECK(plenum_barrier(job, NULL) == 0);
     before = cpu_seconds();
     if (me->instance_index == me->num_instances - 1)
-        (void)sleep(1);
+        (void)sleep(3);
     CHECK(plenum_barrier(job, NULL) == 0);
-    CHECK(cpu_seconds() - before < 0.3);
+    CHECK(cpu_seconds() - before < 0.5);
+    before = cpu_seconds();
+    if (me->instance_index == me->num_instances - 1)
+        (void)sleep(1);
+    CHECK(plenum_broadcast(job, b, 1 << 20, 0, NULL) == 0); /* large: waits before it moves */
+    CHECK(cpu_seconds() - before < 0.5);
+    free(b);
 }
 
-static void check_late(void)
+/* MPI is started once, however often the job is opened. */
+static void check_reopen(void)
+{
+    struct plenum_job *again = NULL;
+
+    CHECK(plenum_job_open(&again, NULL) == 0);
+    CHECK(again == job);
+    plenum_job_close(again);
+    plenum_job_close(job);
+    CHECK(plenum_job_open(&job, NULL) == 0);
+    me = plenum_job_get_info(job);
+    CHECK(plenum_barrier(job, NULL) == 0);
+}
+
+static void check_fork(void)
 {
     struct plenum_error err = {""};
+    int status = -1;
+    pid_t child = fork();
 
+    if (child == 0) {
+        bool told = plenum_barrier(job, &err) == -ECHILD && strstr(err.text, "forked");
+
+        plenum_job_close(job);
+        exit(told ? 0 : 1); /* what is registered for the end must not end the parent's MPI */
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
     CHECK(plenum_barrier(job, NULL) == 0);
+}
+
+/* The last instance stays away: all others are to name it, when their time is up. */
+static void check_late(bool meet_first, size_t bytes)
+{
+    struct plenum_error err = {""};
+    unsigned char *b = calloc(1, bytes + 1);
+    char want[64];
+    int r;
+
+    if (meet_first)
+        CHECK(plenum_barrier(job, NULL) == 0);
     plenum_job_set_timeout(job, 1500000000);
     if (me->instance_index == me->num_instances - 1) {
         (void)sleep(4);
         _exit(0);
     }
-    CHECK(plenum_barrier(job, &err) == -ETIMEDOUT);
-    {
-        char want[64];
-
-        (void)snprintf(want, sizeof(want), "and instance %u has not come", me->num_instances - 1);
-        if (!strstr(err.text, want))
-            fprintf(stderr, "%s\n", err.text);
-        CHECK(strstr(err.text, want));
-    }
+    r = bytes ? plenum_broadcast(job, b, bytes, me->num_instances - 1, &err)
+              : plenum_barrier(job, &err);
+    CHECK(r == -ETIMEDOUT);
+    (void)snprintf(want, sizeof(want), "and instance %u has not come", me->num_instances - 1);
+    if (!strstr(err.text, want))
+        fprintf(stderr, "%s\n", err.text);
+    CHECK(strstr(err.text, want));
     CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
+    free(b);
     /* Without MPI_Finalize(), which would wait for the others: mpirun's status says nothing then.
      */
     if (failures == 0)
         printf("timed out\n");
     (void)fflush(stdout);
+    (void)sleep(1); /* mpirun ends the others when one of them is gone */
     _exit(0);
+}
+
+/* A thread level that is too low is refused in every instance, without waiting for any. */
+static void *check_refused(void *arg)
+{
+    struct plenum_error err = {""};
+
+    CHECK(plenum_barrier(job, &err) == -ENOTSUP);
+    CHECK(strstr(err.text, arg) && strstr(err.text, "MPI_THREAD_SERIALIZED"));
+    return NULL;
+}
+
+static void check_thread_level(bool funneled)
+{
+    char name[] = "MPI_THREAD_FUNNELED";
+    pthread_t thread;
+
+    if (!funneled) {
+        (void)check_refused(strcpy(name, "MPI_THREAD_SINGLE"));
+        return;
+    }
+    CHECK(pthread_create(&thread, NULL, check_refused, name) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(plenum_barrier(job, NULL) == 0); /* but the main thread may */
 }
 
 /* Every byte differs from its neighbours a piece away, so that no piece can be missing or in
@@ -247,21 +322,30 @@ static void check_once_per_host(void)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    int own = strcmp(what, "own-mpi") == 0, level, finalised = 0;
+    bool single = strcmp(what, "single") == 0, thread = strcmp(what, "thread") == 0;
+    bool own = strcmp(what, "own-mpi") == 0 || single || thread;
+    int level = single ? MPI_THREAD_SINGLE : thread ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED;
+    int finalised = 0;
     struct plenum_error err;
 
-    if (own && MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
+    if (own && MPI_Init_thread(&argc, &argv, level, &level) != MPI_SUCCESS)
         return 1;
     if (plenum_job_open(&job, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
     me = plenum_job_get_info(job);
-    if (strcmp(what, "late") == 0)
-        check_late();
-    else if (strcmp(what, "big") == 0)
+    if (strcmp(what, "late") == 0) {
+        check_late(true, 0);
+    } else if (strcmp(what, "never") == 0) {
+        check_late(false, 0);
+    } else if (strcmp(what, "away") == 0) {
+        check_late(true, argc > 2 ? strtoul(argv[2], NULL, 10) : 0);
+    } else if (strcmp(what, "big") == 0) {
         check_big();
-    else if (plenum_barrier(job, &err) < 0) {
+    } else if (single || thread) {
+        check_thread_level(thread);
+    } else if (plenum_barrier(job, &err) < 0) {
         fprintf(stderr, "%s\n", err.text); /* such as: MPI's world is not the job's */
         return 3;
     } else {
@@ -271,14 +355,17 @@ int main(int argc, char **argv)
         check_same();
         check_seeds();
         check_once_per_host();
-        if (me->num_instances > 1)
+        check_reopen();
+        if (me->num_instances > 1) {
+            check_fork();
             check_barrier();
+        }
     }
     if (strcmp(what, "forgetful") == 0) /* the library ends MPI at exit */
         return failures ? 1 : 0;
     plenum_job_close(job);
-    (void)MPI_Finalized(&finalised);
     if (own) {
+        (void)MPI_Finalized(&finalised);
         if (finalised || MPI_Finalize() != MPI_SUCCESS) {
             fprintf(stderr, "MPI was finalised by somebody else\n");
             return 1;

@@ -11,9 +11,21 @@ for n in 2 3 4; do
 done
 ok "a program that uses MPI itself" mpi -n 2 "$world" own-mpi
 ok "a program that does not close its job" mpi -n 2 "$world" forgetful
-mpi -n 3 "$world" late >"$T/late" 2>/dev/null
-is 2 "an instance that does not come is noticed by both others when the time is up" \
-    grep -c "timed out" "$T/late"
+for level in single thread; do
+    ok "a program that initialised MPI with too low a thread level ($level) is refused" mpi -n 2 "$world" $level
+done
+timed_out() { # ARGUMENT... - do both others name the one that stays away?
+    mpi -n 3 "$world" "$@" >"$T/late" 2>"$T/late.err"
+    [ "$(grep -c "timed out" "$T/late")" = 2 ] || { cat "$T/late.err"; return 1; }
+}
+ok "an instance that does not come is named by both others when the time is up" timed_out late
+ok "so it is in a small broadcast" timed_out away 100
+ok "so it is in a large one" timed_out away 3000000
+if grep -q "define HAVE_PMIX" "$top_builddir/config.h"; then
+    ok "so is one that never came to any collective" timed_out never
+else
+    skip "so is one that never came to any collective" "built without PMIx"
+fi
 
 torch() { RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 "$@"; }
 ok "under torchrun a collective is refused, not done alone" torch status 3 "$world"

@@ -2,12 +2,15 @@
 #include "config.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+
+#include <plenum/comm.h>
 
 #include "common/util.h"
 #include "libdist/job_priv.h"
@@ -173,4 +176,128 @@ Test(job, opening_twice_gives_one_job)
     cr_expect(eq(u32, plenum_job_get_info(b)->num_instances, 2), "still there");
     plenum_job_close(b);
     plenum_job_close(NULL);
+}
+
+/* A carrier of collectives for the first of two instances, which plays the other one, too. */
+struct other {
+    uint8_t flip;        /* what is different in the other's bytes */
+    int code;            /* what the carrier answers */
+    uint64_t timeout_ns; /* that it was called with */
+    unsigned calls;
+};
+
+static int answer(struct other *o, uint64_t timeout_ns, struct plenum_error *err)
+{
+    o->calls++;
+    o->timeout_ns = timeout_ns;
+    if (o->code < 0)
+        (void)snprintf(err->text, sizeof(err->text), "instance 1 has not come");
+    return o->code;
+}
+
+static int carry_broadcast(void *arg, void *buffer, size_t bytes, uint32_t root,
+                           uint64_t timeout_ns, struct plenum_error *err)
+{
+    struct other *o = arg;
+
+    if (root == 1)
+        for (size_t i = 0; i < bytes; i++)
+            ((uint8_t *)buffer)[i] = 7;
+    return answer(o, timeout_ns, err);
+}
+
+static int carry_allreduce(void *arg, void *buffer, size_t count, enum plenum_type type,
+                           enum plenum_op op, uint64_t timeout_ns, struct plenum_error *err)
+{
+    for (size_t i = 0; i < count && type == PLENUM_INT64 && op == PLENUM_SUM; i++)
+        ((int64_t *)buffer)[i] *= 2;
+    return answer(arg, timeout_ns, err);
+}
+
+static int carry_allgather(void *arg, const void *send, size_t bytes, void *recv,
+                           uint64_t timeout_ns, struct plenum_error *err)
+{
+    struct other *o = arg;
+
+    memcpy(recv, send, bytes);
+    memcpy((uint8_t *)recv + bytes, send, bytes);
+    ((uint8_t *)recv)[2 * bytes - 1] ^= o->flip;
+    return answer(o, timeout_ns, err);
+}
+
+static int carry_barrier(void *arg, uint64_t timeout_ns, struct plenum_error *err)
+{
+    return answer(arg, timeout_ns, err);
+}
+
+Test(job, collectives_may_be_carried_by_something_else)
+{
+    struct other other = {.flip = 0};
+    struct plenum_carrier carrier = {.arg = &other,
+                                     .broadcast = carry_broadcast,
+                                     .allreduce = carry_allreduce,
+                                     .allgather = carry_allgather,
+                                     .barrier = carry_barrier};
+    struct plenum_error err = {""};
+    struct plenum_job *job;
+    int64_t numbers[3] = {1, -2, 3};
+    uint64_t seed = 0;
+
+    (void)setenv("RANK", "0", 1);
+    (void)setenv("WORLD_SIZE", "2", 1);
+    (void)unsetenv("OMPI_COMM_WORLD_SIZE");
+    cr_assert(eq(int, plenum_job_open(&job, NULL), 0));
+    cr_expect(eq(int, plenum_barrier(job, &err), -ENOTSUP), "refused, not done alone");
+    cr_expect(ne(ptr, (void *)strstr(err.text, "torch.distributed"), NULL), "%s", err.text);
+    cr_assert(eq(int, plenum_job_set_carrier(job, &carrier, &err), 0), "but then there is one");
+
+    plenum_job_set_timeout(job, 4711);
+    cr_expect(eq(int, plenum_barrier(job, NULL), 0));
+    cr_expect(eq(u64, other.timeout_ns, 4711));
+    cr_expect(eq(int, plenum_allreduce(job, numbers, 3, PLENUM_INT64, PLENUM_SUM, &err), 0));
+    cr_expect(eq(i64, numbers[1], -4));
+    cr_expect(eq(int, plenum_broadcast(job, numbers, 8, 1, &err), 0));
+    cr_expect(eq(i64, numbers[0], 0x0707070707070707));
+    cr_expect(eq(int, plenum_broadcast_seed(job, &seed, &err), 0));
+    cr_expect(ne(u64, seed, 0));
+    cr_expect(eq(int, plenum_same(job, numbers, sizeof(numbers), &err), 0));
+    other.flip = 1;
+    cr_expect(eq(int, plenum_same(job, numbers, sizeof(numbers), &err), -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "instance 1 holds other bytes"), NULL), "%s",
+              err.text);
+    cr_expect(eq(int, plenum_job_set_carrier(job, &carrier, &err), -EBUSY));
+    cr_expect(eq(u32, other.calls, 6));
+
+    other.code = -ETIMEDOUT;
+    cr_expect(eq(int, plenum_barrier(job, &err), -ETIMEDOUT));
+    cr_expect(eq(str, err.text, (char *)"instance 1 has not come"));
+    other.code = 0;
+    cr_expect(eq(int, plenum_barrier(job, NULL), -ENOTRECOVERABLE));
+    plenum_job_close(job);
+}
+
+static void *open_and_close(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 1000; i++) {
+        struct plenum_job *a = NULL, *b = NULL;
+
+        cr_assert(eq(int, plenum_job_open(&a, NULL), 0));
+        cr_assert(eq(int, plenum_job_open(&b, NULL), 0));
+        cr_assert(eq(ptr, a, b), "one job, whoever opens it");
+        cr_assert(eq(u32, plenum_job_get_info(a)->num_instances, 1));
+        plenum_job_close(b);
+        plenum_job_close(a);
+    }
+    return NULL;
+}
+
+Test(job, threads_may_open_and_close_it_at_once)
+{
+    pthread_t threads[4];
+
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        cr_assert(eq(int, pthread_create(&threads[i], NULL, open_and_close, NULL), 0));
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        cr_assert(eq(int, pthread_join(threads[i], NULL), 0));
 }

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -23,6 +24,7 @@
 #include <plenum/plenum.h>
 
 #include "common/address.h"
+#include "common/frame.h"
 #include "common/streamhash.h"
 #include "common/util.h"
 #include "common/wire.h"
@@ -195,6 +197,57 @@ Test(stream, the_hash_is_the_oracles_for_all_ways_of_sharing)
         cr_expect(eq(u64, hash, want), "I %u, local R %u, M %u, S %u", ways[i].instances,
                   ways[i].local, ways[i].m, ways[i].s);
     }
+    end_loader(loader, SIGTERM);
+}
+
+/* Instances that own 1, 3 and 2 replicas. */
+Test(stream, replicas_may_be_shared_out_unevenly)
+{
+    static const uint32_t owned[] = {1, 3, 2};
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options o = options_of(socket_a);
+    bool seen[3][SAMPLES] = {{false}};
+    uint64_t hash = 0;
+    uint32_t offset = 0;
+
+    o.micro_batch = 2;
+    o.steps = 2;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct plenum_job_info info = instance(i, 3, 1);
+        struct plenum_stream_info facts;
+        struct plenum_stream *s;
+        struct plenum_batch b;
+        uint64_t batches = 0;
+
+        info.num_replicas = 6;
+        info.num_local_replicas = owned[i];
+        info.replica_offset = offset;
+        s = opened(&info, &o);
+        plenum_stream_get_info(s, &facts);
+        cr_expect(eq(u32, facts.replicas, owned[i]));
+        cr_expect(eq(u64, facts.steps_per_epoch, 4), "37 samples, 12 a step: in every instance");
+        for (; plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0; batches++) {
+            hash += plenum_batch_hash(&b);
+            cr_assert(eq(u32, b.count, 2 * owned[i] * 2));
+            for (uint32_t k = 0; k < b.count; k++) {
+                uint64_t in_step = b.positions[k] % 12;
+
+                cr_assert(in_step >= offset * 2 && in_step < (offset + owned[i]) * 2);
+                if (b.valid[k]) {
+                    cr_assert(not(seen[b.epochs[k / (owned[i] * 2)]][b.positions[k]]));
+                    seen[b.epochs[k / (owned[i] * 2)]][b.positions[k]] = true;
+                }
+            }
+            plenum_batch_release(&b);
+        }
+        cr_expect(eq(u64, batches, facts.batches));
+        plenum_stream_destroy(s);
+        offset += owned[i];
+    }
+    for (int e = 0; e < 3; e++)
+        for (int p = 0; p < SAMPLES; p++)
+            cr_assert(seen[e][p], "position %d of epoch %d", p, e);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
     end_loader(loader, SIGTERM);
 }
 
@@ -403,20 +456,113 @@ Test(stream, a_cursor_of_another_stream_is_refused)
     end_loader(loader, SIGTERM);
 }
 
+Test(stream, another_definition_of_pixels_is_another_stream)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options exact = options_of(socket_a), fast = exact;
+    struct plenum_stream *s, *other;
+    struct plenum_cursor cursor;
+    struct plenum_error err = {""};
+
+    exact.pipeline = "rrc(7)"; /* most crops are more than twice as large */
+    fast.pipeline = "fast-v1 rrc(7)";
+    cr_assert(ne(u64, oracle_epochs(&exact), oracle_epochs(&fast)));
+    s = opened(NULL, &exact);
+    other = opened(NULL, &fast);
+    plenum_stream_cursor(s, &cursor);
+    cr_expect(eq(int, plenum_stream_seek(other, &cursor, &err), -ESTALE));
+    cr_expect(eq(u64, drain(other, UINT64_MAX), oracle_epochs(&fast)));
+    cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&exact)));
+    plenum_stream_destroy(other);
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
+}
+
+/* A loader of another build, as far as its HELLO: it renders version 1 alone. */
+static void *old_loader_main(void *arg)
+{
+    struct pollfd listening = {.fd = *(int *)arg, .events = POLLIN};
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn c;
+    struct wire_hello m;
+    int fd;
+
+    (void)poll(&listening, 1, 10000);
+    fd = accept(listening.fd, NULL, NULL);
+    if (fd < 0 || frame_conn_init(&c, fd, WIRE_MAX_PAYLOAD) < 0)
+        return NULL;
+    while (frame_conn_next(&c, &h, &r) == 0) {
+        struct pollfd p = {.fd = c.fd, .events = POLLIN};
+
+        (void)poll(&p, 1, 10000);
+        if (frame_conn_fill(&c) == -ECONNRESET)
+            break;
+    }
+    wire_hello_init(&m, "an older loader");
+    (void)snprintf(m.versions, sizeof(m.versions), "v1");
+    (void)wire_put_hello(&c.tx, &m);
+    (void)frame_conn_flush(&c);
+    while (frame_conn_fill(&c) != -ECONNRESET) { /* until the client goes */
+        struct pollfd p = {.fd = c.fd, .events = POLLIN};
+
+        (void)poll(&p, 1, 10000);
+    }
+    frame_conn_fini(&c);
+    return NULL;
+}
+
+Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s = NULL;
+    struct plenum_error err = {""};
+    struct address address;
+    pthread_t thread;
+    int fd;
+
+    cr_assert(eq(int, address_parse(socket_a, &address, &err), 0), "%s", err.text);
+    fd = address_listen(&address, 0600, &err);
+    cr_assert(fd >= 0, "%s", err.text);
+    cr_assert(eq(int, pthread_create(&thread, NULL, old_loader_main, &fd), 0));
+    o.pipeline = "fast-v1 train";
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EPROTONOSUPPORT));
+    cr_expect(ne(ptr,
+                 (void *)strstr(err.text, "it renders pixel versions 'v1', but 'fast-v1' is asked"),
+                 NULL),
+              "%s", err.text);
+    (void)pthread_join(thread, NULL);
+    (void)close(fd);
+}
+
 /* Kills the loader and starts another, again and again, while the test goes on. */
 struct chaos {
     pthread_t thread;
     atomic_bool stop;
+    struct plenum_stream *stream;
     pid_t loader;
     unsigned kills;
 };
+
+static uint64_t batches_of(struct plenum_stream *s)
+{
+    struct plenum_stream_stats stats;
+
+    plenum_stream_get_stats(s, &stats);
+    return stats.batches;
+}
 
 static void *chaos_main(void *arg)
 {
     struct chaos *c = arg;
 
     while (!atomic_load(&c->stop)) {
-        (void)usleep(15000 + c->kills * 7919 % 30000);
+        uint64_t begin = batches_of(c->stream);
+
+        /* Each loader delivers something, however slowly this machine starts it. */
+        while (!atomic_load(&c->stop) && batches_of(c->stream) == begin)
+            (void)usleep(1000);
+        (void)usleep(c->kills * 7919 % 30000);
         end_loader(c->loader, SIGKILL);
         (void)usleep(c->kills * 104729 % 20000);
         c->loader = start_loader(socket_a, "2");
@@ -434,14 +580,15 @@ Test(stream, a_loader_killed_and_started_again_loses_and_repeats_nothing)
     struct plenum_error warning;
 
     o.epochs = 200;
-    s = opened(NULL, &o);
+    s = chaos.stream = opened(NULL, &o);
     cr_assert(eq(int, pthread_create(&chaos.thread, NULL, chaos_main, &chaos), 0));
     cr_expect(eq(u64, drain(s, UINT64_MAX), oracle_epochs(&o)));
     atomic_store(&chaos.stop, true);
     (void)pthread_join(chaos.thread, NULL);
     plenum_stream_get_stats(s, &stats);
     cr_expect(gt(u64, stats.incidents, 0), "it was killed %u times", chaos.kills);
-    cr_expect(le(u64, stats.incidents, chaos.kills));
+    /* The last loader ended with the thread that had started it. */
+    cr_expect(le(u64, stats.incidents, chaos.kills + 1));
     cr_expect(gt(u64, stats.lost_ns, 0));
     cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
     cr_expect(ne(ptr, (void *)strstr(warning.text, "died"), NULL), "%s", warning.text);
@@ -854,8 +1001,22 @@ Test(stream, a_forked_child_is_told_and_harms_nothing)
     pid_t child = fork();
 
     if (child == 0) {
+        struct plenum_cursor cursor = {.position = 1};
+        struct plenum_stream_stats stats = {.batches = 1};
+        struct plenum_ring ring = {.bytes = 1};
+        struct plenum_error err;
+        uint32_t sample = 0;
+        char **names;
         int ok = plenum_stream_next(s, PLENUM_FOREVER, &mine, NULL) == -ECHILD;
 
+        ok = ok && plenum_stream_seek(s, &cursor, NULL) == -ECHILD;
+        ok = ok && plenum_stream_get_fd(s, NULL) == -ECHILD;
+        ok = ok && plenum_stream_sample_names(s, &sample, 1, &names, NULL) == -ECHILD;
+        ok = ok && plenum_stream_take_warning(s, &err) == 0;
+        plenum_stream_cursor(s, &cursor);
+        plenum_stream_get_stats(s, &stats);
+        plenum_stream_get_ring(s, &ring);
+        ok = ok && cursor.position == 0 && stats.batches == 0 && ring.bytes == 0;
         plenum_batch_release(&b);
         plenum_stream_destroy(s);
         /* It may have streams of its own. */
@@ -929,5 +1090,282 @@ Test(stream, opening_and_closing_leaves_nothing_behind)
     cr_expect(eq(u32, open_descriptors(), descriptors));
     cr_expect(eq(u32, threads(), tasks), "the I/O thread ends with the last stream");
     plenum_stream_destroy(NULL);
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, samples_have_names)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_batch b = next_of(s);
+    struct plenum_error err = {""};
+    uint32_t all[20 * SAMPLES], none = SAMPLES;
+    char want[256], **names = NULL;
+
+    /* Classes a, b, c in their order, and the files of each in theirs: 13, 12 and 12 of them. More
+     * than what is asked for at once. */
+    for (uint32_t i = 0; i < ARRAY_LEN(all); i++)
+        all[i] = i * 7 % SAMPLES;
+    cr_assert(eq(int, plenum_stream_sample_names(s, all, ARRAY_LEN(all), &names, &err), 0), "%s",
+              err.text);
+    for (uint32_t i = 0; i < ARRAY_LEN(all); i++) {
+        uint32_t n = all[i], class = n < 13 ? 0 : n < 25 ? 1 : 2;
+        uint32_t file = class + 3 * (n - (class ? 1 + 12 * class : 0));
+
+        (void)snprintf(want, sizeof(want), "%s/%c/%02u.jpg", data, 'a' + (int)class, file);
+        cr_assert(eq(str, names[i], want), "sample %u", n);
+    }
+    cr_expect(eq(ptr, names[ARRAY_LEN(all)], NULL));
+    free(names);
+
+    names = NULL;
+    cr_expect(eq(int, plenum_stream_sample_names(s, &none, 1, &names, &err), -EINVAL));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "no sample 37"), NULL), "%s", err.text);
+    cr_expect(eq(ptr, names, NULL));
+    cr_expect(eq(int, plenum_stream_sample_names(s, NULL, 0, &names, &err), 0));
+    cr_expect(eq(ptr, names[0], NULL));
+    free(names);
+
+    /* A loader that dies is no reason not to know them. */
+    end_loader(loader, SIGKILL);
+    loader = start_loader(socket_a, "1");
+    cr_assert(eq(int, plenum_stream_sample_names(s, b.samples, b.count, &names, &err), 0), "%s",
+              err.text);
+    for (uint32_t i = 0; i < b.count; i++)
+        cr_expect(eq(int, access(names[i], R_OK), 0), "%s", names[i]);
+    free(names);
+    plenum_batch_release(&b);
+    end_loader(loader, SIGKILL);
+    plenum_stream_destroy(s);
+}
+
+Test(stream, names_fail_with_the_stream)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s;
+    struct plenum_error err = {""};
+    uint32_t sample = 3;
+    char **names = NULL;
+
+    o.loader_timeout_ns = 300 * NS_PER_MS;
+    s = opened(NULL, &o);
+    end_loader(loader, SIGKILL);
+    cr_expect(eq(int, plenum_stream_sample_names(s, &sample, 1, &names, &err), -ECONNRESET));
+    cr_expect(ne(ptr, (void *)strstr(err.text, socket_a), NULL), "%s", err.text);
+    plenum_stream_destroy(s);
+}
+
+/* Is the stream's descriptor readable within so many ms? */
+static bool readable(int fd, int timeout_ms)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    return poll(&p, 1, timeout_ms) == 1;
+}
+
+Test(stream, a_descriptor_tells_when_a_batch_is_ready)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_batch b, held[5];
+    uint64_t hash = 0;
+    unsigned descriptors;
+    int fd = plenum_stream_get_fd(s, NULL), r;
+
+    cr_assert(ge(int, fd, 0));
+    descriptors = open_descriptors();
+    cr_expect(eq(int, plenum_stream_get_fd(s, NULL), fd), "the same each time");
+    cr_expect(eq(u32, open_descriptors(), descriptors));
+    /* To the end, without ever waiting in plenum_stream_next(): readable means an answer. */
+    do {
+        cr_assert(readable(fd, 60000));
+        r = plenum_stream_next(s, 0, &b, NULL);
+        cr_assert(r == 0 || r == -ENODATA, "%d", r);
+        if (r == 0) {
+            hash += plenum_batch_hash(&b);
+            plenum_batch_release(&b);
+        }
+    } while (r == 0);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
+    cr_expect(readable(fd, 0), "the end can be had again and again");
+    plenum_stream_destroy(s);
+
+    o.epochs = 0;
+    s = opened(NULL, &o);
+    fd = plenum_stream_get_fd(s, NULL);
+    for (int i = 0; i < 5; i++) {
+        cr_assert(readable(fd, 60000));
+        cr_assert(eq(int, plenum_stream_next(s, 0, &held[i], NULL), 0));
+    }
+    cr_expect(readable(fd, 60000), "all slots are leased: an answer, too");
+    cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENOBUFS));
+    cr_assert(eq(int, kill(loader, SIGSTOP), 0));
+    plenum_batch_release(&held[0]);
+    cr_expect(not(readable(fd, 50)), "nothing comes from a loader that is stopped");
+    cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EAGAIN));
+    cr_assert(eq(int, kill(loader, SIGCONT), 0));
+    cr_expect(readable(fd, 60000));
+    for (int i = 1; i < 5; i++)
+        plenum_batch_release(&held[i]);
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
+
+    o = options_of(socket_a);
+    loader = start_loader(socket_a, "1");
+    o.epochs = 0;
+    o.loader_timeout_ns = 200 * NS_PER_MS;
+    s = opened(NULL, &o);
+    fd = plenum_stream_get_fd(s, NULL);
+    end_loader(loader, SIGKILL);
+    for (r = 0; r == 0;) {
+        cr_assert(readable(fd, 60000), "a failure is an answer, too");
+        r = plenum_stream_next(s, 0, &b, NULL);
+        if (r == 0)
+            plenum_batch_release(&b);
+    }
+    cr_expect(eq(int, r, -ECONNRESET));
+    plenum_stream_destroy(s);
+}
+
+/* What a program was told of rings. */
+struct told {
+    struct plenum_ring rings[8]; /* that are there now */
+    unsigned count, comings, goings;
+};
+
+static void on_ring(void *arg, void *base, size_t bytes, int present)
+{
+    struct told *t = arg;
+
+    ((volatile uint8_t *)base)[bytes - 1] |= 0; /* mapped, at both times */
+    if (present) {
+        t->comings++;
+        t->rings[t->count++] = (struct plenum_ring){base, bytes};
+        return;
+    }
+    t->goings++;
+    for (unsigned i = 0; i < t->count; i++)
+        if (t->rings[i].base == base) {
+            cr_expect(eq(sz, t->rings[i].bytes, bytes));
+            t->rings[i] = t->rings[--t->count];
+            return;
+        }
+    cr_fail("a ring went that had not come");
+}
+
+static bool within(const struct told *t, const struct plenum_batch *b)
+{
+    const uint8_t *pixels = b->pixels;
+    size_t bytes = (size_t)b->count * b->height * b->width * b->channels;
+
+    for (unsigned i = 0; i < t->count; i++) {
+        const uint8_t *base = t->rings[i].base;
+
+        if (pixels >= base && pixels + bytes <= base + t->rings[i].bytes)
+            return true;
+    }
+    return false;
+}
+
+Test(stream, programs_are_told_of_rings_that_come_and_go)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct told told = {.count = 0};
+    struct plenum_stream *s;
+    struct plenum_batch b, held;
+    struct plenum_ring ring;
+
+    o.epochs = 0;
+    o.on_ring = on_ring;
+    o.on_ring_arg = &told;
+    s = opened(NULL, &o);
+    cr_expect(eq(u32, told.comings, 0), "not before a batch of it is handed out");
+    held = next_of(s);
+    cr_expect(eq(u32, told.comings, 1));
+    cr_expect(within(&told, &held));
+    plenum_stream_get_ring(s, &ring);
+    cr_expect(eq(ptr, ring.base, told.rings[0].base));
+    cr_expect(eq(sz, ring.bytes, told.rings[0].bytes));
+
+    for (int life = 2; life < 5; life++) { /* each loader has a ring of its own */
+        end_loader(loader, SIGKILL);
+        loader = start_loader(socket_a, "1");
+        for (int i = 0; i < 20; i++) {
+            b = next_of(s);
+            cr_assert(within(&told, &b), "life %d, batch %d", life, i);
+            plenum_batch_release(&b);
+        }
+        cr_expect(eq(u32, told.comings, (unsigned)life));
+        cr_expect(eq(u32, told.goings, (unsigned)life - 2), "the first is held by a batch");
+        cr_expect(within(&told, &held));
+    }
+    b = next_of(s);
+    plenum_stream_destroy(s);
+    cr_expect(eq(u32, told.count, 2), "two that leased batches lie in");
+    plenum_batch_release(&held);
+    cr_expect(eq(u32, told.count, 1));
+    cr_expect(within(&told, &b));
+    plenum_batch_release(&b);
+    cr_expect(eq(u32, told.count, 0));
+    cr_expect(eq(u32, told.goings, told.comings));
+    end_loader(loader, SIGTERM);
+}
+
+/* The law of evaluation: whatever the number of samples and of instances, each sample is valid
+ * exactly once. Replicas and micro-batches vary with them. */
+Test(stream, an_evaluation_counts_every_sample_exactly_once, .timeout = 600)
+{
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options o = options_of(socket_a);
+    char small[160], link_name[64];
+
+    tree_write_jpeg(&tree, "pixel.jpg", 8, 8, 1);
+    (void)snprintf(small, sizeof(small), "%s/small", tree.root);
+    o.dataset = small;
+    o.pipeline = "resize(8) center_crop(8)";
+    o.shuffle = "none";
+    o.epochs = 1;
+    for (uint32_t n = 1; n <= 200; n++) {
+        /* Only the first has a label of its own: folders that stay are faster to index. */
+        (void)snprintf(link_name, sizeof(link_name), "small/%c/%03u.jpg", n == 1 ? 'a' : 'b', n);
+        if (n <= 2)
+            tree_write_jpeg(&tree, link_name, 8, 8, 1);
+        else
+            cr_assert(eq(int, link(tree_path(&tree, "pixel.jpg"), tree_path(&tree, link_name)), 0));
+        for (uint32_t instances = 1; instances <= 5; instances++) {
+            unsigned times[200] = {0};
+            uint64_t counted = 0, steps = 0;
+
+            o.micro_batch = 1 + (n * 7 + instances) % 9;
+            o.steps = 1 + (n + instances) % 3;
+            for (uint32_t k = 0; k < instances; k++) {
+                struct plenum_job_info info = instance(k, instances, 1 + n % 2);
+                struct plenum_stream *s = opened(&info, &o);
+                struct plenum_stream_info facts;
+                struct plenum_batch b;
+
+                plenum_stream_get_info(s, &facts);
+                cr_assert(eq(u64, facts.num_samples, n));
+                cr_assert(steps == 0 || facts.steps_per_epoch == steps, "the same everywhere");
+                steps = facts.steps_per_epoch;
+                while (plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0) {
+                    for (uint32_t i = 0; i < b.count; i++)
+                        if (b.valid[i]) {
+                            counted++;
+                            times[b.samples[i]]++;
+                        }
+                    plenum_batch_release(&b);
+                }
+                plenum_stream_destroy(s);
+            }
+            cr_assert(eq(u64, counted, n), "%u instances", instances);
+            for (uint32_t i = 0; i < n; i++)
+                cr_assert(eq(u32, times[i], 1), "sample %u of %u, %u instances", i, n, instances);
+        }
+    }
     end_loader(loader, SIGTERM);
 }

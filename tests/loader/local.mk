@@ -1,6 +1,6 @@
 check_LTLIBRARIES = tests/libtree.la
-tests_libtree_la_SOURCES = tests/daemon.c tests/daemon.h tests/tap.h tests/tree.c tests/tree.h
-tests_libtree_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
+tests_libtree_la_SOURCES = tests/tap.h tests/tree.c tests/tree.h
+tests_libtree_la_LIBADD = tests/libdaemon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 loader_tests = %D%/dataset/test_folder %D%/serve/test_queue %D%/serve/test_session
 threads_tests += %D%/serve/test_queue
@@ -11,6 +11,7 @@ TESTS += $(loader_tests)
 %C%_dataset_test_folder_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
+%C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce
 %C%_serve_test_session_CFLAGS = $(test_cflags)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
 

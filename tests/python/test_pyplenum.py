@@ -1,7 +1,10 @@
 """The Python package, against a real loader that it starts itself."""
 
+import errno
 import gc
+import io
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -9,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 import warnings
 
@@ -153,13 +157,156 @@ class StreamTest(unittest.TestCase):
                 b.pixels
             self.assertEqual(labels.shape, (1, 1, 8))
 
-    def test_read_only(self):
-        """pixels may be changed in place, the other arrays not"""
+    def test_in_place(self):
+        """arrays may be changed in place, and other batches do not notice"""
+        with stream(epochs=3) as s, stream(epochs=3) as untouched:
+            for b, other in zip(s, untouched):
+                for name in ("pixels", "labels", "samples", "positions", "valid", "epochs"):
+                    np.testing.assert_array_equal(getattr(b, name), getattr(other, name))
+                    getattr(b, name)[...] = 1
+
+    def test_inside_the_ring(self):
+        """the pixels of every batch lie inside the ring, each in a slot of its own, and nothing is copied"""
+        with stream(epochs=None) as s:
+            base, size = s.ring
+            held = [next(s) for _ in range(s.slots)]
+            slots = set()
+            for b in held:
+                at = b.pixels.__array_interface__["data"][0]
+                self.assertTrue(base <= at and at + b.pixels.nbytes <= base + size)
+                self.assertEqual(b.images.__array_interface__["data"][0], at)
+                self.assertTrue(base <= b.labels.__array_interface__["data"][0] < base + size)
+                slots.add((at - base) // (size // s.slots))
+            self.assertEqual(slots, set(range(s.slots)))
+
+    def test_on_ring(self):
+        """a program is told of memory that comes and goes"""
+        told = []
+        s = stream(epochs=None, on_ring=lambda base, size, present: told.append((base, size, present)))
+        self.assertEqual(told, [])
+        batch = next(s)
+        self.assertEqual(told, [(*s.ring, True)])
+        base, size = s.ring
+        s.close()
+        self.assertEqual(len(told), 1, "a batch lies in it")
+        del s
+        del batch
+        self.assertEqual(told, [(base, size, True), (base, size, False)])
+
+    def test_names(self):
+        """samples have the names of their files"""
         with stream() as s:
             b = next(s)
-            b.pixels[...] = 0
-            with self.assertRaises(ValueError):
-                b.labels[...] = 0
+            names = s.names(b.samples)
+            self.assertEqual(len(names), 8)
+            classes = sorted(os.listdir(DATA))
+            for name, label in zip(names, b.labels.reshape(-1)):
+                self.assertTrue(os.path.isfile(name))
+                self.assertEqual(os.path.relpath(name, DATA).split(os.sep)[0], classes[label])
+            self.assertEqual(len(set(s.names(range(s.num_samples)))), 56)
+            self.assertEqual(s.names([]), [])
+            with self.assertRaisesRegex(pyplenum.PlenumError, "no sample 56"):
+                s.names([3, 56])
+
+    def test_poll(self):
+        """select() tells when a batch is ready: a whole run without waiting in next()"""
+        with stream() as s:
+            got = 0
+            while True:
+                self.assertEqual(select.select([s], [], [], 60)[0], [s])
+                try:
+                    got += s.next(timeout=0).hash()
+                except StopIteration:
+                    break
+            self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
+
+    def test_place(self):
+        """the place tells epoch, position and the steps left"""
+        with stream(epochs=None) as s:
+            for i in range(20):
+                self.assertEqual(s.place, (i // 7, i % 7 * 8, 7 - i % 7))
+                next(s)
+            s.seek_to(5, 16)
+            self.assertEqual(s.place, (5, 16, 5))
+            b = next(s)
+            self.assertEqual((b.epochs[0], b.positions.min()), (5, 16))
+
+    def test_dlpack(self):
+        """arrays go through DLPack without a copy, and hold the slot"""
+        with stream(epochs=None) as s:
+            b = next(s)
+            for name in ("pixels", "labels", "samples", "positions", "epochs"):
+                array = getattr(b, name)
+                other = np.from_dlpack(array)
+                self.assertEqual(other.__array_interface__["data"][0], array.__array_interface__["data"][0])
+            kept = np.from_dlpack(b.pixels)
+            before = kept.copy()
+            del b, array, other
+            for _ in range(20):
+                next(s)
+            np.testing.assert_array_equal(kept, before)
+
+    def test_two_streams(self):
+        """training and evaluation at once, from one loader, in turns"""
+        with stream(epochs=3) as train, stream(epochs=1, shuffle="none", micro_batch=5) as other:
+            got = [0, 0]
+            streams = [(0, train), (1, other)]
+            while streams:
+                for k, s in list(streams):
+                    try:
+                        got[k] += next(s).hash()
+                    except StopIteration:
+                        streams.remove((k, s))
+            self.assertEqual(train.stats.loader, other.stats.loader)
+        self.assertEqual(got[0] % 2**64, plenumctl_hash("--epochs", "3"))
+        self.assertEqual(got[1] % 2**64, plenumctl_hash("--shuffle", "none"))
+
+    def test_fork(self):
+        """a forked child is told, may have streams of its own, and harms nothing"""
+        with stream() as s:
+            got = next(s).hash()
+            held = next(s)
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    try:
+                        next(s)
+                    except pyplenum.PlenumError as error:
+                        told = error.errno == errno.ECHILD
+                    del held
+                    s.close()
+                    with stream() as own:
+                        code = 0 if told and sum(b.hash() for b in own) % 2**64 == plenumctl_hash("--epochs", "2") else 2
+                finally:
+                    os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            got += held.hash()
+            del held
+            got += sum(b.hash() for b in s)
+        self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
+
+    def test_no_growth(self):
+        """10,000 epochs of a tiny stream: no growth of memory, descriptors or threads"""
+        def usage():
+            gc.collect()
+            pages = int(open("/proc/self/statm").read().split()[1])
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), pages * os.sysconf("SC_PAGESIZE")
+
+        tiny = os.path.join(T, "tiny")
+        subprocess.run([CTL, "make-sample", tiny, "--images", "1", "--classes", "4", "--size", "64"], check=True,
+                       stdout=subprocess.DEVNULL)
+        with pyplenum.Stream(tiny, "rrc(8)", micro_batch=4, epochs=10000) as s:
+            for i, b in enumerate(s):
+                self.assertEqual((b.epochs[0], b.num_valid), (i, 4))
+                total = int(b.pixels.sum()) + int(b.labels.sum()) + int(b.valid.sum())
+                self.assertGreater(total, -10**9)
+                if i == 2000:
+                    before = usage()
+            after = usage()
+            self.assertEqual(i, 9999)
+        self.assertEqual(after[:2], before[:2])
+        self.assertLess(after[2] - before[2], 1 << 20, "bytes")
 
     def test_resume(self):
         """a run cut anywhere and resumed from its cursor is the same run, also with other replicas"""
@@ -251,6 +398,68 @@ class StreamTest(unittest.TestCase):
         self.assertEqual((out, child.returncode), ("interrupted\n", 0))
 
 
+class FakeBar:
+    """What tqdm gives, and what was asked of it."""
+
+    made = []
+
+    def __init__(self, iterable, **options):
+        self.iterable, self.options, self.postfix = iterable, options, []
+        FakeBar.made.append(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        pass
+
+    def __iter__(self):
+        return iter(self.iterable)
+
+    def set_postfix(self, values, refresh):
+        self.postfix.append(values)
+
+
+class ProgressTest(unittest.TestCase):
+    def setUp(self):
+        FakeBar.made = []
+        self.before = sys.modules.get("tqdm")
+        sys.modules["tqdm"] = types.SimpleNamespace(tqdm=FakeBar)
+
+    def tearDown(self):
+        if self.before is None:
+            del sys.modules["tqdm"]
+        else:
+            sys.modules["tqdm"] = self.before
+
+    def test_bar(self):
+        """instance 0 shows a bar, with images a second and the share of waiting; all batches arrive"""
+        with stream(epochs=3) as s:
+            got = 0
+            for batch in pyplenum.progress(s, desc="training"):
+                got += batch.hash()
+                time.sleep(0.07)
+        self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "3"))
+        bar, = FakeBar.made
+        self.assertEqual(bar.options, {"unit": "batch", "desc": "training"})
+        self.assertTrue(bar.postfix)
+        for values in bar.postfix:
+            self.assertEqual(list(values), ["img/s", "waiting"])
+            self.assertGreater(int(values["img/s"]), 0)
+
+    def test_others(self):
+        """other instances show none"""
+        other = types.SimpleNamespace(instance_index=1)
+        self.assertEqual(list(pyplenum.progress([1, 2, 3], job=other)), [1, 2, 3])
+        self.assertEqual(FakeBar.made, [])
+
+    def test_missing(self):
+        """without tqdm there is a warning, and no bar"""
+        sys.modules["tqdm"] = None
+        with self.assertWarnsRegex(UserWarning, "tqdm is not installed"):
+            self.assertEqual(list(pyplenum.progress([1, 2, 3])), [1, 2, 3])
+
+
 @unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
 class TorchTest(unittest.TestCase):
     def test_tensors(self):
@@ -271,6 +480,26 @@ class TorchTest(unittest.TestCase):
                 next(s)
             self.assertTrue(torch.equal(images, before))
 
+    def test_every_field(self):
+        """all arrays are tensors without a copy and without a warning, and may be changed"""
+        import pyplenum.torch
+
+        with warnings.catch_warnings(), stream(steps=2) as s:
+            warnings.simplefilter("error")
+            b = next(s)
+            for name, dtype, count in (("images", torch.int8, 16), ("labels", torch.int64, 16), ("valid", torch.bool, 16),
+                                       ("samples", torch.int32, 16), ("positions", torch.int64, 16),
+                                       ("epochs", torch.int64, 2)):
+                array, tensor = getattr(b, name), pyplenum.torch.tensor(b, name)
+                self.assertEqual(tensor.data_ptr(), array.__array_interface__["data"][0], name)
+                self.assertEqual((tensor.dtype, tensor.shape[0]), (dtype, count), name)
+                np.testing.assert_array_equal(tensor.numpy(), array.reshape(tensor.shape), name)
+                tensor.zero_()
+                self.assertFalse(array.any(), name)
+            self.assertEqual(torch.from_dlpack(b.pixels).data_ptr(), b.pixels.__array_interface__["data"][0])
+            with self.assertRaisesRegex(ValueError, "colour"):
+                pyplenum.torch.tensor(b, "colour")
+
     def test_collectives_take_tensors(self):
         """collectives work on tensors in place"""
         job = pyplenum.job()
@@ -278,6 +507,139 @@ class TorchTest(unittest.TestCase):
         self.assertIs(job.broadcast(x), x)
         with self.assertRaisesRegex(ValueError, "contiguous"):
             job.broadcast(torch.zeros(4, 4).t())
+
+
+def loader(**options):
+    import pyplenum.torch
+
+    return pyplenum.torch.Loader(DATA, PIPELINE, **{"micro_batch": 8, "fields": ("images", "samples", "valid"), **options})
+
+
+def shown(batches):
+    """The samples that count, in their order."""
+    return [int(n) for _, samples, valid in batches for n, v in zip(samples, valid) if v]
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
+class LoaderTest(unittest.TestCase):
+    def reference(self, epochs=3, **options):
+        """The samples of each epoch, by a stream."""
+        with stream(epochs=epochs, **options) as s:
+            result = [[] for _ in range(epochs)]
+            for b in s:
+                result[int(b.epochs[0])] += b.samples[b.valid].tolist()
+        return result
+
+    def test_epochs(self):
+        """a loop is an epoch, the next loop the next one; len() is the batches of one"""
+        for options in ({}, {"micro_batch": 5}, {"micro_batch": 5, "last": "drop"}, {"job": 2, "micro_batch": 3}):
+            with loader(**options) as l:
+                got = []
+                for _ in range(3):
+                    batches = list(copied(l))
+                    self.assertEqual(len(batches), len(l))
+                    got.append(shown(batches))
+                    self.assertEqual(l.epoch, len(got))
+            self.assertEqual(got, self.reference(**{"micro_batch": 8, **options}), options)
+
+    def test_fields(self):
+        """images and labels unless other fields are named"""
+        import pyplenum.torch
+
+        with pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=4) as l:
+            images, labels = next(iter(l))
+            self.assertEqual((images.shape, images.dtype), ((4, 3, 32, 32), torch.int8))
+            self.assertEqual((labels.shape, labels.dtype), ((4,), torch.int64))
+
+    def test_state(self):
+        """a loop cut anywhere goes on in another loader from its state, with other replicas, too"""
+        want = self.reference(2)
+        for cut in range(0, 15):
+            with loader() as l:
+                got = []
+                state = l.state_dict()
+                while len(got) < cut:
+                    for batch in l:
+                        got.append(tuple(t.clone() for t in batch))
+                        state = l.state_dict()
+                        if len(got) == cut:
+                            break
+            state = torch_roundtrip(state)
+            with loader(**({"job": 4, "micro_batch": 2} if cut % 2 else {"job": 3, "micro_batch": 5})) as l:
+                l.load_state_dict(state)
+                self.assertEqual(l.epoch, cut // 7)
+                while l.epoch < 2:
+                    got += list(copied(l))
+            self.assertEqual(shown(got), want[0] + want[1], cut)
+
+    def test_left_early(self):
+        """a loop that is left early leaves out the rest of its epoch; of two loops the newer one goes on"""
+        want = self.reference(3)
+        with loader() as l:
+            first = iter(l)
+            next(first)
+            self.assertEqual(shown(copied(l)), want[1])
+            with self.assertRaisesRegex(RuntimeError, "newer"):
+                next(first)
+            l.set_epoch(0)
+            self.assertEqual(shown(copied(l)), want[0])
+            l.set_epoch(2)
+            self.assertEqual(shown(copied(l)), want[2])
+
+    def test_steps(self):
+        """batches of several steps belong to one epoch, or are refused"""
+        with loader(steps=7) as l:
+            self.assertEqual(len(l), 1)
+            self.assertEqual(sorted(shown(l)), list(range(56)))
+        with self.assertRaisesRegex(ValueError, "an epoch has 7 steps, which batches of 2 steps do not divide"):
+            loader(steps=2)
+        with loader() as one, loader(steps=7) as seven:
+            next(iter(one))
+            before = seven.state_dict()
+            with self.assertRaisesRegex(ValueError, "6 steps are left"):
+                seven.load_state_dict(one.state_dict())
+            self.assertEqual(seven.state_dict(), before)
+
+    def test_holding(self):
+        """batches hold slots, unless they are copies"""
+        with loader() as l, self.assertRaises(pyplenum.SlotsHeldError):
+            list(l)
+        with loader(copy=True) as l:
+            self.assertEqual(sorted(shown(list(l))), list(range(56)))
+
+    def test_pin_memory(self):
+        """pin_memory copies into pinned memory; without an accelerator it is a warning"""
+        if torch.cuda.is_available():
+            with loader(pin_memory=True) as l:
+                batches = list(l)
+            self.assertTrue(all(t.is_pinned() for b in batches for t in b))
+        else:
+            with self.assertWarnsRegex(UserWarning, "no accelerator"), loader(pin_memory=True) as l:
+                next(iter(l))
+
+    def test_bad_states(self):
+        """what is no state, or one of another stream, is refused"""
+        with loader() as l, loader(seed=1) as other:
+            for state in ({}, {"version": 2, "cursor": ""}, {"version": 1, "cursor": b""}):
+                with self.assertRaisesRegex(ValueError, "no state"):
+                    l.load_state_dict(state)
+            with self.assertRaisesRegex(pyplenum.PlenumError, "another data set, pipeline, seed or order"):
+                l.load_state_dict(other.state_dict())
+        with self.assertRaisesRegex(TypeError, "epochs"):
+            loader(epochs=3)
+
+
+def copied(batches):
+    for batch in batches:
+        yield tuple(t.clone() for t in batch)
+
+
+def torch_roundtrip(state):
+    """As a checkpoint would have it, read in the way that trusts nobody."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, weights_only=True)
 
 
 tap.main()

@@ -14,6 +14,7 @@
 #   vhosts.sh env agent|ssh   shell lines that make mpirun start by the one or the other
 #   vhosts.sh drop|undrop HOST       packets to and from HOST vanish, and come back
 #   vhosts.sh freeze|thaw HOST       stop and continue all of its processes
+#   vhosts.sh hide|unhide HOST DIR   an empty folder takes the place of DIR in HOST
 #   vhosts.sh crash HOST             power off
 #   vhosts.sh sshd HOST              start its sshd again, after it was killed
 #   vhosts.sh ps              processes of all hosts, but for those that belong to the hosts themselves
@@ -189,6 +190,8 @@ cmd_drop() { on_bridge ip link set "$1" nomaster; }
 cmd_undrop() { on_bridge ip link set "$1" master eth0; }
 cmd_freeze() { in_host "$1" bash -c 'kill -STOP -1'; }
 cmd_thaw() { in_host "$1" bash -c 'kill -CONT -1'; }
+cmd_hide() { in_host "$1" mount -n -t tmpfs hidden "$2"; }
+cmd_unhide() { in_host "$1" umount -n "$2"; }
 cmd_crash() {
 	local p
 	p=$(init_of "$1") || exit
@@ -232,6 +235,6 @@ cmd_down() {
 command=${1:-}
 shift
 case $command in
-up | down | head | exec | agent | env | sshd | drop | undrop | freeze | thaw | crash | ps | __spawn | __host | __head) "cmd_$command" "$@" ;;
+up | down | head | exec | agent | env | sshd | drop | undrop | freeze | thaw | hide | unhide | crash | ps | __spawn | __host | __head) "cmd_$command" "$@" ;;
 *) sed -n '3,/^set -u/s/^# \{0,1\}//p' "$self" >&2; exit 125 ;;
 esac

@@ -6,31 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipeline,
-                   const struct image_draw *draw, const struct image_store *store,
-                   const uint8_t *bytes, size_t len, char *why, int *ret, struct plenum_error *err)
-{
-    enum { GUARD = 64 };
-    size_t size = (size_t)pipeline->side * pipeline->side * store->channels, at = 0;
-    uint8_t *want = malloc(size), *got = malloc(size + GUARD);
-    uint8_t *exact = malloc(len + !len); /* so that a sanitizer sees a byte read too far */
-    struct plenum_error sentence = {""};
-    int a, b;
+enum { GUARD = 64 };
 
-    memcpy(exact, bytes, len);
+/* One rendering; `why` stays empty where all is well. */
+static int compare(struct image_decoder *decoder, const struct pipeline *pipeline,
+                   const struct image_draw *draw, const struct image_store *store,
+                   const uint8_t *bytes, size_t len, int decision, const uint8_t *want,
+                   uint8_t *got, size_t size, char *why, struct plenum_error *err)
+{
+    size_t at = 0;
+    int r;
+
     memset(got, 0xA5, size + GUARD);
-    a = oracle_render(pipeline, draw, store, bytes, len, want);
-    b = image_render(decoder, pipeline, draw, store, exact, len, got, &sentence);
-    if (ret)
-        *ret = b;
-    if (err)
-        *err = sentence;
-    why[0] = 0;
-    if (a != b)
-        (void)snprintf(why, 200, "decision %d, the oracle's is %d; %.120s", b, a, sentence.text);
-    else if (b < 0 && !sentence.text[0])
+    err->text[0] = 0;
+    r = image_render(decoder, pipeline, draw, store, bytes, len, got, err);
+    if (r != decision)
+        (void)snprintf(why, 200, "decision %d, the oracle's is %d; %.120s", r, decision, err->text);
+    else if (r < 0 && !err->text[0])
         (void)snprintf(why, 200, "it is bad without a sentence");
-    else if (b == 0 && memcmp(want, got, size) != 0) {
+    else if (r == 0 && memcmp(want, got, size) != 0) {
         while (want[at] == got[at])
             at++;
         (void)snprintf(why, 200, "byte %zu is %d, the oracle's %d", at, got[at], want[at]);
@@ -38,6 +32,39 @@ bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipelin
     for (size_t i = 0; i < GUARD && !why[0]; i++)
         if (got[size + i] != 0xA5)
             (void)snprintf(why, 200, "it writes %zu bytes behind its place", i + 1);
+    return r;
+}
+
+bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipeline,
+                   const struct image_draw *draw, const struct image_store *store,
+                   const uint8_t *bytes, size_t len, char *why, int *ret, struct plenum_error *err)
+{
+    size_t size = (size_t)pipeline->side * pipeline->side * store->channels;
+    uint8_t *want = malloc(size), *got = malloc(size + GUARD);
+    uint8_t *exact = malloc(len + !len); /* so that a sanitizer sees a byte read too far */
+    struct plenum_error sentence = {""};
+    uint32_t sets = 0;
+    int decision, r = 0;
+
+    memcpy(exact, bytes, len);
+    decision = oracle_render(pipeline, draw, store, bytes, len, want);
+    why[0] = 0;
+    while (image_kernels(sets))
+        sets++;
+    for (uint32_t k = sets; k-- > 0 && !why[0];) {
+        size_t used;
+
+        (void)image_decoder_use_kernels(decoder, image_kernels(k));
+        r = compare(decoder, pipeline, draw, store, exact, len, decision, want, got, size, why,
+                    &sentence);
+        used = strlen(why);
+        if (used > 0)
+            (void)snprintf(why + used, 200 - used, " (%s)", image_kernels(k));
+    }
+    if (ret)
+        *ret = r;
+    if (err)
+        *err = sentence;
     free(exact);
     free(want);
     free(got);

@@ -5,7 +5,8 @@
 #include "tests/loader/image/oracle.h"
 
 /**
- * Render with both and compare: the decision, all bytes, and that nothing is written behind them.
+ * Render with both and compare: the decision, all bytes, and that nothing is written behind them;
+ * with every set of loops that this processor can use, the best one last.
  *
  * @param why  What differs, for a message; [200].
  * @param ret  The decision of image_render() and its sentence; may be NULL.

@@ -62,7 +62,7 @@ static int write_seeds(const char *folder)
         spec.width = 37;
         spec.height = 26;
         spec.orientation = (int)i % 9;
-        head[0] = (char)(i % 5);
+        head[0] = (char)(i % 8); /* of fuzz_image's pipelines */
         (void)snprintf(name, sizeof(name), "%zu.jpg", i);
         if (!write_file(folder, name, head, sizeof(head), make_jpeg(&spec)))
             return 1;
@@ -76,7 +76,7 @@ static int write_seeds(const char *folder)
                                 .transparent = png_types[i / 2][0] < 4,
                                 .orientation = 6};
 
-        head[0] = (char)(i % 5);
+        head[0] = (char)(i % 8); /* of fuzz_image's pipelines */
         (void)snprintf(name, sizeof(name), "%zu.png", i);
         if (!write_file(folder, name, head, sizeof(head), make_png(&spec)))
             return 1;

@@ -13,19 +13,24 @@
 int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
                   const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst);
 
-/** Rows 0 ... last of an image as RGB. `rows` is malloc. */
+/** Rows 0 ... last of an image as RGB. */
 struct oracle_image {
-    uint32_t width, height;
+    uint32_t width, height; /* as it was decoded */
     uint8_t orientation;
-    uint8_t *rgb; /* [last + 1][width][3] */
+    uint8_t *rgb; /* [last + 1][width][3]; malloc */
 };
 
 /** What the header says: 0, or -EBADMSG. */
 int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *height,
                   uint8_t *orientation);
 
-/** Decode rows 0 ... last (the whole image where it has fewer): 0, or -EBADMSG. */
-int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle_image *ret);
+/** Decode rows 0 ... last (the whole image where it has fewer) of the image divided by `shrink` (1
+ * for a PNG): 0, or -EBADMSG. */
+int oracle_decode(const uint8_t *bytes, size_t len, uint32_t shrink, uint32_t last,
+                  struct oracle_image *ret);
+
+/** By how much fast-v1 divides an image for this crop. */
+uint32_t oracle_shrink(const struct pipeline *pipeline, const struct crop *crop, bool jpeg);
 
 /** Resize `count` samples that are `step` bytes apart from n to m and write outputs first ... first
  * + outputs - 1, `to_step` bytes apart. */

@@ -145,3 +145,36 @@ Test(allocation, each_one_may_fail)
         free(made[i].bytes);
     }
 }
+
+/* A rendering that ran out of memory half-way must not change the ones that follow. */
+Test(allocation, a_failure_leaves_nothing_behind)
+{
+    const struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
+    struct pipeline small = parse("rrc(16)"), large = parse("rrc(64)");
+    struct made_jpeg spec = {.width = 300, .height = 200, .colour = MADE_COLOUR};
+    struct made made = make_jpeg(&spec);
+    struct image_draw draw = {.seed = 3};
+    static uint8_t want[64 * 64 * 3], got[64 * 64 * 3];
+    struct image_decoder *decoder;
+    int r = -ENOMEM;
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    cr_assert(
+        eq(int, image_render(decoder, &large, &draw, &store, made.bytes, made.len, want, NULL), 0));
+    image_decoder_destroy(decoder);
+    for (fail_at = 1; r == -ENOMEM; fail_at++) {
+        cr_assert(eq(int, image_decoder_create(&decoder), 0));
+        cr_assert(eq(
+            int, image_render(decoder, &small, &draw, &store, made.bytes, made.len, got, NULL), 0));
+        calls = 0;
+        watching = failing = true;
+        r = image_render(decoder, &large, &draw, &store, made.bytes, made.len, got, NULL);
+        watching = failing = false;
+        cr_assert(eq(
+            int, image_render(decoder, &large, &draw, &store, made.bytes, made.len, got, NULL), 0));
+        cr_expect(memcmp(want, got, sizeof(want)) == 0, "after allocation %u failed", fail_at);
+        image_decoder_destroy(decoder);
+    }
+    cr_expect(fail_at > 3);
+    free(made.bytes);
+}

@@ -1,15 +1,18 @@
-/* The resize against two loops that spell out its definition. */
+/* The resize against two loops that spell out its definition: every set of kernels that this
+ * processor can use, on every shape. */
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
 
 #include "common/philox.h"
 #include "common/util.h"
-#include "loader/image/resize.h"
+#include "loader/image/resize_kernels.h"
 #include "tests/loader/image/oracle.h"
 
 /* Source and output size of an axis, and the part of the output that is kept. */
@@ -18,11 +21,18 @@ struct span {
 };
 
 static const struct span spans[] = {
-    {1, 1, 0, 1},         {1, 224, 0, 224},      {2, 224, 0, 224},    {224, 224, 0, 224},
-    {223, 224, 0, 224},   {225, 224, 0, 224},    {224, 1, 0, 1},      {448, 224, 0, 224},
-    {3000, 224, 0, 224},  {3001, 7, 0, 7},       {500, 341, 58, 224}, {7, 5, 0, 5},
-    {5, 7, 1, 3},         {3, 96000, 47888, 64}, {65500, 224, 3, 16}, {65500, 3, 0, 3},
-    {8, 8192, 8000, 192}, {401, 232, 4, 224},    {13, 64, 0, 64},     {64, 13, 0, 13},
+    {1, 1, 0, 1},         {1, 224, 0, 224},      {2, 224, 0, 224},     {224, 224, 0, 224},
+    {223, 224, 0, 224},   {225, 224, 0, 224},    {224, 1, 0, 1},       {448, 224, 0, 224},
+    {3000, 224, 0, 224},  {3001, 7, 0, 7},       {500, 341, 58, 224},  {7, 5, 0, 5},
+    {5, 7, 1, 3},         {3, 96000, 47888, 64}, {65500, 224, 3, 16},  {65500, 3, 0, 3},
+    {8, 8192, 8000, 192}, {401, 232, 4, 224},    {13, 64, 0, 64},      {64, 13, 0, 13},
+    {7000, 224, 0, 224},  {20000, 640, 100, 70}, {16384, 512, 0, 512}, {65500, 8192, 8000, 192},
+};
+
+static const struct image_store stores[] = {
+    {PLENUM_UINT8, PLENUM_NHWC, 3}, {PLENUM_INT8, PLENUM_NHWC, 3},  {PLENUM_UINT8, PLENUM_NHWC, 4},
+    {PLENUM_INT8, PLENUM_NHWC, 4},  {PLENUM_UINT8, PLENUM_NCHW, 3}, {PLENUM_INT8, PLENUM_NCHW, 3},
+    {PLENUM_UINT8, PLENUM_NCHW, 4}, {PLENUM_INT8, PLENUM_NCHW, 4},
 };
 
 static void fill(uint8_t *bytes, size_t count, uint32_t kind)
@@ -35,57 +45,242 @@ static void fill(uint8_t *bytes, size_t count, uint32_t kind)
     }
 }
 
-/* One axis by the real resize: a box of one column or one row. */
-static void resize_one(struct resize *r, const struct span *s, bool across, const uint8_t *from,
-                       uint8_t *to)
+/* The definition: a box of four bytes a pixel to the window as plain RGB, not mirrored. */
+static uint8_t *resize_plainly(const uint8_t *from, const struct span *x, const struct span *y)
 {
-    struct image_store store = {PLENUM_UINT8, PLENUM_NHWC, 3};
-    struct crop crop = {
-        .box = {.width = across ? s->n : 1, .height = across ? 1 : s->n},
-        .width = across ? s->m : 1,
-        .height = across ? 1 : s->m,
-        .window = {across ? s->first : 0, across ? 0 : s->first, across ? s->count : 1,
-                   across ? 1 : s->count},
-    };
-    struct rect need;
+    uint8_t *narrow = malloc((size_t)x->count * y->n * 3);
+    uint8_t *rgb = malloc((size_t)x->count * y->count * 3);
 
-    cr_assert(eq(int, resize_begin(r, &crop, &store, to, &need), 0));
-    resize_push(r, from + ((size_t)need.left + need.top) * 3, (size_t)need.width * 3, need.height);
-    cr_assert(resize_done(r));
+    for (uint32_t row = 0; row < y->n; row++)
+        for (uint32_t c = 0; c < 3; c++)
+            oracle_resize(from + (size_t)row * x->n * 4 + c, x->n, 4, x->m, x->first, x->count,
+                          narrow + (size_t)row * x->count * 3 + c, 3);
+    for (uint32_t column = 0; column < x->count * 3; column++)
+        oracle_resize(narrow + column, y->n, (size_t)x->count * 3, y->m, y->first, y->count,
+                      rgb + column, (size_t)x->count * 3);
+    free(narrow);
+    return rgb;
 }
 
-Test(resize, every_axis_follows_the_definition)
+/* Where byte c of pixel (x, y) must be, and what it must be. */
+static bool stored_right(const uint8_t *got, const uint8_t *rgb, const struct image_store *s,
+                         uint32_t width, uint32_t height, bool mirror, char *why)
 {
-    for (size_t k = 0; resize_kernels[k]; k++) {
-        struct resize *r;
+    for (uint32_t y = 0; y < height; y++)
+        for (uint32_t x = 0; x < width; x++)
+            for (uint32_t c = 0; c < s->channels; c++) {
+                uint32_t from = mirror ? width - 1 - x : x;
+                int want = c == 3 ? 128 : rgb[((size_t)y * width + from) * 3 + c];
+                size_t at = s->layout == PLENUM_NHWC ? ((size_t)y * width + x) * s->channels + c
+                                                     : ((size_t)c * height + y) * width + x;
 
-        if (!resize_kernels[k]->usable())
-            continue;
-        cr_assert(eq(int, resize_create(&r), 0));
-        resize_use(r, resize_kernels[k]);
-        for (size_t i = 0; i < ARRAY_LEN(spans); i++) {
-            const struct span *s = &spans[i];
-            uint8_t *from = malloc((size_t)s->n * 3), *got = malloc((size_t)s->count * 3);
-            uint8_t *want = malloc((size_t)s->count * 3);
+                if (got[at] == (uint8_t)(s->dtype == PLENUM_INT8 ? want - 128 : want))
+                    continue;
+                (void)snprintf(why, 200, "channel %u of (%u, %u) is %d, it must be %d", c, x, y,
+                               got[at], want);
+                return false;
+            }
+    return true;
+}
 
-            for (uint32_t kind = 0; kind < 3; kind++) {
-                fill(from, (size_t)s->n * 3, kind);
-                for (uint32_t c = 0; c < 3; c++)
-                    oracle_resize(from + c, s->n, 3, s->m, s->first, s->count, want + c, 3);
-                for (int across = 0; across < 2; across++) {
-                    memset(got, 0x55, (size_t)s->count * 3);
-                    resize_one(r, s, across, from, got);
-                    cr_expect(memcmp(got, want, (size_t)s->count * 3) == 0,
-                              "%s: %u -> %u from %u, %s, kind %u", resize_kernels[k]->name, s->n,
-                              s->m, s->first, across ? "across" : "down", kind);
-                }
+/* One sample by the real resize, its rows in strips of `strip`; everything is in memory of exactly
+ * its size, so that a sanitizer sees a byte too far. */
+static bool resize_agrees(struct resize *r, const struct span *x, const struct span *y,
+                          const uint8_t *from, const uint8_t *want, const struct image_store *store,
+                          bool mirror, uint32_t strip, char *why)
+{
+    enum { GUARD = 64 };
+    size_t size = (size_t)x->count * y->count * store->channels;
+    uint8_t *got = malloc(size + GUARD);
+    struct crop crop = {
+        .box = {.left = 5, .top = 3, .width = x->n, .height = y->n},
+        .width = x->m,
+        .height = y->m,
+        .window = {x->first, y->first, x->count, y->count},
+        .mirror = mirror,
+    };
+    const struct resize_grid grid = {.step = 1};
+    struct rect need;
+    bool good;
+
+    memset(got, 0x55, size + GUARD);
+    cr_assert(eq(int, resize_begin(r, &crop, &grid, store, got, &need), 0));
+    need.left -= 5;
+    need.top -= 3;
+    cr_assert(need.left + need.width <= x->n && need.top + need.height <= y->n);
+    for (uint32_t row = 0; row < need.height; row += strip) {
+        uint32_t count = need.height - row < strip ? need.height - row : strip;
+        uint8_t *rows = malloc((size_t)count * need.width * 4);
+
+        for (uint32_t i = 0; i < count; i++)
+            memcpy(rows + (size_t)i * need.width * 4,
+                   from + ((size_t)(need.top + row + i) * x->n + need.left) * 4,
+                   (size_t)need.width * 4);
+        cr_assert(not(resize_done(r)));
+        resize_push(r, rows, (size_t)need.width * 4, count);
+        free(rows);
+    }
+    cr_assert(resize_done(r));
+    good = stored_right(got, want, store, x->count, y->count, mirror, why);
+    for (size_t i = 0; i < GUARD && good; i++)
+        if (got[size + i] != 0x55) {
+            (void)snprintf(why, 200, "byte %zu behind the sample is written", i);
+            good = false;
+        }
+    free(got);
+    return good;
+}
+
+struct set {
+    uint32_t index; /* of resize_kernels[] */
+};
+
+static struct criterion_test_params every_set(void)
+{
+    static struct set sets[8];
+    uint32_t count = 0;
+
+    for (uint32_t k = 0; resize_kernels[k]; k++)
+        if (resize_kernels[k]->usable())
+            sets[count++].index = k;
+    return cr_make_param_array(struct set, sets, count);
+}
+
+static struct resize *resize_of(const struct set *set)
+{
+    struct resize *r;
+
+    cr_assert(eq(int, resize_create(&r), 0));
+    resize_use(r, resize_kernels[set->index]);
+    return r;
+}
+
+ParameterizedTestParameters(resize, every_axis_follows_the_definition)
+{
+    return every_set();
+}
+
+/* Each span across and down, with a few samples the other way. */
+ParameterizedTest(struct set *set, resize, every_axis_follows_the_definition)
+{
+    static const struct span few[] = {{1, 1, 0, 1}, {5, 4, 0, 4}, {9, 8, 0, 8}};
+    const char *name = resize_kernels[set->index]->name;
+    struct resize *r = resize_of(set);
+    char why[200];
+
+    for (size_t i = 0; i < ARRAY_LEN(spans); i++)
+        for (uint32_t kind = 0; kind < 3; kind++) {
+            const struct span *s = &spans[i], *other = &few[(i + kind) % ARRAY_LEN(few)];
+            uint8_t *from = malloc((size_t)s->n * other->n * 4);
+
+            fill(from, (size_t)s->n * other->n * 4, kind);
+            for (int across = 0; across < 2; across++) {
+                const struct span *x = across ? s : other, *y = across ? other : s;
+                uint8_t *want = resize_plainly(from, x, y);
+
+                cr_expect(
+                    resize_agrees(r, x, y, from, want, &stores[(i + kind) % 8], kind == 1, 16, why),
+                    "%s: %u -> %u from %u, %s, kind %u: %s", name, s->n, s->m, s->first,
+                    across ? "across" : "down", kind, why);
+                free(want);
             }
             free(from);
-            free(got);
-            free(want);
         }
-        resize_destroy(r);
+    resize_destroy(r);
+}
+
+ParameterizedTestParameters(resize, shapes_by_chance)
+{
+    return every_set();
+}
+
+/* Shapes by chance, small ones above all, where vectors have ends to trip over. */
+ParameterizedTest(struct set *set, resize, shapes_by_chance)
+{
+    struct resize *r = resize_of(set);
+    char why[200];
+
+    for (uint32_t i = 0; i < 1500; i++) {
+        struct philox_block d = philox_draw(1, i, 0, DRAW_SEED, 0);
+        struct philox_block e = philox_draw(1, i, 1, DRAW_SEED, 0);
+        uint32_t limit = i % 3 == 0 ? 300 : 40;
+        struct span x = {1 + philox_below(d.word[0], limit), 1 + philox_below(d.word[1], 40), 0, 0};
+        struct span y = {1 + philox_below(d.word[2], limit), 1 + philox_below(d.word[3], 40), 0, 0};
+        uint32_t strip = 1 + e.word[0] % 17, mirror = e.word[0] >> 31;
+        uint8_t *from = malloc((size_t)x.n * y.n * 4), *want;
+
+        x.first = philox_below(e.word[1], x.m);
+        y.first = philox_below(e.word[2], y.m);
+        x.count = 1 + (e.word[3] & 0xFFFF) % (x.m - x.first);
+        y.count = 1 + (e.word[3] >> 16) % (y.m - y.first);
+        fill(from, (size_t)x.n * y.n * 4, i % 5 == 0 ? 1 : 0);
+        want = resize_plainly(from, &x, &y);
+        cr_assert(resize_agrees(r, &x, &y, from, want, &stores[i % ARRAY_LEN(stores)], mirror,
+                                strip, why),
+                  "%s, shape %u: %ux%u -> %ux%u, window %ux%u+%u+%u, strips of %u: %s",
+                  resize_kernels[set->index]->name, i, x.n, y.n, x.m, y.m, x.count, y.count,
+                  x.first, y.first, strip, why);
+        free(want);
+        free(from);
     }
+    resize_destroy(r);
+}
+
+ParameterizedTestParameters(resize, stores_in_every_form)
+{
+    return every_set();
+}
+
+ParameterizedTest(struct set *set, resize, stores_in_every_form)
+{
+    struct resize *r = resize_of(set);
+    char why[200];
+
+    /* Widths around the sizes of registers. */
+    for (uint32_t side = 1; side < 70; side++) {
+        struct span x = {side + side / 3 + 4, side, 0, side}, y = {7, 5, 0, 5};
+        uint8_t *from = malloc((size_t)x.n * y.n * 4), *want;
+
+        fill(from, (size_t)x.n * y.n * 4, 0);
+        want = resize_plainly(from, &x, &y);
+        for (uint32_t i = 0; i < 2 * ARRAY_LEN(stores); i++)
+            cr_assert(resize_agrees(r, &x, &y, from, want, &stores[i / 2], i % 2, 16, why),
+                      "%s, side %u, store %u: %s", resize_kernels[set->index]->name, side, i / 2,
+                      why);
+        free(want);
+        free(from);
+    }
+    resize_destroy(r);
+}
+
+ParameterizedTestParameters(resize, tables_are_kept_only_where_they_fit)
+{
+    return every_set();
+}
+
+/* One sample after the other whose tables differ in one thing: none may be taken for another. */
+ParameterizedTest(struct set *set, resize, tables_are_kept_only_where_they_fit)
+{
+    static const struct span of[] = {{50, 40, 4, 30}, {51, 40, 4, 30}, {51, 39, 4, 30},
+                                     {51, 39, 5, 30}, {51, 39, 5, 31}, {51, 39, 5, 31}};
+    struct resize *r = resize_of(set);
+    uint8_t *from = malloc(51 * 51 * 4);
+    char why[200];
+
+    fill(from, 51 * 51 * 4, 0);
+    for (uint32_t i = 0; i < ARRAY_LEN(of) * ARRAY_LEN(of) * 2; i++) {
+        const struct span *x = &of[i / 2 % ARRAY_LEN(of)], *y = &of[i / 2 / ARRAY_LEN(of)];
+        uint8_t *want = resize_plainly(from, x, y);
+
+        if (i % 5 == 0)
+            resize_use(r, resize_kernels[set->index]);
+        if (i % 7 == 0)
+            resize_use(r, &resize_portable);
+        cr_assert(resize_agrees(r, x, y, from, want, &stores[0], i % 2, 3, why), "%u: %s", i, why);
+        free(want);
+    }
+    free(from);
+    resize_destroy(r);
 }
 
 Test(resize, coefficients_sum_to_one)
@@ -101,61 +296,4 @@ Test(resize, coefficients_sum_to_one)
         cr_expect(eq(i32, sum, 1 << RESIZE_BITS));
         free(coef);
     }
-}
-
-Test(resize, stores_in_every_form)
-{
-    enum { W = 29, H = 23, S = 13 };
-    static const struct image_store stores[] = {
-        {PLENUM_UINT8, PLENUM_NHWC, 3}, {PLENUM_INT8, PLENUM_NHWC, 3},
-        {PLENUM_UINT8, PLENUM_NHWC, 4}, {PLENUM_INT8, PLENUM_NHWC, 4},
-        {PLENUM_UINT8, PLENUM_NCHW, 3}, {PLENUM_INT8, PLENUM_NCHW, 3},
-        {PLENUM_UINT8, PLENUM_NCHW, 4}, {PLENUM_INT8, PLENUM_NCHW, 4},
-    };
-    uint8_t pixels[W * H * 3], plain[S * S * 3], got[S * S * 4 + 1];
-    struct resize *r;
-    struct rect need;
-
-    fill(pixels, sizeof(pixels), 0);
-    cr_assert(eq(int, resize_create(&r), 0));
-    for (int mirror = 0; mirror < 2; mirror++) {
-        struct crop crop = {
-            .box = {.width = W, .height = H},
-            .width = S,
-            .height = S,
-            .window = {.width = S, .height = S},
-            .mirror = mirror,
-        };
-
-        /* The plain form, never mirrored, is the reference: others only move bytes. */
-        crop.mirror = false;
-        cr_assert(eq(int, resize_begin(r, &crop, &stores[0], plain, &need), 0));
-        resize_push(r, pixels, W * 3, H);
-        crop.mirror = mirror;
-        for (size_t i = 0; i < ARRAY_LEN(stores); i++) {
-            const struct image_store *s = &stores[i];
-
-            memset(got, 0xEE, sizeof(got));
-            cr_assert(eq(int, resize_begin(r, &crop, s, got, &need), 0));
-            cr_assert(need.left == 0 && need.top == 0 && need.width == W && need.height == H);
-            for (uint32_t y = 0; y < H; y++)
-                resize_push(r, pixels + y * W * 3, W * 3, 1);
-            cr_assert(resize_done(r));
-            for (uint32_t y = 0; y < S; y++)
-                for (uint32_t x = 0; x < S; x++)
-                    for (uint32_t c = 0; c < s->channels; c++) {
-                        uint32_t from = mirror ? S - 1 - x : x;
-                        int want = c == 3 ? 128 : plain[(y * S + from) * 3 + c];
-                        size_t at = s->layout == PLENUM_NHWC ? (y * S + x) * s->channels + c
-                                                             : (c * S + y) * S + x;
-
-                        if (s->dtype == PLENUM_INT8)
-                            cr_assert(eq(int, (int8_t)got[at], want - 128));
-                        else
-                            cr_assert(eq(int, got[at], want));
-                    }
-            cr_expect(eq(int, got[S * S * s->channels], 0xEE), "nothing is written behind");
-        }
-    }
-    resize_destroy(r);
 }

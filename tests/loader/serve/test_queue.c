@@ -20,6 +20,51 @@ static struct tree tree;
 static struct dataset *dataset;
 static atomic_uint wakes;
 
+/* A slow disk, if it is asked for: what was not announced takes a millisecond. One stream and one
+ * thread that reads, so that samples are read in the order of the stream. */
+enum { SLOW_SAMPLES = 2000, SLOW_SEQUENCE = SLOW_SAMPLES + 2000 };
+
+static struct {
+    bool on;
+    uint32_t sequence[SLOW_SEQUENCE]; /* of the stream's samples */
+    bool announced[SLOW_SEQUENCE];
+    uint32_t reads, late, announcements, next; /* `next` behind the last one announced */
+    bool astray; /* something was announced that does not come, or has been read */
+} disk;
+
+int __real_dataset_read(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
+                        struct plenum_error *err);
+int __wrap_dataset_read(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
+                        struct plenum_error *err);
+void __real_dataset_announce(const struct dataset *d, uint32_t sample);
+void __wrap_dataset_announce(const struct dataset *d, uint32_t sample);
+
+int __wrap_dataset_read(const struct dataset *d, uint32_t sample, struct dataset_buffer *buffer,
+                        struct plenum_error *err)
+{
+    if (disk.on && disk.reads < SLOW_SAMPLES) {
+        disk.astray |= sample != disk.sequence[disk.reads];
+        if (!disk.announced[disk.reads++]) {
+            disk.late++;
+            (void)usleep(1000);
+        }
+    }
+    return __real_dataset_read(d, sample, buffer, err);
+}
+
+void __wrap_dataset_announce(const struct dataset *d, uint32_t sample)
+{
+    if (disk.on) {
+        if (disk.next < disk.reads)
+            disk.next = disk.reads;
+        disk.astray |= disk.next >= SLOW_SEQUENCE || sample != disk.sequence[disk.next];
+        disk.announced[disk.next] = true;
+        disk.next += disk.next < SLOW_SEQUENCE - 1;
+        disk.announcements++;
+    }
+    __real_dataset_announce(d, sample);
+}
+
 static void wake(void *arg)
 {
     (void)arg;
@@ -299,6 +344,35 @@ static void a_bad_sample_fails_its_batch_alone(void)
     queue_destroy(q);
 }
 
+/* Where reading is slow, the samples that come are announced, in their order and ahead of the
+ * requests. */
+static void slow_reading_is_announced(void)
+{
+    enum { BATCH = 50, BATCHES = SLOW_SAMPLES / BATCH, DEPTH = 3 };
+    struct queue *q = started(1, 1);
+    struct client c;
+    uint32_t asked = 0;
+
+    client_init(&c, q, BATCH, BATCH, 1, DEPTH);
+    for (uint32_t i = 0; i < SLOW_SEQUENCE; i++)
+        disk.sequence[i] = render_sample_at(&c.spec, i / SAMPLES, i % SAMPLES);
+    disk.on = true;
+    for (uint32_t taken = 0; taken < BATCHES; taken++) {
+        for (; asked < BATCHES && asked < taken + DEPTH; asked++)
+            submit(&c, asked, asked, 0, asked % DEPTH);
+        free(take(q));
+    }
+    client_fini(&c);
+    queue_destroy(q);
+    disk.on = false;
+    tap_ok(!disk.astray, "what is announced is what comes, in its order");
+    tap_ok(disk.reads == SLOW_SAMPLES && disk.late <= SLOW_SAMPLES / 10,
+           "where reading is slow, hardly a sample is read that was not announced (%u of %u)",
+           disk.late, disk.reads);
+    tap_ok(disk.announcements <= SLOW_SAMPLES + 1024 && disk.announcements > SLOW_SAMPLES,
+           "up to 1024 samples beyond the requests (%u announcements)", disk.announcements);
+}
+
 int main(void)
 {
     struct plenum_error err;
@@ -320,6 +394,7 @@ int main(void)
     streams_take_turns();
     oldest_request_is_taken_up_first();
     cancelled_work_stops();
+    slow_reading_is_announced();
     a_bad_sample_fails_its_batch_alone();
     tap_ok(atomic_load(&wakes) > 0, "the loop is woken");
     dataset_unref(dataset);

@@ -95,9 +95,14 @@ class StatusTest(ServiceCase):
         """a program that is slower than the loader hardly waits: it bounds the rate itself"""
         self.start()
         self.feed("--epochs", "10000", "--pause", "100")
-        wait_for("a verdict", lambda: self.stream() and self.stream()["age_seconds"] > 4 and self.stream()["samples_per_second"] > 0)
-        s = self.stream()
-        self.assertEqual(s["bound_by"], "trainer")
+        seen = []
+
+        def verdict():  # a busy machine makes it wait now and then: not always
+            seen.append(self.stream())
+            return seen[-1] and seen[-1]["age_seconds"] > 4 and seen[-1]["bound_by"] == "trainer"
+
+        wait_for("the verdict that the program bounds the rate", verdict)
+        s = seen[-1]
         self.assertLess(s["trainer_waited"], 0.02)
         self.assertLess(s["samples_per_second"], 44)  # 4 samples every 100 ms at the most, and rounding
         self.assertGreater(s["cores_enough"], 0)

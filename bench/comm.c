@@ -1,0 +1,183 @@
+/* comm.c - bench/comm: plenum's collectives beside MPI's own, in one run.
+ *
+ *     mpirun -n 2 bench/comm [MIB [ROUNDS]]
+ *
+ * MPI_Bcast() spins while it waits; plenum_broadcast() sleeps until all have come and then moves
+ * its bytes. How much is lost by that, and how much CPU time is won where somebody is late?
+ *
+ *     broadcast   the same buffer by both, in turns; the time of the slowest instance
+ *     allreduce   float32, likewise
+ *     late        the last instance comes `late` seconds after the others: CPU time of instance 0
+ *                 in MPI_Barrier() and in plenum_barrier()
+ *
+ * A round visits both ways, each first in every other round; what counts is the median of the
+ * ratios of the rounds. Every broadcast is checked. */
+#include "config.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include <plenum/plenum.h>
+
+#include "common/util.h"
+
+enum { ROUNDS_MAX = 101, LATE_SECONDS = 3 };
+
+static struct plenum_job *job;
+static int rank;
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "comm: %s: %s\n", what, why);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static double cpu_seconds(void)
+{
+    struct rusage u;
+
+    (void)getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+static void broadcast(void *buffer, size_t bytes, bool ours)
+{
+    struct plenum_error err;
+
+    if (!ours)
+        (void)MPI_Bcast(buffer, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    else if (plenum_broadcast(job, buffer, bytes, 0, &err) < 0)
+        die("broadcast", err.text);
+}
+
+static void allreduce(void *buffer, size_t bytes, bool ours)
+{
+    struct plenum_error err;
+
+    if (!ours)
+        (void)MPI_Allreduce(MPI_IN_PLACE, buffer, (int)(bytes / sizeof(float)), MPI_FLOAT, MPI_SUM,
+                            MPI_COMM_WORLD);
+    else if (plenum_allreduce(job, buffer, bytes / sizeof(float), PLENUM_FLOAT32, PLENUM_SUM,
+                              &err) < 0)
+        die("allreduce", err.text);
+}
+
+/* Seconds of the slowest instance. */
+static double timed(void (*collective)(void *, size_t, bool), void *buffer, size_t bytes, bool ours)
+{
+    uint64_t begin;
+    double mine, slowest;
+
+    (void)MPI_Barrier(MPI_COMM_WORLD);
+    begin = time_now_ns();
+    collective(buffer, bytes, ours);
+    mine = (double)(time_now_ns() - begin) * 1e-9;
+    (void)MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), compare);
+    return values[count / 2];
+}
+
+static void check(const unsigned char *buffer, size_t bytes, int round)
+{
+    for (size_t i = 0; i < bytes; i += 4093)
+        if (buffer[i] != (unsigned char)(i * 31 + (size_t)round))
+            die("broadcast", "a byte is wrong");
+}
+
+static void run(const char *name, void (*collective)(void *, size_t, bool), unsigned char *buffer,
+                size_t bytes, int rounds)
+{
+    double mpi[ROUNDS_MAX], plenum[ROUNDS_MAX], ratio[ROUNDS_MAX];
+
+    for (int i = -1; i < rounds; i++) /* the first is for warming up */
+        for (int way = 0; way < 2; way++) {
+            bool ours = (way + i) & 1, data = collective == broadcast;
+            double t;
+
+            if (data)
+                for (size_t k = 0; k < bytes; k++)
+                    buffer[k] = rank == 0 ? (unsigned char)(k * 31 + (size_t)(2 * i + way)) : 0;
+            else
+                memset(buffer, 0, bytes);
+            t = timed(collective, buffer, bytes, ours);
+            if (data)
+                check(buffer, bytes, 2 * i + way);
+            if (i >= 0)
+                *(ours ? &plenum[i] : &mpi[i]) = t;
+        }
+    for (int i = 0; i < rounds; i++)
+        ratio[i] = mpi[i] / plenum[i];
+    if (rank == 0)
+        printf("%-9s  %10.0f KiB  MPI %10.3f ms  plenum %10.3f ms  speed of plenum / MPI %.2f\n",
+               name, (double)bytes / 1024, 1e3 * median(mpi, rounds), 1e3 * median(plenum, rounds),
+               median(ratio, rounds));
+}
+
+static void run_late(int size)
+{
+    double used[2], before;
+    struct plenum_error err;
+
+    for (int ours = 0; ours < 2; ours++) {
+        (void)MPI_Barrier(MPI_COMM_WORLD);
+        before = cpu_seconds();
+        if (rank == size - 1)
+            (void)sleep(LATE_SECONDS);
+        if (!ours)
+            (void)MPI_Barrier(MPI_COMM_WORLD);
+        else if (plenum_barrier(job, &err) < 0)
+            die("barrier", err.text);
+        used[ours] = cpu_seconds() - before;
+    }
+    if (rank == 0)
+        printf("late       %10d s    MPI %10.3f s   plenum %10.3f s   of CPU time, waiting in a "
+               "barrier\n",
+               LATE_SECONDS, used[0], used[1]);
+}
+
+int main(int argc, char **argv)
+{
+    size_t bytes = (argc > 1 ? strtoul(argv[1], NULL, 10) : 1024) << 20;
+    int rounds = argc > 2 ? atoi(argv[2]) : 9, size, level;
+    unsigned char *buffer = malloc(bytes);
+    struct plenum_error err;
+
+    (void)MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &level);
+    (void)MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (!buffer || bytes == 0 || bytes > INT32_MAX || rounds < 1 || rounds > ROUNDS_MAX)
+        die("usage", "comm [MIB (1 to 2047) [ROUNDS (1 to 101)]]");
+    if (plenum_job_open(&job, &err) < 0 || plenum_barrier(job, &err) < 0)
+        die("job", err.text);
+    if (rank == 0)
+        printf("%d instances, %d rounds\n", size, rounds);
+    for (size_t b = bytes; b >= 1 << 10; b /= 64)
+        run("broadcast", broadcast, buffer, b, rounds);
+    for (size_t b = min_u64(bytes, 256 << 20); b >= 1 << 10; b /= 64)
+        run("allreduce", allreduce, buffer, b, rounds);
+    if (size > 1)
+        run_late(size);
+    plenum_job_close(job);
+    (void)MPI_Finalize();
+    free(buffer);
+    return 0;
+}

@@ -1,0 +1,37 @@
+# bench/: how fast, beside others. Always built, so that it keeps compiling; `make bench` builds it alone.
+noinst_LTLIBRARIES += %D%/libbench.la
+%C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
+%C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
+
+bench_programs = %D%/render %D%/stages %D%/stream
+noinst_PROGRAMS += $(bench_programs)
+bench: $(bench_programs)
+.PHONY: bench
+
+bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)
+
+%C%_render_SOURCES = %D%/render.c %D%/ffcv.h
+%C%_render_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS)
+%C%_render_LDADD = $(bench_libs)
+# FFCV's way needs a C++ compiler, TurboJPEG and OpenCV; without them its row is left out. It is a library of its own
+# because a program with a C++ source is linked by that compiler, also where there is none.
+if FFCV_WAY
+noinst_LTLIBRARIES += %D%/libffcv.la
+%C%_libffcv_la_SOURCES = %D%/ffcv.cc %D%/ffcv.h
+%C%_libffcv_la_CXXFLAGS = -std=gnu++14 -fvisibility=hidden $(SAN_CFLAGS) $(FFCV_WAY_CFLAGS)
+%C%_render_LDADD += %D%/libffcv.la $(FFCV_WAY_LIBS) -lstdc++
+endif
+
+%C%_stages_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS)
+%C%_stages_LDADD = $(bench_libs)
+
+%C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
+
+# Collectives beside MPI's own: mpirun -n 2 bench/comm
+if MPI
+bench_programs += %D%/comm
+%C%_comm_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+%C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
+%C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install
+endif
+EXTRA_DIST += %D%/python_iteration.py %D%/startup

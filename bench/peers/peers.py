@@ -1,0 +1,293 @@
+"""The peers of bench/peers/compare: each makes training images of the same photographs, 224 x 224, with the crops of
+RandomResizedCrop (area 0.08 to 1, ratio 3/4 to 4/3, antialiased) and a flip by chance, as bytes.
+
+A peer is a generator: it prepares, and yields the number of images after each pass over all of them, or that and the
+CPU seconds that count. This file runs inside the peer's own virtual environment, as
+
+    peers.py NAME, with what it needs to know in the environment
+
+and answers each line on standard input with a line of JSON, one pass done. Libraries are imported by the peer that
+needs them and by nobody else.
+"""
+
+import io
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+import tarfile
+import time
+
+SIDE, SCALE, RATIO, BATCH = 224, (0.08, 1.0), (3 / 4, 4 / 3), 32
+
+IMAGES = os.environ.get("PEER_IMAGES", "")  # folder of folders of JPEGs
+SCRATCH = os.environ.get("PEER_SCRATCH", "")  # a folder of the peer's own, for what it wants in another form
+BUILD = os.environ.get("PEER_BUILD", "")  # Plenum's build folder
+SOURCE = os.environ.get("PEER_SOURCE", "")  # Plenum's sources
+THREADS = int(os.environ.get("PEER_THREADS", "1"))
+
+
+def files():
+    """Paths and class numbers, in byte order."""
+    classes = sorted(d for d in os.listdir(IMAGES) if os.path.isdir(os.path.join(IMAGES, d)))
+    found = []
+    for number, name in enumerate(classes):
+        folder = os.path.join(IMAGES, name)
+        found += [(os.path.join(folder, f), number) for f in sorted(os.listdir(folder))]
+    return found
+
+
+def random_box(width, height):
+    """RandomResizedCrop's rule, for those who have none of their own: left, top, width, height."""
+    for _ in range(10):
+        area = width * height * random.uniform(*SCALE)
+        ratio = math.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1])))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return random.randint(0, width - w), random.randint(0, height - h), w, h
+    return 0, 0, width, height
+
+
+def torchvision_transforms():
+    """torchvision's transforms, which are Python and Pillow: its compiled operators, of which they use none, may not
+    fit the torch that is installed, and are then passed over."""
+    import torch
+
+    register = torch.library.register_fake
+
+    def lenient(name, *args, **kwargs):
+        if isinstance(name, str) and name.startswith("torchvision::"):
+            return lambda function: function
+        return register(name, *args, **kwargs)
+
+    torch.library.register_fake = lenient
+    from torchvision import transforms
+
+    torch.library.register_fake = register
+    torch.set_num_threads(1)
+    return transforms.Compose([transforms.RandomResizedCrop(SIDE, SCALE, RATIO), transforms.RandomHorizontalFlip(),
+                               transforms.PILToTensor()])
+
+
+def passes(batches, count, size_of):
+    """Cut an endless series of batches into passes of about `count` images."""
+    while True:
+        done = 0
+        while done < count:
+            done += size_of(next(batches))
+        yield done
+
+
+def plenum():
+    """plenumd and pyplenum: whole batches in the program's hands."""
+    os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so")
+    sys.path.insert(0, os.path.join(SOURCE, "python"))
+    import pyplenum
+
+    address = f"unix:@plenum-peers-{os.getpid()}"
+    loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", address, "--threads", str(THREADS), "--quiet"],
+                              stdin=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            time.sleep(0.1)
+            with open("/proc/net/unix") as listening:
+                if address[5:] in listening.read():
+                    break
+        stream = pyplenum.Stream(IMAGES, "train", micro_batch=BATCH, loader=address)
+        yield from passes(iter(stream), len(files()), lambda batch: BATCH)
+    finally:
+        loader.terminate()
+
+
+def bench_render(row):
+    """One row of bench/render, in its own count of CPU time."""
+    count = len(files())
+    command = [os.path.join(BUILD, "bench", "render"), "--images", IMAGES, "--rows", row, "--rounds", "3", "--json"]
+    while True:
+        seed = str(random.randrange(1 << 30))
+        rows = json.loads(subprocess.run(command + ["--seed", seed], check=True, capture_output=True).stdout)["rows"]
+        yield 3 * count, 3 * count / rows[0]["median"]
+
+
+def pillow():
+    """Decode with Pillow, transform with torchvision, in one thread; the files are in memory."""
+    from PIL import Image
+
+    transform = torchvision_transforms()
+    held = [open(path, "rb").read() for path, _ in files()]
+    while True:
+        for data in held:
+            transform(Image.open(io.BytesIO(data)).convert("RGB"))
+        yield len(held)
+
+
+def dataloader():
+    """torchvision's ImageFolder and torch's DataLoader."""
+    transform = torchvision_transforms()
+    from torch.utils.data import DataLoader
+    from torchvision.datasets import ImageFolder
+
+    loader = DataLoader(ImageFolder(IMAGES, transform), BATCH, shuffle=True, num_workers=THREADS,
+                        persistent_workers=True)
+    while True:
+        yield sum(len(labels) for _, labels in loader)
+
+
+def webdataset():
+    """WebDataset over tar archives of the same files, and its loader."""
+    transform = torchvision_transforms()
+    import webdataset as wds
+
+    found = files()
+    shards = max(8, THREADS)
+    for shard in range(shards):
+        with tarfile.open(os.path.join(SCRATCH, f"{shard:04}.tar"), "w") as tar:
+            for number in range(shard, len(found), shards):
+                path, label = found[number]
+                tar.add(path, f"{number:06}.jpg")
+                info = tarfile.TarInfo(f"{number:06}.cls")
+                text = str(label).encode()
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text))
+    pattern = os.path.join(SCRATCH, f"{{0000..{shards - 1:04}}}.tar")
+    dataset = (wds.WebDataset(pattern, shardshuffle=shards, empty_check=False).shuffle(100).decode("pil")
+               .to_tuple("jpg", "cls").map_tuple(transform, int).repeat().batched(BATCH))
+    loader = wds.WebLoader(dataset, batch_size=None, num_workers=THREADS)
+    yield from passes(iter(loader), len(found), lambda batch: len(batch[1]))
+
+
+def ffcv():
+    """FFCV's loader over its own file, into which it writes the photographs as JPEGs of its own."""
+    from ffcv.fields import IntField, RGBImageField
+    from ffcv.fields.basics import IntDecoder
+    from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import RandomHorizontalFlip
+    from ffcv.writer import DatasetWriter
+    from PIL import Image
+
+    class Photographs:
+        def __init__(self):
+            self.files = files()
+
+        def __len__(self):
+            return len(self.files)
+
+        def __getitem__(self, index):
+            path, label = self.files[index]
+            return Image.open(path).convert("RGB"), label
+
+    beton = os.path.join(SCRATCH, "photographs.beton")
+    DatasetWriter(beton, {"image": RGBImageField(write_mode="jpg"), "label": IntField()},
+                  num_workers=1).from_indexed_dataset(Photographs())
+    crop = RandomResizedCropRGBImageDecoder((SIDE, SIDE), SCALE, RATIO)
+    loader = Loader(beton, BATCH, THREADS, os_cache=True, order=OrderOption.RANDOM, drop_last=False,
+                    pipelines={"image": [crop, RandomHorizontalFlip()], "label": [IntDecoder()]})
+    while True:
+        yield sum(len(images) for images, _ in loader)
+
+
+def dali():
+    """NVIDIA DALI on the CPU: it decodes only the crop."""
+    from nvidia.dali import fn, pipeline_def, types
+
+    @pipeline_def(batch_size=BATCH, num_threads=THREADS, device_id=None)
+    def pipeline():
+        encoded, labels = fn.readers.file(file_root=IMAGES, random_shuffle=True)
+        images = fn.decoders.image_random_crop(encoded, device="cpu", output_type=types.RGB, random_area=list(SCALE),
+                                               random_aspect_ratio=list(RATIO), num_attempts=10)
+        images = fn.resize(images, size=(SIDE, SIDE), interp_type=types.INTERP_LINEAR, antialias=True)
+        return fn.flip(images, horizontal=fn.random.coin_flip()), labels
+
+    built = pipeline()
+    built.build()
+    endless = iter(lambda: built.run(), None)
+    yield from passes(endless, len(files()), lambda out: len(out[0]))
+
+
+def tfdata():
+    """tf.data with decode_and_crop_jpeg, which decodes only the crop's rows."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+
+    def load(path, label):
+        data = tf.io.read_file(path)
+        shape = tf.image.extract_jpeg_shape(data)
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            shape, tf.zeros((1, 0, 4)), min_object_covered=0, aspect_ratio_range=RATIO, area_range=SCALE,
+            max_attempts=10, use_image_if_no_bounding_boxes=True)
+        window = tf.stack([begin[0], begin[1], size[0], size[1]])
+        image = tf.image.decode_and_crop_jpeg(data, window, channels=3)
+        image = tf.image.resize(image, (SIDE, SIDE), antialias=True)
+        return tf.cast(tf.image.random_flip_left_right(image), tf.uint8), label
+
+    paths, labels = zip(*files())
+    dataset = tf.data.Dataset.from_tensor_slices((list(paths), list(labels))).shuffle(len(paths)).repeat()
+    dataset = dataset.map(load, num_parallel_calls=THREADS).batch(BATCH).prefetch(2)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = THREADS
+    yield from passes(iter(dataset.with_options(options)), len(paths), lambda batch: int(batch[1].shape[0]))
+
+
+def spdl():
+    """SPDL: FFmpeg's decoder and filters, in threads."""
+    import spdl.io
+    from spdl.pipeline import PipelineBuilder
+
+    paths = [path for path, _ in files()]
+
+    def source():
+        while True:
+            yield from random.sample(paths, len(paths))
+
+    def decode(path):
+        packets = spdl.io.demux_image(path)
+        left, top, width, height = random_box(packets.width, packets.height)
+        flip = "hflip," if random.random() < 0.5 else ""
+        return spdl.io.decode_packets(packets, filter_desc=(
+            f"crop=w={width}:h={height}:x={left}:y={top}:exact=1,"
+            f"scale={SIDE}:{SIDE}:flags=bilinear,{flip}format=rgb24"))
+
+    def convert(frames):
+        return spdl.io.to_numpy(spdl.io.convert_frames(frames))
+
+    pipeline = (PipelineBuilder().add_source(source()).pipe(decode, concurrency=THREADS).aggregate(BATCH)
+                .pipe(convert).add_sink(3).build(num_threads=THREADS))
+    with pipeline.auto_stop():
+        yield from passes(iter(pipeline), len(paths), len)
+
+
+PEERS = {
+    "plenum": plenum,
+    "render-plain": lambda: bench_render("plain"),
+    "render-packed": lambda: bench_render("packed"),
+    "pillow": pillow,
+    "dataloader": dataloader,
+    "webdataset": webdataset,
+    "ffcv": ffcv,
+    "dali": dali,
+    "tf.data": tfdata,
+    "spdl": spdl,
+}
+
+
+def main():
+    # Libraries print to standard output, where our answers go: give them standard error.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    peer = PEERS[sys.argv[1]]()
+    for _ in sys.stdin:
+        done = next(peer)
+        images, cpu = done if isinstance(done, tuple) else (done, None)
+        answers.write(json.dumps({"images": images, "cpu": cpu}) + "\n")
+        answers.flush()
+    peer.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""What a batch costs in Python when it is ready already: bench/python_iteration.py [BATCHES]
+
+    PLENUM_LIBRARY=.libs/libplenum.so.0 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3 bench/python_iteration.py
+
+Batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so none is waited for. Rows, in turn, in rounds:
+
+    next            the batch alone
+    arrays          and its six arrays
+    tensors         and images, labels and valid flags as torch tensors
+    torch.Loader    what a loop over a loader gets
+
+beside `copy`, the time to copy such a batch's pixels once, which is what is saved. Median, least and greatest of the
+rounds, in microseconds a batch. Python's process CPU time would hide the library's thread, so it is time by the clock.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROUNDS = 9
+SHAPE = {"pipeline": "train", "micro_batch": 32}
+
+
+def sample(folder: str) -> str:
+    data = os.path.join(folder, "data")
+    ctl = os.environ.get("PLENUM_PLENUMCTL", "./plenumctl")
+    subprocess.run([ctl, "make-sample", data, "--images", "8", "--size", "64"], check=True, stdout=subprocess.DEVNULL)
+    return data
+
+
+def main() -> None:
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    os.environ["PLENUM_SOURCE"] = "synthetic"
+    import pyplenum
+
+    try:
+        import torch
+        import pyplenum.torch
+    except ImportError:
+        torch = None
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PLENUM_CACHE_DIR"] = folder
+        data = sample(folder)
+        stream = pyplenum.Stream(data, **SHAPE)
+        rows = {
+            "next": lambda: next(stream),
+            "arrays": lambda: [getattr(b, f) for b in [next(stream)]
+                               for f in ("images", "labels", "samples", "positions", "valid", "epochs")],
+        }
+        if torch is not None:
+            rows["tensors"] = lambda: pyplenum.torch.tensors(next(stream))
+            loader = pyplenum.torch.Loader(data, **SHAPE)
+
+            def batches():
+                while True:
+                    yield from loader
+
+            endless = batches()
+            rows["torch.Loader"] = lambda: next(endless)
+        held = next(stream).images
+        rows["copy"] = held.copy
+        times = {name: [] for name in rows}
+        for _ in range(ROUNDS):
+            for name, row in rows.items():
+                n = count if name != "copy" else max(1, count // 20)
+                begin = time.perf_counter()
+                for _ in range(n):
+                    row()
+                times[name].append((time.perf_counter() - begin) / n * 1e6)
+        print(f"batches of {held.shape[0]} images of {held.shape[1]} x {held.shape[2]} pixels, {held.nbytes / 2**20:.1f} "
+              f"MiB; {ROUNDS} rounds of {count}")
+        for name, t in times.items():
+            print(f"{name:14} {statistics.median(t):9.1f} us   ({min(t):.1f} to {max(t):.1f})")
+
+
+main()

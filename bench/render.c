@@ -1,0 +1,489 @@
+/* render.c - bench/render: training images a second of one core, by several ways of making them.
+ *
+ * All rows see the same photographs and, where they crop, the same crops: those that Plenum draws.
+ * The photographs are in memory beforehand; nothing here reads files or waits. See bench.h for how
+ * rows are compared, and bench/README.md for what each row is. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jpeglib.h>
+
+#include "bench/bench.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/options.h"
+#include "common/util.h"
+#include "loader/image/crop.h"
+#include "loader/image/image.h"
+#ifdef HAVE_FFCV_WAY
+#include "bench/ffcv.h"
+#endif
+
+struct arguments {
+    const char *images, *pipeline, *rows;
+    uint32_t rounds, limit, seed;
+    bool json, kernels;
+};
+
+/* What the rows work with. */
+struct context {
+    struct pipeline pipeline, fast; /* the same in version 1 and in fast-v1 */
+    struct image_decoder *decoder;
+    struct crop_tables tables;
+    uint8_t *dst; /* [side][side][3] */
+    uint32_t seed;
+#ifdef HAVE_FFCV_WAY
+    struct ffcv_way *ffcv;
+#endif
+};
+
+/* One way of making training images. */
+struct row {
+    const char *name;
+    const char *what;
+    /* Prepare one more file, untimed; may be NULL. 0 or an error that leaves the file out. */
+    int (*add)(struct context *c, const struct bench_file *file, size_t index);
+    int (*run)(struct context *c, const struct row *row, const struct bench_file *file,
+               size_t index, uint32_t round);
+    const char *missing; /* why it is left out; NULL: it is there */
+    bool off;            /* not asked for */
+    /* Of run_kernels(). */
+    struct image_decoder *decoder;
+};
+
+static struct image_draw draw_of(const struct context *c, size_t index, uint32_t round)
+{
+    return (struct image_draw){.seed = c->seed, .epoch = round, .position = (uint32_t)index};
+}
+
+static int render(const struct context *c, struct image_decoder *decoder, const struct pipeline *p,
+                  const uint8_t *bytes, size_t len, size_t index, uint32_t round)
+{
+    const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
+    struct image_draw draw = draw_of(c, index, round);
+
+    return image_render(decoder, p, &draw, &store, bytes, len, c->dst, NULL);
+}
+
+static int run_plain(struct context *c, const struct row *row, const struct bench_file *file,
+                     size_t index, uint32_t round)
+{
+    (void)row;
+    return render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
+}
+
+static int run_fast(struct context *c, const struct row *row, const struct bench_file *file,
+                    size_t index, uint32_t round)
+{
+    (void)row;
+    return render(c, c->decoder, &c->fast, file->bytes, file->len, index, round);
+}
+
+/* The same with other loops of the resize. */
+static int run_kernels(struct context *c, const struct row *row, const struct bench_file *file,
+                       size_t index, uint32_t round)
+{
+    return render(c, row->decoder, &c->pipeline, file->bytes, file->len, index, round);
+}
+
+struct jpeg_errors {
+    struct jpeg_error_mgr manager;
+    jmp_buf escape;
+};
+
+static void on_error(j_common_ptr d)
+{
+    longjmp(((struct jpeg_errors *)d->err)->escape, 1);
+}
+
+/* The whole image as RGB rows, kept nowhere. */
+static int run_full_decode(struct context *c, const struct row *row, const struct bench_file *file,
+                           size_t index, uint32_t round)
+{
+    static uint8_t rows[16][65500 * 4];
+    JSAMPROW to[16];
+    struct jpeg_decompress_struct d;
+    struct jpeg_errors errors;
+
+    (void)c;
+    (void)row;
+    (void)index;
+    (void)round;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        to[i] = rows[0] + i * file->width * 4;
+    d.err = jpeg_std_error(&errors.manager);
+    errors.manager.error_exit = on_error;
+    jpeg_create_decompress(&d);
+    if (setjmp(errors.escape)) {
+        jpeg_destroy_decompress(&d);
+        return -EBADMSG;
+    }
+    jpeg_mem_src(&d, file->bytes, file->len);
+    (void)jpeg_read_header(&d, TRUE);
+    d.dct_method = JDCT_ISLOW;
+    if (d.num_components == 3)
+        d.out_color_space = JCS_RGB;
+    (void)jpeg_start_decompress(&d);
+    while (d.output_scanline < d.output_height)
+        (void)jpeg_read_scanlines(&d, to, ARRAY_LEN(to));
+    jpeg_destroy_decompress(&d);
+    return 0;
+}
+
+#ifdef HAVE_FFCV_WAY
+static int run_ffcv_way(struct context *c, const struct row *row, const struct bench_file *file,
+                        size_t index, uint32_t round)
+{
+    struct image_draw draw = draw_of(c, index, round);
+    struct crop crop;
+
+    (void)row;
+    crop_place(&c->pipeline, &draw, file->width, file->height, &c->tables, &crop);
+    return ffcv_way_render(c->ffcv, file->bytes, file->len, &crop.box, c->pipeline.side, c->dst);
+}
+#define FFCV_MISSING NULL
+#else
+#define run_ffcv_way NULL
+#define FFCV_MISSING \
+    "libturbojpeg0-dev, libopencv-dev or a C++ compiler was missing when this was built"
+#endif
+
+#define FFCV_ROW "ffcv-way" /* what the others are compared with */
+
+/* The last ones are filled in by --kernels. */
+static struct row rows[] = {
+    {"full-decode", "libjpeg-turbo: the whole image, accurate inverse DCT, no resize", NULL,
+     run_full_decode, NULL, false, NULL},
+    {FFCV_ROW, "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop", NULL,
+     run_ffcv_way, FFCV_MISSING, false, NULL},
+    {"plain", "Plenum, version 1, files as they lie", NULL, run_plain, NULL, false, NULL},
+    {"fast-v1", "Plenum, fast-v1: large crops are decoded smaller", NULL, run_fast, NULL, false,
+     NULL},
+    {NULL, "the same with other loops of the resize", NULL, run_kernels, NULL, false, NULL},
+    {NULL, "the same with other loops of the resize", NULL, run_kernels, NULL, false, NULL},
+};
+
+enum { ROWS = ARRAY_LEN(rows), OTHERS = ROWS - 2, BLOCK = 25 };
+
+static bool shown(const struct row *row)
+{
+    return !row->off && !row->missing;
+}
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
+    {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
+     "what is rendered: an rrc pipeline (default: train)", NULL},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 10000,
+     "rounds over all photographs and rows (default 15)", NULL},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "only the first N photographs", NULL},
+    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
+    {"kernels", 'k', NULL, OPTION_FLAG, AT(kernels), 0, 0,
+     "also with every other set of loops that this processor can use", NULL},
+    {"rows", 0, "NAME[,NAME...]", OPTION_TEXT, AT(rows), 0, 0,
+     "only these rows, to profile one (default: all)", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "bench/render",
+    .usage = "--images DIR [options]",
+    .summary = "Training images a second of one core, in CPU time: Plenum beside other ways.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* Whether all rows can do a file. */
+static bool suits_all(struct context *c, const struct bench_file *file, size_t index)
+{
+    for (size_t k = 0; k < ROWS; k++) {
+        const struct row *row = &rows[k];
+
+        if (!shown(row))
+            continue;
+        if ((row->add && row->add(c, file, index) < 0) || row->run(c, row, file, index, 0) < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Leave out what any row cannot do, so that all rows do the same work. */
+static void keep_common_files(struct context *c, struct bench_files *files)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < files->count; i++) {
+        struct bench_file *file = &files->files[i];
+
+        if (suits_all(c, file, kept)) {
+            files->files[kept++] = *file;
+            continue;
+        }
+        files->bytes -= file->len;
+        free(file->bytes);
+        free(file->path);
+        files->refused++;
+    }
+    files->count = kept;
+}
+
+/* One round: rates[row] in images a second. */
+static void run_round(struct context *c, const struct bench_files *files, uint32_t round,
+                      double *rates)
+{
+    uint64_t ns[ROWS] = {0};
+
+    for (size_t at = 0; at < files->count; at += BLOCK) {
+        for (size_t k = 0; k < ROWS; k++) {
+            size_t row = (k + at / BLOCK + round) % ROWS;
+            uint64_t start = bench_cpu_ns();
+
+            for (size_t i = at; shown(&rows[row]) && i < files->count && i < at + BLOCK; i++)
+                (void)rows[row].run(c, &rows[row], &files->files[i], i, round);
+            ns[row] += bench_cpu_ns() - start;
+        }
+    }
+    for (size_t k = 0; k < ROWS; k++)
+        rates[k] = (double)files->count * 1e9 / (double)ns[k];
+}
+
+struct result {
+    struct bench_spread rate, ratio; /* images a second; against the base, round by round */
+};
+
+struct report {
+    const struct arguments *arguments;
+    const struct context *context;
+    const struct bench_files *files;
+    size_t base; /* the row that ratios are of */
+    struct result results[ROWS];
+};
+
+static void print_json(const struct report *report)
+{
+    struct json j;
+
+    bench_json_begin(&j, "render");
+    json_text(&j, "unit", "images/s of one core, CPU time");
+    json_number(&j, "images", report->files->count);
+    json_number(&j, "left_out", report->files->refused);
+    json_number(&j, "rounds", report->arguments->rounds);
+    json_text(&j, "pipeline", report->context->pipeline.text);
+    json_text(&j, "ratios_to", rows[report->base].name);
+    json_begin_array(&j, "rows", false);
+    for (size_t k = 0; k < ROWS; k++) {
+        if (!shown(&rows[k]))
+            continue;
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", rows[k].name);
+        bench_json_spread(&j, &report->results[k].rate, 1);
+        json_begin_object(&j, "ratio", true);
+        bench_json_spread(&j, &report->results[k].ratio, 3);
+        json_end_object(&j);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_begin_array(&j, "missing", false);
+    for (size_t k = 0; k < ROWS; k++) {
+        if (!rows[k].missing)
+            continue;
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", rows[k].name);
+        json_text(&j, "why", rows[k].missing);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+}
+
+static void print_table(const struct report *report)
+{
+    char cpu[128], ratios[64];
+
+    bench_cpu_name(cpu, sizeof(cpu));
+    (void)snprintf(ratios, sizeof(ratios), "to %s", rows[report->base].name);
+    printf("%zu photographs (%.1f KiB each; %zu left out), %u rounds, %s\n%s\n\n"
+           "%-15s %28s   %22s\n%-15s %8s %9s %9s   %6s %7s %7s\n",
+           report->files->count, (double)report->files->bytes / 1024 / (double)report->files->count,
+           report->files->refused, report->arguments->rounds, report->context->pipeline.text, cpu,
+           "", "images/s of one core", ratios, "row", "min", "median", "max", "min", "median",
+           "max");
+    for (size_t k = 0; k < ROWS; k++) {
+        const struct bench_spread *r = &report->results[k].rate, *q = &report->results[k].ratio;
+
+        if (shown(&rows[k]))
+            printf("%-15s %8.1f %9.1f %9.1f   %6.3f %7.3f %7.3f\n", rows[k].name, r->min, r->median,
+                   r->max, q->min, q->median, q->max);
+    }
+    putchar('\n');
+    for (size_t k = 0; k < ROWS; k++)
+        if (shown(&rows[k]))
+            printf("%-15s %s\n", rows[k].name, rows[k].what);
+        else if (rows[k].missing)
+            printf("%s is left out: %s\n", rows[k].name, rows[k].missing);
+}
+
+/* FFCV's way, or what there is in its place. */
+static size_t find_base(void)
+{
+    size_t first = ROWS;
+
+    for (size_t k = ROWS; k-- > 0;) {
+        if (!shown(&rows[k]))
+            continue;
+        if (strcmp(rows[k].name, FFCV_ROW) == 0)
+            return k;
+        first = k;
+    }
+    return first;
+}
+
+static int measure(const struct arguments *a, struct context *c, struct bench_files *files)
+{
+    double *rates = calloc((size_t)a->rounds * ROWS, sizeof(*rates));
+    double *column = calloc(a->rounds, sizeof(*column));
+    struct report report = {.arguments = a, .context = c, .files = files, .base = find_base()};
+
+    if (!rates || !column) {
+        free(rates);
+        free(column);
+        return -ENOMEM;
+    }
+    for (uint32_t round = 0; round < a->rounds; round++)
+        run_round(c, files, round + 1, rates + (size_t)round * ROWS);
+    for (size_t k = 0; k < ROWS; k++) {
+        if (!shown(&rows[k]))
+            continue;
+        for (uint32_t r = 0; r < a->rounds; r++)
+            column[r] = rates[r * ROWS + k] / rates[r * ROWS + report.base];
+        report.results[k].ratio = bench_spread_of(column, a->rounds);
+        for (uint32_t r = 0; r < a->rounds; r++)
+            column[r] = rates[r * ROWS + k];
+        report.results[k].rate = bench_spread_of(column, a->rounds);
+    }
+    (a->json ? print_json : print_table)(&report);
+    free(rates);
+    free(column);
+    return 0;
+}
+
+/* A row for each set of loops but the best one. */
+static int add_kernels(struct plenum_error *err)
+{
+    static char names[ROWS - OTHERS][32];
+
+    for (uint32_t i = 0; i < ROWS - OTHERS; i++) {
+        const char *kernels = image_kernels(i + 1);
+        struct row *row = &rows[OTHERS + i];
+
+        if (!kernels)
+            break;
+        if (image_decoder_create(&row->decoder) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+        (void)image_decoder_use_kernels(row->decoder, kernels);
+        (void)snprintf(names[i], sizeof(names[i]), "plain-%s", kernels);
+        row->name = names[i];
+    }
+    return 0;
+}
+
+/* Whether a list with commas has a name. */
+static bool listed(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, len) == 0 && (at[len] == ',' || !at[len]))
+            return true;
+    }
+    return false;
+}
+
+static int choose_rows(const char *list, struct plenum_error *err)
+{
+    bool any = false;
+
+    for (size_t k = 0; k < ROWS; k++) {
+        rows[k].off = !rows[k].name || (list && !listed(list, rows[k].name));
+        any = any || shown(&rows[k]);
+    }
+    return any ? 0
+               : error_set(err, -EINVAL, "--rows: '%s' names no row that is there; see --help",
+                           list);
+}
+
+static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
+{
+    int r = pipeline_parse(a->pipeline, &c->pipeline, err);
+
+    if (r < 0)
+        return r;
+    if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
+        return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
+    if (c->pipeline.version != PIPELINE_V1)
+        return error_set(err, -EINVAL,
+                         "--pipeline: leave out the version; there is a row for each");
+    c->fast = c->pipeline;
+    c->fast.version = PIPELINE_FAST_V1;
+    c->seed = a->seed;
+    c->dst = malloc((size_t)c->pipeline.side * c->pipeline.side * 4);
+    if (!c->dst || image_decoder_create(&c->decoder) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+#ifdef HAVE_FFCV_WAY
+    if (ffcv_way_create(&c->ffcv) < 0)
+        return error_set(err, -ENOMEM, "TurboJPEG does not start");
+#endif
+    if (a->kernels)
+        r = add_kernels(err);
+    return r < 0 ? r : choose_rows(a->rows, err);
+}
+
+static void context_fini(struct context *c)
+{
+#ifdef HAVE_FFCV_WAY
+    ffcv_way_destroy(c->ffcv);
+#endif
+    image_decoder_destroy(c->decoder);
+    for (size_t k = 0; k < ROWS; k++)
+        image_decoder_destroy(rows[k].decoder);
+    free(c->dst);
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.pipeline = "train", .rounds = 15, .seed = 1};
+    struct bench_files files = {0};
+    struct context c = {0};
+    struct plenum_error err = {""};
+    int operands, r;
+
+    log_init("bench/render", LOG_LEVEL_INFO);
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (!a.images || operands > 0) {
+        log_error("--images DIR is needed, and nothing else; see --help");
+        return 2;
+    }
+    r = context_init(&c, &a, &err);
+    if (r == 0)
+        r = bench_files_load(a.images, a.limit, &files, &err);
+    if (r == 0) {
+        keep_common_files(&c, &files);
+        r = files.count ? measure(&a, &c, &files)
+                        : error_set(&err, -ENOENT, "%s: no photograph suits all rows", a.images);
+    }
+    if (r < 0)
+        log_error("%s", err.text[0] ? err.text : strerror(-r));
+    bench_files_free(&files);
+    context_fini(&c);
+    return r < 0;
+}

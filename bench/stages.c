@@ -1,0 +1,418 @@
+/* stages.c - bench/stages: where the time of an image goes.
+ *
+ * Each stage is a real run of part of the work, on the same photographs and crops, image by image:
+ *
+ *     read          open, read and close the file, from the page cache
+ *     header        the JPEG reader opens and closes the image: markers, tables, memory
+ *     entropy       libjpeg goes from the header to the crop's last row without making pixels
+ *                   (jpeg_skip_scanlines)
+ *     decode        the JPEG reader delivers the crop's rows to nobody
+ *     resize        the resize on rows that lie in memory, into one slot
+ *     resize+store  the same into a ring of slots that no cache holds
+ *     render        all of it but the reading: image_render() into the ring
+ *
+ * The table shows what can be had from them by subtraction beside what was run. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <jpeglib.h>
+
+#include "bench/bench.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/options.h"
+#include "common/util.h"
+#include "loader/image/crop.h"
+#include "loader/image/image.h"
+#include "loader/image/reader.h"
+#include "loader/image/resize.h"
+#include "loader/image/resize_kernels.h"
+
+enum { STRIP_ROWS = 16, SLOTS = 256, ROUNDS_MAX = 10000 };
+
+struct arguments {
+    const char *images, *pipeline, *kernels;
+    uint32_t rounds, limit, seed;
+    bool json;
+};
+
+/* The image at hand. */
+struct context {
+    struct pipeline pipeline;
+    struct image_decoder *decoder;
+    struct image_reader *reader;
+    struct resize *resize;
+    struct crop_tables tables;
+    uint8_t *slots; /* [SLOTS][slot_bytes] */
+    size_t slot_bytes;
+    uint32_t slot; /* the next one */
+    uint8_t *bytes;
+    size_t bytes_room;
+
+    const struct bench_file *file;
+    struct image_draw draw;
+    struct crop crop;
+    struct rect region;
+    uint8_t *rows; /* of the region, decoded */
+    size_t rows_room;
+};
+
+static const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
+static const struct resize_grid grid = {.step = 1};
+
+static int run_read(struct context *c)
+{
+    int fd = open(c->file->path, O_RDONLY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : io_pread_all(fd, c->bytes, c->file->len, 0);
+
+    io_close(&fd);
+    return r;
+}
+
+static int run_header(struct context *c)
+{
+    struct image_header header;
+    int r = c->reader->ops->open(c->reader, c->file->bytes, c->file->len, &header, NULL);
+
+    c->reader->ops->close(c->reader);
+    return r;
+}
+
+struct jpeg_errors {
+    struct jpeg_error_mgr manager;
+    jmp_buf escape;
+};
+
+static void on_error(j_common_ptr d)
+{
+    longjmp(((struct jpeg_errors *)d->err)->escape, 1);
+}
+
+static int run_entropy(struct context *c)
+{
+    struct jpeg_decompress_struct d;
+    struct jpeg_errors errors;
+
+    d.err = jpeg_std_error(&errors.manager);
+    errors.manager.error_exit = on_error;
+    jpeg_create_decompress(&d);
+    if (setjmp(errors.escape)) {
+        jpeg_destroy_decompress(&d);
+        return -EBADMSG;
+    }
+    jpeg_mem_src(&d, c->file->bytes, c->file->len);
+    (void)jpeg_read_header(&d, TRUE);
+    (void)jpeg_start_decompress(&d);
+    (void)jpeg_skip_scanlines(&d, c->region.top + c->region.height);
+    jpeg_destroy_decompress(&d);
+    return 0;
+}
+
+/* The region's rows; kept in c->rows where `keep` says so. */
+static int decode(struct context *c, bool keep)
+{
+    struct image_header header;
+    struct image_rows rows;
+    uint8_t *to = c->rows;
+    int r = c->reader->ops->open(c->reader, c->file->bytes, c->file->len, &header, NULL);
+
+    if (r == 0)
+        r = c->reader->ops->seek(c->reader, 1, &c->region, NULL);
+    for (uint32_t y = 0; r == 0 && y < c->region.height; y += rows.count) {
+        r = c->reader->ops->read(c->reader, &rows, NULL);
+        for (uint32_t i = 0; keep && r == 0 && i < rows.count; i++, to += c->region.width * 4)
+            memcpy(to, rows.pixels + i * rows.pitch, (size_t)c->region.width * 4);
+    }
+    c->reader->ops->close(c->reader);
+    return r;
+}
+
+static int run_decode(struct context *c)
+{
+    return decode(c, false);
+}
+
+static uint8_t *next_slot(struct context *c)
+{
+    return c->slots + c->slot++ % SLOTS * c->slot_bytes;
+}
+
+static int resize_into(struct context *c, const struct crop *crop, uint8_t *dst)
+{
+    size_t pitch = (size_t)c->region.width * 4;
+    struct rect need;
+    int r = resize_begin(c->resize, crop, &grid, &store, dst, &need);
+    const uint8_t *rows =
+        c->rows + (need.top - c->region.top) * pitch + (size_t)(need.left - c->region.left) * 4;
+
+    for (uint32_t y = 0; r == 0 && y < need.height; y += STRIP_ROWS)
+        resize_push(c->resize, rows + y * pitch, pitch,
+                    (uint32_t)min_u64(STRIP_ROWS, need.height - y));
+    return r;
+}
+
+static int run_resize(struct context *c)
+{
+    return resize_into(c, &c->crop, c->slots);
+}
+
+/* So that the two timed ones find code and rows in the same caches; but not their tables, which are
+ * kept from image to image where these are alike: so this is another scale. */
+static int warm_resize(struct context *c)
+{
+    struct crop other = c->crop;
+
+    other.width++;
+    other.height++;
+    return resize_into(c, &other, c->slots);
+}
+
+static int run_store(struct context *c)
+{
+    return resize_into(c, &c->crop, next_slot(c));
+}
+
+static int run_render(struct context *c)
+{
+    return image_render(c->decoder, &c->pipeline, &c->draw, &store, c->file->bytes, c->file->len,
+                        next_slot(c), NULL);
+}
+
+/* Choose the crop, find the region, and have its rows in memory. Not timed. */
+static int prepare(struct context *c, const struct bench_file *file, uint32_t position,
+                   uint32_t round, uint32_t seed)
+{
+    size_t size;
+
+    c->file = file;
+    c->draw = (struct image_draw){.seed = seed, .epoch = round, .position = position};
+    crop_place(&c->pipeline, &c->draw, file->width, file->height, &c->tables, &c->crop);
+    if (resize_begin(c->resize, &c->crop, &grid, &store, c->slots, &c->region) < 0)
+        return -ENOMEM;
+    size = (size_t)c->region.width * c->region.height * 4;
+    if (size > c->rows_room || !c->rows) {
+        free(c->rows);
+        c->rows = malloc(size);
+        c->rows_room = size;
+    }
+    if (file->len > c->bytes_room || !c->bytes) {
+        free(c->bytes);
+        c->bytes = malloc(file->len);
+        c->bytes_room = file->len;
+    }
+    return c->rows && c->bytes ? decode(c, true) : -ENOMEM;
+}
+
+enum stage { READ, HEADER, ENTROPY, DECODE, RENDER, RESIZE, STORE, STAGES };
+
+static const struct {
+    int (*run)(struct context *c);
+    int (*before)(struct context *c); /* not timed; may be NULL */
+} stages[STAGES] = {
+    [READ] = {run_read, NULL},          [HEADER] = {run_header, NULL},
+    [ENTROPY] = {run_entropy, NULL},    [DECODE] = {run_decode, NULL},
+    [RENDER] = {run_render, NULL},      [RESIZE] = {run_resize, warm_resize},
+    [STORE] = {run_store, warm_resize},
+};
+
+/* What is shown: a stage as it was run, or less another one. */
+static const struct {
+    const char *name, *how;
+    enum stage stage, less; /* the same: nothing is subtracted */
+} lines[] = {
+    {"read", "run", READ, READ},
+    {"header and setup", "run", HEADER, HEADER},
+    {"entropy", "entropy run less header", ENTROPY, HEADER},
+    {"IDCT, upsampling, colour", "decode run less entropy run", DECODE, ENTROPY},
+    {"resize, in its place", "render run less decode run", RENDER, DECODE},
+    {"resize alone", "run, with its tables, rows in memory", RESIZE, RESIZE},
+    {"store", "resize into cold slots less into a warm one", STORE, RESIZE},
+    {"decode", "run", DECODE, DECODE},
+    {"render", "run: all but read", RENDER, RENDER},
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "folder of photographs (required)", NULL},
+    {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0,
+     "what is rendered (default: train); without exif", NULL},
+    {"kernels", 'k', "NAME", OPTION_TEXT, AT(kernels), 0, 0,
+     "loops of the resize (default: the best this processor can use)", NULL},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, ROUNDS_MAX,
+     "rounds over all photographs (default 9)", NULL},
+    {"limit", 'l', "N", OPTION_U32, AT(limit), 1, 0, "only the first N photographs", NULL},
+    {"seed", 's', "N", OPTION_U32, AT(seed), 0, 0, "seed of the crops (default 1)", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "bench/stages",
+    .usage = "--images DIR [options]",
+    .summary = "Where the time of an image goes, in microseconds of one core.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* One round: us[stage] of an image on average. */
+static int run_round(struct context *c, const struct bench_files *files, uint32_t round,
+                     uint32_t seed, double *us)
+{
+    uint64_t ns[STAGES] = {0};
+
+    for (size_t i = 0; i < files->count; i++) {
+        int r = prepare(c, &files->files[i], (uint32_t)i, round, seed);
+
+        for (size_t k = 0; k < STAGES && r == 0; k++) {
+            uint64_t start;
+
+            if (stages[k].before)
+                (void)stages[k].before(c);
+            start = bench_cpu_ns();
+            r = stages[k].run(c);
+            ns[k] += bench_cpu_ns() - start;
+        }
+        if (r < 0)
+            return r;
+    }
+    for (size_t k = 0; k < STAGES; k++)
+        us[k] = (double)ns[k] / 1e3 / (double)files->count;
+    return 0;
+}
+
+/* In rounds, in order: a stage as it was run, or less another one. */
+static struct bench_spread spread_of(const struct arguments *a, const double *us, enum stage stage,
+                                     enum stage less)
+{
+    double column[ROUNDS_MAX];
+
+    for (uint32_t r = 0; r < a->rounds; r++, us += STAGES)
+        column[r] = us[stage] - (stage == less ? 0 : us[less]);
+    return bench_spread_of(column, a->rounds);
+}
+
+static void report_json(const struct arguments *a, const struct context *c,
+                        const struct bench_files *files, const double *us)
+{
+    struct json j;
+
+    bench_json_begin(&j, "stages");
+    json_text(&j, "unit", "us of one core an image");
+    json_number(&j, "images", files->count);
+    json_number(&j, "rounds", a->rounds);
+    json_text(&j, "pipeline", c->pipeline.text);
+    json_begin_array(&j, "rows", false);
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct bench_spread s = spread_of(a, us, lines[i].stage, lines[i].less);
+
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", lines[i].name);
+        json_text(&j, "how", lines[i].how);
+        bench_json_spread(&j, &s, 2);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+}
+
+static void report(const struct arguments *a, const struct context *c,
+                   const struct bench_files *files, const double *us)
+{
+    double whole = spread_of(a, us, RENDER, RENDER).median;
+    char cpu[128];
+
+    bench_cpu_name(cpu, sizeof(cpu));
+    printf("%zu photographs (%.1f KiB each), %u rounds, %s\n%s\n\n%-26s %8s %8s %8s  %6s\n",
+           files->count, (double)files->bytes / 1024 / (double)files->count, a->rounds,
+           c->pipeline.text, cpu, "us of one core an image", "min", "median", "max", "render");
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        struct bench_spread s = spread_of(a, us, lines[i].stage, lines[i].less);
+
+        printf("%-26s %8.1f %8.1f %8.1f  %5.1f%%  %s\n", lines[i].name, s.min, s.median, s.max,
+               s.median / whole * 100, lines[i].how);
+    }
+}
+
+static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
+{
+    int r = pipeline_parse(a->pipeline, &c->pipeline, err);
+
+    if (r < 0)
+        return r;
+    if (c->pipeline.exif || c->pipeline.version != PIPELINE_V1)
+        return error_set(err, -EINVAL, "--pipeline: version 1 without exif is taken apart");
+    c->slot_bytes = (size_t)c->pipeline.side * c->pipeline.side * 3;
+    c->slots = malloc(SLOTS * c->slot_bytes);
+    if (!c->slots || image_decoder_create(&c->decoder) < 0 || jpeg_reader_create(&c->reader) < 0 ||
+        resize_create(&c->resize) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    memset(c->slots, 0, SLOTS * c->slot_bytes);
+    for (size_t i = 0; a->kernels && resize_kernels[i]; i++) {
+        if (strcmp(resize_kernels[i]->name, a->kernels) != 0 || !resize_kernels[i]->usable())
+            continue;
+        resize_use(c->resize, resize_kernels[i]);
+        return image_decoder_use_kernels(c->decoder, a->kernels);
+    }
+    return a->kernels
+               ? error_set(err, -EINVAL, "--kernels: '%s' is none of this processor's", a->kernels)
+               : 0;
+}
+
+static void context_fini(struct context *c)
+{
+    image_decoder_destroy(c->decoder);
+    if (c->reader)
+        c->reader->ops->destroy(c->reader);
+    resize_destroy(c->resize);
+    free(c->slots);
+    free(c->rows);
+    free(c->bytes);
+}
+
+static int measure(const struct arguments *a, struct context *c, const struct bench_files *files)
+{
+    double *us = calloc((size_t)a->rounds * STAGES, sizeof(*us));
+    int r = us ? 0 : -ENOMEM;
+
+    for (uint32_t round = 0; round <= a->rounds && r == 0; round++) /* the first one warms up */
+        r = run_round(c, files, round, a->seed, us + (round ? round - 1 : 0) * STAGES);
+    if (r == 0)
+        (a->json ? report_json : report)(a, c, files, us);
+    free(us);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.pipeline = "train", .rounds = 9, .seed = 1};
+    struct bench_files files = {0};
+    struct context c = {0};
+    struct plenum_error err = {""};
+    int operands, r;
+
+    log_init("bench/stages", LOG_LEVEL_INFO);
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (!a.images || operands > 0) {
+        log_error("--images DIR is needed, and nothing else; see --help");
+        return 2;
+    }
+    r = context_init(&c, &a, &err);
+    if (r == 0)
+        r = bench_files_load(a.images, a.limit, &files, &err);
+    if (r == 0)
+        r = measure(&a, &c, &files);
+    if (r < 0)
+        log_error("%s", err.text[0] ? err.text : strerror(-r));
+    bench_files_free(&files);
+    context_fini(&c);
+    return r < 0;
+}

@@ -1,0 +1,347 @@
+/* stream.c - bench/stream: what the way from the loader to the program costs.
+ *
+ * A stream from a plenumd with one decoding thread beside the bare renderer, which is one thread of
+ * this process that reads and renders the same positions into memory like the ring's. Rounds of
+ * both follow each other; while one is measured, the other rests.
+ *
+ * Three things are printed: images a second of both and their ratio; the CPU time of an image, of
+ * loader and client together against the bare renderer's, which says the same on a busy machine;
+ * and the hand-over of a batch that lies there ready: plenum_stream_next(), and by itself what
+ * follows it, plenum_batch_release(), which asks the loader for another and so wakes it. */
+#include "config.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <plenum/plenum.h>
+
+#include "bench/bench.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/options.h"
+#include "common/util.h"
+#include "loader/render/render.h"
+#include "tests/daemon.h"
+
+enum { HAND_OVERS = 4 }; /* in a round */
+
+struct arguments {
+    const char *images, *pipeline;
+    uint32_t rounds, batches, micro_batch;
+    bool json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "data set of photographs (required)",
+     NULL},
+    {"pipeline", 'p', "TEXT", OPTION_TEXT, AT(pipeline), 0, 0, "what is rendered (default: train)",
+     NULL},
+    {"rounds", 'r', "N", OPTION_U32, AT(rounds), 1, 1000, "rounds of each (default 9)", NULL},
+    {"batches", 'b', "N", OPTION_U32, AT(batches), 1, 10000, "batches in a round (default 60)",
+     NULL},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
+     "images in a batch (default 32)", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "bench/stream",
+    .usage = "--images DIR [options]",
+    .summary = "Compare a stream from a loader of one decoding thread with the bare renderer.",
+    .footer = "PLENUM_PLENUMD names the loader; by default it is ./plenumd.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* What a round measures. */
+struct round {
+    double rate;   /* images a second */
+    double cpu_us; /* of an image */
+};
+
+struct place {
+    uint64_t epoch, position;
+};
+
+struct bench {
+    const struct arguments *args;
+    pid_t loader;
+    struct plenum_stream *stream;
+    struct place *places; /* of the stream's last round, [images] */
+    /* The bare renderer's. */
+    struct render_spec spec;
+    struct render_scratch scratch;
+    uint8_t *slots; /* [slot_images] */
+    uint32_t slot_images;
+};
+
+static uint32_t images_of(const struct arguments *a)
+{
+    return a->batches * a->micro_batch;
+}
+
+/* CPU time of this process, and of the loader's if it is asked for. */
+static uint64_t cpu_ns(pid_t loader)
+{
+    clockid_t clocks[2] = {CLOCK_PROCESS_CPUTIME_ID};
+    struct timespec t;
+    uint64_t sum = 0;
+    int count = loader > 0 && clock_getcpuclockid(loader, &clocks[1]) == 0 ? 2 : 1;
+
+    for (int i = 0; i < count; i++)
+        if (clock_gettime(clocks[i], &t) == 0)
+            sum += (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+    return sum;
+}
+
+/* Wait until nothing is being rendered. */
+static int settle(struct bench *b)
+{
+    struct plenum_stream_stats stats;
+
+    for (uint64_t end = time_now_ns() + 60 * NS_PER_SEC; time_now_ns() < end;) {
+        plenum_stream_get_stats(b->stream, &stats);
+        if (stats.in_flight == 0 && stats.ready > 0)
+            return 0;
+        (void)usleep(1000);
+    }
+    return -ETIMEDOUT;
+}
+
+static int take_batch(struct bench *b, struct place *places, struct plenum_error *err)
+{
+    struct plenum_batch batch;
+    int r = plenum_stream_next(b->stream, PLENUM_FOREVER, &batch, err);
+
+    if (r < 0)
+        return r;
+    for (uint32_t i = 0; places && i < batch.count; i++)
+        places[i] = (struct place){batch.epochs[0], batch.positions[i]};
+    plenum_batch_release(&batch);
+    return 0;
+}
+
+static int round_stream(struct bench *b, struct round *ret, struct plenum_error *err)
+{
+    uint32_t images = images_of(b->args);
+    struct plenum_stream_stats stats;
+    uint64_t begin, cpu;
+    int r = settle(b);
+
+    /* What lies ready was rendered in time that nobody counted. */
+    plenum_stream_get_stats(b->stream, &stats);
+    for (uint32_t i = 0; i < stats.ready && r == 0; i++)
+        r = take_batch(b, NULL, err);
+    begin = time_now_ns();
+    cpu = cpu_ns(b->loader);
+    for (uint32_t i = 0; i < b->args->batches && r == 0; i++)
+        r = take_batch(b, b->places + (size_t)i * b->args->micro_batch, err);
+    ret->rate = images / ((double)(time_now_ns() - begin) * 1e-9);
+    ret->cpu_us = (double)(cpu_ns(b->loader) - cpu) * 1e-3 / images;
+    return r;
+}
+
+/* The places of the stream's last round. */
+static int round_bare(struct bench *b, struct round *ret, struct plenum_error *err)
+{
+    uint32_t images = images_of(b->args);
+    uint64_t bytes = render_bytes(&b->spec), begin, cpu;
+    int r = settle(b);
+
+    begin = time_now_ns();
+    cpu = cpu_ns(0);
+    for (uint32_t i = 0; i < images && r == 0; i++) {
+        struct render_result result;
+
+        r = render_position(&b->spec, &b->scratch, b->places[i].epoch, b->places[i].position, NULL,
+                            0, NULL, b->slots + i % b->slot_images * bytes, &result, err);
+    }
+    ret->rate = images / ((double)(time_now_ns() - begin) * 1e-9);
+    ret->cpu_us = (double)(cpu_ns(0) - cpu) * 1e-3 / images;
+    return r;
+}
+
+/* Microseconds to have a ready batch, and to give it back. */
+static int hand_over(struct bench *b, double *take_us, double *give_us, struct plenum_error *err)
+{
+    struct plenum_batch batch;
+    uint64_t begin, taken;
+    int r = settle(b);
+
+    begin = time_now_ns();
+    if (r == 0)
+        r = plenum_stream_next(b->stream, 0, &batch, err);
+    if (r < 0)
+        return r;
+    taken = time_now_ns();
+    plenum_batch_release(&batch);
+    *take_us = (double)(taken - begin) * 1e-3;
+    *give_us = (double)(time_now_ns() - taken) * 1e-3;
+    return 0;
+}
+
+static int open_all(struct bench *b, struct plenum_error *err)
+{
+    const struct arguments *a = b->args;
+    struct plenum_stream_options o;
+    struct plenum_stream_info info;
+    char address[64];
+    int r = pipeline_parse(a->pipeline, &b->spec.pipeline, err);
+
+    if (r == 0)
+        r = dataset_open(a->images, NULL, &b->spec.dataset, err);
+    if (r < 0)
+        return r;
+    b->spec.order.n = dataset_get_samples(b->spec.dataset);
+    b->spec.store = (struct image_store){PLENUM_INT8, PLENUM_NHWC, 3};
+    (void)snprintf(address, sizeof(address), "unix:@plenum-bench-%ld", (long)getpid());
+    (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
+    b->loader = daemon_start(address, "1", NULL, NULL);
+    plenum_stream_options_init(&o);
+    o.dataset = a->images;
+    o.pipeline = a->pipeline;
+    o.micro_batch = a->micro_batch;
+    o.loader = address;
+    r = plenum_stream_open(NULL, &o, &b->stream, err);
+    if (r < 0)
+        return r;
+    plenum_stream_get_info(b->stream, &info);
+    b->slot_images = info.slots * a->micro_batch;
+    b->slots = calloc(b->slot_images, render_bytes(&b->spec));
+    b->places = calloc(images_of(a), sizeof(*b->places));
+    return b->slots && b->places ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+static void close_all(struct bench *b)
+{
+    plenum_stream_destroy(b->stream);
+    if (b->loader > 0)
+        (void)daemon_end(b->loader, SIGTERM);
+    render_scratch_fini(&b->scratch);
+    dataset_unref(b->spec.dataset);
+    free(b->slots);
+    free(b->places);
+}
+
+/* A line of the report, or of "rows". */
+struct line {
+    const char *name, *what;
+    int digits;
+    double *values; /* [count] */
+    uint32_t count;
+};
+
+enum { BARE, STREAM, RATIO, CPU_BARE, CPU_STREAM, CPU_RATIO, HAND_OVER, GIVE_BACK, LINES };
+
+static void report_json(const struct arguments *a, const struct line *lines)
+{
+    struct json j;
+
+    bench_json_begin(&j, "stream");
+    json_number(&j, "rounds", a->rounds);
+    json_number(&j, "batches", a->batches);
+    json_number(&j, "micro_batch", a->micro_batch);
+    json_begin_array(&j, "rows", false);
+    for (int i = 0; i < LINES; i++) {
+        struct bench_spread s = bench_spread_of(lines[i].values, lines[i].count);
+
+        json_begin_object(&j, NULL, true);
+        json_text(&j, "name", lines[i].name);
+        json_text(&j, "what", lines[i].what);
+        bench_json_spread(&j, &s, lines[i].digits);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+}
+
+static void report(const struct arguments *a, const struct line *lines)
+{
+    char cpu[128];
+
+    bench_cpu_name(cpu, sizeof(cpu));
+    printf("%u rounds of %u batches of %u images, one decoding thread\n%s\n\n%-12s %9s %9s %9s\n",
+           a->rounds, a->batches, a->micro_batch, cpu, "", "min", "median", "max");
+    for (int i = 0; i < LINES; i++) {
+        struct bench_spread s = bench_spread_of(lines[i].values, lines[i].count);
+
+        printf("%-12s %9.*f %9.*f %9.*f  %s\n", lines[i].name, lines[i].digits, s.min,
+               lines[i].digits, s.median, lines[i].digits, s.max, lines[i].what);
+    }
+}
+
+static int measure(struct bench *b, struct plenum_error *err)
+{
+    uint32_t rounds = b->args->rounds;
+    struct line lines[LINES] = {
+        [BARE] = {"bare", "images/s of the bare renderer", 1, NULL, rounds},
+        [STREAM] = {"stream", "images/s of loader and stream", 1, NULL, rounds},
+        [RATIO] = {"ratio", "stream / bare, round by round", 3, NULL, rounds},
+        [CPU_BARE] = {"cpu-bare", "us of CPU an image, bare", 1, NULL, rounds},
+        [CPU_STREAM] = {"cpu-stream", "us of CPU an image, loader and client", 1, NULL, rounds},
+        [CPU_RATIO] = {"cpu-ratio", "cpu-bare / cpu-stream, round by round", 3, NULL, rounds},
+        [HAND_OVER] = {"hand-over", "us until a ready batch is there", 2, NULL,
+                       rounds * HAND_OVERS},
+        [GIVE_BACK] = {"give-back", "us to release it", 2, NULL, rounds * HAND_OVERS},
+    };
+    double *values = calloc((size_t)rounds * (HAND_OVER + 2 * HAND_OVERS), sizeof(*values));
+    struct round stream, bare;
+    int r = values ? 0 : error_set(err, -ENOMEM, "out of memory");
+
+    for (int i = 0; i < LINES; i++)
+        lines[i].values =
+            values + (size_t)rounds * (size_t)(i <= HAND_OVER ? i : HAND_OVER + HAND_OVERS);
+    if (r == 0) /* warm up: the page cache, and the memory of both */
+        r = round_stream(b, &stream, err);
+    if (r == 0)
+        r = round_bare(b, &bare, err);
+    for (uint32_t i = 0; i < rounds && r == 0; i++) {
+        for (uint32_t k = i * HAND_OVERS; k < (i + 1) * HAND_OVERS && r == 0; k++)
+            r = hand_over(b, &lines[HAND_OVER].values[k], &lines[GIVE_BACK].values[k], err);
+        if (r == 0)
+            r = round_stream(b, &stream, err);
+        if (r == 0)
+            r = round_bare(b, &bare, err);
+        lines[BARE].values[i] = bare.rate;
+        lines[STREAM].values[i] = stream.rate;
+        lines[RATIO].values[i] = stream.rate / bare.rate;
+        lines[CPU_BARE].values[i] = bare.cpu_us;
+        lines[CPU_STREAM].values[i] = stream.cpu_us;
+        lines[CPU_RATIO].values[i] = bare.cpu_us / stream.cpu_us;
+    }
+    if (r == 0)
+        (b->args->json ? report_json : report)(b->args, lines);
+    free(values);
+    return r;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.pipeline = "train", .rounds = 9, .batches = 60, .micro_batch = 32};
+    struct bench b = {.args = &a};
+    struct plenum_error err = {""};
+    int operands, r;
+
+    log_init("bench/stream", LOG_LEVEL_INFO);
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (!a.images || operands > 0) {
+        log_error("--images DIR is needed, and nothing else; see --help");
+        return 2;
+    }
+    r = open_all(&b, &err);
+    if (r == 0)
+        r = measure(&b, &err);
+    if (r < 0)
+        log_error("%s", err.text[0] ? err.text : strerror(-r));
+    close_all(&b);
+    return r < 0;
+}

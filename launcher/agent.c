@@ -1,0 +1,264 @@
+/* agent.c - logging in to other hosts, for mpirun and for our own questions (probe.c).
+ *
+ * mpirun calls "agent [arguments] host command". It knows nothing of users and ports, and takes the
+ * colons of an IPv6 address for slots. Where a host has one of these, mpirun is given plenumrun
+ * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is nobody's,
+ * since mpirun asks a name server for every name that is no number. */
+#include "config.h"
+
+#include "launcher/agent.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+enum { CONNECT_SECONDS_MOST = 10, CONNECT_SECONDS_LEAST = 2 };
+
+const char *agent_get_setting(const struct cmdline *options, const char *name)
+{
+    const struct cmdline_list *args = &options->mpi_global_args;
+    const char *value = NULL;
+    char *variable;
+
+    for (size_t i = 0; i + 2 < args->count; i++)
+        if ((strcmp(args->items[i], "--mca") == 0 || strcmp(args->items[i], "-mca") == 0) &&
+            strcmp(args->items[i + 1], name) == 0)
+            value = args->items[i + 2];
+    if (value)
+        return value;
+    variable = str_format("OMPI_MCA_%s", name);
+    value = variable ? getenv(variable) : NULL;
+    free(variable);
+    return value;
+}
+
+bool agent_is_used(const struct cmdline *options)
+{
+    const char *starter = agent_get_setting(options, "plm");
+
+    if (starter)
+        return strcmp(starter, "rsh") == 0 || strcmp(starter, "ssh") == 0;
+    return !getenv("SLURM_JOB_ID") && !getenv("SLURM_JOBID");
+}
+
+const char *agent_program(const struct cmdline *options)
+{
+    const char *agent = agent_get_setting(options, "plm_rsh_agent");
+
+    return agent && *agent ? agent : "ssh";
+}
+
+/* Is the agent's file called ssh? (Of several, "ssh : rsh", the first.) */
+static bool is_ssh(const char *agent)
+{
+    size_t len = strcspn(agent, " :");
+    const char *slash = memrchr(agent, '/', len);
+
+    if (slash) {
+        len -= (size_t)(slash + 1 - agent);
+        agent = slash + 1;
+    }
+    return len == 3 && memcmp(agent, "ssh", 3) == 0;
+}
+
+const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTIONS_MAX])
+{
+    const char *own = agent_get_setting(options, "plm_rsh_args");
+    uint64_t seconds = options->start_timeout_ns / NS_PER_SEC / 6;
+
+    if (own)
+        return own;
+    ret[0] = '\0';
+    if (!is_ssh(agent_program(options)))
+        return ret;
+    seconds = min_u64(max_u64(seconds, CONNECT_SECONDS_LEAST), CONNECT_SECONDS_MOST);
+    (void)snprintf(ret, AGENT_OPTIONS_MAX,
+                   "-o BatchMode=yes -o ConnectTimeout=%u -o ConnectionAttempts=2 -o "
+                   "ServerAliveInterval=5 -o ServerAliveCountMax=3",
+                   (unsigned)seconds);
+    return ret;
+}
+
+/* Must it have a stand-in name? */
+static bool is_nameless(const struct plan *plan, uint32_t host)
+{
+    const struct plan_host *h = &plan->hosts[host];
+
+    if (strchr(h->name, ':'))
+        return true;
+    for (uint32_t i = 0; i < host; i++) /* one address, several doors */
+        if ((h->user || h->port) && strcmp(plan->hosts[i].name, h->name) == 0)
+            return true;
+    return false;
+}
+
+bool agent_must_translate(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        const struct plan_host *h = &plan->hosts[i];
+
+        if (!h->local && (h->user || h->port || is_nameless(plan, i)))
+            return true;
+    }
+    return false;
+}
+
+void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX])
+{
+    if (plan->hosts[host].local && strchr(plan->hosts[host].name, ':'))
+        (void)snprintf(ret, AGENT_NAME_MAX, "localhost");
+    else if (is_nameless(plan, host))
+        (void)snprintf(ret, AGENT_NAME_MAX, "240.%u.%u.%u", host >> 16 & 0xff, host >> 8 & 0xff,
+                       host & 0xff);
+    else
+        (void)snprintf(ret, AGENT_NAME_MAX, "%s", plan->hosts[host].name);
+}
+
+char *agent_list_hosts(const struct plan *plan)
+{
+    char *text = NULL, name[AGENT_NAME_MAX];
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    if (!f)
+        return NULL;
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        const struct plan_host *h = &plan->hosts[i];
+
+        agent_name_host(plan, i, name);
+        (void)fprintf(f, "%s%s|%s|%u|%s", i ? "," : "", name, h->name, h->port,
+                      h->user ? h->user : "");
+    }
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* Append the words of `text`, which is cut up, up to a lone ':'. */
+static int split_words(char *text, char **words, size_t *count)
+{
+    char *save = NULL;
+
+    for (char *w = strtok_r(text, " ", &save); w && strcmp(w, ":") != 0;
+         w = strtok_r(NULL, " ", &save)) {
+        if (*count + 8 > AGENT_WORDS_MAX)
+            return -E2BIG;
+        words[(*count)++] = w;
+    }
+    return 0;
+}
+
+static void add_login(char **words, size_t *count, char *port, char *user)
+{
+    if (port && *port && strcmp(port, "0") != 0) {
+        words[(*count)++] = (char *)"-p";
+        words[(*count)++] = port;
+    }
+    if (user && *user) {
+        words[(*count)++] = (char *)"-l";
+        words[(*count)++] = user;
+    }
+}
+
+int agent_make_command(const struct cmdline *options, const struct plan_host *host,
+                       const char *script, char **text, char **words)
+{
+    char arguments[AGENT_OPTIONS_MAX], *port;
+    size_t count = 0;
+    int r;
+
+    /* Both texts and the port, one behind the other. */
+    *text = str_format("%s%c%s%c%u", agent_program(options), 1, agent_arguments(options, arguments),
+                       1, host->port);
+    if (!*text)
+        return -ENOMEM;
+    char *second = strchr(*text, 1);
+
+    *second++ = '\0';
+    port = strchr(second, 1);
+    *port++ = '\0';
+    r = split_words(*text, words, &count);
+    if (r == 0)
+        r = split_words(second, words, &count);
+    if (r < 0 || count == 0) {
+        free(*text);
+        return r < 0 ? r : -EINVAL;
+    }
+    add_login(words, &count, port, host->user);
+    words[count++] = host->name;
+    words[count++] = (char *)script;
+    words[count] = NULL;
+    return 0;
+}
+
+/* "name|real name|port|user" of the host that mpirun calls `name`: cut up in place. */
+static bool find_host(char *list, const char *name, char *fields[3])
+{
+    char *save = NULL;
+
+    for (char *item = strtok_r(list, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+        char *bar = strchr(item, '|');
+
+        if (!bar)
+            continue;
+        *bar = '\0';
+        if (strcmp(item, name) != 0)
+            continue;
+        for (int i = 0; i < 3; i++) {
+            fields[i] = bar + 1;
+            bar = strchr(bar + 1, '|');
+            if (!bar)
+                return i == 2;
+            *bar = '\0';
+        }
+        return true;
+    }
+    return false;
+}
+
+int agent_main(int argc, char **argv)
+{
+    const char *program = getenv(AGENT_ENV_WORDS), *hosts = getenv(AGENT_ENV_HOSTS);
+    char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all;
+    size_t count = 0;
+    int at;
+
+    if (!program || !hosts) {
+        fprintf(stderr, "plenumrun: %s is for mpirun's use\n", AGENT_ARGUMENT);
+        return 255;
+    }
+    for (at = 2; at < argc; at++) {
+        char *copy = strdup(hosts);
+
+        if (!copy)
+            return 255;
+        if (find_host(copy, argv[at], fields))
+            break; /* the fields lie in it */
+        free(copy);
+    }
+    text = strdup(program);
+    all = calloc((size_t)argc + AGENT_WORDS_MAX + 1, sizeof(*all));
+    if (at >= argc || !text || !all || split_words(text, words, &count) < 0 || count == 0) {
+        fprintf(stderr, "plenumrun: mpirun wants to start something on a host that nobody named\n");
+        return 255;
+    }
+    memcpy(all, words, count * sizeof(*all));
+    for (int i = 2; i < at; i++)
+        all[count++] = argv[i];
+    add_login(all, &count, fields[1], fields[2]);
+    all[count++] = fields[0];
+    for (int i = at + 1; i < argc; i++)
+        all[count++] = argv[i];
+    (void)unsetenv(AGENT_ENV_WORDS);
+    (void)unsetenv(AGENT_ENV_HOSTS);
+    (void)execvp(all[0], all);
+    fprintf(stderr, "plenumrun: cannot execute %s: %s\n", all[0], strerror(errno));
+    return 255;
+}

@@ -1,0 +1,63 @@
+/* agent.h - how other hosts are logged in to: by ssh, or what Open MPI was told to use instead. */
+#ifndef LAUNCHER_AGENT_H
+#define LAUNCHER_AGENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+#include "launcher/cmdline.h"
+#include "launcher/plan.h"
+
+/** The argument by which plenumrun knows that mpirun calls it in place of ssh. */
+#define AGENT_ARGUMENT "--agent"
+
+/** What plenumrun as an agent reads from its environment. */
+#define AGENT_ENV_WORDS "PLENUM_SHIM_AGENT"       /* the program that logs in, and its arguments */
+#define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* agent_list_hosts() */
+
+enum {
+    AGENT_NAME_MAX = 256,
+    AGENT_WORDS_MAX = 64,
+    AGENT_OPTIONS_MAX = 256,
+};
+
+/** A setting of Open MPI that the person has made, on our command line or in the environment, or
+ * NULL. */
+const char *agent_get_setting(const struct cmdline *options, const char *name);
+
+/** Does mpirun start processes on other hosts by an agent? (Else by srun, in a Slurm allocation.) */
+bool agent_is_used(const struct cmdline *options);
+
+/** The agent's program and its first arguments, "ssh -F config". */
+const char *agent_program(const struct cmdline *options);
+
+/** Arguments for it that bound the time it takes: those that the person has set, or our own where it
+ * is ssh, or "". */
+const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTIONS_MAX]);
+
+/** Is there a host that mpirun cannot log in to by its name alone: with a user or a port, or an IPv6
+ * address, which mpirun does not read? Then plenumrun must stand between it and the agent. */
+bool agent_must_translate(const struct plan *plan);
+
+/** The name of a host on mpirun's command line. */
+void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX]);
+
+/** All hosts, "name|real name|port|user", separated by commas. Owned; NULL when memory is short. */
+char *agent_list_hosts(const struct plan *plan);
+
+/**
+ * The command line that executes `script` in the shell of a host.
+ *
+ * @param text   scratch that the words lie in; owned by the caller
+ * @param words  [AGENT_WORDS_MAX + 1]; ended by NULL
+ * @return 0, -ENOMEM, or -E2BIG
+ */
+int agent_make_command(const struct cmdline *options, const struct plan_host *host,
+                       const char *script, char **text, char **words);
+
+/** plenumrun as an agent: becomes the real one. Returns when it cannot: an exit status. */
+int agent_main(int argc, char **argv);
+
+#endif

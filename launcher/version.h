@@ -1,0 +1,16 @@
+/* version.h - versions of plenumrun and of all that it uses. */
+#ifndef LAUNCHER_VERSION_H
+#define LAUNCHER_VERSION_H
+
+#include <stddef.h>
+
+#include "launcher/cmdline.h"
+
+/** Print to standard output; asks mpirun, ssh and plenumd for theirs. An exit status. */
+int version_print(enum cmdline_version format);
+
+/** The first line that a program prints when it is called with `argument`, within some seconds: 0, or
+ * -ENODATA when it says nothing. */
+int version_ask(const char *program, const char *argument, char *ret, size_t size);
+
+#endif

@@ -1,0 +1,174 @@
+/* rendezvous.c - who has come to the first collective?
+ *
+ * MPI_Init() returns when every process has called it. It has no time limit, it does not say who is
+ * missing, and it looks a thousand times a second whether it may go on. But the launcher's process
+ * manager, which Open MPI itself asks, can be asked by us before: through PMIx each instance puts
+ * up a mark, and then waits at a fence, asleep until the server calls back. When the time is up,
+ * the marks that are not there name the missing.
+ *
+ * Only under a server that knows this job: its size and our rank in it must be the job's. Otherwise
+ * MPI is to say what is wrong, as it knows the whole story. */
+#include "config.h"
+
+#include "libdist/rendezvous.h"
+
+#include <errno.h>
+
+#ifdef HAVE_PMIX
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion" /* its headers hold functions */
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#include <pmix.h>
+#pragma GCC diagnostic pop
+
+#include "common/util.h"
+
+/* How long to look for marks when the time is up, however many instances there are. */
+static const uint64_t look_within_ns = 5 * NS_PER_SEC;
+
+static bool joined;
+
+/* The fence's end, told by a thread of PMIx's. Never freed: it may come after we gave up. */
+static struct {
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    bool over;
+    bool all_came;
+} fence = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static void on_fence(pmix_status_t status, void *arg)
+{
+    (void)arg;
+    (void)pthread_mutex_lock(&fence.mu);
+    fence.over = true;
+    fence.all_came = status == PMIX_SUCCESS;
+    (void)pthread_cond_broadcast(&fence.changed);
+    (void)pthread_mutex_unlock(&fence.mu);
+}
+
+/* 0, or -ETIMEDOUT when the fence did not end in time. */
+static int wait_for_fence(uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SEC),
+                             .tv_nsec = (long)(deadline_ns % NS_PER_SEC)};
+    int r = 0;
+
+    (void)pthread_mutex_lock(&fence.mu);
+    while (!fence.over && r == 0) {
+        if (deadline_ns)
+            r = -pthread_cond_timedwait(&fence.changed, &fence.mu, &until);
+        else
+            r = -pthread_cond_wait(&fence.changed, &fence.mu);
+    }
+    if (fence.over)
+        r = fence.all_came ? 0 : -ENOTSUP;
+    (void)pthread_mutex_unlock(&fence.mu);
+    return r;
+}
+
+/* The name of an instance's mark, unique among all jobs of a server. */
+static void name_mark(char *key, const pmix_proc_t *me, uint32_t index)
+{
+    (void)snprintf(key, PMIX_MAX_KEYLEN, "plenum-%.400s-%u", me->nspace, index);
+}
+
+static void put_mark(const pmix_proc_t *me)
+{
+    pmix_info_t mark;
+    char key[PMIX_MAX_KEYLEN + 1];
+
+    name_mark(key, me, me->rank);
+    PMIX_INFO_LOAD(&mark, key, &me->rank, PMIX_UINT32);
+    (void)PMIx_Publish(&mark, 1); /* without it the fence works all the same */
+    PMIX_INFO_DESTRUCT(&mark);
+}
+
+static void look_for_marks(const pmix_proc_t *me, uint32_t instances, bool *came)
+{
+    uint64_t end = time_now_ns() + look_within_ns;
+
+    for (uint32_t i = 0; i < instances; i++) {
+        pmix_pdata_t mark;
+
+        came[i] = i == me->rank;
+        if (came[i] || time_now_ns() > end)
+            continue;
+        PMIX_PDATA_CONSTRUCT(&mark);
+        name_mark(mark.key, me, i);
+        came[i] = PMIx_Lookup(&mark, 1, NULL, 0) == PMIX_SUCCESS;
+        PMIX_PDATA_DESTRUCT(&mark);
+    }
+}
+
+/* Is this server's job ours? */
+static bool knows_us(const pmix_proc_t *me, uint32_t instances, uint32_t index)
+{
+    pmix_proc_t all;
+    pmix_value_t *size;
+    bool same;
+
+    PMIX_LOAD_PROCID(&all, me->nspace, PMIX_RANK_WILDCARD);
+    if (PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &size) != PMIX_SUCCESS)
+        return false;
+    same = size->type == PMIX_UINT32 && size->data.uint32 == instances && me->rank == index;
+    PMIX_VALUE_RELEASE(size);
+    return same;
+}
+
+int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came)
+{
+    pthread_condattr_t attr;
+    pmix_proc_t me, all;
+    int r;
+
+    /* Without a server PMIx would make a world of this process alone, and MPI find itself in it. */
+    if (!getenv("PMIX_NAMESPACE") || !getenv("PMIX_RANK"))
+        return -ENOTSUP;
+    if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
+        return -ENOTSUP;
+    joined = true;
+    if (!knows_us(&me, instances, index))
+        return -ENOTSUP;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&fence.changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    put_mark(&me);
+    PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
+    if (PMIx_Fence_nb(&all, 1, NULL, 0, on_fence, NULL) != PMIX_SUCCESS)
+        return -ENOTSUP;
+    r = wait_for_fence(deadline_ns);
+    if (r == -ETIMEDOUT)
+        look_for_marks(&me, instances, came);
+    return r;
+}
+
+void rendezvous_end(void)
+{
+    if (joined)
+        (void)PMIx_Finalize(NULL, 0);
+    joined = false;
+}
+
+#else
+
+int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came)
+{
+    (void)instances;
+    (void)index;
+    (void)deadline_ns;
+    (void)came;
+    return -ENOTSUP;
+}
+
+void rendezvous_end(void)
+{
+}
+
+#endif

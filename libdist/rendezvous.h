@@ -1,0 +1,22 @@
+/* rendezvous.h - have all instances come to their first collective? Asked before MPI is. */
+#ifndef LIBDIST_RENDEZVOUS_H
+#define LIBDIST_RENDEZVOUS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/**
+ * Wait, sleeping, until all instances of the job have called it.
+ *
+ * @param deadline_ns  CLOCK_MONOTONIC; 0: none.
+ * @param came  [instances], written when it returns -ETIMEDOUT: who has called it.
+ *
+ * Returns 0 when all have come; -ETIMEDOUT; or -ENOTSUP when there is nobody to ask (no PMIx, or
+ * one that knows another job than this one): then only MPI knows.
+ */
+int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came);
+
+/** Leave PMIx, after MPI has; nothing when there was no rendezvous. */
+void rendezvous_end(void);
+
+#endif

@@ -1,0 +1,123 @@
+"""torch.distributed as what carries Plenum's collectives, where there is no MPI: under torchrun.
+
+They work on host memory, so the group is a gloo one, whatever the program's own group is. What is moved is the caller's
+memory itself.
+
+Tensors of a collective are kept for a while: a thread of gloo lets go of a tensor some time after the collective is over,
+and if it held the last reference it would need the interpreter's lock, while the interpreter, at its end, waits for that
+very thread.
+"""
+
+import collections
+import ctypes
+import datetime
+import errno
+from typing import Any, Callable, Deque, List
+
+import numpy as np
+import torch
+import torch.distributed
+
+from ._lib import (CCarrier, CCarryAllgather, CCarryAllreduce, CCarryBarrier, CCarryBroadcast, CError, byref, check,
+                   lib)
+
+__all__ = ["carry"]
+
+dist: Any = torch.distributed  # its functions have no types in every version
+
+_DTYPES = (np.int32, np.int64, np.float32, np.float64)
+_OPS = (dist.ReduceOp.SUM, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.SUM)
+_MEAN = 3
+
+
+def _tensor(address: int, count: int, dtype: Any) -> torch.Tensor:
+    """The caller's memory."""
+    size = count * np.dtype(dtype).itemsize
+    array = np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), dtype)
+    return torch.from_numpy(array)
+
+
+class _TorchCarrier:
+    def __init__(self) -> None:
+        self.store: Any = None
+        self.group = dist.group.WORLD if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+        self.kept: Deque[Any] = collections.deque(maxlen=64)
+        self.number = 0
+
+    def announce(self) -> None:
+        """Tell the others, by way of the group's store, which collective we have reached."""
+        self.number += 1
+        try:
+            self.store = dist.distributed_c10d._get_default_store()
+            self.store.add(f"plenum-{dist.get_rank()}", 1)
+        except Exception:  # the store is no part of torch's interface: without it nobody is named
+            self.store = None
+
+    def missing(self) -> str:
+        try:
+            names = [str(i) for i in range(dist.get_world_size())
+                     if int(self.store.add(f"plenum-{i}", 0)) < self.number]
+        except Exception:
+            names = []
+        if not names:
+            return "not all instances have come, or it was not done"
+        return (f"instances {', '.join(names)} have not come" if len(names) > 1
+                else f"instance {names[0]} has not come")
+
+    def run(self, what: str, timeout_ns: int, error: Any, begin: Callable[[], Any]) -> int:
+        """Begin a collective and wait for it; what it raises is told as the C library tells it."""
+        if timeout_ns:
+            self.announce()
+        limit = datetime.timedelta(microseconds=max(1, timeout_ns // 1000)) if timeout_ns else None
+        try:
+            work = begin()
+            if limit is None:
+                work.wait()
+            else:
+                work.wait(limit)
+        except Exception as exception:
+            late = timeout_ns and "timed out" in str(exception).lower()
+            text = (f"{what}: the time limit has passed and {self.missing()}" if late
+                    else f"torch.distributed failed in {what}: {exception}")
+            error.contents.text = text.encode("utf-8", "replace")[:500]
+            return -errno.ETIMEDOUT if late else -errno.EIO
+        return 0
+
+    def broadcast(self, _: Any, buffer: int, size: int, root: int, timeout_ns: int, error: Any) -> int:
+        tensor = _tensor(buffer, size, np.uint8)
+        self.kept.append(tensor)
+        return self.run("broadcast", timeout_ns, error,
+                        lambda: dist.broadcast(tensor, root, group=self.group, async_op=True))
+
+    def allreduce(self, _: Any, buffer: int, count: int, type: int, op: int, timeout_ns: int, error: Any) -> int:
+        tensor = _tensor(buffer, count, _DTYPES[type])
+        self.kept.append(tensor)
+        code = self.run("allreduce", timeout_ns, error,
+                        lambda: dist.all_reduce(tensor, _OPS[op], group=self.group, async_op=True))
+        if code == 0 and op == _MEAN:
+            if tensor.is_floating_point():
+                tensor.div_(dist.get_world_size())
+            else:
+                tensor.div_(dist.get_world_size(), rounding_mode="trunc")
+        return code
+
+    def allgather(self, _: Any, send: int, size: int, recv: int, timeout_ns: int, error: Any) -> int:
+        mine = _tensor(send, size, np.uint8)
+        rows: List[torch.Tensor] = list(_tensor(recv, size * dist.get_world_size(), np.uint8).chunk(
+            dist.get_world_size()))
+        self.kept.append((mine, rows))
+        return self.run("allgather", timeout_ns, error,
+                        lambda: dist.all_gather(rows, mine, group=self.group, async_op=True))
+
+    def barrier(self, _: Any, timeout_ns: int, error: Any) -> int:
+        return self.run("barrier", timeout_ns, error, lambda: dist.barrier(group=self.group, async_op=True))
+
+
+def carry(job: int) -> Any:
+    """Have torch.distributed carry the collectives of a job; what is returned must be kept."""
+    carrier = _TorchCarrier()
+    table = CCarrier(None, CCarryBroadcast(carrier.broadcast), CCarryAllreduce(carrier.allreduce),
+                     CCarryAllgather(carrier.allgather), CCarryBarrier(carrier.barrier))
+    error = CError()
+    check(lib.plenum_job_set_carrier(job, byref(table), byref(error)), error)
+    return table

@@ -1,0 +1,48 @@
+"""A bar that shows how a training loop gets on, in one instance of the job only."""
+
+import time
+import warnings
+from typing import Any, Dict, Iterable, Iterator, Optional, TypeVar
+
+from .job import Job, job as this_job
+
+__all__ = ["progress"]
+
+T = TypeVar("T")
+
+_SHOW_EVERY_S = 1.0
+
+
+def _postfix(before: Any, now: Any) -> Dict[str, str]:
+    """Images a second and share of waiting between two looks at a stream's statistics."""
+    elapsed = max(now.elapsed - before.elapsed, 1e-9)
+    return {"img/s": f"{(now.samples - before.samples) / elapsed:.0f}",
+            "waiting": f"{100 * (now.waited - before.waited) / elapsed:.0f}%"}
+
+
+def progress(batches: Iterable[T], *, job: Optional[Job] = None, **options: Any) -> Iterator[T]:
+    """Go through ``batches``, with a tqdm bar in instance 0 and none in the others.
+
+    >>> for batch in pyplenum.progress(stream, desc="training"):  # doctest: +SKIP
+    ...     train(batch)
+
+    Of a :class:`Stream` or a loader, it also shows this instance's images a second and the share of time that was
+    spent waiting for data. ``options`` are tqdm's. Where tqdm is not installed there is no bar, but a warning.
+    """
+    if (job or this_job()).instance_index != 0:
+        yield from batches
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        warnings.warn("tqdm is not installed: there is no bar", stacklevel=2)
+        yield from batches
+        return
+    with tqdm(batches, **{"unit": "batch", **options}) as bar:
+        shown, before = time.monotonic(), getattr(batches, "stats", None)
+        for batch in bar:
+            yield batch
+            if before is not None and time.monotonic() - shown >= _SHOW_EVERY_S:
+                now = getattr(batches, "stats")
+                bar.set_postfix(_postfix(before, now), refresh=False)
+                shown, before = time.monotonic(), now

@@ -1,0 +1,146 @@
+/* What batch systems write into the environment of a job. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/allocation.h"
+
+/* "a:2 b" */
+static char *show(const struct hostlist *list)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+
+    for (size_t i = 0; i < list->count; i++) {
+        fprintf(f, "%s%s", i ? " " : "", list->hosts[i].name);
+        if (list->hosts[i].slots)
+            fprintf(f, ":%u", list->hosts[i].slots);
+    }
+    fclose(f);
+    return text;
+}
+
+struct slurm_case {
+    char nodes[60], tasks[40]; /* "": not set */
+    char want[100];            /* hosts; or, after '!', what the sentence says */
+};
+
+ParameterizedTestParameters(allocation, slurm)
+{
+    static struct slurm_case cases[] = {
+        {"n1", "", "n1"},
+        {"n[1-3]", "2(x3)", "n1:2 n2:2 n3:2"},
+        {"n[1-3],m", "2(x2),1,4", "n1:2 n2:2 n3:1 m:4"},
+        {"gpu[08-10]", "8(x3)", "gpu08:8 gpu09:8 gpu10:8"},
+        {"n[1-3]", "2(x2)", "!speaks of 2 hosts"},
+        {"n[1-2]", "2(x3)", "!speaks of 3 hosts"},
+        {"n1", "0", "!'0' is not like"},
+        {"n1", "2(x", "!'2(x' is not like"},
+        {"n1", "2(x1", "!is not like"},
+        {"n1", "2;", "!is not like"},
+        {"n1", "1(x99999999)", "!is not like"},
+        {"n[1-", "1", "!SLURM_JOB_NODELIST: host"},
+    };
+    return cr_make_param_array(struct slurm_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct slurm_case *c, allocation, slurm)
+{
+    struct hostlist list = {0};
+    struct plenum_error err = {""};
+    int r = allocation_add_slurm(&list, c->nodes, *c->tasks ? c->tasks : NULL, &err);
+
+    if (c->want[0] == '!') {
+        cr_expect(eq(int, r, -EINVAL), "%s %s", c->nodes, c->tasks);
+        cr_expect(strstr(err.text, c->want + 1) != NULL, "'%s'", err.text);
+    } else {
+        char *got = show(&list);
+
+        cr_expect(eq(int, r, 0), "%s", err.text);
+        cr_expect(eq(str, got, c->want));
+        free(got);
+    }
+    hostlist_fini(&list);
+}
+
+static void forget_all(void)
+{
+    static const char *const names[] = {"SLURM_JOB_NODELIST",   "SLURM_NTASKS",
+                                        "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+                                        "PBS_NODEFILE",          "LSB_MCPU_HOSTS",
+                                        "SLURM_STEP_ID",         "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_PROCID"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        unsetenv(names[i]);
+}
+
+static void expect_hosts(const char *name, const char *want)
+{
+    struct allocation a;
+    struct plenum_error err = {""};
+    char *got;
+
+    cr_assert(eq(int, allocation_read(&a, &err), 0), "%s", err.text);
+    if (name)
+        cr_expect(eq(str, (char *)a.name, (char *)name));
+    else
+        cr_expect(a.name == NULL);
+    got = show(&a.hosts);
+    cr_expect(eq(str, got, (char *)want));
+    free(got);
+    allocation_fini(&a);
+}
+
+Test(allocation, the_environment_decides)
+{
+    char path[] = "/tmp/plenum-allocation-XXXXXX";
+    int fd = mkstemp(path);
+    struct allocation a;
+    struct plenum_error err = {""};
+
+    cr_assert(fd >= 0);
+    cr_assert(eq(int, io_write_all(fd, "a\nb\na\n\nb\nb\n", 11), 0));
+    close(fd);
+    forget_all();
+    expect_hosts(NULL, "");
+    setenv("LSB_MCPU_HOSTS", "x 4 y 2", 1);
+    expect_hosts("LSF", "x:4 y:2");
+    setenv("PBS_NODEFILE", path, 1);
+    expect_hosts("PBS", "a:2 b:3");
+    setenv("SLURM_JOB_NODELIST", "n[1-2]", 1);
+    setenv("SLURM_TASKS_PER_NODE", "64(x2)", 1);
+    expect_hosts("Slurm", "n1 n2"); /* CPUs: nobody asked for tasks */
+    setenv("SLURM_NTASKS", "128", 1);
+    expect_hosts("Slurm", "n1:64 n2:64");
+    setenv("SLURM_NTASKS", "100", 1);
+    cr_assert(eq(int, allocation_read(&a, &err), 0));
+    cr_expect(eq(u32, a.tasks, 100), "fewer than there is room for");
+    allocation_fini(&a);
+    setenv("SLURM_STEP_ID", "0", 1); /* in a step, of which the tasks are spoken */
+    setenv("SLURM_TASKS_PER_NODE", "1", 1);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    expect_hosts("Slurm", "n1 n2");
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
+    cr_expect(strstr(err.text, "srun has started plenumrun 4 times") != NULL, "%s", err.text);
+
+    forget_all();
+    setenv("LSB_MCPU_HOSTS", "x 4 y", 1);
+    cr_expect(eq(int, allocation_read(&a, &err), -EINVAL));
+    cr_expect(strstr(err.text, "'y' has no number") != NULL, "%s", err.text);
+    unlink(path);
+    setenv("PBS_NODEFILE", path, 1);
+    cr_expect(eq(int, allocation_read(&a, &err), -ENOENT));
+    cr_expect(strstr(err.text, path) != NULL, "%s", err.text);
+}

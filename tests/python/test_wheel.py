@@ -1,0 +1,69 @@
+"""The package as a wheel: it holds all that it should, and works from there."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+import tap
+
+BUILD = os.environ["top_builddir"]
+SOURCE = os.environ["top_srcdir"]
+if os.environ.get("PLENUM_SANITIZED"):
+    tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
+for module in ("numpy", "pip", "setuptools", "wheel"):
+    if importlib.util.find_spec(module) is None:
+        tap.skip_all(f"{module} is not installed for this Python")
+
+
+class WheelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.T = tempfile.mkdtemp(prefix="plenum-test-")
+        # A copy: building writes beside the sources.
+        shutil.copytree(os.path.join(SOURCE, "python"), os.path.join(cls.T, "python"),
+                        ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+        subprocess.run(["chmod", "-R", "u+w", cls.T], check=True)
+        done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index",
+                               "--wheel-dir", cls.T, os.path.join(cls.T, "python")], capture_output=True, text=True)
+        if done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+        cls.name, = [name for name in os.listdir(cls.T) if name.endswith(".whl")]
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.T)
+
+    def test_content(self):
+        """it holds every module and the mark of types, and is for any platform"""
+        self.assertRegex(self.name, r"^pyplenum-[\d.]+-py3-none-any\.whl$")
+        with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
+            names = {name for name in wheel.namelist() if name.startswith("pyplenum/")}
+        package = os.path.join(SOURCE, "python", "pyplenum")
+        want = {f"pyplenum/{name}" for name in os.listdir(package) if name.endswith(".py") or name == "py.typed"}
+        self.assertEqual(names, want)
+        listed = re.findall(r"%D%/(pyplenum/\S+\.py)", open(os.path.join(SOURCE, "python", "local.mk")).read())
+        self.assertEqual(set(listed) | {"pyplenum/py.typed"}, want, "python/local.mk names the same files")
+
+    def test_import(self):
+        """it works where it is installed, and its version is the package's"""
+        site = os.path.join(self.T, "site")
+        with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
+            wheel.extractall(site)
+        program = "import pyplenum; print(pyplenum.__file__); print(pyplenum.job().launcher, pyplenum.__version__)"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=self.T, env={
+            **os.environ, "PYTHONPATH": site, "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.0")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        where, what = done.stdout.splitlines()
+        self.assertTrue(where.startswith(site))
+        version = re.search(r"AC_INIT\(\[plenum\], \[([^]]*)\]", open(os.path.join(SOURCE, "configure.ac")).read()).group(1)
+        self.assertEqual(what, f"none {version}")
+        self.assertIn(f"-{version}-", self.name)
+
+
+tap.main()

@@ -1,0 +1,112 @@
+"""Python in jobs of several instances: world.py under mpirun, plenumrun and torchrun."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import tap
+
+BUILD = os.environ["top_builddir"]
+SOURCE = os.environ["top_srcdir"]
+if os.environ.get("PLENUM_SANITIZED"):
+    tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    tap.skip_all("NumPy is not installed for this Python")
+try:
+    import torch  # noqa: F401
+except ImportError:
+    torch = None
+
+CTL = os.path.join(BUILD, "plenumctl")
+WORLD = os.path.join(SOURCE, "tests", "python", "world.py")
+mpirun = unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
+torchrun = unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
+
+
+def setUpModule():
+    global T, HASH
+    T = tempfile.mkdtemp(prefix="plenum-test-")
+    os.environ.pop("PLENUM_LOADER", None)
+    os.environ.update({
+        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.0"),
+        "PYTHONPATH": os.path.join(SOURCE, "python"),
+        "PLENUM_CACHE_DIR": os.path.join(T, "cache"),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "OMP_NUM_THREADS": "1",
+    })
+    data = os.path.join(T, "data")
+    subprocess.run([CTL, "make-sample", data, "--images", "7", "--size", "64"], check=True, stdout=subprocess.DEVNULL)
+    HASH = subprocess.run([CTL, "hash", data, "--pipeline", "rrc(16)", "--epochs", "2"], check=True,
+                          capture_output=True, text=True).stdout.strip()
+
+
+def tearDownModule():
+    shutil.rmtree(T)
+
+
+def by_mpirun(n):
+    return ["mpirun", "--oversubscribe", "--mca", "oob_tcp_if_include", "lo", "--mca", "pml", "ob1", "--mca", "btl",
+            "self,vader", "--bind-to", "none", "-n", str(n), sys.executable]
+
+
+def by_torchrun(n):
+    # Standard output goes through files and is marked with the process: torch 1.13 knows nothing else with Python 3.11.
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(n),
+            "--redirects", "1", "--tee", "1", "--log_dir", tempfile.mkdtemp(dir=T)]
+
+
+class WorldTest(unittest.TestCase):
+    def run_world(self, launcher, *arguments):
+        folder = tempfile.mkdtemp(dir=T)
+        os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
+        done = subprocess.run([*launcher, WORLD, *arguments, folder, HASH], capture_output=True, text=True, timeout=300)
+        return done, [re.sub(r"^\[default\d\]:", "", line) for line in done.stdout.split("\n")]
+
+    def check_all(self, launcher, count):
+        done, lines = self.run_world(launcher, "all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(lines.count("done"), count, done.stderr)
+        self.assertEqual(lines.count("bar"), 1, "in instance 0 alone")
+
+    @mpirun
+    def test_mpirun(self):
+        """all of it, 3 instances of mpirun"""
+        self.check_all(by_mpirun(3), 3)
+
+    @mpirun
+    def test_plenumrun(self):
+        """all of it, 2 instances of plenumrun"""
+        self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2)
+
+    @torchrun
+    def test_torchrun(self):
+        """all of it, 3 instances of torchrun: torch.distributed carries the collectives"""
+        self.check_all(by_torchrun(3), 3)
+
+    @torchrun
+    def test_refused(self):
+        """under torchrun a collective is refused, not done alone, before torch.distributed is initialised"""
+        done, _ = self.run_world(by_torchrun(2), "refused")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    @mpirun
+    def test_late(self):
+        """an instance that stays away is named by both others"""
+        done, lines = self.run_world(by_mpirun(3), "late")
+        self.assertEqual(lines.count("timed out"), 2, done.stderr)
+
+    @torchrun
+    def test_late_torchrun(self):
+        """under torchrun, too"""
+        done, lines = self.run_world(by_torchrun(3), "late")
+        self.assertEqual(lines.count("timed out"), 2, done.stderr)
+
+
+tap.main()

@@ -1,0 +1,210 @@
+"""What several instances do together, in Python; started by test_world.py under a launcher.
+
+    world.py all FOLDER     every collective; needs torch only for what is torch's
+    world.py refused        collectives before there is anything to carry them
+    world.py late           the last instance stays away
+"""
+
+import os
+import sys
+import time
+import types
+
+import numpy as np
+
+import pyplenum
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+job = pyplenum.job()
+me, count = job.instance_index, job.num_instances
+last = count - 1
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(f"instance {me}: {what}")
+
+
+def raises(number, pattern, call, *arguments, **options):
+    try:
+        call(*arguments, **options)
+    except pyplenum.PlenumError as error:
+        expect(error.errno == number and pattern in str(error), f"wanted {number} '{pattern}', got {error!r}")
+        return
+    expect(False, f"nothing was raised instead of '{pattern}'")
+
+
+def check_arrays():
+    for dtype in ("int8", "uint16", "float16", "complex128", "bool", "int64"):
+        for size in (0, 1, 7, 100003):
+            want = (np.arange(size) % 2 + last).astype(dtype)
+            x = want.copy() if me == last else np.zeros(size, dtype)
+            expect(job.broadcast(x, root=last) is x, "the same array")
+            expect((x == want).all(), f"broadcast of {size} {dtype}")
+    for dtype in ("int32", "int64", "float32", "float64"):
+        for op, want in (("sum", count * (count + 1) // 2), ("min", 1), ("max", count),
+                         ("mean", (count + 1) // 2 if dtype.startswith("int") else (count + 1) / 2)):
+            x = np.full((3, 5), me + 1, dtype)
+            job.allreduce(x, op)
+            expect((x == want).all(), f"{op} of {dtype}: {x[0, 0]}")
+    x = job.allgather(np.full((2, 3), me, np.uint8))
+    expect(x.shape == (count, 2, 3) and (x == np.arange(count).reshape(-1, 1, 1)).all(), "allgather")
+    read_only = np.zeros(3)
+    read_only.flags.writeable = False
+    try:
+        job.broadcast(read_only)
+        expect(False, "a read-only array was taken")
+    except ValueError as error:
+        expect("read-only" in str(error), error)
+
+
+def check_objects():
+    thing = {"instance": me, "list": [1, None, "x"]}
+    expect(job.broadcast_object(thing, root=last)["instance"] == last, "broadcast_object")
+    expect([x["instance"] for x in job.allgather_object(thing)] == list(range(count)), "allgather_object")
+    expect(job.broadcast_object(None) is None, "nothing is something")
+    seed = job.broadcast_seed()
+    expect(seed != 0 and len(set(job.allgather_object(seed))) == 1, "one seed")
+    expect(job.broadcast_seed(4711 if me == 0 else None) == 4711, "the given seed")
+    expect(len(set(job.allgather_object(job.replica_seed(seed)))) == count, "seeds of replicas differ")
+    expect(job.replica_seed(seed, 5) == job.broadcast_object(job.replica_seed(seed, 5)), "and are the same everywhere")
+
+
+def check_same():
+    x = np.arange(100000, dtype=np.float32)
+    job.same(x)
+    if me == last:
+        x.view(np.uint8)[12345] ^= 4
+    raises(74, f"instance {last} holds other bytes", job.same, x)
+
+
+def check_once_per_host(folder):
+    path = os.path.join(folder, "prepared")
+
+    def prepare():
+        expect(not os.path.exists(path), "only one prepares")
+        time.sleep(0.2)
+        open(path, "w").close()
+
+    job.once_per_host(prepare)
+    expect(os.path.exists(path), "and it is done when others go on")
+
+    def fail():
+        raise OSError(28, "the disk is full")
+
+    try:
+        job.once_per_host(fail)
+        expect(False, "a failure is told to all")
+    except OSError as error:
+        expect(error.errno == 28 and "the disk is full" in str(error), error)
+        expect(isinstance(error, pyplenum.PlenumError) != (job.local_instance_index == 0), "the cause where it was raised")
+
+
+def model_of(seed):
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.Linear(4, 2).half())
+    return model.to(memory_format=torch.channels_last)
+
+
+def check_models():
+    import pyplenum.torch as pt
+
+    model = model_of(seed=me)
+    raises(74, "0.weight: instance", pt.check_same, model)
+    pt.broadcast_parameters(model, root=last)
+    pt.check_same(model)
+    want = model_of(seed=last).state_dict()
+    for name, value in model.state_dict().items():
+        expect(torch.equal(value, want[name]), name)
+    expect(model[0].weight.is_contiguous(memory_format=torch.channels_last), "as it lay")
+    pt.broadcast_parameters(list(model.named_parameters()))
+    if me == last:
+        with torch.no_grad():
+            model[1].bias[3] += 1e-6
+    raises(74, f"1.bias: instance {last} holds other bytes", pt.check_same, model)
+    other = torch.nn.Linear(2, 2 + (me == last))
+    raises(74, f"the models differ in names, shapes or types: instance {last}", pt.broadcast_parameters, other)
+
+    model = model_of(seed=0).float()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (me + 1), momentum=0.9)
+    if me == 0:  # only this one has read the checkpoint
+        for p in model.parameters():
+            p.grad = torch.ones_like(p)
+        optimizer.step()
+    pt.broadcast_parameters(model)
+    pt.broadcast_optimizer_state(optimizer)
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 0.5)
+    optimizer.step()
+    pt.check_same(model)
+    expect(optimizer.param_groups[0]["lr"] == 0.1, "its options, too")
+
+    x = torch.full((4,), float(me))
+    expect(job.allreduce(x) is x and x[0] == count * (count - 1) / 2, "tensors in place")
+    x = torch.full((3,), float(me)).bfloat16()
+    expect(job.broadcast(x, root=last)[0] == last, "of any type")
+    expect(torch.equal(job.allgather(torch.tensor([me])), torch.arange(count).reshape(-1, 1)), "a tensor for a tensor")
+
+
+def check_stream(folder):
+    """The parts of all instances make up the whole; a bar is shown in one of them."""
+    class Bar:
+        def __init__(self, iterable, **options):
+            self.iterable = iterable
+            print("bar", flush=True)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *exc):
+            pass
+
+        def __iter__(self):
+            return iter(self.iterable)
+
+    sys.modules["tqdm"] = types.SimpleNamespace(tqdm=Bar)
+    with pyplenum.Stream(os.path.join(folder, "data"), "rrc(16)", micro_batch=4, epochs=2) as s:
+        total = np.zeros(2, np.int64)
+        for b in pyplenum.progress(s):
+            total += np.array([b.hash(), b.num_valid], np.uint64).astype(np.int64)
+        job.allreduce(total)
+        expect(total[1] == 2 * s.num_samples, "every sample counts once an epoch")
+    expect(total[0] == np.array(int(sys.argv[3], 16), np.uint64).astype(np.int64), "the hash of the whole")
+
+
+def main():
+    what = sys.argv[1]
+    if what == "refused":
+        raises(95, "torch.distributed", job.barrier)
+        return
+    if job.launcher == "torchrun":
+        torch.distributed.init_process_group("gloo")
+    if what == "late":
+        job.barrier()
+        job.set_timeout(2)
+        if me == last:
+            time.sleep(5)
+        else:
+            raises(110, f"instance {last} has not come", job.barrier)
+            raises(131, "an earlier collective timed out", job.barrier)
+            print("timed out", flush=True)
+            time.sleep(3)
+        os._exit(0)
+    check_arrays()
+    check_objects()
+    check_same()
+    check_once_per_host(sys.argv[2])
+    check_stream(sys.argv[2])
+    if torch is not None:
+        check_models()
+    job.barrier()
+    print("done", flush=True)
+    if job.launcher == "torchrun":
+        torch.distributed.destroy_process_group()
+
+
+main()

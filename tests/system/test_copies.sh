@@ -1,0 +1,58 @@
+#!/bin/bash
+# test_copies.sh - no pixel is copied after the resize: loader and client of a stream run under valgrind's DHAT, which counts
+# what memcpy and its kin copy, and where. Speaks TAP. Takes some ten seconds; needs valgrind, and nothing of the machine.
+. "$top_srcdir/tests/lib.sh"
+command -v valgrind >/dev/null || skip_all "valgrind is not installed"
+[ -z "${PLENUM_SANITIZED:-}" ] || skip_all "valgrind does not run what is built with sanitizers"
+[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to read valgrind's report"
+address=unix:@plenum-copies-$$
+at_end() { [ -z "${loader:-}" ] || kill "$loader" 2>/dev/null; }
+
+dhat=(valgrind -q --tool=dhat --mode=copy --num-callers=12)
+
+# copied FILE SKIP: bytes, but for those below a function SKIP
+copied() {
+    "$PYTHON" - "$@" <<'END'
+import json, sys
+report = json.load(open(sys.argv[1]))
+print(sum(point["tb"] for point in report["pps"]
+          if not any(sys.argv[2] in report["ftbl"][frame] for frame in point["fs"])))
+END
+}
+
+"$top_builddir/plenumctl" make-sample "$T/data" --classes 2 --images 8 >/dev/null || exit 99
+"${dhat[@]}" --dhat-out-file="$T/loader.json" "$top_builddir/plenumd" --socket "$address" --threads 1 --quiet 2>"$T/loader.err" &
+loader=$!
+for _ in $(seq 600); do
+    grep -q "${address#unix:}" /proc/net/unix && break
+    sleep 0.1
+done
+# 20 batches of 8 images of 224 x 224, each way of storing them
+images=0 status=0
+for store in "int8 nhwc" "uint8 nchw"; do
+    # shellcheck disable=SC2086
+    set -- $store
+    timeout 120 "$top_builddir/libtool" --mode=execute "${dhat[@]}" --dhat-out-file="$T/client.$2.json" \
+        "$top_builddir/examples/feed" "$T/data" --loader "$address" --micro-batch 8 --batches 20 --epochs 100 \
+        --silence 60000 --dtype "$1" --layout "$2" >"$T/feed.out" 2>&1 || status=$?
+    images=$((images + 160))
+done
+ok "a stream runs under valgrind" [ $status = 0 ]
+[ $status = 0 ] || sed 's/^/# /' "$T/feed.out"
+kill -TERM "$loader"
+wait "$loader"
+loader=
+pixels=$((images * 224 * 224 * 3))
+
+below() { # BYTES LIMIT
+    echo "$1 bytes copied, $pixels bytes of pixels delivered"
+    [ "$1" -gt 0 ] && [ "$1" -lt "$2" ]
+}
+# What the loader copies are paths, messages, and the odd last row of a strip before the resize.
+ok "the loader copies less than a hundredth of what it delivers" below "$(copied "$T/loader.json" image_self_test)" $((pixels / 100))
+# The example hashes what it gets, and the hash copies into its own buffer.
+for layout in nhwc nchw; do
+    ok "the client copies less than a thousandth ($layout)" \
+        below "$(copied "$T/client.$layout.json" plenum_batch_hash)" $((pixels / 1000))
+done
+finish

@@ -1,0 +1,247 @@
+#!/bin/bash
+# test_faults.sh - what befalls hosts, and what plenumrun makes of it: three virtual hosts with two instances each, and on
+# one of them something goes wrong. Each case must end within its limit, with the right message and exit status, and leave
+# no process and no file on any host. Speaks TAP. Needs root; takes minutes.
+#
+#     FAULTS="exits dropped" test_faults.sh      only these
+. "$top_srcdir/tests/lib.sh"
+run=$top_builddir/plenumrun
+vhosts=$top_srcdir/tests/system/vhosts.sh
+mpi_sum=$top_builddir/tests/launcher/mpi_sum
+
+if [ "${1:-}" != --at-head ]; then
+    [ "$(id -u)" = 0 ] || skip_all "virtual hosts need root"
+    for tool in mpirun ssh ssh-keygen /usr/sbin/sshd ip unshare nsenter pgrep; do
+        command -v $tool >/dev/null || skip_all "$tool is not installed"
+    done
+    export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$top_builddir
+    at_end() { "$vhosts" down; }
+    "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
+    "$vhosts" head bash "$0" --at-head
+    exit
+fi
+
+dir=$VHOSTS_DIR/shared
+cd "$dir" || exit 99
+id=$$
+unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
+unset "${!OMPI_MCA_@}"
+export LC_ALL=C
+on() { "$vhosts" exec "$@"; }
+same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
+has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
+last_line_has() { tail -n 1 err | grep -q -e "$1" || { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
+below() { [ "$1" -lt "$2" ] || { echo "$1 ms is not below $2"; false; }; }
+all() {
+    for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done
+}
+
+# ---- what must not be left ----
+nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx ".*(sleep|mpi_sum).*200[0-9]\.$id" >/dev/null; }
+files() { # of all hosts that are up, and of Open MPI at the head
+    for h in v1 v2 v3; do
+        on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e vader' 2>/dev/null | sed "s/^/$h: /"
+    done
+    ls -A "$TMPDIR" | grep ompi
+    ls /dev/shm | grep vader_segment.vhead
+}
+no_files() { [ -z "$(files)" ]; }
+nothing_is_left() {
+    wait_for 15 nothing_runs || { "$vhosts" ps; return 1; }
+    wait_for 5 no_files || { files; return 1; }
+}
+
+# ---- a job, and its end ----
+# Programs that do not listen to SIGTERM and have a grandchild in a session of its own; and one that uses MPI.
+stubborn="trap '' TERM; setsid sleep 2001.$id & sleep 2002.$id; sleep 2002.$id"
+six_run() { [ "$("$vhosts" ps | grep -cE "^v[123]: +[0-9]+ +[0-9]+ +[A-Z]+ +sleep 2002\.$id\$")" = 6 ]; }
+six_add() { [ "$(grep -c 'sum 6' out)" = 6 ]; }
+# start [OPTION]... - in the background: $job is plenumrun's process
+start() {
+    "$run" --grace 1 --heartbeat-timeout 4 "$@" --host 'v[1-3]:2' sh -c "$stubborn" >out 2>err &
+    job=$!
+    wait_for 20 six_run || { echo "# the job did not start"; sed 's/^/# /' err; }
+    begin=$(date +%s%N)
+}
+start_mpi() {
+    "$run" --grace 1 --heartbeat-timeout 4 "$@" --host 'v[1-3]:2' "$mpi_sum" wait >out 2>err &
+    job=$!
+    wait_for 20 six_add || { echo "# the job did not start"; sed 's/^/# /' err; }
+    begin=$(date +%s%N)
+}
+# await_end - its end, 40 seconds at most: $code, $took in milliseconds
+await_end() {
+    local i
+    for ((i = 0; i < 400; i++)); do
+        kill -0 $job 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -0 $job 2>/dev/null && { echo "# plenumrun is still there"; kill -KILL $job; }
+    wait $job 2>/dev/null
+    code=$?
+    took=$((($(date +%s%N) - begin) / 1000000))
+}
+# job ARGUMENT... - one that does not start
+job() {
+    begin=$(date +%s%N)
+    timeout -k 5 60 "$run" "$@" >out 2>err
+    code=$?
+    took=$((($(date +%s%N) - begin) / 1000000))
+}
+# the process of the instance that is RANK, on v2
+program() { on v2 sh -c 'for p in $(pgrep -f "^(sh -c|.*mpi_sum wait)"); do tr "\0" "\n" </proc/$p/environ | grep -qx "RANK='$1'" && echo $p && break; done'; }
+
+# ---- the faults ----
+fault_exits() {
+    job --grace 1 --host 'v[1-3]:2' sh -c "[ \$RANK != 3 ] || { sleep 0.5; echo the reason >&2; exit 7; }; $stubborn"
+    ok "an instance exits" all 'same $code 7' 'has "^  | the reason"' 'last_line_has "instance 3 on host v2 exited with code 7 after"' 'below $took 15000' nothing_is_left
+}
+fault_killed() {
+    for kind in start start_mpi; do
+        [ $kind = start ] || [ -x "$mpi_sum" ] || continue
+        $kind
+        on v2 kill -KILL "$(program 2)"
+        await_end
+        ok "an instance is killed ($kind)" all 'same $code 137' 'last_line_has "instance 2 on host v2 was ended by signal 9 (Killed)"' 'below $took 10000' nothing_is_left
+    done
+}
+fault_stopped() {
+    start --timeout 12
+    on v2 kill -STOP "$(program 2)"
+    await_end
+    ok "an instance is stopped" all 'same $code 124' 'has "warning: instance 2 on host v2 was stopped by SIGSTOP"' \
+        'last_line_has "(--timeout); instance 2 on host v2 had been stopped by SIGSTOP"' 'below $took 25000' nothing_is_left
+}
+fault_orted() {
+    for kind in start start_mpi; do
+        [ $kind = start ] || [ -x "$mpi_sum" ] || continue
+        $kind
+        on v2 pkill -KILL -x orted
+        await_end
+        ok "Open MPI's daemon is killed ($kind)" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000' nothing_is_left
+    done
+}
+fault_orted_stopped() {
+    "$run" --host 'v[1-3]:2' sh -c "touch up.\$RANK; sleep 3; echo done" >out 2>err &
+    job=$!
+    begin=$(date +%s%N)
+    wait_for 10 test -e up.5 -a -e up.4 -a -e up.3 -a -e up.2 -a -e up.1 -a -e up.0
+    on v2 pkill -STOP -x orted
+    await_end
+    rm -f up.*
+    ok "Open MPI's daemon is stopped: the job does not need it" all 'same $code 0' 'same "$(grep -c done out)" 6' 'below $took 25000' nothing_is_left
+    start
+    on v2 pkill -STOP -x orted
+    kill -TERM $job
+    await_end
+    ok "nor does its end" all 'same $code 143' 'below $took 25000' nothing_is_left
+}
+fault_shims() {
+    start
+    on v2 sh -c "pkill -KILL -f 'plenumrun --shim'"
+    await_end
+    ok "all shims of a host are killed" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000'
+    on v2 pkill -KILL -x sleep # what has lost both of its guards at once is an orphan of that host
+    on v2 sh -c 'rm -rf /tmp/ompi.*'
+    ok "nothing else is left" nothing_is_left
+    start
+    on v2 pkill -STOP -f 'plenumrun --shim'
+    await_end
+    ok "its shims are stopped" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000'
+    on v2 pkill -CONT -f 'plenumrun --shim'
+    ok "and continued: they clean up" nothing_is_left
+}
+fault_dropped() {
+    for kind in start start_mpi; do
+        [ $kind = start ] || [ -x "$mpi_sum" ] || continue
+        $kind
+        "$vhosts" drop v2
+        await_end
+        ok "the host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000' nothing_is_left
+        "$vhosts" undrop v2
+    done
+}
+fault_frozen() {
+    start
+    "$vhosts" freeze v2
+    await_end
+    ok "the host is frozen" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000'
+    "$vhosts" thaw v2
+    ok "and thawed: it cleans up" nothing_is_left
+}
+fault_launcher() {
+    start
+    kill -KILL $job
+    await_end
+    ok "plenumrun is killed" all 'same $code 137' nothing_is_left
+    start
+    guard=$(pgrep -P $job)
+    mpirun=$(pgrep -P "$guard")
+    kill -STOP "$mpirun"
+    kill -TERM $job
+    await_end
+    ok "mpirun is stopped" all 'same $code 143' 'below $took 25000' 'wait_for 10 eval "! kill -0 $mpirun 2>/dev/null"' nothing_is_left
+}
+fault_sshd() {
+    on v2 pkill -x sshd
+    eval "$("$vhosts" env ssh)"
+    job --start-timeout 20 --host 'v[1-3]:2' true
+    ok "no sshd" all 'same $code 125' 'has "1 of 3 other hosts are not ready"' 'last_line_has "v2  *log in  *.*Connection refused"' 'below $took 15000' nothing_is_left
+    if [ "$PYTHON" != : ]; then
+        on v2 "$PYTHON" -c 'import socket, time
+s = socket.create_server(("", 22))
+time.sleep(100)' &
+        silent=$!
+        wait_for 5 bash -c 'exec 3<>/dev/tcp/v2/22'
+        job --start-timeout 8 --host 'v[1-3]:2' true
+        ok "a silent sshd" all 'same $code 125' 'last_line_has "v2  *log in  *\(no answer within\|.*timed out\)"' 'below $took 13000'
+        on v2 pkill -f socket.create_server
+        wait $silent 2>/dev/null
+    fi
+    "$vhosts" sshd v2
+    ok "nothing is left of that" nothing_is_left
+}
+fault_missing() {
+    job --host v1,no-such-host,v3 true
+    ok "a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' nothing_is_left
+    job --start-timeout 20 --host v1,vghost,no-such-host true
+    ok "and a host that is down: one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' 'has "^  vghost  *log in  "' 'has "^  no-such-host  *log in  "' nothing_is_left
+    mkdir -p "$TMPDIR/only-here"
+    cp "$run" "$TMPDIR/only-here/plenumrun"
+    "$vhosts" hide v2 "$TMPDIR/only-here"
+    timeout 60 "$TMPDIR/only-here/plenumrun" --host 'v[1-3]:2' true >out 2>err
+    code=$?
+    ok "plenumrun is missing" all 'same $code 125' 'last_line_has "v2  *plenumrun  *there is no $TMPDIR/only-here/plenumrun: install it"' nothing_is_left
+    "$vhosts" unhide v2 "$TMPDIR/only-here"
+    job --no-host-check --host 'v[1-3]:2' no-such-program
+    ok "the program is missing, and nobody asked" all 'same $code 127' 'last_line_has "on host v[123] cannot be started: there is no program"' nothing_is_left
+    (cd /tmp && mkdir -p only-at-head.$id && cd only-at-head.$id && timeout 60 "$run" --no-host-check --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
+    code=$?
+    ok "the working directory is missing, and nobody asked" all 'same $code 125' 'last_line_has "the working directory /tmp/only-at-head"' nothing_is_left
+    (cd /tmp/only-at-head.$id && timeout 60 "$run" --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
+    code=$?
+    rmdir /tmp/only-at-head.$id
+    ok "the working directory is missing" all 'same $code 125' 'has "3 of 3 other hosts"' 'last_line_has "v3  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
+}
+fault_restart() {
+    "$run" --grace 1 --heartbeat-timeout 4 --max-restarts 2 --host 'v[1-3]:2' sh -c \
+        "[ \$PLENUM_RESTART_COUNT = 0 ] || exit 0; $stubborn" >out 2>err &
+    job=$!
+    begin=$(date +%s%N)
+    wait_for 20 six_run
+    on v2 pkill -KILL -x orted
+    await_end
+    ok "a job that may starts again" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' nothing_is_left
+}
+fault_crashed() { # the last: the host is gone then
+    start
+    "$vhosts" crash v2
+    await_end
+    ok "the host is gone" all 'same $code 125' 'last_line_has "host v2"' 'below $took 20000' nothing_is_left
+}
+
+eval "$("$vhosts" env agent)"
+for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped frozen launcher missing restart sshd crashed}; do
+    fault_$fault
+done
+finish

@@ -1,0 +1,134 @@
+#!/bin/bash
+# test_slurm.sh - plenumrun in allocations of a real Slurm: slurmctld, and munged and slurmd on each of three virtual
+# hosts, with settings, keys and state of their own. Speaks TAP. Needs root, slurm-wlm and munge.
+. "$top_srcdir/tests/lib.sh"
+run=$top_builddir/plenumrun
+vhosts=$top_srcdir/tests/system/vhosts.sh
+mpi_sum=$top_builddir/tests/launcher/mpi_sum
+PATH=$PATH:/usr/sbin
+
+[ "$(id -u)" = 0 ] || skip_all "virtual hosts need root"
+for tool in mpirun slurmctld slurmd munged salloc ip unshare nsenter pgrep; do
+    command -v $tool >/dev/null || skip_all "$tool is not installed"
+done
+export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$top_builddir
+D=$VHOSTS_DIR
+at_end() { "$vhosts" down; }
+"$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
+on() { "$vhosts" exec "$@"; }
+
+dd if=/dev/urandom of="$D/etc/munge.key" bs=128 count=1 status=none
+chmod 400 "$D/etc/munge.key"
+cat >"$D/etc/slurm.conf" <<END
+ClusterName=vhosts
+SlurmctldHost=v1
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket=/run/munge.socket
+StateSaveLocation=/run/slurm/ctld
+SlurmdSpoolDir=/run/slurm/d
+SlurmctldPidFile=/run/slurm/ctld.pid
+SlurmdPidFile=/run/slurm/d.pid
+SlurmctldLogFile=$D/log/slurmctld
+SlurmdLogFile=$D/log/slurmd.%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/builtin
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+JobCompType=jobcomp/none
+MpiDefault=none
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=2
+InactiveLimit=0
+NodeName=v[1-3] CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+END
+export SLURM_CONF=$D/etc/slurm.conf
+for h in v1 v2 v3; do
+    on $h sh -c 'mkdir -p /run/slurm/ctld /run/slurm/d /run/munge && umask 022 &&
+        munged --force --socket=/run/munge.socket --key-file="$0/etc/munge.key" --pid-file=/run/munge/pid \
+            --seed-file=/run/munge/seed --log-file=/run/munge/log --num-threads=2 &&
+        { [ $1 != v1 ] || slurmctld -c; } && slurmd -N $1' "$D" $h >"$D/log/slurm.$h" 2>&1 || cat "$D/log/slurm.$h"
+done
+idle() { [ "$(on v1 sinfo -h -t idle -o %D)" = 3 ]; }
+wait_for 20 idle || { tail -n 5 "$D"/log/slurm* | sed 's/^/# /'; skip_all "Slurm does not start here"; }
+
+cd "$D/shared" || exit 99
+unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS WORLD_SIZE HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
+unset "${!OMPI_MCA_@}"
+export LC_ALL=C
+same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
+has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
+all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
+# in_slurm COMMAND... - on v1, a minute at most: out, err, $code
+in_slurm() {
+    timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" "$@" >out 2>err
+    code=$?
+}
+no_step() { [ -z "$(on v1 squeue -h)" ] && ! pgrep -x orted >/dev/null; }
+
+in_slurm salloc -N2 "$run" sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
+ok "salloc -N2: an instance on each host" same "$(sort out)" "0/2 0/1 v1
+1/2 0/1 v2"
+in_slurm salloc -N3 -n5 "$run" sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
+ok "salloc -N3 -n5: as many as tasks were asked for" same "$(sort out)" "0 0/2 v1
+1 1/2 v1
+2 0/2 v2
+3 1/2 v2
+4 0/1 v3"
+in_slurm salloc -N2 --ntasks-per-node=2 "$run" -n 2 sh -c 'echo $RANK $(hostname)'
+ok "-n 2 of four: spread" same "$(sort out)" "0 v1
+1 v2"
+in_slurm salloc -N2 --ntasks-per-node=1 "$run" -n 4 true
+ok "more than there is room for" all 'same $code 2' 'has "have 2 slots"'
+in_slurm salloc -N3 "$run" --exclude v1 sh -c 'echo $RANK $(hostname)'
+ok "--exclude" same "$(sort out)" "0 v2
+1 v3"
+in_slurm salloc -N3 "$run" --host v3,v2 sh -c 'echo $RANK $(hostname)'
+ok "--host takes some of them" same "$(sort out)" "0 v3
+1 v2"
+if [ -x "$mpi_sum" ]; then
+    in_slurm salloc -N3 --ntasks-per-node=2 "$run" "$mpi_sum"
+    ok "MPI" same "$(grep -c 'sum 6' out)" 6
+else
+    skip "MPI" "built without MPI"
+fi
+in_slurm salloc -N2 "$run" --grace 1 sh -c '[ $RANK = 0 ] || { sleep 0.3; echo reason >&2; exit 9; }; exec sleep 1000'
+ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' 'wait_for 20 no_step'
+in_slurm salloc -N2 srun -N1 -n1 "$run" sh -c 'echo $RANK $(hostname)'
+ok "from within a step" same "$(sort out)" "0 v1
+1 v2"
+cat >script <<END
+#!/bin/sh
+#SBATCH -N3 --ntasks-per-node=2 -o $PWD/batch
+exec "$run" --tag-output=%i: hostname
+END
+in_slurm sbatch -W script
+ok "sbatch" same "$(sort batch)" "0: v1
+1: v1
+2: v2
+3: v2
+4: v3
+5: v3"
+cat >script <<END
+#!/bin/sh
+#SBATCH -N3 -o $PWD/batch
+exec "$run" --grace 1 sh -c 'trap "" TERM; echo up; sleep 1000; sleep 1000'
+END
+in_slurm sbatch script
+number=$(sed -n 's/Submitted batch job //p' out)
+three_up() { [ "$(grep -c up batch)" = 3 ]; }
+wait_for 20 three_up
+on v1 scancel "$number"
+gone() { no_step && ! pgrep -fx 'sleep 1000' >/dev/null; }
+ok "scancel leaves nothing" wait_for 30 gone
+in_slurm env SLURM_JOB_NODELIST='v[1-' "$run" true
+ok "an allocation that is not understood" all 'same $code 2' 'has "SLURM_JOB_NODELIST"'
+
+finish

@@ -1,0 +1,3 @@
+#!/bin/bash
+# test_three_faults.sh - those that are most likely to befall a job on several hosts; make check-system has them all.
+FAULTS="killed orted dropped" exec bash "$top_srcdir/tests/system/test_faults.sh"
