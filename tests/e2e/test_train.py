@@ -26,7 +26,7 @@ except ImportError:
     tap.skip_all("PyTorch is not installed for this Python")
 
 os.environ.update({
-    "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.0"),
+    "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
     "PYTHONPATH": os.path.join(SOURCE, "python"),
     "PLENUM_PLENUMD": os.path.join(BUILD, "plenumd"),
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
