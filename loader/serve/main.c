@@ -27,6 +27,7 @@ struct arguments {
     bool pin_given;
     bool quiet;
     unsigned verbose;
+    enum log_format log_format;
 };
 
 static int take_root(void *target, const char *value, struct plenum_error *err)
@@ -72,6 +73,16 @@ static int take_mode(void *target, const char *value, struct plenum_error *err)
     return 0;
 }
 
+static int take_log_format(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    if (strcmp(value, "text") != 0 && strcmp(value, "json") != 0)
+        return error_set(err, -EINVAL, "--log-format is text or json, not '%s'", value);
+    a->log_format = value[0] == 'j' ? LOG_JSON : LOG_TEXT;
+    return 0;
+}
+
 static int take_verbose(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
@@ -83,6 +94,9 @@ static int take_verbose(void *target, const char *value, struct plenum_error *er
 }
 
 #define DEFAULT_CONFIG PLENUM_SYSCONFDIR "/plenum/plenumd.conf"
+/* In ten seconds: what a person could still read. */
+enum { LOG_LINES_MAX = 500 };
+
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
@@ -136,6 +150,8 @@ static const struct option_def defs[] = {
      "use this socket, which listens already, instead of --socket", NULL},
     {"leash-fd", 0, "FD", OPTION_U32, AT(leash_fd), 0, 1 << 20,
      "end when this descriptor reaches end of file", NULL},
+    {"log-format", 0, "FORMAT", OPTION_CALL, 0, 0, 0,
+     "write messages as text (default) or as json, one object a line", take_log_format},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), 0, 0, "say only what is wrong", NULL},
     {"verbose", 'v', NULL, OPTION_CALL, 0, 0, 0, "say more (twice: for debugging)", take_verbose},
 };
@@ -255,6 +271,8 @@ static int read_settings(struct settings *s)
  * program's. */
 static void set_log(const struct arguments *a)
 {
+    log_set_format(a->log_format);
+    log_set_limit(a->job || a->verbose > 0 ? 0 : LOG_LINES_MAX);
     log_set_level(a->verbose > 1                            ? LOG_LEVEL_DEBUG
                   : (a->job || a->quiet) && a->verbose == 0 ? LOG_LEVEL_WARN
                                                             : LOG_LEVEL_INFO);

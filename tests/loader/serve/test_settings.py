@@ -1,5 +1,6 @@
 """plenumd.conf: what it may hold, what is said of its faults, and SIGHUP."""
 
+import json
 import os
 import re
 import signal
@@ -39,7 +40,7 @@ class SettingsTest(ServiceCase):
     def test_every_option(self):
         """every option is a key or said to be for the command line alone"""
         values = {"socket": "unix:@x", "socket-mode": "0660", "pin": "node", "root": self.folder, "cache-dir": "/tmp",
-                  "ring-limit": "1G", "drain-timeout": "3s"}
+                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json"}
         known = options()
         self.assertLessEqual(COMMAND_LINE_ONLY - {"help", "version"}, set(known))
         for name, has_value in known.items():
@@ -103,6 +104,19 @@ class SettingsTest(ServiceCase):
         self.assertIn("2 threads decode", self.said())  # serve() says --threads 2 and --socket
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
         self.assertIn("does not lie below", err)
+
+    def test_json_log(self):
+        """--log-format json: one object a line, whatever a message holds"""
+        p = self.serve("--log-format", "json")
+        self.feed("--epochs", "1", data="/no\nwhere \"x\" \\").communicate(timeout=LIMIT)
+        p.send_signal(signal.SIGTERM)
+        p.wait(LIMIT)
+        lines = [json.loads(line) for line in self.said().splitlines()]
+        self.assertGreaterEqual(len(lines), 2)
+        for line in lines:
+            self.assertEqual(set(line), {"time", "level", "program", "message"})
+            self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertTrue(any('"x" \\' in line["message"] for line in lines), lines)
 
     def hup(self, p, manager):
         p.send_signal(signal.SIGHUP)
