@@ -52,7 +52,7 @@ struct row {
                size_t index, uint32_t round);
     const char *missing; /* why it is left out; NULL: it is there */
     bool off;            /* not asked for */
-    /* Of run_kernels(). */
+    /* Of run_other(). */
     struct image_decoder *decoder;
 };
 
@@ -84,9 +84,9 @@ static int run_fast(struct context *c, const struct row *row, const struct bench
     return render(c, c->decoder, &c->fast, file->bytes, file->len, index, round);
 }
 
-/* The same with other loops of the resize. */
-static int run_kernels(struct context *c, const struct row *row, const struct bench_file *file,
-                       size_t index, uint32_t round)
+/* The same with other loops, or another decoder. */
+static int run_other(struct context *c, const struct row *row, const struct bench_file *file,
+                     size_t index, uint32_t round)
 {
     return render(c, row->decoder, &c->pipeline, file->bytes, file->len, index, round);
 }
@@ -154,6 +154,7 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
 #endif
 
 #define FFCV_ROW "ffcv-way" /* what the others are compared with */
+#define LIBJPEG_ROW "plain-libjpeg"
 
 /* The last ones are filled in by --kernels. */
 static struct row rows[] = {
@@ -162,10 +163,12 @@ static struct row rows[] = {
     {FFCV_ROW, "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop", NULL,
      run_ffcv_way, FFCV_MISSING, false, NULL},
     {"plain", "Plenum, version 1, files as they lie", NULL, run_plain, NULL, false, NULL},
+    {LIBJPEG_ROW, "the same, by libjpeg-turbo instead of Plenum's own decoder", NULL, run_other,
+     NULL, false, NULL},
     {"fast-v1", "Plenum, fast-v1: large crops are decoded smaller", NULL, run_fast, NULL, false,
      NULL},
-    {NULL, "the same with other loops of the resize", NULL, run_kernels, NULL, false, NULL},
-    {NULL, "the same with other loops of the resize", NULL, run_kernels, NULL, false, NULL},
+    {NULL, "the same with other loops", NULL, run_other, NULL, false, NULL},
+    {NULL, "the same with other loops", NULL, run_other, NULL, false, NULL},
 };
 
 enum { ROWS = ARRAY_LEN(rows), OTHERS = ROWS - 2, BLOCK = 25 };
@@ -374,6 +377,19 @@ static int measure(const struct arguments *a, struct context *c, struct bench_fi
     return 0;
 }
 
+/* The row of the decoder that is not ours. */
+static int add_libjpeg(struct plenum_error *err)
+{
+    for (size_t k = 0; k < OTHERS; k++) {
+        if (strcmp(rows[k].name, LIBJPEG_ROW) != 0)
+            continue;
+        if (image_decoder_create(&rows[k].decoder) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+        image_decoder_use_jpeg(rows[k].decoder, IMAGE_JPEG_LIBJPEG);
+    }
+    return 0;
+}
+
 /* A row for each set of loops but the best one. */
 static int add_kernels(struct plenum_error *err)
 {
@@ -441,7 +457,8 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
     if (ffcv_way_create(&c->ffcv) < 0)
         return error_set(err, -ENOMEM, "TurboJPEG does not start");
 #endif
-    if (a->kernels)
+    r = add_libjpeg(err);
+    if (r == 0 && a->kernels)
         r = add_kernels(err);
     return r < 0 ? r : choose_rows(a->rows, err);
 }

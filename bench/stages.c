@@ -4,12 +4,15 @@
  *
  *     read          open, read and close the file, from the page cache
  *     header        the JPEG reader opens and closes the image: markers, tables, memory
- *     entropy       libjpeg goes from the header to the crop's last row without making pixels
- *                   (jpeg_skip_scanlines)
+ *     entropy       from the header to the crop's last row without making pixels: libjpeg by
+ *                   jpeg_skip_scanlines; our own decoder with loops that do nothing
  *     decode        the JPEG reader delivers the crop's rows to nobody
  *     resize        the resize on rows that lie in memory, into one slot
  *     resize+store  the same into a ring of slots that no cache holds
  *     render        all of it but the reading: image_render() into the ring
+ *
+ * The stages of the decoder are run with both, libjpeg-turbo and our own; the render is with our own.
+ * Where that gives up on an image, libjpeg's time is in its row, as it is in life.
  *
  * The table shows what can be had from them by subtraction beside what was run. */
 #include "config.h"
@@ -31,6 +34,8 @@
 #include "common/util.h"
 #include "loader/image/crop.h"
 #include "loader/image/image.h"
+#include "loader/image/jpeg_own.h"
+#include "loader/image/jpeg_pixels.h"
 #include "loader/image/reader.h"
 #include "loader/image/resize.h"
 #include "loader/image/resize_kernels.h"
@@ -47,7 +52,8 @@ struct arguments {
 struct context {
     struct pipeline pipeline;
     struct image_decoder *decoder;
-    struct image_reader *reader;
+    struct image_reader *reader, *library; /* our own decoder's where it can; libjpeg's */
+    struct jpeg_own *own;                  /* which computes no pixels */
     struct resize *resize;
     struct crop_tables tables;
     uint8_t *slots; /* [SLOTS][slot_bytes] */
@@ -76,13 +82,94 @@ static int run_read(struct context *c)
     return r;
 }
 
-static int run_header(struct context *c)
+static int open_and_close(const struct context *c, struct image_reader *reader)
 {
     struct image_header header;
-    int r = c->reader->ops->open(c->reader, c->file->bytes, c->file->len, &header, NULL);
+    int r = reader->ops->open(reader, c->file->bytes, c->file->len, &header, NULL);
 
-    c->reader->ops->close(c->reader);
+    reader->ops->close(reader);
     return r;
+}
+
+static int run_header(struct context *c)
+{
+    return open_and_close(c, c->reader);
+}
+
+static int run_library_header(struct context *c)
+{
+    return open_and_close(c, c->library);
+}
+
+static void no_idct(const struct jpeg_block *blocks, uint32_t count)
+{
+    (void)blocks;
+    (void)count;
+}
+
+static void no_h2v1(const uint8_t *in, uint32_t count, uint8_t *out)
+{
+    (void)in;
+    (void)count;
+    (void)out;
+}
+
+static void no_h2v2(const uint8_t *near, const uint8_t *far, uint32_t count, uint8_t *out)
+{
+    (void)near;
+    (void)far;
+    (void)count;
+    (void)out;
+}
+
+static void no_h1v2(const uint8_t *near, const uint8_t *far, uint32_t bias, uint32_t count,
+                    uint8_t *out)
+{
+    (void)near;
+    (void)far;
+    (void)bias;
+    (void)count;
+    (void)out;
+}
+
+static void no_colour(const uint8_t *const *planes, uint32_t count, uint8_t *out)
+{
+    (void)planes;
+    (void)count;
+    (void)out;
+}
+
+/* The loops for this processor that read bits, and none that make samples or pixels. */
+static const struct jpeg_kernels *no_pixels(void)
+{
+    static struct jpeg_kernels none;
+    size_t best = 0;
+
+    while (!jpeg_kernels[best]->usable())
+        best++;
+    none = *jpeg_kernels[best];
+    none.idct = no_idct;
+    none.h2v1 = no_h2v1;
+    none.h2v2 = no_h2v2;
+    none.h1v2 = no_h1v2;
+    none.ycc = none.rgb = none.grey = no_colour;
+    return &none;
+}
+
+static int run_library_entropy(struct context *c);
+
+static int run_entropy(struct context *c)
+{
+    struct image_rows rows;
+    uint32_t width, height;
+    int r = jpeg_own_open(c->own, c->file->bytes, c->file->len, &width, &height);
+
+    if (r == 0)
+        r = jpeg_own_seek(c->own, &c->region);
+    for (uint32_t y = 0; r == 0 && y < c->region.height; y += rows.count)
+        r = jpeg_own_read(c->own, &rows);
+    jpeg_own_close(c->own);
+    return r == JPEG_OWN_GIVES_UP ? run_library_entropy(c) : r;
 }
 
 struct jpeg_errors {
@@ -95,7 +182,7 @@ static void on_error(j_common_ptr d)
     longjmp(((struct jpeg_errors *)d->err)->escape, 1);
 }
 
-static int run_entropy(struct context *c)
+static int run_library_entropy(struct context *c)
 {
     struct jpeg_decompress_struct d;
     struct jpeg_errors errors;
@@ -116,27 +203,32 @@ static int run_entropy(struct context *c)
 }
 
 /* The region's rows; kept in c->rows where `keep` says so. */
-static int decode(struct context *c, bool keep)
+static int decode(struct context *c, struct image_reader *reader, bool keep)
 {
     struct image_header header;
     struct image_rows rows;
     uint8_t *to = c->rows;
-    int r = c->reader->ops->open(c->reader, c->file->bytes, c->file->len, &header, NULL);
+    int r = reader->ops->open(reader, c->file->bytes, c->file->len, &header, NULL);
 
     if (r == 0)
-        r = c->reader->ops->seek(c->reader, 1, &c->region, NULL);
+        r = reader->ops->seek(reader, 1, &c->region, NULL);
     for (uint32_t y = 0; r == 0 && y < c->region.height; y += rows.count) {
-        r = c->reader->ops->read(c->reader, &rows, NULL);
+        r = reader->ops->read(reader, &rows, NULL);
         for (uint32_t i = 0; keep && r == 0 && i < rows.count; i++, to += c->region.width * 4)
             memcpy(to, rows.pixels + i * rows.pitch, (size_t)c->region.width * 4);
     }
-    c->reader->ops->close(c->reader);
+    reader->ops->close(reader);
     return r;
 }
 
 static int run_decode(struct context *c)
 {
-    return decode(c, false);
+    return decode(c, c->reader, false);
+}
+
+static int run_library_decode(struct context *c)
+{
+    return decode(c, c->library, false);
 }
 
 static uint8_t *next_slot(struct context *c)
@@ -207,16 +299,31 @@ static int prepare(struct context *c, const struct bench_file *file, uint32_t po
         c->bytes = malloc(file->len);
         c->bytes_room = file->len;
     }
-    return c->rows && c->bytes ? decode(c, true) : -ENOMEM;
+    return c->rows && c->bytes ? decode(c, c->reader, true) : -ENOMEM;
 }
 
-enum stage { READ, HEADER, ENTROPY, DECODE, RENDER, RESIZE, STORE, STAGES };
+enum stage {
+    READ,
+    HEADER,
+    ENTROPY,
+    DECODE,
+    LIBRARY_HEADER,
+    LIBRARY_ENTROPY,
+    LIBRARY_DECODE,
+    RENDER,
+    RESIZE,
+    STORE,
+    STAGES
+};
 
 static const struct {
     int (*run)(struct context *c);
     int (*before)(struct context *c); /* not timed; may be NULL */
 } stages[STAGES] = {
     [READ] = {run_read, NULL},          [HEADER] = {run_header, NULL},
+    [LIBRARY_HEADER] = {run_library_header, NULL},
+    [LIBRARY_ENTROPY] = {run_library_entropy, NULL},
+    [LIBRARY_DECODE] = {run_library_decode, NULL},
     [ENTROPY] = {run_entropy, NULL},    [DECODE] = {run_decode, NULL},
     [RENDER] = {run_render, NULL},      [RESIZE] = {run_resize, warm_resize},
     [STORE] = {run_store, warm_resize},
@@ -231,6 +338,10 @@ static const struct {
     {"header and setup", "run", HEADER, HEADER},
     {"entropy", "entropy run less header", ENTROPY, HEADER},
     {"IDCT, upsampling, colour", "decode run less entropy run", DECODE, ENTROPY},
+    {"libjpeg: header", "the same of libjpeg-turbo", LIBRARY_HEADER, LIBRARY_HEADER},
+    {"libjpeg: entropy", "the same of libjpeg-turbo", LIBRARY_ENTROPY, LIBRARY_HEADER},
+    {"libjpeg: IDCT and so on", "the same of libjpeg-turbo", LIBRARY_DECODE, LIBRARY_ENTROPY},
+    {"libjpeg: decode", "the same of libjpeg-turbo", LIBRARY_DECODE, LIBRARY_DECODE},
     {"resize, in its place", "render run less decode run", RENDER, DECODE},
     {"resize alone", "run, with its tables, rows in memory", RESIZE, RESIZE},
     {"store", "resize into cold slots less into a warm one", STORE, RESIZE},
@@ -351,8 +462,11 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
     c->slot_bytes = (size_t)c->pipeline.side * c->pipeline.side * 3;
     c->slots = malloc(SLOTS * c->slot_bytes);
     if (!c->slots || image_decoder_create(&c->decoder) < 0 || jpeg_reader_create(&c->reader) < 0 ||
+        jpeg_reader_create(&c->library) < 0 || jpeg_own_create(&c->own) < 0 ||
         resize_create(&c->resize) < 0)
         return error_set(err, -ENOMEM, "out of memory");
+    jpeg_reader_use(c->library, IMAGE_JPEG_LIBJPEG, NULL);
+    jpeg_own_use(c->own, no_pixels());
     memset(c->slots, 0, SLOTS * c->slot_bytes);
     for (size_t i = 0; a->kernels && resize_kernels[i]; i++) {
         if (strcmp(resize_kernels[i]->name, a->kernels) != 0 || !resize_kernels[i]->usable())
@@ -370,6 +484,9 @@ static void context_fini(struct context *c)
     image_decoder_destroy(c->decoder);
     if (c->reader)
         c->reader->ops->destroy(c->reader);
+    if (c->library)
+        c->library->ops->destroy(c->library);
+    jpeg_own_destroy(c->own);
     resize_destroy(c->resize);
     free(c->slots);
     free(c->rows);

@@ -176,7 +176,8 @@ static int expand(struct expansion *x, const char *rest)
     int r;
 
     if (memchr(rest, ',', plain)) /* in a file, where a line holds one item */
-        return error_set(x->err, -EINVAL, "host '%s': ',' cannot be part of a host's name", x->item);
+        return error_set(x->err, -EINVAL, "host '%s': ',' cannot be part of a host's name",
+                         x->item);
     r = append(x, rest, plain);
     if (r < 0)
         return r;
@@ -371,7 +372,8 @@ static int parse_word(struct hostlist_host *host, char *word, struct plenum_erro
         return check_characters(host->user, ".-_", "user", err);
     }
     return error_set(err, -EINVAL,
-                     "'%s' is not understood after a host; slots=N, port=N and user=NAME are", word);
+                     "'%s' is not understood after a host; slots=N, port=N and user=NAME are",
+                     word);
 }
 
 static int parse_line(struct hostlist *list, char *line, struct plenum_error *err)

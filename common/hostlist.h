@@ -34,9 +34,9 @@ void hostlist_fini(struct hostlist *list);
  *
  *     NAME  NAME:SLOTS  USER@NAME  USER@NAME:PORT  [USER@]NAME:PORT:SLOTS
  *
- * A name may hold sets of numbers in brackets, "r[0-1]n[01-16,20]": each is counted up, with leading zeros where the first number of a
- * range has them; several sets give every combination. A name may be an IPv6 address, in brackets
- * when numbers follow: "[fd00::7]:4".
+ * A name may hold sets of numbers in brackets, "r[0-1]n[01-16,20]": each is counted up, with
+ * leading zeros where the first number of a range has them; several sets give every combination. A
+ * name may be an IPv6 address, in brackets when numbers follow: "[fd00::7]:4".
  *
  * A host that is named again (with the same user and port) gains slots; a mention without a number
  * counts one then.
@@ -62,7 +62,8 @@ int hostlist_add_name(struct hostlist *list, const char *name, uint32_t slots,
                       struct plenum_error *err);
 
 /** Take out hosts that `text` names, whatever their slots, and, unless it names them, whatever
- * their users and ports: 0, or -EINVAL as hostlist_add_text(). Names that are not there are nothing.
+ * their users and ports: 0, or -EINVAL as hostlist_add_text(). Names that are not there are
+ * nothing.
  */
 int hostlist_remove_text(struct hostlist *list, const char *text, struct plenum_error *err);
 

@@ -8,8 +8,8 @@
 
 /**
  * XXH3-128 of the data set's fingerprint, the pipeline's canonical text, the seed and the order
- * options (shuffle, block, last). Not of how the samples are shared out (R, M, S, I) nor of how
- * pixels are stored.
+ * options (shuffle, block, last, subset, repeat). Not of how the samples are shared out (R, M, S,
+ * I) nor of how pixels are stored.
  */
 void identity_of(const uint8_t fingerprint[16], const struct wire_open *open, uint8_t ret[16]);
 

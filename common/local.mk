@@ -3,6 +3,9 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 %C%_libcommon_la_SOURCES = \
 	%D%/address.c %D%/address.h \
 	%D%/cgroup.c %D%/cgroup.h \
+	%D%/crc32c.c %D%/crc32c.h \
+	%D%/dataname.c %D%/dataname.h \
+	%D%/datasum.c %D%/datasum.h \
 	%D%/error.c %D%/error.h \
 	%D%/frame.c %D%/frame.h \
 	%D%/hostlist.c %D%/hostlist.h \
@@ -16,6 +19,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/parallel.c %D%/parallel.h \
 	%D%/philox.h \
 	%D%/pipeline.c %D%/pipeline.h \
+	%D%/progress.c %D%/progress.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/status.c %D%/status.h \
 	%D%/streamhash.c %D%/streamhash.h \

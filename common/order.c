@@ -93,15 +93,60 @@ static uint32_t block_sample(const struct order *order, uint32_t epoch, uint32_t
 
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position)
 {
+    if (order->repeat > 1)
+        position /= order->repeat;
     switch (order->shuffle) {
     case ORDER_GLOBAL:
-        return permute(order->seed, epoch, DRAW_ORDER, 0, order->n, position);
+        position = permute(order->seed, epoch, DRAW_ORDER, 0, order->n, position);
+        break;
     case ORDER_BLOCK:
-        return block_sample(order, epoch, position);
+        position = block_sample(order, epoch, position);
+        break;
     case ORDER_NONE:
         break;
     }
-    return position;
+    return order->first + position;
+}
+
+int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err)
+{
+    const char *colon = strchr(text, ':');
+    char first[16] = "";
+    uint64_t a = 0, b = 0;
+    bool good = colon && (size_t)(colon - text) < sizeof(first);
+
+    if (good) {
+        memcpy(first, text, (size_t)(colon - text));
+        good = (!first[0] || parse_u64(first, UINT32_MAX - 1, &a) == 0) &&
+               (!colon[1] || parse_u64(colon + 1, UINT32_MAX - 1, &b) == 0);
+    }
+    if (!good)
+        return error_set(err, -EINVAL,
+                         "subset '%s' is not a:b, the samples from number a up to but without "
+                         "number b",
+                         text);
+    if (colon[1] && a >= b)
+        return error_set(err, -EINVAL, "subset '%s' holds no samples", text);
+    *ret = (struct order_subset){.first = (uint32_t)a, .end = (uint32_t)b};
+    return 0;
+}
+
+int order_take(struct order *order, uint32_t samples, const struct order_subset *subset,
+               uint32_t repeat, struct plenum_error *err)
+{
+    uint32_t end = subset->end ? subset->end : samples;
+
+    if (end > samples || subset->first >= end)
+        return error_set(err, -EINVAL, "subset %u:%u goes beyond the %u samples of the data set",
+                         subset->first, end, samples);
+    if (repeat > 1 && (uint64_t)(end - subset->first) * repeat >= UINT32_MAX)
+        return error_set(err, -EINVAL,
+                         "%u samples, %u times each, are more than 2^32 - 2 positions",
+                         end - subset->first, repeat);
+    order->first = subset->first;
+    order->n = end - subset->first;
+    order->repeat = repeat ? repeat : 1;
+    return 0;
 }
 
 int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t *block,
@@ -129,11 +174,23 @@ int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t 
                      "shuffle '%s' is none of: global, none, block:B (B samples in a block)", text);
 }
 
+uint64_t order_part_seed(uint64_t seed, uint32_t part)
+{
+    struct philox_block block = philox_draw(seed, part, 0, DRAW_PART, 0);
+
+    return (uint64_t)block.word[1] << 32 | block.word[0];
+}
+
+static uint64_t span_of(const struct order_steps *steps)
+{
+    return steps->span ? steps->span : steps->n;
+}
+
 bool order_place_has_step(const struct order_steps *steps, struct order_place place)
 {
-    if (place.position >= steps->n)
+    if (place.position >= span_of(steps))
         return false;
-    return steps->last == ORDER_PAD || steps->n - place.position >= steps->per_step;
+    return steps->last == ORDER_PAD || span_of(steps) - place.position >= steps->per_step;
 }
 
 struct order_place order_place_settle(const struct order_steps *steps, struct order_place place)
@@ -146,7 +203,7 @@ struct order_place order_place_settle(const struct order_steps *steps, struct or
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place)
 {
     place.position += steps->per_step;
-    if (place.position >= steps->n) /* nothing left: the same for every step size */
+    if (place.position >= span_of(steps)) /* nothing left: the same for every step size */
         return (struct order_place){.epoch = place.epoch + 1, .position = 0};
     return place;
 }
@@ -155,9 +212,9 @@ uint64_t order_steps_left(const struct order_steps *steps, struct order_place pl
 {
     uint64_t left;
 
-    if (place.position >= steps->n)
+    if (place.position >= span_of(steps))
         return 0;
-    left = steps->n - place.position;
+    left = span_of(steps) - place.position;
     return steps->last == ORDER_PAD ? (left + steps->per_step - 1) / steps->per_step
                                     : left / steps->per_step;
 }

@@ -21,23 +21,54 @@ enum order_last {
 /** How many blocks' samples are mixed with each other by shuffle=block:B. */
 enum { ORDER_WINDOW_BLOCKS = 16 };
 
+/** Samples [first, first + n) of the data set, each `repeat` times an epoch. */
 struct order {
     uint64_t seed;
-    uint32_t n; /* samples in the data set, 1 ... 2^32 - 1 */
+    uint32_t n; /* samples that are shown, 1 ... 2^32 - 1 */
     enum order_shuffle shuffle;
-    uint32_t block; /* ORDER_BLOCK: samples in a block, at least 1 */
+    uint32_t block;  /* ORDER_BLOCK: samples in a block, at least 1 */
+    uint32_t first;  /* of a subset: what lies before it is never shown */
+    uint32_t repeat; /* positions in a row that show a sample, each with draws of its own; 0 is 1 */
 };
 
+/** N: positions in an epoch. */
+static inline uint32_t order_positions(const struct order *order)
+{
+    return order->n * (order->repeat ? order->repeat : 1);
+}
+
 /**
- * The sample at `position` (0 ... n - 1) of `epoch`: a bijection on [0, n) for each epoch.
+ * The sample at `position` (0 ... N - 1) of `epoch`: each sample of the subset `repeat` times an
+ * epoch; with repeat 1 a bijection.
  *
  * Constant time and memory: no table. Threads: any.
  */
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position);
 
+/** Samples of a data set, [first, end); end 0: to its end. */
+struct order_subset {
+    uint32_t first, end;
+};
+
+/** "a:b", where a or b may be missing, into `*ret`: 0, or -EINVAL with a sentence. */
+int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err);
+
+/**
+ * Have `order` show this subset of `samples` samples, `repeat` times (0 is 1): sets n, first and
+ * repeat.
+ *
+ * -EINVAL: the subset goes beyond the data set, or there are 2^32 - 1 positions or more.
+ */
+int order_take(struct order *order, uint32_t samples, const struct order_subset *subset,
+               uint32_t repeat, struct plenum_error *err);
+
 /** "global", "none" or "block:B" into `*shuffle` and `*block`: 0 or -EINVAL. */
 int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t *block,
                         struct plenum_error *err);
+
+/** The seed of one part of a data set (split = file): parts are shuffled and cropped each in a way
+ * of its own. */
+uint64_t order_part_seed(uint64_t seed, uint32_t part);
 
 /** A place of the stream: the first position of a step. */
 struct order_place {
@@ -45,11 +76,18 @@ struct order_place {
     uint64_t position;
 };
 
-/** The steps of a stream: `per_step` = R * M positions each, in every epoch from position 0 on. */
+/**
+ * The steps of a stream: `per_step` = R * M positions each, in every epoch from position 0 on.
+ *
+ * Where instances have data of their own (split = file), steps end together: `span` is then how
+ * many positions an epoch's steps cover in every instance, which is more than n where another has
+ * more samples (pad) and less where another has fewer (drop).
+ */
 struct order_steps {
-    uint32_t n;
+    uint32_t n; /* positions that count */
     uint32_t per_step;
     enum order_last last;
+    uint64_t span; /* 0: n */
 };
 
 /** Does a step begin at this place, or is the epoch over for steps of this size? */

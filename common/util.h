@@ -43,8 +43,8 @@ static inline uint64_t align_up(uint64_t value, uint64_t unit)
 int io_write_all(int fd, const void *bytes, size_t len);
 
 /**
- * Write a file: 0 or -errno (-EEXIST when it exists and may not be replaced). One that is replaced is
- * whole at every moment.
+ * Write a file: 0 or -errno (-EEXIST when it exists and may not be replaced). One that is replaced
+ * is whole at every moment.
  */
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
 

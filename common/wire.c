@@ -46,6 +46,8 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
                          open->offset, open->offset + open->local, open->per_step);
     if (open->shuffle == ORDER_BLOCK && open->block == 0)
         return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
+    if (open->subset.end && open->subset.end <= open->subset.first)
+        return error_set(err, -EINVAL, "a subset without samples was asked for");
     if (open->side == 0 || open->side > PIPELINE_SIDE_MAX)
         return error_set(err, -EINVAL, "images of %u pixels a side are out of range", open->side);
     if (open->channels != 3 && open->channels != 4)
@@ -57,6 +59,22 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
         return error_set(err, -EINVAL,
                          "the two sides disagree about the size of a slot (%llu and %llu bytes)",
                          (unsigned long long)open->slot_bytes, (unsigned long long)slot.bytes);
+    return 0;
+}
+
+int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
+               struct order_steps *steps, struct plenum_error *err)
+{
+    struct order o = {.seed = open->seed, .shuffle = open->shuffle, .block = open->block};
+    int r = order_take(&o, samples, &open->subset, open->repeat, err);
+
+    if (r < 0)
+        return r;
+    *order = o;
+    *steps = (struct order_steps){.n = order_positions(&o),
+                                  .per_step = open->per_step,
+                                  .last = open->last,
+                                  .span = open->span};
     return 0;
 }
 
@@ -142,6 +160,10 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     frame_put_u32(b, m->side);
     frame_put_u32(b, m->slots);
     frame_put_u64(b, m->slot_bytes);
+    frame_put_u32(b, m->subset.first);
+    frame_put_u32(b, m->subset.end);
+    frame_put_u32(b, m->repeat);
+    frame_put_u64(b, m->span);
     return frame_end(b, begin);
 }
 
@@ -175,6 +197,15 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->side = frame_get_u32(r);
     ret->slots = frame_get_u32(r);
     ret->slot_bytes = frame_get_u64(r);
+    ret->subset = (struct order_subset){0};
+    ret->repeat = 0;
+    ret->span = 0;
+    if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
+        return 0;
+    ret->subset.first = frame_get_u32(r);
+    ret->subset.end = frame_get_u32(r);
+    ret->repeat = frame_get_u32(r);
+    ret->span = frame_get_u64(r);
     return got(r);
 }
 
@@ -187,6 +218,7 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
     frame_put_u32(b, m->threads);
     frame_put_u32(b, m->io_threads);
     frame_put_bytes(b, m->fingerprint, sizeof(m->fingerprint));
+    frame_put_bytes(b, &m->sum, sizeof(m->sum)); /* all of it u64, little-endian as we are */
     return frame_end(b, begin);
 }
 
@@ -197,6 +229,10 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     ret->threads = frame_get_u32(r);
     ret->io_threads = frame_get_u32(r);
     frame_get_bytes(r, ret->fingerprint, sizeof(ret->fingerprint));
+    ret->sum = (struct datasum){0};
+    if (!r->bad && r->at == r->end) /* of a loader before WIRE_MINOR_SUBSET */
+        return 0;
+    frame_get_bytes(r, &ret->sum, sizeof(ret->sum));
     return got(r);
 }
 

@@ -17,7 +17,7 @@
  *                                        <-        NAME (its file as people name it)
  *     STATS                              ->
  *                                        <-        STATS (counters)      also: "are you there?"
- *     STATUS                             ->       since 1.2
+ *     STATUS                             ->       since 1.3
  *                                        <-        STATUS (the loader), STATUS_STREAM ...
  *     BYE                                ->
  *
@@ -32,12 +32,13 @@
 
 #include <plenum/stream.h>
 
+#include "common/datasum.h"
 #include "common/frame.h"
 #include "common/order.h"
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 2,
+    WIRE_MINOR = 3,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -64,7 +65,12 @@ enum wire_type {
     WIRE_STATUS_STREAM,
 };
 
-enum { WIRE_MINOR_NAME = 1, WIRE_MINOR_STATUS = 2 };
+/* Minor versions from which on something is known. */
+enum {
+    WIRE_MINOR_NAME = 1,
+    WIRE_MINOR_SUBSET = 2, /* subset, repeat and span of OPEN; sum of OPENED */
+    WIRE_MINOR_STATUS = 3, /* STATUS; waited_ns of RENDER */
+};
 
 struct wire_hello {
     char magic[8]; /* "plenum" and NULs */
@@ -100,6 +106,9 @@ struct wire_open {
     uint32_t side;     /* height and width, pixels: must be what the pipeline says */
     uint32_t slots;
     uint64_t slot_bytes; /* must be what wire_slot_init() says */
+    struct order_subset subset;
+    uint32_t repeat; /* positions that show a sample; 0 is 1 */
+    uint64_t span;   /* struct order_steps; 0 where the data set is everybody's */
 };
 
 struct wire_opened {
@@ -107,12 +116,13 @@ struct wire_opened {
     uint32_t classes;
     uint32_t threads, io_threads; /* of the loader: that decode, that read */
     uint8_t fingerprint[16];
+    struct datasum sum; /* what the fingerprint is of */
 };
 
 struct wire_render {
     uint64_t epoch, position; /* of the batch's first step */
     uint32_t slot;
-    uint64_t waited_ns; /* since 1.2: how long the program has waited for batches so far;
+    uint64_t waited_ns; /* since 1.3: how long the program has waited for batches so far;
                            WIRE_UNKNOWN from an older client */
 };
 
@@ -225,6 +235,10 @@ static inline uint64_t wire_batch_count(const struct wire_open *open)
 {
     return (uint64_t)open->steps * open->local;
 }
+
+/** The order and the steps that are asked for, of a data set of so many samples: 0 or -EINVAL. */
+int wire_order(const struct wire_open *open, uint32_t samples, struct order *order,
+               struct order_steps *steps, struct plenum_error *err);
 
 /** Is every field within its bounds? The sentence names the first that is not. */
 int wire_open_check(const struct wire_open *open, struct plenum_error *err);

@@ -46,6 +46,9 @@ static const char usage[] =
     "  --epochs E            epochs (default 1)\n"
     "  --steps S             steps in a batch (default 1)\n"
     "  --shuffle ORDER       global (default), none or block:B\n"
+    "  --subset A:B          only samples A ... B - 1 of the data set\n"
+    "  --repeat K            positions in a row that show a sample (default 1)\n"
+    "  --split sample|file   file: each instance has a part of the archives of its own\n"
     "  --last pad|drop       what becomes of samples that do not fill a step (default pad)\n"
     "  --bad substitute|fail what becomes of a bad sample (default substitute)\n"
     "  --dtype int8|uint8    how pixels are stored (default int8)\n"
@@ -70,6 +73,9 @@ enum {
     OPT_EPOCHS,
     OPT_STEPS,
     OPT_SHUFFLE,
+    OPT_SUBSET,
+    OPT_REPEAT,
+    OPT_SPLIT,
     OPT_LAST,
     OPT_BAD,
     OPT_DTYPE,
@@ -95,6 +101,9 @@ static const struct option long_options[] = {
     {"epochs", 1, NULL, OPT_EPOCHS},
     {"steps", 1, NULL, OPT_STEPS},
     {"shuffle", 1, NULL, OPT_SHUFFLE},
+    {"subset", 1, NULL, OPT_SUBSET},
+    {"repeat", 1, NULL, OPT_REPEAT},
+    {"split", 1, NULL, OPT_SPLIT},
     {"last", 1, NULL, OPT_LAST},
     {"bad", 1, NULL, OPT_BAD},
     {"dtype", 1, NULL, OPT_DTYPE},
@@ -166,6 +175,15 @@ static void parse(int argc, char **argv, struct arguments *a)
             break;
         case OPT_SHUFFLE:
             o->shuffle = optarg;
+            break;
+        case OPT_SUBSET:
+            o->subset = optarg;
+            break;
+        case OPT_REPEAT:
+            o->repeat = (uint32_t)number(optarg, UINT32_MAX);
+            break;
+        case OPT_SPLIT:
+            o->split = choice(optarg, "sample", "file") ? PLENUM_SPLIT_FILE : PLENUM_SPLIT_SAMPLE;
             break;
         case OPT_LAST:
             o->last = choice(optarg, "pad", "drop") ? PLENUM_DROP : PLENUM_PAD;
@@ -357,7 +375,9 @@ static int feed(struct plenum_job *job, const struct plenum_job_info *info,
     struct totals totals = {0};
     int failed = 0, r;
 
-    r = plenum_stream_open(info, &a->stream, &stream, &err);
+    /* With replicas of its own choice, this process is a job by itself. */
+    r = a->replicas ? plenum_stream_open(info, &a->stream, &stream, &err)
+                    : plenum_stream_open_all(job, &a->stream, &stream, &err);
     if (r < 0) {
         fprintf(stderr, "feed: %s\n", err.text);
         return 1;

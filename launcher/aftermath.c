@@ -27,12 +27,17 @@ static void put_line(const struct supervisor *s, const char *line, size_t len)
     free(text);
 }
 
+/* Of a progress bar, what it shows in the end. */
 static void put_lines(const struct supervisor *s, const char *text)
 {
     while (*text) {
-        size_t len = strcspn(text, "\n");
+        size_t len = strcspn(text, "\n"), shown = len;
+        const char *last;
 
-        put_line(s, text, len);
+        shown -= shown > 0 && text[shown - 1] == '\r';
+        last = memrchr(text, '\r', shown);
+        last = last ? last + 1 : text;
+        put_line(s, last, (size_t)(text + shown - last));
         text += len;
         text += *text == '\n';
     }
@@ -67,10 +72,8 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));
     uint32_t count = 0;
     char self[4096], title[64], *table;
-    struct probe_question question = {.options = s->options,
-                                      .self = self,
-                                      .directory = s->job->directory,
-                                      .limit_ms = PROBE_MS};
+    struct probe_question question = {
+        .options = s->options, .self = self, .directory = s->job->directory, .limit_ms = PROBE_MS};
     bool found = false;
 
     if (!probes || !agent_is_used(s->options) || host_get_self(self, sizeof(self), NULL) < 0)
@@ -94,24 +97,18 @@ out:
     return found;
 }
 
-/* Is it Open MPI at all? Others have a program of the same name. */
-static void check_mpirun(const struct supervisor *s)
+/* Is it Open MPI at all? Others have a program of the same name, which does not understand ours. */
+static bool is_open_mpi(char *path, size_t size, char *version, size_t version_size)
 {
-    char path[4096], version[256];
-
-    if (s->plans_sent || host_find_program("mpirun", path, sizeof(path)) < 0 ||
-        version_ask(path, "--version", version, sizeof(version)) < 0)
-        return;
-    if (!strstr(version, "(Open MPI) 4."))
-        log_error("%s is '%s': plenumrun works with Open MPI 4 (Debian: openmpi-bin); let that come "
-                  "first in PATH",
-                  path, version);
+    return host_find_program("mpirun", path, size) < 0 ||
+           version_ask(path, "--version", version, version_size) < 0 ||
+           strstr(version, "(Open MPI) 4.") != NULL;
 }
 
 void aftermath_print(const struct supervisor *s)
 {
     const struct report *report = &s->report;
-    char sentence[2048], last[sizeof(s->text_tail.bytes) + 1];
+    char sentence[2048], last[sizeof(s->text_tail.bytes) + 1], path[4096], version[256];
     const char *tail = NULL;
 
     if (report->kind == REPORT_SUCCESS)
@@ -130,7 +127,6 @@ void aftermath_print(const struct supervisor *s)
 
         if (explained)
             return;
-        check_mpirun(s);
         if (tail_get(&s->text_tail, MPIRUN_LINES, last) > 0) {
             log_error("the last words of mpirun:");
             put_lines(s, last);
@@ -138,4 +134,10 @@ void aftermath_print(const struct supervisor *s)
     }
     if (sentence[0])
         log_error("%s", sentence);
+    if (report->kind == REPORT_MPIRUN && !s->plans_sent && !s->hurry &&
+        !is_open_mpi(path, sizeof(path), version, sizeof(version)))
+        log_error(
+            "%s is '%s'; plenumrun needs Open MPI 4 (Debian: openmpi-bin): let that come first "
+            "in PATH",
+            path, version);
 }

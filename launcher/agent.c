@@ -2,8 +2,8 @@
  *
  * mpirun calls "agent [arguments] host command". It knows nothing of users and ports, and takes the
  * colons of an IPv6 address for slots. Where a host has one of these, mpirun is given plenumrun
- * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is nobody's,
- * since mpirun asks a name server for every name that is no number. */
+ * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is
+ * nobody's, since mpirun asks a name server for every name that is no number. */
 #include "config.h"
 
 #include "launcher/agent.h"
@@ -16,6 +16,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/host.h"
 
 enum { CONNECT_SECONDS_MOST = 10, CONNECT_SECONDS_LEAST = 2 };
 
@@ -90,6 +91,9 @@ static bool is_nameless(const struct plan *plan, uint32_t host)
     const struct plan_host *h = &plan->hosts[host];
 
     if (strchr(h->name, ':'))
+        return true;
+    /* mpirun would take this host's own name for this host, and never log in. */
+    if ((h->user || h->port) && host_is_this(h->name))
         return true;
     for (uint32_t i = 0; i < host; i++) /* one address, several doors */
         if ((h->user || h->port) && strcmp(plan->hosts[i].name, h->name) == 0)

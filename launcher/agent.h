@@ -27,18 +27,19 @@ enum {
  * NULL. */
 const char *agent_get_setting(const struct cmdline *options, const char *name);
 
-/** Does mpirun start processes on other hosts by an agent? (Else by srun, in a Slurm allocation.) */
+/** Does mpirun start processes on other hosts by an agent? (Else by srun, in a Slurm allocation.)
+ */
 bool agent_is_used(const struct cmdline *options);
 
 /** The agent's program and its first arguments, "ssh -F config". */
 const char *agent_program(const struct cmdline *options);
 
-/** Arguments for it that bound the time it takes: those that the person has set, or our own where it
- * is ssh, or "". */
+/** Arguments for it that bound the time it takes: those that the person has set, or our own where
+ * it is ssh, or "". */
 const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTIONS_MAX]);
 
-/** Is there a host that mpirun cannot log in to by its name alone: with a user or a port, or an IPv6
- * address, which mpirun does not read? Then plenumrun must stand between it and the agent. */
+/** Is there a host that mpirun cannot log in to by its name alone: with a user or a port, or an
+ * IPv6 address, which mpirun does not read? Then plenumrun must stand between it and the agent. */
 bool agent_must_translate(const struct plan *plan);
 
 /** The name of a host on mpirun's command line. */

@@ -17,8 +17,7 @@
 #include "common/util.h"
 
 int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus,
-                       enum place_memory memory, struct bind_request *ret,
-                       struct plenum_error *err)
+                       enum place_memory memory, struct bind_request *ret, struct plenum_error *err)
 {
     struct bind_request request = {.cpus = bind_cpus, .memory = memory};
     int r;
@@ -40,10 +39,8 @@ static const struct {
     int mode;
     enum place_memory policy;
 } modes[] = {
-    {MPOL_BIND, PLACE_MEMORY_BIND},
-    {PREFERRED_MANY, PLACE_MEMORY_PREFERRED},
-    {MPOL_PREFERRED, PLACE_MEMORY_PREFERRED},
-    {MPOL_INTERLEAVE, PLACE_MEMORY_INTERLEAVE},
+    {MPOL_BIND, PLACE_MEMORY_BIND},           {PREFERRED_MANY, PLACE_MEMORY_PREFERRED},
+    {MPOL_PREFERRED, PLACE_MEMORY_PREFERRED}, {MPOL_INTERLEAVE, PLACE_MEMORY_INTERLEAVE},
     {MPOL_LOCAL, PLACE_MEMORY_LOCAL},
 };
 
@@ -106,8 +103,8 @@ int bind_check_cpus(const struct bind_request *request, const struct bind_result
 {
     if (result->cpus_error)
         return result->cpus_error;
-    return request->cpus && memcmp(request->sets.cpus, result->sets.cpus,
-                                   sizeof(request->sets.cpus)) != 0
+    return request->cpus &&
+                   memcmp(request->sets.cpus, result->sets.cpus, sizeof(request->sets.cpus)) != 0
                ? -EXDEV
                : 0;
 }

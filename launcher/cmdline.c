@@ -163,7 +163,8 @@ static int add_instance_args(void *target, const char *value, struct plenum_erro
     r = value[len] ? parse_u64(number, COUNT_MAX - 1, &instance) : -EINVAL;
     free(number);
     if (r < 0)
-        return error_set(err, -EINVAL, "%s needs an instance and its arguments, 3:ARGUMENTS, not "
+        return error_set(err, -EINVAL,
+                         "%s needs an instance and its arguments, 3:ARGUMENTS, not "
                          "'%s'",
                          name, value);
     args = realloc(c->instance_args, (c->num_instance_args + 1) * sizeof(*args));
@@ -184,7 +185,8 @@ static int add_export(void *target, const char *value, struct plenum_error *err)
         return error_set(err, -EINVAL, "--export needs NAME or NAME=VALUE, not '%s'", value);
     if (star && (!equals || star < equals) && (star[1] || star == value))
         return error_set(err, -EINVAL,
-                         "--export '%s': '*' stands at the end of the first letters of names", value);
+                         "--export '%s': '*' stands at the end of the first letters of names",
+                         value);
     return add_item(&c->exports, value, strlen(value), err);
 }
 
@@ -214,7 +216,8 @@ static int add_env_file(void *target, const char *value, struct plenum_error *er
             text += 7;
         r = environ_unquote(text);
         if (r < 0)
-            (void)error_set(err, r, "--env-file %s:%d: '%s' is not NAME=value", value, number, text);
+            (void)error_set(err, r, "--env-file %s:%d: '%s' is not NAME=value", value, number,
+                            text);
         else
             r = add_item(&c->exports, text, strlen(text), err);
     }
@@ -294,8 +297,8 @@ static int set_version(void *target, const char *value, struct plenum_error *err
             return 0;
         }
     }
-    return error_set(err, -EINVAL, "--version-format must be text, full-text or full-json, not '%s'",
-                     value);
+    return error_set(err, -EINVAL,
+                     "--version-format must be text, full-text or full-json, not '%s'", value);
 }
 
 static int add_hosts(void *target, const char *value, struct plenum_error *err)
@@ -411,9 +414,10 @@ static const struct option_def defs[] = {
     {"ipus-per-replica", 0, "N", OPTION_U32, FIELD(devices_per_replica), 1, COUNT_MAX,
      .help = NULL},
     {"device-env", 0, "NAME[=LIST]", OPTION_CALL, .call = set_device_env,
-     .help = "share out the devices of LIST, or of the variable's value here, or 0, 1, ..., and tell "
-             "each instance its own in this variable: CUDA_VISIBLE_DEVICES (or cuda, rocr, hip, "
-             "oneapi, ze, habana, tpu)"},
+     .help =
+         "share out the devices of LIST, or of the variable's value here, or 0, 1, ..., and tell "
+         "each instance its own in this variable: CUDA_VISIBLE_DEVICES (or cuda, rocr, hip, "
+         "oneapi, ze, habana, tpu)"},
 
     {.help = "Network"},
     {"host-subnet", 0, "ADDRESS/BITS", OPTION_CALL, .call = set_host_subnet,

@@ -74,7 +74,7 @@ struct cmdline {
     struct cmdline_instance_args {
         uint32_t instance;
         struct cmdline_list words;
-    } *instance_args; /* owned; in the order of the command line */
+    } * instance_args; /* owned; in the order of the command line */
     size_t num_instance_args;
 
     const char *import_config, *export_config;

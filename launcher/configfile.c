@@ -149,8 +149,9 @@ static int take_line(struct reader *r, char *line)
     return take_option(r, def, value);
 }
 
-int configfile_read(const char *path, const struct options_settings *own, struct options_settings *ret,
-                struct cmdline_list *texts, struct plenum_error *err)
+int configfile_read(const char *path, const struct options_settings *own,
+                    struct options_settings *ret, struct cmdline_list *texts,
+                    struct plenum_error *err)
 {
     struct reader reader = {.own = own, .ret = ret, .texts = texts, .err = err};
     FILE *file = fopen(path, "re");
@@ -212,10 +213,11 @@ static int put_settings(FILE *file, const struct options_settings *settings,
         if (is_about_files(def))
             continue;
         if (value && strchr(value, '\n'))
-            return error_set(err, -EINVAL,
-                             "--export-config: the value of --%s has several lines, which a file of "
-                             "options cannot hold",
-                             def->name);
+            return error_set(
+                err, -EINVAL,
+                "--export-config: the value of --%s has several lines, which a file of "
+                "options cannot hold",
+                def->name);
         (void)fprintf(file, "%s = ", def->name);
         if (value)
             put_value(file, value);
@@ -227,7 +229,7 @@ static int put_settings(FILE *file, const struct options_settings *settings,
 }
 
 int configfile_write(const char *path, const struct options_settings *settings, bool overwrite,
-                 struct plenum_error *err)
+                     struct plenum_error *err)
 {
     char *text = NULL;
     size_t len = 0;
@@ -242,8 +244,8 @@ int configfile_write(const char *path, const struct options_settings *settings, 
     if (r == 0) {
         r = io_write_file(path, text, len, overwrite);
         if (r == -EEXIST)
-            (void)error_set(err, r,
-                            "--export-config: %s exists; --overwrite-config would replace it", path);
+            (void)error_set(
+                err, r, "--export-config: %s exists; --overwrite-config would replace it", path);
         else if (r < 0)
             (void)error_set(err, r, "--export-config: cannot write %s: %s", path, strerror(-r));
     }

@@ -18,8 +18,9 @@
  *
  * Errors: -errno of reading; -EINVAL with file and line; -ENOMEM.
  */
-int configfile_read(const char *path, const struct options_settings *own, struct options_settings *ret,
-                struct cmdline_list *texts, struct plenum_error *err);
+int configfile_read(const char *path, const struct options_settings *own,
+                    struct options_settings *ret, struct cmdline_list *texts,
+                    struct plenum_error *err);
 
 /**
  * Write options so that configfile_read() gets them back, apart from those about such files.
@@ -27,6 +28,6 @@ int configfile_read(const char *path, const struct options_settings *own, struct
  * Errors: -EEXIST when there is a file that may not be overwritten; -errno, with a sentence.
  */
 int configfile_write(const char *path, const struct options_settings *settings, bool overwrite,
-                 struct plenum_error *err);
+                     struct plenum_error *err);
 
 #endif

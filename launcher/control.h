@@ -91,11 +91,11 @@ struct control_plan {
     uint8_t live;        /* streams (1 << enum control_stream) of which PROGRESS is wanted */
     uint8_t at_once;     /* unfinished lines are sent too: nobody else prints */
     uint8_t bind_cpus;
-    uint8_t memory;  /* enum place_memory, on `nodes` */
-    uint8_t strict;  /* a binding that fails is a failure */
+    uint8_t memory; /* enum place_memory, on `nodes` */
+    uint8_t strict; /* a binding that fails is a failure */
     char *directory, *cpus, *nodes;
     char *loader_cpus; /* where the host's loader shall run; "": anywhere */
-    char **argv; /* ended by NULL */
+    char **argv;       /* ended by NULL */
     struct environ_list environment;
 };
 
@@ -112,9 +112,9 @@ enum control_step {
     CONTROL_STEP_PLAN,      /* the message made no sense there */
     CONTROL_STEP_FORK,      /* no process, pipe or memory */
     CONTROL_STEP_DIRECTORY, /* the working directory */
-    CONTROL_STEP_BIND_CPUS,   /* only when the plan is strict */
+    CONTROL_STEP_BIND_CPUS, /* only when the plan is strict */
     CONTROL_STEP_BIND_MEMORY,
-    CONTROL_STEP_EXEC,      /* the program */
+    CONTROL_STEP_EXEC, /* the program */
     CONTROL_STEPS
 };
 
@@ -158,9 +158,9 @@ int control_put_topology(struct frame_buffer *b, bool real, const char *xml, siz
 int control_put_bytes(struct frame_buffer *b, enum control_type type, const char *bytes,
                       size_t len);
 /** One number: CREDIT, TAKEN (bytes; UINT64_MAX: the program takes no more), SIGNAL (number),
- * TERMINATE (grace_ns), TOPOLOGY as a request (1: with devices), SUSPEND (1: heartbeats will be missing; 0: they are back), TOLD (0: mpirun
- * wants the end; 1: the process of Open MPI that started the shim is gone), STOPPED (by which signal;
- * 0: continued). */
+ * TERMINATE (grace_ns), TOPOLOGY as a request (1: with devices), SUSPEND (1: heartbeats will be
+ * missing; 0: they are back), TOLD (0: mpirun wants the end; 1: the process of Open MPI that
+ * started the shim is gone), STOPPED (by which signal; 0: continued). */
 int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number);
 /** Nothing: BEAT, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);

@@ -15,9 +15,9 @@
 static const struct {
     const char *word, *variable, *prefix;
 } known[] = {
-    {"cuda", "CUDA_VISIBLE_DEVICES", ""},   {"rocr", "ROCR_VISIBLE_DEVICES", ""},
-    {"hip", "HIP_VISIBLE_DEVICES", ""},     {"oneapi", "ONEAPI_DEVICE_SELECTOR", "level_zero:"},
-    {"ze", "ZE_AFFINITY_MASK", ""},         {"habana", "HABANA_VISIBLE_DEVICES", ""},
+    {"cuda", "CUDA_VISIBLE_DEVICES", ""}, {"rocr", "ROCR_VISIBLE_DEVICES", ""},
+    {"hip", "HIP_VISIBLE_DEVICES", ""},   {"oneapi", "ONEAPI_DEVICE_SELECTOR", "level_zero:"},
+    {"ze", "ZE_AFFINITY_MASK", ""},       {"habana", "HABANA_VISIBLE_DEVICES", ""},
     {"tpu", "TPU_VISIBLE_CHIPS", ""},
 };
 

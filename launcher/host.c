@@ -136,7 +136,8 @@ static bool resolves_to_own(const struct network *own, const char *name)
     if (getaddrinfo(name, NULL, &hints, &list) != 0)
         return false;
     for (const struct addrinfo *a = list; a && !found; a = a->ai_next) {
-        struct subnet address = {.family = a->ai_family, .bits = a->ai_family == AF_INET ? 32 : 128};
+        struct subnet address = {.family = a->ai_family,
+                                 .bits = a->ai_family == AF_INET ? 32 : 128};
         const void *sa = a->ai_addr;
 
         if (a->ai_family == AF_INET)

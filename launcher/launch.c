@@ -138,9 +138,10 @@ static int place_on_given(const struct cmdline *options, struct plan *plan,
     int r = 0;
 
     if (count != 1 && count != plan->num_hosts)
-        return error_set(err, -EINVAL,
-                         "%zu times --topology for %u hosts: give it once for all, or once for each",
-                         count, plan->num_hosts);
+        return error_set(
+            err, -EINVAL,
+            "%zu times --topology for %u hosts: give it once for all, or once for each", count,
+            plan->num_hosts);
     for (uint32_t i = 0; r == 0 && i < plan->num_hosts; i++) {
         if (i < count) {
             if (topology)
@@ -286,9 +287,8 @@ static int launch(struct cmdline *options)
 
     if (options->version != CMDLINE_VERSION_NONE)
         return version_print(options->version);
-    if (options->export_config &&
-        configfile_write(options->export_config, &options->settings, options->overwrite_config, &err) <
-            0) {
+    if (options->export_config && configfile_write(options->export_config, &options->settings,
+                                                   options->overwrite_config, &err) < 0) {
         log_error("%s", err.text);
         return REPORT_USAGE;
     }

@@ -36,8 +36,8 @@ void lines_drop(struct lines *lines, size_t len);
 
 /**
  * What an unfinished line at the end shows, on a terminal, now: the text behind its last carriage
- * return, or, when that is at the very end, behind the one before. 0 when it has no carriage return.
- * Borrowed.
+ * return, or, when that is at the very end, behind the one before. 0 when it has no carriage
+ * return. Borrowed.
  */
 size_t lines_peek_progress(const struct lines *lines, const char **ret);
 

@@ -106,7 +106,8 @@ void members_cannot_place(struct supervisor *s, struct plan_host *host, const ch
     host->known = true;
     if (s->options->strict_binding)
         supervise_fail_with(s, REPORT_OTHER, NULL,
-                            "host %s: %s: nothing can be bound (--strict-binding)", host->name, why);
+                            "host %s: %s: nothing can be bound (--strict-binding)", host->name,
+                            why);
     else
         log_warn("host %s: %s: nothing is bound", host->name, why);
 }
@@ -219,11 +220,9 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
               instance->memory == PLACE_MEMORY_INTERLEAVE) &&
              strcmp(started.nodes, instance->nodes) != 0)
         log_warn("instance %u on host %s was to have memory of NUMA nodes %s; the kernel says %s",
-                 member_index(s, m), host, instance->nodes,
-                 *started.nodes ? started.nodes : "any");
+                 member_index(s, m), host, instance->nodes, *started.nodes ? started.nodes : "any");
     log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", member_index(s, m),
-             host, started.pid, started.cpus,
-             place_memory_name((enum place_memory)started.memory),
+             host, started.pid, started.cpus, place_memory_name((enum place_memory)started.memory),
              *started.nodes ? ", NUMA node " : "", started.nodes);
     control_started_fini(&started);
     return 0;
@@ -353,8 +352,7 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
             log_warn("instance %u on host %s was stopped by SIG%s, and waits to be continued",
                      member_index(s, m), member_host(s, m)->name, sigabbrev_np((int)number));
         else
-            log_warn("instance %u on host %s goes on", member_index(s, m),
-                     member_host(s, m)->name);
+            log_warn("instance %u on host %s goes on", member_index(s, m), member_host(s, m)->name);
         return 0;
     case CONTROL_EXITED:
         return take_exited(s, m, payload);

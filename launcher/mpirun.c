@@ -301,8 +301,8 @@ static void add_networks(struct mpirun_words *w, const struct mpirun_job *job,
     }
 }
 
-/* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take its
- * few tasks for all that there is: it is told of the whole allocation. */
+/* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take
+ * its few tasks for all that there is: it is told of the whole allocation. */
 static bool in_slurm_step(void)
 {
     return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");

@@ -24,8 +24,8 @@
 struct mpirun_job {
     const char *id, *token, *control;
     bool keep_loader;
-    /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs; NULL: it may
-     * choose. Interfaces that it must not choose, "docker0,virbr0"; NULL: none. */
+    /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs;
+     * NULL: it may choose. Interfaces that it must not choose, "docker0,virbr0"; NULL: none. */
     const char *daemon_include, *program_include, *excluded;
 };
 

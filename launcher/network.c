@@ -37,7 +37,7 @@ static struct subnet network_of(const struct subnet *address)
     struct subnet s = *address;
 
     for (unsigned bit = s.bits; bit < family_bits(s.family); bit++)
-        s.address[bit / 8] &= (uint8_t)~(0x80u >> bit % 8);
+        s.address[bit / 8] &= (uint8_t) ~(0x80u >> bit % 8);
     return s;
 }
 
@@ -92,9 +92,9 @@ bool subnet_has(const struct subnet *subnet, const struct subnet *address)
 
 bool network_is_virtual(const char *interface)
 {
-    static const char *const prefixes[] = {"docker", "virbr", "br-",    "veth", "cni",   "flannel",
-                                           "lxc",    "lxd",   "podman", "vnet", "vmnet", "cali",
-                                           "tailscale"};
+    static const char *const prefixes[] = {"docker",  "virbr", "br-",      "veth",   "cni",
+                                           "flannel", "lxc",   "lxd",      "podman", "vnet",
+                                           "vmnet",   "cali",  "tailscale"};
 
     for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
         if (strncmp(interface, prefixes[i], strlen(prefixes[i])) == 0)
@@ -224,7 +224,8 @@ void network_mark_reached(struct network *network, const char *address)
     for (size_t i = 0; i < network->count; i++) {
         struct network_address *a = &network->list[i];
 
-        a->reached |= a->at.family == family && same_bits(a->at.address, bytes, family_bits(family));
+        a->reached |=
+            a->at.family == family && same_bits(a->at.address, bytes, family_bits(family));
     }
 }
 

@@ -21,7 +21,8 @@ struct subnet {
     unsigned bits;
 };
 
-/** "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with a sentence. Bits behind the network's are cleared. */
+/** "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with a sentence. Bits behind the network's are cleared.
+ */
 int subnet_parse(const char *text, struct subnet *ret, struct plenum_error *err);
 void subnet_format(const struct subnet *subnet, char ret[SUBNET_TEXT_MAX]);
 /** Does the first hold the address of the second? */
@@ -49,7 +50,8 @@ int network_read(struct network *ret);
 /** Is this the name of an interface that container engines and hypervisors make? */
 bool network_is_virtual(const char *interface);
 
-/** "eth0 10.1.2.3/24", with " virtual" and " reached" behind it; network_parse_address() reads it. */
+/** "eth0 10.1.2.3/24", with " virtual" and " reached" behind it; network_parse_address() reads it.
+ */
 void network_format_address(const struct network_address *address, char *ret, size_t size);
 int network_parse_address(const char *text, struct network_address *ret);
 
@@ -57,9 +59,9 @@ int network_parse_address(const char *text, struct network_address *ret);
 void network_mark_reached(struct network *network, const char *address);
 
 /**
- * A network on which all of `count` hosts have an address that is not virtual: one by which they are
- * reached, if there is one; else a network of their own addresses that all have; else the smallest
- * that holds the addresses by which they are reached, when nothing virtual lies in it.
+ * A network on which all of `count` hosts have an address that is not virtual: one by which they
+ * are reached, if there is one; else a network of their own addresses that all have; else the
+ * smallest that holds the addresses by which they are reached, when nothing virtual lies in it.
  *
  * -ENOENT: there is none, or nothing is known of some host.
  */

@@ -96,7 +96,8 @@ struct output {
     int failure;
     int file_failure;
     char file_failure_text[300];
-    uint64_t *credit; /* [count] */
+    uint64_t *credit;    /* [count] */
+    uint8_t *progresses; /* [count]: 1 << stream when one is queued */
 };
 
 /* One character of a template that follows '%'. */
@@ -225,8 +226,8 @@ static void fail_file(struct output *o, const char *path, int error)
     (void)pthread_mutex_lock(&o->mu);
     if (o->file_failure == 0) {
         o->file_failure = error;
-        (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text), "cannot write %.200s: %s",
-                       path, strerror(-error));
+        (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text),
+                       "cannot write %.200s: %s", path, strerror(-error));
     }
     (void)pthread_mutex_unlock(&o->mu);
 }
@@ -412,7 +413,9 @@ static void handle_chunk(struct output *o, const struct chunk *c)
 static void give_credit(struct output *o, const struct chunk *c)
 {
     (void)pthread_mutex_lock(&o->mu);
-    if (c->source != OWN && !c->progress)
+    if (c->progress)
+        o->progresses[c->source] &= (uint8_t) ~(1 << c->stream);
+    else if (c->source != OWN)
         o->credit[c->source] += c->len;
     (void)pthread_mutex_unlock(&o->mu);
 }
@@ -514,8 +517,9 @@ int output_create(const struct output_options *options, struct output **ret,
     o->sink_of[0] = &o->sinks[0];
     o->sink_of[1] = same_file(options->stdout_fd, options->stderr_fd) ? &o->sinks[0] : &o->sinks[1];
     o->credit = calloc(options->count + 1, sizeof(*o->credit));
+    o->progresses = calloc(options->count + 1, sizeof(*o->progresses));
     o->sources = calloc(options->count + 1, sizeof(*o->sources));
-    if (!o->credit || !o->sources)
+    if (!o->credit || !o->progresses || !o->sources)
         goto fail;
     if (options->count > 0)
         memcpy(o->sources, options->sources, options->count * sizeof(*o->sources));
@@ -559,6 +563,14 @@ static int put(struct output *o, int64_t source, enum control_stream stream, boo
     *c = (struct chunk){.source = source, .stream = stream, .progress = progress, .len = len};
     memcpy(c->bytes, bytes, len);
     (void)pthread_mutex_lock(&o->mu);
+    if (progress) { /* no credit bounds them: one at a time, or a stopped terminal costs memory */
+        if (o->progresses[source] & 1 << stream) {
+            (void)pthread_mutex_unlock(&o->mu);
+            free(c);
+            return 0;
+        }
+        o->progresses[source] |= (uint8_t)(1 << stream);
+    }
     *o->end = c;
     o->end = &c->next;
     (void)pthread_cond_signal(&o->work);
@@ -699,6 +711,7 @@ void output_destroy(struct output *output)
     io_close(&output->event_fd);
     free(output->tag);
     free(output->sources);
+    free(output->progresses);
     free(output->credit);
     free(output);
 }

@@ -23,9 +23,10 @@ struct output_source {
 };
 
 struct output_options {
-    const char *tag;    /* template; NULL: no tags */
-    const char *folder; /* for files of each source and stream; made when it is not there; NULL: none */
-    bool append;        /* to files that are there */
+    const char *tag; /* template; NULL: no tags */
+    const char
+        *folder; /* for files of each source and stream; made when it is not there; NULL: none */
+    bool append; /* to files that are there */
     const struct output_source *sources;
     uint32_t count; /* of sources: one an instance */
     int stdout_fd, stderr_fd;

@@ -62,7 +62,7 @@ struct state {
     hwloc_bitmap_t usable;
     struct core *cores; /* in the order of the topology */
     uint32_t num_cores;
-    int *nodes; /* of each memory: its OS index; NO_NODE for cores that have none near */
+    int *nodes;           /* of each memory: its OS index; NO_NODE for cores that have none near */
     hwloc_bitmap_t *near; /* the CPUs of each memory; owned */
     uint32_t num_nodes;
     /* Groups: group g has the cores members[first[g] ... first[g + 1] - 1]. */
@@ -583,9 +583,8 @@ static void finish(const struct state *s, struct places *ret)
 
 static int alloc_places(uint32_t count, struct places *ret)
 {
-    *ret = (struct places){.list = calloc(count, sizeof(*ret->list)),
-                           .count = count,
-                           .loader = hwloc_bitmap_alloc()};
+    *ret = (struct places){
+        .list = calloc(count, sizeof(*ret->list)), .count = count, .loader = hwloc_bitmap_alloc()};
     if (!ret->list || !ret->loader)
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {

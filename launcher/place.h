@@ -35,9 +35,9 @@ struct place_request {
     uint32_t count; /* instances */
     enum place_policy policy;
     enum place_memory memory;
-    const char *cpus;       /* only these, "0-7,16-23"; NULL: all */
-    bool first_threads;     /* of each core only the first hardware thread */
-    uint32_t reserve_cores; /* for the loader */
+    const char *cpus;                    /* only these, "0-7,16-23"; NULL: all */
+    bool first_threads;                  /* of each core only the first hardware thread */
+    uint32_t reserve_cores;              /* for the loader */
     const struct place_devices *devices; /* [count], for PLACE_DEVICE; else NULL */
 };
 

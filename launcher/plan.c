@@ -291,8 +291,8 @@ static int take_places(struct plan *plan, struct plan_host *h, const struct plac
             return -ENOMEM;
     }
     free(h->loader_cpus);
-    h->loader_cpus = places->loader_cores > 0 || plan->place.cpus ? format_set(places->loader)
-                                                                  : strdup("");
+    h->loader_cpus =
+        places->loader_cores > 0 || plan->place.cpus ? format_set(places->loader) : strdup("");
     h->loader_cores = places->loader_cores;
     h->blind = places->blind;
     return h->loader_cpus ? 0 : -ENOMEM;

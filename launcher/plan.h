@@ -61,8 +61,8 @@ struct plan_request {
     const bool *local;            /* [hosts->count]: is it this machine? NULL: none is */
     const char *this_host;        /* its name, where none is given */
     uint32_t num_instances, num_replicas, devices_per_replica;
-    bool allow_uneven;             /* replicas need not divide evenly */
-    struct place_request place;    /* policy and the like */
+    bool allow_uneven;              /* replicas need not divide evenly */
+    struct place_request place;     /* policy and the like */
     const struct device_pool *pool; /* NULL: devices are nobody's business */
 };
 

@@ -50,8 +50,8 @@ static const char first_line[] = "plenumrun-probe\n";
 
 /* One question under way. */
 struct inquiry {
-    pid_t pid; /* 0: not asked yet, or over */
-    int fd;    /* what is printed there; -1: nothing more */
+    pid_t pid;                   /* 0: not asked yet, or over */
+    int fd;                      /* what is printed there; -1: nothing more */
     uint64_t asked_ns, heard_ns; /* of the real-time clock */
     char *said;                  /* ANSWER_BYTES */
     size_t len;
@@ -224,8 +224,8 @@ static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t 
 
     if (strcmp(key, "version") == 0 && strcmp(value, PACKAGE_VERSION) != 0)
         probe_fail(p, "version",
-                   "plenumrun %s is there, %s is here: install the same version on all hosts", value,
-                   PACKAGE_VERSION);
+                   "plenumrun %s is there, %s is here: install the same version on all hosts",
+                   value, PACKAGE_VERSION);
     else if (strcmp(key, "time") == 0)
         take_clock(value, asked_ns, heard_ns, p);
     else if (strcmp(key, "directory") == 0 && strcmp(value, "0") != 0)
@@ -250,7 +250,8 @@ void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct 
         return;
     }
     line += strlen(first_line);
-    for (line = strtok_r(line, "\n", &save); line && !complete; line = strtok_r(NULL, "\n", &save)) {
+    for (line = strtok_r(line, "\n", &save); line && !complete;
+         line = strtok_r(NULL, "\n", &save)) {
         char *value = strchr(line, ' ');
 
         complete = strcmp(line, "end") == 0;
@@ -303,8 +304,7 @@ static void judge(const struct probe_question *question, struct inquiry *q, stru
     else if (q->len > 0)
         probe_fail(p, "log in", "%s", last_line(q));
     else
-        probe_fail(p, "log in", "%s ended without a word",
-                   agent_program(question->options));
+        probe_fail(p, "log in", "%s ended without a word", agent_program(question->options));
 }
 
 /* Ask as many as may be asked at a time: false when all have been. */

@@ -12,8 +12,8 @@ struct ready {
     /* What Open MPI is told of it: the same, or the name of the interface; for the job's hosts, and
      * for these and this one. */
     char program_include[SUBNET_TEXT_MAX], daemon_include[SUBNET_TEXT_MAX];
-    char excluded[256];                   /* interfaces of containers and the like */
-    char master[INET6_ADDRSTRLEN];        /* address of instance 0's host */
+    char excluded[256];            /* interfaces of containers and the like */
+    char master[INET6_ADDRSTRLEN]; /* address of instance 0's host */
 };
 
 /**

@@ -144,7 +144,7 @@ static char *seconds_ago(uint64_t now, uint64_t then)
 
 char *result_table(const struct supervisor *s)
 {
-    static const char *const names[] = {"Instance", "Host", "Process", "State",
+    static const char *const names[] = {"Instance", "Host",        "Process",       "State",
                                         "Started",  "Last output", "Last heard of", NULL};
     uint64_t now = time_now_ns();
     struct grid grid = {0};

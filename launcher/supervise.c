@@ -519,8 +519,8 @@ static int make_ids(struct supervisor *s, struct plenum_error *err)
 
 static int open_signals(struct supervisor *s, struct plenum_error *err)
 {
-    static const int wanted[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
-                                 SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    static const int wanted[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
+                                 SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
     sigset_t set;
     int r;
 
@@ -564,10 +564,9 @@ static int open_output(struct supervisor *s, struct plenum_error *err)
         return error_set(err, -ENOMEM, "out of memory");
     raise_descriptors(s);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        sources[i] = (struct output_source){
-            .instance = i,
-            .host = s->plan->hosts[s->plan->instances[i].host].name,
-            .hidden = s->shown && !ranges_has(s->shown, i)};
+        sources[i] = (struct output_source){.instance = i,
+                                            .host = s->plan->hosts[s->plan->instances[i].host].name,
+                                            .hidden = s->shown && !ranges_has(s->shown, i)};
     r = output_create(&options, &s->output, err);
     free(sources);
     if (r < 0)

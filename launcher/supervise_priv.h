@@ -159,8 +159,8 @@ void aftermath_print(const struct supervisor *s);
 
 /** Write --result. Says so when that fails. */
 void result_write(const struct supervisor *s);
-/** A table of all instances and what they are doing, for people who wonder. Owned by the caller; NULL
- * when memory is short. */
+/** A table of all instances and what they are doing, for people who wonder. Owned by the caller;
+ * NULL when memory is short. */
 char *result_table(const struct supervisor *s);
 
 #endif

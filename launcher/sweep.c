@@ -1,7 +1,8 @@
 /* sweep.c - what Open MPI 4.1 forgets: /tmp/ompi.HOST.UID/pid.N of a killed mpirun, .../jf.N of a
  * killed orted, and /dev/shm/vader_segment.HOST.UID.JOB.RANK of killed programs.
  *
- * Only what belongs to this job is touched: the names hold its numbers, and the owner must be us. */
+ * Only what belongs to this job is touched: the names hold its numbers, and the owner must be us.
+ */
 #include "config.h"
 
 #include "launcher/sweep.h"
@@ -34,7 +35,9 @@ static bool is_session(const char *path)
 
     if (!last || path[0] != '/' || strstr(path, "/../"))
         return false;
-    number = strncmp(last, "/pid.", 5) == 0 ? last + 5 : strncmp(last, "/jf.", 4) == 0 ? last + 4 : "";
+    number = strncmp(last, "/pid.", 5) == 0  ? last + 5
+             : strncmp(last, "/jf.", 4) == 0 ? last + 4
+                                             : "";
     (void)snprintf(mark, sizeof(mark), ".%u/", (unsigned)getuid());
     uid = last - strlen(mark) + 1;
     return *number && number[strspn(number, "0123456789")] == '\0' && uid > path &&
@@ -75,8 +78,8 @@ void sweep_after_mpirun(pid_t mpirun)
         if (getenv(variables[i]) && *getenv(variables[i]))
             base = getenv(variables[i]);
     for (size_t i = 0; i < count; i++) {
-        char *path = str_format("%s/ompi.%s.%u/pid.%d", base, names[i], (unsigned)getuid(),
-                                (int)mpirun);
+        char *path =
+            str_format("%s/ompi.%s.%u/pid.%d", base, names[i], (unsigned)getuid(), (int)mpirun);
 
         if (path)
             remove_session(path);
@@ -98,9 +101,8 @@ static void remove_segment(void)
         parse_u64(rank, UINT32_MAX, &local) < 0)
         return;
     for (size_t i = 0; i < count; i++) {
-        char *path =
-            str_format("%s/vader_segment.%s.%u.%x.%u", folder ? folder : "/dev/shm", names[i],
-                       (unsigned)geteuid(), (unsigned)number, (unsigned)local);
+        char *path = str_format("%s/vader_segment.%s.%u.%x.%u", folder ? folder : "/dev/shm",
+                                names[i], (unsigned)geteuid(), (unsigned)number, (unsigned)local);
 
         if (path)
             (void)unlink(path);

@@ -31,35 +31,36 @@ static char *format_span(uint32_t first, uint32_t count)
 
 static void print_hosts(FILE *file, const struct plan *plan)
 {
-    static const char *const names[] = {"Host",         "NUMA nodes", "Cores",     "CPUs",
-                                        "Memory",       "Instances",  "Replicas",  "Devices",
+    static const char *const names[] = {"Host",         "NUMA nodes", "Cores",    "CPUs",
+                                        "Memory",       "Instances",  "Replicas", "Devices",
                                         "Loader cores", "Interface",  NULL};
     struct grid g = {0};
 
     grid_add_header(&g, names);
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         const struct plan_host *h = &plan->hosts[i];
-        const struct plan_instance *first = &plan->instances[h->first], *last = first + h->count - 1;
+        const struct plan_instance *first = &plan->instances[h->first],
+                                   *last = first + h->count - 1;
         char memory[32];
 
         grid_add(&g, h->name);
         if (h->known) {
             grid_take(&g, str_format("%u", h->shape.numa_nodes));
             grid_take(&g, str_format("%u", h->shape.cores));
-            grid_take(&g, h->shape.quota_millicores
-                             ? str_format("%u (time of %.3g)", h->shape.cpus,
-                                          h->shape.quota_millicores / 1000.0)
-                             : str_format("%u", h->shape.cpus));
-            grid_take(&g,
-                     str_format("%s", format_bytes(h->shape.memory_bytes, memory, sizeof(memory))));
+            grid_take(&g, h->shape.quota_millicores ? str_format("%u (time of %.3g)", h->shape.cpus,
+                                                                 h->shape.quota_millicores / 1000.0)
+                                                    : str_format("%u", h->shape.cpus));
+            grid_take(
+                &g, str_format("%s", format_bytes(h->shape.memory_bytes, memory, sizeof(memory))));
         } else {
             for (int c = 0; c < 4; c++)
                 grid_take(&g, str_format("?"));
         }
         grid_take(&g, format_span(h->first, h->count));
-        grid_take(&g, format_span(first->replica_offset,
-                                 last->replica_offset + last->num_replicas - first->replica_offset));
-        grid_take(&g, str_format("%llu", (unsigned long long)last->first_device + last->num_devices));
+        grid_take(&g, format_span(first->replica_offset, last->replica_offset + last->num_replicas -
+                                                             first->replica_offset));
+        grid_take(&g,
+                  str_format("%llu", (unsigned long long)last->first_device + last->num_devices));
         grid_take(&g, h->known ? str_format("%u", h->loader_cores) : str_format("?"));
         grid_add(&g, h->interface ? h->interface : h->local ? "-" : "?");
     }

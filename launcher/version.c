@@ -129,8 +129,8 @@ int version_print(enum cmdline_version format)
         json_begin_object(&j, NULL, false);
     for (size_t i = 0; i < count; i++) {
         if (format == CMDLINE_VERSION_FULL_TEXT) {
-            printf("%-10s %s%s%s%s\n", parts[i].name, parts[i].version, parts[i].path[0] ? " (" : "",
-                   parts[i].path, parts[i].path[0] ? ")" : "");
+            printf("%-10s %s%s%s%s\n", parts[i].name, parts[i].version,
+                   parts[i].path[0] ? " (" : "", parts[i].path, parts[i].path[0] ? ")" : "");
             continue;
         }
         json_begin_object(&j, parts[i].name, true);

@@ -5,7 +5,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/io.c \
 	%D%/job.c %D%/job_priv.h \
 	%D%/session.c \
-	%D%/stream.c %D%/stream_priv.h \
+	%D%/stream.c %D%/stream_priv.h %D%/together.c %D%/together.h \
 	%D%/trace.c %D%/trace.h
 %C%_libdist_la_LIBADD = common/libcommon.la
 

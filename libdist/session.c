@@ -251,6 +251,13 @@ static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
     }
     memcpy(s->loader_name, m.name, sizeof(s->loader_name));
     s->loader_minor = m.minor;
+    if (m.minor < WIRE_MINOR_SUBSET && (s->open.subset.first || s->open.subset.end ||
+                                        s->open.repeat > 1 || s->split == PLENUM_SPLIT_FILE)) {
+        refused(s, -EPROTONOSUPPORT,
+                "it is too old for subset, repeat and split = file: install the version of this "
+                "library there");
+        return;
+    }
     r = slot_set_create(s, &s->set, &err);
     if (r < 0) { /* our own memory: no loader can help */
         session_fail(s, r, err.text);
@@ -275,16 +282,22 @@ static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
 static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
                        struct plenum_error *err)
 {
+    int r;
+
     if (s->opened) {
-        if (m->samples == s->steps.n && memcmp(m->fingerprint, s->fingerprint, 16) == 0)
+        char difference[200];
+
+        if (m->samples == s->num_samples && memcmp(m->fingerprint, s->fingerprint, 16) == 0)
             return 0;
-        return error_set(err, -ESTALE,
-                         "%s is another data set now: %u samples instead of %u, or other names, "
-                         "sizes or contents",
-                         s->open.dataset, m->samples, s->steps.n);
+        return error_set(err, -ESTALE, "%s is another data set now, under the same name: %s",
+                         s->open.dataset,
+                         datasum_difference(&s->sum, &m->sum, difference, sizeof(difference)));
     }
-    s->steps =
-        (struct order_steps){.n = m->samples, .per_step = s->open.per_step, .last = s->open.last};
+    r = wire_order(&s->open, m->samples, &s->order, &s->steps, err);
+    if (r < 0)
+        return r;
+    s->sum = m->sum;
+    s->num_samples = m->samples;
     s->num_classes = m->classes;
     s->stats.loader_threads = m->threads;
     s->stats.loader_io_threads = m->io_threads;
@@ -309,7 +322,7 @@ static void fill_synthetic(struct plenum_stream *s)
         memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, count * wire_sample_bytes(&s->open));
         for (size_t k = 0; k < count; k++) {
             labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
-            samples[k] = (uint32_t)(k % s->steps.n);
+            samples[k] = s->order.first + (uint32_t)(k % s->order.n);
         }
     }
 }
@@ -319,13 +332,15 @@ static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
     uint64_t now = time_now_ns();
     struct wire_opened m;
     struct plenum_error err;
+    int r;
 
     if (wire_get_opened(payload, &m) < 0 || m.samples == 0) {
         lose(s, "sent what was not understood");
         return;
     }
-    if (take_opened(s, &m, &err) < 0) {
-        refused(s, -ESTALE, err.text);
+    r = take_opened(s, &m, &err);
+    if (r < 0) {
+        refused(s, r, err.text);
         return;
     }
     if (s->lost_ns) {
@@ -556,7 +571,7 @@ void session_pump(struct plenum_stream *s)
     unsigned filling;
     bool asked = false, idle;
 
-    if (s->state != SESSION_OPEN || s->error_code < 0)
+    if (s->state != SESSION_OPEN || s->error_code < 0 || s->held)
         return;
     filling = count_slots(s, SLOT_FILLING);
     idle = filling == 0;
@@ -583,6 +598,16 @@ void session_pump(struct plenum_stream *s)
         flush(s);
     if (asked && idle)
         io_poke(); /* there is something to wait for now */
+}
+
+void session_reopen(struct plenum_stream *s)
+{
+    if (s->state != SESSION_DOWN) {
+        (void)wire_put_empty(&s->conn.tx, WIRE_BYE, 0);
+        (void)frame_conn_flush(&s->conn);
+    }
+    close_connection(s);
+    s->retry_ns = s->alone_ns = time_now_ns();
 }
 
 void session_ask_names(struct plenum_stream *s)

@@ -21,7 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/dataname.h"
 #include "common/error.h"
+#include "common/identity.h"
 #include "common/streamhash.h"
 #include "common/util.h"
 
@@ -38,6 +40,7 @@ void plenum_stream_options_init(struct plenum_stream_options *options)
                                               .dtype = PLENUM_INT8,
                                               .layout = PLENUM_NHWC,
                                               .channels = 3,
+                                              .repeat = 1,
                                               .last = PLENUM_PAD,
                                               .bad = PLENUM_BAD_SUBSTITUTE,
                                               .loader_timeout_ns = 60 * NS_PER_SEC,
@@ -87,24 +90,11 @@ void stream_unref(struct plenum_stream *s)
 /* Loaders have a folder of their own: the path must be whole. "folder:x" -> "folder:/here/x". */
 static int absolute_dataset(const char *name, char *ret, size_t size, struct plenum_error *err)
 {
-    const char *colon = strchr(name, ':'), *path = name;
     char here[WIRE_DATASET_MAX];
-    int n;
 
-    if (!*name)
-        return error_set(err, -EINVAL, "no data set is named");
-    if (colon && !memchr(name, '/', (size_t)(colon - name)))
-        path = colon + 1;
-    if (*path == '/' || !*path) {
-        n = snprintf(ret, size, "%s", name);
-    } else {
-        if (!getcwd(here, sizeof(here)))
-            return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
-        n = snprintf(ret, size, "%.*s%s/%s", (int)(path - name), name, here, path);
-    }
-    return n < 0 || (size_t)n >= size
-               ? error_set(err, -EINVAL, "the data set's name is longer than %zu bytes", size - 1)
-               : 0;
+    if (!getcwd(here, sizeof(here)))
+        return error_set(err, -errno, "the current folder is not known: %s", strerror(errno));
+    return dataname_make_absolute(name, here, ret, size, err);
 }
 
 static int take_info(struct plenum_stream *s, const struct plenum_job_info *info,
@@ -124,6 +114,22 @@ static int take_info(struct plenum_stream *s, const struct plenum_job_info *info
                          s->info.replica_offset + s->info.num_local_replicas, s->info.num_replicas);
     (void)snprintf(s->name, sizeof(s->name), "job %.100s instance %u (pid %ld)",
                    s->info.job_id ? s->info.job_id : "-", s->info.instance_index, (long)s->pid);
+    return 0;
+}
+
+/* Only this instance's part of the data set, which is a data set of its own. */
+static int take_part(struct plenum_stream *s, struct plenum_error *err)
+{
+    char made[WIRE_DATASET_MAX];
+    int r = dataname_make_part(s->open.dataset, s->info.instance_index, s->info.num_instances, made,
+                               sizeof(made), err);
+
+    if (r < 0)
+        return r;
+    memcpy(s->open.dataset, made, strlen(made) + 1);
+    s->open.seed = order_part_seed(s->open.seed, s->info.instance_index);
+    s->open.per_step = s->open.local;
+    s->open.offset = 0;
     return 0;
 }
 
@@ -156,6 +162,7 @@ static int take_source(struct plenum_stream *s, struct plenum_error *err)
 static int take_options(struct plenum_stream *s, const struct plenum_stream_options *o,
                         struct plenum_error *err)
 {
+    static const uint8_t nothing[16];
     struct wire_open *open = &s->open;
     struct wire_slot slot;
     uint64_t per_step = (uint64_t)s->info.num_replicas * o->micro_batch;
@@ -172,14 +179,17 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
         return error_set(err, -EINVAL, "a step of %llu samples is too large",
                          (unsigned long long)per_step);
     if ((unsigned)o->dtype > PLENUM_UINT8 || (unsigned)o->layout > PLENUM_NCHW ||
-        (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL)
+        (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL ||
+        (unsigned)o->split > PLENUM_SPLIT_FILE)
         return error_set(err, -EINVAL,
-                         "dtype, layout, last or bad has a value that does not exist");
+                         "dtype, layout, last, bad or split has a value that does not exist");
+    if (o->repeat == 0)
+        return error_set(err, -EINVAL, "repeat must be at least 1");
+    if (o->subset && (r = order_parse_subset(o->subset, &open->subset, err)) < 0)
+        return r;
     if (o->silence_ns < 10 * NS_PER_MS)
         return error_set(err, -EINVAL, "silence_ns must be at least 10 ms");
     r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
-    if (r == 0)
-        r = take_source(s, err);
     if (r == 0)
         r = pipeline_parse(o->pipeline ? o->pipeline : "", &s->pipeline, err);
     if (r == 0)
@@ -199,6 +209,14 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     open->layout = o->layout;
     open->channels = o->channels;
     open->side = s->pipeline.side;
+    open->repeat = o->repeat;
+    identity_of(nothing, open, s->choices);
+    s->split = o->split;
+    r = o->split == PLENUM_SPLIT_FILE ? take_part(s, err) : 0;
+    if (r == 0)
+        r = take_source(s, err);
+    if (r < 0)
+        return r;
     open->slots = o->prefetch_depth + EXTRA_SLOTS;
     if (wire_slot_init(open, &slot) < 0)
         return error_set(err, -EINVAL, "a batch of more than 1 TiB was asked for");
@@ -275,15 +293,15 @@ static int stream_create(const struct plenum_job_info *info,
     return 0;
 }
 
-int plenum_stream_open(const struct plenum_job_info *info,
-                       const struct plenum_stream_options *options, struct plenum_stream **ret,
-                       struct plenum_error *err)
+int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
+                bool held, struct plenum_stream **ret, struct plenum_error *err)
 {
     struct plenum_stream *s = NULL;
     int r = stream_create(info, options, &s, err);
 
     if (r < 0)
         return r;
+    s->held = held;
     r = io_add(s, err);
     if (r < 0) {
         stream_unref(s);
@@ -302,6 +320,31 @@ int plenum_stream_open(const struct plenum_job_info *info,
     }
     *ret = s;
     return 0;
+}
+
+void stream_release(struct plenum_stream *s, uint64_t span)
+{
+    (void)pthread_mutex_lock(&s->mu);
+    s->held = false;
+    if (span != s->open.span) { /* the loader has to know it, too */
+        s->open.span = s->steps.span = span;
+        session_reopen(s);
+    } else {
+        session_pump(s);
+    }
+    (void)pthread_mutex_unlock(&s->mu);
+    io_poke();
+}
+
+int plenum_stream_open(const struct plenum_job_info *info,
+                       const struct plenum_stream_options *options, struct plenum_stream **ret,
+                       struct plenum_error *err)
+{
+    if (options->size == sizeof(*options) && options->split == PLENUM_SPLIT_FILE)
+        return error_set(err, -EINVAL,
+                         "split = file needs plenum_stream_open_all(): the instances have to agree "
+                         "on the number of steps");
+    return stream_open(info, options, false, ret, err);
 }
 
 /* Tell the program of rings that it was told of and that nothing refers to any more. The lock is
@@ -391,14 +434,13 @@ static void describe(const struct plenum_stream *s, const struct entry *e, struc
  * loader told of any. */
 static uint32_t count_substituted(const struct plenum_stream *s, const struct plenum_batch *b)
 {
-    struct order order = {
-        .seed = s->open.seed, .n = s->steps.n, .shuffle = s->open.shuffle, .block = s->open.block};
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < b->count; i++)
         if (b->valid[i])
-            count += b->samples[i] != order_sample(&order, (uint32_t)b->epochs[i / s->open.local],
-                                                   (uint32_t)b->positions[i]);
+            count +=
+                b->samples[i] != order_sample(&s->order, (uint32_t)b->epochs[i / s->open.local],
+                                              (uint32_t)b->positions[i]);
     return count;
 }
 
@@ -598,7 +640,8 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
     const struct plenum_stream *s = stream;
     struct order_place begin = {0};
 
-    *ret = (struct plenum_stream_info){.num_samples = s->steps.n,
+    *ret = (struct plenum_stream_info){.num_samples = s->order.n,
+                                       .num_positions = s->steps.n,
                                        .steps_per_epoch = order_steps_left(&s->steps, begin),
                                        .num_classes = s->num_classes,
                                        .height = s->open.side,
@@ -666,10 +709,10 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
             "the cursor belongs to another data set, pipeline, seed or order than this "
             "stream of %s",
             s->open.dataset);
-    if (cursor->position >= s->steps.n || cursor->epoch >= UINT32_MAX)
+    if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
         return error_set(err, -EINVAL,
                          "the cursor lies at position %llu of epoch %llu, but an epoch has %u "
-                         "samples",
+                         "positions",
                          (unsigned long long)cursor->position, (unsigned long long)cursor->epoch,
                          s->steps.n);
     (void)pthread_mutex_lock(&s->mu);

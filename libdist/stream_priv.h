@@ -99,6 +99,8 @@ struct plenum_stream {
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
     uint64_t opened_ns;
+    enum plenum_split split;
+    uint8_t choices[16]; /* the identity without the data set, and without what a part changes */
     bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
     char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
 
@@ -110,9 +112,12 @@ struct plenum_stream {
 
     /* Delivery. */
     bool opened; /* a first OPENED has come: the data set is known */
+    bool held; /* nothing is asked for yet: plenum_stream_open_all() is not done */
+    struct order order;
     struct order_steps steps;
-    uint32_t num_classes;
+    uint32_t num_samples, num_classes; /* of the data set */
     uint8_t fingerprint[16], identity[16];
+    struct datasum sum;
     struct entry *first, *last;    /* oldest first */
     struct order_place next_place; /* of the entry that is made next, settled */
     struct order_place cursor;     /* behind the last batch that was handed out, not settled */
@@ -178,6 +183,8 @@ void session_forgive(struct plenum_stream *s, uint64_t now_ns);
 void session_fail(struct plenum_stream *s, int code, const char *text);
 /** End the connection for good. */
 void session_fini(struct plenum_stream *s);
+/** Have the loader opened anew, since `open` has changed. */
+void session_reopen(struct plenum_stream *s);
 /** Drop one reference of a slot set. */
 void slot_set_unref(struct slot_set *set);
 
@@ -193,6 +200,12 @@ void io_poke(void);
 int io_watch(struct plenum_stream *s, bool write);
 
 /* stream.c */
+
+/** As plenum_stream_open(); `held`: nothing is asked for until stream_release(). */
+int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
+                bool held, struct plenum_stream **ret, struct plenum_error *err);
+/** Begin to prefetch; with `span` steps of split = file that the instances have agreed on. */
+void stream_release(struct plenum_stream *s, uint64_t span);
 
 /** Something that plenum_stream_next() or another call may be waiting for has changed. With the
  * lock held. */

@@ -107,8 +107,10 @@ def bench_render(row):
     command = [os.path.join(BUILD, "bench", "render"), "--images", IMAGES, "--rows", row, "--rounds", "3", "--json"]
     while True:
         seed = str(random.randrange(1 << 30))
-        rows = json.loads(subprocess.run(command + ["--seed", seed], check=True, capture_output=True).stdout)["rows"]
-        yield 3 * count, 3 * count / rows[0]["median"]
+        result = subprocess.run(command + ["--seed", seed], capture_output=True, text=True)
+        if result.returncode != 0:
+            sys.exit(result.stderr.strip())
+        yield 3 * count, 3 * count / json.loads(result.stdout)["rows"][0]["median"]
 
 
 def pillow():

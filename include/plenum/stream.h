@@ -65,6 +65,14 @@ enum plenum_bad {
     PLENUM_BAD_FAIL,       /**< The stream fails with -EBADMSG, naming file and reason. */
 };
 
+/** How the instances of a job share a data set. */
+enum plenum_split {
+    PLENUM_SPLIT_SAMPLE, /**< All of it is there for all: each takes its share of every step. */
+    PLENUM_SPLIT_FILE,   /**< Each instance has an equal part of the data set's archives, which is a
+                            data set of its own: for data that lies on each host's own disks. Only
+                            with plenum_stream_open_all(). */
+};
+
 /**
  * Told of the memory that batches lie in, for programs that pin it (cudaHostRegister).
  *
@@ -81,7 +89,7 @@ typedef void (*plenum_ring_call)(void *arg, void *base, size_t bytes, int presen
 /** What to stream. Fill with plenum_stream_options_init(), then change what differs. */
 struct plenum_stream_options {
     size_t size;         /**< sizeof(struct plenum_stream_options): set by the init function. */
-    const char *dataset; /**< "folder:DIR", or a plain path. Copied. No default. */
+    const char *dataset; /**< "FORMAT:PATH", or a plain path: see plenumctl(1). Copied. No default. */
     const char
         *pipeline;       /**< "train", "eval", or stages: see plenum(7). Copied. Default "train". */
     const char *shuffle; /**< "global", "none" or "block:B". Copied. Default "global". */
@@ -101,13 +109,18 @@ struct plenum_stream_options {
                                      -ECONNRESET. Default 60 s. */
     uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked
                               of it, is given up and another is asked. Default 5 s. */
+    const char *subset;  /**< "a:b": only samples a ... b - 1 of the data set; NULL: all. Copied. */
+    uint32_t repeat;     /**< Positions in a row that show a sample, each with a crop of its own.
+                              Default 1. */
+    enum plenum_split split; /**< Default PLENUM_SPLIT_SAMPLE. */
     plenum_ring_call on_ring; /**< Told of rings that come and go, or NULL, the default. */
     void *on_ring_arg;        /**< Handed to it. */
 };
 
 /** Constant facts of an open stream. */
 struct plenum_stream_info {
-    uint64_t num_samples;     /**< N, of the data set. */
+    uint64_t num_samples;     /**< Samples that are shown: of the data set, or of the subset. */
+    uint64_t num_positions;   /**< N, of an epoch: num_samples, each `repeat` times. */
     uint64_t steps_per_epoch; /**< The same in every instance. */
     uint64_t batches;         /**< Of the whole stream from epoch 0 on; 0 when it is endless. */
     uint32_t num_classes;     /**< Of the data set: labels are below it. */
@@ -214,6 +227,26 @@ PLENUM_API void plenum_stream_options_init(struct plenum_stream_options *options
 PLENUM_API int plenum_stream_open(const struct plenum_job_info *info,
                                   const struct plenum_stream_options *options,
                                   struct plenum_stream **ret, struct plenum_error *err);
+
+/**
+ * Open a stream in all instances of a job, and see to it that they stream the same: a collective.
+ *
+ * As plenum_stream_open(). In addition, when one instance cannot open its stream, all get its error;
+ * and when instances would show different samples (another data set under the same name, another
+ * pipeline, seed or order), all are refused, with both and the first difference that can be named.
+ *
+ * With PLENUM_SPLIT_FILE, instance i of I streams the i-th of I equal parts of the archives, in an
+ * order of its own, and the instances agree on the number of steps: the largest of all parts'
+ * (PLENUM_PAD) or the smallest (PLENUM_DROP). The name must spell archives out ("x-{000..146}.tar"),
+ * so that it means the same where only some of them lie; only an instance's own need be there.
+ * Cursors then count positions of a part, and are of use to the same instance of an equal job.
+ *
+ * Errors: as plenum_stream_open() and as all collectives; -ESTALE data sets differ; -EINVAL options
+ * differ.
+ */
+PLENUM_API int plenum_stream_open_all(struct plenum_job *job,
+                                      const struct plenum_stream_options *options,
+                                      struct plenum_stream **ret, struct plenum_error *err);
 
 /** End a stream. Batches that are still leased stay valid until released. NULL is nothing. */
 PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);

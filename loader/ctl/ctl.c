@@ -10,30 +10,35 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/dataname.h"
 #include "common/error.h"
+#include "common/progress.h"
 #include "common/util.h"
 
+/* Where standard error is no terminal, a line every so often. */
+static const uint64_t progress_line_ns = 10 * NS_PER_SEC;
+
+static struct progress progress;
 static bool progress_shown;
-static uint64_t progress_began_ns;
+static uint64_t progress_told_ns;
 
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
-    double seconds, rate;
+    bool terminal = isatty(STDERR_FILENO);
+    uint64_t now = time_now_ns();
+    char text[200];
 
     (void)arg;
-    if (!isatty(STDERR_FILENO))
-        return;
-    if (!progress_shown)
-        progress_began_ns = time_now_ns();
-    progress_shown = true;
-    seconds = (double)(time_now_ns() - progress_began_ns) / (double)NS_PER_SEC;
-    rate = seconds > 0 ? (double)done / seconds : 0;
-    if (total > 0 && done > 0 && rate > 0)
-        fprintf(stderr, "\r%s: %llu of %llu (%.0f %%), %.0f/s, %.0f s left \033[K", what,
-                (unsigned long long)done, (unsigned long long)total,
-                100.0 * (double)done / (double)total, rate, (double)(total - done) / rate);
-    else
-        fprintf(stderr, "\r%s: %llu\033[K", what, (unsigned long long)done);
+    (void)progress_text(&progress, what, done, total, now, text, sizeof(text));
+    if (progress_told_ns == 0)
+        progress_told_ns = now;
+    if (terminal) {
+        fprintf(stderr, "\r%s\033[K", text);
+        progress_shown = true;
+    } else if (now - progress_told_ns >= progress_line_ns) {
+        fprintf(stderr, "%s\n", text);
+        progress_told_ns = now;
+    }
 }
 
 void ctl_end_progress(void)
@@ -41,6 +46,8 @@ void ctl_end_progress(void)
     if (progress_shown)
         fprintf(stderr, "\r\033[K");
     progress_shown = false;
+    progress_told_ns = 0;
+    progress = (struct progress){0};
 }
 
 int ctl_fail(const char *name, const struct plenum_error *err)
@@ -57,11 +64,14 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     struct ctl_stream s = {
         .spec.store = {.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3}};
     struct order *order = &s.spec.order;
+    struct order_subset subset = {0};
     int r;
 
     r = pipeline_parse(args->pipeline, &s.spec.pipeline, err);
     if (r == 0)
         r = order_parse_shuffle(args->shuffle, &order->shuffle, &order->block, err);
+    if (r == 0 && args->subset)
+        r = order_parse_subset(args->subset, &subset, err);
     if (r < 0)
         return r;
     if (strcmp(args->last, "pad") != 0 && strcmp(args->last, "drop") != 0)
@@ -75,19 +85,41 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         return r;
     s.spec.dataset = s.dataset;
     order->seed = args->seed;
-    order->n = dataset_get_samples(s.dataset);
+    r = order_take(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
+    if (r < 0) {
+        ctl_stream_close(&s);
+        return r;
+    }
     s.steps =
-        (struct order_steps){.n = order->n,
+        (struct order_steps){.n = order_positions(order),
                              .per_step = args->replicas * args->micro_batch,
                              .last = strcmp(args->last, "drop") == 0 ? ORDER_DROP : ORDER_PAD};
-    if (s.steps.last == ORDER_DROP && s.steps.per_step > order->n) {
+    if (s.steps.last == ORDER_DROP && s.steps.per_step > s.steps.n) {
         ctl_stream_close(&s);
         return error_set(err, -EINVAL,
                          "--last drop leaves nothing: a step takes %u samples, the data set has %u",
-                         s.steps.per_step, order->n);
+                         s.steps.per_step, s.steps.n);
     }
     *ret = s;
     return 0;
+}
+
+int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint32_t part,
+                  uint32_t parts, struct ctl_stream *ret, struct plenum_error *err)
+{
+    struct ctl_stream_args mine = *args;
+    char name[4096];
+    int r;
+
+    if (args->replicas % parts != 0)
+        return error_set(err, -EINVAL, "%u replicas cannot be shared evenly by %u instances",
+                         args->replicas, parts);
+    r = dataname_make_part(dataset, part, parts, name, sizeof(name), err);
+    if (r < 0)
+        return r;
+    mine.seed = order_part_seed(args->seed, part);
+    mine.replicas = args->replicas / parts;
+    return ctl_stream_open(name, &mine, ret, err);
 }
 
 void ctl_stream_close(struct ctl_stream *stream)

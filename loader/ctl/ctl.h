@@ -16,20 +16,19 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_plan,
-    ctl_preview, ctl_status, ctl_trace;
+extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_order, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace;
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {
-    const char *pipeline, *shuffle, *last, *bad, *cache_dir;
+    const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir;
     uint64_t seed;
-    uint32_t replicas, micro_batch;
+    uint32_t replicas, micro_batch, repeat;
 };
 
 #define CTL_STREAM_DEFAULTS                                                           \
     {                                                                                 \
         .pipeline = "train", .shuffle = "global", .last = "pad", .bad = "substitute", \
-        .replicas = 1, .micro_batch = 1                                               \
+        .replicas = 1, .micro_batch = 1, .repeat = 1                                  \
     }
 
 /** The options of struct ctl_stream_args, at `base` within the target; CTL_STREAM_OPTIONS entries
@@ -62,6 +61,24 @@ struct ctl_stream_args {
          0,                                                                                   \
          "global (default), none or block:B",                                                 \
          NULL},                                                                               \
+        {"subset",                                                                            \
+         0,                                                                                   \
+         "A:B",                                                                               \
+         OPTION_TEXT,                                                                         \
+         offsetof(type, field.subset),                                                        \
+         0,                                                                                   \
+         0,                                                                                   \
+         "only samples A ... B - 1 of the data set",                                          \
+         NULL},                                                                               \
+        {"repeat",                                                                            \
+         0,                                                                                   \
+         "K",                                                                                 \
+         OPTION_U32,                                                                          \
+         offsetof(type, field.repeat),                                                        \
+         1,                                                                                   \
+         UINT32_MAX,                                                                          \
+         "positions in a row that show a sample, each with a crop of its own (default 1)",    \
+         NULL},                                                                               \
         {"bad",                                                                               \
          0,                                                                                   \
          "POLICY",                                                                            \
@@ -86,9 +103,13 @@ struct ctl_stream {
 /** Open for rendering into u8 RGB NHWC; -errno with a sentence. */
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err);
+/** The same of one of `parts` parts, as an instance of a job with split = file has it. */
+int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint32_t part,
+                  uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
-/** A progress line on standard error, where that is a terminal; for struct dataset_options. */
+/** A progress line on standard error, or where that is no terminal one every ten seconds; for struct
+ * dataset_options. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);
 /** End it. */
 void ctl_end_progress(void);

@@ -19,8 +19,19 @@
 struct arguments {
     struct ctl_stream_args stream;
     uint64_t epochs;
+    uint32_t parts;
+    enum image_jpeg decoder;
     bool json;
 };
+
+static int take_decoder(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    if (image_jpeg_parse(value, &a->decoder) == 0)
+        return 0;
+    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
+}
 
 #define AT(field) offsetof(struct arguments, field)
 
@@ -33,6 +44,10 @@ static const struct option_def defs[] = {
     {"epochs", 'e', "E", OPTION_U64, AT(epochs), 1, UINT32_MAX, "epochs (default 1)", NULL},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last), 0, 0,
      "pad (default) or drop what does not fill a step", NULL},
+    {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
+     "as so many instances have it with split = file", NULL},
+    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
+     "who decodes JPEGs: auto (default), plenum or libjpeg; the hash is the same", take_decoder},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
@@ -70,18 +85,17 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     return 0;
 }
 
-static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, struct sum *sum,
+/* All that counts in `steps` steps of each epoch. */
+static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t steps, struct sum *sum,
                        struct plenum_error *err)
 {
+    uint64_t end = min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
     uint8_t *pixels = malloc(render_bytes(&s->spec));
     int r = pixels ? 0 : error_set(err, -ENOMEM, "out of memory");
 
     for (uint64_t epoch = 0; epoch < epochs && r == 0; epoch++) {
         struct order_place place = {.epoch = epoch};
-        uint64_t end = s->steps.last == ORDER_DROP
-                           ? order_steps_left(&s->steps, place) * s->steps.per_step
-                           : s->steps.n;
 
         for (; place.position < end && r == 0; place.position++) {
             r = hash_position(s, &scratch, place, pixels, sum, err);
@@ -92,6 +106,36 @@ static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, struct sum *
     ctl_end_progress();
     free(pixels);
     render_scratch_fini(&scratch);
+    return r;
+}
+
+/* Of a whole data set, or of the parts of it: these end together. */
+static int hash_all(const char *name, const struct arguments *a, struct sum *sum,
+                    struct plenum_error *err)
+{
+    uint32_t count = a->parts ? a->parts : 1;
+    struct ctl_stream *parts = calloc(count, sizeof(*parts));
+    uint64_t steps = 0;
+    int r = parts ? 0 : error_set(err, -ENOMEM, "out of memory");
+
+    for (uint32_t i = 0; i < count && r == 0; i++) {
+        uint64_t own;
+
+        r = a->parts ? ctl_part_open(name, &a->stream, i, count, &parts[i], err)
+                     : ctl_stream_open(name, &a->stream, &parts[i], err);
+        if (r < 0)
+            break;
+        parts[i].spec.jpeg = a->decoder;
+        own = order_steps_left(&parts[i].steps, (struct order_place){0});
+        if (i == 0)
+            steps = own;
+        steps = parts[i].steps.last == ORDER_DROP ? min_u64(steps, own) : max_u64(steps, own);
+    }
+    for (uint32_t i = 0; i < count && r == 0; i++)
+        r = hash_epochs(&parts[i], a->epochs, steps, sum, err);
+    for (uint32_t i = 0; i < count && parts; i++)
+        ctl_stream_close(&parts[i]);
+    free(parts);
     return r;
 }
 
@@ -111,7 +155,6 @@ static void print_json(const struct sum *sum)
 static int run(int argc, char **argv)
 {
     struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .epochs = 1};
-    struct ctl_stream stream;
     struct plenum_error err;
     struct sum sum = {0};
     int operands, r;
@@ -123,11 +166,7 @@ static int run(int argc, char **argv)
         fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
         return 2;
     }
-    if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
-        return ctl_fail("hash", &err);
-    r = hash_epochs(&stream, a.epochs, &sum, &err);
-    ctl_stream_close(&stream);
-    if (r < 0)
+    if (hash_all(argv[1], &a, &sum, &err) < 0)
         return ctl_fail("hash", &err);
     if (a.json)
         print_json(&sum);

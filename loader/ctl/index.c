@@ -12,6 +12,7 @@
 struct arguments {
     const char *cache_dir;
     uint32_t threads;
+    const char *compare;
     bool rebuild, json;
 };
 
@@ -26,6 +27,8 @@ static const struct option_def defs[] = {
      "where indices are kept (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
      "~/.cache/plenum)",
      NULL},
+    {"compare", 0, "FILE", OPTION_TEXT, AT(compare), 0, 0,
+     "name the first difference from the index in this file, of another host say", NULL},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
@@ -79,6 +82,19 @@ static void print_text(const struct dataset *d, double seconds)
     printf("time         %.2f s\n", seconds);
 }
 
+/* 0: equal; 1: they differ. */
+static int compare(const struct dataset *d, const char *path, struct plenum_error *err)
+{
+    char difference[1024];
+    int r = dataset_compare(d, path, difference, sizeof(difference), err);
+
+    if (r < 0)
+        return r;
+    if (difference[0])
+        fprintf(stderr, "plenumctl index: the two differ: %s\n", difference);
+    return difference[0] != '\0';
+}
+
 static int run(int argc, char **argv)
 {
     struct arguments a = {0};
@@ -106,8 +122,9 @@ static int run(int argc, char **argv)
         print_json(dataset);
     else
         print_text(dataset, (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
+    r = a.compare ? compare(dataset, a.compare, &err) : 0;
     dataset_unref(dataset);
-    return 0;
+    return r < 0 ? ctl_fail("index", &err) : r;
 }
 
 const struct ctl_command ctl_index = {

@@ -13,8 +13,10 @@ plenumctl_SOURCES = \
 	%D%/index.c \
 	%D%/main.c \
 	%D%/make_sample.c \
+	%D%/order.c \
 	%D%/plan.c \
 	%D%/preview.c \
+	%D%/sample.c \
 	%D%/status.c \
 	%D%/trace.c
 plenumctl_LDADD = %D%/libscene.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)

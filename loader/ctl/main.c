@@ -9,7 +9,7 @@
 #include "loader/ctl/ctl.h"
 
 static const struct ctl_command *const commands[] = {
-    &ctl_bench, &ctl_hash, &ctl_index, &ctl_make_sample, &ctl_plan, &ctl_preview, &ctl_status, &ctl_trace,
+    &ctl_bench, &ctl_hash, &ctl_index, &ctl_make_sample, &ctl_order, &ctl_plan, &ctl_preview, &ctl_sample, &ctl_status, &ctl_trace,
 };
 
 static void print_help(void)

@@ -8,8 +8,11 @@
 
 #include "loader/dataset/dataset.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +25,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/dataname.h"
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/philox.h"
@@ -29,13 +33,14 @@
 #include "loader/dataset/format.h"
 
 static const struct format *const formats[] = {
-    &format_folder,
+    &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
 };
 
 enum {
     FINGERPRINT_SAMPLES = 256,
     FINGERPRINT_BYTES = 64 * 1024, /* of each */
     READ_TRIES = 4,
+    HEAD_BYTES = 4096, /* of a file, to see what it is */
 };
 
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
@@ -103,11 +108,13 @@ static int make_folders(const char *path)
     return mkdir(part, 0755) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* Where this data set's index belongs; NULL when it cannot be kept. */
+/* Where this data set's index belongs; NULL when it cannot be kept. What a loader with other roots
+ * was allowed to index is another index. */
 static char *index_path_of(const struct dataset *d, const struct dataset_options *options)
 {
     char cache[4096];
     XXH128_hash_t hash;
+    XXH3_state_t state;
 
     if (options->cache_dir)
         (void)snprintf(cache, sizeof(cache), "%s", options->cache_dir);
@@ -115,9 +122,76 @@ static char *index_path_of(const struct dataset *d, const struct dataset_options
         return NULL;
     if (make_folders(cache) < 0)
         return NULL;
-    hash = XXH3_128bits(d->name, strlen(d->name));
+    (void)XXH3_128bits_reset(&state);
+    (void)XXH3_128bits_update(&state, d->name, strlen(d->name));
+    for (unsigned i = 0; i < options->num_roots; i++)
+        (void)XXH3_128bits_update(&state, options->roots[i], strlen(options->roots[i]) + 1);
+    hash = XXH3_128bits_digest(&state);
     return str_format("%s/%016llx%016llx.index", cache, (unsigned long long)hash.high64,
                       (unsigned long long)hash.low64);
+}
+
+uint64_t dataset_settled(const struct stat *st)
+{
+    /* The coarsest clock of a file system is FAT's. */
+    const uint64_t grain_ns = 2 * NS_PER_SEC;
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return dataset_mtime(st) + grain_ns <= (uint64_t)now.tv_sec * NS_PER_SEC ? INDEX_SETTLED : 0;
+}
+
+int dataset_has_changed(struct plenum_error *err, const char *folder, const char *path)
+{
+    return error_set(err, -ESTALE,
+                     "%s/%s has changed since the data set was indexed: start the job again, or "
+                     "put the file back",
+                     folder, path);
+}
+
+/* "/root/path", or the path alone if it is absolute. */
+static int file_error(const struct dataset *d, const char *path, int r, struct plenum_error *err)
+{
+    bool absolute = path[0] == '/';
+
+    return error_set(err, r == -ENODATA ? -ESTALE : r, "%s%s%s: %s", absolute ? "" : d->root,
+                     absolute ? "" : "/", path,
+                     r == -ENODATA ? "the file has become shorter" : strerror(-r));
+}
+
+int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
+                      struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    struct stat st;
+    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC), r;
+
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        r = -errno;
+        io_close(&fd);
+        return file_error(d, path, r, err);
+    }
+    if ((uint64_t)st.st_size != sample->len || dataset_mtime(&st) != sample->where) {
+        (void)close(fd);
+        return path[0] == '/' ? dataset_has_changed(err, "", path + 1)
+                              : dataset_has_changed(err, d->root, path);
+    }
+    r = dataset_buffer_reserve(buffer, sample->len);
+    if (r == 0)
+        r = io_pread_all(fd, buffer->bytes, sample->len, 0);
+    (void)close(fd);
+    if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
+        r = -EIO;
+    return r < 0 ? file_error(d, path, r, err) : 0;
+}
+
+void dataset_announce_file(const struct dataset *d, const char *path)
+{
+    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    (void)close(fd);
 }
 
 /* The first bytes of the samples that enter the fingerprint, read side by side (media may be slow).
@@ -140,7 +214,7 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
     int r;
 
     (void)thread;
-    if (sample->len == 0 || sample->len > DATASET_SAMPLE_MAX)
+    if (sample->len == 0 || sample->len > DATASET_SAMPLE_MAX || (sample->flags & INDEX_BAD))
         return 0; /* a bad sample; its size is in the fingerprint */
     r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
     if (r == 0) {
@@ -153,34 +227,18 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
     return r;
 }
 
-/* 128 bits of all names, sizes and labels in order, and of some samples' first bytes. */
-static int fingerprint_of(const struct dataset *d, const struct dataset_options *options,
-                          uint8_t ret[16], struct plenum_error *err)
+static int sum_heads(const struct dataset *d, const struct dataset_options *options,
+                     struct datasum *sum, struct plenum_error *err)
 {
-    const struct index *index = &d->index;
-    uint32_t n = index->header->samples;
-    struct parallel loop = {.threads = options->threads, .turn = hash_head};
+    uint32_t n = d->index.header->samples;
     struct heads *heads = calloc(1, sizeof(*heads));
-    XXH128_canonical_t canonical;
-    XXH3_state_t state;
+    struct parallel loop = {.threads = options->threads, .turn = hash_head, .arg = heads};
     int r;
 
     if (!heads)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)XXH3_128bits_reset(&state);
-    for (uint32_t i = 0; i < n; i++) {
-        const struct index_sample *s = &index->samples[i];
-        const char *folder = index_name(index, index->containers[s->container].name);
-        const char *name = index_name(index, s->name);
-        uint32_t numbers[2] = {s->len, (uint32_t)s->label};
-
-        (void)XXH3_128bits_update(&state, folder, strlen(folder) + 1);
-        (void)XXH3_128bits_update(&state, name, strlen(name) + 1);
-        (void)XXH3_128bits_update(&state, numbers, sizeof(numbers));
-    }
     heads->dataset = d;
     loop.count = n < FINGERPRINT_SAMPLES ? n : FINGERPRINT_SAMPLES;
-    loop.arg = heads;
     for (uint32_t i = 0; i < loop.count; i++)
         heads->samples[i] =
             n <= FINGERPRINT_SAMPLES
@@ -189,40 +247,97 @@ static int fingerprint_of(const struct dataset *d, const struct dataset_options 
     r = parallel_run(&loop);
     if (r < 0)
         (void)error_set(err, r, "%s", heads->err.text);
-    for (uint32_t i = 0; i < loop.count; i++) {
-        XXH128_canonicalFromHash(&canonical, heads->hashes[i]);
-        (void)XXH3_128bits_update(&state, canonical.digest, sizeof(canonical.digest));
-    }
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
-    memcpy(ret, canonical.digest, 16);
+    sum->heads = XXH3_64bits(heads->hashes, loop.count * sizeof(heads->hashes[0]));
     free(heads);
     return r;
 }
 
-/* Scan and fingerprint; the index is then in memory. */
+struct segments {
+    const struct index *index;
+    struct datasum *sum;
+};
+
+/* Names, sizes and labels of one segment. */
+static int sum_segment(void *arg, uint64_t segment, unsigned thread)
+{
+    struct segments *s = arg;
+    const struct index *index = s->index;
+    uint32_t begin = datasum_segment_begin(index->header->samples, (unsigned)segment);
+    uint32_t end = datasum_segment_begin(index->header->samples, (unsigned)segment + 1);
+    XXH3_state_t names, sizes, labels;
+
+    (void)thread;
+    (void)XXH3_64bits_reset(&names);
+    (void)XXH3_64bits_reset(&sizes);
+    (void)XXH3_64bits_reset(&labels);
+    for (uint32_t i = begin; i < end; i++) {
+        const struct index_sample *sample = &index->samples[i];
+        const char *name = index_name(index, sample->name);
+        uint32_t last = i > begin ? index->samples[i - 1].container : UINT32_MAX;
+
+        if (sample->container != last) { /* names of containers, where they begin */
+            const char *text = index_name(index, index->containers[sample->container].name);
+
+            (void)XXH3_64bits_update(&names, text, strlen(text) + 1);
+        }
+        (void)XXH3_64bits_update(&names, name, strlen(name) + 1);
+        (void)XXH3_64bits_update(&sizes, &sample->len, sizeof(sample->len));
+        (void)XXH3_64bits_update(&labels, &sample->label, sizeof(sample->label));
+    }
+    s->sum->segments[segment] = (struct datasum_segment){.names = XXH3_64bits_digest(&names),
+                                                         .sizes = XXH3_64bits_digest(&sizes),
+                                                         .labels = XXH3_64bits_digest(&labels)};
+    return 0;
+}
+
+/* What an index is of, in parts. */
+static int sum_of(const struct dataset *d, const struct dataset_options *options,
+                  struct datasum *sum, struct plenum_error *err)
+{
+    const struct index *index = &d->index;
+    struct segments segments = {.index = index, .sum = sum};
+    struct parallel loop = {.count = DATASUM_SEGMENTS,
+                            .threads = options->threads,
+                            .turn = sum_segment,
+                            .arg = &segments};
+    XXH3_state_t state;
+
+    *sum = (struct datasum){.samples = index->header->samples,
+                            .classes = index->header->classes,
+                            .bytes = index->header->bytes};
+    (void)XXH3_64bits_reset(&state);
+    for (uint32_t i = 0; i < index->header->class_names; i++) {
+        const char *name = index_name(index, index->classes[i]);
+
+        (void)XXH3_64bits_update(&state, name, strlen(name) + 1);
+    }
+    if (index->header->class_names > 0)
+        sum->class_names = XXH3_64bits_digest(&state);
+    (void)parallel_run(&loop);
+    return sum_heads(d, options, sum, err);
+}
+
+/* Scan and sum up; the index is then in memory. */
 static int build(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
 {
     struct index_builder b = {0};
-    uint8_t fingerprint[16] = {0};
+    struct datasum sum;
     int r;
 
     r = d->format->scan(d, options, &b, err);
+    if (r == 0 && b.num_samples == 0)
+        r = error_set(err, -EBADMSG, "%s holds no samples", d->name);
     if (r == 0) {
-        r = index_build(&b, fingerprint, &d->index);
-        if (r < 0)
-            (void)error_set(err, r, "out of memory");
-    }
-    if (r == 0) {
-        /* The fingerprint reads samples, for which it needs an index: so there are two rounds. */
-        r = fingerprint_of(d, options, fingerprint, err);
-        index_close(&d->index);
-    }
-    if (r == 0) {
-        r = index_build(&b, fingerprint, &d->index);
+        r = index_build(&b, &d->index);
         if (r < 0)
             (void)error_set(err, r, "out of memory");
     }
     index_builder_fini(&b);
+    if (r < 0)
+        return r;
+    r = sum_of(d, options, &sum, err);
+    if (r == 0)
+        index_set_sum(&d->index, &sum);
     return r;
 }
 
@@ -242,24 +357,37 @@ static void forget_path(struct dataset *d)
     d->index_path = NULL;
 }
 
+/* Be the one that builds. Waits for another that does. -1: there can be no lock. */
+static int take_lock(const struct dataset *d, const struct dataset_options *options)
+{
+    struct timespec pause = {.tv_nsec = 50000000};
+    char *path = str_format("%s.lock", d->index_path);
+    int lock = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
+
+    free(path);
+    while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            break; /* a file system without locks: built twice at worst, and renamed as a whole */
+        if (options->progress)
+            options->progress(options->progress_arg, "waiting for another process to index it", 0,
+                              0);
+        (void)nanosleep(&pause, NULL);
+    }
+    return lock;
+}
+
 static int open_or_build(struct dataset *d, const struct dataset_options *options,
                          struct plenum_error *err)
 {
-    char *lock_path;
     int lock = -1, r;
 
     d->index_path = index_path_of(d, options);
     if (!options->rebuild && open_fresh(d))
         return 0;
     if (d->index_path) {
-        lock_path = str_format("%s.lock", d->index_path);
-        lock = lock_path ? open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
-        free(lock_path);
+        lock = take_lock(d, options);
         if (lock < 0)
             forget_path(d);
-        else
-            while (flock(lock, LOCK_EX) < 0 && errno == EINTR)
-                ;
         if (!options->rebuild && open_fresh(d)) { /* somebody else built it while we waited */
             io_close(&lock);
             return 0;
@@ -277,78 +405,350 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
         }
     }
     io_close(&lock);
+    (void)malloc_trim(0); /* what building took is of no more use to a loader that runs for weeks */
     return r;
 }
 
-/* "format:path", or a plain path whose format shows. */
-static int find_format(const char *name, const struct format **format, const char **path,
+/* ---- names ---- */
+
+static const struct format *find_format(const char *name, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (strlen(formats[i]->name) == len && memcmp(name, formats[i]->name, len) == 0)
+            return formats[i];
+    return NULL;
+}
+
+/* How compressed files begin. */
+static const char *compression_of(const struct dataset_place *place)
+{
+    static const struct {
+        const char *name, *magic;
+        size_t len;
+    } known[] = {{"gzip", "\x1f\x8b", 2},
+                 {"zstd", "\x28\xb5\x2f\xfd", 4},
+                 {"xz",
+                  "\xfd"
+                  "7zXZ",
+                  5},
+                 {"bzip2", "BZh", 3},
+                 {"zip", "PK\3\4", 4}};
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (place->head_len >= known[i].len &&
+            memcmp(place->head, known[i].magic, known[i].len) == 0)
+            return known[i].name;
+    return NULL;
+}
+
+/* What lies at a path, with its first bytes in `head` [size]: 0 or -errno. */
+static int look_at(const char *path, uint8_t *head, size_t size, struct dataset_place *ret)
+{
+    int fd;
+    ssize_t n;
+
+    *ret = (struct dataset_place){.path = path, .head = head};
+    if (stat(path, &ret->st) < 0)
+        return -errno;
+    if (!S_ISREG(ret->st.st_mode))
+        return 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    n = pread(fd, head, size, 0);
+    if (n > 0)
+        ret->head_len = (size_t)n;
+    (void)close(fd);
+    return 0;
+}
+
+/* A folder without folders may hold archives: the format of the first that is one. */
+static const struct format *archives_of(const char *folder)
+{
+    const struct format *format = NULL;
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        struct dataset_place place;
+        uint8_t head[HEAD_BYTES];
+        char *path = NULL;
+
+        if (entry->d_name[0] != '.')
+            path = str_format("%s/%s", folder, entry->d_name);
+        if (!path || look_at(path, head, sizeof(head), &place) < 0) {
+            free(path);
+            continue;
+        }
+        if (S_ISDIR(place.st.st_mode)) { /* classes, which decide */
+            free(path);
+            format = NULL;
+            break;
+        }
+        for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
+            for (unsigned k = 0; k < formats[i]->num_patterns && !format; k++)
+                if (fnmatch(formats[i]->patterns[k], entry->d_name, 0) == 0 &&
+                    formats[i]->recognise(&place))
+                    format = formats[i];
+        free(path);
+    }
+    if (dir)
+        (void)closedir(dir);
+    return format;
+}
+
+/* The first file that a pattern stands for, or NULL. */
+static char *first_of(const char *pattern, struct plenum_error *err)
+{
+    struct pattern_list list = {0};
+    size_t len = strcspn(pattern, "{*?[");
+    char *folder, *first = NULL;
+
+    while (len > 0 && pattern[len - 1] != '/')
+        len--;
+    folder = len > 1 ? strndup(pattern, len - 1) : strdup(len ? "" : ".");
+    if (!folder)
+        (void)error_set(err, -ENOMEM, "out of memory");
+    else if (pattern_expand(folder, pattern + len, &list, err) == 0 && list.count > 0)
+        first = strdup(list.paths[0]);
+    pattern_list_fini(&list);
+    free(folder);
+    return first;
+}
+
+/* The format of a plain path, or of the first of the files that it stands for. */
+static const struct format *recognise_path(const char *name, struct plenum_error *err)
+{
+    const struct format *format = NULL;
+    struct dataset_place place;
+    uint8_t head[HEAD_BYTES];
+    const char *what;
+    int r = look_at(name, head, sizeof(head), &place);
+
+    if (r == -ENOENT && pattern_is_magic(name)) {
+        char *first = first_of(name, err);
+
+        if (!first)
+            return NULL;
+        r = look_at(first, head, sizeof(head), &place);
+        place.path = name;
+        if (r < 0)
+            (void)error_set(err, r, "%s: %s", first, strerror(-r));
+        free(first);
+    } else if (r < 0) {
+        (void)error_set(err, r, "%s", strerror(-r));
+    }
+    if (r < 0)
+        return NULL;
+    if (S_ISDIR(place.st.st_mode))
+        format = archives_of(name);
+    for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
+        if (formats[i]->recognise && formats[i]->recognise(&place))
+            format = formats[i];
+    if (format)
+        return format;
+    what = compression_of(&place);
+    if (what)
+        (void)error_set(err, 0,
+                        "it is compressed (%s), and samples cannot be read from the middle of it: "
+                        "uncompress it; images are compressed themselves",
+                        what);
+    else
+        (void)error_set(err, 0,
+                        "it is of no known format: name a folder with one sub-folder for each "
+                        "class, archives, a list of files, or FORMAT:PATH");
+    return NULL;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct dataset_setting *x = a, *y = b;
+
+    return strcmp(x->key, y->key);
+}
+
+/* The settings of the name, in the order of their keys, each of which the format must know. */
+static int take_settings(struct dataset *d, const struct dataname *name, struct plenum_error *err)
+{
+    const char *at = name->settings, *key, *value;
+    size_t key_len, value_len;
+
+    while (name->format && dataname_next_setting(&at, name->settings + name->settings_len, &key,
+                                                 &key_len, &value, &value_len)) {
+        struct dataset_setting *s = &d->settings[d->num_settings];
+        const struct format *f = d->format;
+        bool known = false;
+
+        for (unsigned i = 0; i < f->num_settings; i++)
+            known = known || (strlen(f->settings[i].key) == key_len &&
+                              memcmp(f->settings[i].key, key, key_len) == 0);
+        if (!known) {
+            char list[256] = "";
+
+            for (unsigned i = 0; i < f->num_settings; i++)
+                (void)snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+                               i ? ", " : "", f->settings[i].key);
+            return error_set(err, -EINVAL, "%s: has no setting '%.*s'; its settings: %s", f->name,
+                             (int)key_len, key, list[0] ? list : "none");
+        }
+        for (unsigned i = 0; i < d->num_settings; i++)
+            if (strlen(d->settings[i].key) == key_len &&
+                memcmp(d->settings[i].key, key, key_len) == 0)
+                return error_set(err, -EINVAL, "setting '%s' is given twice", d->settings[i].key);
+        s->key = strndup(key, key_len);
+        s->value = strndup(value, value_len);
+        d->num_settings++; /* no more than the format knows, as none comes twice */
+        if (!s->key || !s->value)
+            return error_set(err, -ENOMEM, "out of memory");
+    }
+    qsort(d->settings, d->num_settings, sizeof(d->settings[0]), by_key);
+    return 0;
+}
+
+const char *dataset_setting(const struct dataset *dataset, const char *key, const char *absent)
+{
+    for (unsigned i = 0; i < dataset->num_settings; i++)
+        if (strcmp(dataset->settings[i].key, key) == 0)
+            return dataset->settings[i].value;
+    return absent;
+}
+
+int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
+                           int64_t *ret, struct plenum_error *err)
+{
+    const char *text = dataset_setting(dataset, key, NULL);
+    uint64_t value;
+
+    *ret = absent;
+    if (!text)
+        return 0;
+    if (parse_u64(text + (*text == '-'), UINT64_C(1) << 31, &value) < 0)
+        return error_set(err, -EINVAL, "%s=%s: a whole number is needed", key, text);
+    *ret = *text == '-' ? -(int64_t)value : (int64_t)value;
+    return 0;
+}
+
+int dataset_check_root(const struct dataset_options *options, const char *path,
                        struct plenum_error *err)
 {
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-        size_t len = strlen(formats[i]->name);
+    char *real;
+    bool below = false;
 
-        if (strncmp(name, formats[i]->name, len) == 0 && name[len] == ':') {
-            *format = formats[i];
-            *path = name + len + 1;
-            return 0;
-        }
+    if (options->num_roots == 0)
+        return 0;
+    real = realpath(path, NULL);
+    if (!real)
+        return error_set(err, -errno, "%s: %s", path, strerror(errno));
+    for (unsigned i = 0; i < options->num_roots && !below; i++) {
+        const char *root = options->roots[i];
+        size_t len = strlen(root);
+
+        below = strncmp(real, root, len) == 0 &&
+                (real[len] == '/' || real[len] == '\0' || root[len - 1] == '/');
     }
+    free(real);
+    return below ? 0
+                 : error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
+}
+
+int dataset_take_root(struct dataset *d, const struct dataset_options *options, const char *path,
+                      struct plenum_error *err)
+{
+    d->root = realpath(*path ? path : ".", NULL);
+    if (d->root)
+        d->root_fd = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->root_fd < 0)
+        return error_set(err, -errno, "data set '%s:%s': %s", d->format->name, d->where,
+                         strerror(errno));
+    return dataset_check_root(options, d->root, err);
+}
+
+/* "format,key=value:where" of what is known by now. */
+static char *canonical_name(const struct dataset *d)
+{
+    char settings[2048] = "";
+
+    for (unsigned i = 0; i < d->num_settings; i++)
+        (void)snprintf(settings + strlen(settings), sizeof(settings) - strlen(settings), ",%s=%s",
+                       d->settings[i].key, d->settings[i].value);
+    return str_format("%s%s:%s", d->format->name, settings, d->where);
+}
+
+/* The format that a name says. */
+static int take_format(struct dataset *d, const struct dataname *parts, struct plenum_error *err)
+{
+    char list[256] = "";
+
+    d->format = find_format(parts->format, parts->format_len);
+    if (d->format && *parts->where)
+        return 0;
+    if (d->format)
+        return error_set(err, -ENOENT, "nothing is named behind the colon");
     for (size_t i = 0; i < ARRAY_LEN(formats); i++)
-        if (formats[i]->recognise(name)) {
-            *format = formats[i];
-            *path = name;
-            return 0;
-        }
-    if (access(name, F_OK) < 0)
-        return error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-    return error_set(err, -EINVAL,
-                     "data set '%s' is of no known format: name a folder with one sub-folder for "
-                     "each class",
-                     name);
+        (void)snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s:", i ? ", " : "",
+                       formats[i]->name);
+    return error_set(err, -EINVAL, "there is no format '%.*s:', but %s", (int)parts->format_len,
+                     parts->format, list);
+}
+
+/* Format, settings and place of a name. "auto:" is a plain path with settings. */
+static int take_name(struct dataset *d, const char *name, struct plenum_error *err)
+{
+    struct dataname parts;
+    bool plain;
+    int r = 0;
+
+    dataname_split(name, &parts);
+    plain = !parts.format || (parts.format_len == 4 && memcmp(parts.format, "auto", 4) == 0);
+    if (!plain && !find_format(parts.format, parts.format_len) && access(name, F_OK) == 0) {
+        parts = (struct dataname){.where = name}; /* a file whose name has a colon */
+        plain = true;
+    }
+    if (plain)
+        d->format = recognise_path(parts.where, err);
+    else
+        r = take_format(d, &parts, err);
+    if (plain && !d->format)
+        r = access(parts.where, F_OK) < 0 && !pattern_is_magic(parts.where) ? -errno : -EINVAL;
+    if (r == 0 && parts.settings_len >= 1024)
+        r = error_set(err, -EINVAL, "its settings are too long");
+    if (r < 0)
+        return error_prefix(err, r, "data set '%s'", name);
+    d->where = strdup(parts.where);
+    if (!d->where)
+        return error_set(err, -ENOMEM, "out of memory");
+    return take_settings(d, &parts, err);
 }
 
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err)
 {
     static const struct dataset_options defaults;
-    const struct format *format;
-    const char *path = NULL;
     struct dataset *d;
     int r;
 
     if (!options)
         options = &defaults;
-    r = find_format(name, &format, &path, err);
-    if (r < 0)
-        return r;
     d = malloc(sizeof(*d));
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
-    *d = (struct dataset){.format = format, .root_fd = -1, .refs = 1};
-    d->root = realpath(path, NULL);
-    if (!d->root) {
-        r = error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-        goto fail;
+    *d = (struct dataset){.root_fd = -1, .refs = 1};
+    r = take_name(d, name, err);
+    if (r == 0)
+        r = d->format->locate(d, options, err);
+    if (r == 0) {
+        d->name = canonical_name(d);
+        if (!d->name)
+            r = error_set(err, -ENOMEM, "out of memory");
     }
-    d->root_fd = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->root_fd < 0) {
-        r = error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-        goto fail;
+    if (r == 0 && d->format->scan)
+        r = open_or_build(d, options, err);
+    if (r < 0) {
+        dataset_unref(d);
+        return r;
     }
-    d->name = str_format("%s:%s", format->name, d->root);
-    if (!d->name) {
-        r = error_set(err, -ENOMEM, "out of memory");
-        goto fail;
-    }
-    r = open_or_build(d, options, err);
-    if (r < 0)
-        goto fail;
     *ret = d;
     return 0;
-
-fail:
-    dataset_unref(d);
-    return r;
 }
 
 struct dataset *dataset_ref(struct dataset *dataset)
@@ -361,8 +761,22 @@ void dataset_unref(struct dataset *dataset)
 {
     if (!dataset || atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1)
         return;
-    index_close(&dataset->index);
+    if (!dataset_is_made_up(dataset))
+        index_close(&dataset->index);
+    for (size_t i = 0; dataset->fds && i < dataset->files.count; i++)
+        if (dataset->fds[i] >= 0)
+            (void)close(dataset->fds[i]);
+    free(dataset->fds);
+    pattern_list_fini(&dataset->files);
+    if (dataset->format && dataset->format->release)
+        dataset->format->release(dataset);
+    for (unsigned i = 0; i < dataset->num_settings; i++) {
+        free(dataset->settings[i].key);
+        free(dataset->settings[i].value);
+    }
     io_close(&dataset->root_fd);
+    dataset_unref(dataset->inner);
+    free(dataset->where);
     free(dataset->index_path);
     free(dataset->root);
     free(dataset->name);
@@ -404,8 +818,22 @@ const char *dataset_get_index_path(const struct dataset *dataset)
     return dataset->index_path;
 }
 
+const struct datasum *dataset_get_sum(const struct dataset *dataset)
+{
+    return &dataset->index.header->sum;
+}
+
+bool dataset_is_made_up(const struct dataset *dataset)
+{
+    return dataset->index.header == &dataset->made_up;
+}
+
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample)
 {
+    if (dataset->inner)
+        return dataset_get_label(dataset->inner, sample);
+    if (dataset_is_made_up(dataset))
+        return sample % dataset->made_up.classes;
     return dataset->index.samples[sample].label;
 }
 
@@ -413,13 +841,33 @@ const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label
 {
     const struct index *index = &dataset->index;
 
-    return label < index->header->classes ? index_name(index, index->classes[label]) : "";
+    if (dataset->inner)
+        return dataset_get_class_name(dataset->inner, label);
+    return label < index->header->class_names ? index_name(index, index->classes[label]) : "";
+}
+
+uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample)
+{
+    return dataset_is_made_up(dataset) ? 0 : dataset->index.samples[sample].len;
+}
+
+uint32_t dataset_get_containers(const struct dataset *dataset)
+{
+    return dataset->index.header->containers;
+}
+
+uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample)
+{
+    return dataset_is_made_up(dataset) ? 0 : dataset->index.samples[sample].container;
 }
 
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size)
 {
-    dataset->format->describe(dataset, &dataset->index.samples[sample], ret, size);
+    if (dataset_is_made_up(dataset))
+        (void)snprintf(ret, size, "%s, sample %u", dataset->name, sample);
+    else
+        dataset->format->describe(dataset, &dataset->index.samples[sample], ret, size);
     return ret;
 }
 
@@ -439,6 +887,8 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
     char name[512];
     int r;
 
+    if (dataset_is_made_up(dataset))
+        return 0;
     if (s->len == 0 || s->len > DATASET_SAMPLE_MAX)
         return error_set(err, -EBADMSG, "%s: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),
@@ -456,10 +906,18 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
     return r;
 }
 
+int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
+                   struct plenum_error *err)
+{
+    if (dataset_is_made_up(dataset) || !dataset->format->fields)
+        return 0;
+    return dataset->format->fields(dataset, &dataset->index.samples[sample], field, arg, err);
+}
+
 void dataset_announce(const struct dataset *dataset, uint32_t sample)
 {
     const struct index_sample *s = &dataset->index.samples[sample];
 
-    if (s->len > 0 && s->len <= DATASET_SAMPLE_MAX)
+    if (!dataset_is_made_up(dataset) && s->len > 0 && s->len <= DATASET_SAMPLE_MAX)
         dataset->format->announce(dataset, s);
 }

@@ -8,6 +8,8 @@
 
 #include <plenum/error.h>
 
+#include "common/datasum.h"
+
 /** One data set with its index. Opaque, counted, constant once open. Threads: any. */
 struct dataset;
 
@@ -27,16 +29,23 @@ struct dataset_options {
     const char *cache_dir; /* where indices are kept; NULL: dataset_default_cache() */
     unsigned threads;      /* that build an index; 0: one a CPU */
     bool rebuild;          /* build the index even if there is a fresh one */
-    /** Told while an index is being built, from the calling thread. `total` 0: not known yet. */
+    /** Folders below which all that is read must lie, without links; none: anywhere. */
+    const char *const *roots;
+    unsigned num_roots;
+    /** Told while an index is being built, from the calling thread: `done` of `total` things that
+     * `what` names; `total` 0: not known yet. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
 };
 
 /**
- * Open "folder:DIR" or a plain path; index it first if there is no fresh index of it.
+ * Open FORMAT[,KEY=VALUE...]:WHERE, or a plain path whose format shows; index it first if there is
+ * no fresh index of it. docs/datasets.md tells of formats and settings.
  *
- * Errors: -EINVAL no such format; -ENOENT, -EACCES, -ENOTDIR as the file system says; -EBADMSG
- * there are no images in it, or too many; -ELOOP links that go in a circle; -ENOMEM, -EIO.
+ * Errors: -EINVAL no such format or setting; -ENOENT, -EACCES, -ENOTDIR as the file system says;
+ * -EACCES it lies below none of the roots; -EBADMSG there are no images in it, or too many, or an
+ * archive or list is damaged; -ESTALE it is being written; -ELOOP links that go in a circle;
+ * -ENOMEM, -EIO.
  */
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err);
@@ -48,6 +57,8 @@ const char *dataset_get_name(const struct dataset *dataset);
 uint32_t dataset_get_samples(const struct dataset *dataset);
 uint32_t dataset_get_classes(const struct dataset *dataset);
 const uint8_t *dataset_get_fingerprint(const struct dataset *dataset); /* [16] */
+/** What the fingerprint is of. Borrowed. */
+const struct datasum *dataset_get_sum(const struct dataset *dataset);
 /** Bytes of all samples' files. */
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Files that were passed over because their names are not an image's. */
@@ -59,6 +70,14 @@ const char *dataset_get_index_path(const struct dataset *dataset);
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample);
 /** Name of a class, or "" beyond the last. Borrowed. */
 const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label);
+/** Bytes of one sample as it is stored. */
+uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample);
+/** Archives, or folders, or the list, that samples come from. */
+uint32_t dataset_get_containers(const struct dataset *dataset);
+/** Which of them holds a sample. */
+uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample);
+/** Are there no files, and pixels made up (generated:)? */
+bool dataset_is_made_up(const struct dataset *dataset);
 /** The sample's file as people would name it, into `ret`; returns `ret`. */
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
@@ -72,6 +91,22 @@ char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, ch
  */
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err);
+/** A field that is kept beside a sample's image: `value` is any bytes. */
+typedef void dataset_field(void *arg, const char *key, const void *value, size_t len);
+
+/**
+ * What a data set says of a sample besides image and label: the other columns of a list, the other
+ * features of a TFRecord. `field` is called for each, in their order; formats without any call it
+ * never. As dataset_read() otherwise.
+ */
+int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
+                   struct plenum_error *err);
+/**
+ * How a data set differs from one whose index file lies at `index_path` (of another host, say): a
+ * clause about the first difference into `ret`, or "".
+ */
+int dataset_compare(const struct dataset *dataset, const char *index_path, char *ret, size_t size,
+                    struct plenum_error *err);
 /** Tell the kernel that a sample will be read soon. It may do nothing; errors show when it is read.
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);

@@ -30,9 +30,6 @@
 
 enum { DEPTH_MAX = 32 }; /* of folders below a class */
 
-/* The coarsest clock of a file system (FAT's). */
-static const uint64_t grain_ns = 2 * NS_PER_SEC;
-
 /* One image file of a class, while scanning. */
 struct found {
     char *path; /* relative to the root: "class/.../file" */
@@ -45,6 +42,7 @@ struct found {
 struct found_folder {
     char *path;
     uint64_t mtime_ns;
+    uint64_t flags;
 };
 
 /* One class, filled by one thread. */
@@ -76,22 +74,6 @@ struct scan {
     size_t num_classes, cap_classes;
 };
 
-static uint64_t mtime_of(const struct stat *st)
-{
-    return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
-}
-
-/* A folder's mtime as it is kept in the index: 0, which no folder has, when it cannot be trusted.
- */
-static uint64_t folder_mtime(const struct stat *st)
-{
-    struct timespec now;
-    uint64_t mtime = mtime_of(st);
-
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return mtime + grain_ns > (uint64_t)now.tv_sec * NS_PER_SEC ? 0 : mtime;
-}
-
 static int push(void *array, size_t size, size_t have, size_t *cap)
 {
     void **p = array, *bytes;
@@ -118,7 +100,7 @@ static int add_file(struct class_scan *c, const struct level *level, const char 
     if (!path)
         return -ENOMEM;
     c->files[c->num_files++] = (struct found){.path = path,
-                                              .mtime_ns = mtime_of(st),
+                                              .mtime_ns = dataset_mtime(st),
                                               .size = (uint64_t)st->st_size,
                                               .folder = level->folder,
                                               .base = (uint32_t)strlen(level->path) + 1};
@@ -148,6 +130,14 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
                          r == -ELOOP    ? "symbolic links go in a circle"
                          : r == -ENOENT ? "the symbolic link leads nowhere"
                                         : strerror(-r));
+    }
+    if (entry->d_type != DT_REG && entry->d_type != DT_DIR && s->options->num_roots > 0) {
+        path = str_format("%s/%s/%s", s->dataset->root, level->path, entry->d_name);
+        r = path ? dataset_check_root(s->options, path, &c->err)
+                 : error_set(&c->err, -ENOMEM, "out of memory");
+        free(path);
+        if (r < 0)
+            return r;
     }
     if (S_ISDIR(st.st_mode)) {
         path = str_format("%s/%s", level->path, entry->d_name);
@@ -186,7 +176,8 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     level->folder = (uint32_t)c->num_folders;
     if (push(&c->folders, sizeof(*c->folders), c->num_folders, &c->cap_folders) < 0)
         return error_set(&c->err, -ENOMEM, "out of memory");
-    c->folders[c->num_folders] = (struct found_folder){strdup(level->path), folder_mtime(&st)};
+    c->folders[c->num_folders] = (struct found_folder){
+        .path = strdup(level->path), .mtime_ns = dataset_mtime(&st), .flags = dataset_settled(&st)};
     if (!c->folders[c->num_folders].path)
         return error_set(&c->err, -ENOMEM, "out of memory");
     c->num_folders++;
@@ -312,20 +303,18 @@ static int pour(const struct scan *s, struct index_builder *b, struct plenum_err
         int64_t r = label;
 
         for (size_t f = 0; r >= 0 && f < c->num_folders; f++) {
-            r = index_builder_add_container(b, c->folders[f].path, c->folders[f].mtime_ns, 0);
+            r = index_builder_add_container(b, c->folders[f].path, c->folders[f].mtime_ns, 0,
+                                            c->folders[f].flags);
             if (f == 0)
                 first = r;
         }
         for (size_t f = 0; r >= 0 && f < c->num_files; f++) {
             const struct found *file = &c->files[f];
 
-            if (file->size > UINT32_MAX)
-                return error_set(err, -EBADMSG, "%s/%s: a file of 4 GiB or more is no image",
-                                 s->dataset->root, file->path);
             r = index_builder_add_sample(
                 b,
                 &(struct index_sample){.where = file->mtime_ns,
-                                       .len = (uint32_t)file->size,
+                                       .len = (uint32_t)min_u64(file->size, UINT32_MAX),
                                        .container = (uint32_t)(first + file->folder),
                                        .label = (int32_t)label},
                 file->path + file->base);
@@ -369,7 +358,7 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
 
     if (fstat(dataset->root_fd, &st) < 0)
         return error_set(err, -errno, "%s: %s", dataset->root, strerror(errno));
-    if (index_builder_add_container(b, ".", folder_mtime(&st), 0) < 0)
+    if (index_builder_add_container(b, ".", dataset_mtime(&st), 0, dataset_settled(&st)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     r = list_classes(&s, &stray, err);
     if (r == 0) {
@@ -402,8 +391,9 @@ static bool folder_fresh(const struct dataset *dataset)
         const struct index_container *c = &index->containers[i];
         struct stat st;
 
-        if (fstatat(dataset->root_fd, index_name(index, c->name), &st, 0) < 0 ||
-            mtime_of(&st) != c->mtime_ns)
+        if (!(c->flags & INDEX_SETTLED) ||
+            fstatat(dataset->root_fd, index_name(index, c->name), &st, 0) < 0 ||
+            dataset_mtime(&st) != c->mtime_ns)
             return false;
     }
     return true;
@@ -431,58 +421,40 @@ static int folder_read(const struct dataset *dataset, const struct index_sample 
                        struct dataset_buffer *buffer, struct plenum_error *err)
 {
     char path[8192];
-    struct stat st;
-    int fd, r;
 
     folder_path(dataset, sample, path, sizeof(path));
-    fd = openat(dataset->root_fd, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        r = -errno;
-        io_close(&fd);
-        return error_set(err, r, "%s/%s: %s", dataset->root, path, strerror(-r));
-    }
-    if ((uint64_t)st.st_size != sample->len || mtime_of(&st) != sample->where) {
-        (void)close(fd);
-        return error_set(err, -ESTALE,
-                         "%s/%s has changed since the data set was indexed: start the job again, "
-                         "or put the file back",
-                         dataset->root, path);
-    }
-    r = dataset_buffer_reserve(buffer, sample->len);
-    if (r == 0)
-        r = io_pread_all(fd, buffer->bytes, sample->len, 0);
-    (void)close(fd);
-    if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
-        r = -EIO;
-    if (r < 0)
-        return error_set(err, r == -ENODATA ? -ESTALE : r, "%s/%s: %s", dataset->root, path,
-                         r == -ENODATA ? "the file has become shorter" : strerror(-r));
-    return 0;
+    return dataset_read_file(dataset, path, sample, buffer, err);
 }
 
 static void folder_announce(const struct dataset *dataset, const struct index_sample *sample)
 {
     char path[8192];
-    int fd;
 
     folder_path(dataset, sample, path, sizeof(path));
-    fd = openat(dataset->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return;
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-    (void)close(fd);
+    dataset_announce_file(dataset, path);
 }
 
-static bool folder_recognise(const char *path)
+static bool folder_recognise(const struct dataset_place *place)
 {
-    struct stat st;
+    return S_ISDIR(place->st.st_mode);
+}
 
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+static int folder_locate(struct dataset *d, const struct dataset_options *options,
+                         struct plenum_error *err)
+{
+    int r = dataset_take_root(d, options, d->where, err);
+
+    if (r < 0)
+        return r;
+    free(d->where);
+    d->where = strdup(d->root);
+    return d->where ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
 const struct format format_folder = {
     .name = "folder",
     .recognise = folder_recognise,
+    .locate = folder_locate,
     .scan = folder_scan,
     .fresh = folder_fresh,
     .read = folder_read,

@@ -4,25 +4,72 @@
 #define LOADER_DATASET_FORMAT_H
 
 #include <stdatomic.h>
+#include <sys/stat.h>
 
+#include "common/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/index.h"
+#include "loader/dataset/pattern.h"
+
+enum { DATASET_SETTINGS_MAX = 16 };
+
+/** One ",key=value" of a data set's name. */
+struct dataset_setting {
+    char *key, *value;
+};
 
 struct dataset {
     const struct format *format;
-    char *name;       /* canonical: "folder:/abs/path" */
-    char *root;       /* absolute path, without links */
-    int root_fd;      /* folders: opened once, files are opened relative to it */
-    char *index_path; /* or NULL */
-    struct index index;
+    char *name;  /* canonical: "folder:/abs/path", settings in the order of their keys */
+    char *where; /* what follows the colon, canonical */
+    struct dataset_setting settings[DATASET_SETTINGS_MAX];
+    unsigned num_settings;
+    char *root;                  /* absolute folder, without links; NULL where there is none */
+    int root_fd;                 /* opened once, files are opened relative to it */
+    struct pattern_list files;   /* of archives: relative to root, in their order */
+    atomic_int *fds;             /* of archives: [files.count] opened so far, -1 not yet */
+    void *state;                 /* the format's own */
+    char *index_path;            /* or NULL */
+    struct index index;          /* no samples in it: they are made up (generated:) */
+    struct index_header made_up; /* generated: what index.header points to */
+    struct dataset *inner;       /* generated: whose labels these are, or NULL */
     atomic_uint refs;
 };
 
+/** What lies at a plain path, for formats to recognise. */
+struct dataset_place {
+    const char *path;
+    struct stat st;
+    const uint8_t *head; /* [head_len]: first bytes of a regular file */
+    size_t head_len;
+};
+
+/** A setting that a format understands. */
+struct format_setting {
+    const char *key;
+    const char *help; /* what it is, for a message */
+};
+
+/**
+ * An entry may leave out what it does not need (NULL): recognise, scan and all below it where
+ * samples are made up.
+ */
 struct format {
     const char *name; /* before the colon */
+    const struct format_setting *settings;
+    unsigned num_settings;
+    /** How its files are called where only a folder of them is named, which is recognised so. */
+    const char *const *patterns;
+    unsigned num_patterns;
     /** Is what lies at this plain path ours? */
-    bool (*recognise)(const char *path);
-    /** Fill `b` with all samples in their order; `dataset` has name and root. */
+    bool (*recognise)(const struct dataset_place *place);
+    /** From `where` and settings to root, files and canonical where; looks at the file system no
+     * more than that takes. */
+    int (*locate)(struct dataset *dataset, const struct dataset_options *options,
+                  struct plenum_error *err);
+    /** Free state; also after locate() has failed. */
+    void (*release)(struct dataset *dataset);
+    /** Fill `b` with all samples in their order. */
     int (*scan)(const struct dataset *dataset, const struct dataset_options *options,
                 struct index_builder *b, struct plenum_error *err);
     /** Is the index that was opened still what lies there? Must be fast. */
@@ -35,14 +82,53 @@ struct format {
     /** The sample's file for messages. */
     void (*describe)(const struct dataset *dataset, const struct index_sample *sample, char *ret,
                      size_t size);
+    /** The sample's further fields; NULL where there are none. As dataset_fields(). */
+    int (*fields)(const struct dataset *dataset, const struct index_sample *sample,
+                  dataset_field *field, void *arg, struct plenum_error *err);
 };
 
-extern const struct format format_folder;
+extern const struct format format_folder, format_generated, format_list, format_tar,
+    format_tfrecord;
 
 /** Room for `len` bytes and the padding behind them, which is zeroed: 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 
 /** Does a name end as an image's does (.jpg, .jpeg, .png, in any case)? */
 bool dataset_is_image_name(const char *name);
+
+/** A setting's value, or `absent`. */
+const char *dataset_setting(const struct dataset *dataset, const char *key, const char *absent);
+/** The same as a whole number between -2^31 and 2^31: 0, or -EINVAL with a sentence. */
+int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
+                           int64_t *ret, struct plenum_error *err);
+
+/** Make `path` (a folder) the root: without links, opened, and below one of the roots that the
+ * loader serves. 0 or -errno with a sentence. */
+int dataset_take_root(struct dataset *dataset, const struct dataset_options *options,
+                      const char *path, struct plenum_error *err);
+
+/** May a loader with these roots serve what lies at `path`? 0, -EACCES or another -errno with a
+ * sentence. */
+int dataset_check_root(const struct dataset_options *options, const char *path,
+                       struct plenum_error *err);
+
+static inline uint64_t dataset_mtime(const struct stat *st)
+{
+    return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
+}
+
+/** INDEX_SETTLED, or 0 when it changed just before this moment. */
+uint64_t dataset_settled(const struct stat *st);
+
+/** Read a file, relative to the root unless absolute, that is a whole sample: its size and mtime
+ * must be sample->len and sample->where. As struct format's read. */
+int dataset_read_file(const struct dataset *dataset, const char *path,
+                      const struct index_sample *sample, struct dataset_buffer *buffer,
+                      struct plenum_error *err);
+/** As struct format's announce. */
+void dataset_announce_file(const struct dataset *dataset, const char *path);
+
+/** The sentence for a file that is not what was indexed. */
+int dataset_has_changed(struct plenum_error *err, const char *folder, const char *path);
 
 #endif

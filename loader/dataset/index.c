@@ -23,11 +23,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/error.h"
 #include "common/util.h"
 
 static const uint8_t index_magic[8] = "PLENUMIX";
 
-enum { INDEX_VERSION = 1 };
+enum { INDEX_VERSION = 2 };
 
 _Static_assert(sizeof(struct index_sample) == 32, "a sample's entry has no holes");
 
@@ -37,6 +38,8 @@ void index_builder_fini(struct index_builder *b)
     free(b->containers);
     free(b->classes);
     free(b->names);
+    free(b->labels);
+    free(b->label_slots);
     *b = (struct index_builder){0};
 }
 
@@ -71,22 +74,31 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
     return (int64_t)at;
 }
 
-int64_t index_builder_add_class(struct index_builder *b, const char *name)
+/* A class whose name has this place. */
+static int64_t add_class(struct index_builder *b, uint64_t at)
 {
-    int64_t at = index_builder_add_name(b, name, strlen(name));
-
-    if (at < 0)
-        return at;
     if (b->num_classes >= INT32_MAX)
         return -EOVERFLOW;
     if (grow(&b->classes, sizeof(*b->classes), b->num_classes, 1, &b->cap_classes) < 0)
         return -ENOMEM;
-    b->classes[b->num_classes] = (uint64_t)at;
+    b->classes[b->num_classes] = at;
     return (int64_t)b->num_classes++;
 }
 
+int64_t index_builder_add_class(struct index_builder *b, const char *name)
+{
+    int64_t at = index_builder_add_name(b, name, strlen(name));
+
+    return at < 0 ? at : add_class(b, (uint64_t)at);
+}
+
+int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other)
+{
+    return add_class(b, b->classes[other]);
+}
+
 int64_t index_builder_add_container(struct index_builder *b, const char *path, uint64_t mtime_ns,
-                                    uint64_t size)
+                                    uint64_t size, uint64_t flags)
 {
     int64_t at = index_builder_add_name(b, path, strlen(path));
 
@@ -96,16 +108,21 @@ int64_t index_builder_add_container(struct index_builder *b, const char *path, u
         return -EOVERFLOW;
     if (grow(&b->containers, sizeof(*b->containers), b->num_containers, 1, &b->cap_containers) < 0)
         return -ENOMEM;
-    b->containers[b->num_containers] =
-        (struct index_container){.name = (uint64_t)at, .mtime_ns = mtime_ns, .size = size};
+    b->containers[b->num_containers] = (struct index_container){
+        .name = (uint64_t)at, .mtime_ns = mtime_ns, .size = size, .flags = flags};
     return (int64_t)b->num_containers++;
 }
 
 int64_t index_builder_add_sample(struct index_builder *b, const struct index_sample *sample,
                                  const char *name)
 {
-    int64_t at = index_builder_add_name(b, name, strlen(name));
+    const struct index_sample *last = b->num_samples ? &b->samples[b->num_samples - 1] : NULL;
+    int64_t at;
 
+    if (!*name && last && !b->names[last->name])
+        at = (int64_t)last->name;
+    else
+        at = index_builder_add_name(b, name, strlen(name));
     if (at < 0)
         return at;
     if (b->num_samples >= UINT32_MAX - 1)
@@ -116,6 +133,232 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
     b->samples[b->num_samples].name = (uint64_t)at & ((UINT64_C(1) << 48) - 1);
     b->bytes += sample->len;
     return (int64_t)b->num_samples++;
+}
+
+/* The table's slot of a text: the one that holds it, or the free one where it belongs. */
+static uint32_t *label_slot(const struct index_builder *b, const char *text, size_t len)
+{
+    size_t mask = b->num_label_slots - 1;
+
+    for (size_t i = XXH3_64bits(text, len) & mask;; i = (i + 1) & mask) {
+        uint32_t *slot = &b->label_slots[i];
+        const char *have = *slot ? b->names + b->labels[*slot - 1].text : NULL;
+
+        if (!have || (strncmp(have, text, len) == 0 && have[len] == '\0'))
+            return slot;
+    }
+}
+
+/* A table of twice the size, so that it stays at most half full. */
+static int grow_label_slots(struct index_builder *b)
+{
+    size_t count = b->num_label_slots ? b->num_label_slots * 2 : 256;
+    uint32_t *slots = calloc(count, sizeof(*slots));
+
+    if (!slots)
+        return -ENOMEM;
+    free(b->label_slots);
+    b->label_slots = slots;
+    b->num_label_slots = count;
+    for (size_t i = 0; i < b->num_labels; i++) {
+        const char *text = b->names + b->labels[i].text;
+
+        *label_slot(b, text, strlen(text)) = (uint32_t)i + 1;
+    }
+    return 0;
+}
+
+int64_t index_builder_add_label(struct index_builder *b, const char *text, size_t len)
+{
+    uint32_t *slot;
+    int64_t at;
+
+    len = strnlen(text, len); /* what is kept ends at a NUL */
+    if (b->num_labels * 2 >= b->num_label_slots && grow_label_slots(b) < 0)
+        return -ENOMEM;
+    slot = label_slot(b, text, len);
+    if (*slot)
+        return *slot - 1;
+    if (b->num_labels >= INT32_MAX)
+        return -EOVERFLOW;
+    at = index_builder_add_name(b, text, len);
+    if (at < 0 || grow(&b->labels, sizeof(*b->labels), b->num_labels, 1, &b->cap_labels) < 0)
+        return -ENOMEM;
+    b->labels[b->num_labels] = (struct index_label){.text = (uint64_t)at, .first = b->num_samples};
+    *slot = (uint32_t)++b->num_labels;
+    return *slot - 1;
+}
+
+/* The part's labels as ours: `map` [part->num_labels]. */
+static int map_labels(struct index_builder *b, const struct index_builder *part, int32_t *map)
+{
+    for (size_t i = 0; i < part->num_labels; i++) {
+        const char *text = part->names + part->labels[i].text;
+        size_t had = b->num_labels;
+        int64_t label = index_builder_add_label(b, text, strlen(text));
+
+        if (label < 0)
+            return (int)label;
+        if (b->num_labels > had)
+            b->labels[label].first = b->num_samples + part->labels[i].first;
+        map[i] = (int32_t)label;
+    }
+    return 0;
+}
+
+int index_builder_append(struct index_builder *b, const struct index_builder *part)
+{
+    int32_t *map = malloc((part->num_labels + 1) * sizeof(*map));
+    size_t first_container = b->num_containers, names;
+    int r = map ? map_labels(b, part, map) : -ENOMEM;
+
+    if (r == 0 && (b->num_samples + part->num_samples >= UINT32_MAX ||
+                   b->num_containers + part->num_containers >= INT32_MAX))
+        r = -EOVERFLOW;
+    if (r == 0 && (grow(&b->names, 1, b->names_bytes, part->names_bytes, &b->cap_names) < 0 ||
+                   grow(&b->samples, sizeof(*b->samples), b->num_samples, part->num_samples,
+                        &b->cap_samples) < 0 ||
+                   grow(&b->containers, sizeof(*b->containers), b->num_containers,
+                        part->num_containers, &b->cap_containers) < 0))
+        r = -ENOMEM;
+    if (r < 0) {
+        free(map);
+        return r;
+    }
+    names = b->names_bytes;
+    if (part->names_bytes)
+        memcpy(b->names + names, part->names, part->names_bytes);
+    b->names_bytes += part->names_bytes;
+    for (size_t i = 0; i < part->num_containers; i++) {
+        b->containers[b->num_containers] = part->containers[i];
+        b->containers[b->num_containers++].name += names;
+    }
+    for (size_t i = 0; i < part->num_samples; i++) {
+        struct index_sample *s = &b->samples[b->num_samples++];
+
+        *s = part->samples[i];
+        s->name = (s->name + names) & ((UINT64_C(1) << 48) - 1);
+        s->container += (uint32_t)first_container;
+        if (s->label >= 0 && part->num_labels > 0)
+            s->label = map[s->label];
+    }
+    b->bytes += part->bytes;
+    b->passed_over += part->passed_over;
+    free(map);
+    return 0;
+}
+
+/* "label 'x' of archive.tar, n01.jpg": for messages. */
+static int bad_label(const struct index_builder *b, const struct index_label *label, int code,
+                     struct plenum_error *err, const char *text)
+{
+    const struct index_sample *s = &b->samples[label->first];
+    const char *name = b->names + s->name;
+
+    return error_set(err, code, "label '%.100s' of %s%s%s%s", b->names + label->text,
+                     b->names + b->containers[s->container].name, *name ? ", " : "", name, text);
+}
+
+static bool is_whole_number(const char *text, int64_t *value)
+{
+    char *end;
+
+    if (text[strspn(text, "+-")] < '0' || text[strspn(text, "+-")] > '9')
+        return false;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    if (*end)
+        return false;
+    if (errno)
+        *value = INT64_MAX;
+    return true;
+}
+
+static int settle_numbers(struct index_builder *b, int64_t offset, struct plenum_error *err)
+{
+    int64_t highest = -1, value = 0;
+
+    for (size_t i = 0; i < b->num_labels; i++) {
+        struct index_label *label = &b->labels[i];
+
+        if (!is_whole_number(b->names + label->text, &value))
+            return bad_label(b, label, -EBADMSG, err,
+                             " is no number, though other labels of the data set are");
+        if (value > INT32_MAX || value + offset < 0 || value + offset >= INT32_MAX) {
+            char text[200];
+
+            (void)snprintf(text, sizeof(text), " is out of range%s: class numbers begin at 0%s",
+                           offset ? " with the label-offset" : "",
+                           value < 0 || offset < 0 ? " (see label-offset)" : "");
+            return bad_label(b, label, -EBADMSG, err, text);
+        }
+        label->value = (int32_t)(value + offset);
+        if (label->value > highest)
+            highest = label->value;
+    }
+    b->num_classes = (size_t)(highest + 1);
+    b->unnamed = true;
+    return 0;
+}
+
+/* For qsort_r: labels by their texts. */
+static int by_text(const void *a, const void *b, void *names)
+{
+    const struct index_label *const *x = a, *const *y = b;
+
+    return strcmp((const char *)names + (*x)->text, (const char *)names + (*y)->text);
+}
+
+static int settle_names(struct index_builder *b, int64_t offset, struct plenum_error *err)
+{
+    struct index_label **sorted;
+    int64_t value;
+
+    if (offset != 0)
+        return bad_label(b, &b->labels[0], -EINVAL, err,
+                         " is a name: a label-offset is for labels that are numbers");
+    for (size_t i = 0; i < b->num_labels; i++)
+        if (is_whole_number(b->names + b->labels[i].text, &value))
+            return bad_label(b, &b->labels[i], -EBADMSG, err,
+                             " is a number, though other labels of the data set are names");
+    sorted = malloc((b->num_labels + 1) * sizeof(struct index_label *));
+    if (!sorted || grow(&b->classes, sizeof(*b->classes), 0, b->num_labels, &b->cap_classes) < 0) {
+        free(sorted);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < b->num_labels; i++)
+        sorted[i] = &b->labels[i];
+    qsort_r(sorted, b->num_labels, sizeof(struct index_label *), by_text, b->names);
+    for (size_t i = 0; i < b->num_labels; i++) {
+        sorted[i]->value = (int32_t)i;
+        b->classes[i] = sorted[i]->text;
+    }
+    b->num_classes = b->num_labels;
+    free(sorted);
+    return 0;
+}
+
+int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct plenum_error *err)
+{
+    int64_t value;
+    int r = 0;
+
+    if (b->num_labels > 0)
+        r = is_whole_number(b->names + b->labels[0].text, &value) ? settle_numbers(b, offset, err)
+                                                                  : settle_names(b, offset, err);
+    if (r < 0)
+        return r;
+    if (b->num_classes == 0) { /* nothing but bad samples: none of their labels is ever shown */
+        b->num_classes = 1;
+        b->unnamed = true;
+    }
+    for (size_t i = 0; i < b->num_samples; i++) {
+        struct index_sample *s = &b->samples[i];
+
+        s->label = s->label < 0 ? 0 : b->labels[s->label].value;
+    }
+    b->num_labels = 0;
+    return 0;
 }
 
 static uint64_t checksum_of(const struct index_header *header, size_t bytes)
@@ -144,24 +387,25 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
-int index_build(const struct index_builder *b, const uint8_t fingerprint[16], struct index *ret)
+int index_build(const struct index_builder *b, struct index *ret)
 {
+    size_t class_names = b->unnamed ? 0 : b->num_classes;
     struct index_header h = {.version = INDEX_VERSION,
                              .header_bytes = sizeof(h),
                              .samples = (uint32_t)b->num_samples,
                              .classes = (uint32_t)b->num_classes,
                              .containers = (uint32_t)b->num_containers,
+                             .class_names = (uint32_t)class_names,
                              .names_bytes = b->names_bytes,
                              .bytes = b->bytes,
                              .passed_over = b->passed_over};
     char *bytes;
 
     memcpy(h.magic, index_magic, sizeof(h.magic));
-    memcpy(h.fingerprint, fingerprint, sizeof(h.fingerprint));
     h.samples_at = sizeof(h);
     h.containers_at = h.samples_at + b->num_samples * sizeof(*b->samples);
     h.classes_at = h.containers_at + b->num_containers * sizeof(*b->containers);
-    h.names_at = h.classes_at + b->num_classes * sizeof(*b->classes);
+    h.names_at = h.classes_at + class_names * sizeof(*b->classes);
     h.file_bytes = h.names_at + b->names_bytes;
     bytes = malloc(h.file_bytes);
     if (!bytes)
@@ -171,14 +415,21 @@ int index_build(const struct index_builder *b, const uint8_t fingerprint[16], st
         memcpy(bytes + h.samples_at, b->samples, b->num_samples * sizeof(*b->samples));
     if (b->num_containers)
         memcpy(bytes + h.containers_at, b->containers, b->num_containers * sizeof(*b->containers));
-    if (b->num_classes)
-        memcpy(bytes + h.classes_at, b->classes, b->num_classes * sizeof(*b->classes));
+    if (class_names)
+        memcpy(bytes + h.classes_at, b->classes, class_names * sizeof(*b->classes));
     if (b->names_bytes)
         memcpy(bytes + h.names_at, b->names, b->names_bytes);
-    h.checksum = checksum_of((struct index_header *)bytes, h.file_bytes);
-    memcpy(bytes, &h, sizeof(h));
     set_views(ret, bytes, h.file_bytes, false);
     return 0;
+}
+
+void index_set_sum(struct index *index, const struct datasum *sum)
+{
+    struct index_header *h = (struct index_header *)(uintptr_t)index->header; /* our own memory */
+
+    h->sum = *sum;
+    datasum_fingerprint(sum, h->fingerprint);
+    h->checksum = checksum_of(h, index->bytes);
 }
 
 int index_write(const struct index *index, const char *path)
@@ -224,10 +475,10 @@ static bool valid(const void *bytes, size_t len)
         return false;
     if (!inside(h, h->samples_at, h->samples, sizeof(struct index_sample)) ||
         !inside(h, h->containers_at, h->containers, sizeof(struct index_container)) ||
-        !inside(h, h->classes_at, h->classes, sizeof(uint64_t)) ||
+        !inside(h, h->classes_at, h->class_names, sizeof(uint64_t)) ||
         !inside(h, h->names_at, h->names_bytes, 1))
         return false;
-    if (checksum_of(h, len) != h->checksum)
+    if (checksum_of(h, len) != h->checksum || (h->class_names != 0 && h->class_names != h->classes))
         return false;
     /* The checksum is no signature: what it covers is still followed with care. */
     set_views(&index, bytes, len, true);
@@ -241,7 +492,7 @@ static bool valid(const void *bytes, size_t len)
     for (uint32_t i = 0; i < h->containers; i++)
         if (index.containers[i].name >= h->names_bytes)
             return false;
-    for (uint32_t i = 0; i < h->classes; i++)
+    for (uint32_t i = 0; i < h->class_names; i++)
         if (index.classes[i] >= h->names_bytes)
             return false;
     return true;

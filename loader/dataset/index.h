@@ -8,22 +8,31 @@
 
 #include <plenum/error.h>
 
+#include "common/datasum.h"
+
+enum index_flag {
+    INDEX_BAD = 1,     /* of a sample: what was read while scanning is known to be damaged */
+    INDEX_SETTLED = 1, /* of a container: it had not just changed when it was scanned, so that its
+                          time can be trusted to tell of a later change */
+};
+
 /** One sample, as it lies in the file. */
 struct index_sample {
     uint64_t where;     /* of its own file: mtime in ns; within an archive: offset of its bytes */
     uint64_t name : 48; /* place of its name in the names */
     uint64_t flags : 16;
     uint32_t len;       /* bytes */
-    uint32_t container; /* the folder or archive that it lies in */
+    uint32_t container; /* the folder, archive or list that it comes from */
     int32_t label;
-    uint32_t reserved;
+    uint32_t extra; /* the format's own */
 };
 
 /** A folder or archive, whose change makes the index stale. */
 struct index_container {
     uint64_t name; /* place of its path, relative to the root, in the names */
     uint64_t mtime_ns;
-    uint64_t size; /* archives; 0 for folders */
+    uint64_t size; /* archives and lists; 0 for folders */
+    uint64_t flags;
 };
 
 /** Of the index as a whole. */
@@ -32,13 +41,14 @@ struct index_header {
     uint32_t version;
     uint32_t header_bytes;
     uint64_t file_bytes;
-    uint64_t checksum; /* XXH3-64 of the file with this field zero */
-    uint8_t fingerprint[16];
+    uint64_t checksum;       /* XXH3-64 of the file with this field zero */
+    uint8_t fingerprint[16]; /* of `sum` */
     uint32_t samples, classes, containers;
-    uint32_t reserved;
+    uint32_t class_names; /* as many as classes, or none */
     uint64_t samples_at, containers_at, classes_at, names_at, names_bytes;
     uint64_t bytes;       /* of all samples */
     uint64_t passed_over; /* files that are no images */
+    struct datasum sum;
 };
 
 /** An index in memory: mapped from a file, or made and not (yet) written. Constant. */
@@ -46,7 +56,7 @@ struct index {
     const struct index_header *header;
     const struct index_sample *samples;
     const struct index_container *containers;
-    const uint64_t *classes; /* places of their names */
+    const uint64_t *classes; /* places of their names, if they have any */
     const char *names;       /* NUL-terminated texts */
     size_t bytes;
     bool mapped;
@@ -57,7 +67,20 @@ static inline const char *index_name(const struct index *index, uint64_t at)
     return index->names + at;
 }
 
-/** What an index is made from, in the order of samples. Starts as zeros. */
+/** A label as it was written, before it is known what labels mean in this data set. */
+struct index_label {
+    uint64_t text;  /* place in the names */
+    uint64_t first; /* the first sample that has it */
+    int32_t value;  /* what becomes of it */
+};
+
+/**
+ * What an index is made from, in the order of samples. Starts as zeros.
+ *
+ * Labels are either added as classes (folders: a class is known before its samples), or as texts by
+ * index_builder_add_label(); the latter are numbers of no meaning until
+ * index_builder_settle_labels() makes class numbers of them.
+ */
 struct index_builder {
     struct index_sample *samples;
     size_t num_samples, cap_samples;
@@ -65,8 +88,13 @@ struct index_builder {
     size_t num_containers, cap_containers;
     uint64_t *classes;
     size_t num_classes, cap_classes;
+    bool unnamed; /* num_classes counts classes that have no names */
     char *names;
     size_t names_bytes, cap_names;
+    struct index_label *labels;
+    size_t num_labels, cap_labels;
+    uint32_t *label_slots; /* hash table of numbers + 1 of labels */
+    size_t num_label_slots;
     uint64_t bytes, passed_over;
 };
 
@@ -75,14 +103,35 @@ void index_builder_fini(struct index_builder *b);
  * containers. */
 int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t len);
 int64_t index_builder_add_class(struct index_builder *b, const char *name);
+/** A class with a name that another has already. */
+int64_t index_builder_add_class_again(struct index_builder *b, uint32_t other);
 int64_t index_builder_add_container(struct index_builder *b, const char *path, uint64_t mtime_ns,
-                                    uint64_t size);
-/** `sample` with its name filled in here. -EOVERFLOW at 2^32 - 1 samples. */
+                                    uint64_t size, uint64_t flags);
+/** `sample` with its name filled in here ("": samples without names share one). -EOVERFLOW at
+ * 2^32 - 1 samples. */
 int64_t index_builder_add_sample(struct index_builder *b, const struct index_sample *sample,
                                  const char *name);
+/** The number that stands for this text until labels are settled, for the next sample's `label`. */
+int64_t index_builder_add_label(struct index_builder *b, const char *text, size_t len);
+
+/** All of `part` behind what `b` holds: 0, -ENOMEM or -EOVERFLOW. */
+int index_builder_append(struct index_builder *b, const struct index_builder *part);
+
+/**
+ * Make class numbers of the texts: whole numbers are used as they are, plus `offset`; other texts
+ * are names of classes, numbered in their byte order. Samples with INDEX_BAD may have no label
+ * (-1).
+ *
+ * 0; -EBADMSG with a sentence that names a sample: numbers and names are mixed, or a number is
+ * below 0 or above 2^31 - 2 with the offset; -EINVAL an offset for names; -ENOMEM.
+ */
+int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct plenum_error *err);
 
 /** Make the index. The caller frees it with index_close(). 0 or -ENOMEM. */
-int index_build(const struct index_builder *b, const uint8_t fingerprint[16], struct index *ret);
+int index_build(const struct index_builder *b, struct index *ret);
+
+/** Write the sum and the fingerprint into an index that was built. */
+void index_set_sum(struct index *index, const struct datasum *sum);
 
 /** Write it under a temporary name and rename it to `path`: 0 or -errno. */
 int index_write(const struct index *index, const char *path);

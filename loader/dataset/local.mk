@@ -1,7 +1,30 @@
-# loader/dataset/: where the bytes of samples come from.
-noinst_LTLIBRARIES += %D%/libdataset.la
+# loader/dataset/: where the bytes of samples come from. libarchive only in tar_reader.c, protobuf-c only in tfrecord.c.
+noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
+	%D%/archive.c %D%/archive.h \
+	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h \
 	%D%/folder.c \
 	%D%/format.h \
-	%D%/index.c %D%/index.h
+	%D%/generated.c \
+	%D%/index.c %D%/index.h \
+	%D%/json.c %D%/json.h \
+	%D%/list.c \
+	%D%/listfile.c %D%/listfile.h \
+	%D%/pattern.c %D%/pattern.h \
+	%D%/tar.c \
+	%D%/tar_reader.c %D%/tar_reader.h \
+	%D%/tfrecord.c
+%C%_libdataset_la_CFLAGS = $(AM_CFLAGS) $(ARCHIVE_CFLAGS) $(PROTOBUF_C_CFLAGS)
+%C%_libdataset_la_LIBADD = %D%/libexample.la common/libcommon.la $(ARCHIVE_LIBS) $(PROTOBUF_C_LIBS)
+
+# What protoc-c writes does not keep to our warnings.
+nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h
+%C%_libexample_la_CFLAGS = -pthread $(SAN_CFLAGS) $(PROTOBUF_C_CFLAGS)
+%D%/example.pb-c.c: %D%/example.proto
+	$(AM_V_GEN)$(MKDIR_P) %D% && $(PROTOC_C) --proto_path=$(srcdir)/%D% --c_out=%D% $(srcdir)/%D%/example.proto
+%D%/example.pb-c.h: %D%/example.pb-c.c
+	@test -f $@ || { rm -f $< && $(MAKE) $(AM_MAKEFLAGS) $<; }
+BUILT_SOURCES += %D%/example.pb-c.h
+CLEANFILES += %D%/example.pb-c.c %D%/example.pb-c.h
+EXTRA_DIST += %D%/example.proto

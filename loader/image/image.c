@@ -26,17 +26,21 @@
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
+enum { JPEG, PNG };
+
 static const struct {
     const char *format;
     int (*create)(struct image_reader **ret);
 } formats[] = {
-    {"JPEG", jpeg_reader_create},
-    {"PNG", png_reader_create},
+    [JPEG] = {"JPEG", jpeg_reader_create},
+    [PNG] = {"PNG", png_reader_create},
 };
 
 struct image_decoder {
     struct image_reader *readers[ARRAY_LEN(formats)];
     struct resize *resize;
+    enum image_jpeg jpeg;
+    const char *kernels; /* NULL: the best */
     struct crop_tables tables;
     struct scratch turned; /* the region of an image that EXIF turns */
 };
@@ -230,9 +234,36 @@ int image_decoder_use_kernels(struct image_decoder *d, const char *name)
         if (strcmp(resize_kernels[i]->name, name) != 0 || !resize_kernels[i]->usable())
             continue;
         resize_use(d->resize, resize_kernels[i]);
+        d->kernels = resize_kernels[i]->name;
+        jpeg_reader_use(d->readers[JPEG], d->jpeg, d->kernels);
         return 0;
     }
     return -ENOENT;
+}
+
+int image_jpeg_parse(const char *text, enum image_jpeg *ret)
+{
+    static const char *const names[] = {
+        [IMAGE_JPEG_AUTO] = "auto",
+        [IMAGE_JPEG_PLENUM] = "plenum",
+        [IMAGE_JPEG_LIBJPEG] = "libjpeg",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        if (strcmp(text, names[i]) != 0)
+            continue;
+        *ret = (enum image_jpeg)i;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+void image_decoder_use_jpeg(struct image_decoder *d, enum image_jpeg jpeg)
+{
+    if (d->jpeg == jpeg)
+        return;
+    d->jpeg = jpeg;
+    jpeg_reader_use(d->readers[JPEG], jpeg, d->kernels);
 }
 
 int image_render(struct image_decoder *d, const struct pipeline *pipeline,

@@ -44,6 +44,13 @@ struct image_info {
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
 };
 
+/** Who decodes JPEGs; the pixels are the same. */
+enum image_jpeg {
+    IMAGE_JPEG_AUTO,    /* our own decoder, where there are loops for this kind of processor */
+    IMAGE_JPEG_PLENUM,  /* our own decoder */
+    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo; it also has what ours is not for, in any case */
+};
+
 /** Ownership: `*ret` ends with image_decoder_destroy(). -ENOMEM. */
 int image_decoder_create(struct image_decoder **ret);
 /** NULL is nothing. */
@@ -61,6 +68,12 @@ const char *image_kernels(uint32_t index);
  * -ENOENT: there is none of that name, or this processor cannot use it.
  */
 int image_decoder_use_kernels(struct image_decoder *decoder, const char *name);
+
+/** "auto", "plenum" or "libjpeg"; -EINVAL for any other text. */
+int image_jpeg_parse(const char *text, enum image_jpeg *ret);
+
+/** From the next image on; IMAGE_JPEG_AUTO at first. */
+void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);
 
 /**
  * Render one sample: find the crop, decode what lies under it, resize, mirror, store.

@@ -1,4 +1,5 @@
-/* jpeg.c - JPEG by libjpeg-turbo, only the rows and columns of one region.
+/* jpeg.c - JPEG by libjpeg-turbo, only the rows and columns of one region; and the choice between
+ * it and our own decoder.
  *
  * The pixels are those of a full decode with the accurate inverse DCT and fancy upsampling, cut to
  * the region. A part decodes to the same bytes because of how it is chosen:
@@ -26,6 +27,9 @@
  * its quantisation and Huffman tables, and a file that lacks its own would be decoded with those of
  * the image before: pixels would depend on history. It costs 0.1 us.
  *
+ * What our own decoder (jpeg_own.h) can do never comes this far, unless it gives up on the way: then
+ * the library starts from the beginning, and the rows that were delivered already are dropped.
+ *
  * CMYK: as Pillow's convert("RGB"). Pillow takes every four-component JPEG as inverted, as Adobe
  * writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes R = clip(K' - MULDIV255(C, K'))
  * with K' = 255 - K (libImaging/Convert.c, cmyk2rgb), where MULDIV255(a, b) is a * b / 255 rounded
@@ -39,6 +43,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <jpeglib.h>
 
@@ -47,6 +52,8 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/image/exif.h"
+#include "loader/image/jpeg_own.h"
+#include "loader/image/jpeg_pixels.h"
 #include "loader/image/limits.h"
 #include "loader/image/scratch.h"
 
@@ -71,8 +78,15 @@ struct jpeg_reader {
     int code;       /* of that failure, and its sentence: */
     char message[JMSG_LENGTH_MAX + 100];
 
-    size_t len; /* of the file */
+    const uint8_t *bytes; /* of the file */
+    size_t len;
     uint64_t blocks;
+
+    struct jpeg_own *own;
+    enum image_jpeg choice;
+    bool ours;          /* our own decoder has the file, */
+    struct rect region; /* of which this is asked, */
+    uint32_t delivered; /* and so many rows of that are delivered */
 
     uint32_t offset;    /* of the region within the rows that the library writes */
     uint32_t width;     /* of the region */
@@ -210,6 +224,21 @@ static void start(struct jpeg_reader *j)
     j->d.do_block_smoothing = FALSE;
 }
 
+/* Have the library read the header. */
+static int open_library(struct jpeg_reader *j, struct plenum_error *err)
+{
+    j->ours = false;
+    j->d = (struct jpeg_decompress_struct){.err = &j->errors};
+    j->source.next_input_byte = j->bytes;
+    j->source.bytes_in_buffer = j->len;
+    j->blocks = 0;
+    j->rows_left = 0;
+    if (setjmp(j->escape))
+        return error_set(err, j->code, "%s", j->message);
+    start(j);
+    return 0;
+}
+
 static void jpeg_reader_close(struct image_reader *reader)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
@@ -217,6 +246,8 @@ static void jpeg_reader_close(struct image_reader *reader)
     if (j->live)
         jpeg_destroy_decompress(&j->d);
     j->live = false;
+    if (j->own)
+        jpeg_own_close(j->own);
     scratch_trim(&j->strip, 4 << 20);
 }
 
@@ -229,23 +260,22 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
                             struct image_header *ret, struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    int r;
 
     jpeg_reader_close(reader);
-    j->d = (struct jpeg_decompress_struct){.err = &j->errors};
-    j->source.next_input_byte = bytes;
-    j->source.bytes_in_buffer = len;
+    j->bytes = bytes;
     j->len = len;
-    j->blocks = 0;
-    j->rows_left = 0;
-    if (setjmp(j->escape))
-        return error_set(err, j->code, "%s", j->message);
-    start(j);
-    *ret = (struct image_header){
-        .width = j->d.image_width,
-        .height = j->d.image_height,
-        .orientation = exif_of_jpeg(bytes, len),
-        .shrink_max = DCTSIZE,
-    };
+    *ret = (struct image_header){.shrink_max = DCTSIZE};
+    j->ours = j->choice != IMAGE_JPEG_LIBJPEG &&
+              jpeg_own_open(j->own, bytes, len, &ret->width, &ret->height) == 0;
+    if (!j->ours) {
+        r = open_library(j, err);
+        if (r < 0)
+            return r;
+        ret->width = j->d.image_width;
+        ret->height = j->d.image_height;
+    }
+    ret->orientation = exif_of_jpeg(bytes, len);
     return 0;
 }
 
@@ -312,11 +342,9 @@ static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *regi
         (void)jpeg_skip_scanlines(&j->d, region->top);
 }
 
-static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
-                            struct plenum_error *err)
+static int seek_library(struct jpeg_reader *j, uint32_t shrink, const struct rect *region,
+                        struct plenum_error *err)
 {
-    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
-
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
     seek(j, shrink, region);
@@ -324,6 +352,25 @@ static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const 
     if (scratch_reserve(&j->strip, STRIP_SKEW + STRIP_ROWS * j->pitch) < 0)
         return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);
     return 0;
+}
+
+static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
+                            struct plenum_error *err)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    int r;
+
+    j->region = *region;
+    j->delivered = 0;
+    if (j->ours && shrink == 1) {
+        r = jpeg_own_seek(j->own, region);
+        if (r == 0)
+            return 0;
+        if (r < 0)
+            return error_set(err, r, "out of memory for rows of %u pixels", region->width);
+    }
+    r = j->ours ? open_library(j, err) : 0;
+    return r < 0 ? r : seek_library(j, shrink, region, err);
 }
 
 static uint8_t times_255th(uint32_t a, uint32_t b)
@@ -361,10 +408,8 @@ static void read_rows(struct jpeg_reader *j, uint8_t *pixels, size_t pitch, uint
     }
 }
 
-static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
-                            struct plenum_error *err)
+static int read_library(struct jpeg_reader *j, struct image_rows *ret, struct plenum_error *err)
 {
-    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
     uint32_t count = j->rows_left < STRIP_ROWS ? j->rows_left : STRIP_ROWS;
     uint8_t *pixels = (uint8_t *)j->strip.bytes + STRIP_SKEW;
 
@@ -380,11 +425,46 @@ static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
     return 0;
 }
 
+/* The rows that the library has to give where our own decoder gave up. */
+static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct plenum_error *err)
+{
+    uint32_t drop = j->delivered;
+    int r = open_library(j, err);
+
+    if (r == 0)
+        r = seek_library(j, 1, &j->region, err);
+    while (r == 0) {
+        r = read_library(j, ret, err);
+        if (r == 0 && ret->count > drop)
+            break;
+        drop -= r == 0 ? ret->count : 0;
+    }
+    if (r < 0)
+        return r;
+    ret->pixels += drop * ret->pitch;
+    ret->count -= drop;
+    return 0;
+}
+
+static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
+                            struct plenum_error *err)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+
+    if (!j->ours)
+        return read_library(j, ret, err);
+    if (jpeg_own_read(j->own, ret) == JPEG_OWN_GIVES_UP)
+        return read_instead(j, ret, err);
+    j->delivered += ret->count;
+    return 0;
+}
+
 static void jpeg_reader_destroy(struct image_reader *reader)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
 
     jpeg_reader_close(reader);
+    jpeg_own_destroy(j->own);
     scratch_free(&j->strip);
     free(j);
 }
@@ -397,6 +477,24 @@ static const struct image_reader_ops jpeg_reader_ops = {
     .close = jpeg_reader_close,
     .destroy = jpeg_reader_destroy,
 };
+
+void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    const struct jpeg_kernels *chosen = NULL, *best = NULL;
+
+    for (size_t i = 0; jpeg_kernels[i]; i++) {
+        if (!jpeg_kernels[i]->usable())
+            continue;
+        best = best ? best : jpeg_kernels[i];
+        if (kernels && strcmp(jpeg_kernels[i]->name, kernels) == 0)
+            chosen = jpeg_kernels[i];
+    }
+    j->choice = jpeg;
+    if (jpeg == IMAGE_JPEG_AUTO && best == &jpeg_portable)
+        j->choice = IMAGE_JPEG_LIBJPEG; /* which may have loops for this processor */
+    jpeg_own_use(j->own, chosen ? chosen : best);
+}
 
 int jpeg_reader_create(struct image_reader **ret)
 {
@@ -420,6 +518,11 @@ int jpeg_reader_create(struct image_reader **ret)
     j->errors.error_exit = on_error;
     j->errors.emit_message = on_message;
     j->errors.output_message = on_output;
+    if (jpeg_own_create(&j->own) < 0) {
+        jpeg_reader_destroy(&j->base);
+        return -ENOMEM;
+    }
+    jpeg_reader_use(&j->base, IMAGE_JPEG_AUTO, NULL);
     *ret = &j->base;
     return 0;
 }

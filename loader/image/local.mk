@@ -7,7 +7,15 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/exif.c %D%/exif.h \
 	%D%/image.c %D%/image.h \
 	%D%/jpeg.c \
+	%D%/jpeg_blocks.h \
 	%D%/jpeg_encode.c \
+	%D%/jpeg_frame.c %D%/jpeg_frame.h \
+	%D%/jpeg_huff.c %D%/jpeg_huff.h \
+	%D%/jpeg_huff_avx2.c \
+	%D%/jpeg_own.c %D%/jpeg_own.h \
+	%D%/jpeg_pixels.c %D%/jpeg_pixels.h \
+	%D%/jpeg_pixels_avx2.c \
+	%D%/jpeg_scan.c %D%/jpeg_scan.h \
 	%D%/limits.h \
 	%D%/png.c \
 	%D%/png_encode.c \

@@ -17,6 +17,7 @@
 
 #include <plenum/error.h>
 
+#include "loader/image/image.h"
 #include "loader/image/rect.h"
 
 struct image_header {
@@ -57,6 +58,9 @@ struct image_reader {
 };
 
 int jpeg_reader_create(struct image_reader **ret);
+/** From the next open() on: whose decoder, and which loops, by their name; those of the best set
+ * where it has none of that name. */
+void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);
 int png_reader_create(struct image_reader **ret);
 
 #endif

@@ -65,7 +65,7 @@ static int hash_renderings(struct image_decoder *decoder, enum pipeline_version 
 }
 
 static int test_image(struct image_decoder *decoder, enum pipeline_version version, size_t index,
-                      struct plenum_error *err)
+                      const char *suspect, struct plenum_error *err)
 {
     const struct builtin_image *image = &builtin_images[index];
     const char *name = pipeline_version_name(version);
@@ -82,9 +82,8 @@ static int test_image(struct image_decoder *decoder, enum pipeline_version versi
         return error_set(
             err, -EPROTO,
             "pixels %s: the built-in image '%s' comes out with hash %016llx instead of "
-            "%016llx: the JPEG library of this machine (libjpeg) is not one that gives "
-            "the pixels of the definition",
-            name, image->name, (unsigned long long)hash, (unsigned long long)golden);
+            "%016llx: %s is not one that gives the pixels of the definition",
+            name, image->name, (unsigned long long)hash, (unsigned long long)golden, suspect);
     return 0;
 }
 
@@ -99,8 +98,12 @@ int image_self_test(enum pipeline_version version, struct plenum_error *err)
     r = image_decoder_create(&decoder);
     if (r < 0)
         return error_set(err, r, "out of memory");
+    image_decoder_use_jpeg(decoder, IMAGE_JPEG_LIBJPEG);
     for (size_t i = 0; i < builtin_images_count && r == 0; i++)
-        r = test_image(decoder, version, i, err);
+        r = test_image(decoder, version, i, "the JPEG library of this machine (libjpeg)", err);
+    image_decoder_use_jpeg(decoder, IMAGE_JPEG_PLENUM);
+    for (size_t i = 0; i < builtin_images_count && r == 0; i++)
+        r = test_image(decoder, version, i, "Plenum's own JPEG decoder on this processor", err);
     image_decoder_destroy(decoder);
     return r;
 }

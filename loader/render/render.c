@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "common/philox.h"
+#include "loader/render/slices.h"
 
 enum { PROBES_MAX = 100 };
 
@@ -34,6 +35,7 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
         if (r < 0)
             return error_set(err, r, "out of memory");
     }
+    image_decoder_use_jpeg(scratch->decoder, spec->jpeg);
     r = image_render(scratch->decoder, &spec->pipeline, draw, &spec->store, bytes->bytes,
                      bytes->len, dst, err);
     if (r < 0)
@@ -59,22 +61,27 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
 {
     struct image_draw draw = {.seed = spec->order.seed,
                               .epoch = (uint32_t)epoch,
-                              .position = (uint32_t)(position % spec->order.n)};
+                              .position = (uint32_t)(position % order_positions(&spec->order))};
     uint32_t sample = render_sample_at(spec, epoch, position), shown = sample;
     int r;
 
-    if (!early)
+    if (dataset_is_made_up(spec->dataset)) {
+        r = slices_render(&draw, spec->pipeline.side, &spec->store, dst);
+        if (r < 0)
+            (void)error_set(err, r, "out of memory");
+    } else if (!early) {
         r = try_sample(spec, scratch, &draw, sample, dst, err);
-    else if (early_code < 0)
+    } else if (early_code < 0) {
         r = error_set(err, early_code, "%s", early_err->text);
-    else
+    } else {
         r = decode(spec, scratch, &draw, sample, early, dst, err);
+    }
     for (uint32_t j = 0; r == -EBADMSG && spec->bad == PLENUM_BAD_SUBSTITUTE && j < PROBES_MAX;
          j++) {
         struct philox_block block =
             philox_draw(draw.seed, draw.position, draw.epoch, DRAW_PROBE, j);
 
-        shown = philox_below(block.word[0], spec->order.n);
+        shown = spec->order.first + philox_below(block.word[0], spec->order.n);
         r = try_sample(spec, scratch, &draw, shown, dst, err);
     }
     if (r == -EBADMSG && spec->bad == PLENUM_BAD_SUBSTITUTE)

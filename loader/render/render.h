@@ -18,6 +18,7 @@ struct render_spec {
     struct order order;
     struct image_store store;
     enum plenum_bad bad;
+    enum image_jpeg jpeg; /* who decodes; it makes no difference to a pixel */
 };
 
 /** Scratch of one thread. Starts as zeros; the decoder is made at the first use. */
@@ -40,7 +41,7 @@ struct render_result {
 static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t epoch,
                                         uint64_t position)
 {
-    return order_sample(&spec->order, (uint32_t)epoch, (uint32_t)(position % spec->order.n));
+    return order_sample(&spec->order, (uint32_t)epoch, (uint32_t)(position % order_positions(&spec->order)));
 }
 
 /** Bytes of one sample's pixels. */

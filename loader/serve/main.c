@@ -60,6 +60,15 @@ static int take_pin(void *target, const char *value, struct plenum_error *err)
     return error_set(err, -EINVAL, "--pin is one of core, node, none, not '%s'", value);
 }
 
+static int take_decoder(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    if (image_jpeg_parse(value, &a->server.jpeg) == 0)
+        return 0;
+    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
+}
+
 static int take_mode(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
@@ -115,6 +124,10 @@ static const struct option_def defs[] = {
      "threads that decode (default: one for each CPU that this process may use)", NULL},
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
      "threads that read files (default: half as many, 2 to 16)", NULL},
+    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
+     "who decodes JPEGs, to the same pixels: Plenum's own decoder where it is fast (auto, default), "
+     "wherever it can (plenum), or libjpeg-turbo (libjpeg)",
+     take_decoder},
     {"pin", 0, "POLICY", OPTION_CALL, 0, 0, 0,
      "bind each decoding thread to a CPU of its own (core, default), to a NUMA node (node, default "
      "with "

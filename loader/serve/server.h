@@ -7,6 +7,7 @@
 
 #include <plenum/error.h>
 
+#include "loader/image/image.h"
 #include "loader/serve/pin.h"
 
 enum { SERVER_ROOTS_MAX = 64 };
@@ -19,6 +20,7 @@ struct server_options {
     uint32_t threads;     /* that decode; 0: one a CPU */
     uint32_t io_threads;  /* that read; 0: chosen from threads */
     enum pin_policy pin;
+    enum image_jpeg jpeg;                /* who decodes JPEGs */
     bool all_cpus;                       /* widen the affinity that was inherited */
     bool own_uid_only;                   /* serve nobody but this process's user */
     const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these */

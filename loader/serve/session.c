@@ -26,9 +26,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/dataname.h"
 #include "common/error.h"
 #include "common/frame.h"
 #include "common/log.h"
+#include "common/progress.h"
 #include "common/util.h"
 #include "loader/serve/monitor.h"
 
@@ -37,6 +39,8 @@ enum {
     PROGRESS_EVERY_MS = 500,
     TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
 };
+
+static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
 
 enum state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
 
@@ -77,6 +81,8 @@ struct session {
     struct dataset *dataset;
     int open_code;
     struct plenum_error open_err;
+    struct progress index_progress;
+    uint64_t logged_ns;
     /* Any thread, holding progress_mu. */
     uv_mutex_t progress_mu;
     struct wire_progress progress;
@@ -245,53 +251,37 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
         session_close(s);
 }
 
-/* Is the data set's place below one of the roots? With no roots, everything is (to our own user).
- */
-static int check_root(const struct roots *roots, const char *path, struct plenum_error *err)
+/* A loader's own folder is another than its clients'. */
+static int check_dataset_path(const char *text, struct plenum_error *err)
 {
-    if (roots->count == 0)
+    const char *path = dataname_path(text);
+
+    if (!path || *path == '/')
         return 0;
-    for (unsigned i = 0; i < roots->count; i++) {
-        const char *root = roots->paths[i];
-        size_t len = strlen(root);
-
-        if (strncmp(path, root, len) == 0 &&
-            (path[len] == '/' || path[len] == '\0' || root[len - 1] == '/'))
-            return 0;
-    }
-    return error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
+    return error_set(err, -EINVAL,
+                     "data set '%s': a loader needs an absolute path, since its own folder is "
+                     "another than its clients'",
+                     text);
 }
 
-/* "folder:/a/../b" -> "/b", or the path itself when it does not exist: for check_root(). */
-static int check_dataset_path(const struct roots *roots, const char *name, struct plenum_error *err)
-{
-    const char *colon = strchr(name, ':'), *path = name;
-    char *real;
-    int r;
-
-    if (colon && !memchr(name, '/', (size_t)(colon - name)))
-        path = colon + 1;
-    if (path[0] != '/')
-        return error_set(err, -EINVAL,
-                         "data set '%s': a loader needs an absolute path, since its own folder is "
-                         "another than its clients'",
-                         name);
-    real = realpath(path, NULL);
-    if (!real)
-        return error_set(err, -errno, "data set '%s': %s", name, strerror(errno));
-    r = check_root(roots, real, err);
-    free(real);
-    return r;
-}
-
+/* In the thread that opens the data set. The client is told often, the log every ten seconds. */
 static void on_index_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     struct session *s = arg;
+    uint64_t now = time_now_ns();
+    char text[200];
 
+    (void)progress_text(&s->index_progress, what, done, total, now, text, sizeof(text));
+    if (s->logged_ns == 0)
+        s->logged_ns = now;
+    if (now - s->logged_ns >= log_progress_ns) {
+        log_info("indexing %s: %s", s->open.dataset, text);
+        s->logged_ns = now;
+    }
     uv_mutex_lock(&s->progress_mu);
     s->progress.done = done;
     s->progress.total = total;
-    (void)snprintf(s->progress.text, sizeof(s->progress.text), "%s", what);
+    (void)snprintf(s->progress.text, sizeof(s->progress.text), "%s", text);
     s->progress_new = true;
     uv_mutex_unlock(&s->progress_mu);
 }
@@ -301,30 +291,33 @@ static void open_dataset(uv_work_t *work)
 {
     struct session *s = work->data;
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
+                                      .roots = (const char *const *)s->roots->paths,
+                                      .num_roots = s->roots->count,
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
-    s->open_code = check_dataset_path(s->roots, s->open.dataset, &s->open_err);
+    s->open_code = check_dataset_path(s->open.dataset, &s->open_err);
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
 }
 
 static int start_stream(struct session *s, struct plenum_error *err)
 {
-    uint32_t n = dataset_get_samples(s->dataset);
-    int r;
+    struct order_steps steps;
+    int r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &steps, err);
 
-    if (s->open.last == ORDER_DROP && n < s->open.per_step)
+    if (r < 0)
+        return error_prefix(err, r, "%s", dataset_get_name(s->dataset));
+    if (order_steps_left(&steps, (struct order_place){0}) == 0)
         return error_set(err, -EINVAL,
                          "%s has %u samples, fewer than the %u of one step: with last=drop no step "
                          "is left; use last=pad",
-                         dataset_get_name(s->dataset), n, s->open.per_step);
+                         dataset_get_name(s->dataset), steps.n, s->open.per_step);
     s->spec.dataset = s->dataset;
-    s->spec.order = (struct order){
-        .seed = s->open.seed, .n = n, .shuffle = s->open.shuffle, .block = s->open.block};
     s->spec.store = (struct image_store){
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
+    s->spec.jpeg = s->server->options->jpeg;
     r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring,
                           pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes), s,
                           &s->stream);
@@ -356,6 +349,7 @@ static void on_dataset_open(uv_work_t *work, int status)
     m.threads = s->server->threads;
     m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
+    m.sum = *dataset_get_sum(s->dataset);
     s->state = STATE_OPEN;
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);
@@ -484,7 +478,8 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
     struct wire_render m;
 
     if (wire_get_render(payload, &m) < 0 || m.slot >= s->open.slots ||
-        m.position >= s->spec.order.n || m.epoch > UINT32_MAX) {
+        m.position >= max_u64(order_positions(&s->spec.order), s->open.span) ||
+        m.epoch > UINT32_MAX) {
         refuse(s, request, -EPROTO, "a batch was asked for that does not exist");
         return;
     }

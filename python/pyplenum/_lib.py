@@ -60,6 +60,9 @@ class COptions(Structure):
         ("bad", c_int),
         ("loader_timeout_ns", c_uint64),
         ("silence_ns", c_uint64),
+        ("subset", c_char_p),
+        ("repeat", c_uint32),
+        ("split", c_int),
         ("on_ring", CRingCall),
         ("on_ring_arg", c_void_p),
     ]
@@ -68,6 +71,7 @@ class COptions(Structure):
 class CInfo(Structure):
     _fields_ = [
         ("num_samples", c_uint64),
+        ("num_positions", c_uint64),
         ("steps_per_epoch", c_uint64),
         ("batches", c_uint64),
         ("num_classes", c_uint32),

@@ -217,6 +217,10 @@ class Stream:
         addresses, separated by commas; None: the job's own.
     loader_timeout, silence
         seconds without any loader before an error; seconds of silence before another loader is asked.
+    subset
+        "a:b": only samples a ... b - 1 of the data set.
+    repeat
+        positions in a row that show a sample, each with a crop of its own.
     on_ring
         called as ``on_ring(address, size, present)`` when memory that batches lie in has come (True) or is about to go
         (False), for programs that pin it; such as :func:`pyplenum.torch.pin_ring`. A stream has one ring, and another
@@ -235,7 +239,7 @@ class Stream:
                  epochs: Optional[int] = None, micro_batch: int = 1, steps: int = 1, shuffle: str = "global",
                  last: str = "pad", bad: str = "substitute", dtype: str = "int8", layout: str = "nhwc",
                  channels: int = 3, prefetch_depth: int = 3, loader: Optional[str] = None,
-                 loader_timeout: float = 60.0, silence: float = 5.0,
+                 loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None, repeat: int = 1,
                  on_ring: Optional[Callable[[int, int, bool], Any]] = None) -> None:
         self._handle: Optional[int] = None
         o = COptions()
@@ -256,6 +260,8 @@ class Stream:
         o.bad = _choice(bad, ("substitute", "fail"), "bad")
         o.loader_timeout_ns = int(loader_timeout * 1e9)
         o.silence_ns = int(silence * 1e9)
+        o.subset = subset.encode() if subset is not None else None
+        o.repeat = repeat
         self._on_ring = CRingCall()
         if on_ring is not None:
             call = on_ring  # a name that is known not to be None
@@ -267,6 +273,7 @@ class Stream:
         info = CInfo()
         lib.plenum_stream_get_info(self._handle, byref(info))
         self.num_samples: int = info.num_samples
+        self.num_positions: int = info.num_positions
         self.num_classes: int = info.num_classes
         self.steps_per_epoch: int = info.steps_per_epoch
         self.fingerprint: bytes = bytes(info.fingerprint)

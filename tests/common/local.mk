@@ -1,9 +1,13 @@
 common_tests = \
+	%D%/test_crc32c \
+	%D%/test_dataname \
 	%D%/test_frame \
 	%D%/test_hostlist \
+	%D%/test_laws \
 	%D%/test_order \
 	%D%/test_philox \
 	%D%/test_pipeline \
+	%D%/test_progress \
 	%D%/test_ring \
 	%D%/test_wire
 check_PROGRAMS += $(common_tests)
@@ -23,3 +27,11 @@ TESTS += $(common_tests)
 %C%_test_ring_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_wire_CFLAGS = $(test_cflags)
 %C%_test_wire_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_dataname_CFLAGS = $(test_cflags)
+%C%_test_dataname_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_crc32c_CFLAGS = $(test_cflags)
+%C%_test_crc32c_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_laws_CFLAGS = $(test_cflags)
+%C%_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_progress_CFLAGS = $(test_cflags)
+%C%_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)

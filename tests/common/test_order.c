@@ -259,7 +259,7 @@ Test(steps, are_those_that_counting_gives)
         for (uint32_t per_step = 1; per_step < 45; per_step++)
             for (int last = ORDER_PAD; last <= ORDER_DROP; last++)
                 for (uint64_t from = 0; from <= n; from++) {
-                    struct order_steps steps = {n, per_step, last};
+                    struct order_steps steps = {n, per_step, last, 0};
                     struct order_place place = {7, from};
 
                     cr_assert(eq(u64, order_steps_left(&steps, place),
@@ -278,7 +278,7 @@ Test(steps, a_run_that_changes_its_step_visits_each_position_once)
     for (uint32_t n = 1; n < 30; n++)
         for (uint32_t a = 1; a < 12; a++)
             for (uint32_t b = 1; b < 12; b++) {
-                struct order_steps first = {n, a, ORDER_PAD}, second = {n, b, ORDER_PAD};
+                struct order_steps first = {n, a, ORDER_PAD, 0}, second = {n, b, ORDER_PAD, 0};
                 struct order_place place = {0, 0};
                 unsigned seen[2][32] = {{0}};
 
@@ -302,7 +302,7 @@ Test(steps, a_run_that_changes_its_step_visits_each_position_once)
 
 Test(steps, drop_keeps_its_rest_for_smaller_steps)
 {
-    struct order_steps large = {10, 4, ORDER_DROP}, small = {10, 2, ORDER_DROP};
+    struct order_steps large = {10, 4, ORDER_DROP, 0}, small = {10, 2, ORDER_DROP, 0};
     struct order_place after = order_place_after(&large, (struct order_place){3, 4});
 
     cr_expect(eq(u64, after.epoch, 3));

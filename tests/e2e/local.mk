@@ -1,8 +1,8 @@
 # Whole jobs: launcher, loader and library together.
-e2e_tests = %D%/test_hash.sh %D%/test_faults.sh
+e2e_tests = %D%/test_formats.sh %D%/test_hash.sh %D%/test_faults.sh
 TESTS += $(e2e_tests)
-EXTRA_DIST += $(e2e_tests) %D%/job.sh
+EXTRA_DIST += $(e2e_tests) %D%/archives.py %D%/job.sh
 if PYTHON_FOUND
-TESTS += %D%/test_train.py
+TESTS += %D%/test_train.py %D%/test_train_c.py
 endif
-EXTRA_DIST += %D%/test_train.py
+EXTRA_DIST += %D%/jobs.py %D%/test_train.py %D%/test_train_c.py

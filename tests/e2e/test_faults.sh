@@ -9,9 +9,9 @@ stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
 loader_threads 2
 
 # ---- loaders ----
-alone=$("$ctl" hash data $stream --epochs 6)
+alone=$("$ctl" hash data $stream --epochs 15)
 loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; }
-plenumrun -n 2 --num-replicas 4 "$feed" data $stream --epochs 6 --pause 100 --json >out 2>err &
+plenumrun -n 2 --num-replicas 4 "$feed" data $stream --epochs 15 --pause 100 --json >out 2>err &
 job=$!
 for n in 1 2 3; do
     wait_for 30 loaders $n

@@ -24,11 +24,12 @@ static void read_all(const struct index *index)
     for (uint32_t i = 0; i < h->samples; i++) {
         sum += strlen(index_name(index, index->samples[i].name));
         sum += index->containers[index->samples[i].container].mtime_ns;
-        sum += index->classes[index->samples[i].label];
+        if (h->class_names > 0)
+            sum += index->classes[index->samples[i].label];
     }
     for (uint32_t i = 0; i < h->containers; i++)
         sum += strlen(index_name(index, index->containers[i].name));
-    for (uint32_t i = 0; i < h->classes; i++)
+    for (uint32_t i = 0; i < h->class_names; i++)
         sum += strlen(index_name(index, index->classes[i]));
     if (sum == 4711) /* so that the reading is not left out */
         printf("%zu\n", sum);

@@ -1,5 +1,5 @@
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
-#     tests/loader/image/dump --seeds SEEDS && tests/fuzz/fuzz_image CORPUS SEEDS
+#     tests/loader/image/dump --seeds SEEDS && tests/fuzz/fuzz_image CORPUS SEEDS    (image, jpeg)
 #     tests/fuzz/seeds wire SEEDS           && tests/fuzz/fuzz_wire CORPUS SEEDS        (wire, text, index, launcher, settings)
 # in other builds a small driver puts files through them, which is a test of every `make check`.
 if FUZZ
@@ -11,10 +11,13 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_image %D%/fuzz_index %D%/fuzz_launcher %D%/fuzz_settings %D%/fuzz_text %D%/fuzz_wire %D%/seeds
+check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_launcher %D%/fuzz_settings %D%/fuzz_text %D%/fuzz_wire %D%/seeds
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
+%C%_fuzz_jpeg_SOURCES = %D%/fuzz_jpeg.c $(fuzz_driver)
+%C%_fuzz_jpeg_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_jpeg_LDADD = loader/image/libimage.la common/libcommon.la
 %C%_fuzz_index_SOURCES = %D%/fuzz_index.c $(fuzz_driver)
 %C%_fuzz_index_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_index_LDADD = loader/dataset/libdataset.la common/libcommon.la

@@ -106,18 +106,18 @@ static void settings_seeds(void)
 static void index_seeds(void)
 {
     struct index_builder b = {0};
-    uint8_t fingerprint[16] = {1, 2, 3};
     struct index index;
 
     (void)index_builder_add_class(&b, "cats");
     (void)index_builder_add_class(&b, "dogs");
-    (void)index_builder_add_container(&b, ".", 5, 0);
-    (void)index_builder_add_container(&b, "cats", 6, 0);
+    (void)index_builder_add_container(&b, ".", 5, 0, INDEX_SETTLED);
+    (void)index_builder_add_container(&b, "cats", 6, 0, 0);
     for (int i = 0; i < 3; i++)
         (void)index_builder_add_sample(
             &b, &(struct index_sample){.len = 10, .container = 1, .label = i % 2}, "x.jpg");
-    if (index_build(&b, fingerprint, &index) < 0)
+    if (index_build(&b, &index) < 0)
         exit(1);
+    index_set_sum(&index, &(struct datasum){.samples = 3, .classes = 2});
     write_seed(index.header, index.bytes);
     index_close(&index);
     index_builder_fini(&b);

@@ -15,6 +15,8 @@ fuzz() {
 mkdir "$T/image"
 ok "seeds for fuzz_image" "$top_builddir/tests/loader/image/dump" --seeds "$T/image"
 fuzz image 0
+ln -s image "$T/jpeg"
+fuzz jpeg 2000
 for target in wire text index launcher settings; do
     ok "seeds for fuzz_$target" "$here/seeds" $target "$T/$target"
     fuzz $target 5000

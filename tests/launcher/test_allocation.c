@@ -74,11 +74,10 @@ ParameterizedTest(struct slurm_case *c, allocation, slurm)
 
 static void forget_all(void)
 {
-    static const char *const names[] = {"SLURM_JOB_NODELIST",   "SLURM_NTASKS",
-                                        "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
-                                        "PBS_NODEFILE",          "LSB_MCPU_HOSTS",
-                                        "SLURM_STEP_ID",         "SLURM_STEP_NUM_TASKS",
-                                        "SLURM_PROCID"};
+    static const char *const names[] = {
+        "SLURM_JOB_NODELIST",   "SLURM_NTASKS",         "SLURM_NTASKS_PER_NODE",
+        "SLURM_TASKS_PER_NODE", "PBS_NODEFILE",         "LSB_MCPU_HOSTS",
+        "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         unsetenv(names[i]);

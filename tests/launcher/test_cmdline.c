@@ -120,7 +120,8 @@ ParameterizedTestParameters(cmdline, bad)
         {"plenumrun --host a,,b prog", "--host: a host without a name"},
         {"plenumrun --hostfile /nonexistent prog", "/nonexistent"},
         {"plenumrun --numa-aware maybe prog", "--numa-aware must be 0 or 1, not 'maybe'"},
-        {"plenumrun --process-placement near prog", "spreadnuma, compact, core, socket, device, disabled"},
+        {"plenumrun --process-placement near prog",
+         "spreadnuma, compact, core, socket, device, disabled"},
         {"plenumrun --loader 1.2.3.4 prog", "--loader"},
         {"plenumrun -x =1 prog", "NAME"},
         {"plenumrun --grace soon prog", "--grace needs a time"},
@@ -272,13 +273,25 @@ Test(cmdline, what_is_exported_is_imported)
     static const struct {
         const char *name, *value;
     } values[] = {
-        {"host", "me@[fd00::1]:22,n[1-2]:4"}, {"exclude", "n2"}, {"device-env", "cuda=0,1"},
-        {"host-subnet", "10.0.0.0/8"}, {"numa-aware", "no"}, {"process-placement", "core"},
-        {"cpus", "0-3"}, {"mem-policy", "local"}, {"smt", "off"}, {"print-topology", "json"},
-        {"topology", "synthetic:package:2 core:2 pu:1"}, {"export", " A=\"b\\ c' "},
-        {"loader", "unix:/x"}, {"tag-output", "%i: "}, {"stdin", "none"},
-        {"mpi-global-args", "--mca x 'a b'"}, {"mpi-local-args", "--y"},
-        {"instance-mpi-local-args", "1:-x A"}, {"offline-mode", "yes"},
+        {"host", "me@[fd00::1]:22,n[1-2]:4"},
+        {"exclude", "n2"},
+        {"device-env", "cuda=0,1"},
+        {"host-subnet", "10.0.0.0/8"},
+        {"numa-aware", "no"},
+        {"process-placement", "core"},
+        {"cpus", "0-3"},
+        {"mem-policy", "local"},
+        {"smt", "off"},
+        {"print-topology", "json"},
+        {"topology", "synthetic:package:2 core:2 pu:1"},
+        {"export", " A=\"b\\ c' "},
+        {"loader", "unix:/x"},
+        {"tag-output", "%i: "},
+        {"stdin", "none"},
+        {"mpi-global-args", "--mca x 'a b'"},
+        {"mpi-local-args", "--y"},
+        {"instance-mpi-local-args", "1:-x A"},
+        {"offline-mode", "yes"},
     };
     struct cmdline a, b;
     struct plenum_error err = {""};

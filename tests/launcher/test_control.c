@@ -168,12 +168,11 @@ Test(control, the_small_ones)
                                           .system_ns = 3,
                                           .max_rss_bytes = 4};
     const struct control_failed failed = {.step = CONTROL_STEP_EXEC, .error = -ENOENT};
-    const struct control_started started = {
-        .pid = 9,
-        .memory_error = -EPERM,
-        .memory = PLACE_MEMORY_PREFERRED,
-        .cpus = (char *)"1",
-        .nodes = (char *)"0"};
+    const struct control_started started = {.pid = 9,
+                                            .memory_error = -EPERM,
+                                            .memory = PLACE_MEMORY_PREFERRED,
+                                            .cpus = (char *)"1",
+                                            .nodes = (char *)"0"};
     struct frame_buffer b = {0};
     struct control_exited e;
     struct control_failed f;

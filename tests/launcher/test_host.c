@@ -39,7 +39,8 @@ Test(host, a_list_is_searched_for_this_host)
         subnet_format(&own.list[0].at, address);
     *strchr(address, '/') = '\0';
     network_fini(&own);
-    cr_assert(eq(int, hostlist_add_text(&list, "localhost,::1,127.0.0.1,no-such-host.invalid", NULL), 0));
+    cr_assert(
+        eq(int, hostlist_add_text(&list, "localhost,::1,127.0.0.1,no-such-host.invalid", NULL), 0));
     cr_assert(eq(int, hostlist_add_name(&list, address, 0, NULL), 0));
     cr_assert(eq(int, hostlist_add_text(&list, "192.0.2.1,me@localhost,localhost:22:1", NULL), 0));
     host_find_this(&list, local);

@@ -2,9 +2,11 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <criterion/parameterized.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/util.h"
 #include "launcher/lines.h"
 
 static void feed(struct lines *l, const char *bytes, size_t len)
@@ -142,4 +144,42 @@ Test(tail, a_line_that_is_cut_at_the_front_is_left_out)
         cr_expect(eq(str, text + len - 4, (char *)"end\n"));
         cr_expect(most == 1 || strncmp(text, "0123456\n", 8) == 0, "%.10s", text);
     }
+}
+
+struct progress_case {
+    char text[60], want[40];
+};
+
+ParameterizedTestParameters(lines, progress)
+{
+    static struct progress_case cases[] = {
+        {"", ""},
+        {"no bar", ""},
+        {"\r10%", "10%"},
+        {"\r10%\r20%", "20%"},
+        {"10%\r20%\r", "20%"},
+        {"10%\r", "10%"},
+        {"a line\n", ""},
+        {"a line\nwith\ra bar\n", ""},
+        {"a line\n\r30%", "30%"},
+        {"a\rb\nno bar", ""},
+        {"\r\r", ""},
+    };
+    return cr_make_param_array(struct progress_case, cases, ARRAY_LEN(cases));
+}
+
+ParameterizedTest(struct progress_case *c, lines, progress)
+{
+    struct lines l = {0};
+    const char *bytes = "";
+    size_t size, len;
+    char got[40] = "";
+
+    memcpy(lines_reserve(&l, &size), c->text, strlen(c->text));
+    lines_added(&l, strlen(c->text));
+    len = lines_peek_progress(&l, &bytes);
+    memcpy(got, bytes, len);
+    cr_expect(eq(str, got, c->want));
+    cr_expect(eq(sz, lines_pending(&l), strlen(c->text)), "nothing is taken out");
+    lines_fini(&l);
 }

@@ -86,7 +86,8 @@ Test(mpirun, the_users_arguments)
     cmdline_init(&options);
     cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
     cr_assert(eq(int, mpirun_arguments(&local, &options, "/bin/plenumrun", &w), 0));
-    cr_expect(strstr(joined(&w), " --mca a b c --host localhost:3 -n 3 ") != NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), " --mca a b c --host localhost:3 -n 3 ") != NULL, "%s",
+              joined(&w));
     cr_expect(strstr(joined(&w), " --report-uri - /bin/plenumrun") != NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), "prog") == NULL, "the program travels another way");
     mpirun_words_fini(&w);
@@ -95,9 +96,12 @@ Test(mpirun, the_users_arguments)
 
 Test(mpirun, arguments_of_one_instance)
 {
-    char *argv[] = {(char *)"plenumrun", (char *)"--instance-mpi-local-args",
-                    (char *)"1:--a b",   (char *)"--instance-mpi-local-args",
-                    (char *)"1:--c",     (char *)"prog",
+    char *argv[] = {(char *)"plenumrun",
+                    (char *)"--instance-mpi-local-args",
+                    (char *)"1:--a b",
+                    (char *)"--instance-mpi-local-args",
+                    (char *)"1:--c",
+                    (char *)"prog",
                     NULL};
     struct cmdline options;
     struct mpirun_words w;

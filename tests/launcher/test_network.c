@@ -21,13 +21,20 @@ struct subnet_case {
 ParameterizedTestParameters(network, subnets)
 {
     static struct subnet_case cases[] = {
-        {"10.1.2.3/16", "10.1.0.0/16"},   {"10.1.2.3/32", "10.1.2.3/32"},
-        {"10.255.255.255/9", "10.128.0.0/9"}, {"0.0.0.0/0", "0.0.0.0/0"},
-        {"fd00:1::5/64", "fd00:1::/64"},  {"::1/128", "::1/128"},
-        {"10.1.2.3", ""},                 {"10.1.2.3/33", ""},
-        {"10.1.2/8", ""},                 {"/8", ""},
-        {"10.1.2.3/", ""},                {"fd00::/129", ""},
-        {"eth0", ""},                     {"10.1.2.3/8 ", ""},
+        {"10.1.2.3/16", "10.1.0.0/16"},
+        {"10.1.2.3/32", "10.1.2.3/32"},
+        {"10.255.255.255/9", "10.128.0.0/9"},
+        {"0.0.0.0/0", "0.0.0.0/0"},
+        {"fd00:1::5/64", "fd00:1::/64"},
+        {"::1/128", "::1/128"},
+        {"10.1.2.3", ""},
+        {"10.1.2.3/33", ""},
+        {"10.1.2/8", ""},
+        {"/8", ""},
+        {"10.1.2.3/", ""},
+        {"fd00::/129", ""},
+        {"eth0", ""},
+        {"10.1.2.3/8 ", ""},
     };
     return cr_make_param_array(struct subnet_case, cases, ARRAY_LEN(cases));
 }
@@ -82,7 +89,8 @@ ParameterizedTestParameters(network, shared)
          {"eth0 10.1.1.1/24 reached,docker0 10.1.3.1/24 virtual", "eth0 10.1.2.1/24 reached"},
          ""},
         {"far apart", {"eth0 10.1.1.1/24 reached", "eth0 192.168.2.1/24 reached"}, ""},
-        {"IPv4 before IPv6", {"eth0 fd00::1/64,eth0 10.1.0.1/16", "eth0 fd00::2/64,eth0 10.1.0.2/16"},
+        {"IPv4 before IPv6",
+         {"eth0 fd00::1/64,eth0 10.1.0.1/16", "eth0 fd00::2/64,eth0 10.1.0.2/16"},
          "10.1.0.0/16"},
         {"IPv6 alone", {"eth0 fd00::1/64", "eth0 fd00::2/64"}, "fd00::/64"},
     };
@@ -165,11 +173,15 @@ ParameterizedTestParameters(probe, answers)
         {"all is well", WELL "memory 5 7\naddress eth0 10.0.0.1/8 reached\nend\n", "", "", 0},
         {"a login that talks", "Welcome!\nlast login\n" WELL "end\n", "", "", 0},
         {"lines of the future", WELL "colour blue\nend\n", "", "", 0},
-        {"another version", "plenumrun-probe\nversion 0.0.1\nend\n", "version", "0.0.1 is there", 0},
-        {"no directory", "plenumrun-probe\nversion " PACKAGE_VERSION
-         "\ndirectory /x: No such file\nend\n", "working directory", "/x: No such file", 0},
-        {"no program", "plenumrun-probe\nversion " PACKAGE_VERSION
-         "\ndirectory 0\nprogram there is no 'y'\nend\n", "program", "there is no 'y'", 0},
+        {"another version", "plenumrun-probe\nversion 0.0.1\nend\n", "version", "0.0.1 is there",
+         0},
+        {"no directory",
+         "plenumrun-probe\nversion " PACKAGE_VERSION "\ndirectory /x: No such file\nend\n",
+         "working directory", "/x: No such file", 0},
+        {"no program",
+         "plenumrun-probe\nversion " PACKAGE_VERSION
+         "\ndirectory 0\nprogram there is no 'y'\nend\n",
+         "program", "there is no 'y'", 0},
         {"cut short", WELL, "log in", "cut short", 0},
         {"something else", "hello\n", "log in", "did not answer", 0},
         {"nothing", "", "log in", "did not answer", 0},
@@ -198,7 +210,8 @@ ParameterizedTest(struct answer_case *c, probe, answers)
 
 Test(probe, one_table_of_what_is_wrong)
 {
-    struct plan_host hosts[] = {{.name = (char *)"a"}, {.name = (char *)"longer"}, {.name = (char *)"c"}};
+    struct plan_host hosts[] = {
+        {.name = (char *)"a"}, {.name = (char *)"longer"}, {.name = (char *)"c"}};
     struct probe probes[] = {{.host = &hosts[0]}, {.host = &hosts[1]}, {.host = &hosts[2]}};
     char *text, title[64];
 

@@ -54,8 +54,7 @@ static hwloc_topology_t irregular(const char *text)
 
 static struct place_request of(enum place_policy policy, uint32_t count)
 {
-    return (struct place_request){
-        .policy = policy, .count = count, .memory = PLACE_MEMORY_BIND};
+    return (struct place_request){.policy = policy, .count = count, .memory = PLACE_MEMORY_BIND};
 }
 
 /* hwloc writes "0-3"; "0" for one CPU. */
@@ -105,7 +104,8 @@ struct place_case {
     char topology[80];
     enum place_policy policy;
     uint32_t count;
-    char want[120]; /* per instance: cpus@nodes, '!' when oversubscribed, 'm' when memory is bound */
+    char
+        want[120]; /* per instance: cpus@nodes, '!' when oversubscribed, 'm' when memory is bound */
     /* What is not as usual. */
     enum place_memory memory;
     bool no_smt;
@@ -117,7 +117,8 @@ ParameterizedTestParameters(place, rows)
 {
     static struct place_case cases[] = {
         {"all of it", "package:1 [numa] core:4 pu:2", PLACE_SPREADNUMA, 1, .want = "0-7@0"},
-        {"a node each", "package:2 [numa] core:4 pu:1", PLACE_SPREADNUMA, 2, .want = "0-3@0m 4-7@1m"},
+        {"a node each", "package:2 [numa] core:4 pu:1", PLACE_SPREADNUMA, 2,
+         .want = "0-3@0m 4-7@1m"},
         {"two nodes each", "package:4 [numa] core:2 pu:1", PLACE_SPREADNUMA, 2,
          .want = "0-3@0-1m 4-7@2-3m"},
         {"nodes that do not divide", "package:3 [numa] core:2 pu:1", PLACE_SPREADNUMA, 2,
@@ -128,9 +129,10 @@ ParameterizedTestParameters(place, rows)
          .want = "0-1@0m 2-3@0m 4-7@1m"},
         {"both threads of a core stay together", "package:1 [numa] core:2 pu:2", PLACE_SPREADNUMA,
          2, .want = "0-1@0 2-3@0"},
-        {"more than cores", "package:1 [numa] core:2 pu:1", PLACE_SPREADNUMA, 3, .want = "0@0! 0@0! 1@0"},
-        {"larger nodes take more instances", "package:2 [numa] core:4 pu:1!0,4-7",
-         PLACE_SPREADNUMA, 4, .want = "0@0m 4@1m 5@1m 6-7@1m"},
+        {"more than cores", "package:1 [numa] core:2 pu:1", PLACE_SPREADNUMA, 3,
+         .want = "0@0! 0@0! 1@0"},
+        {"larger nodes take more instances", "package:2 [numa] core:4 pu:1!0,4-7", PLACE_SPREADNUMA,
+         4, .want = "0@0m 4@1m 5@1m 6-7@1m"},
         {"a node that has lost its CPUs is nobody's", "package:2 [numa] core:2 pu:1!0-1",
          PLACE_SPREADNUMA, 2, .want = "0@0 1@0"},
         {"CPUs without memory are a group", "package:2 [numa] core:2 pu:1?0", PLACE_SPREADNUMA, 2,
@@ -139,7 +141,8 @@ ParameterizedTestParameters(place, rows)
          PLACE_SPREADNUMA, 2, .want = "0-1@0m 2-3@2m"},
         {"memory near all cores is nobody's", "[numa] package:2 [numa] core:2 pu:1",
          PLACE_SPREADNUMA, 2, .want = "0-1@0m 2-3@1m"},
-        {"no cores, only threads", "package:1 [numa] pu:4", PLACE_SPREADNUMA, 2, .want = "0-1@0 2-3@0"},
+        {"no cores, only threads", "package:1 [numa] pu:4", PLACE_SPREADNUMA, 2,
+         .want = "0-1@0 2-3@0"},
 
         {"compact minds no border", "package:2 [numa] core:3 pu:1", PLACE_COMPACT, 4,
          .want = "0@0m 1-2@0m 3@1m 4-5@1m"},
@@ -443,8 +446,8 @@ static hwloc_topology_t with_devices(void)
 Test(place, device)
 {
     static const uint32_t numbers[] = {0, 1, 2, 3};
-    const struct place_devices one_each[] = {{numbers, 1}, {numbers + 1, 1}, {numbers + 2, 1},
-                                             {numbers + 3, 1}};
+    const struct place_devices one_each[] = {
+        {numbers, 1}, {numbers + 1, 1}, {numbers + 2, 1}, {numbers + 3, 1}};
     const struct place_devices two_each[] = {{numbers, 2}, {numbers + 2, 2}};
     hwloc_topology_t t = with_devices();
     struct place_request q = of(PLACE_DEVICE, 4);

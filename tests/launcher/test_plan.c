@@ -153,9 +153,7 @@ Test(plan, uneven_replicas_and_their_devices)
             cr_assert(eq(int, make_with(request, "h[1-2]", instances, replicas, &plan, NULL), 0));
             for (uint32_t i = 0; i < instances; i++) {
                 const struct plan_instance *x = &plan.instances[i];
-                uint32_t on_host = x->local_index == 0
-                                       ? 0
-                                       : x[-1].first_device + x[-1].num_devices;
+                uint32_t on_host = x->local_index == 0 ? 0 : x[-1].first_device + x[-1].num_devices;
 
                 cr_assert(eq(u32, x->replica_offset, offset));
                 cr_assert(eq(u32, x->num_devices, 2 * x->num_replicas));
@@ -239,21 +237,22 @@ static void place_all(struct plan *plan, const char *synthetic)
 
 Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
 {
-    static const char want[] = "3 instances on 2 hosts, 6 replicas of 1 device; loader: auto\n"
-                               "\n"
-                               "Host  NUMA nodes  Cores  CPUs  Memory   Instances  Replicas  "
-                               "Devices  Loader cores  Interface\n"
-                               "a     2           4      8     2.0 GiB  0-1        0-3       4        "
-                               "0             ?\n"
-                               "b     ?           ?      ?     ?        2          4-5       2        "
-                               "?             ?\n"
-                               "\n"
-                               "Instance  Host  Local  Replicas  NUMA  CPUs  Bound         Devices\n"
-                               "0         a     0      0-1       0     0-3   CPUs, memory  -\n"
-                               "1         a     1      2-3       1     4-7   CPUs, memory  -\n"
-                               "2         b     0      4-5       ?     ?     ?             -\n"
-                               "\n"
-                               "?: known when the job has been started there\n";
+    static const char want[] =
+        "3 instances on 2 hosts, 6 replicas of 1 device; loader: auto\n"
+        "\n"
+        "Host  NUMA nodes  Cores  CPUs  Memory   Instances  Replicas  "
+        "Devices  Loader cores  Interface\n"
+        "a     2           4      8     2.0 GiB  0-1        0-3       4        "
+        "0             ?\n"
+        "b     ?           ?      ?     ?        2          4-5       2        "
+        "?             ?\n"
+        "\n"
+        "Instance  Host  Local  Replicas  NUMA  CPUs  Bound         Devices\n"
+        "0         a     0      0-1       0     0-3   CPUs, memory  -\n"
+        "1         a     1      2-3       1     4-7   CPUs, memory  -\n"
+        "2         b     0      4-5       ?     ?     ?             -\n"
+        "\n"
+        "?: known when the job has been started there\n";
     struct plan plan;
     char *text = NULL;
     size_t size = 0;

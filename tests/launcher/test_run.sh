@@ -75,6 +75,17 @@ ok "wrong usage" all 'same $code 2' 'same "$(wc -l <err)" 1' 'has err "unknown o
 job -n 2 --only-output-from-instance 2 true
 ok "an instance that does not exist" all 'same $code 2' 'has err "--only-output-from-instance"'
 
+mkdir other
+printf '#!/bin/sh\n[ "$1" != --version ] || { echo "HYDRA build details: Version: 4.0"; exit; }\necho "unknown option" >&2\nexit 255\n' >other/mpirun
+chmod +x other/mpirun
+PATH=$T/other:$PATH job -n 2 true
+ok "another MPI's mpirun is told of" all 'same $code 125' "last_line_has err \"$T/other/mpirun is 'HYDRA build details: Version: 4.0'; plenumrun needs Open MPI 4\""
+mkdir empty
+for tool in env sh true; do ln -s "$(type -P $tool)" empty/; done
+PATH=$T/empty "$run" -n 2 true >out 2>err
+code=$?
+ok "and so is none" all 'same $code 125' 'last_line_has err "mpirun was not found in PATH"'
+
 # ---- environment ----
 job -n 3 --num-replicas 6 --devices-per-replica 2 -x GREETING='a b' --loader none sh -c \
     'echo $PLENUM_INSTANCE_INDEX/$PLENUM_NUM_INSTANCES $PLENUM_LOCAL_INSTANCE_INDEX/$PLENUM_NUM_LOCAL_INSTANCES $PLENUM_REPLICA_OFFSET+$PLENUM_NUM_LOCAL_REPLICAS/$PLENUM_NUM_REPLICAS $PLENUM_DEVICES_PER_REPLICA $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $PLENUM_RESTART_COUNT ${PLENUM_LOADER-none} $GREETING'
@@ -368,6 +379,12 @@ loader=$(sed -n '1s/loader //p' out)
 ok "which ends with the job" dead $loader
 job -n 2 sh -c '[ $RANK = 0 ] || { sleep 0.3; exec "$0" ask; }' "$stub"
 ok "and not with instance 0" all 'same $code 0' 'has out "^loader [0-9]"'
+if [ "$cpus" -ge 2 ]; then
+    job -n 1 --reserve-cores 1 sh -c 'loader=$("$0" ask) && for p in self ${loader#loader }; do sed -n "s/^Cpus_allowed_list:\s*//p" /proc/$p/status; done' "$stub"
+    ok "a loader with cores of its own" all 'same $code 0' 'same "$(sort -u out | wc -l)" 2' '! comm -12 <(sed -n 1p out | tr , "\n" | sort) <(sed -n 2p out | tr , "\n" | sort) | grep .'
+else
+    skip "a loader with cores of its own" "one CPU"
+fi
 job -n 1 --loader none "$stub" ask
 ok "--loader none" same "$(cat out)" "no loader"
 PLENUM_LOADER=unix:/somewhere job -n 1 printenv PLENUM_LOADER

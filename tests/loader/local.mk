@@ -1,8 +1,9 @@
 check_LTLIBRARIES = tests/libtree.la
-tests_libtree_la_SOURCES = tests/tap.h tests/tree.c tests/tree.h
-tests_libtree_la_LIBADD = tests/libdaemon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
+tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tree.c tests/tree.h
+tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_folder %D%/serve/test_queue %D%/serve/test_session
+loader_tests = %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_list %D%/dataset/test_pattern %D%/dataset/test_tfrecord \
+	%D%/serve/test_queue %D%/serve/test_session
 threads_tests += %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
@@ -14,6 +15,14 @@ TESTS += $(loader_tests)
 %C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce
 %C%_serve_test_session_CFLAGS = $(test_cflags)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_list_CFLAGS = $(test_cflags)
+%C%_dataset_test_list_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_pattern_CFLAGS = $(test_cflags)
+%C%_dataset_test_pattern_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_tfrecord_CFLAGS = $(test_cflags)
+%C%_dataset_test_tfrecord_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_index_CFLAGS = $(test_cflags)
+%C%_dataset_test_index_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 
 if PYTHON_FOUND
 TESTS += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py

@@ -29,6 +29,11 @@ class Result(unittest.TestResult):
         super().addFailure(test, error)
         self._explain(test, error)
 
+    def addSubTest(self, test, subtest, error):
+        super().addSubTest(test, subtest, error)
+        if error is not None:  # the test itself is then reported neither as a success nor as a failure
+            self._explain(subtest, error)
+
     def addError(self, test, error):
         super().addError(test, error)
         self._explain(test, error)

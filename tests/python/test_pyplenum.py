@@ -387,14 +387,16 @@ class StreamTest(unittest.TestCase):
         """Ctrl-C is heard while a batch is waited for"""
         program = ("import pyplenum, sys\n"
                    "try:\n"
+                   "    print('waiting', flush=True)\n"
                    "    pyplenum.Stream(sys.argv[1], loader='unix:@plenum-nobody-listens-here')\n"
                    "except KeyboardInterrupt:\n"
                    "    print('interrupted')\n")
         child = subprocess.Popen([sys.executable, "-c", program, DATA], stdout=subprocess.PIPE, text=True,
                                  env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
-        time.sleep(1)
+        self.assertEqual(child.stdout.readline(), "waiting\n")
+        time.sleep(0.5)
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=20)
+        out, _ = child.communicate(timeout=60)
         self.assertEqual((out, child.returncode), ("interrupted\n", 0))
 
 

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import tap
+import torchrun
 
 BUILD = os.environ["top_builddir"]
 SOURCE = os.environ["top_srcdir"]
@@ -26,7 +27,7 @@ except ImportError:
 CTL = os.path.join(BUILD, "plenumctl")
 WORLD = os.path.join(SOURCE, "tests", "python", "world.py")
 mpirun = unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
-torchrun = unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
+needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
 
 
 def setUpModule():
@@ -57,9 +58,7 @@ def by_mpirun(n):
 
 
 def by_torchrun(n):
-    # Standard output goes through files and is marked with the process: torch 1.13 knows nothing else with Python 3.11.
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(n),
-            "--redirects", "1", "--tee", "1", "--log_dir", tempfile.mkdtemp(dir=T)]
+    return torchrun.command(n, T)
 
 
 class WorldTest(unittest.TestCase):
@@ -85,12 +84,12 @@ class WorldTest(unittest.TestCase):
         """all of it, 2 instances of plenumrun"""
         self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2)
 
-    @torchrun
+    @needs_torch
     def test_torchrun(self):
         """all of it, 3 instances of torchrun: torch.distributed carries the collectives"""
         self.check_all(by_torchrun(3), 3)
 
-    @torchrun
+    @needs_torch
     def test_refused(self):
         """under torchrun a collective is refused, not done alone, before torch.distributed is initialised"""
         done, _ = self.run_world(by_torchrun(2), "refused")
@@ -102,7 +101,7 @@ class WorldTest(unittest.TestCase):
         done, lines = self.run_world(by_mpirun(3), "late")
         self.assertEqual(lines.count("timed out"), 2, done.stderr)
 
-    @torchrun
+    @needs_torch
     def test_late_torchrun(self):
         """under torchrun, too"""
         done, lines = self.run_world(by_torchrun(3), "late")

@@ -72,6 +72,14 @@ for how in agent ssh; do
     ok "$how: a working directory that is not there" all 'same $code 125' 'last_line_has "v2  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 done
 
+if [ "$PYTHON" != : ] && "$PYTHON" -c 'import torch.distributed as d; exit(not d.is_available())' 2>/dev/null; then
+    cp "$top_srcdir/tests/launcher/ddp.py" .
+    job --host 'v[1-3]' "$PYTHON" ddp.py
+    ok "an unmodified DistributedDataParallel program" all 'same $code 0' 'same "$(grep -c "of 3, local 0: the same weights" out)" 3'
+else
+    skip "an unmodified DistributedDataParallel program" "no PyTorch for $PYTHON"
+fi
+
 # ---- hosts by other doors ----
 "$vhosts" exec v2 /usr/sbin/sshd -f "$VHOSTS_DIR/sshd_config" -o PidFile=/run/sshd2.pid -p 2222
 job --host v1,root@v2:2222,root@v3::,v2:22:1 true

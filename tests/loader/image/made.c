@@ -85,6 +85,14 @@ static void write_orientation(j_compress_ptr c, int orientation)
     jpeg_write_marker(c, JPEG_APP0 + 1, block, sizeof(block));
 }
 
+static void set_sampling(j_compress_ptr c, const char *sampling)
+{
+    for (int i = 0; i < c->num_components && strlen(sampling) >= 3 * (size_t)i + 2; i++) {
+        c->comp_info[i].h_samp_factor = sampling[3 * i] - '0';
+        c->comp_info[i].v_samp_factor = sampling[3 * i + 1] - '0';
+    }
+}
+
 struct made make_jpeg(const struct made_jpeg *spec)
 {
     static const int channels[] = {1, 3, 3, 4, 4, 2};
@@ -112,10 +120,10 @@ struct made make_jpeg(const struct made_jpeg *spec)
     if (spec->colour == MADE_YCCK)
         jpeg_set_colorspace(&c, JCS_YCCK);
     jpeg_set_quality(&c, spec->quality ? spec->quality : 85, spec->wide_tables ? FALSE : TRUE);
-    for (uint32_t i = 0; i < n && strlen(spec->sampling) >= 3 * i + 2; i++) {
-        c.comp_info[i].h_samp_factor = spec->sampling[3 * i] - '0';
-        c.comp_info[i].v_samp_factor = spec->sampling[3 * i + 1] - '0';
-    }
+    set_sampling(&c, spec->sampling);
+    c.optimize_coding = spec->optimised;
+    if (spec->no_jfif)
+        c.write_JFIF_header = FALSE;
     c.restart_interval = (unsigned)spec->restart;
     c.arith_code = spec->arithmetic;
     if (spec->progressive)
@@ -138,6 +146,88 @@ struct made make_jpeg(const struct made_jpeg *spec)
     jpeg_finish_compress(&c);
     jpeg_destroy_compress(&c);
     free(row);
+    return (struct made){bytes, len};
+}
+
+/* A number of at most `bits` bits, small ones as often as large ones. */
+static int wild(struct philox_block d, uint32_t bits)
+{
+    int magnitude = (int)(d.word[1] & ((1U << d.word[0] % (bits + 1)) - 1));
+
+    return d.word[2] % 2 ? magnitude : -magnitude;
+}
+
+/* Blocks of a few coefficients, of many, of the first row alone, and of DC alone. */
+static void fill_wildly(JBLOCK block, uint32_t seed, uint32_t component, uint32_t at)
+{
+    struct philox_block kind = philox4x32_10((struct philox_block){{at, component, 99, seed}}, 3, 4);
+    uint32_t count = kind.word[0] % 4 == 0 ? 1 : kind.word[0] % 4 == 1 ? 8 : 64;
+    uint32_t sparse = 1 + kind.word[1] % 16;
+
+    memset(block, 0, sizeof(JBLOCK));
+    for (uint32_t i = 0; i < count; i++) {
+        struct philox_block d = philox4x32_10((struct philox_block){{at, component, i, seed}}, 3, 4);
+
+        if (i == 0 || d.word[3] % sparse == 0)
+            block[i] = (JCOEF)wild(d, 10);
+    }
+}
+
+struct made make_wild_jpeg(const struct made_jpeg *spec)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    jvirt_barray_ptr arrays[3];
+    unsigned long len = 0;
+    uint8_t *bytes = NULL;
+    unsigned int table[64];
+    int h_max = 1, v_max = 1;
+
+    c.err = jpeg_std_error(&errors);
+    errors.emit_message = on_message;
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &bytes, &len);
+    c.image_width = spec->width;
+    c.image_height = spec->height;
+    c.input_components = spec->colour == MADE_GREY ? 1 : 3;
+    c.in_color_space = spec->colour == MADE_GREY ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&c);
+    set_sampling(&c, spec->sampling);
+    c.optimize_coding = TRUE;
+    for (uint32_t t = 0; t < 2; t++) {
+        for (uint32_t i = 0; i < 64; i++) {
+            struct philox_block d = philox4x32_10((struct philox_block){{i, t, 7, spec->seed}}, 5, 6);
+
+            table[i] = 1 + (unsigned)abs(wild(d, spec->seed % 2 ? 8 : 15));
+        }
+        jpeg_add_quant_table(&c, (int)t, table, 100, FALSE);
+    }
+    for (int i = 0; i < c.num_components; i++) {
+        h_max = c.comp_info[i].h_samp_factor > h_max ? c.comp_info[i].h_samp_factor : h_max;
+        v_max = c.comp_info[i].v_samp_factor > v_max ? c.comp_info[i].v_samp_factor : v_max;
+    }
+    for (int i = 0; i < c.num_components; i++) {
+        uint32_t h = (uint32_t)c.comp_info[i].h_samp_factor;
+        uint32_t v = (uint32_t)c.comp_info[i].v_samp_factor;
+        uint32_t mcus = (spec->width + 8 * (uint32_t)h_max - 1) / (8 * (uint32_t)h_max);
+        uint32_t rows = (spec->height + 8 * (uint32_t)v_max - 1) / (8 * (uint32_t)v_max);
+
+        arrays[i] = c.mem->request_virt_barray((j_common_ptr)&c, JPOOL_IMAGE, TRUE, mcus * h,
+                                               rows * v, v);
+    }
+    jpeg_write_coefficients(&c, arrays);
+    for (int i = 0; i < c.num_components; i++) {
+        jpeg_component_info *info = &c.comp_info[i];
+
+        for (uint32_t y = 0; y < info->height_in_blocks; y++) {
+            JBLOCKARRAY rows = c.mem->access_virt_barray((j_common_ptr)&c, arrays[i], y, 1, TRUE);
+
+            for (uint32_t x = 0; x < info->width_in_blocks; x++)
+                fill_wildly(rows[0][x], spec->seed, (uint32_t)i, y * info->width_in_blocks + x);
+        }
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
     return (struct made){bytes, len};
 }
 

@@ -28,6 +28,8 @@ struct made_jpeg {
     bool separate;    /* one scan a component, not progressive */
     bool unfinished;  /* progressive, without the scans that complete it */
     bool wide_tables; /* quantisation tables of 16 bits */
+    bool optimised;   /* Huffman tables made for the file */
+    bool no_jfif;     /* no segment says that it is YCbCr */
     int orientation;  /* an APP1 with it; 0: none */
     uint32_t seed;
 };
@@ -47,6 +49,9 @@ extern const size_t made_kinds_count;
 
 /** Encode; ends the program when that fails, as it is the test that is wrong then. */
 struct made make_jpeg(const struct made_jpeg *spec);
+/** A baseline JPEG of coefficients and quantisation tables that no encoder makes of pixels: of all
+ * magnitudes, up to the largest. `width`, `height`, `sampling`, `colour` and `seed` count. */
+struct made make_wild_jpeg(const struct made_jpeg *spec);
 struct made make_png(const struct made_png *spec);
 
 /** The bytes of row y as they are handed to libpng. */

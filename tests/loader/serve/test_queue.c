@@ -133,7 +133,7 @@ static struct queue_request *take(struct queue *q)
 /* Is a slot what render_position() says of this place? */
 static bool slot_is_right(const struct client *c, uint32_t slot, struct order_place place)
 {
-    struct order_steps steps = {SAMPLES, c->open.per_step, c->open.last};
+    struct order_steps steps = {.n = SAMPLES, .per_step = c->open.per_step, .last = c->open.last};
     const uint8_t *bytes = ring_slot(c->ring, slot);
     struct render_scratch scratch = {0};
     uint8_t pixels[16 * 16 * 3];

@@ -1,0 +1,148 @@
+/* together.c - opening a stream in all instances of a job.
+ *
+ * Each instance opens its stream, but asks for nothing yet. Then each tells all others what came of
+ * it (one allgather), and all draw the same conclusion from the same facts: go on, or fail with the
+ * same sentence. So no instance is left waiting in a collective for one that has failed. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <plenum/comm.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "libdist/stream_priv.h"
+#include "libdist/together.h"
+
+static void tell(struct together *t, const struct plenum_stream *s, int code,
+                 const struct plenum_error *err)
+{
+    *t = (struct together){.code = code};
+    (void)gethostname(t->host, sizeof(t->host) - 1);
+    if (code < 0) {
+        (void)snprintf(t->text, sizeof(t->text), "%.*s", (int)sizeof(t->text) - 1, err->text);
+        return;
+    }
+    memcpy(t->choices, s->choices, sizeof(t->choices));
+    t->split = s->split;
+    t->per_step = s->open.per_step;
+    t->steps = order_steps_left(&s->steps, (struct order_place){0});
+    t->last = s->open.last;
+    t->epochs = s->epochs;
+    t->sum = s->sum;
+}
+
+/* "instance 3 (host b)" */
+static const char *name_of(const struct together *all, uint32_t i, char *text, size_t size)
+{
+    (void)snprintf(text, size, "instance %u (host %s)", i, all[i].host);
+    return text;
+}
+
+static const char *hex_of(const struct datasum *sum, char text[33])
+{
+    uint8_t fingerprint[16];
+
+    datasum_fingerprint(sum, fingerprint);
+    for (int i = 0; i < 16; i++)
+        (void)snprintf(text + i * 2, 3, "%02x", fingerprint[i]);
+    return text;
+}
+
+/* What instance `i` has otherwise than instance 0. */
+static int compare(const struct together *all, uint32_t i, struct plenum_error *err)
+{
+    const struct together *a = &all[0], *b = &all[i];
+    char one[100], two[100], difference[200], hex[2][33];
+
+    (void)name_of(all, 0, one, sizeof(one));
+    (void)name_of(all, i, two, sizeof(two));
+    if (memcmp(a->choices, b->choices, sizeof(a->choices)) != 0 || a->split != b->split ||
+        a->epochs != b->epochs)
+        return error_set(err, -EINVAL,
+                         "%s and %s ask for different streams: pipeline, seed, shuffle, last, "
+                         "subset, repeat, split or epochs are not the same",
+                         one, two);
+    if (a->split == PLENUM_SPLIT_FILE) {
+        if (a->sum.class_names != b->sum.class_names)
+            return error_set(err, -EINVAL,
+                             "the parts of %s and %s hold other classes by name, so that a label "
+                             "would mean one thing here and another there: with split = file, "
+                             "labels must be numbers",
+                             one, two);
+        return 0;
+    }
+    if (a->per_step != b->per_step)
+        return error_set(err, -EINVAL,
+                         "%s takes steps of %u samples and %s of %u: micro_batch is not the same",
+                         one, a->per_step, two, b->per_step);
+    if (datasum_difference(&a->sum, &b->sum, difference, sizeof(difference))[0])
+        return error_set(err, -ESTALE, "the data sets of %s and %s differ: %s (%s and %s)", one,
+                         two, difference, hex_of(&a->sum, hex[0]), hex_of(&b->sum, hex[1]));
+    return 0;
+}
+
+int together_agree(const struct together *all, uint32_t count, struct together_result *ret,
+                   struct plenum_error *err)
+{
+    struct together_result agreed = {.steps = all[0].steps,
+                                     .classes = (uint32_t)all[0].sum.classes};
+    char name[100];
+    int r;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (all[i].code < 0)
+            return error_set(err, all[i].code, "%s: %s", name_of(all, i, name, sizeof(name)),
+                             all[i].text);
+    for (uint32_t i = 1; i < count; i++) {
+        r = compare(all, i, err);
+        if (r < 0)
+            return r;
+        agreed.steps = all[0].last == ORDER_DROP ? min_u64(agreed.steps, all[i].steps)
+                                                 : max_u64(agreed.steps, all[i].steps);
+        agreed.classes = (uint32_t)max_u64(agreed.classes, all[i].sum.classes);
+    }
+    *ret = agreed;
+    return 0;
+}
+
+int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_options *options,
+                           struct plenum_stream **ret, struct plenum_error *err)
+{
+    const struct plenum_job_info *info = plenum_job_get_info(job);
+    struct plenum_stream *s = NULL;
+    struct plenum_error own;
+    struct together mine, *all;
+    struct together_result agreed;
+    int r = stream_open(info, options, true, &s, &own);
+
+    tell(&mine, s, r, &own);
+    all = calloc(info->num_instances, sizeof(*all));
+    if (!all) {
+        plenum_stream_destroy(s);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    if (info->num_instances > 1) {
+        r = plenum_allgather(job, &mine, sizeof(mine), all, err);
+    } else {
+        all[0] = mine;
+        if (r < 0) /* nobody else is meant */
+            (void)error_set(err, r, "%s", own.text);
+    }
+    if (r == 0)
+        r = together_agree(all, info->num_instances, &agreed, err);
+    free(all);
+    if (r < 0) {
+        plenum_stream_destroy(s);
+        return r;
+    }
+    if (options->split == PLENUM_SPLIT_FILE)
+        s->num_classes = agreed.classes;
+    stream_release(s, options->split == PLENUM_SPLIT_FILE ? agreed.steps * s->open.per_step : 0);
+    *ret = s;
+    return 0;
+}

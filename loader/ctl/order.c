@@ -1,0 +1,293 @@
+/* order.c - plenumctl order: which sample stands where, and what a run would read. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/json.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+struct arguments {
+    struct ctl_stream_args stream;
+    uint64_t epoch;
+    uint32_t instances, hosts;
+    const char *positions, *split;
+    bool json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    CTL_STREAM_OPTIONS(struct arguments, stream),
+    {"positions", 0, "A:B", OPTION_TEXT, AT(positions), 0, 0,
+     "list what stands at these positions of the epoch", NULL},
+    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, "of this epoch (default 0)", NULL},
+    {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
+     "replicas of the job (default 1)", NULL},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
+     "samples of a replica in a step (default 1)", NULL},
+    {"instances", 'n', "I", OPTION_U32, AT(instances), 1, 1 << 20,
+     "instances that share the replicas (default: one a host)", NULL},
+    {"hosts", 0, "H", OPTION_U32, AT(hosts), 1, 1 << 20,
+     "hosts that share the instances (default 1)", NULL},
+    {"split", 0, "HOW", OPTION_TEXT, AT(split), 0, 0,
+     "sample (default), or file: each instance has a part of the archives of its own", NULL},
+    {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last), 0, 0,
+     "pad (default) or drop what does not fill a step", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl order",
+    .usage = "DATASET [options]",
+    .summary = "Show the order of an epoch: which sample stands at which position, or, without "
+               "--positions, how many steps a run has, what fills the last one, and what each host "
+               "reads. Nothing is rendered.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* ---- positions ---- */
+
+static void print_position(struct json *j, const struct ctl_stream *s, uint64_t epoch,
+                           uint64_t position, const struct arguments *a)
+{
+    uint32_t sample = render_sample_at(&s->spec, epoch, position);
+    uint64_t step = position / s->steps.per_step;
+    uint32_t replica = (uint32_t)(position % s->steps.per_step / a->stream.micro_batch);
+    int64_t label = dataset_get_label(s->dataset, sample);
+    char name[4096];
+
+    (void)dataset_get_sample_name(s->dataset, sample, name, sizeof(name));
+    if (!j) {
+        printf("%llu\t%u\t%lld\t%llu\t%u\t%s\n", (unsigned long long)position, sample,
+               (long long)label, (unsigned long long)step, replica, name);
+        return;
+    }
+    json_begin_object(j, NULL, true);
+    json_number(j, "position", position);
+    json_number(j, "sample", sample);
+    json_signed(j, "label", label);
+    json_number(j, "step", step);
+    json_number(j, "replica", replica);
+    json_text(j, "name", name);
+    json_end_object(j);
+}
+
+static int list_positions(const struct ctl_stream *s, const struct arguments *a,
+                          struct plenum_error *err)
+{
+    struct json j = {.file = stdout};
+    struct order_subset range;
+    uint64_t end;
+    int r = order_parse_subset(a->positions, &range, NULL);
+
+    if (r < 0)
+        return error_set(err, r, "--positions %s is not a:b", a->positions);
+    end = range.end ? range.end : s->steps.n;
+    if (end > s->steps.n || range.first >= end)
+        return error_set(err, -EINVAL, "--positions %s: an epoch has %u positions", a->positions,
+                         s->steps.n);
+    if (a->json)
+        json_begin_array(&j, NULL, false);
+    else
+        printf("position\tsample\tlabel\tstep\treplica\tname\n");
+    for (uint64_t p = range.first; p < end; p++)
+        print_position(a->json ? &j : NULL, s, a->epoch, p, a);
+    if (a->json)
+        json_end_array(&j);
+    return 0;
+}
+
+/* ---- what a run reads ---- */
+
+struct host {
+    uint64_t samples, padded, bytes;
+};
+
+/* One data set, or one for each part of it. */
+struct run {
+    const struct arguments *args;
+    struct host *hosts;
+    uint64_t steps, positions, left_out, samples; /* of an epoch; all parts together */
+    uint32_t parts;
+};
+
+/* All that is shown in an epoch, by the instances [first, first + count). */
+static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
+                 uint32_t count)
+{
+    const struct arguments *a = run->args;
+    uint64_t end = steps * s->steps.per_step;
+    uint32_t share = s->steps.per_step / count;
+
+    for (uint64_t p = 0; p < end; p++) {
+        uint32_t instance = first + (uint32_t)(p % s->steps.per_step) / share;
+        struct host *host = &run->hosts[instance / (a->instances / a->hosts)];
+        uint32_t sample = render_sample_at(&s->spec, a->epoch, p);
+
+        host->samples++;
+        host->padded += p >= s->steps.n;
+        host->bytes += dataset_get_sample_bytes(s->dataset, sample);
+        if (p % 65536 == 0)
+            ctl_show_progress(NULL, "positions", p, end);
+    }
+    run->positions += s->steps.n;
+    run->left_out += s->steps.n > end ? s->steps.n - end : 0;
+    run->samples += s->spec.order.n;
+    ctl_end_progress();
+}
+
+static int walk_parts(const char *name, struct run *run, struct plenum_error *err)
+{
+    const struct arguments *a = run->args;
+    struct ctl_stream *parts = calloc(a->instances, sizeof(*parts));
+    int r = parts ? 0 : error_set(err, -ENOMEM, "out of memory");
+
+    for (uint32_t i = 0; i < a->instances && r == 0; i++) {
+        uint64_t steps;
+
+        r = ctl_part_open(name, &a->stream, i, a->instances, &parts[i], err);
+        if (r < 0)
+            break;
+        steps = order_steps_left(&parts[i].steps, (struct order_place){0});
+        if (i == 0)
+            run->steps = steps;
+        run->steps = parts[i].steps.last == ORDER_DROP ? min_u64(run->steps, steps)
+                                                       : max_u64(run->steps, steps);
+    }
+    for (uint32_t i = 0; i < a->instances && r == 0; i++)
+        walk(&parts[i], run, run->steps, i, 1);
+    for (uint32_t i = 0; i < a->instances && parts; i++)
+        ctl_stream_close(&parts[i]);
+    free(parts);
+    return r;
+}
+
+static void print_json(const struct run *run, const uint64_t *padded)
+{
+    struct json j = {.file = stdout};
+
+    json_begin_object(&j, NULL, false);
+    json_number(&j, "samples", run->samples);
+    json_number(&j, "positions", run->positions);
+    json_number(&j, "steps", run->steps);
+    json_number(&j, "step_samples",
+                (uint64_t)run->args->stream.replicas * run->args->stream.micro_batch);
+    json_number(&j, "padded", *padded);
+    json_number(&j, "left_out", run->left_out);
+    json_begin_array(&j, "hosts", false);
+    for (uint32_t h = 0; h < run->args->hosts; h++) {
+        json_begin_object(&j, NULL, true);
+        json_number(&j, "samples", run->hosts[h].samples);
+        json_number(&j, "padded", run->hosts[h].padded);
+        json_number(&j, "bytes", run->hosts[h].bytes);
+        json_end_object(&j);
+    }
+    json_end_array(&j);
+    json_end_object(&j);
+}
+
+static void print_text(const struct run *run, const uint64_t *padded)
+{
+    char bytes[32];
+
+    printf("positions   %llu an epoch, of %llu samples\n", (unsigned long long)run->positions,
+           (unsigned long long)run->samples);
+    printf("steps       %llu an epoch, of %llu samples\n", (unsigned long long)run->steps,
+           (unsigned long long)run->args->stream.replicas * run->args->stream.micro_batch);
+    if (*padded)
+        printf("padded      %llu samples are shown that do not count\n",
+               (unsigned long long)*padded);
+    if (run->left_out)
+        printf("left out    %llu positions\n", (unsigned long long)run->left_out);
+    for (uint32_t h = 0; h < run->args->hosts; h++)
+        printf("host %-6u reads %s for %llu samples\n", h,
+               format_bytes(run->hosts[h].bytes, bytes, sizeof(bytes)),
+               (unsigned long long)run->hosts[h].samples);
+}
+
+static int summarise(const char *name, const struct arguments *a, struct plenum_error *err)
+{
+    bool by_file = strcmp(a->split, "file") == 0;
+    struct run run = {.args = a, .hosts = calloc(a->hosts, sizeof(*run.hosts))};
+    struct ctl_stream stream;
+    uint64_t padded = 0;
+    int r;
+
+    if (!run.hosts)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (by_file) {
+        r = walk_parts(name, &run, err);
+    } else {
+        r = ctl_stream_open(name, &a->stream, &stream, err);
+        if (r == 0) {
+            run.steps = order_steps_left(&stream.steps, (struct order_place){0});
+            walk(&stream, &run, run.steps, 0, a->instances);
+            ctl_stream_close(&stream);
+        }
+    }
+    for (uint32_t h = 0; h < a->hosts; h++)
+        padded += run.hosts[h].padded;
+    if (r == 0 && a->json)
+        print_json(&run, &padded);
+    else if (r == 0)
+        print_text(&run, &padded);
+    free(run.hosts);
+    return r;
+}
+
+static int check(struct arguments *a, struct plenum_error *err)
+{
+    if (a->instances == 0)
+        a->instances = a->hosts;
+    if (strcmp(a->split, "sample") != 0 && strcmp(a->split, "file") != 0)
+        return error_set(err, -EINVAL, "--split is sample or file, not '%s'", a->split);
+    if (a->instances % a->hosts != 0)
+        return error_set(err, -EINVAL, "%u instances cannot be shared evenly by %u hosts",
+                         a->instances, a->hosts);
+    if (!a->positions && a->stream.replicas % a->instances != 0)
+        return error_set(err, -EINVAL, "%u replicas cannot be shared evenly by %u instances",
+                         a->stream.replicas, a->instances);
+    return 0;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .hosts = 1, .split = "sample"};
+    struct ctl_stream stream;
+    struct plenum_error err;
+    int operands, r;
+
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands != 1) {
+        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
+        return 2;
+    }
+    if (check(&a, &err) < 0) {
+        fprintf(stderr, "%s: %s\n", program.name, err.text);
+        return 2;
+    }
+    if (!a.positions) {
+        r = summarise(argv[1], &a, &err);
+    } else {
+        r = ctl_stream_open(argv[1], &a.stream, &stream, &err);
+        if (r == 0) {
+            r = list_positions(&stream, &a, &err);
+            ctl_stream_close(&stream);
+        }
+    }
+    return r < 0 ? ctl_fail("order", &err) : 0;
+}
+
+const struct ctl_command ctl_order = {
+    .name = "order",
+    .summary = "which sample stands where; steps and bytes to read before a run",
+    .run = run,
+};

@@ -1,0 +1,125 @@
+/* sample.c - plenumctl sample: what a data set says of some of its samples. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/json.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+enum { FIELD_MAX = 4096 }; /* bytes of a field that are shown */
+
+struct arguments {
+    const char *cache_dir;
+    bool json;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0, "where indices are kept", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON, an object a line", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl sample",
+    .usage = "DATASET NUMBER... [options]",
+    .summary =
+        "Show where samples come from, by the numbers that batches give: file, label, class, "
+        "and what else the data set says of them.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+/* Text as it is; other bytes by their number. */
+static const char *readable(const void *value, size_t len, char *text)
+{
+    size_t n = min_u64(len, FIELD_MAX);
+
+    memcpy(text, value, n);
+    text[n] = '\0';
+    if (len > FIELD_MAX || strlen(text) != n)
+        (void)snprintf(text, FIELD_MAX, "(%zu bytes)", len);
+    return text;
+}
+
+static void show_field(void *arg, const char *key, const void *value, size_t len)
+{
+    struct json *j = arg;
+    char text[FIELD_MAX + 1];
+
+    if (j)
+        json_text(j, key, readable(value, len, text));
+    else
+        printf("  %s: %s\n", key, readable(value, len, text));
+}
+
+static int show(const struct dataset *d, uint32_t sample, bool json, struct plenum_error *err)
+{
+    struct json j = {.file = stdout};
+    int64_t label = dataset_get_label(d, sample);
+    const char *class = dataset_get_class_name(d, (uint32_t)label);
+    char name[4096];
+    int r;
+
+    (void)dataset_get_sample_name(d, sample, name, sizeof(name));
+    if (!json) {
+        printf("%u: %s\n  label %lld%s%s, %llu bytes\n", sample, name, (long long)label,
+               *class ? ", " : "", class, (unsigned long long)dataset_get_sample_bytes(d, sample));
+        return dataset_fields(d, sample, show_field, NULL, err);
+    }
+    json_begin_object(&j, NULL, true);
+    json_number(&j, "sample", sample);
+    json_text(&j, "name", name);
+    json_signed(&j, "label", label);
+    json_text(&j, "class", *class ? class : NULL);
+    json_number(&j, "bytes", dataset_get_sample_bytes(d, sample));
+    json_begin_object(&j, "fields", true);
+    r = dataset_fields(d, sample, show_field, &j, err);
+    json_end_object(&j);
+    json_end_object(&j);
+    return r;
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments a = {0};
+    struct dataset_options options = {.progress = ctl_show_progress};
+    struct plenum_error err;
+    struct dataset *dataset;
+    int operands, r;
+
+    r = options_start(&program, &a, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands < 2) {
+        fprintf(stderr, "%s: a data set and numbers of samples are needed; see --help\n",
+                program.name);
+        return 2;
+    }
+    options.cache_dir = a.cache_dir;
+    r = dataset_open(argv[1], &options, &dataset, &err);
+    ctl_end_progress();
+    if (r < 0)
+        return ctl_fail("sample", &err);
+    for (int i = 2; i <= operands && r == 0; i++) {
+        uint64_t number;
+
+        if (parse_u64(argv[i], UINT32_MAX, &number) < 0 || number >= dataset_get_samples(dataset))
+            r = error_set(&err, -1, "'%s' is no sample of %s, which has %u", argv[i],
+                          dataset_get_name(dataset), dataset_get_samples(dataset));
+        else
+            r = show(dataset, (uint32_t)number, a.json, &err);
+    }
+    dataset_unref(dataset);
+    return r < 0 ? ctl_fail("sample", &err) : 0;
+}
+
+const struct ctl_command ctl_sample = {
+    .name = "sample",
+    .summary = "where samples come from, and what else is known of them",
+    .run = run,
+};

@@ -1,0 +1,456 @@
+/* archive.c - data sets of archives: their files, their index, reading by offset.
+ *
+ * Archives are opened when a sample of them is first read, and stay open: a file system across a
+ * network asks its server at every open. When there are more archives than descriptors to spare,
+ * the rest are opened for each sample. An archive that is replaced under its name while it is open
+ * goes on as it was; one that is changed in place shows in its size and time, which are compared at
+ * every read. */
+#include "config.h"
+
+#include "loader/dataset/archive.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+
+/* "i/k" -> the files [begin, end) of `count`. */
+static int take_part(const struct dataset *d, uint32_t count, uint32_t *begin, uint32_t *end,
+                     struct plenum_error *err)
+{
+    const char *text = dataset_setting(d, "part", NULL);
+    unsigned long part, parts;
+    char rest;
+
+    *begin = 0;
+    *end = count;
+    if (!text)
+        return 0;
+    if (sscanf(text, "%6lu/%6lu%c", &part, &parts, &rest) != 2 || parts == 0 || part >= parts)
+        return error_set(err, -EINVAL, "part=%s is not i/k with i below k", text);
+    if (parts > count)
+        return error_set(err, -EINVAL,
+                         "%s:%s has %u files, which cannot be split into %lu parts: use more files "
+                         "or split = sample",
+                         d->format->name, d->where, count, parts);
+    *begin = (uint32_t)((uint64_t)count * part / parts);
+    *end = (uint32_t)((uint64_t)count * (part + 1) / parts);
+    return 0;
+}
+
+static void keep_range(struct pattern_list *list, uint32_t begin, uint32_t end)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (i < begin || i >= end)
+            free(list->paths[i]);
+    memmove(list->paths, list->paths + begin, (end - begin) * sizeof(*list->paths));
+    list->count = end - begin;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static bool is_archive_name(const struct format *format, const char *name)
+{
+    for (unsigned i = 0; i < format->num_patterns; i++)
+        if (name[0] != '.' && fnmatch(format->patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
+/* All files of a folder that are called as the format's are, as whole paths. */
+static int list_folder(const struct format *format, const char *folder, struct pattern_list *ret,
+                       struct plenum_error *err)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, NULL, by_bytes), r = 0;
+
+    if (count < 0)
+        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
+    ret->paths = calloc((size_t)count + 1, sizeof(char *));
+    for (int i = 0; i < count; i++) {
+        if (ret->paths && is_archive_name(format, entries[i]->d_name)) {
+            ret->paths[ret->count] = str_format("%s/%s", folder, entries[i]->d_name);
+            ret->count += ret->paths[ret->count] != NULL;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    if (!ret->paths)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (ret->count == 0)
+        r = error_set(err, -ENOENT, "there is no %s in %s", format->patterns[0], folder);
+    return r;
+}
+
+/* How much of a path is plain folders, with the slash. */
+static size_t plain_folders(const char *path, bool exists)
+{
+    size_t len = exists ? strlen(path) : strcspn(path, "{*?[");
+
+    while (len > 0 && path[len - 1] != '/')
+        len--;
+    return len;
+}
+
+/* Find the archives, as whole paths, and the canonical form of the pattern. */
+static int find_archives(struct dataset *d, struct plenum_error *err)
+{
+    struct stat st;
+    bool exists = stat(d->where, &st) == 0;
+    size_t len = plain_folders(d->where, exists);
+    char *given, *folder, *canonical = NULL;
+    int r;
+
+    if (exists && S_ISDIR(st.st_mode)) {
+        canonical = realpath(d->where, NULL);
+        r = canonical ? list_folder(d->format, canonical, &d->files, err)
+                      : error_set(err, -errno, "%s", strerror(errno));
+    } else if (!exists && !pattern_is_magic(d->where)) {
+        r = error_set(err, -errno, "%s", strerror(errno));
+    } else {
+        given = len ? strndup(d->where, len) : strdup(".");
+        folder = given ? realpath(given, NULL) : NULL;
+        if (folder && strcmp(folder, "/") == 0)
+            *folder = 0;
+        if (folder)
+            canonical = str_format("%s/%s", folder, d->where + len);
+        if (!folder)
+            r = error_set(err, -errno, "%s: %s", given ? given : d->where, strerror(errno));
+        else if (!canonical)
+            r = error_set(err, -ENOMEM, "out of memory");
+        else
+            r = pattern_expand(folder, d->where + len, &d->files, err);
+        free(given);
+        free(folder);
+    }
+    if (r == 0) {
+        free(d->where);
+        d->where = canonical;
+        canonical = NULL;
+    }
+    free(canonical);
+    return r;
+}
+
+/* The folder that all paths have in common, as a length without the slash. */
+static size_t common_folder(const struct pattern_list *list)
+{
+    size_t len = (size_t)(strrchr(list->paths[0], '/') - list->paths[0]);
+
+    for (size_t i = 1; i < list->count; i++) {
+        const char *path = list->paths[i];
+
+        while (strncmp(path, list->paths[0], len) != 0 || path[len] != '/')
+            do
+                len--;
+            while (list->paths[0][len] != '/');
+    }
+    return len;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A file that is named twice would be shown twice an epoch: most likely a slip. */
+static int check_twice(const struct pattern_list *list, struct plenum_error *err)
+{
+    char **sorted = malloc(list->count * sizeof(*sorted));
+    int r = 0;
+
+    if (!sorted)
+        return error_set(err, -ENOMEM, "out of memory");
+    memcpy(sorted, list->paths, list->count * sizeof(*sorted));
+    qsort(sorted, list->count, sizeof(*sorted), compare_paths);
+    for (size_t i = 1; i < list->count && r == 0; i++)
+        if (strcmp(sorted[i - 1], sorted[i]) == 0)
+            r = error_set(err, -EINVAL, "%s is named twice", sorted[i]);
+    free(sorted);
+    return r;
+}
+
+/* Make the paths relative to the folder that they have in common, which becomes the root. */
+static int set_root(struct dataset *d, const struct dataset_options *options,
+                    struct plenum_error *err)
+{
+    size_t len = common_folder(&d->files);
+    char *folder = len ? strndup(d->files.paths[0], len) : strdup("/");
+    int r = folder ? dataset_take_root(d, options, folder, err)
+                   : error_set(err, -ENOMEM, "out of memory");
+
+    free(folder);
+    d->fds = r == 0 ? malloc(d->files.count * sizeof(*d->fds)) : NULL;
+    if (r == 0 && !d->fds)
+        r = error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; r == 0 && i < d->files.count; i++) {
+        char *path = d->files.paths[i];
+
+        memmove(path, path + len + 1, strlen(path + len + 1) + 1);
+        atomic_init(&d->fds[i], -1);
+    }
+    return r;
+}
+
+int archive_locate(struct dataset *d, const struct dataset_options *options,
+                   struct plenum_error *err)
+{
+    uint32_t begin = 0, end = 0;
+    int r = find_archives(d, err);
+
+    if (r == 0)
+        r = check_twice(&d->files, err);
+    if (r == 0)
+        r = take_part(d, (uint32_t)d->files.count, &begin, &end, err);
+    if (r < 0)
+        return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
+    keep_range(&d->files, begin, end);
+    for (size_t i = 0; r == 0 && i < d->files.count; i++)
+        r = dataset_check_root(options, d->files.paths[i], err);
+    return r < 0 ? r : set_root(d, options, err);
+}
+
+/* All archives of a data set while they are scanned. */
+struct scan {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    int (*scan)(struct archive *archive);
+    struct archive *archives;
+    atomic_uint_fast64_t progress;
+    uint64_t total;
+};
+
+static int open_archive(struct archive *a, struct stat *st)
+{
+    a->fd = openat(a->dataset->root_fd, a->name, O_RDONLY | O_CLOEXEC);
+    if (a->fd < 0 || fstat(a->fd, st) < 0)
+        return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
+    if (!S_ISREG(st->st_mode))
+        return error_set(&a->err, -EINVAL, "%s is no file", a->path);
+    a->size = (uint64_t)st->st_size;
+    (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    return 0;
+}
+
+static int scan_archive(void *arg, uint64_t index, unsigned thread)
+{
+    struct scan *s = arg;
+    struct archive *a = &s->archives[index];
+    struct stat before, after;
+    int64_t r;
+
+    (void)thread;
+    r = open_archive(a, &before);
+    if (r == 0) {
+        r = index_builder_add_container(&a->builder, a->name, dataset_mtime(&before),
+                                        (uint64_t)before.st_size, dataset_settled(&before));
+        r = r < 0 ? error_set(&a->err, (int)r, "out of memory") : s->scan(a);
+    }
+    if (r == 0 && (fstat(a->fd, &after) < 0 || after.st_size != before.st_size ||
+                   dataset_mtime(&after) != dataset_mtime(&before)))
+        r = error_set(&a->err, -ESTALE,
+                      "%s changed while it was read: open the data set again "
+                      "when it is complete",
+                      a->path);
+    io_close(&a->fd);
+    return (int)r;
+}
+
+static void tell_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct scan *s = arg;
+
+    (void)done;
+    (void)total;
+    s->options->progress(s->options->progress_arg, "bytes of archives",
+                         min_u64(atomic_load(&s->progress), s->total), s->total);
+}
+
+static int scan_init(struct scan *s, struct plenum_error *err)
+{
+    const struct dataset *d = s->dataset;
+    struct stat st;
+
+    s->archives = calloc(d->files.count, sizeof(*s->archives));
+    if (!s->archives)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < d->files.count; i++) {
+        s->archives[i] = (struct archive){.dataset = d,
+                                          .options = s->options,
+                                          .name = d->files.paths[i],
+                                          .path = str_format("%s/%s", d->root, d->files.paths[i]),
+                                          .fd = -1,
+                                          .progress = &s->progress};
+        if (!s->archives[i].path)
+            return error_set(err, -ENOMEM, "out of memory");
+        if (fstatat(d->root_fd, d->files.paths[i], &st, 0) == 0)
+            s->total += (uint64_t)st.st_size;
+    }
+    return 0;
+}
+
+static int pour(struct scan *s, struct index_builder *b, struct plenum_error *err)
+{
+    for (size_t i = 0; i < s->dataset->files.count; i++) {
+        int r = index_builder_append(b, &s->archives[i].builder);
+
+        index_builder_fini(&s->archives[i].builder);
+        if (r < 0)
+            return error_set(err, r, "%s: %s", s->archives[i].path,
+                             r == -EOVERFLOW ? "more samples than an index can hold"
+                                             : "out of memory");
+    }
+    return 0;
+}
+
+int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
+                 int (*scan)(struct archive *archive), struct index_builder *b,
+                 struct plenum_error *err)
+{
+    struct scan s = {.dataset = dataset, .options = options, .scan = scan};
+    struct parallel loop = {.count = dataset->files.count,
+                            .threads = options->threads,
+                            .turn = scan_archive,
+                            .progress = options->progress ? tell_progress : NULL,
+                            .arg = &s};
+    int64_t offset;
+    int r = dataset_setting_number(dataset, "label-offset", 0, &offset, err);
+
+    if (r == 0)
+        r = scan_init(&s, err);
+    if (r == 0) {
+        r = parallel_run(&loop);
+        for (size_t i = 0; r < 0 && i < dataset->files.count; i++)
+            if (s.archives[i].err.text[0]) {
+                (void)error_set(err, r, "%s", s.archives[i].err.text);
+                break;
+            }
+    }
+    if (r == 0)
+        r = pour(&s, b, err);
+    if (r == 0)
+        r = index_builder_settle_labels(b, offset, err);
+    for (size_t i = 0; s.archives && i < dataset->files.count; i++) {
+        index_builder_fini(&s.archives[i].builder);
+        free(s.archives[i].path);
+    }
+    free(s.archives);
+    return r;
+}
+
+bool archive_fresh(const struct dataset *dataset)
+{
+    const struct index *index = &dataset->index;
+
+    if (index->header->containers < dataset->files.count)
+        return false;
+    for (uint32_t i = 0; i < index->header->containers; i++) {
+        const struct index_container *c = &index->containers[i];
+        const char *name = index_name(index, c->name);
+        struct stat st;
+
+        if (!(c->flags & INDEX_SETTLED) ||
+            (i < dataset->files.count && strcmp(name, dataset->files.paths[i]) != 0) ||
+            fstatat(dataset->root_fd, name, &st, 0) < 0 || dataset_mtime(&st) != c->mtime_ns ||
+            (uint64_t)st.st_size != c->size)
+            return false;
+    }
+    return true;
+}
+
+size_t archive_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                    size_t size)
+{
+    const struct index *index = &dataset->index;
+    int n = snprintf(ret, size, "%s/%s", dataset->root,
+                     index_name(index, index->containers[sample->container].name));
+
+    return n < 0 ? 0 : min_u64((uint64_t)n, size - 1);
+}
+
+/* May another descriptor be kept? A quarter of what we may have is left to clients and the rest. */
+static bool may_keep(int fd)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd < limit.rlim_cur / 4 * 3;
+}
+
+int archive_open(const struct dataset *dataset, const struct index_sample *sample,
+                 struct plenum_error *err)
+{
+    const struct index_container *c = &dataset->index.containers[sample->container];
+    const char *name = index_name(&dataset->index, c->name);
+    atomic_int *kept;
+    int fd, none = -1;
+    struct stat st;
+
+    if (sample->container >= dataset->files.count) /* an index that says so is damaged */
+        return dataset_has_changed(err, dataset->root, name);
+    kept = &dataset->fds[sample->container];
+    fd = atomic_load(kept);
+    if (fd < 0) {
+        fd = openat(dataset->root_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0)
+            return error_set(err, -errno, "%s/%s: %s", dataset->root, name, strerror(errno));
+        if (may_keep(fd) && !atomic_compare_exchange_strong(kept, &none, fd)) {
+            (void)close(fd); /* another thread was first */
+            fd = none;
+        }
+    }
+    if (fstat(fd, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
+        (uint64_t)st.st_size != c->size) {
+        archive_close(dataset, sample, fd);
+        return dataset_has_changed(err, dataset->root, name);
+    }
+    return fd;
+}
+
+void archive_close(const struct dataset *dataset, const struct index_sample *sample, int fd)
+{
+    if (atomic_load(&dataset->fds[sample->container]) != fd)
+        (void)close(fd);
+}
+
+int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
+                 struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    char path[8192];
+    int fd = archive_open(dataset, sample, err), r;
+
+    if (fd < 0)
+        return fd;
+    r = dataset_buffer_reserve(buffer, sample->len);
+    if (r == 0)
+        r = io_pread_all(fd, buffer->bytes, sample->len, offset);
+    archive_close(dataset, sample, fd);
+    if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
+        r = -EIO;
+    if (r < 0) {
+        (void)archive_path(dataset, sample, path, sizeof(path));
+        return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", path,
+                         r == -ENODATA ? "the archive has become shorter" : strerror(-r));
+    }
+    return 0;
+}
+
+void archive_announce(const struct dataset *dataset, const struct index_sample *sample)
+{
+    int fd = archive_open(dataset, sample, NULL);
+
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, (off_t)sample->where, sample->len, POSIX_FADV_WILLNEED);
+    archive_close(dataset, sample, fd);
+}

@@ -1,0 +1,63 @@
+/* archive.h - what data sets of archives (tar:, tfrecord:) have in common: files by notation, an
+ * index of several archives at once, reading by offset. */
+#ifndef LOADER_DATASET_ARCHIVE_H
+#define LOADER_DATASET_ARCHIVE_H
+
+#include "loader/dataset/format.h"
+
+/** The settings of all archives: for the format's table. */
+#define ARCHIVE_SETTINGS                                              \
+    {"part", "i/k: the i-th of k equal parts of the files, from 0"},  \
+    {                                                                 \
+        "label-offset", "a whole number that is added to every label" \
+    }
+
+/** One archive while it is scanned, by one thread. */
+struct archive {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    const char *name; /* relative to the root */
+    char *path;       /* for messages */
+    int fd;
+    uint64_t size;
+    struct index_builder builder;   /* of this archive alone; its samples' container is 0 */
+    atomic_uint_fast64_t *progress; /* bytes that are done, of all archives: add to it */
+    struct plenum_error err;
+};
+
+/** struct format's locate: expand the name, take the part, find the root. */
+int archive_locate(struct dataset *dataset, const struct dataset_options *options,
+                   struct plenum_error *err);
+
+/**
+ * struct format's scan: `scan` for each archive, several at once, then all of them behind each
+ * other, and labels settled.
+ *
+ * `scan` fills archive->builder and answers 0, or -errno with a sentence in archive->err.
+ */
+int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
+                 int (*scan)(struct archive *archive), struct index_builder *b,
+                 struct plenum_error *err);
+
+/** struct format's fresh and announce. Containers behind the archives are other files that the
+ * index was made of. */
+bool archive_fresh(const struct dataset *dataset);
+void archive_announce(const struct dataset *dataset, const struct index_sample *sample);
+
+/** Path of the archive that a sample lies in, into `ret`; returns the bytes it took. */
+size_t archive_path(const struct dataset *dataset, const struct index_sample *sample, char *ret,
+                    size_t size);
+
+/**
+ * A descriptor of the sample's archive, which is known to be what was indexed. Give it back with
+ * archive_close(). -ESTALE or another -errno with a sentence.
+ */
+int archive_open(const struct dataset *dataset, const struct index_sample *sample,
+                 struct plenum_error *err);
+void archive_close(const struct dataset *dataset, const struct index_sample *sample, int fd);
+
+/** Bytes of an archive at `offset` into the buffer, as struct format's read. */
+int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,
+                 struct dataset_buffer *buffer, struct plenum_error *err);
+
+#endif

@@ -1,0 +1,77 @@
+/* generated.c - "generated:N": N samples without files, whose pixels are slices of a fixed table of
+ * random numbers (loader/render/slices.c). Nothing is read or decoded: what a job gains by it tells
+ * how much storage and decoding cost.
+ *
+ * "generated:NAME", another data set's name, has as many samples as that one, and its labels. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "loader/dataset/format.h"
+
+enum {
+    CLASSES = 1000,
+    GENERATED = 1, /* version of the table: its hash, so to speak */
+};
+
+/* As many samples as another data set. */
+static int take_inner(struct dataset *d, const struct dataset_options *options,
+                      struct plenum_error *err)
+{
+    struct index_header *h = &d->made_up;
+    int r = dataset_open(d->where, options, &d->inner, err);
+
+    if (r < 0)
+        return r;
+    *h = *d->inner->index.header;
+    h->sum.bytes = 0;
+    h->sum.heads = GENERATED;
+    free(d->where);
+    d->where = strdup(dataset_get_name(d->inner));
+    return d->where ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+static int take_count(struct dataset *d, struct plenum_error *err)
+{
+    struct index_header *h = &d->made_up;
+    uint64_t n;
+    int64_t classes;
+    int r = dataset_setting_number(d, "classes", CLASSES, &classes, err);
+
+    if (r < 0)
+        return r;
+    if (classes < 1 || classes > INT32_MAX)
+        return error_set(err, -EINVAL, "classes=%lld is out of range", (long long)classes);
+    if (parse_u64(d->where, UINT32_MAX - 1, &n) < 0 || n == 0)
+        return error_set(err, -EINVAL, "generated:%s: a number of samples is needed, 1 to %u",
+                         d->where, UINT32_MAX - 1);
+    h->samples = (uint32_t)n;
+    h->classes = (uint32_t)classes;
+    h->sum = (struct datasum){.samples = h->samples, .classes = h->classes, .heads = GENERATED};
+    return 0;
+}
+
+static int generated_locate(struct dataset *d, const struct dataset_options *options,
+                            struct plenum_error *err)
+{
+    bool number = d->where[strspn(d->where, "0123456789")] == '\0';
+    int r = number ? take_count(d, err) : take_inner(d, options, err);
+
+    if (r == 0) {
+        datasum_fingerprint(&d->made_up.sum, d->made_up.fingerprint);
+        d->index.header = &d->made_up;
+    }
+    return r;
+}
+
+static const struct format_setting settings[] = {{"classes", "labels are below it (1000)"}};
+
+const struct format format_generated = {
+    .name = "generated",
+    .settings = settings,
+    .num_settings = ARRAY_LEN(settings),
+    .locate = generated_locate,
+};

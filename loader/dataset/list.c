@@ -1,0 +1,373 @@
+/* list.c - "list:FILE": samples are the lines of a file, in its order (listfile.h says how it is
+ * written).
+ *
+ * Paths are relative to the list's folder, or to base=DIR. Names of samples are paths as they are
+ * written, so that the fingerprint is the same wherever list and images lie together. As with
+ * folders, a file that is changed in place shows when it is read; a list that was changed shows at
+ * once. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "loader/dataset/format.h"
+#include "loader/dataset/listfile.h"
+
+enum {
+    FILES_A_TURN = 1024,    /* that a thread looks at before it asks for more */
+    LINE_MAX_BYTES = 65536, /* of a line whose fields are asked for */
+};
+
+/* A line, while scanning. */
+struct found {
+    const char *path, *label;
+    size_t line;
+    uint32_t offset;
+    uint64_t size, mtime_ns;
+};
+
+struct scan {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    struct found *files;
+    size_t num_files, cap_files;
+    struct plenum_error *err; /* [turns]; "" where all is well */
+};
+
+static int list_locate(struct dataset *d, const struct dataset_options *options,
+                       struct plenum_error *err)
+{
+    const char *base = dataset_setting(d, "base", NULL);
+    char *file = realpath(d->where, NULL), *folder;
+    char *slash;
+    int r;
+
+    if (!file)
+        return error_set(err, -errno, "data set 'list:%s': %s", d->where, strerror(errno));
+    free(d->where);
+    d->where = file;
+    slash = strrchr(file, '/');
+    if (base && base[0] == '/')
+        folder = strdup(base);
+    else
+        folder = str_format("%.*s%s%s", (int)(slash - file) + !base, file, base ? "/" : "",
+                            base ? base : "");
+    if (!folder)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = dataset_check_root(options, file, err);
+    if (r == 0)
+        r = dataset_take_root(d, options, folder, err);
+    free(folder);
+    return r;
+}
+
+/* The whole list, with room for a byte behind it. */
+static int read_text(const struct dataset *d, char **text, size_t *len, struct stat *st,
+                     struct plenum_error *err)
+{
+    int fd = open(d->where, O_RDONLY | O_CLOEXEC), r = 0;
+    struct stat after;
+
+    if (fd < 0 || fstat(fd, st) < 0)
+        r = -errno;
+    else if (!S_ISREG(st->st_mode))
+        r = -EISDIR;
+    else if (st->st_size > UINT32_MAX)
+        r = -EFBIG;
+    if (r == 0) {
+        *len = (size_t)st->st_size;
+        *text = malloc(*len + 1);
+        r = *text ? io_pread_all(fd, *text, *len, 0) : -ENOMEM;
+    }
+    if (r == 0 && (fstat(fd, &after) < 0 || after.st_size != st->st_size ||
+                   dataset_mtime(&after) != dataset_mtime(st)))
+        r = -ENODATA;
+    io_close(&fd);
+    if (r < 0)
+        return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", d->where,
+                         r == -ENODATA ? "it changed while it was read" : strerror(-r));
+    return 0;
+}
+
+static struct listfile listfile_of(const struct dataset *d, char *text, size_t len)
+{
+    return (struct listfile){.text = text,
+                             .len = len,
+                             .kind = listfile_kind_of(d->where),
+                             .path_column = dataset_setting(d, "path", NULL),
+                             .label_column = dataset_setting(d, "label", NULL)};
+}
+
+static int add_line(struct scan *s, const struct listfile_line *line)
+{
+    if (s->num_files == s->cap_files) {
+        size_t cap = s->cap_files ? s->cap_files * 2 : 1024;
+        struct found *files = realloc(s->files, cap * sizeof(*files));
+
+        if (!files)
+            return -ENOMEM;
+        s->files = files;
+        s->cap_files = cap;
+    }
+    s->files[s->num_files++] = (struct found){.path = line->path,
+                                              .label = line->label,
+                                              .line = line->number,
+                                              .offset = (uint32_t)line->offset};
+    return 0;
+}
+
+static int read_lines(struct scan *s, struct listfile *list, struct plenum_error *err)
+{
+    struct listfile_line line;
+    int r = listfile_begin(list, err);
+
+    while (r == 0 && (r = listfile_next(list, &line, err)) > 0) {
+        r = add_line(s, &line);
+        if (r < 0)
+            (void)error_set(err, r, "out of memory");
+    }
+    return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
+}
+
+/* Sizes and times of some of the files. */
+static int look_at_files(void *arg, uint64_t turn, unsigned thread)
+{
+    struct scan *s = arg;
+    size_t end = min_u64((turn + 1) * FILES_A_TURN, s->num_files);
+    struct plenum_error *err = &s->err[turn];
+    struct stat st;
+    int r = 0;
+
+    (void)thread;
+    for (size_t i = turn * FILES_A_TURN; i < end && r == 0; i++) {
+        struct found *f = &s->files[i];
+
+        if (fstatat(s->dataset->root_fd, f->path, &st, 0) < 0)
+            r = error_set(err, -errno, "%s, line %zu: %s%s%s: %s", s->dataset->where, f->line,
+                          f->path[0] == '/' ? "" : s->dataset->root, f->path[0] == '/' ? "" : "/",
+                          f->path, strerror(errno));
+        else if (!S_ISREG(st.st_mode))
+            r = error_set(err, -EBADMSG, "%s, line %zu: %s is no file", s->dataset->where, f->line,
+                          f->path);
+        f->size = (uint64_t)st.st_size;
+        f->mtime_ns = dataset_mtime(&st);
+        if (r == 0 && s->options->num_roots > 0) {
+            char *path = f->path[0] == '/' ? strdup(f->path)
+                                           : str_format("%s/%s", s->dataset->root, f->path);
+
+            r = path ? dataset_check_root(s->options, path, err) : -ENOMEM;
+            free(path);
+        }
+    }
+    return r;
+}
+
+static void tell_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct scan *s = arg;
+
+    (void)total;
+    s->options->progress(s->options->progress_arg, "files of the list",
+                         min_u64(done * FILES_A_TURN, s->num_files), s->num_files);
+}
+
+static int look_at_all(struct scan *s, struct plenum_error *err)
+{
+    struct parallel loop = {.count = (s->num_files + FILES_A_TURN - 1) / FILES_A_TURN,
+                            .threads = s->options->threads,
+                            .turn = look_at_files,
+                            .progress = s->options->progress ? tell_progress : NULL,
+                            .arg = s};
+    int r;
+
+    s->err = calloc(loop.count + 1, sizeof(*s->err));
+    if (!s->err)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = parallel_run(&loop);
+    for (uint64_t i = 0; r < 0 && i < loop.count; i++)
+        if (s->err[i].text[0])
+            return error_set(err, r, "%s", s->err[i].text);
+    return r;
+}
+
+static int pour(const struct scan *s, const struct stat *st, struct index_builder *b,
+                struct plenum_error *err)
+{
+    const char *name = strrchr(s->dataset->where, '/') + 1;
+    int64_t offset, r = dataset_setting_number(s->dataset, "label-offset", 0, &offset, err);
+
+    if (r < 0)
+        return (int)r;
+    r = index_builder_add_container(b, name, dataset_mtime(st), (uint64_t)st->st_size,
+                                    dataset_settled(st));
+    for (size_t i = 0; i < s->num_files && r >= 0; i++) {
+        const struct found *f = &s->files[i];
+        int64_t label = index_builder_add_label(b, f->label, strlen(f->label));
+
+        r = label < 0 ? label
+                      : index_builder_add_sample(
+                            b,
+                            &(struct index_sample){.where = f->mtime_ns,
+                                                   .len = (uint32_t)min_u64(f->size, UINT32_MAX),
+                                                   .label = (int32_t)label,
+                                                   .extra = f->offset},
+                            f->path);
+    }
+    if (r < 0)
+        return error_set(err, (int)r, "%s: %s", s->dataset->where,
+                         r == -EOVERFLOW ? "more lines than an index can hold" : "out of memory");
+    return index_builder_settle_labels(b, offset, err);
+}
+
+static int list_scan(const struct dataset *dataset, const struct dataset_options *options,
+                     struct index_builder *b, struct plenum_error *err)
+{
+    struct scan s = {.dataset = dataset, .options = options};
+    struct listfile list;
+    char *text = NULL;
+    struct stat st;
+    size_t len = 0;
+    int r = read_text(dataset, &text, &len, &st, err);
+
+    if (r == 0) {
+        list = listfile_of(dataset, text, len);
+        r = read_lines(&s, &list, err);
+    }
+    if (r == 0)
+        r = look_at_all(&s, err);
+    if (r == 0)
+        r = pour(&s, &st, b, err);
+    free(s.err);
+    free(s.files);
+    free(text);
+    return r;
+}
+
+static bool is_same_list(const struct dataset *d, const struct stat *st)
+{
+    const struct index_container *c = d->index.containers;
+
+    return dataset_mtime(st) == c->mtime_ns && (uint64_t)st->st_size == c->size;
+}
+
+static bool list_fresh(const struct dataset *d)
+{
+    struct stat st;
+
+    return d->index.header->containers == 1 && (d->index.containers[0].flags & INDEX_SETTLED) &&
+           stat(d->where, &st) == 0 && is_same_list(d, &st);
+}
+
+static void list_describe(const struct dataset *d, const struct index_sample *sample, char *ret,
+                          size_t size)
+{
+    const char *path = index_name(&d->index, sample->name);
+
+    if (path[0] == '/')
+        (void)snprintf(ret, size, "%s", path);
+    else
+        (void)snprintf(ret, size, "%s/%s", d->root, path);
+}
+
+static int list_read(const struct dataset *d, const struct index_sample *sample,
+                     struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    return dataset_read_file(d, index_name(&d->index, sample->name), sample, buffer, err);
+}
+
+static void list_announce(const struct dataset *d, const struct index_sample *sample)
+{
+    dataset_announce_file(d, index_name(&d->index, sample->name));
+}
+
+/* The line that starts at the sample's place in the list, with `list` holding the header's names
+ * from the beginning of it: two pieces of the file, in memory of the caller's. */
+static int list_fields(const struct dataset *d, const struct index_sample *sample,
+                       dataset_field *field, void *arg, struct plenum_error *err)
+{
+    char *head = malloc(LINE_MAX_BYTES + 1), *text = malloc(LINE_MAX_BYTES + 1);
+    int fd = open(d->where, O_RDONLY | O_CLOEXEC), r = 0;
+    struct listfile_line line;
+    struct listfile list = {0}, at;
+    struct stat st;
+    ssize_t head_len = 0, len = 0;
+
+    if (!head || !text)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (fd < 0 || fstat(fd, &st) < 0)
+        r = error_set(err, -errno, "%s: %s", d->where, strerror(errno));
+    else if (!is_same_list(d, &st))
+        r = error_set(err, -ESTALE, "%s has changed since the data set was indexed", d->where);
+    if (r == 0) {
+        head_len = pread(fd, head, LINE_MAX_BYTES, 0);
+        len = pread(fd, text, LINE_MAX_BYTES, sample->extra);
+        if (head_len < 0 || len < 0)
+            r = error_set(err, -errno, "%s: %s", d->where, strerror(errno));
+    }
+    if (r == 0) {
+        list = listfile_of(d, head, (size_t)head_len);
+        r = listfile_begin(&list, err);
+    }
+    if (r == 0) {
+        at = list;
+        at.text = text;
+        at.len = (size_t)len;
+        at.at = 0;
+        text[len] = '\0';
+        r = listfile_next(&at, &line, err);
+    }
+    for (unsigned i = 0; r > 0 && i < line.num_fields; i++) {
+        char key[32];
+
+        (void)snprintf(key, sizeof(key), "column %u", i + 1);
+        if (i != list.path_field && i != list.label_field)
+            field(arg, i < list.num_header ? list.header[i] : key, line.fields[i],
+                  strlen(line.fields[i]));
+    }
+    io_close(&fd);
+    free(head);
+    free(text);
+    return r < 0 ? r : 0;
+}
+
+/* A text file whose first line can be a list's: printable, with a blank, a tab or a comma in it. */
+static bool list_recognise(const struct dataset_place *place)
+{
+    size_t line = 0;
+
+    if (!S_ISREG(place->st.st_mode) || place->head_len == 0 ||
+        memchr(place->head, '\0', place->head_len))
+        return false;
+    for (; line < place->head_len && place->head[line] != '\n'; line++)
+        if (place->head[line] < 0x20 && place->head[line] != '\t' && place->head[line] != '\r')
+            return false;
+    return memchr(place->head, '\t', line) || memchr(place->head, ' ', line) ||
+           memchr(place->head, ',', line);
+}
+
+static const struct format_setting settings[] = {
+    {"base", "the folder that relative paths begin in (the list's own)"},
+    {"label", "the label's column, by name or number (2)"},
+    {"label-offset", "a whole number that is added to every label"},
+    {"path", "the path's column, by name or number (1)"},
+};
+
+const struct format format_list = {
+    .name = "list",
+    .settings = settings,
+    .num_settings = ARRAY_LEN(settings),
+    .recognise = list_recognise,
+    .locate = list_locate,
+    .scan = list_scan,
+    .fresh = list_fresh,
+    .read = list_read,
+    .announce = list_announce,
+    .describe = list_describe,
+    .fields = list_fields,
+};

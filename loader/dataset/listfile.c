@@ -1,0 +1,295 @@
+/* listfile.c - lists as people write them: Caffe's "path label", CSV of a spreadsheet, TSV of a
+ * script.
+ *
+ * The text is taken apart in place: a field's end is overwritten with NUL once the delimiter there
+ * has been looked at. So a list of millions of lines costs its own size and nothing more. */
+#include "config.h"
+
+#include "loader/dataset/listfile.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+static const char *const path_names[] = {"path",     "file",  "filename",   "file_name",
+                                         "filepath", "image", "image_path", "img"};
+static const char *const label_names[] = {"label", "class", "class_id", "target", "category"};
+
+enum listfile_kind listfile_kind_of(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    if (dot && strcasecmp(dot, ".csv") == 0)
+        return LISTFILE_CSV;
+    return dot && strcasecmp(dot, ".tsv") == 0 ? LISTFILE_TSV : LISTFILE_TEXT;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Blanks at both ends off; `end` may be written to. */
+static char *trim(char *begin, char *end)
+{
+    while (begin < end && is_blank(*begin))
+        begin++;
+    while (end > begin && is_blank(end[-1]))
+        end--;
+    *end = '\0';
+    return begin;
+}
+
+static void add_field(struct listfile_line *line, char *field)
+{
+    if (line->num_fields < LISTFILE_FIELDS_MAX)
+        line->fields[line->num_fields++] = field;
+}
+
+/* A field in quotes, whose first quote is at *at; quotes within are doubled. Ends behind the
+ * closing one. */
+static int take_quoted(struct listfile *l, char **field, struct plenum_error *err)
+{
+    size_t line = l->line;
+    char *to = l->text + l->at;
+
+    *field = to;
+    for (l->at++; l->at < l->len; l->at++) {
+        char c = l->text[l->at];
+
+        if (c == '"' && l->at + 1 < l->len && l->text[l->at + 1] == '"') {
+            l->at++;
+        } else if (c == '"') {
+            l->at++;
+            *to = '\0'; /* at the latest where the closing quote was */
+            return 0;
+        }
+        l->line += c == '\n';
+        *to++ = c;
+    }
+    return error_set(err, -EBADMSG, "line %zu: a closing quote is missing", line + 1);
+}
+
+/* One line of CSV, from l->at to behind its newline. */
+static int take_csv(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
+{
+    for (;;) {
+        char *begin = l->text + l->at, *field = NULL, *end, delimiter;
+
+        if (*begin == '"') {
+            int r = take_quoted(l, &field, err);
+
+            if (r < 0)
+                return r;
+        }
+        end = l->text + l->at;
+        while (end < l->text + l->len && *end != ',' && *end != '\n') {
+            if (field && !is_blank(*end))
+                return error_set(err, -EBADMSG, "line %zu: something follows a closing quote",
+                                 l->line + 1);
+            end++;
+        }
+        delimiter = end < l->text + l->len ? *end : '\0';
+        l->at = (size_t)(end - l->text) + (delimiter != '\0');
+        if (!field)
+            field = trim(begin, end);
+        add_field(line, field);
+        if (delimiter != ',') {
+            l->line++;
+            return 0;
+        }
+    }
+}
+
+static void split_tabs(struct listfile_line *line, char *begin, char *end)
+{
+    for (;;) {
+        char *tab = memchr(begin, '\t', (size_t)(end - begin));
+
+        add_field(line, trim(begin, tab ? tab : end));
+        if (!tab)
+            return;
+        begin = tab + 1;
+    }
+}
+
+/* "path with blanks label" */
+static void split_last_word(struct listfile_line *line, char *begin, char *end)
+{
+    char *word;
+
+    begin = trim(begin, end);
+    end = begin + strlen(begin);
+    word = end;
+    while (word > begin && !is_blank(word[-1]))
+        word--;
+    if (word > begin) {
+        add_field(line, trim(begin, word - 1));
+        add_field(line, word);
+    } else {
+        add_field(line, begin);
+    }
+}
+
+static void take_text(struct listfile *l, struct listfile_line *line)
+{
+    char *begin = l->text + l->at, *end = memchr(begin, '\n', l->len - l->at);
+
+    l->at = end ? (size_t)(end - l->text) + 1 : l->len;
+    if (!end)
+        end = l->text + l->len;
+    l->line++;
+    while (end > begin && end[-1] == '\r')
+        end--;
+    if (l->kind == LISTFILE_TSV || memchr(begin, '\t', (size_t)(end - begin)))
+        split_tabs(line, begin, end);
+    else
+        split_last_word(line, begin, end);
+}
+
+static bool is_empty(const struct listfile_line *line)
+{
+    for (unsigned i = 0; i < line->num_fields; i++)
+        if (line->fields[i][0])
+            return false;
+    return true;
+}
+
+/* The next line with something in it: 1, 0 at the end, or -EBADMSG. */
+static int take_line(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
+{
+    while (l->at < l->len) {
+        int r = 0;
+
+        line->offset = l->at;
+        line->number = l->line + 1;
+        line->num_fields = 0;
+        line->path = line->label = NULL;
+        if (l->kind == LISTFILE_TEXT && l->text[l->at] == '#') {
+            const char *end = memchr(l->text + l->at, '\n', l->len - l->at);
+
+            l->at = end ? (size_t)(end - l->text) + 1 : l->len;
+            l->line++;
+            continue;
+        }
+        if (l->kind == LISTFILE_CSV)
+            r = take_csv(l, line, err);
+        else
+            take_text(l, line);
+        if (r < 0)
+            return r;
+        if (!is_empty(line))
+            return 1;
+    }
+    return 0;
+}
+
+/* The column that is called one of `names`, or -1. */
+static int column_of(const struct listfile_line *line, const char *const *names, size_t count)
+{
+    for (unsigned i = 0; i < line->num_fields; i++)
+        for (size_t k = 0; k < count; k++)
+            if (strcasecmp(line->fields[i], names[k]) == 0)
+                return (int)i;
+    return -1;
+}
+
+/* A column by number: true. By name, in a header: `*column` stays for the caller. */
+static bool column_number(const char *text, unsigned *column)
+{
+    uint64_t value;
+
+    if (!text || parse_u64(text, LISTFILE_FIELDS_MAX, &value) < 0 || value == 0)
+        return false;
+    *column = (unsigned)value - 1;
+    return true;
+}
+
+static int named_column(const struct listfile_line *header, const char *name, unsigned *column,
+                        struct plenum_error *err)
+{
+    int i = column_of(header, &name, 1);
+
+    if (i < 0)
+        return error_set(err, -EBADMSG, "its first line names no column '%s'", name);
+    *column = (unsigned)i;
+    return 0;
+}
+
+int listfile_begin(struct listfile *l, struct plenum_error *err)
+{
+    struct listfile_line first;
+    bool path_numbered, label_numbered, named, guess;
+    struct listfile begin;
+    int path, label, r;
+
+    if (memchr(l->text, '\0', l->len))
+        return error_set(err, -EBADMSG, "it holds bytes of 0 and is no list");
+    l->text[l->len] = '\0';
+    l->at = l->len >= 3 && memcmp(l->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    l->line = 0;
+    l->num_header = 0;
+    l->path_field = 0;
+    l->label_field = 1;
+    path_numbered = column_number(l->path_column, &l->path_field);
+    label_numbered = column_number(l->label_column, &l->label_field);
+    named = (l->path_column && !path_numbered) || (l->label_column && !label_numbered);
+    guess = l->kind != LISTFILE_TEXT;
+    if (!named && !guess)
+        return 0;
+    begin = *l;
+    if (!named) { /* only look: a line of data must not be taken apart here */
+        char *end = memchr(l->text + l->at, '\n', l->len - l->at);
+        size_t len = end ? (size_t)(end - l->text) - l->at : l->len - l->at;
+        char copy[1024];
+
+        if (len >= sizeof(copy))
+            return 0;
+        memcpy(copy, l->text + l->at, len);
+        copy[len] = '\0';
+        begin.text = copy;
+        begin.len = len;
+        begin.at = 0;
+        r = take_line(&begin, &first, NULL);
+        if (r <= 0 || column_of(&first, path_names, ARRAY_LEN(path_names)) < 0 ||
+            column_of(&first, label_names, ARRAY_LEN(label_names)) < 0)
+            return 0;
+    }
+    r = take_line(l, &first, err);
+    if (r <= 0)
+        return r < 0 ? r : error_set(err, -EBADMSG, "it is empty");
+    path = column_of(&first, path_names, ARRAY_LEN(path_names));
+    label = column_of(&first, label_names, ARRAY_LEN(label_names));
+    r = 0;
+    if (l->path_column && !path_numbered)
+        r = named_column(&first, l->path_column, &l->path_field, err);
+    else if (!path_numbered && path >= 0)
+        l->path_field = (unsigned)path;
+    if (r == 0 && l->label_column && !label_numbered)
+        r = named_column(&first, l->label_column, &l->label_field, err);
+    else if (!label_numbered && label >= 0)
+        l->label_field = (unsigned)label;
+    memcpy(l->header, first.fields, first.num_fields * sizeof(first.fields[0]));
+    l->num_header = first.num_fields;
+    return r;
+}
+
+int listfile_next(struct listfile *l, struct listfile_line *ret, struct plenum_error *err)
+{
+    int r = take_line(l, ret, err);
+
+    if (r <= 0)
+        return r;
+    if (ret->num_fields <= l->path_field || !ret->fields[l->path_field][0])
+        return error_set(err, -EBADMSG, "line %zu names no file", ret->number);
+    if (ret->num_fields <= l->label_field || !ret->fields[l->label_field][0])
+        return error_set(err, -EBADMSG, "line %zu ('%.100s') has no label", ret->number,
+                         ret->fields[l->path_field]);
+    ret->path = ret->fields[l->path_field];
+    ret->label = ret->fields[l->label_field];
+    return 1;
+}

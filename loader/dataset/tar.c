@@ -1,0 +1,965 @@
+/* tar.c - "tar:ARCHIVES": WebDataset archives, read in place.
+ *
+ * ARCHIVES is a tar archive, a folder of them (*.tar, in byte order), or a pattern with braces and
+ * globs (pattern.h). The members of a sample lie one after the other and share a key: their path up
+ * to the first dot of the last part. A sample is an image (.jpg, .jpeg, .png) with a label:
+ *
+ *     tar:                 .cls, a whole number; else "label" of .json; else .txt, a whole number
+ *     tar,label=cls:       only that; likewise label=txt, which may be the name of a class
+ *     tar,label=json.A.B:  member B of member A of the .json: a number, or the name of a class
+ *     tar,label=folder:    the folder in the archive that the image lies in is its class; each
+ *                          image is a sample by itself, whatever dots are in its name
+ *     tar,label=none:      0
+ *
+ * Labels are numbers in all samples, or names in all: these are numbered in byte order. A file
+ * classes.txt beside the archives, a name a line, names the classes of numbered labels.
+ *
+ * Samples have the order of the archives and of the members in them. All headers are read once, by
+ * several threads, an archive a turn; afterwards a sample is one pread() at its offset. Descriptors
+ * of archives are kept open, as many as a quarter of what the process may have.
+ *
+ * What cannot be right is refused when the data set is opened, as somebody can still repair it
+ * then: archives that are cut off or damaged, samples without a label, names that are there twice.
+ */
+#include "config.h"
+
+#include "loader/dataset/archive.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/util.h"
+#include "loader/dataset/json.h"
+#include "loader/dataset/pattern.h"
+#include "loader/dataset/tar_reader.h"
+
+enum {
+    CLASSES_MAX = 1 << 24,     /* a number beyond is no label */
+    CLASS_NAME_MAX = 255,      /* bytes */
+    LABEL_BYTES_MAX = 1 << 20, /* of the member that a label is in */
+    CLASSES_FILE_MAX = 1 << 28,
+    FLAG_SPARSE = 1, /* of an indexed sample: `where` is its header */
+    FLAG_LINK = 2,   /* while scanning: `where` is the place of its target's name */
+};
+
+static const char classes_file[] = "classes.txt";
+
+enum label_from {
+    FROM_CLS,
+    FROM_JSON,
+    FROM_TXT,
+    FROM_TYPES,
+    FROM_FOLDER = FROM_TYPES,
+    FROM_NONE,
+    FROM_ANY
+};
+
+/* What a name stands for; dataset->state. */
+struct tar_set {
+    enum label_from from;
+    const char *field; /* FROM_JSON, FROM_ANY */
+    int64_t offset;    /* of labels that are numbers */
+};
+
+/* A class whose name is in some archive. */
+struct class_name {
+    int32_t label;
+    struct class_name *whole; /* of one archive's: the same in all of them */
+    char text[];
+};
+
+struct label {
+    bool named;
+    int64_t number;
+    char text[CLASS_NAME_MAX + 1];
+};
+
+/* One archive, filled by one thread. */
+struct archive_scan {
+    const struct tar_set *set;
+    const char *path; /* relative to the root */
+    struct index_builder part;
+    struct class_name **classes; /* [samples of part], where labels are names */
+    size_t cap_classes;
+    void *names; /* tree of struct class_name */
+    uint64_t mtime_ns, size, settled;
+    struct plenum_error err;
+};
+
+/* The members with one key, while they pass. */
+struct group {
+    char *key;
+    size_t key_len, cap;
+    bool any;
+    char image[16]; /* its extension; "": none yet */
+    struct index_sample sample;
+    char *name; /* of the image */
+    struct {
+        bool there;
+        char *text; /* NUL-terminated */
+        size_t len, cap;
+    } labels[FROM_TYPES];
+    uint64_t files;
+};
+
+static int out_of_memory(struct plenum_error *err)
+{
+    return error_set(err, -ENOMEM, "out of memory");
+}
+
+static int compare_classes(const void *a, const void *b)
+{
+    const struct class_name *x = a, *y = b;
+
+    return strcmp(x->text, y->text);
+}
+
+/* The class of this name in a tree, made if it is not there. NULL: memory is short. */
+static struct class_name *find_class(void **tree, const char *text)
+{
+    size_t len = strlen(text) + 1;
+    struct class_name *made = malloc(sizeof(*made) + len), **found;
+
+    if (!made)
+        return NULL;
+    *made = (struct class_name){0};
+    memcpy(made->text, text, len);
+    found = tsearch(made, tree, compare_classes);
+    if (!found || *found != made) {
+        free(made);
+        return found ? *found : NULL;
+    }
+    return made;
+}
+
+static int reserve(char **text, size_t *cap, size_t len)
+{
+    char *grown;
+
+    if (len <= *cap)
+        return 0;
+    grown = realloc(*text, len + len / 2);
+    if (!grown)
+        return -ENOMEM;
+    *text = grown;
+    *cap = len + len / 2;
+    return 0;
+}
+
+/* --- labels --- */
+
+/* With the data set's label-offset. */
+static int check_number(struct label *label, int64_t offset, const char *what,
+                        struct plenum_error *err)
+{
+    int64_t number = label->number;
+
+    if (number >= -CLASSES_MAX && number < 2 * CLASSES_MAX) /* no offset leads in from farther */
+        label->number += offset;
+    if (label->number >= 0 && label->number < CLASSES_MAX)
+        return 0;
+    return error_set(err, -EBADMSG, "the label in '%s' is %lld%s: labels are 0 ... %d", what,
+                     (long long)number, offset ? ", with label-offset" : "", CLASSES_MAX - 1);
+}
+
+/* A text without the blanks around it. */
+static void trim(const char **text, size_t *len)
+{
+    while (*len > 0 && strchr(" \t\r\n", (*text)[*len - 1]))
+        (*len)--;
+    while (*len > 0 && strchr(" \t\r\n", **text)) {
+        (*text)++;
+        (*len)--;
+    }
+}
+
+static bool is_number(const char *text, size_t len, int64_t *ret)
+{
+    bool negative = len > 0 && *text == '-';
+    int64_t value = 0;
+
+    if (negative)
+        text++, len--;
+    if (len == 0 || len > 18)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        value = value * 10 + (text[i] - '0');
+    }
+    *ret = negative ? -value : value;
+    return true;
+}
+
+static int take_class_name(const char *text, size_t len, const char *what, struct label *ret,
+                           struct plenum_error *err)
+{
+    if (len == 0 || len > CLASS_NAME_MAX || memchr(text, 0, len))
+        return error_set(err, -EBADMSG, "the class in '%s' %s", what,
+                         len == 0               ? "is empty"
+                         : len > CLASS_NAME_MAX ? "has more than 255 bytes"
+                                                : "holds a zero byte");
+    ret->named = true;
+    memcpy(ret->text, text, len);
+    ret->text[len] = 0;
+    return 0;
+}
+
+static int label_of_text(const char *text, size_t len, bool may_be_named, int64_t offset,
+                         const char *what, struct label *ret, struct plenum_error *err)
+{
+    trim(&text, &len);
+    if (is_number(text, len, &ret->number))
+        return check_number(ret, offset, what, err);
+    if (may_be_named)
+        return take_class_name(text, len, what, ret, err);
+    return error_set(err, -EBADMSG, "the label in '%s' is '%.*s', which is no whole number", what,
+                     (int)min_u64(len, 40), text);
+}
+
+static int label_of_json(const char *text, size_t len, const char *field, int64_t offset,
+                         const char *what, struct label *ret, struct plenum_error *err)
+{
+    struct json_value value;
+    int r = json_find(text, len, field, &value, err);
+
+    if (r < 0)
+        return error_prefix(err, r, "'%s'", what);
+    if (value.type == JSON_TEXT)
+        return take_class_name(value.text, strlen(value.text), what, ret, err);
+    if (value.type != JSON_NUMBER)
+        return error_set(err, -EBADMSG, "'%s' in '%s' is neither a whole number nor a text", field,
+                         what);
+    ret->number = value.number;
+    return check_number(ret, offset, what, err);
+}
+
+/* The last folder of a member's path. */
+static int label_of_folder(const char *name, struct label *ret, struct plenum_error *err)
+{
+    const char *end = strrchr(name, '/'), *begin = end;
+
+    if (!end)
+        return error_set(err, -EBADMSG, "'%s' lies in no folder that could be its class", name);
+    while (begin > name && begin[-1] != '/')
+        begin--;
+    return take_class_name(begin, (size_t)(end - begin), name, ret, err);
+}
+
+static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
+
+/* The label of a group with an image. */
+static int find_label(const struct tar_set *set, const struct group *g, struct label *ret,
+                      struct plenum_error *err)
+{
+    char what[200];
+    int r;
+
+    ret->named = false;
+    ret->number = 0;
+    if (set->from == FROM_NONE)
+        return 0;
+    if (set->from == FROM_FOLDER)
+        return label_of_folder(g->name, ret, err);
+    for (enum label_from from = FROM_CLS; from < FROM_TYPES; from++) {
+        if (!g->labels[from].there || (set->from != FROM_ANY && set->from != from))
+            continue;
+        (void)snprintf(what, sizeof(what), "%.150s.%s", g->key, extensions[from]);
+        if (from != FROM_JSON)
+            return label_of_text(g->labels[from].text, g->labels[from].len, set->from == FROM_TXT,
+                                 set->offset, what, ret, err);
+        r = label_of_json(g->labels[from].text, g->labels[from].len, set->field, set->offset, what,
+                          ret, err);
+        if (r != -ENOENT || set->from != FROM_ANY)
+            return r == -ENOENT ? -EBADMSG : r;
+    }
+    if (set->from == FROM_ANY)
+        return error_set(
+            err, -EBADMSG,
+            "'%s' has no label: no .cls, .json with \"label\" or .txt with a number is "
+            "next to it; tar,label=...: says where labels are, tar,label=none: that "
+            "there are none",
+            g->name);
+    return error_set(err, -EBADMSG, "'%s' has no label: there is no .%s next to it", g->name,
+                     extensions[set->from]);
+}
+
+/* --- groups --- */
+
+static void group_fini(struct group *g)
+{
+    free(g->key);
+    free(g->name);
+    for (int i = 0; i < FROM_TYPES; i++)
+        free(g->labels[i].text);
+}
+
+static int add_sample(struct archive_scan *a, const struct group *g, const struct label *label)
+{
+    struct index_sample sample = g->sample;
+    size_t number = a->part.num_samples;
+
+    sample.label = label->named ? -1 : (int32_t)label->number;
+    if (label->named) {
+        struct class_name *class = find_class(&a->names, label->text);
+
+        if (number == a->cap_classes) {
+            size_t cap = number ? 2 * number : 256;
+            struct class_name **grown = realloc(a->classes, cap * sizeof(*grown));
+
+            if (!grown)
+                return out_of_memory(&a->err);
+            a->classes = grown;
+            a->cap_classes = cap;
+        }
+        if (!class)
+            return out_of_memory(&a->err);
+        a->classes[number] = class;
+    }
+    if (number > 0 && (a->part.samples[0].label < 0) != label->named)
+        return error_set(&a->err, -EBADMSG,
+                         "some labels are numbers and some are names, like that of '%s'", g->name);
+    if (index_builder_add_sample(&a->part, &sample, g->name) < 0)
+        return out_of_memory(&a->err);
+    return 0;
+}
+
+/* The group is complete: a sample, or some files that are none. */
+static int end_group(struct archive_scan *a, struct group *g)
+{
+    struct label label;
+    int r = 0;
+
+    if (g->any && !g->image[0])
+        a->part.passed_over += g->files;
+    if (g->any && g->image[0]) {
+        r = find_label(a->set, g, &label, &a->err);
+        if (r == 0)
+            r = add_sample(a, g, &label);
+    }
+    g->any = false;
+    g->image[0] = 0;
+    g->files = 0;
+    for (int i = 0; i < FROM_TYPES; i++)
+        g->labels[i].there = false;
+    return r;
+}
+
+static int begin_group(struct group *g, const char *key, size_t len)
+{
+    if (reserve(&g->key, &g->cap, len + 1) < 0)
+        return -ENOMEM;
+    memcpy(g->key, key, len);
+    g->key[len] = 0;
+    g->key_len = len;
+    g->any = true;
+    return 0;
+}
+
+static int take_image(struct archive_scan *a, struct group *g, const struct tar_member *m,
+                      const char *name, const char *extension)
+{
+    if (g->image[0])
+        return error_set(&a->err, -EBADMSG, "'%s' has two images: .%s and .%s", g->key, g->image,
+                         extension);
+    if (m->type == TAR_SYMBOLIC_LINK)
+        return error_set(&a->err, -EBADMSG,
+                         "'%s' is a symbolic link: 'tar --dereference' stores what it leads to",
+                         name);
+    if (m->size > UINT32_MAX)
+        return error_set(&a->err, -EBADMSG, "'%s' has 4 GiB or more: that is no image", name);
+    (void)snprintf(g->image, sizeof(g->image), "%s", extension);
+    free(g->name);
+    g->name = strdup(name);
+    if (!g->name)
+        return out_of_memory(&a->err);
+    g->sample = (struct index_sample){.where = m->sparse ? m->header_at : m->data_at,
+                                      .len = (uint32_t)m->size,
+                                      .flags = m->sparse ? FLAG_SPARSE : 0};
+    if (m->type == TAR_HARD_LINK) {
+        int64_t target = index_builder_add_name(&a->part, m->target, strlen(m->target));
+
+        if (target < 0)
+            return out_of_memory(&a->err);
+        g->sample = (struct index_sample){.where = (uint64_t)target, .flags = FLAG_LINK};
+    }
+    return 0;
+}
+
+static int take_label(struct archive_scan *a, struct tar_reader *reader, struct group *g,
+                      const struct tar_member *m, const char *name, enum label_from from)
+{
+    if (g->labels[from].there)
+        return error_set(&a->err, -EBADMSG, "'%s' is there twice", name);
+    if (m->type != TAR_FILE)
+        return error_set(&a->err, -EBADMSG,
+                         "'%s' is a link: 'tar --dereference --hard-dereference' stores what it "
+                         "leads to",
+                         name);
+    if (m->size > LABEL_BYTES_MAX)
+        return error_set(&a->err, -EBADMSG, "'%s' has %llu bytes: that is no label", name,
+                         (unsigned long long)m->size);
+    if (reserve(&g->labels[from].text, &g->labels[from].cap, m->size + 1) < 0)
+        return out_of_memory(&a->err);
+    g->labels[from].there = true;
+    g->labels[from].len = m->size;
+    g->labels[from].text[m->size] = 0;
+    return tar_reader_read(reader, g->labels[from].text, m->size, &a->err);
+}
+
+static int take_member(struct archive_scan *a, struct tar_reader *reader, struct group *g,
+                       const struct tar_member *m)
+{
+    const char *name = m->name, *base, *dot;
+    bool by_folder = a->set->from == FROM_FOLDER;
+    size_t key_len;
+    int r;
+
+    while (strncmp(name, "./", 2) == 0)
+        name += 2;
+    base = strrchr(name, '/');
+    base = base ? base + 1 : name;
+    if (m->type == TAR_OTHER || !*base || *base == '.')
+        return 0;
+    dot = by_folder ? strrchr(base, '.') : strchr(base, '.');
+    key_len = dot && !by_folder ? (size_t)(dot - name) : strlen(name);
+    if (!g->any || g->key_len != key_len || memcmp(g->key, name, key_len) != 0) {
+        r = end_group(a, g);
+        if (r < 0)
+            return r;
+        if (begin_group(g, name, key_len) < 0)
+            return out_of_memory(&a->err);
+    }
+    g->files++;
+    if (dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
+                strcasecmp(dot, ".png") == 0))
+        return take_image(a, g, m, name, dot + 1);
+    for (enum label_from from = FROM_CLS; dot && from < FROM_TYPES; from++)
+        if (strcasecmp(dot + 1, extensions[from]) == 0 &&
+            (a->set->from == from || a->set->from == FROM_ANY))
+            return take_label(a, reader, g, m, name, from);
+    return 0;
+}
+
+/* --- one archive --- */
+
+static int compare_names(const void *a, const void *b, void *arg)
+{
+    const struct index_builder *part = arg;
+
+    return strcmp(part->names + part->samples[*(const uint32_t *)a].name,
+                  part->names + part->samples[*(const uint32_t *)b].name);
+}
+
+/* Give a link the place of the sample that it leads to. */
+static int follow_link(struct archive_scan *a, const uint32_t *sorted, struct index_sample *s)
+{
+    const struct index_builder *part = &a->part;
+    const char *target = part->names + s->where;
+    size_t low = 0, high = part->num_samples;
+
+    while (strncmp(target, "./", 2) == 0)
+        target += 2;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct index_sample *m = &part->samples[sorted[middle]];
+        int order = strcmp(target, part->names + m->name);
+
+        if (order == 0 && !(m->flags & FLAG_LINK)) {
+            s->where = m->where;
+            s->len = m->len;
+            s->flags = m->flags;
+            return 0;
+        }
+        if (order == 0)
+            break;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return error_set(&a->err, -EBADMSG, "'%s' is a link to '%s', which is no image in this archive",
+                     part->names + s->name, target);
+}
+
+/* Once all samples are there: none twice, and links. */
+static int check_names(struct archive_scan *a)
+{
+    struct index_builder *part = &a->part;
+    size_t n = part->num_samples;
+    uint32_t *sorted = malloc((n + 1) * sizeof(*sorted));
+    bool ascending = true;
+    int r = 0;
+
+    if (!sorted)
+        return out_of_memory(&a->err);
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = (uint32_t)i;
+    for (size_t i = 1; i < n && ascending; i++)
+        ascending = compare_names(&sorted[i - 1], &sorted[i], part) < 0;
+    if (!ascending)
+        qsort_r(sorted, n, sizeof(*sorted), compare_names, part);
+    for (size_t i = 1; i < n && r == 0 && !ascending; i++)
+        if (compare_names(&sorted[i - 1], &sorted[i], part) == 0)
+            r = error_set(&a->err, -EBADMSG,
+                          "'%s' is there twice: was something appended to the archive?",
+                          part->names + part->samples[sorted[i]].name);
+    for (size_t i = 0; i < n && r == 0; i++)
+        if (part->samples[i].flags & FLAG_LINK)
+            r = follow_link(a, sorted, &part->samples[i]);
+    free(sorted);
+    return r;
+}
+
+static int walk(struct archive_scan *a, int fd)
+{
+    struct tar_reader *reader;
+    struct tar_member m;
+    struct group g = {0};
+    int r = tar_reader_open(fd, 0, a->size, &reader, &a->err);
+
+    if (r < 0)
+        return r;
+    while ((r = tar_reader_next(reader, &m, &a->err)) > 0) {
+        r = take_member(a, reader, &g, &m);
+        if (r < 0)
+            break;
+    }
+    if (r == 0)
+        r = end_group(a, &g);
+    if (r == 0)
+        r = check_names(a);
+    group_fini(&g);
+    tar_reader_close(reader);
+    return r;
+}
+
+struct scan {
+    const struct dataset *dataset;
+    const struct dataset_options *options;
+    struct archive_scan *archives;
+};
+
+static int scan_archive(void *arg, uint64_t index, unsigned thread)
+{
+    struct scan *s = arg;
+    struct archive_scan *a = &s->archives[index];
+    const char *root = s->dataset->root;
+    struct stat st;
+    int fd, r;
+
+    (void)thread;
+    fd = openat(s->dataset->root_fd, a->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        r = error_set(&a->err, -errno, "%s", strerror(errno));
+    } else if (!S_ISREG(st.st_mode)) {
+        r = error_set(&a->err, -EINVAL, "it is no file");
+    } else {
+        a->size = (uint64_t)st.st_size;
+        a->mtime_ns = dataset_mtime(&st);
+        a->settled = dataset_settled(&st);
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+        r = walk(a, fd);
+    }
+    io_close(&fd);
+    return r < 0 ? error_prefix(&a->err, r, "%s/%s", root, a->path) : 0;
+}
+
+static void scan_progress(void *arg, uint64_t done, uint64_t total)
+{
+    struct scan *s = arg;
+
+    s->options->progress(s->options->progress_arg, "reading archives", done, total);
+}
+
+/* --- all archives --- */
+
+/* classes.txt: a name a line. */
+static int add_class_names(const struct dataset *d, struct index_builder *b,
+                           struct plenum_error *err)
+{
+    int fd = openat(d->root_fd, classes_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+    struct stat st;
+    char *text;
+
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CLASSES_FILE_MAX) {
+        (void)close(fd);
+        return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->root, classes_file);
+    }
+    text = malloc((size_t)st.st_size + 1);
+    if (!text)
+        r = out_of_memory(err);
+    else
+        r = io_pread_all(fd, text, (size_t)st.st_size, 0);
+    (void)close(fd);
+    if (r < 0 && text)
+        (void)error_set(err, r, "%s/%s: %s", d->root, classes_file,
+                        r == -ENODATA ? "it has become shorter" : strerror(-r));
+    if (r == 0) {
+        text[st.st_size] = 0;
+        for (char *line = text, *end; r == 0 && line < text + st.st_size; line = end + 1) {
+            end = strchrnul(line, '\n');
+            *end = 0;
+            if (b->num_classes >= CLASSES_MAX)
+                r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->root,
+                              classes_file, CLASSES_MAX);
+            else if (index_builder_add_class(b, line) < 0)
+                r = out_of_memory(err);
+        }
+        if (r == 0 && index_builder_add_container(b, classes_file, dataset_mtime(&st),
+                                                  (uint64_t)st.st_size, dataset_settled(&st)) < 0)
+            r = out_of_memory(err);
+    }
+    free(text);
+    return r;
+}
+
+/* Number the names of all archives, in byte order. */
+struct numbering {
+    struct index_builder *b;
+    bool failed;
+};
+
+static void number_class(const void *node, VISIT visit, void *arg)
+{
+    struct class_name *class = *(struct class_name *const *)node;
+    struct numbering *n = arg;
+    int64_t label;
+
+    if (visit != postorder && visit != leaf)
+        return;
+    label = n->failed ? -1 : index_builder_add_class(n->b, class->text);
+    n->failed = n->failed || label < 0;
+    class->label = (int32_t)label;
+}
+
+/* Make the classes of all archives one. */
+static int unite_names(struct scan *s, size_t count, struct index_builder *b,
+                       struct plenum_error *err)
+{
+    void *all = NULL;
+    struct numbering numbering = {.b = b};
+    int r = 0;
+
+    for (size_t i = 0; i < count && r == 0; i++) {
+        struct archive_scan *a = &s->archives[i];
+
+        for (size_t k = 0; k < a->part.num_samples && r == 0; k++) {
+            struct class_name *class = a->classes[k];
+
+            if (!class->whole)
+                class->whole = find_class(&all, class->text);
+            if (!class->whole)
+                r = out_of_memory(err);
+        }
+    }
+    twalk_r(all, number_class, &numbering);
+    if (r == 0 && numbering.failed)
+        r = out_of_memory(err);
+    for (size_t i = 0; i < count && r == 0; i++) {
+        struct archive_scan *a = &s->archives[i];
+
+        for (size_t k = 0; k < a->part.num_samples; k++)
+            a->part.samples[k].label = a->classes[k]->whole->label;
+    }
+    tdestroy(all, free);
+    return r;
+}
+
+/* Classes without a name, up to the largest label. */
+static int add_nameless_classes(const struct scan *s, size_t count, struct index_builder *b)
+{
+    int64_t nameless = -1, r = 0;
+    int32_t largest = -1;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < s->archives[i].part.num_samples; k++)
+            if (s->archives[i].part.samples[k].label > largest)
+                largest = s->archives[i].part.samples[k].label;
+    if (b->num_classes == 0) { /* nobody named any */
+        b->num_classes = (size_t)largest + 1;
+        b->unnamed = true;
+    }
+    while ((int64_t)b->num_classes <= largest && r >= 0) {
+        if (nameless < 0)
+            r = nameless = index_builder_add_class(b, "");
+        else
+            r = index_builder_add_class_again(b, (uint32_t)nameless);
+    }
+    return r < 0 ? (int)r : 0;
+}
+
+/* Are labels names? They must be in all archives or in none. 1, 0 or an error. */
+static int find_naming(const struct scan *s, size_t count, struct plenum_error *err)
+{
+    const struct archive_scan *first = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct archive_scan *a = &s->archives[i];
+
+        if (a->part.num_samples == 0)
+            continue;
+        if (!first)
+            first = a;
+        if ((a->part.samples[0].label < 0) != (first->part.samples[0].label < 0))
+            return error_set(err, -EBADMSG,
+                             "labels are numbers in some archives and names in others: %s/%s and "
+                             "%s/%s",
+                             s->dataset->root, first->path, s->dataset->root, a->path);
+    }
+    return first && first->part.samples[0].label < 0;
+}
+
+/* Pour the archives, in order, into the index. */
+static int pour(struct scan *s, size_t count, struct index_builder *b, struct plenum_error *err)
+{
+    int r = find_naming(s, count, err), named = r;
+    int64_t n = 0;
+
+    for (size_t i = 0; i < count && n >= 0 && r >= 0; i++)
+        n = index_builder_add_container(b, s->archives[i].path, s->archives[i].mtime_ns,
+                                        s->archives[i].size, s->archives[i].settled);
+    if (r >= 0 && n < 0)
+        return out_of_memory(err);
+    if (r >= 0)
+        r = named ? unite_names(s, count, b, err) : add_class_names(s->dataset, b, err);
+    if (r == 0 && add_nameless_classes(s, count, b) < 0)
+        r = out_of_memory(err);
+    for (size_t i = 0; i < count && r == 0; i++) {
+        const struct index_builder *part = &s->archives[i].part;
+
+        for (size_t k = 0; k < part->num_samples && n >= 0; k++) {
+            struct index_sample sample = part->samples[k];
+
+            sample.container = (uint32_t)i;
+            n = index_builder_add_sample(b, &sample, part->names + part->samples[k].name);
+        }
+        if (n < 0)
+            r = error_set(err, (int)n, "%s",
+                          n == -EOVERFLOW ? "more samples than an index can hold"
+                                          : "out of memory");
+        b->passed_over += part->passed_over;
+    }
+    return r;
+}
+
+static void scan_fini(struct scan *s, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        index_builder_fini(&s->archives[i].part);
+        tdestroy(s->archives[i].names, free);
+        free(s->archives[i].classes);
+    }
+    free(s->archives);
+}
+
+static int tar_scan(const struct dataset *dataset, const struct dataset_options *options,
+                    struct index_builder *b, struct plenum_error *err)
+{
+    const struct tar_set *set = dataset->state;
+    size_t count = dataset->files.count;
+    struct scan s = {
+        .dataset = dataset, .options = options, .archives = calloc(count, sizeof(*s.archives))};
+    struct parallel loop = {.count = count,
+                            .threads = options->threads,
+                            .turn = scan_archive,
+                            .progress = options->progress ? scan_progress : NULL,
+                            .arg = &s};
+    int r;
+
+    if (!s.archives)
+        return out_of_memory(err);
+    for (size_t i = 0; i < count; i++) {
+        s.archives[i].set = set;
+        s.archives[i].path = dataset->files.paths[i];
+    }
+    r = parallel_run(&loop);
+    for (size_t i = 0; i < count && r < 0; i++)
+        if (s.archives[i].err.text[0]) {
+            (void)error_set(err, r, "%s", s.archives[i].err.text);
+            break;
+        }
+    if (r == 0)
+        r = pour(&s, count, b, err);
+    if (r == 0 && b->num_samples == 0)
+        r = error_set(err, -EBADMSG,
+                      "%s holds no images: members named *.jpg, *.jpeg and *.png are looked for "
+                      "(%llu other files were found)",
+                      dataset->name, (unsigned long long)b->passed_over);
+    scan_fini(&s, count);
+    return r;
+}
+
+/* --- the name --- */
+
+static int take_label_setting(const char *text, struct tar_set *set, struct plenum_error *err)
+{
+    static const struct {
+        const char *text;
+        enum label_from from;
+    } known[] = {{"cls", FROM_CLS},
+                 {"txt", FROM_TXT},
+                 {"json", FROM_JSON},
+                 {"folder", FROM_FOLDER},
+                 {"none", FROM_NONE}};
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (strcmp(known[i].text, text) == 0) {
+            set->from = known[i].from;
+            return 0;
+        }
+    if (strncmp(text, "json.", 5) == 0 && text[5]) {
+        set->from = FROM_JSON;
+        set->field = text + 5;
+        return 0;
+    }
+    return error_set(err, -EINVAL,
+                     "tar,label=%s: there is label=cls, label=json, label=json.FIELD, label=txt, "
+                     "label=folder and label=none",
+                     text);
+}
+
+static int tar_locate(struct dataset *d, const struct dataset_options *options,
+                      struct plenum_error *err)
+{
+    const char *label = dataset_setting(d, "label", NULL);
+    struct tar_set *set = malloc(sizeof(*set));
+    int r;
+
+    if (!set)
+        return out_of_memory(err);
+    *set = (struct tar_set){.from = FROM_ANY, .field = "label"};
+    d->state = set;
+    r = dataset_setting_number(d, "label-offset", 0, &set->offset, err);
+    if (r == 0 && label)
+        r = take_label_setting(label, set, err);
+    return r < 0 ? r : archive_locate(d, options, err);
+}
+
+static void tar_release(struct dataset *d)
+{
+    free(d->state);
+}
+
+/* By its name: also what is compressed, to be refused with a way out. */
+static bool has_archive_name(const char *path)
+{
+    static const char *const ends[] = {".tar",     ".tgz",     ".txz",    ".tbz2",
+                                       ".tzst",    ".tar.gz",  ".tar.xz", ".tar.bz2",
+                                       ".tar.zst", ".tar.lz4", ".tar.lz", ".tar.Z"};
+    size_t len = strlen(path);
+
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        size_t end = strlen(ends[i]);
+
+        if (len > end && strcmp(path + len - end, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool tar_recognise(const struct dataset_place *place)
+{
+    enum { MAGIC_AT = 257 };
+
+    return S_ISREG(place->st.st_mode) &&
+           (has_archive_name(place->path) ||
+            (place->head_len >= 512 && memcmp(place->head + MAGIC_AT, "ustar", 5) == 0));
+}
+
+/* --- an indexed data set --- */
+
+static int read_sparse(int fd, const struct index_container *c, const struct index_sample *sample,
+                       uint8_t *bytes, struct plenum_error *err)
+{
+    struct tar_reader *reader;
+    struct tar_member m;
+    int r = tar_reader_open(fd, sample->where, c->size, &reader, err);
+
+    if (r < 0)
+        return r;
+    r = tar_reader_next(reader, &m, err);
+    if (r > 0)
+        r = m.size == sample->len ? tar_reader_read(reader, bytes, sample->len, err)
+                                  : error_set(err, -ESTALE, "its size has changed");
+    else if (r == 0)
+        r = error_set(err, -ESTALE, "it is not there any more");
+    tar_reader_close(reader);
+    return r == -EBADMSG ? -ESTALE : r;
+}
+
+static int read_from(int fd, const struct dataset *dataset, const struct index_sample *sample,
+                     struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    const struct index_container *c = &dataset->index.containers[sample->container];
+    int r = dataset_buffer_reserve(buffer, sample->len);
+
+    if (r < 0)
+        return out_of_memory(err);
+    return read_sparse(fd, c, sample, buffer->bytes, err);
+}
+
+static int tar_read(const struct dataset *dataset, const struct index_sample *sample,
+                    struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    const struct index *index = &dataset->index;
+    int fd, r;
+
+    if (!(sample->flags & FLAG_SPARSE))
+        return archive_read(dataset, sample, sample->where, buffer, err);
+    fd = archive_open(dataset, sample, err);
+    if (fd < 0)
+        return fd;
+    r = read_from(fd, dataset, sample, buffer, err);
+    archive_close(dataset, sample, fd);
+    if (r < 0)
+        return error_prefix(err, r, "%s/%s", dataset->root,
+                            index_name(index, index->containers[sample->container].name));
+    return 0;
+}
+
+static void tar_describe(const struct dataset *dataset, const struct index_sample *sample,
+                         char *ret, size_t size)
+{
+    const struct index *index = &dataset->index;
+
+    (void)snprintf(ret, size, "%s/%s: %s", dataset->root,
+                   index_name(index, index->containers[sample->container].name),
+                   index_name(index, sample->name));
+}
+
+static const char *const patterns[] = {"*.tar"};
+
+static const struct format_setting settings[] = {
+    ARCHIVE_SETTINGS,
+    {"label", "where labels are: cls, json, json.FIELD, txt, folder or none"},
+};
+
+const struct format format_tar = {
+    .name = "tar",
+    .settings = settings,
+    .num_settings = ARRAY_LEN(settings),
+    .patterns = patterns,
+    .num_patterns = ARRAY_LEN(patterns),
+    .recognise = tar_recognise,
+    .locate = tar_locate,
+    .release = tar_release,
+    .scan = tar_scan,
+    .fresh = archive_fresh,
+    .read = tar_read,
+    .announce = archive_announce,
+    .describe = tar_describe,
+};

@@ -1,0 +1,262 @@
+/* tar_reader.c - walking through a tar archive with libarchive.
+ *
+ * libarchive knows what people call tar: ustar, pax, GNU's long names and sparse files, numbers in
+ * base 256, the old form of 1979. It reads by pread() through a small window, since all that is
+ * wanted is headers: what lies between is passed over without being read.
+ *
+ * What it does not do is done here: to tell where a member's bytes lie, and to notice that an
+ * archive is cut off where a member ends, or that something follows its end mark, which libarchive
+ * would take for the end in silence. */
+#include "config.h"
+
+#include "loader/dataset/tar_reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <archive.h>
+#include <archive_entry.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+enum {
+    WINDOW = 4096, /* the headers between two images, and a label */
+    BLOCK = 512,
+    TAIL = 1 << 20, /* how far behind the end mark something else is looked for */
+};
+
+struct tar_reader {
+    struct archive *archive;
+    int fd;
+    uint64_t begin, at, size; /* of the file */
+    uint64_t next;            /* where the next header must be, after a plain member; else 0 */
+    int code;                 /* of a pread() that failed */
+    uint8_t window[WINDOW];
+};
+
+static ssize_t on_read(struct archive *a, void *data, const void **bytes)
+{
+    struct tar_reader *t = data;
+    ssize_t n;
+
+    do
+        n = pread(t->fd, t->window, sizeof(t->window), (off_t)t->at);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        t->code = -errno;
+        archive_set_error(a, errno, "%s", strerror(errno));
+        return -1;
+    }
+    t->at += (uint64_t)n;
+    *bytes = t->window;
+    return n;
+}
+
+/* Pass over bytes; what lies beyond the end shows at the next read. */
+static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
+{
+    struct tar_reader *t = data;
+    uint64_t left = t->size > t->at ? t->size - t->at : 0;
+    uint64_t n = min_u64(count > 0 ? (uint64_t)count : 0, left);
+
+    (void)a;
+    t->at += n;
+    return (la_int64_t)n;
+}
+
+/* libarchive's failure in our words. */
+static int failed(const struct tar_reader *t, struct plenum_error *err)
+{
+    const char *text = archive_error_string(t->archive);
+
+    if (t->code < 0)
+        return error_set(err, t->code, "%s", strerror(-t->code));
+    if (archive_errno(t->archive) == ENOMEM)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (archive_format(t->archive) == 0)
+        return error_set(err, -EBADMSG, "it is no tar archive");
+    return error_set(
+        err, -EBADMSG, "it is damaged near byte %llu: %s",
+        (unsigned long long)(t->begin + (uint64_t)archive_read_header_position(t->archive)),
+        text ? text : "its structure makes no sense");
+}
+
+/* What a file is that is no tar archive, but may hold one. */
+static const char *compressed_by(const uint8_t *bytes, size_t len)
+{
+    static const struct {
+        const char *program;
+        size_t len;
+        char mark[7];
+    } known[] = {
+        {"gzip", 2, "\x1F\x8B"},
+        {"zstd", 4, "\x28\xB5\x2F\xFD"},
+        {"xz", 6,
+         "\xFD"
+         "7zXZ\0"},
+        {"bzip2", 3, "BZh"},
+        {"lz4", 4, "\x04\x22\x4D\x18"},
+        {"lzip", 4, "LZIP"},
+        {"compress", 2, "\x1F\x9D"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (len >= known[i].len && memcmp(bytes, known[i].mark, known[i].len) == 0)
+            return known[i].program;
+    return NULL;
+}
+
+static int check_compression(int fd, struct plenum_error *err)
+{
+    uint8_t bytes[8] = {0};
+    ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
+    const char *program = n > 0 ? compressed_by(bytes, (size_t)n) : NULL;
+
+    if (n < 0)
+        return error_set(err, -errno, "%s", strerror(errno));
+    if (n == 0)
+        return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
+    if (!program)
+        return 0;
+    return error_set(err, -EOPNOTSUPP,
+                     "it is compressed (%s), so that no member can be read by itself; images are "
+                     "compressed already: unpack it with '%s -d', or store it without",
+                     program, program);
+}
+
+int tar_reader_open(int fd, uint64_t begin, uint64_t size, struct tar_reader **ret,
+                    struct plenum_error *err)
+{
+    struct tar_reader *t;
+    int r = begin == 0 ? check_compression(fd, err) : 0;
+
+    if (r < 0)
+        return r;
+    t = malloc(sizeof(*t));
+    if (!t)
+        return error_set(err, -ENOMEM, "out of memory");
+    *t = (struct tar_reader){.archive = archive_read_new(), .fd = fd, .begin = begin, .at = begin};
+    t->size = size;
+    if (!t->archive || archive_read_support_format_tar(t->archive) != ARCHIVE_OK ||
+        archive_read_support_filter_none(t->archive) != ARCHIVE_OK) {
+        r = error_set(err, -ENOMEM, "out of memory");
+    } else if (archive_read_open2(t->archive, t, NULL, on_read, on_skip, NULL) != ARCHIVE_OK) {
+        r = failed(t, err);
+    }
+    if (r < 0)
+        tar_reader_close(t);
+    else
+        *ret = t;
+    return r;
+}
+
+void tar_reader_close(struct tar_reader *t)
+{
+    if (!t)
+        return;
+    if (t->archive)
+        (void)archive_read_free(t->archive);
+    free(t);
+}
+
+/* Is everything in [at, end) zero? */
+static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct plenum_error *err)
+{
+    while (at < end) {
+        size_t n = (size_t)min_u64(end - at, sizeof(t->window));
+        int r = io_pread_all(t->fd, t->window, n, at);
+
+        if (r < 0)
+            return error_set(err, r == -ENODATA ? -ESTALE : r, "%s",
+                             r == -ENODATA ? "it has become shorter" : strerror(-r));
+        for (size_t i = 0; i < n; i++)
+            if (t->window[i] != 0)
+                return error_set(err, -EBADMSG,
+                                 "something follows its end mark at byte %llu: archives are joined "
+                                 "by 'tar --concatenate', not by cat",
+                                 (unsigned long long)(at + i));
+        at += n;
+    }
+    return 0;
+}
+
+/* At the end: is there a mark, and nothing behind it? */
+static int check_end(struct tar_reader *t, uint64_t at, struct plenum_error *err)
+{
+    if (at > t->size || t->size - at < BLOCK)
+        return error_set(err, -EBADMSG,
+                         "it has no end mark: it is cut off after %llu bytes, or its writer was "
+                         "stopped",
+                         (unsigned long long)t->size);
+    return check_zeros(t, at, min_u64(t->size, at + TAIL), err);
+}
+
+static void describe(struct archive_entry *entry, struct tar_member *m)
+{
+    *m = (struct tar_member){
+        .name = archive_entry_pathname(entry),
+        .target = archive_entry_hardlink(entry),
+        .size = archive_entry_size(entry) > 0 ? (uint64_t)archive_entry_size(entry) : 0,
+        .sparse = archive_entry_sparse_count(entry) > 0};
+    if (!m->name)
+        m->name = "";
+    if (m->target)
+        m->type = TAR_HARD_LINK;
+    else if (archive_entry_filetype(entry) == AE_IFREG)
+        m->type = TAR_FILE;
+    else if (archive_entry_filetype(entry) == AE_IFLNK)
+        m->type = TAR_SYMBOLIC_LINK;
+    else
+        m->type = TAR_OTHER;
+}
+
+int tar_reader_next(struct tar_reader *t, struct tar_member *ret, struct plenum_error *err)
+{
+    struct archive_entry *entry;
+    struct tar_member m;
+    int r = archive_read_next_header(t->archive, &entry);
+    uint64_t header = t->begin + (uint64_t)archive_read_header_position(t->archive);
+
+    if (r != ARCHIVE_EOF && r != ARCHIVE_OK && r != ARCHIVE_WARN)
+        return failed(t, err);
+    if (t->next && header != t->next)
+        return error_set(err, -EBADMSG,
+                         "the bytes of the member before byte %llu do not lie together",
+                         (unsigned long long)header);
+    t->next = 0;
+    if (r == ARCHIVE_EOF)
+        return check_end(t, header, err);
+    describe(entry, &m);
+    m.header_at = header;
+    m.data_at = t->begin + (uint64_t)archive_filter_bytes(t->archive, 0);
+    if (m.type == TAR_FILE && !m.sparse) {
+        if (m.data_at > t->size || m.size > t->size - m.data_at)
+            return error_set(
+                err, -EBADMSG,
+                "it is cut off: '%s' reaches up to byte %llu, and the archive has %llu", m.name,
+                (unsigned long long)(m.data_at + m.size), (unsigned long long)t->size);
+        t->next = m.data_at + align_up(m.size, BLOCK);
+    }
+    *ret = m;
+    return 1;
+}
+
+int tar_reader_read(struct tar_reader *t, void *bytes, size_t len, struct plenum_error *err)
+{
+    char *p = bytes;
+
+    while (len > 0) {
+        la_ssize_t n = archive_read_data(t->archive, p, len);
+
+        if (n == 0)
+            return error_set(err, -EBADMSG, "it is cut off within a member");
+        if (n < 0)
+            return failed(t, err);
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}

@@ -1,0 +1,600 @@
+/* tfrecord.c - "tfrecord:FILES": records as TensorFlow writes them, a tf.train.Example each.
+ *
+ *     u64 length | masked CRC of the 8 bytes | length bytes | masked CRC of them (little-endian)
+ *
+ * While indexing, every record is read once, its checksum is verified, and its Example is parsed by
+ * protobuf-c. What is kept is where the record begins and where in it the encoded image lies:
+ * delivering a sample parses nothing. It does verify the checksum again: a bit that has flipped
+ * since, on a disk or on the way, makes a bad sample and not a wrong picture.
+ *
+ * What is damaged: a record whose data has a wrong checksum is a bad sample. Where the length is
+ * damaged or the file is cut, nothing says where the next record begins, and the data set is
+ * refused. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/crc32c.h"
+#include "common/error.h"
+#include "loader/dataset/archive.h"
+#include "loader/dataset/example.pb-c.h"
+
+enum {
+    HEADER = 12, /* length and its CRC */
+    TRAILER = 4, /* CRC of the data */
+    CHUNK = 1 << 20,
+    TAIL = 4096, /* of what follows the image in its record, read along with it */
+    RECORD_MAX = DATASET_SAMPLE_MAX + (64 << 20),
+    PROBE = 64, /* bytes of an image by which its place in the record is found */
+    PROBES_MAX = 64,
+};
+
+static uint32_t get_u32(const uint8_t *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static uint64_t get_u64(const uint8_t *p)
+{
+    uint64_t v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* A CRC of bytes that hold CRCs is a bad CRC: so it is stored rotated, and with a constant added.
+ */
+static uint32_t mask(uint32_t crc)
+{
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static bool header_is_right(const uint8_t *header)
+{
+    return mask(crc32c(0, header, 8)) == get_u32(header + 8);
+}
+
+/* ---- reading a file from its beginning to its end ---- */
+
+struct reader {
+    int fd;
+    uint64_t offset; /* of bytes[0] in the file */
+    uint8_t *bytes;
+    size_t at, have, cap; /* bytes[at ... have) are read and not yet taken */
+};
+
+/* The next `len` bytes, which the file is known to have: 0, with `*ret` valid until the next call.
+ */
+static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
+{
+    if (r->have - r->at < len) {
+        size_t want = len > CHUNK ? len : CHUNK;
+
+        if (r->have > r->at)
+            memmove(r->bytes, r->bytes + r->at, r->have - r->at);
+        r->offset += r->at;
+        r->have -= r->at;
+        r->at = 0;
+        if (r->cap < want) {
+            uint8_t *bytes = realloc(r->bytes, want);
+
+            if (!bytes)
+                return -ENOMEM;
+            r->bytes = bytes;
+            r->cap = want;
+        }
+        while (r->have < len) {
+            ssize_t n =
+                pread(r->fd, r->bytes + r->have, r->cap - r->have, (off_t)(r->offset + r->have));
+
+            if (n < 0 && errno == EINTR)
+                continue;
+            if (n <= 0)
+                return n < 0 ? -errno : -ENODATA;
+            r->have += (size_t)n;
+        }
+    }
+    *ret = r->bytes + r->at;
+    return 0;
+}
+
+/* ---- Examples ---- */
+
+/* Memory for one Example: not more than a sensible one of its size can need. */
+struct budget {
+    size_t left;
+};
+
+static void *budget_alloc(void *data, size_t size)
+{
+    struct budget *b = data;
+
+    if (size > b->left)
+        return NULL;
+    b->left -= size;
+    return malloc(size);
+}
+
+static void budget_free(void *data, void *pointer)
+{
+    (void)data;
+    free(pointer);
+}
+
+static Example__Example *parse(const uint8_t *data, size_t len, struct budget *budget)
+{
+    ProtobufCAllocator allocator = {
+        .alloc = budget_alloc, .free = budget_free, .allocator_data = budget};
+
+    budget->left = len + min_u64(len * 15, 256 << 20) + (1 << 20);
+    return example__example__unpack(&allocator, len, data);
+}
+
+static void discard(Example__Example *example, struct budget *budget)
+{
+    ProtobufCAllocator allocator = {
+        .alloc = budget_alloc, .free = budget_free, .allocator_data = budget};
+
+    if (example)
+        example__example__free_unpacked(example, &allocator);
+}
+
+static bool key_is(const Example__Entry *entry, const char *key)
+{
+    return entry->key.len == strlen(key) && memcmp(entry->key.data, key, entry->key.len) == 0;
+}
+
+/* A feature by name; of several with one name the last one counts, as in any protobuf map. */
+static const Example__Feature *find(const Example__Example *example, const char *key)
+{
+    const Example__Features *features = example->features;
+
+    for (size_t i = features ? features->n_feature : 0; i > 0; i--)
+        if (key_is(features->feature[i - 1], key))
+            return features->feature[i - 1]->value;
+    return NULL;
+}
+
+/* The only value of a feature of bytes, or NULL. */
+static const ProtobufCBinaryData *one_bytes(const Example__Feature *feature)
+{
+    if (!feature || feature->kind_case != EXAMPLE__FEATURE__KIND_BYTES_LIST ||
+        feature->bytes_list->n_value != 1)
+        return NULL;
+    return &feature->bytes_list->value[0];
+}
+
+/* The names of an Example's features, for a person who must tell us which is which. */
+static const char *list_features(const Example__Example *example, char *ret, size_t size)
+{
+    size_t at = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; example->features && i < example->features->n_feature && at < size; i++) {
+        const Example__Entry *e = example->features->feature[i];
+        int n = snprintf(ret + at, size - at, "%s%.*s", i ? ", " : "", (int)min_u64(e->key.len, 60),
+                         (const char *)e->key.data);
+
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return ret[0] ? ret : "none";
+}
+
+/* Where in the record the image lies: protobuf-c hands out a copy of it, so its beginning is looked
+ * for. Bytes that are equal are as good wherever they lie. */
+static const uint8_t *find_bytes(const uint8_t *data, size_t len, const ProtobufCBinaryData *image)
+{
+    const uint8_t *p = data, *end = data + len;
+
+    if (image->len == 0)
+        return data;
+    for (int i = 0; i < PROBES_MAX; i++) {
+        p = memmem(p, (size_t)(end - p), image->data, min_u64(image->len, PROBE));
+        if (!p || (size_t)(end - p) < image->len)
+            return NULL;
+        if (memcmp(p, image->data, image->len) == 0)
+            return p;
+        p++;
+    }
+    return memmem(p, (size_t)(end - p), image->data, image->len); /* slow, and in linear time */
+}
+
+struct keys {
+    const char *image, *label, *name;
+};
+
+/* The names of features that the data set's name gives, or TensorFlow's own. */
+static struct keys keys_of(const struct dataset *d)
+{
+    return (struct keys){.image = dataset_setting(d, "image", "image/encoded"),
+                         .label = dataset_setting(d, "label", "image/class/label"),
+                         .name = dataset_setting(d, "name", "image/filename")};
+}
+
+/* The label as text, whatever type it has. */
+static int64_t add_label(struct archive *a, const Example__Feature *feature)
+{
+    const ProtobufCBinaryData *text = one_bytes(feature);
+    char number[32];
+    int n;
+
+    if (text && text->len > 0)
+        return index_builder_add_label(&a->builder, (const char *)text->data, text->len);
+    if (!feature || feature->kind_case != EXAMPLE__FEATURE__KIND_INT64_LIST ||
+        feature->int64_list->n_value != 1)
+        return -EINVAL;
+    n = snprintf(number, sizeof(number), "%lld", (long long)feature->int64_list->value[0]);
+    return index_builder_add_label(&a->builder, number, (size_t)n);
+}
+
+/* The sample of a record whose checksum is right. */
+static int take_example(struct archive *a, const struct keys *keys, const Example__Example *example,
+                        const uint8_t *data, size_t len, uint64_t offset)
+{
+    const ProtobufCBinaryData *image = one_bytes(find(example, keys->image));
+    const ProtobufCBinaryData *name = one_bytes(find(example, keys->name));
+    struct index_sample sample = {.where = offset};
+    const uint8_t *place = image ? find_bytes(data, len, image) : NULL;
+    char list[256], text[256] = "";
+    int64_t r;
+
+    if (!place)
+        return error_set(&a->err, -EBADMSG,
+                         "%s: the record at byte %llu has no feature '%s' of one piece of bytes; "
+                         "its features: %s (image=FEATURE names another)",
+                         a->path, (unsigned long long)offset, keys->image,
+                         list_features(example, list, sizeof(list)));
+    r = add_label(a, find(example, keys->label));
+    if (r == -EINVAL)
+        return error_set(&a->err, -EBADMSG,
+                         "%s: the record at byte %llu has no label: no feature '%s' of one number "
+                         "or text; its features: %s (label=FEATURE names another)",
+                         a->path, (unsigned long long)offset, keys->label,
+                         list_features(example, list, sizeof(list)));
+    if (r >= 0) {
+        sample.label = (int32_t)r;
+        sample.len = (uint32_t)image->len;
+        sample.extra = (uint32_t)(place - data);
+        if (name)
+            (void)snprintf(text, sizeof(text), "%.*s", (int)min_u64(name->len, sizeof(text) - 1),
+                           (const char *)name->data);
+        r = index_builder_add_sample(&a->builder, &sample, text);
+    }
+    return r < 0 ? error_set(&a->err, (int)r, "%s: out of memory", a->path) : 0;
+}
+
+/* One that cannot be shown, though it counts. */
+static int take_bad(struct archive *a, uint64_t offset, uint64_t len)
+{
+    int64_t r = index_builder_add_sample(
+        &a->builder,
+        &(struct index_sample){.where = offset,
+                               .len = (uint32_t)min_u64(max_u64(len, 1), UINT32_MAX),
+                               .label = -1,
+                               .flags = INDEX_BAD},
+        "");
+
+    return r < 0 ? error_set(&a->err, (int)r, "%s: out of memory", a->path) : 0;
+}
+
+static int take_record(struct archive *a, const struct keys *keys, const uint8_t *data, size_t len,
+                       uint64_t offset)
+{
+    Example__Example *example;
+    struct budget budget;
+    int r;
+
+    if (mask(crc32c(0, data, len)) != get_u32(data + len))
+        return take_bad(a, offset, len);
+    example = parse(data, len, &budget);
+    if (!example)
+        return error_set(&a->err, -EBADMSG, "%s: the record at byte %llu is no tf.train.Example",
+                         a->path, (unsigned long long)offset);
+    r = take_example(a, keys, example, data, len, offset);
+    discard(example, &budget);
+    return r;
+}
+
+static int cut(struct archive *a, uint64_t offset)
+{
+    return error_set(&a->err, -EBADMSG,
+                     "%s ends in the middle of the record that begins at byte %llu: it was cut; "
+                     "copy it again",
+                     a->path, (unsigned long long)offset);
+}
+
+static int scan_records(struct archive *a, struct reader *reader)
+{
+    struct keys keys = keys_of(a->dataset);
+    uint64_t offset = 0, len = 0;
+    const uint8_t *p;
+    int r = 0;
+
+    for (; offset < a->size && r == 0; offset += HEADER + len + TRAILER) {
+        if (a->size - offset < HEADER + TRAILER)
+            return cut(a, offset);
+        r = reader_need(reader, HEADER, &p);
+        if (r < 0)
+            break;
+        if (!header_is_right(p))
+            return error_set(&a->err, -EBADMSG,
+                             offset ? "%s is damaged: the length of the record at byte %llu has a "
+                                      "wrong checksum, so the rest of the file cannot be found"
+                                    : "%s is no TFRecord file, or a compressed or damaged one: the "
+                                      "length at byte %llu has a wrong checksum",
+                             a->path, (unsigned long long)offset);
+        len = get_u64(p);
+        if (len > a->size - offset - HEADER - TRAILER)
+            return cut(a, offset);
+        if (len > RECORD_MAX) {
+            r = take_bad(a, offset, len);
+            *reader = (struct reader){.fd = reader->fd,
+                                      .offset = offset + HEADER + len + TRAILER,
+                                      .bytes = reader->bytes,
+                                      .cap = reader->cap};
+        } else {
+            reader->at += HEADER;
+            r = reader_need(reader, len + TRAILER, &p);
+            if (r < 0)
+                break;
+            r = take_record(a, &keys, p, len, offset);
+            reader->at += len + TRAILER;
+        }
+        (void)atomic_fetch_add(a->progress, HEADER + len + TRAILER);
+    }
+    if (r < 0 && !a->err.text[0])
+        return error_set(&a->err, r == -ENODATA ? -ESTALE : r, "%s: %s", a->path,
+                         r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
+    return r;
+}
+
+static int scan_file(struct archive *a)
+{
+    struct reader reader = {.fd = a->fd};
+    int r = scan_records(a, &reader);
+
+    free(reader.bytes);
+    return r;
+}
+
+static int tfrecord_scan(const struct dataset *dataset, const struct dataset_options *options,
+                         struct index_builder *b, struct plenum_error *err)
+{
+    return archive_scan(dataset, options, scan_file, b, err);
+}
+
+/* ---- reading one sample ---- */
+
+/* A record's pieces around its image. */
+struct pieces {
+    uint8_t header[HEADER];
+    uint8_t *before; /* [sample->extra] */
+    uint8_t *after;  /* [after_len]: the rest of the data, and its CRC */
+    size_t after_len;
+    uint8_t small_before[TAIL], small_after[TAIL];
+};
+
+static void pieces_fini(struct pieces *p)
+{
+    if (p->before != p->small_before)
+        free(p->before);
+    if (p->after != p->small_after)
+        free(p->after);
+}
+
+/* Header, what precedes the image, the image, and what may be all that follows, in one call. */
+static int read_pieces(int fd, const struct index_sample *s, struct dataset_buffer *buffer,
+                       struct pieces *p)
+{
+    uint64_t image_at = s->where + HEADER + s->extra, after_at = image_at + s->len, len;
+    struct iovec iov[4] = {{p->header, HEADER}, {NULL, s->extra}, {NULL, s->len}, {NULL, TAIL}};
+    size_t need = (size_t)HEADER + s->extra + s->len;
+    ssize_t got;
+    int r;
+
+    p->after = p->small_after;
+    p->before = s->extra <= TAIL ? p->small_before : malloc(s->extra);
+    if (!p->before)
+        return -ENOMEM;
+    r = dataset_buffer_reserve(buffer, s->len);
+    if (r < 0)
+        return r;
+    iov[1].iov_base = p->before;
+    iov[2].iov_base = buffer->bytes;
+    iov[3].iov_base = p->after;
+    got = preadv(fd, iov, 4, (off_t)s->where);
+    if (got < 0)
+        return errno == EINTR ? -EAGAIN : -errno;
+    if ((size_t)got < need) { /* a file system that gives less at once */
+        r = io_pread_all(fd, p->header, HEADER, s->where);
+        if (r == 0)
+            r = io_pread_all(fd, p->before, s->extra, s->where + HEADER);
+        if (r == 0)
+            r = io_pread_all(fd, buffer->bytes, s->len, image_at);
+        if (r < 0)
+            return r;
+        got = (ssize_t)need;
+    }
+    if (!header_is_right(p->header))
+        return -EBADMSG;
+    len = get_u64(p->header);
+    if (len < (uint64_t)s->extra + s->len || len > RECORD_MAX)
+        return -EBADMSG;
+    p->after_len = len - s->extra - s->len + TRAILER;
+    if ((size_t)got - need >= p->after_len)
+        return 0;
+    if (p->after_len > TAIL) {
+        p->after = malloc(p->after_len);
+        if (!p->after)
+            return -ENOMEM;
+    }
+    return io_pread_all(fd, p->after, p->after_len, after_at);
+}
+
+static bool data_is_right(const struct index_sample *s, const struct dataset_buffer *image,
+                          const struct pieces *p)
+{
+    uint32_t crc = crc32c(0, p->before, s->extra);
+
+    crc = crc32c(crc, image->bytes, s->len);
+    crc = crc32c(crc, p->after, p->after_len - TRAILER);
+    return mask(crc) == get_u32(p->after + p->after_len - TRAILER);
+}
+
+static void tfrecord_describe(const struct dataset *dataset, const struct index_sample *sample,
+                              char *ret, size_t size)
+{
+    const char *name = index_name(&dataset->index, sample->name);
+    size_t n = archive_path(dataset, sample, ret, size);
+
+    if (*name)
+        (void)snprintf(ret + n, size - n, ", %s", name);
+    else
+        (void)snprintf(ret + n, size - n, ", record at byte %llu",
+                       (unsigned long long)sample->where);
+}
+
+static int wrong_checksum(const struct dataset *d, const struct index_sample *s,
+                          struct plenum_error *err)
+{
+    char path[8192];
+
+    (void)archive_path(d, s, path, sizeof(path));
+    return error_set(err, -EBADMSG, "%s: the record at byte %llu is damaged: its checksum is wrong",
+                     path, (unsigned long long)s->where);
+}
+
+static int read_failed(const struct dataset *d, const struct index_sample *s, int r,
+                       struct plenum_error *err)
+{
+    char path[8192];
+
+    (void)archive_path(d, s, path, sizeof(path));
+    return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", path,
+                     r == -ENODATA ? "the file has become shorter" : strerror(-r));
+}
+
+static int tfrecord_read(const struct dataset *dataset, const struct index_sample *sample,
+                         struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    struct pieces p;
+    int fd, r;
+
+    if (sample->flags & INDEX_BAD)
+        return wrong_checksum(dataset, sample, err);
+    fd = archive_open(dataset, sample, err);
+    if (fd < 0)
+        return fd;
+    p.before = p.after = NULL;
+    r = read_pieces(fd, sample, buffer, &p);
+    archive_close(dataset, sample, fd);
+    if (r == 0 && !data_is_right(sample, buffer, &p))
+        r = -EBADMSG;
+    if (p.before)
+        pieces_fini(&p);
+    if (r == -EBADMSG)
+        return wrong_checksum(dataset, sample, err);
+    return r < 0 ? read_failed(dataset, sample, r, err) : 0;
+}
+
+/* ---- the other features ---- */
+
+static void tell_feature(const Example__Entry *e, dataset_field *field, void *arg)
+{
+    const Example__Feature *f = e->value;
+    char key[128], text[64];
+    int n;
+
+    (void)snprintf(key, sizeof(key), "%.*s", (int)min_u64(e->key.len, sizeof(key) - 1),
+                   (const char *)e->key.data);
+    if (f && f->kind_case == EXAMPLE__FEATURE__KIND_BYTES_LIST)
+        for (size_t i = 0; i < f->bytes_list->n_value; i++)
+            field(arg, key, f->bytes_list->value[i].data, f->bytes_list->value[i].len);
+    if (f && f->kind_case == EXAMPLE__FEATURE__KIND_INT64_LIST)
+        for (size_t i = 0; i < f->int64_list->n_value; i++) {
+            n = snprintf(text, sizeof(text), "%lld", (long long)f->int64_list->value[i]);
+            field(arg, key, text, (size_t)n);
+        }
+    if (f && f->kind_case == EXAMPLE__FEATURE__KIND_FLOAT_LIST)
+        for (size_t i = 0; i < f->float_list->n_value; i++) {
+            n = snprintf(text, sizeof(text), "%.9g", (double)f->float_list->value[i]);
+            field(arg, key, text, (size_t)n);
+        }
+}
+
+static int tfrecord_fields(const struct dataset *dataset, const struct index_sample *sample,
+                           dataset_field *field, void *arg, struct plenum_error *err)
+{
+    struct keys keys = keys_of(dataset);
+    Example__Example *example;
+    uint8_t header[HEADER], *data = NULL;
+    struct budget budget;
+    uint64_t len = 0;
+    int fd, r;
+
+    if (sample->flags & INDEX_BAD)
+        return wrong_checksum(dataset, sample, err);
+    fd = archive_open(dataset, sample, err);
+    if (fd < 0)
+        return fd;
+    r = io_pread_all(fd, header, HEADER, sample->where);
+    if (r == 0 && (!header_is_right(header) || get_u64(header) > RECORD_MAX))
+        r = -EBADMSG;
+    if (r == 0) {
+        len = get_u64(header);
+        data = malloc(len + TRAILER);
+        r = data ? io_pread_all(fd, data, len + TRAILER, sample->where + HEADER) : -ENOMEM;
+    }
+    archive_close(dataset, sample, fd);
+    if (r == 0 && mask(crc32c(0, data, len)) != get_u32(data + len))
+        r = -EBADMSG;
+    example = r == 0 ? parse(data, len, &budget) : NULL;
+    free(data);
+    if (r == -EBADMSG || (r == 0 && !example))
+        return wrong_checksum(dataset, sample, err);
+    if (r < 0)
+        return read_failed(dataset, sample, r, err);
+    for (size_t i = 0; example->features && i < example->features->n_feature; i++)
+        if (!key_is(example->features->feature[i], keys.image))
+            tell_feature(example->features->feature[i], field, arg);
+    discard(example, &budget);
+    return 0;
+}
+
+static bool tfrecord_recognise(const struct dataset_place *place)
+{
+    return S_ISREG(place->st.st_mode) && place->head_len >= HEADER && header_is_right(place->head);
+}
+
+static const char *const patterns[] = {"*.tfrecord", "*.tfrecords", "*-of-*"};
+
+static const struct format_setting settings[] = {
+    ARCHIVE_SETTINGS,
+    {"image", "the feature with the encoded image (image/encoded)"},
+    {"label", "the feature with the class (image/class/label)"},
+    {"name", "the feature with the file's name (image/filename)"},
+};
+
+const struct format format_tfrecord = {
+    .name = "tfrecord",
+    .settings = settings,
+    .num_settings = ARRAY_LEN(settings),
+    .patterns = patterns,
+    .num_patterns = ARRAY_LEN(patterns),
+    .recognise = tfrecord_recognise,
+    .locate = archive_locate,
+    .scan = tfrecord_scan,
+    .fresh = archive_fresh,
+    .read = tfrecord_read,
+    .announce = archive_announce,
+    .describe = tfrecord_describe,
+    .fields = tfrecord_fields,
+};

@@ -1,0 +1,169 @@
+#include "config.h"
+
+#include "loader/image/jpeg_huff.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/util.h"
+
+/* A symbol of AC tables is a run of zeros and the size of the value behind it. */
+enum { SYMBOL_END = 0x00, SYMBOL_ZEROS = 0xF0 };
+
+static jpeg_entry entry_of(bool ac, uint8_t symbol, uint32_t code)
+{
+    uint32_t size = symbol & 15, step = ac ? (symbol >> 4) + 1U : 0;
+
+    if (ac && size == 0) {
+        if (symbol == SYMBOL_ZEROS)
+            return JPEG_RARE;
+        step = JPEG_STEP_END; /* any other run without a value counts as the end, too */
+    }
+    return (code + size) | step << 8 | code << 16 | size << 24;
+}
+
+/* Codes in the order of their lengths, each length's one after the other (T.81, annex C). */
+static bool fill_codes(struct jpeg_huff *h, bool ac)
+{
+    uint32_t code = 0, at = 0;
+
+    memset(h->one, 0, sizeof(h->one));
+    for (uint32_t len = 1; len <= 16; len++, code <<= 1) {
+        h->first[len] = (int32_t)at - (int32_t)code;
+        for (uint32_t i = 0; i < h->counts[len - 1]; i++, code++, at++) {
+            jpeg_entry entry = entry_of(ac, h->symbols[at], len);
+
+            if (!ac && h->symbols[at] > 15)
+                return false;
+            if (code + 1 >= 1U << len) /* none may consist of ones alone */
+                return false;
+            for (uint32_t k = 0; len <= JPEG_LOOK && k < 1U << (JPEG_LOOK - len); k++)
+                h->one[(code << (JPEG_LOOK - len)) + k] = entry;
+        }
+        h->beyond[len] = (int32_t)(code << (16 - len));
+    }
+    h->beyond[17] = INT32_MAX;
+    return true;
+}
+
+/* Put together what follows from `one`: as many symbols as are complete within the 12 bits, and one
+ * more whose code is, if not its value. */
+static void fill_many(struct jpeg_huff *h)
+{
+    for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
+        jpeg_entry all = h->one[i];
+        uint32_t length = all & 255, steps = all >> 8 & 255, before = 0;
+
+        while (length < JPEG_LOOK && steps < 64 && all != JPEG_RARE) {
+            jpeg_entry next = h->one[i << length & (JPEG_LOOKS - 1)];
+
+            if (next == JPEG_RARE || (next >> 16 & 255) > JPEG_LOOK - length)
+                break;
+            before = steps;
+            steps += next >> 8 & 255;
+            length += next & 255;
+        }
+        h->many[i] = all == JPEG_RARE ? JPEG_RARE : length | steps << 8 | before << 16;
+    }
+}
+
+/* The number that the value bits behind a code stand for, as far as they are among 12 bits. */
+static int32_t value_in(uint32_t bits, jpeg_entry entry)
+{
+    return jpeg_value((uint64_t)bits << (64 - JPEG_LOOK), entry >> 16 & 255, entry >> 24);
+}
+
+static void fill_two(struct jpeg_huff *h)
+{
+    for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
+        jpeg_entry first = h->one[i], next;
+        uint32_t length = first & 255, step = first >> 8 & 255;
+
+        next = length < JPEG_LOOK ? h->one[i << length & (JPEG_LOOKS - 1)] : JPEG_RARE;
+        if (first == JPEG_RARE) {
+            h->two[i] = JPEG_RARE;
+        } else if (next == JPEG_RARE || (next >> 16 & 255) > JPEG_LOOK - length ||
+                   step == JPEG_STEP_END || first >> 24 > 3) {
+            h->two[i] = length | (first >> 16 & 255) << 6 | first >> 24 << 10 | step << 14;
+        } else {
+            uint32_t value = (uint32_t)value_in(i, first);
+
+            h->two[i] = (length + (next & 255)) | (length + (next >> 16 & 255)) << 6 |
+                        next >> 24 << 10 | step << 14 | (next >> 8 & 255) << 21 | value << 28;
+        }
+    }
+}
+
+void jpeg_huff_fill(struct jpeg_huff *h)
+{
+    fill_two(h);
+    fill_many(h);
+}
+
+static bool same(const struct jpeg_huff *h, const struct jpeg_huff_spec *spec)
+{
+    return h->count == spec->count && memcmp(h->counts, spec->bytes, 16) == 0 &&
+           memcmp(h->symbols, spec->bytes + 16, spec->count) == 0;
+}
+
+const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
+                                      const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
+                                      int *ret)
+{
+    struct jpeg_huff **slots = ac ? huffs->ac : huffs->dc, **oldest = &slots[0];
+
+    huffs->clock++;
+    for (size_t i = 0; i < ARRAY_LEN(huffs->ac); i++) {
+        if (slots[i] && slots[i]->used > 0 && same(slots[i], spec)) {
+            slots[i]->used = huffs->clock;
+            return slots[i];
+        }
+        if (*oldest && (!slots[i] || slots[i]->used < (*oldest)->used))
+            oldest = &slots[i];
+    }
+    *ret = -ENOMEM;
+    if (!*oldest)
+        *oldest = aligned_alloc(64, align_up(sizeof(**oldest), 64));
+    if (!*oldest)
+        return NULL;
+    memcpy((*oldest)->counts, spec->bytes, 16);
+    memcpy((*oldest)->symbols, spec->bytes + 16, spec->count);
+    (*oldest)->count = spec->count;
+    (*oldest)->used = 0; /* until it is complete */
+    *ret = -EBADMSG;
+    if (!fill_codes(*oldest, ac))
+        return NULL;
+    if (ac)
+        fill(*oldest);
+    (*oldest)->used = huffs->clock;
+    return *oldest;
+}
+
+void jpeg_huffs_fini(struct jpeg_huffs *huffs)
+{
+    for (size_t i = 0; i < ARRAY_LEN(huffs->ac); i++) {
+        free(huffs->dc[i]);
+        free(huffs->ac[i]);
+    }
+    *huffs = (struct jpeg_huffs){0};
+}
+
+int jpeg_huff_slow(const struct jpeg_huff *h, struct jpeg_bits *bits, int32_t *value)
+{
+    uint32_t len = 1, size;
+    int32_t next, at;
+    uint8_t symbol;
+
+    jpeg_bits_refill(bits);
+    next = (int32_t)(bits->word >> 48);
+    while (next >= h->beyond[len])
+        len++;
+    if (len > 16)
+        return -1;
+    at = (next >> (16 - len)) + h->first[len];
+    symbol = h->symbols[at & 255];
+    size = symbol & 15;
+    *value = jpeg_value(bits->word, len, size);
+    jpeg_bits_drop(bits, len + size);
+    return symbol;
+}

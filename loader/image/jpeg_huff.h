@@ -1,0 +1,123 @@
+/* jpeg_huff.h - Huffman tables made for speed, and the bits that they are read from.
+ *
+ * A table is looked up with the next 12 bits at once. An entry says all that there is to say of a
+ * symbol whose code is that short: how long code and value bits are together, and how many
+ * coefficients it goes on. Longer codes, codes that do not exist, and what else is rare have an
+ * entry that sends the decoder to a slower way.
+ *
+ * What takes time is that the place of a symbol is known only when the one before has been looked
+ * up. So there are two more tables for AC coefficients: one whose entries are of two symbols where
+ * the 12 bits hold the first with its value and the code of the second; and for coefficients that
+ * nobody wants one whose entries are of as many symbols as that.
+ *
+ * Bits lie at the top of a 64-bit word, which is refilled eight bytes at a time without asking how
+ * many there are: at least 56 are valid after that. The bytes were unstuffed beforehand, and zeros
+ * follow them. */
+#ifndef LOADER_IMAGE_JPEG_HUFF_H
+#define LOADER_IMAGE_JPEG_HUFF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "loader/image/jpeg_frame.h"
+
+enum { JPEG_LOOK = 12, JPEG_LOOKS = 1 << JPEG_LOOK };
+
+/**
+ * An entry: bits 0-7 the length of code and value, 8-15 the step from coefficient to coefficient,
+ * 16-23 the length of the code, 24-31 that of the value.
+ *
+ * In the table of several symbols: 0-7 and 8-15 of all of them, 16-23 the steps of all but the
+ * last.
+ *
+ * In the table of two: bits 0-5 the length of all, 6-9 where the bits of the last value begin, 10-13
+ * how many they are, 14-20 the first step, 21-27 the second, 0 where there is but one symbol, 28-31
+ * the first value.
+ */
+typedef uint32_t jpeg_entry;
+
+enum {
+    JPEG_STEP_END = 80,  /* the step of the symbol that ends a block: beyond what runs may reach */
+    JPEG_RARE = 0,       /* the whole entry: take the slower way */
+};
+
+struct jpeg_huff {
+    jpeg_entry one[JPEG_LOOKS] __attribute__((aligned(64)));
+    jpeg_entry two[JPEG_LOOKS], many[JPEG_LOOKS];
+    int32_t beyond[18]; /* by length: the first 16-bit word behind its codes; 17: the last of all */
+    int32_t first[17];  /* by length: to be added to a code for the place of its symbol */
+    uint8_t symbols[256];
+    /* What it was made of, and when it was last used. */
+    uint8_t counts[16];
+    uint32_t count;
+    uint64_t used;
+};
+
+/** The tables of the images before: most files have one of a few. */
+struct jpeg_huffs {
+    struct jpeg_huff *dc[6], *ac[6];
+    uint64_t clock;
+};
+
+/** Fill `two` and `many` from `one`; with plain loops, or those for AVX2. */
+typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
+jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2;
+
+/** A table for `spec`; valid until six others were asked for. NULL, with `*ret` -ENOMEM, or -EBADMSG
+ * where it is not one that libjpeg would take. */
+const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
+                                      const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
+                                      int *ret);
+void jpeg_huffs_fini(struct jpeg_huffs *huffs);
+
+struct jpeg_bits {
+    uint64_t word;     /* the next bits, from the top */
+    uint32_t count;    /* of those in `word` that are accounted for; there may be more */
+    const uint8_t *at; /* the first byte that is not in them */
+};
+
+static inline __attribute__((always_inline)) void jpeg_bits_refill(struct jpeg_bits *b)
+{
+    uint64_t next;
+
+    memcpy(&next, b->at, sizeof(next));
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    next = __builtin_bswap64(next);
+#endif
+    b->word |= next >> b->count;
+    b->at += (63 - b->count) >> 3;
+    b->count |= 56;
+}
+
+static inline __attribute__((always_inline)) void jpeg_bits_drop(struct jpeg_bits *b, uint32_t n)
+{
+    b->word <<= n;
+    b->count -= n;
+}
+
+static inline __attribute__((always_inline)) jpeg_entry jpeg_bits_look(const struct jpeg_bits *b,
+                                                                       const jpeg_entry *table)
+{
+    return table[b->word >> (64 - JPEG_LOOK)];
+}
+
+/** The number that a value's bits stand for, `code` bits from the top, `size` of them (T.81,
+ * F.2.2.1). */
+static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, uint32_t code,
+                                                                uint32_t size)
+{
+    uint64_t t = word << code;
+    int32_t negative = (int32_t)((int64_t)~t >> 63); /* all ones where the first bit is 0 */
+
+    return (int32_t)(t >> 1 >> (63 - size)) + (negative & (1 - (int32_t)(1U << size)));
+}
+
+/**
+ * Read a symbol with its value bits, whatever it is; refills.
+ *
+ * -1: there is no such code.
+ */
+int jpeg_huff_slow(const struct jpeg_huff *huff, struct jpeg_bits *bits, int32_t *value);
+
+#endif

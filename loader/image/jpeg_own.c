@@ -1,0 +1,633 @@
+/* jpeg_own.c - from entropy-coded bytes to rows of pixels, only those of one region.
+ *
+ *     jpeg_frame.c   markers            -> what there is, and whether it is for us
+ *     jpeg_huff.c    Huffman tables     -> tables of 12 bits, kept from image to image
+ *     jpeg_scan.c    stuffed bytes      -> bits
+ *     here           bits               -> coefficients, and the region's blocks of samples
+ *     jpeg_pixels.c  coefficients       -> samples -> enlarged -> RGBX
+ *
+ * All blocks from the top to the region's last row have to be read, as nothing says where one
+ * begins; but what does not lie under the region is only counted, several symbols at a time. Of
+ * the samples there are two MCU rows in memory, in which each component's rows take turns: enlarging
+ * a row may need the one above or below it.
+ *
+ *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
+ *     read()        <- rows of pixels whose samples are there, a few at a time
+ *
+ * We read at least as far as libjpeg would for the same rows, which looks one MCU row ahead where
+ * chroma rows are mixed, and give up when anything is wrong there: so libjpeg's opinion of a file
+ * stands.
+ *
+ * Why not libjpeg for this: its entropy decoder can stop at any byte and go on later, asks at each
+ * symbol whether there are bits, and decodes coefficients of blocks that nobody wants. */
+#include "config.h"
+
+#include "loader/image/jpeg_own.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/util.h"
+#include "loader/image/jpeg_blocks.h"
+#include "loader/image/jpeg_frame.h"
+#include "loader/image/jpeg_huff.h"
+#include "loader/image/jpeg_pixels.h"
+#include "loader/image/jpeg_scan.h"
+#include "loader/image/scratch.h"
+
+/* Rows that one read() delivers, and blocks that are transformed in one go. */
+enum { STRIP_ROWS = 8, BATCH = 16 };
+
+/* A component's samples under the region. */
+struct plane {
+    uint32_t left, right; /* blocks, across */
+    uint32_t top, bottom; /* blocks, down */
+    uint32_t rows;        /* in memory: those of two MCU rows */
+    size_t pitch;
+    uint8_t *samples; /* of block `left`, row 0; JPEG_PAD bytes before and behind each row */
+    uint8_t *wide;    /* room for one enlarged row */
+};
+
+/* One block of an MCU. */
+struct place {
+    const struct jpeg_huff *dc, *ac;
+    uint8_t component, x, y; /* blocks, within the MCU's of the component */
+    uint8_t h;               /* blocks of an MCU, across */
+    bool keep;               /* in this row of MCUs; then: */
+    const struct plane *plane;
+    const int16_t *quant;
+    uint8_t *samples; /* of the plane's first block in the row */
+};
+
+struct jpeg_own {
+    const struct jpeg_kernels *kernels;
+    struct jpeg_huffs huffs;
+    struct jpeg_frame frame;
+    const uint8_t *bytes;
+    size_t len;
+
+    struct rect region;
+    uint32_t left, right;  /* MCUs that hold the region, across */
+    uint32_t top, bottom;  /* MCU rows of which anything is kept; bottom is the last to be read */
+    uint32_t row;          /* the next MCU row */
+    uint32_t y, y_ready;   /* the next row of pixels; those before y_ready can be made */
+    struct plane planes[JPEG_COMPONENTS];
+    struct place places[JPEG_MCU_BLOCKS];
+    uint32_t places_count;
+    struct scratch samples, strip;
+    size_t strip_pitch;
+
+    struct jpeg_scan *scan, scans[2]; /* the one at hand; the other is for a second segment */
+    struct jpeg_block batch[BATCH];
+    uint32_t batch_count;
+    uint8_t slot[BATCH]; /* which coefficients the batch's blocks have: a permutation */
+    /* Of the batch; those of the blocks not in it are zero. */
+    int16_t coef[BATCH][JPEG_COEF_ROOM] __attribute__((aligned(64)));
+};
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* Whether anything is made of a block at `x` of its component's row. */
+INLINE bool wanted(const struct place *p, uint32_t x)
+{
+    return p->keep && x >= p->plane->left && x < p->plane->right;
+}
+
+static void flush(struct jpeg_own *o)
+{
+    o->kernels->idct(o->batch, o->batch_count);
+    memset(o->coef, 0, sizeof(o->coef)); /* quicker than one by one */
+    o->batch_count = 0;
+}
+
+/* A block without AC coefficients. */
+static void fill_block(const struct jpeg_block *b)
+{
+    int32_t x = ((int16_t)(uint16_t)((uint32_t)(b->coef[0] * b->quant[0]) << 2) + 16) >> 5;
+    uint64_t row = (uint8_t)((x < -128 ? -128 : x > 127 ? 127 : x) + 128);
+
+    row *= UINT64_C(0x0101010101010101);
+    for (uint32_t y = 0; y < JPEG_BLOCK; y++)
+        memcpy(b->to + y * b->pitch, &row, sizeof(row));
+}
+
+/* The coefficients of the block that is taken next, or of the one behind it. */
+INLINE int16_t *next_coef(struct jpeg_own *o, uint32_t behind)
+{
+    return o->coef[o->slot[o->batch_count + behind]];
+}
+
+/* Make samples of the block in next_coef(), now or with others. */
+INLINE void take_block(struct jpeg_own *o, const struct place *p, uint32_t x, uint32_t seen)
+{
+    struct jpeg_block *b = &o->batch[o->batch_count];
+    int16_t *coef = next_coef(o, 0);
+
+    *b = (struct jpeg_block){.coef = coef,
+                             .quant = p->quant,
+                             .to = p->samples + (size_t)(x - p->plane->left) * JPEG_BLOCK,
+                             .pitch = p->plane->pitch};
+    if ((seen & 63) == 0) {
+        fill_block(b);
+        coef[0] = 0;
+    } else if ((seen & 56) == 0) {
+        jpeg_idct_row(b);
+        memset(coef, 0, JPEG_BLOCK * sizeof(*coef));
+    } else if (++o->batch_count == BATCH) {
+        flush(o);
+    }
+}
+
+/* Read MCUs of which nothing is kept. */
+INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
+{
+    struct jpeg_scan *s = o->scan;
+
+    for (; count > 0; count--) {
+        struct jpeg_bits bits;
+
+        if (!jpeg_scan_mcu(s))
+            return false;
+        bits = s->bits;
+        for (uint32_t i = 0; i < o->places_count; i++) {
+            const struct place *p = &o->places[i];
+
+            if (!read_dc(&bits, p->dc, &s->dc[p->component]) || !pass_ac(&bits, p->ac))
+                return false;
+        }
+        s->bits = bits;
+    }
+    return true;
+}
+
+/* Read the AC coefficients of block `x` of its component's row, and make samples of it if they are
+ * wanted. */
+INLINE bool read_block(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *p,
+                       uint32_t x, int32_t dc)
+{
+    int16_t *coef = next_coef(o, 0);
+    uint32_t seen = 0;
+
+    if (!wanted(p, x))
+        return pass_ac(bits, p->ac);
+    coef[0] = (int16_t)dc;
+    if (!read_ac(bits, p->ac, coef, &seen))
+        return false;
+    take_block(o, p, x, seen);
+    return true;
+}
+
+/* Read MCUs begin ... end - 1 of the row. */
+INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
+{
+    struct jpeg_scan *s = o->scan;
+
+    for (uint32_t mcu = begin; mcu < end; mcu++) {
+        struct jpeg_bits bits;
+
+        if (!jpeg_scan_mcu(s))
+            return false;
+        bits = s->bits;
+        for (uint32_t i = 0; i < o->places_count; i++) {
+            const struct place *p = &o->places[i];
+            int32_t *dc = &s->dc[p->component];
+
+            if (!read_dc(&bits, p->dc, dc) || !read_block(o, &bits, p, mcu * p->h + p->x, *dc))
+                return false;
+        }
+        s->bits = bits;
+    }
+    return true;
+}
+
+/* Two blocks of two segments at once, so that the one's waiting is the other's working. */
+INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *p,
+                        const uint32_t *x, const int32_t *dc)
+{
+    bool want[2] = {wanted(p, x[0]), wanted(p, x[1])};
+    uint32_t seen[2] = {0};
+    int16_t *coef[2];
+    uint32_t count;
+
+    if (want[0] != want[1])
+        return read_block(o, &bits[0], p, x[0], dc[0]) && read_block(o, &bits[1], p, x[1], dc[1]);
+    if (!want[0])
+        return pass_ac_both(bits, p->ac);
+    if (o->batch_count + 1 >= BATCH)
+        flush(o);
+    count = o->batch_count;
+    for (uint32_t i = 0; i < 2; i++) {
+        coef[i] = next_coef(o, i);
+        coef[i][0] = (int16_t)dc[i];
+    }
+    if (!read_ac_both(bits, p->ac, coef, seen))
+        return false;
+    take_block(o, p, x[0], seen[0]);
+    if (o->batch_count == count) { /* it needs its coefficients no more; the other's are next */
+        uint8_t slot = o->slot[count];
+
+        o->slot[count] = o->slot[count + 1];
+        o->slot[count + 1] = slot;
+    }
+    take_block(o, p, x[1], seen[1]);
+    return true;
+}
+
+/* Read two segments of `count` MCUs each, from MCU `begin` of the row on. */
+INLINE bool read_segments(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
+                          uint32_t count)
+{
+    for (uint32_t mcu = begin; mcu < begin + count; mcu++) {
+        struct jpeg_bits bits[2];
+
+        if (!jpeg_scan_ready(s[0]) || !jpeg_scan_ready(s[1]))
+            return false;
+        bits[0] = s[0]->bits;
+        bits[1] = s[1]->bits;
+        for (uint32_t i = 0; i < o->places_count; i++) {
+            const struct place *p = &o->places[i];
+            uint32_t x[2] = {mcu * p->h + p->x, (mcu + count) * p->h + p->x};
+            int32_t dc[2];
+
+            for (uint32_t k = 0; k < 2; k++) {
+                if (!read_dc(&bits[k], p->dc, &s[k]->dc[p->component]))
+                    return false;
+                dc[k] = s[k]->dc[p->component];
+            }
+            if (!read_blocks(o, bits, p, x, dc))
+                return false;
+        }
+        s[0]->bits = bits[0];
+        s[1]->bits = bits[1];
+    }
+    return true;
+}
+
+/* The loops over MCUs, compiled for one kind of processor; each on its own, since together they have
+ * too little room in registers. */
+struct loops {
+    bool (*pass)(struct jpeg_own *o, uint32_t count);
+    bool (*keep)(struct jpeg_own *o, uint32_t begin, uint32_t end);
+    bool (*segments)(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
+                     uint32_t count);
+};
+
+#define LOOPS(name, attribute)                                                                     \
+    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)                          \
+    {                                                                                              \
+        return pass_mcus(o, count);                                                                \
+    }                                                                                              \
+    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end)            \
+    {                                                                                              \
+        return keep_mcus(o, begin, end);                                                           \
+    }                                                                                              \
+    attribute static bool segments_##name(struct jpeg_own *o, struct jpeg_scan *const *s,          \
+                                          uint32_t begin, uint32_t count)                          \
+    {                                                                                              \
+        return read_segments(o, s, begin, count);                                                  \
+    }                                                                                              \
+    static const struct loops loops_##name = {pass_##name, keep_##name, segments_##name}
+
+LOOPS(anywhere, );
+#ifdef __x86_64__
+LOOPS(bmi2, __attribute__((target("bmi,bmi2")))); /* where shifts by any number take one cycle */
+#else
+#define loops_bmi2 loops_anywhere
+#endif
+
+static const struct loops *loops_of(const struct jpeg_own *o)
+{
+    return o->kernels->bmi2 ? &loops_bmi2 : &loops_anywhere;
+}
+
+/* Read MCUs begin ... end - 1 of the row. */
+static bool read_run(struct jpeg_own *o, bool keep, uint32_t begin, uint32_t end)
+{
+    const struct loops *loops = loops_of(o);
+    uint32_t left = keep ? o->left : end, right = keep ? o->right : end;
+
+    left = left < begin ? begin : left > end ? end : left;
+    right = right < left ? left : right > end ? end : right;
+    return loops->pass(o, left - begin) && loops->keep(o, left, right) &&
+           loops->pass(o, end - right);
+}
+
+/* Read the next two segments, of `count` MCUs each, at once; or one, where this cannot be. */
+static bool read_one_or_two(struct jpeg_own *o, bool keep, uint32_t *mcu, uint32_t count)
+{
+    struct jpeg_scan *s[2] = {o->scan, &o->scans[o->scan == &o->scans[0]]};
+    uint32_t begin = *mcu;
+
+    *mcu += count;
+    if (*mcu == o->frame.mcus)
+        return read_run(o, keep, begin, *mcu);
+    if (s[0]->left == 0 && !jpeg_scan_restart(s[0]))
+        return false;
+    if (!jpeg_scan_begin_next(s[1], s[0]))
+        return read_run(o, keep, begin, *mcu);
+    *mcu += count;
+    o->scan = s[1];
+    return loops_of(o)->segments(o, s, begin, count) && jpeg_scan_complete(s[0]);
+}
+
+/* A row of MCUs; with nothing to keep where `keep` is false. */
+static bool read_mcus(struct jpeg_own *o, bool keep)
+{
+    uint32_t mcus = o->frame.mcus, restart = o->frame.restart, mcu = 0;
+
+    if (restart == 0 || mcus % restart != 0 || restart == mcus)
+        return read_run(o, keep, 0, mcus);
+    while (mcu < mcus)
+        if (!read_one_or_two(o, keep, &mcu, restart))
+            return false;
+    return true;
+}
+
+/* Where samples are weighted with their neighbours, those at the image's edges are their own. */
+static void pad_edges(struct jpeg_own *o)
+{
+    for (uint32_t i = 0; i < o->frame.count; i++) {
+        const struct jpeg_component *c = &o->frame.component[i];
+        const struct plane *p = &o->planes[i];
+        uint32_t begin = o->row * c->v * JPEG_BLOCK % p->rows;
+        size_t end = c->width - (size_t)p->left * JPEG_BLOCK; /* of the image, in p->samples */
+
+        if (c->stretch_across != JPEG_FANCY)
+            continue;
+        for (uint32_t y = begin; y < begin + c->v * JPEG_BLOCK; y++) {
+            uint8_t *row = p->samples + y * p->pitch;
+
+            if (p->left == 0)
+                row[-1] = row[0];
+            if (p->right * JPEG_BLOCK >= c->width)
+                row[end] = row[end - 1];
+        }
+    }
+}
+
+/* Which blocks of the row of MCUs are kept, and where. */
+static void place_row(struct jpeg_own *o)
+{
+    for (uint32_t i = 0; i < o->places_count; i++) {
+        struct place *p = &o->places[i];
+        const struct jpeg_component *c = &o->frame.component[p->component];
+        const struct plane *plane = &o->planes[p->component];
+        uint32_t y = o->row * c->v + p->y;
+
+        p->keep = o->row >= o->top && y >= plane->top && y < plane->bottom;
+        p->plane = plane;
+        p->quant = o->frame.quant[c->quant];
+        p->samples = plane->samples + y * JPEG_BLOCK % plane->rows * plane->pitch;
+    }
+}
+
+/* Read the next row of MCUs. */
+static bool read_row(struct jpeg_own *o)
+{
+    const struct jpeg_frame *f = &o->frame;
+    bool keep = o->row >= o->top, ok;
+
+    place_row(o);
+    ok = read_mcus(o, keep);
+    flush(o);
+    if (keep)
+        pad_edges(o);
+    o->row++;
+    o->y_ready = o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
+    if (o->row > o->bottom) /* was the last MCU complete? */
+        ok = ok && jpeg_scan_more(o->scan);
+    return ok;
+}
+
+static const uint8_t *row_of(const struct jpeg_own *o, uint32_t component, uint32_t y)
+{
+    const struct plane *p = &o->planes[component];
+
+    return p->samples + y % p->rows * p->pitch;
+}
+
+/* A component's part of row o->y, as wide as the region. */
+static const uint8_t *enlarge(struct jpeg_own *o, uint32_t component)
+{
+    const struct jpeg_component *c = &o->frame.component[component];
+    const struct plane *p = &o->planes[component];
+    uint32_t y = o->y / c->down, other = y, base = p->left * JPEG_BLOCK;
+    uint32_t left = o->region.left, last = left + o->region.width - 1;
+    const uint8_t *near, *far;
+
+    if (c->stretch_down == JPEG_FANCY && o->y % 2 == 0)
+        other = y > 0 ? y - 1 : 0;
+    else if (c->stretch_down == JPEG_FANCY)
+        other = y + 1 < c->height ? y + 1 : y;
+    near = row_of(o, component, y);
+    far = row_of(o, component, other);
+    if (c->stretch_across == JPEG_FANCY) {
+        uint32_t first = left / 2 - base, count = last / 2 - left / 2 + 1;
+
+        if (c->stretch_down == JPEG_FANCY)
+            o->kernels->h2v2(near + first, far + first, count, p->wide);
+        else
+            o->kernels->h2v1(near + first, count, p->wide);
+        return p->wide + left % 2;
+    }
+    if (c->stretch_across == JPEG_REPEAT) {
+        for (uint32_t x = left; x <= last; x++)
+            p->wide[x - left] = near[x / c->across - base];
+        return p->wide;
+    }
+    if (c->stretch_down == JPEG_FANCY) {
+        o->kernels->h1v2(near + left - base, far + left - base, o->y % 2 == 0 ? 1 : 2,
+                         o->region.width, p->wide);
+        return p->wide;
+    }
+    return near + left - base;
+}
+
+static void make_row(struct jpeg_own *o, uint8_t *to)
+{
+    const uint8_t *rows[JPEG_COMPONENTS];
+
+    for (uint32_t i = 0; i < o->frame.count; i++)
+        rows[i] = enlarge(o, i);
+    (o->frame.count == 1 ? o->kernels->grey : o->frame.ycc ? o->kernels->ycc : o->kernels->rgb)(
+        rows, o->region.width, to);
+    o->y++;
+}
+
+/* Which blocks of a component the region needs. */
+static void place_plane(const struct jpeg_component *c, const struct rect *region, struct plane *p)
+{
+    uint32_t x_margin = c->stretch_across == JPEG_FANCY ? 2 : 0;
+    uint32_t y_margin = c->stretch_down == JPEG_FANCY ? 2 : 0;
+    uint32_t x = region->left > x_margin ? region->left - x_margin : 0;
+    uint32_t y = region->top > y_margin ? region->top - y_margin : 0;
+    uint32_t x_last = (region->left + region->width - 1 + x_margin) / c->across;
+    uint32_t y_last = (region->top + region->height - 1 + y_margin) / c->down;
+
+    x_last = x_last < c->width ? x_last : c->width - 1;
+    y_last = y_last < c->height ? y_last : c->height - 1;
+    p->left = x / c->across / JPEG_BLOCK;
+    p->top = y / c->down / JPEG_BLOCK;
+    p->right = x_last / JPEG_BLOCK + 1;
+    p->bottom = y_last / JPEG_BLOCK + 1;
+    p->rows = 2U * c->v * JPEG_BLOCK;
+    p->pitch = align_up((size_t)(p->right - p->left) * JPEG_BLOCK + 2 * JPEG_PAD, 64);
+}
+
+/* The last row of MCUs that libjpeg would read for this row of pixels. */
+static uint32_t last_row(const struct jpeg_frame *f, uint32_t y)
+{
+    uint32_t strip = y / f->strip, rows;
+
+    if (f->context && y % f->strip >= f->strip - f->group)
+        strip++;
+    rows = (strip + 1) * (f->strip / f->mcu_height);
+    return (rows < f->rows ? rows : f->rows) - 1;
+}
+
+static void find_rows_and_columns(struct jpeg_own *o)
+{
+    const struct jpeg_frame *f = &o->frame;
+
+    o->left = o->top = UINT32_MAX;
+    o->right = 0;
+    o->bottom = last_row(f, o->region.top + o->region.height - 1);
+    for (uint32_t i = 0; i < f->count; i++) {
+        const struct jpeg_component *c = &f->component[i];
+        struct plane *p = &o->planes[i];
+
+        place_plane(c, &o->region, p);
+        o->left = (uint32_t)min_u64(o->left, p->left / c->h);
+        o->top = (uint32_t)min_u64(o->top, p->top / c->v);
+        o->right = (uint32_t)max_u64(o->right, (p->right - 1) / c->h + 1);
+    }
+}
+
+static int make_room(struct jpeg_own *o)
+{
+    size_t wide = align_up(o->region.width + 2, 64) + JPEG_PAD, at = 0;
+
+    for (uint32_t i = 0; i < o->frame.count; i++)
+        at += o->planes[i].rows * o->planes[i].pitch + wide;
+    o->strip_pitch = align_up((size_t)o->region.width * 4, 32) + 4 * JPEG_PAD;
+    if (scratch_reserve(&o->samples, at) < 0 ||
+        scratch_reserve(&o->strip, STRIP_ROWS * o->strip_pitch) < 0)
+        return -ENOMEM;
+    at = 0;
+    for (uint32_t i = 0; i < o->frame.count; i++) {
+        struct plane *p = &o->planes[i];
+
+        p->samples = (uint8_t *)o->samples.bytes + at + JPEG_PAD;
+        at += p->rows * p->pitch;
+        p->wide = (uint8_t *)o->samples.bytes + at;
+        at += wide;
+    }
+    return 0;
+}
+
+int jpeg_own_create(struct jpeg_own **ret)
+{
+    struct jpeg_own *o = aligned_alloc(64, align_up(sizeof(*o), 64));
+
+    if (!o)
+        return -ENOMEM;
+    memset(o, 0, sizeof(*o));
+    for (uint8_t i = 0; i < BATCH; i++)
+        o->slot[i] = i;
+    for (size_t i = 0; !o->kernels; i++)
+        if (jpeg_kernels[i]->usable())
+            o->kernels = jpeg_kernels[i];
+    *ret = o;
+    return 0;
+}
+
+void jpeg_own_destroy(struct jpeg_own *o)
+{
+    if (!o)
+        return;
+    jpeg_huffs_fini(&o->huffs);
+    scratch_free(&o->samples);
+    scratch_free(&o->strip);
+    free(o);
+}
+
+void jpeg_own_use(struct jpeg_own *o, const struct jpeg_kernels *kernels)
+{
+    o->kernels = kernels;
+}
+
+int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, uint32_t *width,
+                  uint32_t *height)
+{
+    if (!jpeg_frame_parse(bytes, len, &o->frame))
+        return JPEG_OWN_GIVES_UP;
+    o->bytes = bytes;
+    o->len = len;
+    *width = o->frame.width;
+    *height = o->frame.height;
+    return 0;
+}
+
+/* The blocks of an MCU in their order, with their tables. */
+static int list_places(struct jpeg_own *o)
+{
+    o->places_count = 0;
+    for (uint32_t i = 0; i < o->frame.count; i++) {
+        const struct jpeg_component *c = &o->frame.component[i];
+        jpeg_huff_fill_fn *fill = o->kernels->fill;
+        int r = 0;
+        const struct jpeg_huff *dc, *ac = NULL;
+
+        dc = jpeg_huff_get(&o->huffs, false, &o->frame.dc[c->dc], fill, &r);
+        if (dc)
+            ac = jpeg_huff_get(&o->huffs, true, &o->frame.ac[c->ac], fill, &r);
+        if (!ac)
+            return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
+        for (uint8_t y = 0; y < c->v; y++)
+            for (uint8_t x = 0; x < c->h; x++)
+                o->places[o->places_count++] =
+                    (struct place){.dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
+    }
+    return 0;
+}
+
+int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
+{
+    int r = list_places(o);
+
+    if (r != 0)
+        return r;
+    o->region = *region;
+    find_rows_and_columns(o);
+    r = make_room(o);
+    if (r < 0)
+        return r;
+    o->row = 0;
+    o->y = region->top;
+    o->y_ready = 0;
+    o->batch_count = 0;
+    memset(o->coef, 0, sizeof(o->coef));
+    o->scan = &o->scans[0];
+    jpeg_scan_begin(o->scan, o->bytes, o->len, o->frame.data, o->frame.restart);
+    return 0;
+}
+
+int jpeg_own_read(struct jpeg_own *o, struct image_rows *ret)
+{
+    uint32_t end = o->region.top + o->region.height, count = 0;
+
+    while (o->y_ready <= o->y || (o->y_ready >= end && o->row <= o->bottom))
+        if (!read_row(o))
+            return JPEG_OWN_GIVES_UP;
+    for (; count < STRIP_ROWS && o->y < end && o->y < o->y_ready; count++)
+        make_row(o, (uint8_t *)o->strip.bytes + count * o->strip_pitch);
+    *ret = (struct image_rows){o->strip.bytes, o->strip_pitch, count};
+    return 0;
+}
+
+void jpeg_own_close(struct jpeg_own *o)
+{
+    scratch_trim(&o->samples, 4 << 20);
+    scratch_trim(&o->strip, 4 << 20);
+}

@@ -1,0 +1,46 @@
+/* jpeg_own.h - a JPEG decoder of our own, for what nearly all photographs are: baseline, grey or
+ * three components in one scan.
+ *
+ * It gives exactly the pixels of libjpeg-turbo, or gives up: for a file of another kind, and for
+ * one in whose needed rows libjpeg would find a fault. The caller then asks libjpeg, which decides
+ * and has the words for it. */
+#ifndef LOADER_IMAGE_JPEG_OWN_H
+#define LOADER_IMAGE_JPEG_OWN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/image/reader.h"
+
+struct jpeg_own;
+struct jpeg_kernels;
+
+/** What the functions below answer when libjpeg is to be asked. */
+enum { JPEG_OWN_GIVES_UP = 1 };
+
+int jpeg_own_create(struct jpeg_own **ret);
+/** NULL is nothing. */
+void jpeg_own_destroy(struct jpeg_own *own);
+
+/** Use these loops from the next open() on; create() chose the best ones. */
+void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
+
+/**
+ * Read the header. `bytes` are borrowed until close().
+ *
+ * 0, JPEG_OWN_GIVES_UP or -ENOMEM, like all of them.
+ */
+int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, uint32_t *width,
+                  uint32_t *height);
+
+/** `region` lies inside the image and is not empty. */
+int jpeg_own_seek(struct jpeg_own *own, const struct rect *region);
+
+/** Some further rows of the region; not to be called after its last one. Once it gave up, only
+ * open() may be called. */
+int jpeg_own_read(struct jpeg_own *own, struct image_rows *ret);
+
+/** Give back memory that only a large image needed. */
+void jpeg_own_close(struct jpeg_own *own);
+
+#endif

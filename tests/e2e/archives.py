@@ -1,0 +1,97 @@
+"""archives.py FOLDER OUT - the pictures of a folder data set in every other form, in the same order:
+
+    list.txt list.csv list.tsv           lists
+    ustar-*.tar gnu-*.tar pax-*.tar      WebDataset archives by Python's tarfile, .cls beside each image
+    json.tar                             labels in .json
+    records-?????-of-?????               TFRecords by the published format, without any of Plenum's code
+"""
+
+import io
+import json
+import os
+import struct
+import sys
+import tarfile
+
+root, out = sys.argv[1:3]
+classes = sorted(d for d in os.listdir(root) if os.path.isdir(os.path.join(root, d)))
+pictures = [(os.path.join(root, c, f), label, f"{c}/{f}")
+            for label, c in enumerate(classes) for f in sorted(os.listdir(os.path.join(root, c)))]
+ARCHIVES = 3
+
+
+def part(i):
+    return [p for k, p in enumerate(pictures) if k * ARCHIVES // len(pictures) == i]
+
+
+with open(os.path.join(out, "list.txt"), "w") as f:
+    for path, label, name in pictures:
+        f.write(f"{os.path.abspath(path)} {classes[label]}\n")
+with open(os.path.join(out, "list.csv"), "w") as f:
+    f.write("number,label,path\n")
+    for k, (path, label, name) in enumerate(pictures):
+        f.write(f'{k},{label + 1},"{name}"\r\n')
+with open(os.path.join(out, "list.tsv"), "w") as f:
+    for path, label, name in pictures:
+        f.write(f"{name}\t{label}\n")
+
+
+def add(tar, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+for kind, form in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT), ("pax", tarfile.PAX_FORMAT)):
+    # A long name takes another way in each of the three.
+    prefix = "deep/" + "d" * (60 if kind == "ustar" else 120) + "/" + "x" * (60 if kind == "ustar" else 90)
+    for i in range(ARCHIVES):
+        with tarfile.open(os.path.join(out, f"{kind}-{i:03d}.tar"), "w", format=form) as tar:
+            for k, (path, label, name) in enumerate(part(i)):
+                key = f"{prefix}{k:06d}" if k % 2 else f"{k:06d}"
+                add(tar, key + ".cls", str(label).encode())
+                add(tar, key + ".jpg", open(path, "rb").read())
+with tarfile.open(os.path.join(out, "json.tar"), "w") as tar:
+    for k, (path, label, name) in enumerate(pictures):
+        add(tar, f"{k:06d}.jpg", open(path, "rb").read())
+        add(tar, f"{k:06d}.json", json.dumps({"meta": {"class": classes[label]}}).encode())
+
+# ---- TFRecords ----
+TABLE = []
+for b in range(256):
+    for _ in range(8):
+        b = b >> 1 ^ (0x82F63B78 if b & 1 else 0)
+    TABLE.append(b)
+
+
+def masked_crc(data):
+    crc = 0xFFFFFFFF
+    for b in data:
+        crc = crc >> 8 ^ TABLE[(crc ^ b) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def varint(v):
+    data = b""
+    while v > 127:
+        data += bytes([v & 127 | 128])
+        v >>= 7
+    return data + bytes([v])
+
+
+def field(number, data):
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def feature(key, kind, value):
+    return field(1, field(1, key.encode()) + field(2, field(kind, field(1, value))))
+
+
+for i in range(ARCHIVES):
+    with open(os.path.join(out, f"records-{i:05d}-of-{ARCHIVES:05d}"), "wb") as f:
+        for path, label, name in part(i):
+            data = field(1, feature("image/class/label", 3, varint(label + 1)) + feature("image/filename", 1, name.encode())
+                         + feature("image/encoded", 1, open(path, "rb").read()))
+            length = struct.pack("<Q", len(data))
+            f.write(length + masked_crc(length) + data + masked_crc(data))

@@ -1,0 +1,148 @@
+"""For the tests of training here: jobs that are run, and jobs that are killed."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.environ["top_builddir"]
+SOURCE = os.environ["top_srcdir"]
+
+
+def set_up(folder):
+    """What programs of the build folder need to find each other; indices go below `folder`."""
+    os.environ.update({
+        "PLENUM_CACHE_DIR": os.path.join(folder, "cache"),
+        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
+        "PYTHONPATH": os.path.join(SOURCE, "python"),
+        "PLENUM_PLENUMD": os.path.join(BUILD, "plenumd"),
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        # MPI leaves a good deal allocated.
+        "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0",
+    })
+    os.environ.pop("PLENUM_LOADER", None)
+
+
+def make_sample(folder, *options):
+    subprocess.run([os.path.join(BUILD, "plenumctl"), "make-sample", folder, *options], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def by_plenumrun(instances, replicas, *program):
+    return [os.path.join(BUILD, "plenumrun"), "-x", "ASAN_OPTIONS", "-n", str(instances), "--num-replicas",
+            str(replicas), *program]
+
+
+def run(words):
+    """Run a job to its end; what it printed."""
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        raise AssertionError(f"status {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def result_of(out):
+    """Hash of the samples and of the weights, as the training examples print them at the end."""
+    return re.search(r"^(?:\[default\d\]:)?hash (\w{16})  weights (\w{16})$", out, re.MULTILINE).groups()
+
+
+def steps_of(log):
+    """The lines of a log, each with the number of its step."""
+    lines = open(log).read().split("\n")[:-1]
+    return [(int(line.split()[0]), line) for line in lines if line]
+
+
+def instances_of(program, mark):
+    """Processes of a program that have this among their arguments."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = open(f"/proc/{pid}/cmdline", "rb").read().split(b"\0")
+        except OSError:
+            continue
+        if words[0] == program.encode() and mark.encode() in words:
+            found.append(int(pid))
+    return sorted(found)
+
+
+class PacedLog:
+    """A log that is a pipe of one page: a program that writes it can be no more than some dozens of steps ahead.
+
+    So it cannot come to its end before it is killed, however busy the machine is.
+    """
+
+    def __init__(self, path):
+        self.path, self.steps, self.rest = path, [], b""
+        os.mkfifo(path)
+        self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(self.fd, 1031, 4096)  # F_SETPIPE_SZ
+
+    def _read(self, size):
+        """Take what is there; were there any bytes?"""
+        try:
+            data = os.read(self.fd, size)
+        except BlockingIOError:
+            return False
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        self.steps += [(int(line.split()[0]), line.decode()) for line in lines]
+        return bool(data)
+
+    def until(self, job, at):
+        """Read to step `at`, or to the end."""
+        end = time.monotonic() + 300
+        seen = len(self.steps)
+        while not any(step >= at for step, _ in self.steps[seen:]):
+            if not self._read(100):
+                if job.poll() is not None:
+                    break
+                time.sleep(0.001)
+            if time.monotonic() > end:
+                job.kill()
+                raise AssertionError(f"step {at} did not come")
+
+    def drain(self):
+        """What was written before the end; a line that was cut off is dropped."""
+        while self._read(65536):
+            pass
+        self.rest = b""
+
+    def close(self):
+        os.close(self.fd)
+
+
+def run_and_kill(words, program, log, at, victim):
+    """Start a job, kill one of its instances when its log has come to step `at`; what it wrote to standard error."""
+    job = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    log.until(job, at)
+    pids = instances_of(program, log.path)
+    if job.poll() is not None or len(pids) < 2:
+        raise AssertionError(f"it ended by itself: {job.communicate()[1]}")
+    os.kill(pids[victim], signal.SIGKILL)
+    _, err = job.communicate(timeout=100)
+    log.drain()
+    left = instances_of(program, log.path)
+    if left:
+        raise AssertionError(f"processes {left} are left")
+    return err
+
+
+def run_paced(words, log):
+    """Run a job to its end, reading its log; what it printed."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        job = subprocess.Popen(words, stdout=out, stderr=err)
+        log.until(job, 2**63)
+        log.drain()
+        out.seek(0)
+        err.seek(0)
+        if job.returncode:
+            raise AssertionError(f"status {job.returncode}: {err.read()}")
+        return out.read()
+
+
+def python_program(name):
+    return [sys.executable, os.path.join(SOURCE, "examples", name)]

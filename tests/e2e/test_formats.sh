@@ -1,0 +1,106 @@
+#!/bin/bash
+# test_formats.sh - the same pictures, whatever form they are in: the same labels, pixels and hash; and what jobs do with
+# parts of data sets, and with data sets that should be equal and are not. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/e2e/job.sh"
+[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
+
+"$ctl" make-sample data --classes 4 --images 6 --size 64 >/dev/null || exit 99
+"$PYTHON" "$top_srcdir/tests/e2e/archives.py" data . || exit 99
+stream="--pipeline rrc(32)flip(0.5) --seed 5"
+alone=$("$ctl" hash data $stream)
+(cd data && tar --sort=name -cf ../gnutar.tar ./*/)
+mkdir folder && cp pax-*.tar folder/
+here=$PWD
+
+loader_threads 2
+same() { # SENTENCE DATASET
+    is "$alone" "$1: the hash" "$ctl" hash "$2" $stream
+    job -n 2 --num-replicas 4 "$feed" "$2" $stream --micro-batch 2 --json
+    ok "... and of what a job gets" delivered "$alone"
+}
+same "a list, found by what it is" list.txt
+same "a list as CSV, with names of columns" "list,base=$here/data,label-offset=-1:list.csv"
+same "a list as TSV" "list,base=$here/data:list.tsv"
+same "WebDataset, ustar" "ustar-{000..002}.tar"
+same "WebDataset, GNU" "tar:gnu-*.tar"
+same "WebDataset, pax" folder
+same "labels in JSON" "tar,label=json.meta.class:json.tar"
+same "an archive of the folder by GNU tar" "tar,label=folder:gnutar.tar"
+if command -v bsdtar >/dev/null; then
+    (cd data && bsdtar -cf ../bsdtar.tar $(ls -d */*))
+    same "an archive of the folder by bsdtar" "tar,label=folder:bsdtar.tar"
+else
+    skip "an archive of the folder by bsdtar" "it is not installed"
+fi
+same "TFRecords" "tfrecord,label-offset=-1:records-*-of-00003"
+is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, found by what they are" "$ctl" hash tfrecord:records-00001-of-00003 $stream
+
+# ---- parts of a data set ----
+for choice in "--subset 5:17" "--repeat 3" "--subset :9 --repeat 2 --shuffle block:2" "--shuffle none --subset 20:"; do
+    job -n 2 "$feed" ustar-{000..002}.tar $stream $choice --micro-batch 2 --json 2>/dev/null
+    job -n 2 "$feed" "ustar-{000..002}.tar" $stream $choice --micro-batch 2 --epochs 2 --json
+    ok "feed $choice" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
+done
+job -n 2 "$feed" data $stream --subset 5:25
+ok "a subset beyond the data set: refused" says "subset 5:25 goes beyond the 24 samples of the data set"
+
+for last in pad drop; do
+    for shape in 1:2 2:2 3:3; do
+        instances=${shape%:*} replicas=${shape#*:}
+        for set in "ustar-{000..002}.tar" "tfrecord:$here/records-0000{0..2}-of-00003"; do
+            job -n $instances --num-replicas $replicas "$feed" "$set" $stream --split file --last $last --micro-batch 3 --epochs 3 --json
+            ok "split = file, $instances instances, last = $last" delivered "$("$ctl" hash "$set" $stream --parts $instances \
+                --replicas $replicas --last $last --micro-batch 3 --epochs 3)"
+        done
+    done
+done
+ok "each picture once, and none twice" test "$(job -n 3 "$feed" "ustar-{000..002}.tar" $stream --split file --json; field images)" = 24
+job -n 4 "$feed" "ustar-{000..002}.tar" $stream --split file
+ok "more instances than archives: refused" says "has 3 files, which cannot be split into 4 parts"
+job -n 2 "$feed" data $stream --split file
+ok "no archives: refused" says "folder: has no setting 'part'"
+job -n 3 "$feed" "tar,label=folder:{gnutar,json,gnutar}.tar" $stream --split file
+ok "an archive twice: refused" says "gnutar.tar is named twice"
+
+# ---- data sets that differ ----
+cp -r data other
+mv other/clouds/clouds-00002.jpg other/clouds/clouds-00002a.jpg
+cat >each.sh <<'END'
+#!/bin/sh
+# each.sh NAME0 NAME1 FEED ARGUMENT... - instance i streams NAMEi
+[ "$PLENUM_INSTANCE_INDEX" = 0 ] && name=$1 || name=$2
+shift 2
+feed=$1
+shift
+exec "$feed" "$name" "$@"
+END
+chmod +x each.sh
+job -n 2 ./each.sh data other "$feed" $stream
+ok "instances with different data: refused" test "$code" = 1
+ok "... naming both, and what differs" says "the data sets of instance 0 (host .*) and instance 1 (host .*) differ: the names of samples differ, first of sample"
+job -n 2 ./each.sh data list.txt "$feed" $stream --bad substitute
+ok "the same pictures by other names are another data set" says "differ: the names of samples differ"
+job -n 2 ./each.sh data nowhere "$feed" $stream
+ok "one instance cannot open it: all are told by which" says "instance 1 (host .*): data set '$here/nowhere': No such file or directory"
+is 1 "index --compare: they differ" sh -c '"$1" index data --compare "$("$1" index other --json | sed "s/.*\"index\": \"//;s/\".*//")" 2>differ >/dev/null; echo $?' sh "$ctl"
+ok "... in this" grep -q "sample [0-9]*, *is clouds/clouds-00002.jpg here and clouds/clouds-00002a.jpg there\|sample [0-9]* is clouds/clouds-00002.jpg here and clouds/clouds-00002a.jpg there" differ
+is 0 "... and not from itself" sh -c '"$1" index data --compare "$("$1" index data --json | sed "s/.*\"index\": \"//;s/\".*//")" >/dev/null; echo $?' sh "$ctl"
+
+# ---- order, before a run ----
+ok "order: one line a position" test "$("$ctl" order data $stream --positions 3:9 | wc -l)" = 7
+"$ctl" order data $stream --positions 0: | awk 'NR > 1 { print $2 }' | sort -n | uniq | wc -l >distinct
+is 24 "order: each sample once" sh -c 'tr -d " " <distinct'
+"$ctl" order data $stream --replicas 6 --micro-batch 3 --instances 4 --hosts 2 >out 2>err
+ok "order: shares that do not come out even" grep -q "6 replicas cannot be shared evenly by 4 instances" err
+"$ctl" order data $stream --replicas 4 --micro-batch 5 --hosts 2 --json >order.json
+is "2 16 40 40" "order: steps, padding, and all samples on some host" "$PYTHON" -c '
+import json
+d = json.load(open("order.json"))
+print(d["steps"], d["padded"], sum(h["samples"] for h in d["hosts"]), d["steps"] * d["step_samples"])'
+bytes=$(cat data/*/* | wc -c)
+is "$bytes" "order: the hosts read all bytes once" sh -c '"$@" | sed -n "s/.*\"bytes\": \([0-9]*\).*/\1/p" | awk "{ s += \$1 } END { print s }"' sh \
+    "$ctl" order data $stream --replicas 4 --micro-batch 3 --hosts 2 --json
+ok "sample: file, label and fields" sh -c '"$@" | grep -q "\"name\": \".*clouds-00001.jpg\", \"label\": 1, \"class\": null.*\"fields\": {\"number\": \"7\"}"' sh \
+    "$ctl" sample "list,base=$here/data,label-offset=-1:list.csv" 7 --json
+finish

@@ -1,0 +1,101 @@
+/* fuzz_jpeg.c - any bytes through our own JPEG decoder and libjpeg-turbo: never a crash, always the
+ * same decision, and the same pixels where it is a good one.
+ *
+ * The first four bytes choose the region; the rest is the file. Images of more than 2^16 pixels are
+ * left out, as they only cost time. Our decoder itself is run whatever it answers; the reader then
+ * says what becomes of a file on which it gives up. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <plenum/error.h>
+
+#include "common/util.h"
+#include "loader/image/image.h"
+#include "loader/image/jpeg_pixels.h"
+#include "loader/image/reader.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const uint32_t pixels_max = 1 << 16;
+
+/* What a reader makes of a file: its decision and the rows that it delivered. */
+struct outcome {
+    int r;
+    uint32_t rows;
+    struct plenum_error err;
+    uint8_t *pixels; /* [pixels_max][3] */
+};
+
+static _Noreturn void report(const char *what, const struct rect *region, const struct outcome *a,
+                             const struct outcome *b)
+{
+    fprintf(stderr, "region %ux%u+%u+%u, ", region->width, region->height, region->left,
+            region->top);
+    fprintf(stderr, "%s: %d after %u rows (%s), %d after %u rows (%s)\n", what, a->r, a->rows,
+            a->err.text, b->r, b->rows, b->err.text);
+    abort();
+}
+
+static void run(struct image_reader *reader, const uint8_t *bytes, size_t len,
+                const struct rect *region, struct outcome *o)
+{
+    struct image_header header;
+    struct image_rows rows;
+    uint8_t *to = o->pixels;
+
+    o->rows = 0;
+    o->err.text[0] = 0;
+    o->r = reader->ops->open(reader, bytes, len, &header, &o->err);
+    if (o->r == 0)
+        o->r = reader->ops->seek(reader, 1, region, &o->err);
+    while (o->r == 0 && o->rows < region->height) {
+        o->r = reader->ops->read(reader, &rows, &o->err);
+        for (uint32_t i = 0; o->r == 0 && i < rows.count; i++, o->rows++)
+            for (uint32_t x = 0; x < region->width; x++, to += 3)
+                memcpy(to, rows.pixels + i * rows.pitch + x * 4, 3);
+    }
+    reader->ops->close(reader);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct image_reader *ours, *library;
+    static struct outcome got, want;
+    struct image_header header = {0}, same = {0};
+    struct rect region = {0};
+
+    if (!ours) {
+        got.pixels = malloc((size_t)pixels_max * 3);
+        want.pixels = malloc((size_t)pixels_max * 3);
+        if (jpeg_reader_create(&ours) < 0 || jpeg_reader_create(&library) < 0 || !got.pixels ||
+            !want.pixels)
+            abort();
+        jpeg_reader_use(library, IMAGE_JPEG_LIBJPEG, NULL);
+    }
+    if (size < 6 || data[4] != 0xFF || data[5] != 0xD8)
+        return 0;
+    jpeg_reader_use(ours, IMAGE_JPEG_PLENUM, data[0] % 2 ? "avx2" : "portable");
+    want.r = library->ops->open(library, data + 4, size - 4, &header, &want.err);
+    library->ops->close(library);
+    got.r = ours->ops->open(ours, data + 4, size - 4, &same, &got.err);
+    ours->ops->close(ours);
+    if (got.r != want.r || (want.r == 0 && memcmp(&header, &same, sizeof(same)) != 0))
+        report("the header", &region, &got, &want);
+    if (want.r < 0 || (uint64_t)header.width * header.height > pixels_max)
+        return 0;
+    region.left = data[1] * 7U % header.width;
+    region.top = data[2] * 7U % header.height;
+    region.width = 1 + data[3] * 5U % (header.width - region.left);
+    region.height = 1 + (data[0] / 2) * 3U % (header.height - region.top);
+    run(library, data + 4, size - 4, &region, &want);
+    run(ours, data + 4, size - 4, &region, &got);
+    if (got.r != want.r || strcmp(got.err.text, want.err.text) != 0)
+        report("the decision", &region, &got, &want);
+    if (want.r == 0 &&
+        memcmp(got.pixels, want.pixels, (size_t)region.width * region.height * 3) != 0)
+        report("pixels", &region, &got, &want);
+    return 0;
+}

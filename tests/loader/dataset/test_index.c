@@ -1,0 +1,311 @@
+/* Indices: processes that want one at once, folders that cannot be written, what is compared, labels. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/util.h"
+#include "loader/dataset/dataset.h"
+#include "loader/dataset/index.h"
+#include "tests/tree.h"
+
+static struct tree tree;
+
+static void setup(void)
+{
+    tree_init(&tree);
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(index, .init = setup, .fini = teardown);
+
+static void write_set(const char *name, int files)
+{
+    char path[128];
+
+    for (int i = 0; i < files; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%c/%04d.jpg", name, 'a' + i % 3, i);
+        tree_write_text(&tree, path, "content");
+    }
+}
+
+static void make_old(const char *name)
+{
+    struct timespec then[2] = {{1000000000, 0}, {1000000000, 0}};
+
+    cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), then, 0), 0));
+}
+
+static struct dataset *opened(const char *name)
+{
+    struct plenum_error err = {""};
+    struct dataset *d = NULL;
+
+    cr_assert(eq(int, dataset_open(tree_path(&tree, name), NULL, &d, &err), 0), "%s", err.text);
+    return d;
+}
+
+static void note_scan(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    int *fd = arg;
+
+    (void)done;
+    (void)total;
+    if (strcmp(what, "reading folders") == 0 && *fd >= 0) {
+        (void)!write(*fd, "x", 1);
+        *fd = -1;
+    }
+}
+
+/* Of many processes that want an index at once, one makes it, and all have it. */
+Test(index, of_several_processes_one_builds_and_the_others_wait, .timeout = 60)
+{
+    enum { PROCESSES = 8 };
+    int go[2], built[2], left = 0;
+    char bytes[PROCESSES];
+    pid_t pids[PROCESSES];
+
+    write_set("data", 3000);
+    make_old("data/a");
+    make_old("data/b");
+    make_old("data/c");
+    make_old("data");
+    cr_assert(eq(int, pipe(go), 0));
+    cr_assert(eq(int, pipe(built), 0));
+    for (int i = 0; i < PROCESSES; i++) {
+        pids[i] = fork();
+        cr_assert(ge(int, pids[i], 0));
+        if (pids[i] == 0) {
+            int fd = built[1];
+            struct dataset_options options = {
+                .threads = 2, .progress = note_scan, .progress_arg = &fd};
+            struct dataset *d = NULL;
+            char byte;
+
+            (void)close(go[1]);
+            (void)!read(go[0], &byte, 1); /* until all are there */
+            if (dataset_open(tree_path(&tree, "data"), &options, &d, NULL) < 0)
+                _exit(1);
+            _exit(dataset_get_samples(d) == 3000 && dataset_get_index_path(d) ? 0 : 2);
+        }
+    }
+    (void)close(go[1]);
+    (void)close(built[1]);
+    for (int i = 0; i < PROCESSES; i++) {
+        int status;
+
+        cr_assert(eq(int, waitpid(pids[i], &status, 0), pids[i]));
+        cr_expect(eq(int, status, 0));
+    }
+    left = (int)read(built[0], bytes, sizeof(bytes));
+    cr_expect(eq(int, left, 1), "one has scanned, the others have read what it made");
+}
+
+/* A process that is killed while it builds leaves no lock, and no half an index. */
+Test(index, a_builder_that_dies_is_followed_by_another)
+{
+    struct dataset *d;
+    char lock[600];
+    pid_t pid;
+    int ready[2];
+    char byte;
+
+    write_set("data", 10);
+    d = opened("data");
+    (void)snprintf(lock, sizeof(lock), "%s.lock", dataset_get_index_path(d));
+    cr_assert(eq(int, unlink(dataset_get_index_path(d)), 0));
+    dataset_unref(d);
+    cr_assert(eq(int, pipe(ready), 0));
+    pid = fork();
+    if (pid == 0) {
+        int fd = open(lock, O_RDWR);
+
+        (void)!write(ready[1], "x", (size_t)(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0));
+        (void)pause();
+        _exit(0);
+    }
+    cr_assert(eq(i64, read(ready[0], &byte, 1), 1));
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+    d = opened("data");
+    cr_expect(eq(u32, dataset_get_samples(d), 10));
+    dataset_unref(d);
+}
+
+static int entries(const char *folder)
+{
+    DIR *dir = opendir(tree_path(&tree, folder));
+    int count = 0;
+
+    cr_assert(ne(ptr, dir, NULL));
+    while (readdir(dir))
+        count++;
+    (void)closedir(dir);
+    return count - 2;
+}
+
+/* Nothing is ever written into a data set's folder, and nothing but the index and its lock into the cache. */
+Test(index, data_folders_are_only_read)
+{
+    struct dataset *d;
+
+    write_set("data", 30);
+    cr_assert(eq(int, chmod(tree_path(&tree, "data"), 0555), 0));
+    d = opened("data");
+    dataset_unref(d);
+    cr_expect(eq(int, entries("data"), 3));
+    cr_expect(eq(int, entries("data/a"), 10));
+    cr_expect(eq(int, entries("cache"), 2), "an index and a lock");
+    cr_assert(eq(int, chmod(tree_path(&tree, "data"), 0755), 0));
+}
+
+Test(index, a_folder_that_cannot_be_read_is_named)
+{
+    struct plenum_error err = {""};
+    struct dataset *d = NULL;
+
+    if (geteuid() == 0)
+        cr_skip_test("root may read everything");
+    write_set("data", 30);
+    cr_assert(eq(int, chmod(tree_path(&tree, "data/b"), 0), 0));
+    cr_expect(eq(int, dataset_open(tree_path(&tree, "data"), NULL, &d, &err), -EACCES));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "data/b: Permission denied"), NULL), "%s", err.text);
+    cr_assert(eq(int, chmod(tree_path(&tree, "data/b"), 0755), 0));
+}
+
+Test(index, takes_32_bytes_a_sample_besides_names)
+{
+    struct dataset *d;
+    struct stat st;
+    uint64_t names = 0;
+    char name[600];
+
+    write_set("data", 3000);
+    d = opened("data");
+    cr_assert(eq(int, stat(dataset_get_index_path(d), &st), 0));
+    for (uint32_t i = 0; i < 3000; i++)
+        names += strlen(strrchr(dataset_get_sample_name(d, i, name, sizeof(name)), '/'));
+    cr_expect(le(u64, (uint64_t)st.st_size, names + 32 * 3000 + sizeof(struct index_header) + 256));
+    dataset_unref(d);
+}
+
+static void differ(const char *one, const char *two, const char *want)
+{
+    struct dataset *a = opened(one), *b = opened(two);
+    struct plenum_error err = {""};
+    char got[1024];
+
+    cr_assert(eq(int, dataset_compare(a, dataset_get_index_path(b), got, sizeof(got), &err), 0),
+              "%s", err.text);
+    cr_expect(eq(str, got, (char *)want));
+    cr_expect(eq(int, memcmp(dataset_get_fingerprint(a), dataset_get_fingerprint(b), 16) == 0,
+                 want[0] == '\0'));
+    dataset_unref(a);
+    dataset_unref(b);
+}
+
+Test(index, the_first_difference_of_two_data_sets_is_named)
+{
+    struct plenum_error err = {""};
+    struct dataset *d;
+    char got[100];
+
+    write_set("one", 300);
+    write_set("two", 300);
+    differ("one", "two", "");
+    write_set("six", 200); /* so few that the beginnings of all are in the sum */
+    write_set("seven", 200);
+    tree_write_text(&tree, "seven/b/0004.jpg", "CONTENT");
+    differ("six", "seven", "names, sizes and labels are equal, but not the contents");
+    write_set("three", 299);
+    differ("one", "three", "sample 299, c/0299.jpg, is here and not there");
+    differ("three", "one", "sample 299, c/0299.jpg, is there and not here");
+    write_set("four", 300);
+    tree_write_text(&tree, "four/a/0003.jpg", "longer than that");
+    differ("one", "four", "sample 1, a/0003.jpg, has 7 bytes here and 16 there");
+    write_set("five", 300);
+    tree_write_text(&tree, "five/a/0003-.jpg", "content");
+    differ("one", "five", "sample 1 is a/0003.jpg here and a/0003-.jpg there");
+    d = opened("one");
+    cr_expect(eq(int, dataset_compare(d, tree_path(&tree, "one/a/0000.jpg"), got, 100, &err),
+                 -EBADMSG));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "this is no index"), NULL), "%s", err.text);
+    dataset_unref(d);
+}
+
+/* ---- labels ---- */
+
+static int64_t add(struct index_builder *b, const char *label)
+{
+    int64_t id = index_builder_add_label(b, label, strlen(label));
+
+    cr_assert(ge(i64, id, 0));
+    cr_assert(ge(i64, index_builder_add_sample(b, &(struct index_sample){.label = (int32_t)id, .len = 1}, label), 0));
+    return id;
+}
+
+/* Any number of texts, in any order, in one piece or in several that are put together. */
+Test(index, labels_are_settled_the_same_in_pieces_and_in_one)
+{
+    for (int count = 1; count < 2000; count += count < 20 ? 1 : 331)
+        for (int pieces = 1; pieces <= 4; pieces++) {
+            struct index_builder whole = {0};
+
+            for (int piece = 0; piece < pieces; piece++) {
+                struct index_builder part = {0};
+                char text[32];
+
+                cr_assert(eq(i64, index_builder_add_container(&part, "x", 0, 0, 0), 0));
+                for (int i = piece; i < count; i += pieces) {
+                    (void)snprintf(text, sizeof(text), "class %05d", i * 7919 % count / 2);
+                    (void)add(&part, text);
+                }
+                cr_assert(eq(int, index_builder_append(&whole, &part), 0));
+                index_builder_fini(&part);
+            }
+            cr_assert(eq(int, index_builder_settle_labels(&whole, 0, NULL), 0));
+            for (size_t i = 0; i < whole.num_samples; i++) {
+                const struct index_sample *s = &whole.samples[i];
+
+                cr_assert(eq(str, whole.names + whole.classes[s->label], whole.names + s->name));
+            }
+            for (size_t i = 1; i < whole.num_classes; i++)
+                cr_assert(lt(int, strcmp(whole.names + whole.classes[i - 1], whole.names + whole.classes[i]), 0));
+            index_builder_fini(&whole);
+        }
+}
+
+Test(index, numbers_keep_their_values)
+{
+    struct index_builder b = {0};
+    struct plenum_error err = {""};
+
+    cr_assert(eq(i64, index_builder_add_container(&b, "x", 0, 0, 0), 0));
+    for (int i = 0; i < 5000; i++) {
+        char text[32];
+
+        (void)snprintf(text, sizeof(text), i % 3 ? "%d" : i % 2 ? "%05d" : "+%d", i);
+        (void)add(&b, text);
+    }
+    cr_assert(eq(int, index_builder_settle_labels(&b, 10, &err), 0), "%s", err.text);
+    for (int i = 0; i < 5000; i++)
+        cr_assert(eq(i32, b.samples[i].label, i + 10));
+    cr_expect(eq(sz, b.num_classes, 5010));
+    cr_expect(b.unnamed);
+    index_builder_fini(&b);
+}

@@ -1,0 +1,534 @@
+/* The format "tfrecord:", on files written by tests/records.c. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/util.h"
+#include "loader/dataset/dataset.h"
+#include "tests/records.h"
+#include "tests/tree.h"
+
+static struct tree tree;
+
+static void setup(void)
+{
+    tree_init(&tree);
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(tfrecord, .init = setup, .fini = teardown);
+
+static struct dataset *opened(const char *format, const char *name)
+{
+    struct dataset *d = NULL;
+    struct plenum_error err = {""};
+    char text[600];
+
+    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(&tree, name));
+    cr_assert(eq(int, dataset_open(text, NULL, &d, &err), 0), "%s: %s", text, err.text);
+    return d;
+}
+
+static void refused(const char *format, const char *name, int code, const char *sentence)
+{
+    struct dataset *d = NULL;
+    struct plenum_error err = {""};
+    char text[600];
+
+    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(&tree, name));
+    cr_expect(eq(int, dataset_open(text, NULL, &d, &err), code), "%s: %s", text, err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
+              sentence);
+    cr_expect(eq(ptr, d, NULL));
+}
+
+static void reads(struct dataset *d, uint32_t sample, const void *bytes, size_t len, int64_t label)
+{
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err = {""};
+
+    cr_assert(eq(int, dataset_read(d, sample, &buffer, &err), 0), "%u: %s", sample, err.text);
+    cr_expect(eq(sz, buffer.len, len));
+    cr_expect(eq(int, memcmp(buffer.bytes, bytes, len), 0), "sample %u", sample);
+    for (int i = 0; i < DATASET_PADDING; i++)
+        cr_expect(eq(u8, buffer.bytes[len + (size_t)i], 0));
+    cr_expect(eq(i64, dataset_get_label(d, sample), label));
+    dataset_buffer_fini(&buffer);
+}
+
+static void is_bad(struct dataset *d, uint32_t sample, int code, const char *sentence)
+{
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err = {""};
+
+    cr_expect(eq(int, dataset_read(d, sample, &buffer, &err), code));
+    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
+              sentence);
+    dataset_buffer_fini(&buffer);
+}
+
+Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
+{
+    struct bytes one = {0}, two = {0};
+    char *large = malloc(3 << 20), name[512];
+    struct dataset *d;
+
+    for (size_t i = 0; i < 3 << 20; i++)
+        large[i] = (char)(i * 7919 >> 3);
+    record_put_image(&one, "first", 5, 3, "n01.JPEG");
+    record_put_image(&one, large, 3 << 20, 0, "n02.JPEG"); /* larger than what is read at once */
+    record_put_image(&two, "last", 4, 7, NULL);
+    tree_write_bytes(&tree, "train-00000-of-00002", &one);
+    tree_write_bytes(&tree, "train-00001-of-00002", &two);
+    d = opened("tfrecord:", "train-0000{0..1}-of-00002");
+    cr_assert(eq(u32, dataset_get_samples(d), 3));
+    cr_expect(eq(u32, dataset_get_classes(d), 8));
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 3), ""));
+    reads(d, 0, "first", 5, 3);
+    reads(d, 1, large, 3 << 20, 0);
+    reads(d, 2, "last", 4, 7);
+    (void)dataset_get_sample_name(d, 1, name, sizeof(name));
+    cr_expect(ne(ptr, (void *)strstr(name, "train-00000-of-00002, n02.JPEG"), NULL), "%s", name);
+    (void)dataset_get_sample_name(d, 2, name, sizeof(name));
+    cr_expect(ne(ptr, (void *)strstr(name, "train-00001-of-00002, record at byte 0"), NULL), "%s",
+              name);
+    dataset_unref(d);
+    /* The same by what lies there. */
+    d = opened("", "train-*-of-00002");
+    cr_expect(eq(u32, dataset_get_samples(d), 3));
+    cr_expect(eq(int, strncmp(dataset_get_name(d), "tfrecord:/", 10), 0));
+    dataset_unref(d);
+    d = opened("", "train-00001-of-00002");
+    cr_expect(eq(u32, dataset_get_samples(d), 1));
+    dataset_unref(d);
+    bytes_fini(&one);
+    bytes_fini(&two);
+    free(large);
+}
+
+Test(tfrecord, features_have_other_names_and_types_if_told)
+{
+    struct bytes f = {0}, file = {0};
+    struct dataset *d;
+
+    for (int i = 0; i < 4; i++) {
+        f.len = 0;
+        example_put_bytes(&f, "text", i % 2 ? "dog" : "cat", 3);
+        example_put_bytes(&f, "jpeg", i % 2 ? "odd" : "even!", i % 2 ? 3 : 5);
+        example_put_int(&f, "number", -1 + i);
+        example_put_float(&f, "real", 1);
+        record_put(&file, &f);
+    }
+    tree_write_bytes(&tree, "x.tfrecord", &file);
+    d = opened("tfrecord,image=jpeg,label=number,label-offset=1:", "x.tfrecord");
+    cr_expect(eq(u32, dataset_get_classes(d), 4));
+    reads(d, 0, "even!", 5, 0);
+    reads(d, 3, "odd", 3, 3);
+    dataset_unref(d);
+    d = opened("tfrecord,label=text,image=jpeg,name=text:", "x.tfrecord");
+    cr_expect(eq(u32, dataset_get_classes(d), 2));
+    cr_expect(eq(str, (char *)dataset_get_class_name(d, 1), "dog"));
+    reads(d, 1, "odd", 3, 1);
+    dataset_unref(d);
+    refused("tfrecord:", "x.tfrecord", -EBADMSG,
+            "no feature 'image/encoded' of one piece of bytes; its features: text, jpeg, number, "
+            "real (image=FEATURE names another)");
+    refused("tfrecord,image=jpeg:", "x.tfrecord", -EBADMSG, "has no label: no feature "
+                                                            "'image/class/label'");
+    refused("tfrecord,image=jpeg,label=real:", "x.tfrecord", -EBADMSG, "has no label");
+    refused("tfrecord,image=jpeg,label=number:", "x.tfrecord", -EBADMSG,
+            "label '-1' of x.tfrecord is out of range: class numbers begin at 0 (see "
+            "label-offset)");
+    refused("tfrecord,image=jpeg,label=number,label-offset=-2:", "x.tfrecord", -EBADMSG,
+            "out of range with the label-offset");
+    refused("tfrecord,image=jpeg,label=text,label-offset=1:", "x.tfrecord", -EINVAL,
+            "a label-offset is for labels that are numbers");
+    refused("tfrecord,picture=jpeg:", "x.tfrecord", -EINVAL, "has no setting 'picture'");
+    bytes_fini(&f);
+    bytes_fini(&file);
+}
+
+struct gathered {
+    char text[512];
+};
+
+static void gather(void *arg, const char *key, const void *value, size_t len)
+{
+    struct gathered *g = arg;
+
+    (void)snprintf(g->text + strlen(g->text), sizeof(g->text) - strlen(g->text), "%s=%.*s;", key,
+                   (int)len, (const char *)value);
+}
+
+Test(tfrecord, the_other_features_are_found_by_sample)
+{
+    struct bytes file = {0};
+    struct gathered g = {""};
+    struct plenum_error err = {""};
+    struct dataset *d;
+
+    record_put_image(&file, "a", 1, 1, "one");
+    record_put_image(&file, "b", 1, 2, "two");
+    tree_write_bytes(&tree, "x", &file);
+    d = opened("tfrecord:", "x");
+    cr_assert(eq(int, dataset_fields(d, 1, gather, &g, &err), 0), "%s", err.text);
+    cr_expect(eq(str, g.text,
+                 "image/height=64;image/class/label=2;image/filename=two;image/object/bbox/"
+                 "xmin=0.25;image/format=JPEG;"));
+    dataset_unref(d);
+    bytes_fini(&file);
+}
+
+Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
+{
+    struct bytes file = {0}, f = {0};
+
+    tree_write_text(&tree, "text", "this is no TFRecord file, as anybody can see");
+    refused("tfrecord:", "text", -EBADMSG, "is no TFRecord file, or a compressed or damaged one");
+    refused("tfrecord:", "nothing", -ENOENT, "No such file");
+    refused("tfrecord:", "nothing-{0..1}", -ENOENT, "nothing-0: No such file");
+    refused("tfrecord:", "nothing-*", -ENOENT, "no file matches 'nothing-*'");
+    tree_write(&tree, "empty", "", 0);
+    refused("tfrecord:", "empty", -EBADMSG, "holds no samples");
+    record_put_raw(&file, "\xff\xff\xff no Example", 14);
+    tree_write_bytes(&tree, "raw", &file);
+    refused("tfrecord:", "raw", -EBADMSG, "the record at byte 0 is no tf.train.Example");
+    file.len = 0;
+    record_put(&file, &f);
+    tree_write_bytes(&tree, "bare", &file);
+    refused("tfrecord:", "bare", -EBADMSG, "its features: none");
+    refused("tfrecord:", "{text,text}", -EINVAL, "text is named twice");
+    bytes_fini(&file);
+    bytes_fini(&f);
+}
+
+Test(tfrecord, numbers_and_names_are_not_mixed)
+{
+    struct bytes f = {0}, one = {0}, two = {0};
+
+    example_put_bytes(&f, "image/encoded", "x", 1);
+    example_put_int(&f, "image/class/label", 5);
+    record_put(&one, &f);
+    f.len = 0;
+    example_put_bytes(&f, "image/encoded", "x", 1);
+    example_put_bytes(&f, "image/class/label", "cat", 3);
+    record_put(&two, &f);
+    tree_write_bytes(&tree, "x-0", &one);
+    tree_write_bytes(&tree, "x-1", &two);
+    refused("tfrecord:", "x-{0,1}", -EBADMSG,
+            "label 'cat' of x-1 is no number, though other labels of the data set are");
+    refused("tfrecord:", "x-{1,0}", -EBADMSG,
+            "label '5' of x-0 is a number, though other labels of the data set are names");
+    bytes_fini(&f);
+    bytes_fini(&one);
+    bytes_fini(&two);
+}
+
+Test(tfrecord, of_features_with_one_name_the_last_counts)
+{
+    struct bytes f = {0}, file = {0};
+    struct dataset *d;
+
+    example_put_bytes(&f, "image/encoded", "first", 5);
+    example_put_int(&f, "image/class/label", 1);
+    example_put_bytes(&f, "image/encoded", "second", 6);
+    example_put_int(&f, "image/class/label", 2);
+    record_put(&file, &f);
+    tree_write_bytes(&tree, "x", &file);
+    d = opened("tfrecord:", "x");
+    reads(d, 0, "second", 6, 2);
+    dataset_unref(d);
+    bytes_fini(&f);
+    bytes_fini(&file);
+}
+
+/* Images whose beginnings lie in the record many times: the place that is kept must still be right. */
+Test(tfrecord, images_of_nothing_but_repetition_are_found)
+{
+    static const size_t lens[] = {1, 63, 64, 65, 1000, 70000};
+    struct bytes f = {0}, file = {0};
+    char zeros[70001] = {0};
+    struct dataset *d;
+
+    for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
+        f.len = 0;
+        zeros[lens[i] - 1] = 'e';
+        example_put_bytes(&f, "decoy", zeros, lens[i] - 1);
+        example_put_bytes(&f, "decoy2", zeros, lens[i] - 1);
+        example_put_bytes(&f, "image/encoded", zeros, lens[i]);
+        example_put_int(&f, "image/class/label", (int64_t)i);
+        example_put_bytes(&f, "later", zeros, 70000); /* more than is read along */
+        record_put(&file, &f);
+        zeros[lens[i] - 1] = 0;
+    }
+    tree_write_bytes(&tree, "x", &file);
+    d = opened("tfrecord:", "x");
+    for (uint32_t i = 0; i < ARRAY_LEN(lens); i++) {
+        zeros[lens[i] - 1] = 'e';
+        reads(d, i, zeros, lens[i], i);
+        zeros[lens[i] - 1] = 0;
+    }
+    dataset_unref(d);
+    bytes_fini(&f);
+    bytes_fini(&file);
+}
+
+Test(tfrecord, a_record_with_a_wrong_checksum_is_a_bad_sample)
+{
+    struct bytes file = {0};
+    struct dataset *d;
+    size_t second;
+
+    record_put_image(&file, "good", 4, 1, "a");
+    second = file.len;
+    record_put_image(&file, "damaged", 7, 2, "b");
+    record_put_image(&file, "good too", 8, 3, "c");
+    file.p[second + 60] ^= 1;
+    tree_write_bytes(&tree, "x", &file);
+    d = opened("tfrecord:", "x");
+    cr_assert(eq(u32, dataset_get_samples(d), 3));
+    reads(d, 0, "good", 4, 1);
+    is_bad(d, 1, -EBADMSG, "is damaged: its checksum is wrong");
+    reads(d, 2, "good too", 8, 3);
+    dataset_unref(d);
+    bytes_fini(&file);
+}
+
+static void write_at(const char *name, size_t at, uint8_t byte, bool keep_time)
+{
+    int fd = open(tree_path(&tree, name), O_RDWR);
+    struct stat st;
+
+    cr_assert(eq(int, fstat(fd, &st), 0));
+    cr_assert(eq(i64, pwrite(fd, &byte, 1, (off_t)at), 1));
+    if (keep_time)
+        cr_assert(eq(int, futimens(fd, (struct timespec[2]){st.st_atim, st.st_mtim}), 0));
+    else
+        cr_assert(eq(int, futimens(fd, (struct timespec[2]){{1000, 0}, {1000, 0}}), 0));
+    (void)close(fd);
+}
+
+Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
+{
+    struct bytes file = {0};
+    struct dataset *d;
+
+    record_put_image(&file, "one", 3, 1, "a");
+    record_put_image(&file, "two", 3, 2, "b");
+    tree_write_bytes(&tree, "x", &file);
+    d = opened("tfrecord:", "x");
+    reads(d, 0, "one", 3, 1);
+    /* A bit of the disk's: nobody wrote, no time changed. */
+    write_at("x", 60, file.p[60] ^ 4, true);
+    is_bad(d, 0, -EBADMSG, "checksum is wrong");
+    write_at("x", 60, file.p[60], true);
+    reads(d, 0, "one", 3, 1);
+    /* Somebody wrote. */
+    write_at("x", 60, file.p[60] ^ 4, false);
+    is_bad(d, 0, -ESTALE, "has changed since the data set was indexed");
+    dataset_unref(d);
+
+    tree_write_bytes(&tree, "y", &file);
+    d = opened("tfrecord:", "y");
+    cr_assert(eq(int, truncate(tree_path(&tree, "y"), 70), 0));
+    is_bad(d, 1, -ESTALE, "has changed");
+    dataset_unref(d);
+
+    /* Another file under its name is another file: what is open goes on, the next open sees it. */
+    tree_write_bytes(&tree, "z", &file);
+    d = opened("tfrecord:", "z");
+    reads(d, 0, "one", 3, 1);
+    file.len = 0;
+    record_put_image(&file, "three", 5, 3, "a");
+    tree_write_bytes(&tree, "new", &file);
+    cr_assert(eq(int, rename(tree_path(&tree, "new"), tree_path(&tree, "z")), 0));
+    reads(d, 1, "two", 3, 2);
+    dataset_unref(d);
+    d = opened("tfrecord:", "z");
+    reads(d, 0, "three", 5, 3);
+    dataset_unref(d);
+    bytes_fini(&file);
+}
+
+Test(tfrecord, parts_are_the_whole_without_a_rest)
+{
+    struct bytes file = {0};
+    char name[64], format[64];
+
+    for (int i = 0; i < 7; i++) {
+        file.len = 0;
+        for (int k = 0; k <= i; k++)
+            record_put_image(&file, "x", 1, i, NULL);
+        (void)snprintf(name, sizeof(name), "x-%d", i);
+        tree_write_bytes(&tree, name, &file);
+    }
+    for (unsigned parts = 1; parts <= 7; parts++) {
+        int64_t label = 0, left = 1;
+
+        for (unsigned part = 0; part < parts; part++) {
+            struct dataset *d;
+
+            (void)snprintf(format, sizeof(format), "tfrecord,part=%u/%u:", part, parts);
+            d = opened(format, "x-{0..6}");
+            for (uint32_t i = 0; i < dataset_get_samples(d); i++) {
+                cr_assert(eq(i64, dataset_get_label(d, i), label));
+                if (--left == 0)
+                    left = ++label + 1;
+            }
+            dataset_unref(d);
+        }
+        cr_expect(eq(i64, label, 7), "%u parts", parts);
+    }
+    cr_assert(eq(int, unlink(tree_path(&tree, "x-6")), 0));
+    dataset_unref(opened("tfrecord,part=0/2:", "x-{0..6}")); /* the other half may lie elsewhere */
+    refused("tfrecord,part=1/2:", "x-{0..6}", -ENOENT, "x-6: No such file");
+    refused("tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
+    refused("tfrecord,part=2/2:", "x-{0..6}", -EINVAL, "part=2/2 is not i/k with i below k");
+    refused("tfrecord,part=1:", "x-{0..6}", -EINVAL, "is not i/k");
+    refused("tfrecord,part=-1/2:", "x-{0..6}", -EINVAL, "is not i/k");
+    refused("tfrecord,part=0/2x:", "x-{0..6}", -EINVAL, "is not i/k");
+    bytes_fini(&file);
+}
+
+/* With fewer descriptors than archives. */
+Test(tfrecord, more_archives_than_descriptors_are_read_all_the_same)
+{
+    struct rlimit limit = {.rlim_cur = 64, .rlim_max = 64};
+    struct bytes file = {0};
+    struct dataset *d;
+    char name[64];
+
+    for (int i = 0; i < 200; i++) {
+        file.len = 0;
+        record_put_image(&file, &i, sizeof(i), i, NULL);
+        (void)snprintf(name, sizeof(name), "x-%03d", i);
+        tree_write_bytes(&tree, name, &file);
+    }
+    cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &limit), 0));
+    d = opened("tfrecord:", "x-*");
+    for (int round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 200; i++)
+            reads(d, i, &i, sizeof(i), i);
+    dataset_unref(d);
+    bytes_fini(&file);
+}
+
+/* ---- every byte ---- */
+
+/* A small file, and what is in it. */
+struct small {
+    struct bytes file;
+    size_t ends[4]; /* of records */
+};
+
+static const char *const images[3] = {"first image", "the second", "3"};
+
+static void make_small(struct small *s)
+{
+    *s = (struct small){0};
+    for (int i = 0; i < 3; i++) {
+        struct bytes f = {0};
+
+        example_put_bytes(&f, "image/encoded", images[i], strlen(images[i]));
+        example_put_int(&f, "image/class/label", i);
+        record_put(&s->file, &f);
+        s->ends[i + 1] = s->file.len;
+        bytes_fini(&f);
+    }
+}
+
+/* Opening is refused with a sentence that names the file, or what is delivered is right. Returns the
+ * number of samples, those that are bad counted in `*bad`. */
+static int survives(const uint8_t *bytes, size_t len, int *bad)
+{
+    struct dataset_options options = {.cache_dir = "/dev/null/none", .threads = 1};
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err = {""};
+    struct dataset *d = NULL;
+    char name[600];
+    int count, r;
+
+    *bad = 0;
+    tree_write(&tree, "small", bytes, len);
+    (void)snprintf(name, sizeof(name), "tfrecord:%s", tree_path(&tree, "small"));
+    r = dataset_open(name, &options, &d, &err);
+    if (r < 0) {
+        cr_assert(eq(int, r, -EBADMSG), "%s", err.text);
+        cr_assert(ne(ptr, (void *)strstr(err.text, tree_path(&tree, "small")), NULL), "%s",
+                  err.text);
+        return -1;
+    }
+    count = (int)dataset_get_samples(d);
+    cr_assert(le(int, count, 3));
+    for (int i = 0; i < count; i++) {
+        r = dataset_read(d, (uint32_t)i, &buffer, &err);
+        if (r < 0) {
+            cr_assert(eq(int, r, -EBADMSG));
+            ++*bad;
+            continue;
+        }
+        cr_assert(eq(sz, buffer.len, strlen(images[i])));
+        cr_assert(eq(int, memcmp(buffer.bytes, images[i], buffer.len), 0));
+        cr_assert(eq(i64, dataset_get_label(d, (uint32_t)i), i));
+    }
+    dataset_buffer_fini(&buffer);
+    dataset_unref(d);
+    return count;
+}
+
+Test(tfrecord, cut_at_every_byte_it_is_whole_records_or_refused, .timeout = 300)
+{
+    struct small s;
+    int bad;
+
+    make_small(&s);
+    for (size_t len = 0; len <= s.file.len; len++) {
+        int whole = -1, got;
+
+        for (int i = 1; i <= 3; i++)
+            if (len == s.ends[i])
+                whole = i;
+        got = survives(s.file.p, len, &bad);
+        cr_assert(eq(int, got, whole), "cut at byte %zu of %zu", len, s.file.len);
+        cr_assert(eq(int, bad, 0));
+    }
+    bytes_fini(&s.file);
+}
+
+Test(tfrecord, no_flipped_bit_is_ever_delivered, .timeout = 300)
+{
+    struct small s;
+    int bad;
+
+    make_small(&s);
+    for (size_t at = 0; at < s.file.len; at++)
+        for (int bit = 0; bit < 8; bit++) {
+            int got;
+            size_t record = at < s.ends[1] ? 0 : at < s.ends[2] ? 1 : 2;
+
+            s.file.p[at] ^= (uint8_t)(1 << bit);
+            got = survives(s.file.p, s.file.len, &bad);
+            /* In a length or its checksum: refused. In the data or its checksum: one bad sample. */
+            if (at - s.ends[record] < 12)
+                cr_assert(eq(int, got, -1), "bit %d of byte %zu", bit, at);
+            else
+                cr_assert(eq(int, got, 3), "bit %d of byte %zu", bit, at);
+            cr_assert(eq(int, bad, got == 3), "bit %d of byte %zu", bit, at);
+            s.file.p[at] ^= (uint8_t)(1 << bit);
+        }
+    bytes_fini(&s.file);
+}
