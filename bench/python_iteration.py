@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a batch costs in Python when it is ready already: bench/python_iteration.py [--json] [BATCHES]
 
-    PLENUM_LIBRARY=.libs/libplenum.so.0 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3 bench/python_iteration.py
+    PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3 bench/python_iteration.py
 
 Batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so none is waited for. Rows, in turn, in rounds:
 

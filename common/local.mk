@@ -21,6 +21,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/pipeline.c %D%/pipeline.h \
 	%D%/progress.c %D%/progress.h \
 	%D%/ring.c %D%/ring.h \
+	%D%/status.c %D%/status.h \
 	%D%/streamhash.c %D%/streamhash.h \
 	%D%/util.c %D%/util.h \
 	%D%/wire.c %D%/wire.h

@@ -19,6 +19,15 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBU
  */
 void log_init(const char *program, enum log_level level);
 void log_set_level(enum log_level level);
+
+/** LOG_TEXT as above, or LOG_JSON: one object a line with time (UTC), level, program and message.
+ */
+enum log_format { LOG_TEXT, LOG_JSON };
+void log_set_format(enum log_format format);
+
+/** At most so many lines in ten seconds; then one tells how many were left out. 0 (at the start):
+ * all. Errors are always written. */
+void log_set_limit(unsigned lines);
 enum log_level log_get_level(void);
 
 /** Hand each whole line, newline included, to `sink` instead of writing it to standard error: for a

@@ -37,21 +37,28 @@ static size_t distance(const char *a, size_t a_len, const char *b)
     return row[b_len];
 }
 
-static int unknown_option(const struct options_program *p, const char *word, size_t len,
-                          struct plenum_error *err)
+const char *options_near(const struct options_program *program, const char *word, size_t len)
 {
     const char *near = NULL;
     size_t best = 3;
 
-    for (size_t i = 0; i < p->count; i++) {
-        size_t d =
-            p->defs[i].help && p->defs[i].name ? distance(word, len, p->defs[i].name) : SIZE_MAX;
+    for (size_t i = 0; i < program->count; i++) {
+        const struct option_def *def = &program->defs[i];
+        size_t d = def->help && def->name ? distance(word, len, def->name) : SIZE_MAX;
 
         if (d < best) {
             best = d;
-            near = p->defs[i].name;
+            near = def->name;
         }
     }
+    return near;
+}
+
+static int unknown_option(const struct options_program *p, const char *word, size_t len,
+                          struct plenum_error *err)
+{
+    const char *near = options_near(p, word, len);
+
     if (near)
         return error_set(err, -EINVAL, "unknown option --%.*s; did you mean --%s?", (int)len, word,
                          near);

@@ -71,7 +71,8 @@ const struct option_def *options_find(const struct options_program *program, con
  */
 int options_collect(const struct options_program *program, int argc, char **argv,
                     struct options_settings *ret, int *operands, struct plenum_error *err);
-/** The second half, one option: 0, or -EINVAL with a sentence. */
+/** The second half, one option (`value` NULL for a flag): 0, or -EINVAL with a sentence, which
+ * begins with "--name". */
 int options_apply(const struct option_def *def, void *target, const char *value,
                   struct plenum_error *err);
 
@@ -84,6 +85,9 @@ int options_apply(const struct option_def *def, void *target, const char *value,
  */
 int options_parse(const struct options_program *program, void *target, int argc, char **argv,
                   int *operands, struct plenum_error *err);
+
+/** The name of the option that is most like this word, or NULL when none is: for "did you mean". */
+const char *options_near(const struct options_program *program, const char *word, size_t len);
 
 /** The help text, to standard output. */
 void options_print_help(const struct options_program *program);

@@ -35,31 +35,45 @@ int io_write_all(int fd, const void *bytes, size_t len)
     return 0;
 }
 
+/* Write, and rename unless the two are one. */
+static int write_as(const char *temporary, int flags, const char *path, const void *bytes,
+                    size_t len)
+{
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+    int r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
+
+    if (fd < 0)
+        return r;
+    if (close(fd) < 0 && r == 0)
+        r = -errno;
+    if (r == 0 && temporary != path && rename(temporary, path) < 0)
+        r = -errno;
+    if (r < 0)
+        (void)unlink(temporary);
+    return r;
+}
+
+int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len)
+{
+    return write_as(temporary, O_TRUNC, path, bytes, len);
+}
+
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
 {
     char *temporary;
     struct stat st;
     int fd, r;
 
-    if (replace && stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe, a terminal */
+    if (!replace)
+        return write_as(path, O_EXCL, path, bytes, len);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe, a terminal */
         fd = open(path, O_WRONLY | O_CLOEXEC);
         r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
         io_close(&fd);
         return r;
     }
-    temporary = replace ? str_format("%s.%d", path, (int)getpid()) : strdup(path);
-    if (!temporary)
-        return -ENOMEM;
-    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
-    if (fd >= 0) {
-        if (close(fd) < 0 && r == 0)
-            r = -errno;
-        if (r == 0 && replace && rename(temporary, path) < 0)
-            r = -errno;
-        if (r < 0)
-            (void)unlink(temporary);
-    }
+    temporary = str_format("%s.%d", path, (int)getpid());
+    r = temporary ? write_as(temporary, O_EXCL, path, bytes, len) : -ENOMEM;
     free(temporary);
     return r;
 }

@@ -47,6 +47,8 @@ int io_write_all(int fd, const void *bytes, size_t len);
  * is whole at every moment.
  */
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
+/** Replace the file by way of this one, which a run that was killed may have left behind. */
+int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 
 /** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA when the file ends before. */
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);

@@ -243,6 +243,7 @@ int wire_put_render(struct frame_buffer *b, uint64_t request, const struct wire_
     frame_put_u64(b, m->epoch);
     frame_put_u64(b, m->position);
     frame_put_u32(b, m->slot);
+    frame_put_u64(b, m->waited_ns);
     return frame_end(b, begin);
 }
 
@@ -251,6 +252,7 @@ int wire_get_render(struct frame_reader *r, struct wire_render *ret)
     ret->epoch = frame_get_u64(r);
     ret->position = frame_get_u64(r);
     ret->slot = frame_get_u32(r);
+    ret->waited_ns = r->at < r->end ? frame_get_u64(r) : WIRE_UNKNOWN;
     return got(r);
 }
 
@@ -341,6 +343,143 @@ int wire_get_progress(struct frame_reader *r, struct wire_progress *ret)
     ret->done = frame_get_u64(r);
     ret->total = frame_get_u64(r);
     frame_get_text(r, ret->text, sizeof(ret->text));
+    return got(r);
+}
+
+int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_status *m)
+{
+    size_t begin = frame_begin(b, WIRE_STATUS, request);
+
+    frame_put_text(b, m->version);
+    frame_put_text(b, m->host);
+    frame_put_u32(b, m->pid);
+    frame_put_u32(b, m->uid);
+    frame_put_u64(b, m->uptime_ns);
+    frame_put_u32(b, m->threads);
+    frame_put_u32(b, m->io_threads);
+    frame_put_u32(b, m->sessions);
+    frame_put_u32(b, m->streams);
+    frame_put_u64(b, m->samples);
+    frame_put_u64(b, m->substituted);
+    frame_put_u64(b, m->batches);
+    frame_put_u64(b, m->failed);
+    frame_put_u64(b, m->refused);
+    frame_put_u64(b, m->queued);
+    frame_put_u64(b, m->rate);
+    frame_put_u64(b, m->ring_bytes);
+    frame_put_u64(b, m->ring_limit);
+    frame_put_u64(b, m->render_busy);
+    frame_put_u64(b, m->read_busy);
+    frame_put_u64(b, m->memory_bytes);
+    frame_put_u32(b, m->descriptors);
+    frame_put_u32(b, m->stopping);
+    frame_put_u32(b, m->lanes);
+    for (uint32_t i = 0; i < m->lanes; i++) {
+        frame_put_u32(b, m->lane[i].threads);
+        frame_put_u32(b, m->lane[i].streams);
+        frame_put_u64(b, m->lane[i].ring_bytes);
+    }
+    return frame_end(b, begin);
+}
+
+int wire_get_status(struct frame_reader *r, struct wire_status *ret)
+{
+    frame_get_text(r, ret->version, sizeof(ret->version));
+    frame_get_text(r, ret->host, sizeof(ret->host));
+    ret->pid = frame_get_u32(r);
+    ret->uid = frame_get_u32(r);
+    ret->uptime_ns = frame_get_u64(r);
+    ret->threads = frame_get_u32(r);
+    ret->io_threads = frame_get_u32(r);
+    ret->sessions = frame_get_u32(r);
+    ret->streams = frame_get_u32(r);
+    ret->samples = frame_get_u64(r);
+    ret->substituted = frame_get_u64(r);
+    ret->batches = frame_get_u64(r);
+    ret->failed = frame_get_u64(r);
+    ret->refused = frame_get_u64(r);
+    ret->queued = frame_get_u64(r);
+    ret->rate = frame_get_u64(r);
+    ret->ring_bytes = frame_get_u64(r);
+    ret->ring_limit = frame_get_u64(r);
+    ret->render_busy = frame_get_u64(r);
+    ret->read_busy = frame_get_u64(r);
+    ret->memory_bytes = frame_get_u64(r);
+    ret->descriptors = frame_get_u32(r);
+    ret->stopping = get_choice(r, 2);
+    ret->lanes = get_choice(r, WIRE_LANES_MAX + 1);
+    for (uint32_t i = 0; i < ret->lanes; i++) {
+        ret->lane[i].threads = frame_get_u32(r);
+        ret->lane[i].streams = frame_get_u32(r);
+        ret->lane[i].ring_bytes = frame_get_u64(r);
+    }
+    return got(r);
+}
+
+int wire_put_status_stream(struct frame_buffer *b, uint64_t request,
+                           const struct wire_status_stream *m)
+{
+    size_t begin = frame_begin(b, WIRE_STATUS_STREAM, request);
+
+    frame_put_u64(b, m->id);
+    frame_put_u32(b, m->pid);
+    frame_put_u32(b, m->uid);
+    frame_put_text(b, m->client);
+    frame_put_text(b, m->dataset);
+    frame_put_text(b, m->pipeline);
+    frame_put_u64(b, m->age_ns);
+    frame_put_u64(b, m->samples);
+    frame_put_u64(b, m->substituted);
+    frame_put_u64(b, m->batches);
+    frame_put_u64(b, m->failed);
+    frame_put_u64(b, m->epoch);
+    frame_put_u64(b, m->position);
+    frame_put_u64(b, m->epoch_samples);
+    frame_put_u64(b, m->batch_samples);
+    frame_put_u64(b, m->ring_bytes);
+    frame_put_u32(b, m->slots);
+    frame_put_u32(b, m->in_flight);
+    frame_put_u32(b, m->lane);
+    frame_put_u64(b, m->rate);
+    frame_put_u64(b, m->waited);
+    frame_put_u64(b, m->read_ns);
+    frame_put_u64(b, m->render_ns);
+    frame_put_u64(b, m->cpu_ns);
+    frame_put_u64(b, m->queue_ns);
+    frame_put_u32(b, (uint32_t)m->bound);
+    frame_put_u64(b, m->cores);
+    return frame_end(b, begin);
+}
+
+int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *ret)
+{
+    ret->id = frame_get_u64(r);
+    ret->pid = frame_get_u32(r);
+    ret->uid = frame_get_u32(r);
+    frame_get_text(r, ret->client, sizeof(ret->client));
+    frame_get_text(r, ret->dataset, sizeof(ret->dataset));
+    frame_get_text(r, ret->pipeline, sizeof(ret->pipeline));
+    ret->age_ns = frame_get_u64(r);
+    ret->samples = frame_get_u64(r);
+    ret->substituted = frame_get_u64(r);
+    ret->batches = frame_get_u64(r);
+    ret->failed = frame_get_u64(r);
+    ret->epoch = frame_get_u64(r);
+    ret->position = frame_get_u64(r);
+    ret->epoch_samples = frame_get_u64(r);
+    ret->batch_samples = frame_get_u64(r);
+    ret->ring_bytes = frame_get_u64(r);
+    ret->slots = frame_get_u32(r);
+    ret->in_flight = frame_get_u32(r);
+    ret->lane = frame_get_u32(r);
+    ret->rate = frame_get_u64(r);
+    ret->waited = frame_get_u64(r);
+    ret->read_ns = frame_get_u64(r);
+    ret->render_ns = frame_get_u64(r);
+    ret->cpu_ns = frame_get_u64(r);
+    ret->queue_ns = frame_get_u64(r);
+    ret->bound = (enum wire_bound)get_choice(r, WIRE_BOUND_COUNT);
+    ret->cores = frame_get_u64(r);
     return got(r);
 }
 

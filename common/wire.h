@@ -17,6 +17,8 @@
  *                                        <-        NAME (its file as people name it)
  *     STATS                              ->
  *                                        <-        STATS (counters)      also: "are you there?"
+ *     STATUS                             ->       since 1.3
+ *                                        <-        STATUS (the loader), STATUS_STREAM ...
  *     BYE                                ->
  *
  * A session carries one stream. Versions: another major, or a pixel version that the loader lacks,
@@ -36,13 +38,15 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 2,
+    WIRE_MINOR = 3,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
     WIRE_NAME_MAX = 256,
     WIRE_TEXT_MAX = 512,
 };
+
+#define WIRE_UNKNOWN UINT64_MAX
 
 enum wire_type {
     WIRE_HELLO = 1,
@@ -56,13 +60,16 @@ enum wire_type {
     WIRE_ERROR,
     WIRE_BYE,
     WIRE_PROGRESS,
-    WIRE_NAME, /* of a loader whose minor version is at least WIRE_MINOR_NAME */
+    WIRE_NAME,   /* of a loader whose minor version is at least WIRE_MINOR_NAME */
+    WIRE_STATUS, /* likewise, WIRE_MINOR_STATUS */
+    WIRE_STATUS_STREAM,
 };
 
 /* Minor versions from which on something is known. */
 enum {
     WIRE_MINOR_NAME = 1,
     WIRE_MINOR_SUBSET = 2, /* subset, repeat and span of OPEN; sum of OPENED */
+    WIRE_MINOR_STATUS = 3, /* STATUS; waited_ns of RENDER */
 };
 
 struct wire_hello {
@@ -115,6 +122,8 @@ struct wire_opened {
 struct wire_render {
     uint64_t epoch, position; /* of the batch's first step */
     uint32_t slot;
+    uint64_t waited_ns; /* since 1.3: how long the program has waited for batches so far;
+                           WIRE_UNKNOWN from an older client */
 };
 
 struct wire_done {
@@ -135,6 +144,63 @@ struct wire_stats {
     uint64_t queued;      /* samples that wait now */
     uint64_t ring_bytes;  /* mapped now */
     uint64_t threads;     /* that decode */
+};
+
+/** What bounds a stream's rate. */
+enum wire_bound {
+    WIRE_BOUND_IDLE,      /* nothing was asked for lately */
+    WIRE_BOUND_TRAINER,   /* the program takes no more */
+    WIRE_BOUND_STORAGE,   /* reading */
+    WIRE_BOUND_DECODE,    /* the loader's threads have their cores, and no time left */
+    WIRE_BOUND_CPU,       /* the loader's threads want more of CPUs than they get */
+    WIRE_BOUND_TRANSPORT, /* the loader has time left, and yet batches are waited for */
+    WIRE_BOUND_COUNT,
+};
+
+enum { WIRE_LANES_MAX = 64 };
+
+/** The loader as a whole. Shares are in millionths, rates in thousandths a second, of the last ten
+ * seconds. */
+struct wire_status {
+    char version[WIRE_NAME_MAX], host[WIRE_NAME_MAX];
+    uint32_t pid, uid;
+    uint64_t uptime_ns;
+    uint32_t threads, io_threads, sessions;
+    uint32_t streams;                                        /* so many STATUS_STREAM follow */
+    uint64_t samples, substituted, batches, failed, refused; /* since the start */
+    uint64_t queued;                                         /* samples that wait now */
+    uint64_t rate;                                           /* samples */
+    uint64_t ring_bytes, ring_limit;
+    uint64_t render_busy, read_busy; /* shares of the threads' time */
+    uint64_t memory_bytes;           /* of the process, resident */
+    uint32_t descriptors;
+    bool stopping;
+    uint32_t lanes; /* NUMA nodes with threads that decode */
+    struct wire_lane {
+        uint32_t threads, streams;
+        uint64_t ring_bytes;
+    } lane[WIRE_LANES_MAX];
+};
+
+/** One stream. */
+struct wire_status_stream {
+    uint64_t id; /* of the session, never used again by this process */
+    uint32_t pid, uid;
+    char client[WIRE_NAME_MAX];
+    char dataset[WIRE_DATASET_MAX];
+    char pipeline[WIRE_PIPELINE_MAX];
+    uint64_t age_ns;
+    uint64_t samples, substituted, batches, failed;
+    uint64_t epoch, position, epoch_samples; /* where it stands, of how many */
+    uint64_t batch_samples, ring_bytes;
+    uint32_t slots, in_flight, lane;
+    uint64_t rate;   /* samples, thousandths a second */
+    uint64_t waited; /* share of time that the program waited, millionths; WIRE_UNKNOWN */
+    uint64_t read_ns, render_ns, cpu_ns; /* mean of a sample */
+    uint64_t queue_ns;                   /* mean of a batch, until its turn */
+    enum wire_bound bound;
+    uint64_t
+        cores; /* that would be enough for the program never to wait, thousandths; WIRE_UNKNOWN */
 };
 
 struct wire_error {
@@ -186,9 +252,12 @@ int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_do
 int wire_put_stats(struct frame_buffer *b, uint64_t request, const struct wire_stats *m);
 int wire_put_error(struct frame_buffer *b, uint64_t request, const struct wire_error *m);
 int wire_put_progress(struct frame_buffer *b, uint64_t request, const struct wire_progress *m);
+int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_status *m);
+int wire_put_status_stream(struct frame_buffer *b, uint64_t request,
+                           const struct wire_status_stream *m);
 int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wire_ask_name *m);
 int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m);
-/** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS. */
+/** A frame without a payload: CANCEL, CANCELLED, BYE, a client's STATS and STATUS. */
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request);
 
 /* Each reads one payload: 0 or -EPROTO (cut short, or a field out of its bounds). */
@@ -200,6 +269,8 @@ int wire_get_done(struct frame_reader *r, struct wire_done *ret);
 int wire_get_stats(struct frame_reader *r, struct wire_stats *ret);
 int wire_get_error(struct frame_reader *r, struct wire_error *ret);
 int wire_get_progress(struct frame_reader *r, struct wire_progress *ret);
+int wire_get_status(struct frame_reader *r, struct wire_status *ret);
+int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *ret);
 int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret);
 int wire_get_name(struct frame_reader *r, struct wire_name *ret);
 

@@ -546,18 +546,21 @@ static struct entry *next_to_ask(struct plenum_stream *s)
 /* Have a free slot filled for this batch: 0 or -ENOMEM. */
 static int ask(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot)
 {
-    uint64_t request = ++s->next_request;
+    uint64_t request = ++s->next_request, now = time_now_ns(), waited = s->stats.wait_ns;
 
+    if (s->waiting_ns && now > s->waiting_ns)
+        waited += now - s->waiting_ns;
     if (!s->synthetic && wire_put_render(&s->conn.tx, request,
                                          &(struct wire_render){.epoch = e->place.epoch,
                                                                .position = e->place.position,
-                                                               .slot = slot->index}) < 0)
+                                                               .slot = slot->index,
+                                                               .waited_ns = waited}) < 0)
         return -ENOMEM;
     slot->request = request;
     slot->state = SLOT_FILLING;
     slot->times = (struct trace_batch){.epoch = e->place.epoch,
                                        .position = e->place.position,
-                                       .asked_ns = time_now_ns(),
+                                       .asked_ns = now,
                                        .slot = slot->index};
     e->slot = slot;
     return 0;

@@ -558,7 +558,9 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
     if (timeout_ns < UINT64_MAX - begin)
         deadline_ns = begin + timeout_ns;
     (void)pthread_mutex_lock(&stream->mu);
+    stream->waiting_ns = begin;
     r = wait_for_batch(stream, deadline_ns, ret, err);
+    stream->waiting_ns = 0;
     end = time_now_ns();
     stream->stats.wait_ns += end - begin;
     trace_wait(stream->trace, begin, end);

@@ -123,6 +123,7 @@ struct plenum_stream {
     struct order_place cursor;     /* behind the last batch that was handed out, not settled */
     uint64_t next_index;
     unsigned leased;
+    uint64_t waiting_ns; /* since when the program has waited for a batch; 0: it does not */
     int error_code; /* nothing more will come */
     struct plenum_error error;
     struct plenum_stream_stats stats;

@@ -16,8 +16,8 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_order, ctl_pack, ctl_plan,
-    ctl_preview, ctl_sample, ctl_trace, ctl_verify;
+extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_order,
+    ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
 
 /** What says which pixels are meant; shared by subcommands that render. */
 struct ctl_stream_args {
@@ -109,8 +109,8 @@ int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint3
                   uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
-/** A progress line on standard error, or where that is no terminal one every ten seconds; for struct
- * dataset_options. */
+/** A progress line on standard error, or where that is no terminal one every ten seconds; for
+ * struct dataset_options. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);
 /** End it. */
 void ctl_end_progress(void);

@@ -20,6 +20,7 @@ plenumctl_SOURCES = \
 	%D%/plan.c \
 	%D%/preview.c \
 	%D%/sample.c \
+	%D%/status.c \
 	%D%/trace.c \
 	%D%/verify.c
 plenumctl_CFLAGS = $(AM_CFLAGS) $(XXH_CFLAGS)

@@ -131,18 +131,22 @@ static char *list_classes(const struct dataset *source, size_t *len)
 static int write_classes(const struct dataset *source, const char *folder, struct plenum_error *err)
 {
     size_t len = 0;
-    char *text = list_classes(source, &len), *path;
+    char *text = list_classes(source, &len), *path, *partial;
     struct stat st;
     int r = 0;
 
     if (!text)
         return 0;
     path = str_format("%s/classes.txt", folder);
-    if (!path)
-        r = error_set(err, -ENOMEM, "out of memory");
+    partial = str_format("%s/classes.txt.partial", folder);
+    if (!path || !partial)
+        r = -ENOMEM;
     else if (stat(path, &st) < 0 || (size_t)st.st_size != len)
-        r = ctl_write_file(path, text, len, err);
+        r = io_write_file_by(partial, path, text, len);
+    if (r < 0)
+        (void)error_set(err, r, "cannot write %s/classes.txt: %s", folder, strerror(-r));
     free(path);
+    free(partial);
     free(text);
     return r;
 }

@@ -549,27 +549,31 @@ static const struct format *archives_of(const char *folder)
     return format;
 }
 
-/* The first file that a pattern stands for, or NULL. */
-static char *first_of(const char *pattern, struct plenum_error *err)
+/* The first file that a pattern stands for: malloc. */
+static int first_of(const char *pattern, char **ret, struct plenum_error *err)
 {
     struct pattern_list list = {0};
     size_t len = strcspn(pattern, "{*?[");
-    char *folder, *first = NULL;
+    char *folder;
+    int r;
 
     while (len > 0 && pattern[len - 1] != '/')
         len--;
     folder = len > 1 ? strndup(pattern, len - 1) : strdup(len ? "" : ".");
-    if (!folder)
-        (void)error_set(err, -ENOMEM, "out of memory");
-    else if (pattern_expand(folder, pattern + len, &list, err) == 0 && list.count > 0)
-        first = strdup(list.paths[0]);
+    r = folder ? pattern_expand(folder, pattern + len, &list, err) : -ENOMEM;
+    if (r == 0 && list.count > 0)
+        *ret = strdup(list.paths[0]);
+    if (r == 0 && !*ret)
+        r = -ENOMEM;
+    if (r == -ENOMEM)
+        (void)error_set(err, r, "out of memory");
     pattern_list_fini(&list);
     free(folder);
-    return first;
+    return r;
 }
 
 /* The format of a plain path, or of the first of the files that it stands for. */
-static const struct format *recognise_path(const char *name, struct plenum_error *err)
+static int recognise_path(const char *name, const struct format **ret, struct plenum_error *err)
 {
     const struct format *format = NULL;
     struct dataset_place place;
@@ -578,10 +582,11 @@ static const struct format *recognise_path(const char *name, struct plenum_error
     int r = look_at(name, head, sizeof(head), &place);
 
     if (r == -ENOENT && pattern_is_magic(name)) {
-        char *first = first_of(name, err);
+        char *first = NULL;
 
-        if (!first)
-            return NULL;
+        r = first_of(name, &first, err);
+        if (r < 0)
+            return r;
         r = look_at(first, head, sizeof(head), &place);
         place.path = name;
         if (r < 0)
@@ -591,25 +596,24 @@ static const struct format *recognise_path(const char *name, struct plenum_error
         (void)error_set(err, r, "%s", strerror(-r));
     }
     if (r < 0)
-        return NULL;
+        return r;
     if (S_ISDIR(place.st.st_mode))
         format = archives_of(name);
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
         if (formats[i]->recognise && formats[i]->recognise(&place))
             format = formats[i];
+    *ret = format;
     if (format)
-        return format;
+        return 0;
     what = compression_of(&place);
     if (what)
-        (void)error_set(err, 0,
-                        "it is compressed (%s), and samples cannot be read from the middle of it: "
-                        "uncompress it; images are compressed themselves",
-                        what);
-    else
-        (void)error_set(err, 0,
-                        "it is of no known format: name a folder with one sub-folder for each "
-                        "class, archives, a list of files, or FORMAT:PATH");
-    return NULL;
+        return error_set(err, -EINVAL,
+                         "it is compressed (%s), and samples cannot be read from the middle of it: "
+                         "uncompress it; images are compressed themselves",
+                         what);
+    return error_set(err, -EINVAL,
+                     "it is of no known format: name a folder with one sub-folder for each class, "
+                     "archives, a list of files, or FORMAT:PATH");
 }
 
 static int by_key(const void *a, const void *b)
@@ -748,7 +752,7 @@ static int take_name(struct dataset *d, const char *name, struct plenum_error *e
 {
     struct dataname parts;
     bool plain;
-    int r = 0;
+    int r;
 
     dataname_split(name, &parts);
     plain = !parts.format || (parts.format_len == 4 && memcmp(parts.format, "auto", 4) == 0);
@@ -756,12 +760,7 @@ static int take_name(struct dataset *d, const char *name, struct plenum_error *e
         parts = (struct dataname){.where = name}; /* a file whose name has a colon */
         plain = true;
     }
-    if (plain)
-        d->format = recognise_path(parts.where, err);
-    else
-        r = take_format(d, &parts, err);
-    if (plain && !d->format)
-        r = access(parts.where, F_OK) < 0 && !pattern_is_magic(parts.where) ? -errno : -EINVAL;
+    r = plain ? recognise_path(parts.where, &d->format, err) : take_format(d, &parts, err);
     if (r == 0 && parts.settings_len >= 1024)
         r = error_set(err, -EINVAL, "its settings are too long");
     if (r < 0)

@@ -1,15 +1,29 @@
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
+	%D%/histogram.h \
+	%D%/http.c %D%/http.h \
+	%D%/metrics.c %D%/metrics.h \
+	%D%/monitor.c %D%/monitor.h \
+	%D%/notify.c %D%/notify.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
 	%D%/server.c %D%/server.h \
-	%D%/session.c %D%/session.h
-%C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS)
+	%D%/session.c %D%/session.h \
+	%D%/settings.c %D%/settings.h
+%C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)
 
 loader_libs = loader/render/librender.la loader/dataset/libdataset.la loader/image/libimage.la \
 	common/libcommon.la
 
 bin_PROGRAMS += plenumd
 plenumd_SOURCES = %D%/main.c
-plenumd_LDADD = %D%/libserve.la $(loader_libs) $(UV_LIBS) $(HWLOC_LIBS) $(JPEG_LIBS) $(PNG_LIBS)
+plenumd_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
+plenumd_LDADD = %D%/libserve.la $(loader_libs) $(INIH_LIBS) $(MICROHTTPD_LIBS) $(UV_LIBS) $(HWLOC_LIBS) $(JPEG_LIBS) $(PNG_LIBS)
+
+# The status page, as a text of C.
+EXTRA_DIST += %D%/page.html
+%D%/page.inc: %D%/page.html
+	$(AM_V_GEN)$(MKDIR_P) %D% && sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^/"/' -e 's/$$/\\n"/' '$(srcdir)/%D%/page.html' >$@.tmp && mv $@.tmp $@
+CLEANFILES += %D%/page.inc
+BUILT_SOURCES += %D%/page.inc

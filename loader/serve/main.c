@@ -8,25 +8,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/address.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/options.h"
 #include "common/util.h"
+#include "loader/serve/settings.h"
+#include "loader/serve/notify.h"
 #include "loader/serve/server.h"
 
 struct arguments {
     struct server_options server;
+    const char *config;
+    bool check_config;
+    bool file_roots;              /* the roots so far come from the file */
     uint32_t listen_fd, leash_fd; /* UINT32_MAX: not given */
     bool job;
     bool pin_given;
     bool quiet;
     unsigned verbose;
+    enum log_format log_format;
 };
 
 static int take_root(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
+    if (a->file_roots) /* the command line wins */
+        a->server.num_roots = 0;
+    a->file_roots = false;
     if (a->server.num_roots == SERVER_ROOTS_MAX)
         return error_set(err, -EINVAL, "more than %d --root options", SERVER_ROOTS_MAX);
     a->server.roots[a->server.num_roots++] = value;
@@ -72,6 +82,16 @@ static int take_mode(void *target, const char *value, struct plenum_error *err)
     return 0;
 }
 
+static int take_log_format(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    if (strcmp(value, "text") != 0 && strcmp(value, "json") != 0)
+        return error_set(err, -EINVAL, "--log-format is text or json, not '%s'", value);
+    a->log_format = value[0] == 'j' ? LOG_JSON : LOG_TEXT;
+    return 0;
+}
+
 static int take_verbose(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
@@ -82,9 +102,17 @@ static int take_verbose(void *target, const char *value, struct plenum_error *er
     return 0;
 }
 
+#define DEFAULT_CONFIG PLENUM_SYSCONFDIR "/plenum/plenumd.conf"
+/* In ten seconds: what a person could still read. */
+enum { LOG_LINES_MAX = 500 };
+
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
+    {"config", 'c', "FILE", OPTION_TEXT, AT(config), 0, 0,
+     "read settings from FILE, see plenumd.conf(5); the command line wins over it", NULL},
+    {"check-config", 0, NULL, OPTION_FLAG, AT(check_config), 0, 0,
+     "say what is wrong in the file (default " DEFAULT_CONFIG ") and end", NULL},
     {"socket", 's', "ADDRESS", OPTION_TEXT, AT(server.socket), 0, 0,
      "listen on unix:PATH or unix:@NAME (abstract); default unix:/run/plenum/plenumd.sock for "
      "root, "
@@ -120,12 +148,24 @@ static const struct option_def defs[] = {
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
      "refuse rings of batches beyond this sum over all clients (default: half of the memory)",
      NULL},
+    {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns), 0, 0,
+     "how long SIGTERM lets batches that are under way be finished (default 10s; 0: not at all)",
+     NULL},
+    {"http-port", 0, "PORT", OPTION_U32, AT(server.http_port), 0, 65535,
+     "show a status page, and metrics for Prometheus, at this TCP port (default 0: not at all)",
+     NULL},
+    {"http-address", 0, "IP", OPTION_TEXT, AT(server.http_address), 0, 0,
+     "at this address of the host (default 127.0.0.1: this host alone)", NULL},
+    {"no-thumbnails", 0, NULL, OPTION_FLAG, AT(server.no_thumbnails), 0, 0,
+     "show no images on the status page", NULL},
     {"job", 0, NULL, OPTION_FLAG, AT(job), 0, 0,
      "serve one job: this user's processes only, CPUs shared with it", NULL},
     {"listen-fd", 0, "FD", OPTION_U32, AT(listen_fd), 0, 1 << 20,
      "use this socket, which listens already, instead of --socket", NULL},
     {"leash-fd", 0, "FD", OPTION_U32, AT(leash_fd), 0, 1 << 20,
      "end when this descriptor reaches end of file", NULL},
+    {"log-format", 0, "FORMAT", OPTION_CALL, 0, 0, 0,
+     "write messages as text (default) or as json, one object a line", take_log_format},
     {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), 0, 0, "say only what is wrong", NULL},
     {"verbose", 'v', NULL, OPTION_CALL, 0, 0, 0, "say more (twice: for debugging)", take_verbose},
 };
@@ -163,40 +203,162 @@ static uint64_t half_of_memory(void)
     return pages > 0 && size > 0 ? (uint64_t)pages / 2 * (uint64_t)size : UINT64_C(1) << 32;
 }
 
+/* A setting that can only be known where it is used, looked at here so that a fault has a line. */
+static int check_value(const char *name, const char *value, struct plenum_error *err)
+{
+    struct address address;
+    struct stat st;
+
+    if (strcmp(name, "socket") == 0)
+        return address_parse(value, &address, err);
+    if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0) {
+        if (value[0] != '/')
+            return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
+                             value);
+        if (name[0] == 'r' && stat(value, &st) < 0)
+            return error_set(err, -errno, "root %s: %s; mount or make it, or take the line away",
+                             value, strerror(errno));
+        if (name[0] == 'r' && !S_ISDIR(st.st_mode))
+            return error_set(err, -ENOTDIR, "root %s is no folder; name the folder that it lies in",
+                             value);
+    }
+    return 0;
+}
+
+/* What makes no sense in a file that serves every start. */
+static const char *const command_line_only[] = {"config",    "check-config", "job",
+                                                "listen-fd", "leash-fd",     NULL};
+static const char *const repeatable[] = {"root", NULL};
+
+static const struct settings_rules rules = {.program = &program,
+                                            .command_line_only = command_line_only,
+                                            .repeatable = repeatable,
+                                            .check = check_value};
+
+/* The settings in force, and the texts of the file that they point to. */
+struct settings {
+    struct arguments arguments;
+    struct settings_texts texts;
+    struct settings_texts reloaded; /* of the last reload */
+    int argc;
+    char **argv;
+};
+
+static void on_fault(const char *sentence)
+{
+    log_error("%s", sentence);
+}
+
+/* Defaults, then the file, then the command line: 0, or -EINVAL when the file has faults, which
+ * have been logged. */
+static int read_settings(struct settings *s)
+{
+    struct arguments *a = &s->arguments;
+    const char *config = a->config ? a->config : a->check_config ? DEFAULT_CONFIG : NULL;
+    struct plenum_error err;
+    int operands;
+
+    *a = (struct arguments){.server = {.socket_mode = 0600,
+                                       .listen_fd = -1,
+                                       .leash_fd = -1,
+                                       .drain_ns = 10 * NS_PER_SEC},
+                            .listen_fd = UINT32_MAX,
+                            .leash_fd = UINT32_MAX};
+    if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
+        return -EINVAL;
+    a->file_roots = a->server.num_roots > 0;
+    /* It was read once before: there is no error in it. */
+    (void)options_parse(&program, a, s->argc, s->argv, &operands, &err);
+    if (a->listen_fd != UINT32_MAX)
+        a->server.listen_fd = (int)a->listen_fd;
+    if (a->leash_fd != UINT32_MAX)
+        a->server.leash_fd = (int)a->leash_fd;
+    if (a->server.ring_limit == 0)
+        a->server.ring_limit = half_of_memory();
+    if (a->job && !a->pin_given)
+        a->server.pin = PIN_NODE;
+    a->server.own_uid_only = a->job || a->server.num_roots == 0;
+    return 0;
+}
+
+/* A job's own loader speaks up only when something is wrong: its terminal is the training
+ * program's. */
+static void set_log(const struct arguments *a)
+{
+    log_set_format(a->log_format);
+    log_set_limit(a->job || a->verbose > 0 ? 0 : LOG_LINES_MAX);
+    log_set_level(a->verbose > 1                            ? LOG_LEVEL_DEBUG
+                  : (a->job || a->quiet) && a->verbose == 0 ? LOG_LEVEL_WARN
+                                                            : LOG_LEVEL_INFO);
+}
+
+/* The settings of the start stay what they are, with their texts: some of them hold for good. */
+static int reload(void *arg, struct server_options *ret)
+{
+    struct settings *s = arg;
+    struct settings fresh = {.argc = s->argc, .argv = s->argv};
+
+    fresh.arguments.config = s->arguments.config;
+    settings_texts_fini(&s->reloaded);
+    if (read_settings(&fresh) < 0) {
+        settings_texts_fini(&fresh.texts);
+        return -EINVAL;
+    }
+    set_log(&fresh.arguments);
+    *ret = fresh.arguments.server;
+    if (!ret->socket)
+        ret->socket = s->arguments.server.socket;
+    s->reloaded = fresh.texts;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static char socket_text[128];
-    struct arguments a = {.server = {.socket_mode = 0600, .listen_fd = -1, .leash_fd = -1},
-                          .listen_fd = UINT32_MAX,
-                          .leash_fd = UINT32_MAX};
+    struct settings s = {.argc = argc, .argv = argv};
+    struct arguments *a = &s.arguments;
     struct plenum_error err;
     int operands, r;
 
     log_init("plenumd", LOG_LEVEL_INFO);
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = options_start(&program, a, argc, argv, &operands);
     if (r >= 0)
         return r;
     if (operands > 0) {
         log_error("'%s' is not an option; see plenumd --help", argv[1]);
         return 2;
     }
-    if (a.listen_fd != UINT32_MAX)
-        a.server.listen_fd = (int)a.listen_fd;
-    if (a.leash_fd != UINT32_MAX)
-        a.server.leash_fd = (int)a.leash_fd;
-    if (a.server.listen_fd < 0 && !a.server.socket)
-        a.server.socket = default_socket(socket_text, sizeof(socket_text));
-    if (a.server.ring_limit == 0)
-        a.server.ring_limit = half_of_memory();
-    if (a.job && !a.pin_given)
-        a.server.pin = PIN_NODE;
-    a.server.own_uid_only = a.job || a.server.num_roots == 0;
-    /* A job's own loader speaks up only when something is wrong: its terminal is the training
-     * program's. */
-    log_set_level(a.verbose > 1                          ? LOG_LEVEL_DEBUG
-                  : (a.job || a.quiet) && a.verbose == 0 ? LOG_LEVEL_WARN
-                                                         : LOG_LEVEL_INFO);
-    r = server_run(&a.server, &err);
+    if (a->check_config) {
+        r = read_settings(&s);
+        if (r == 0)
+            printf("%s is good\n", a->config ? a->config : DEFAULT_CONFIG);
+        settings_texts_fini(&s.texts);
+        return r < 0 ? 1 : 0;
+    }
+    if (read_settings(&s) < 0) {
+        settings_texts_fini(&s.texts);
+        return 1;
+    }
+    set_log(a);
+    if (!a->job) { /* a job's loader is its keeper's, and no service, whoever started the keeper */
+        notify_init();
+        if (a->server.listen_fd < 0) {
+            a->server.listen_fd = notify_take_socket(&err);
+            if (a->server.listen_fd < -1) {
+                log_error("%s", err.text);
+                return 1;
+            }
+        }
+    }
+    if (a->server.listen_fd < 0 && !a->server.socket)
+        a->server.socket = default_socket(socket_text, sizeof(socket_text));
+    if (a->config) {
+        a->server.reload = reload;
+        a->server.reload_arg = &s;
+    }
+    r = server_run(&a->server, &err);
+    settings_texts_fini(&s.texts);
+    settings_texts_fini(&s.reloaded);
     if (r < 0) {
         log_error("%s", err.text);
         return 1;

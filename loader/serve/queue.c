@@ -77,7 +77,8 @@ struct queue_stream {
     uint64_t asked;                     /* samples asked for since the walk began */
     uint64_t taken;                     /* of them, taken up by I/O threads */
     uint64_t read_ns;                   /* mean time of reading one */
-    uint64_t slow_until;                /* in samples taken: announce until then */
+    struct queue_totals totals;
+    uint64_t slow_until; /* in samples taken: announce until then */
 };
 
 /* One sample on its way. */
@@ -89,7 +90,7 @@ struct item {
     struct dataset_buffer buffer;
     int code;
     struct plenum_error err;
-    uint64_t read_ns;
+    uint64_t read_ns, cpu_ns;
 };
 
 struct lane {
@@ -152,6 +153,16 @@ static void finish(struct queue *q, struct queue_request *r)
         r->stream->last = before;
     r->link = NULL;
     r->done.total_ns = time_now_ns() - r->arrived_ns;
+    if (!r->cancelled) {
+        struct queue_totals *totals[] = {&r->stream->totals, &q->counters.all};
+
+        for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
+            totals[i]->batches++;
+            totals[i]->failed += r->done.status < 0;
+            totals[i]->queue_ns += r->done.queue_ns;
+        }
+        histogram_add(&q->counters.queue, r->done.queue_ns);
+    }
     if (q->finished_last)
         q->finished_last->link = r;
     else
@@ -268,15 +279,25 @@ static void hand_over(struct queue *q, struct item *item)
     }
 }
 
+/* CPU time of this thread. */
+static uint64_t cpu_now_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
 static void read_item(struct item *item)
 {
     const struct render_spec *spec = item->request->stream->spec;
-    uint64_t begin = time_now_ns();
+    uint64_t begin = time_now_ns(), cpu = cpu_now_ns();
 
     item->code =
         dataset_read(spec->dataset, render_sample_at(spec, item->place.epoch, item->place.position),
                      &item->buffer, &item->err);
     item->read_ns = time_now_ns() - begin;
+    item->cpu_ns = cpu_now_ns() - cpu;
 }
 
 /* How long reading took. Holding the lock. */
@@ -420,13 +441,31 @@ static struct item *take_item(struct queue *q, unsigned own)
     return NULL;
 }
 
+/* Holding the lock. */
+static void count(struct queue *q, const struct item *item, uint64_t render_ns, bool rendered,
+                  bool substituted)
+{
+    struct queue_totals *totals[] = {&item->request->stream->totals, &q->counters.all};
+
+    for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
+        totals[i]->samples += rendered;
+        totals[i]->substituted += substituted;
+        totals[i]->read_ns += item->read_ns;
+        totals[i]->render_ns += render_ns;
+        totals[i]->cpu_ns += item->cpu_ns;
+    }
+    histogram_add(&q->counters.read, item->read_ns);
+    if (rendered)
+        histogram_add(&q->counters.render, render_ns);
+}
+
 /* Render one item, unless nobody wants it any more, and end its task. */
 static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
 {
     struct queue_request *r = item->request;
     struct render_result result = {0};
     struct plenum_error err;
-    uint64_t begin;
+    uint64_t begin, cpu;
     bool over, skip;
     int code = 0;
 
@@ -435,9 +474,11 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     unlock(q);
 
     begin = time_now_ns();
+    cpu = cpu_now_ns();
     if (!skip)
         code = render_item(scratch, item, &result, &err);
     begin = time_now_ns() - begin;
+    item->cpu_ns += cpu_now_ns() - cpu;
     if (item->buffer.cap > BUFFER_KEEP)
         dataset_buffer_fini(&item->buffer);
 
@@ -445,11 +486,9 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     r->done.render_ns += begin;
     if (code < 0 && !r->cancelled)
         note_failure(q, r, code, &err);
-    if (code == 0 && !skip) {
-        q->counters.samples++;
-        q->counters.substituted += result.substituted;
+    if (code == 0 && !skip)
         r->done.substituted += result.substituted;
-    }
+    count(q, item, begin, code == 0 && !skip, result.substituted);
     over = end_task(q, item);
     unlock(q);
     if (over)
@@ -742,4 +781,16 @@ void queue_get_counters(struct queue *queue, struct queue_counters *ret)
     lock(queue);
     *ret = queue->counters;
     unlock(queue);
+}
+
+void queue_stream_get_totals(struct queue_stream *stream, struct queue_totals *ret)
+{
+    lock(stream->queue);
+    *ret = stream->totals;
+    unlock(stream->queue);
+}
+
+unsigned queue_stream_lane(const struct queue_stream *stream)
+{
+    return stream->lane;
 }

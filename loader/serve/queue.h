@@ -7,6 +7,7 @@
 
 #include "common/ring.h"
 #include "common/wire.h"
+#include "loader/serve/histogram.h"
 #include "loader/render/render.h"
 
 /** The threads and what waits for them. Opaque. */
@@ -45,8 +46,20 @@ struct queue_request {
     struct queue_request *link;
 };
 
+/** Of one stream, or of all streams since the start. */
+struct queue_totals {
+    uint64_t samples, substituted; /* rendered; of them, shown in place of bad ones */
+    uint64_t batches, failed;      /* finished and not cancelled; of them, with an error */
+    uint64_t read_ns, render_ns;   /* summed over samples, of the threads' time */
+    uint64_t cpu_ns;               /* that reading and rendering took of CPUs */
+    uint64_t queue_ns;             /* summed over batches: from RENDER to the first sample's turn */
+};
+
 struct queue_counters {
-    uint64_t samples, substituted, queued;
+    struct queue_totals all;
+    uint64_t queued; /* samples that wait now */
+    /* Seconds of reading a sample, of rendering one, and of a batch until its turn. */
+    struct histogram read, render, queue;
 };
 
 int queue_create(const struct queue_options *options, struct queue **ret);
@@ -54,8 +67,8 @@ int queue_create(const struct queue_options *options, struct queue **ret);
 void queue_destroy(struct queue *queue);
 
 /**
- * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close(). `lane`: whose workers are nearest to
- * the ring's memory.
+ * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close(). `lane`: whose
+ * workers are nearest to the ring's memory.
  */
 int queue_stream_open(struct queue *queue, const struct render_spec *spec,
                       const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,
@@ -79,5 +92,10 @@ void queue_cancel_all(struct queue_stream *stream);
 struct queue_request *queue_take_finished(struct queue *queue);
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);
+
+/** Whose workers are nearest to the stream's ring. */
+unsigned queue_stream_lane(const struct queue_stream *stream);
+
+void queue_stream_get_totals(struct queue_stream *stream, struct queue_totals *ret);
 
 #endif

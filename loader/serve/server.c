@@ -2,14 +2,23 @@
  * back.
  *
  * One thread runs the loop and owns every session; the queue's threads meet it only through
- * queue_take_finished() and a uv_async. It ends when it is told to: sessions are closed, their
- * tasks stop after at most one sample each, and the last handle to close lets uv_run() return. */
+ * queue_take_finished() and a uv_async.
+ *
+ *     SERVING --SIGTERM--> DRAINING --last session gone--> over
+ *        |                    |
+ *        +--SIGINT, leash-----+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
+ *
+ * Draining takes no new clients and no new batches; what is under way is finished, and a client
+ * whose batches are done is told that it should look for another loader or wait for this one's
+ * successor. Closed sessions' tasks stop after at most one sample each. The last handle to close
+ * lets uv_run() return. */
 #include "config.h"
 
 #include "loader/serve/server.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -22,31 +31,63 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "loader/image/image.h"
+#include "loader/serve/http.h"
+#include "loader/serve/monitor.h"
+#include "loader/serve/notify.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/session.h"
 
 struct main_loop {
     struct server server; /* first: sessions know only this */
+    struct server_options live;
+    struct http *http; /* or NULL */
     int listen_fd;
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
+    bool ending; /* handles are being closed */
     uv_poll_t listening, leash;
-    uv_signal_t terminate, interrupt;
+    uv_signal_t terminate, interrupt, hangup;
+    uv_timer_t beat;  /* says that we are alive, and what we do */
+    uv_timer_t drain; /* its end is the end of patience */
     uv_async_t finished;
-    bool listening_open, leash_open, signals_open, async_open;
+    bool listening_open, leash_open, loop_open;
+    char said[128];     /* the last STATUS= */
+    uint64_t looked_ns; /* when the monitor last looked */
 };
+
+enum { BEAT_MS = 1000 };
 
 static struct main_loop *loop_of(struct server *server)
 {
     return container_of(server, struct main_loop, server);
 }
 
-/* Everything is closed but the async, which may go when no session is left to be woken for. */
+static void close_listening(struct main_loop *m)
+{
+    if (m->listening_open)
+        uv_close((uv_handle_t *)&m->listening, NULL);
+    m->listening_open = false;
+    if (m->owns_path)
+        (void)unlink(m->address.un.sun_path);
+    m->owns_path = false;
+}
+
+/* The last session is gone: so may everything be that sessions needed. */
 static void maybe_end(struct main_loop *m)
 {
-    if (m->async_open && m->server.stopping && m->server.num_sessions == 0 &&
-        !uv_is_closing((uv_handle_t *)&m->finished))
-        uv_close((uv_handle_t *)&m->finished, NULL);
+    if (!m->server.stopping || m->server.num_sessions > 0 || m->ending)
+        return;
+    m->ending = true;
+    if (m->leash_open)
+        uv_close((uv_handle_t *)&m->leash, NULL);
+    if (!m->loop_open)
+        return;
+    uv_close((uv_handle_t *)&m->terminate, NULL);
+    uv_close((uv_handle_t *)&m->interrupt, NULL);
+    uv_close((uv_handle_t *)&m->hangup, NULL);
+    uv_close((uv_handle_t *)&m->beat, NULL);
+    uv_close((uv_handle_t *)&m->drain, NULL);
+    uv_close((uv_handle_t *)&m->finished, NULL);
 }
 
 static void on_session_gone(struct server *server)
@@ -54,34 +95,82 @@ static void on_session_gone(struct server *server)
     maybe_end(loop_of(server));
 }
 
-static void begin_stop(struct main_loop *m, const char *why)
+static void for_sessions(struct main_loop *m, void (*call)(struct session *session))
 {
     struct session *next;
 
-    if (m->server.stopping)
-        return;
-    m->server.stopping = true;
-    log_debug("ending: %s", why);
-    if (m->listening_open)
-        uv_close((uv_handle_t *)&m->listening, NULL);
-    if (m->leash_open)
-        uv_close((uv_handle_t *)&m->leash, NULL);
-    if (m->signals_open) {
-        uv_close((uv_handle_t *)&m->terminate, NULL);
-        uv_close((uv_handle_t *)&m->interrupt, NULL);
-    }
-    if (m->owns_path)
-        (void)unlink(m->address.un.sun_path);
     for (struct session *s = m->server.sessions; s; s = next) {
         next = session_next(s);
-        session_close(s);
+        call(s);
     }
+}
+
+static void stop_now(struct main_loop *m, const char *why)
+{
+    log_debug("ending: %s", why);
+    m->server.stopping = true;
+    close_listening(m);
+    for_sessions(m, session_close);
+    maybe_end(m);
+}
+
+static void on_drain(uv_timer_t *timer)
+{
+    struct main_loop *m = timer->data;
+
+    log_warn(
+        "clients that were still being served when --drain-timeout was over: %u; they are closed",
+        m->server.num_sessions);
+    stop_now(m, "--drain-timeout");
+}
+
+static void begin_drain(struct main_loop *m)
+{
+    m->server.stopping = true;
+    notify_send("STOPPING=1\nSTATUS=finishing batches of clients: %u", m->server.num_sessions);
+    if (m->server.num_sessions > 0)
+        log_info("ending: batches that are under way are finished first (clients: %u)",
+                 m->server.num_sessions);
+    close_listening(m);
+    (void)uv_timer_start(&m->drain, on_drain, m->server.options->drain_ns / NS_PER_MS, 0);
+    for_sessions(m, session_drain);
+    http_publish(m->http, &m->server);
     maybe_end(m);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
 {
-    begin_stop(handle->data, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+    struct main_loop *m = handle->data;
+
+    if (signum == SIGTERM && !m->server.stopping && m->server.options->drain_ns > 0)
+        begin_drain(m);
+    else
+        stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* Tell the service manager that the loop turns and that the queue's lock can be had: what a program
+ * that hangs could not. */
+static void on_beat(uv_timer_t *timer)
+{
+    struct main_loop *m = timer->data;
+    uint64_t now = time_now_ns();
+    struct queue_counters c;
+    char text[sizeof(m->said)];
+
+    if (now >= m->looked_ns + BEAT_MS * NS_PER_MS * 9 / 10) {
+        m->looked_ns = now;
+        monitor_beat(&m->server, now);
+        http_publish(m->http, &m->server);
+    }
+    queue_get_counters(m->server.queue, &c);
+    if (notify_watchdog_ns() > 0)
+        notify_send("WATCHDOG=1");
+    (void)snprintf(text, sizeof(text), "clients: %u, samples rendered: %llu",
+                   m->server.num_sessions, (unsigned long long)c.all.samples);
+    if (!m->server.stopping && strcmp(text, m->said) != 0) {
+        memcpy(m->said, text, sizeof(text));
+        notify_send("STATUS=%s", text);
+    }
 }
 
 static void on_leash(uv_poll_t *handle, int status, int events)
@@ -93,7 +182,7 @@ static void on_leash(uv_poll_t *handle, int status, int events)
     (void)events;
     n = status < 0 ? 0 : read(m->server.options->leash_fd, &byte, 1);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        begin_stop(m, "the job is over");
+        stop_now(m, "the job is over");
 }
 
 static void on_listening(uv_poll_t *handle, int status, int events)
@@ -150,19 +239,84 @@ static unsigned worker_lane(void *arg, unsigned worker)
     return pin_lane_of_worker(m->server.pin, worker);
 }
 
-static int resolve_roots(struct main_loop *m, struct plenum_error *err)
+static int resolve_roots(const struct server_options *o, struct roots **ret,
+                         struct plenum_error *err)
 {
-    const struct server_options *o = m->server.options;
+    struct roots *roots = calloc(1, sizeof(*roots) + o->num_roots * sizeof(roots->paths[0]));
 
-    m->server.roots = calloc(o->num_roots ? o->num_roots : 1, sizeof(char *));
-    if (!m->server.roots)
+    if (!roots)
         return error_set(err, -ENOMEM, "out of memory");
+    roots->refs = 1;
     for (unsigned i = 0; i < o->num_roots; i++) {
-        m->server.roots[i] = realpath(o->roots[i], NULL);
-        if (!m->server.roots[i])
-            return error_set(err, -errno, "--root %s: %s", o->roots[i], strerror(errno));
+        roots->paths[i] = realpath(o->roots[i], NULL);
+        if (!roots->paths[i]) {
+            int r = error_set(err, -errno, "--root %s: %s", o->roots[i], strerror(errno));
+
+            roots_unref(roots);
+            return r;
+        }
+        roots->count++;
     }
+    *ret = roots;
     return 0;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* What was changed and has no effect until the loader is started again. */
+static void warn_unchanged(const struct server_options *old, const struct server_options *new)
+{
+    const struct {
+        const char *key;
+        bool same;
+    } keys[] = {
+        {"socket", same_text(old->socket, new->socket) || old->listen_fd >= 0},
+        {"socket-mode", old->socket_mode == new->socket_mode},
+        {"threads", old->threads == new->threads},
+        {"io-threads", old->io_threads == new->io_threads},
+        {"pin", old->pin == new->pin},
+        {"all-cpus", old->all_cpus == new->all_cpus},
+        {"cache-dir", same_text(old->cache_dir, new->cache_dir)},
+        {"http-address", same_text(old->http_address, new->http_address)},
+        {"http-port", old->http_port == new->http_port},
+        {"no-thumbnails", old->no_thumbnails == new->no_thumbnails},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (!keys[i].same)
+            log_warn("%s was changed; that takes effect when the loader is started again",
+                     keys[i].key);
+}
+
+/* Clients stay, and so do their data sets where a root is gone: what holds is for those to come. */
+static void on_hangup(uv_signal_t *handle, int signum)
+{
+    struct main_loop *m = handle->data;
+    struct server_options fresh;
+    struct plenum_error err;
+    struct roots *roots;
+
+    (void)signum;
+    if (m->server.stopping)
+        return;
+    notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
+    if (m->live.reload(m->live.reload_arg, &fresh) < 0) {
+        log_error("the settings stay as they were");
+    } else if (resolve_roots(&fresh, &roots, &err) < 0) {
+        log_error("%s; the settings stay as they were", err.text);
+    } else {
+        warn_unchanged(&m->live, &fresh);
+        roots_unref(m->server.roots);
+        m->server.roots = roots;
+        m->live.own_uid_only = fresh.own_uid_only;
+        m->live.ring_limit = fresh.ring_limit;
+        m->live.drain_ns = fresh.drain_ns;
+        log_info("the settings were read again");
+    }
+    notify_send("READY=1");
 }
 
 static int start_listening(struct main_loop *m, struct plenum_error *err)
@@ -218,16 +372,36 @@ static int start_signals(struct main_loop *m)
     uv_loop_t *loop = &m->server.loop;
     int r;
 
-    m->terminate.data = m->interrupt.data = m->finished.data = m;
+    m->terminate.data = m->interrupt.data = m->hangup.data = m->finished.data = m;
+    m->beat.data = m->drain.data = m;
     r = uv_async_init(loop, &m->finished, on_finished);
     if (r < 0)
         return r;
-    m->async_open = true;
     (void)uv_signal_init(loop, &m->terminate);
     (void)uv_signal_init(loop, &m->interrupt);
-    m->signals_open = true;
+    (void)uv_signal_init(loop, &m->hangup);
+    (void)uv_timer_init(loop, &m->beat);
+    (void)uv_timer_init(loop, &m->drain);
+    m->loop_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
-    return r < 0 ? r : uv_signal_start(&m->interrupt, on_signal, SIGINT);
+    if (r == 0)
+        r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
+    if (r == 0 && m->live.reload)
+        r = uv_signal_start(&m->hangup, on_hangup, SIGHUP);
+    return r;
+}
+
+/* Serving has begun: say so, and go on saying that we live, twice as often as is asked for. */
+static int start_beat(struct main_loop *m)
+{
+    uint64_t every_ms = BEAT_MS, watchdog_ns = notify_watchdog_ns();
+
+    if (watchdog_ns > 0)
+        every_ms = max_u64(min_u64(every_ms, watchdog_ns / 2 / NS_PER_MS), 1);
+    monitor_beat(&m->server, time_now_ns());
+    http_publish(m->http, &m->server);
+    notify_send("READY=1\nSTATUS=serving");
+    return uv_timer_start(&m->beat, on_beat, every_ms, every_ms);
 }
 
 static int start_polling(struct main_loop *m)
@@ -259,6 +433,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
     r = start_threads(m, err);
     if (r == 0)
         r = start_listening(m, err);
+    if (r == 0 && m->live.http_port > 0)
+        r = http_start(&m->live, &m->http, err);
     if (r < 0)
         return r;
     r = start_polling(m);
@@ -290,32 +466,36 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
     m->listen_fd = -1;
-    m->server.options = options;
+    m->live = *options;
+    m->server.options = &m->live;
     m->server.started_ns = time_now_ns();
     m->server.session_gone = on_session_gone;
     (void)signal(SIGPIPE, SIG_IGN);
     r = test_pixels(&m->server, err);
     if (r == 0)
-        r = resolve_roots(m, err);
+        r = resolve_roots(options, &m->server.roots, err);
     if (r == 0 && (r = uv_loop_init(&m->server.loop)) < 0)
         (void)error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
     if (r == 0) {
         r = start(m, err);
-        if (r == 0)
+        if (r == 0) {
             log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
-                     options->socket ? options->socket : "this job");
-        else
-            begin_stop(m, "it could not be started");
+                     options->listen_fd < 0  ? options->socket
+                     : options->leash_fd < 0 ? "the socket that was handed over"
+                                             : "this job");
+            (void)start_beat(m);
+        } else {
+            stop_now(m, "it could not be started");
+        }
         (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
+        http_stop(m->http);
         queue_destroy(m->server.queue);
         (void)uv_loop_close(&m->server.loop);
     }
     pin_destroy(m->server.pin);
     if (m->listen_fd >= 0)
         (void)close(m->listen_fd);
-    for (unsigned i = 0; m->server.roots && i < options->num_roots; i++)
-        free(m->server.roots[i]);
-    free(m->server.roots);
+    roots_unref(m->server.roots);
     free(m);
     return r;
 }

@@ -27,10 +27,22 @@ struct server_options {
     unsigned num_roots;
     const char *cache_dir; /* NULL: the default */
     uint64_t ring_limit;   /* bytes of all rings together */
+    uint64_t
+        drain_ns; /* how long SIGTERM lets batches that are under way be finished; 0: not at all */
+    const char *http_address; /* of the status page; NULL: 127.0.0.1 */
+    uint32_t http_port;       /* 0: no status page */
+    bool no_thumbnails;       /* none on it */
+    /** Called on SIGHUP (which is left alone when this is NULL): read the settings again. 0, or
+     * -errno when they have a fault, which it has logged: then all stays as it was. What `ret`
+     * points to must last until the next call. */
+    int (*reload)(void *arg, struct server_options *ret);
+    void *reload_arg;
 };
 
-/** Serve until SIGTERM, SIGINT or the leash's end: 0, or -errno with a sentence when serving could
- * not begin. */
+/* What is read anew on SIGHUP: roots, own_uid_only, ring_limit, drain_ns. */
+
+/** Serve until SIGTERM (drained), SIGINT or the leash's end: 0, or -errno with a sentence when
+ * serving could not begin. */
 int server_run(const struct server_options *options, struct plenum_error *err);
 
 #endif

@@ -4,6 +4,10 @@
  *                                        |                       |
  *                  end of file, BYE, nonsense, an error: CLOSING: cancel, wait for tasks, free
  *
+ * A session that drains passes over requests for batches; when those that were under way are
+ * answered, the client is told (-ECANCELED) and the session closed. The client asks the next loader
+ * for what was passed over. Neither side needs more of the protocol for that than for a crash.
+ *
  * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the
  * session answers STATS and sends PROGRESS.
  *
@@ -28,6 +32,7 @@
 #include "common/log.h"
 #include "common/progress.h"
 #include "common/util.h"
+#include "loader/serve/monitor.h"
 
 enum {
     HELLO_LIMIT_MS = 10000, /* for HELLO and OPEN to come */
@@ -46,6 +51,7 @@ struct session {
     char name[WIRE_NAME_MAX]; /* the client's own word for itself */
     struct ucred peer;
     enum state state;
+    uint64_t id;
 
     /* libuv's; memory lives until all of them are closed. */
     uv_poll_t poll;
@@ -61,9 +67,17 @@ struct session {
     struct ring *ring;
     uint64_t ring_bytes; /* counted in server->ring_bytes */
     struct queue_stream *stream;
+    uint64_t opened_ns;
+    struct wire_render asked; /* the last request */
+    bool has_asked;
+    uint64_t waited_ns; /* what the client told last */
+    struct window window;
     unsigned under_way; /* requests submitted and not yet finished */
+    bool draining;      /* the loader is about to end */
+    bool told;          /* and the client has been told */
 
     /* Of the work in the pool: written there, read here afterwards. */
+    struct roots *roots; /* that held when it began */
     struct dataset *dataset;
     int open_code;
     struct plenum_error open_err;
@@ -76,6 +90,21 @@ struct session {
 };
 
 static void session_poll(struct session *s);
+
+struct roots *roots_ref(struct roots *roots)
+{
+    roots->refs++;
+    return roots;
+}
+
+void roots_unref(struct roots *roots)
+{
+    if (!roots || --roots->refs > 0)
+        return;
+    for (unsigned i = 0; i < roots->count; i++)
+        free(roots->paths[i]);
+    free(roots);
+}
 
 static void maybe_free(struct session *s)
 {
@@ -142,11 +171,47 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
 {
     struct wire_error m = {.code = code};
 
+    s->server->refused += code != -ECANCELED && code != -ETIMEDOUT;
     strncpy(m.text, text, sizeof(m.text) - 1);
-    log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
+    if (code == -ECANCELED)
+        log_debug("client %s (pid %d): sent away", s->name, (int)s->peer.pid);
+    else
+        log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
         (void)frame_conn_flush(&s->conn);
     session_close(s);
+}
+
+static const char ending_text[] = "is being stopped or restarted";
+
+/* A session that drains and has answered all: tell the client, and close when that is sent. */
+static void maybe_leave(struct session *s)
+{
+    struct wire_error m = {.code = -ECANCELED};
+
+    if (!s->draining || s->state != STATE_OPEN || s->under_way > 0)
+        return;
+    if (!s->told) {
+        s->told = true;
+        memcpy(m.text, ending_text, sizeof(ending_text));
+        if (wire_put_error(&s->conn.tx, 0, &m) < 0)
+            session_close(s);
+        else
+            session_flush(s);
+    }
+    if (s->state == STATE_OPEN && frame_conn_pending(&s->conn) == 0)
+        session_close(s);
+}
+
+void session_drain(struct session *session)
+{
+    struct session *s = session;
+
+    s->draining = true;
+    if (s->state == STATE_OPEN)
+        maybe_leave(s);
+    else if (s->state != STATE_CLOSING)
+        refuse(s, s->open_request, -ECANCELED, ending_text);
 }
 
 /* The names of the definitions of pixels that we render, with spaces between them. */
@@ -226,8 +291,8 @@ static void open_dataset(uv_work_t *work)
 {
     struct session *s = work->data;
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
-                                      .roots = (const char *const *)s->server->roots,
-                                      .num_roots = s->server->options->num_roots,
+                                      .roots = (const char *const *)s->roots->paths,
+                                      .num_roots = s->roots->count,
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
@@ -265,6 +330,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     struct wire_opened m = {0};
 
     s->working = false;
+    roots_unref(s->roots);
+    s->roots = NULL;
     if (s->state == STATE_CLOSING) {
         maybe_free(s);
         return;
@@ -284,6 +351,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     m.sum = *dataset_get_sum(s->dataset);
     s->state = STATE_OPEN;
+    s->opened_ns = time_now_ns();
+    session_beat(s, s->opened_ns);
     log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,
              dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
              (unsigned long long)wire_batch_count(&s->open));
@@ -375,13 +444,33 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
     }
     s->state = STATE_OPENING;
     s->work.data = s;
+    s->roots = roots_ref(s->server->roots);
     r = uv_queue_work(&s->server->loop, &s->work, open_dataset, on_dataset_open);
     if (r < 0) {
+        roots_unref(s->roots);
         refuse(s, request, r, "the loader cannot start work");
         return;
     }
     s->working = true;
     (void)uv_timer_start(&s->timer, on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
+}
+
+/* The first request of a session tells how long the program waited while it had other loaders, or
+ * none: from then on we count. */
+static void note_asked(struct session *s, const struct wire_render *m)
+{
+    if (m->waited_ns == WIRE_UNKNOWN) {
+        s->waited_ns = WIRE_UNKNOWN;
+    } else if (!s->has_asked) {
+        s->waited_ns = m->waited_ns;
+        for (unsigned i = 0; i < WINDOW_POINTS; i++)
+            s->window.points[i].waited_ns = m->waited_ns;
+    } else if (m->waited_ns >= s->waited_ns && s->waited_ns != WIRE_UNKNOWN) {
+        histogram_add(&s->server->waits, m->waited_ns - s->waited_ns);
+        s->waited_ns = m->waited_ns;
+    }
+    s->asked = *m;
+    s->has_asked = true;
 }
 
 static void handle_render(struct session *s, uint64_t request, struct frame_reader *payload)
@@ -398,6 +487,9 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
         return;
     }
+    if (s->draining) /* the next loader will be asked for it */
+        return;
+    note_asked(s, &m);
     if (queue_submit(s->stream, request, &m) < 0) {
         refuse(s, request, -ENOMEM, "the loader is out of memory");
         return;
@@ -414,11 +506,28 @@ static void handle_stats(struct session *s, uint64_t request)
     (void)wire_put_stats(&s->conn.tx, request,
                          &(struct wire_stats){.uptime_ns = time_now_ns() - server->started_ns,
                                               .sessions = server->num_sessions,
-                                              .samples = c.samples,
-                                              .substituted = c.substituted,
+                                              .samples = c.all.samples,
+                                              .substituted = c.all.substituted,
                                               .queued = c.queued,
                                               .ring_bytes = server->ring_bytes,
                                               .threads = server->threads});
+}
+
+static void handle_status(struct session *s, uint64_t request)
+{
+    static struct wire_status_stream stream;
+    struct wire_status status = {0};
+    int r;
+
+    monitor_get_status(s->server, &status);
+    r = wire_put_status(&s->conn.tx, request, &status);
+    for (struct session *other = s->server->sessions; other && r == 0; other = other->next) {
+        memset(&stream, 0, sizeof(stream));
+        if (session_get_status(other, &stream))
+            r = wire_put_status_stream(&s->conn.tx, request, &stream);
+    }
+    if (r < 0)
+        session_close(s);
 }
 
 /* What is asked is bounded by TX_PENDING_MAX: a client that reads no answers is closed. */
@@ -453,6 +562,8 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         handle_name(s, h->request, payload);
     else if (h->type == WIRE_STATS && s->state != STATE_HELLO)
         handle_stats(s, h->request);
+    else if (h->type == WIRE_STATUS && s->state != STATE_HELLO)
+        handle_status(s, h->request);
     else if (h->type == WIRE_BYE)
         session_close(s);
     else
@@ -491,6 +602,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         session_readable(s);
     if (s->state != STATE_CLOSING)
         session_flush(s);
+    if (s->state != STATE_CLOSING)
+        maybe_leave(s);
 }
 
 /* Watch for what we wait for: always to read, to write while something waits. */
@@ -524,6 +637,7 @@ void session_finished(struct session *session, struct queue_request *request)
         session_close(s);
     else
         session_flush(s);
+    maybe_leave(s);
 }
 
 struct session *session_next(const struct session *session)
@@ -542,6 +656,24 @@ static int check_peer(struct session *s)
     return 0;
 }
 
+/* Tell a client of another user that it is not served, in the one message that every client
+ * understands. */
+static void turn_away(struct session *s)
+{
+    struct wire_error m = {.code = -EACCES};
+
+    (void)snprintf(
+        m.text, sizeof(m.text),
+        "it serves user %u alone: whoever runs it names the folders that others may read "
+        "with --root, or root in plenumd.conf",
+        (unsigned)geteuid());
+    log_warn("a client of user %u (pid %d) was refused: this loader serves user %u alone, since no "
+             "--root is named",
+             s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+    if (wire_put_error(&s->conn.tx, 0, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+}
+
 int session_create(struct server *server, int fd)
 {
     struct session *s = calloc(1, sizeof(*s));
@@ -552,6 +684,8 @@ int session_create(struct server *server, int fd)
         return -ENOMEM;
     }
     s->server = server;
+    s->id = ++server->last_id;
+    s->opened_ns = time_now_ns();
     (void)snprintf(s->name, sizeof(s->name), "?");
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
     if (r == 0)
@@ -560,8 +694,7 @@ int session_create(struct server *server, int fd)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {
         if (r == -EACCES)
-            log_warn("a client of user %u (pid %d) was refused: this loader serves user %u alone",
-                     s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+            turn_away(s);
         frame_conn_fini(&s->conn);
         free(s);
         return r;
@@ -585,4 +718,62 @@ int session_create(struct server *server, int fd)
     (void)uv_timer_start(&s->timer, on_timer, HELLO_LIMIT_MS, 0);
     session_poll(s);
     return 0;
+}
+
+void session_beat(struct session *session, uint64_t now_ns)
+{
+    struct session *s = session;
+    struct window_point point = {.at_ns = now_ns, .waited_ns = s->waited_ns};
+
+    if (s->state != STATE_OPEN)
+        return;
+    queue_stream_get_totals(s->stream, &point.totals);
+    window_add(&s->window, &point);
+}
+
+bool session_get_status(const struct session *session, struct wire_status_stream *ret)
+{
+    const struct session *s = session;
+    struct window_point all = {.at_ns = time_now_ns()};
+
+    if (s->state != STATE_OPEN)
+        return false;
+    *ret = (struct wire_status_stream){.id = s->id,
+                                       .pid = (uint32_t)s->peer.pid,
+                                       .uid = s->peer.uid,
+                                       .age_ns = all.at_ns - s->opened_ns,
+                                       .epoch = s->asked.epoch,
+                                       .position = s->asked.position,
+                                       .epoch_samples = s->spec.order.n,
+                                       .batch_samples = wire_batch_count(&s->open),
+                                       .ring_bytes = s->ring_bytes,
+                                       .slots = s->open.slots,
+                                       .in_flight = s->under_way,
+                                       .lane = queue_stream_lane(s->stream),
+                                       .waited = WIRE_UNKNOWN};
+    memcpy(ret->client, s->name, sizeof(ret->client));
+    memcpy(ret->dataset, s->open.dataset, sizeof(ret->dataset));
+    memcpy(ret->pipeline, s->open.pipeline, sizeof(ret->pipeline));
+    queue_stream_get_totals(s->stream, &all.totals);
+    ret->samples = all.totals.samples;
+    ret->substituted = all.totals.substituted;
+    ret->batches = all.totals.batches;
+    ret->failed = all.totals.failed;
+    monitor_judge(s->server, &s->window, s->waited_ns != WIRE_UNKNOWN, ret);
+    return true;
+}
+
+bool session_get_view(const struct session *session, struct session_view *ret)
+{
+    const struct session *s = session;
+
+    if (s->state != STATE_OPEN || !s->has_asked)
+        return false;
+    *ret = (struct session_view){.id = s->id,
+                                 .spec = s->spec,
+                                 .epoch = s->asked.epoch,
+                                 .position = s->asked.position + s->open.offset,
+                                 .count = s->open.local};
+    ret->spec.dataset = dataset_ref(s->dataset);
+    return true;
 }

@@ -4,23 +4,56 @@
 
 #include <uv.h>
 
+#include "loader/serve/histogram.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/server.h"
 
 struct session;
 
+/** Canonical paths below which data sets may lie. Counted, because they can be replaced while a
+ * data set is being opened in another thread. The count is the loop's. */
+struct roots {
+    unsigned refs, count;
+    char *paths[];
+};
+
+struct roots *roots_ref(struct roots *roots);
+void roots_unref(struct roots *roots);
+
+/** What a stream or the loader has done so far, at a moment. */
+struct window_point {
+    uint64_t at_ns, waited_ns;
+    struct queue_totals totals;
+};
+
+/** The last ten seconds, second by second. {0}: nothing yet. */
+enum { WINDOW_POINTS = 11 };
+struct window {
+    struct window_point points[WINDOW_POINTS];
+    unsigned count; /* ever added */
+};
+
+void window_add(struct window *w, const struct window_point *point);
+/** What was done between the oldest point and the newest: at_ns is the time between them, 0 when
+ * there is none. */
+struct window_point window_span(const struct window *w);
+
 /** What all sessions share. Owned by server.c. */
 struct server {
     const struct server_options *options;
-    char **roots; /* canonical paths, [options->num_roots] */
+    struct roots *roots;
     uv_loop_t loop;
     struct queue *queue;
     struct pin *pin;
     struct session *sessions;
     unsigned num_sessions;
     uint64_t started_ns;
-    uint64_t ring_bytes;          /* of all sessions */
-    unsigned threads, io_threads; /* that decode, that read */
+    uint64_t ring_bytes;    /* of all sessions */
+    uint64_t last_id;       /* of a session */
+    uint64_t refused;       /* clients that were told why they are not served */
+    struct histogram waits; /* of programs, for a batch */
+    struct window window;
+    unsigned threads, io_threads;    /* that decode, that read */
     bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine keeps to */
     bool stopping;
     void (*session_gone)(struct server *server);
@@ -32,8 +65,28 @@ int session_create(struct server *server, int fd);
 /** End a session: its work is cancelled, and it is freed when the last task has stopped. */
 void session_close(struct session *session);
 
+/** The loader is about to end: finish what is under way, begin nothing, tell the client, close. */
+void session_drain(struct session *session);
+
 /** A request of the session's has finished; the request is taken. */
 void session_finished(struct session *session, struct queue_request *request);
+
+/** A second has passed: look at what the stream has done. */
+void session_beat(struct session *session, uint64_t now_ns);
+
+/** What there is to know of a session's stream; false when it has none (yet). `ret` starts as
+ * zeros. */
+bool session_get_status(const struct session *session, struct wire_status_stream *ret);
+
+/** What is needed to render what the stream asked for last, anywhere: false when it has asked for
+ * nothing. The data set is a reference of the caller's. */
+struct session_view {
+    uint64_t id;
+    struct render_spec spec;
+    uint64_t epoch, position; /* of this client's first sample */
+    uint32_t count;           /* samples that follow one another */
+};
+bool session_get_view(const struct session *session, struct session_view *ret);
 
 struct session *session_next(const struct session *session);
 

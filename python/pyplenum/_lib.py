@@ -168,15 +168,15 @@ def _load() -> ctypes.CDLL:
     """$PLENUM_LIBRARY, beside this package, or where the linker looks."""
     named = os.environ.get("PLENUM_LIBRARY")
     candidates = [named] if named else []
-    candidates.append(os.path.join(os.path.dirname(__file__), "libplenum.so.0"))
-    candidates.append("libplenum.so.0")
+    candidates.append(os.path.join(os.path.dirname(__file__), "libplenum.so.1"))
+    candidates.append("libplenum.so.1")
     problems = []
     for path in candidates:
         try:
             return ctypes.CDLL(path)
         except OSError as error:
             problems.append(str(error))
-    raise ImportError("libplenum.so.0 cannot be loaded: install libplenum, or set PLENUM_LIBRARY to its path ("
+    raise ImportError("libplenum.so.1 cannot be loaded: install libplenum, or set PLENUM_LIBRARY to its path ("
                       + "; ".join(problems) + ")")
 
 

@@ -1,4 +1,4 @@
-EXTRA_DIST += %D%/test_manual.py %D%/test_popdist.py
+EXTRA_DIST += %D%/test_manual.py %D%/test_popdist.py %D%/test_code.py
 if PYTHON_FOUND
-TESTS += %D%/test_manual.py %D%/test_popdist.py
+TESTS += %D%/test_manual.py %D%/test_popdist.py %D%/test_code.py
 endif

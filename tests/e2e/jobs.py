@@ -17,7 +17,7 @@ def set_up(folder):
     """What programs of the build folder need to find each other; indices go below `folder`."""
     os.environ.update({
         "PLENUM_CACHE_DIR": os.path.join(folder, "cache"),
-        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.0"),
+        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
         "PYTHONPATH": os.path.join(SOURCE, "python"),
         "PLENUM_PLENUMD": os.path.join(BUILD, "plenumd"),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -68,6 +68,12 @@ static void read_message(const struct frame_header *header, struct frame_reader 
     case WIRE_ERROR:
         AGAIN(struct wire_error, wire_get_error, (wire_put_error(&b, 1, &one)));
         break;
+    case WIRE_STATUS:
+        AGAIN(struct wire_status, wire_get_status, (wire_put_status(&b, 1, &one)));
+        break;
+    case WIRE_STATUS_STREAM:
+        AGAIN(struct wire_status_stream, wire_get_status_stream, (wire_put_status_stream(&b, 1, &one)));
+        break;
     case WIRE_PROGRESS:
         AGAIN(struct wire_progress, wire_get_progress, (wire_put_progress(&b, 1, &one)));
         break;

@@ -1,5 +1,5 @@
 /* seeds.c - writes a first corpus for a fuzz target into a folder:
- * seeds wire|text|index|launcher|json|tar FOLDER. */
+ * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -52,10 +52,12 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_hello(b, &hello);
     (void)wire_put_open(b, 1, &open);
     (void)wire_put_opened(b, 1, &(struct wire_opened){.samples = 1000, .classes = 10});
-    (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3});
+    (void)wire_put_render(b, 2, &(struct wire_render){1, 16, 3, 5});
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
     (void)wire_put_stats(b, 3, &(struct wire_stats){.samples = 7});
     (void)wire_put_error(b, 4, &(struct wire_error){.code = -2, .text = "no such data set"});
+    (void)wire_put_status(b, 5, &(struct wire_status){.version = "0.1.0", .threads = 2, .lanes = 1, .lane = {{2, 1, 99}}});
+    (void)wire_put_status_stream(b, 5, &(struct wire_status_stream){.client = "job 1", .bound = WIRE_BOUND_CPU});
     (void)wire_put_progress(b, 4, &(struct wire_progress){.done = 1, .total = 2, .text = "x"});
     (void)wire_put_ask_name(b, 5, &(struct wire_ask_name){.sample = 17});
     (void)wire_put_name(b, 5, &(struct wire_name){.text = "/data/train/a/1.jpg"});
@@ -92,6 +94,17 @@ static void text_seeds(void)
                                         "unix:/run/plenum/plenumd.sock,unix:@plenum-1",
                                         "512M",
                                         "500ms"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        write_seed(texts[i], strlen(texts[i]));
+}
+
+static void settings_seeds(void)
+{
+    static const char *const texts[] = {"# all is well\nsocket = unix:@x\nthreads=4 ; four\n\n",
+                                        "ring-limit = 2G\n drain-timeout: 500ms\nall-cpus = yes",
+                                        "[section]\nkey = value\nthreads = 0\nthreads = 9\n",
+                                        "garbage\n=\nsocket =\nall-cpus = maybe\n"};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         write_seed(texts[i], strlen(texts[i]));
@@ -244,6 +257,8 @@ int main(int argc, char **argv)
         wire_seeds();
     else if (strcmp(argv[1], "text") == 0)
         text_seeds();
+    else if (strcmp(argv[1], "settings") == 0)
+        settings_seeds();
     else if (strcmp(argv[1], "index") == 0)
         index_seeds();
     else if (strcmp(argv[1], "list") == 0)

@@ -34,3 +34,8 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_tfrecord_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 %C%_dataset_test_index_CFLAGS = $(test_cflags)
 %C%_dataset_test_index_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+
+if PYTHON_FOUND
+TESTS += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py
+endif
+EXTRA_DIST += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/service.py

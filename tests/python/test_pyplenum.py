@@ -22,7 +22,7 @@ BUILD = os.environ["top_builddir"]
 SOURCE = os.environ["top_srcdir"]
 if os.environ.get("PLENUM_SANITIZED"):
     tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
-os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.0")
+os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 try:
     import numpy as np

@@ -57,7 +57,7 @@ class WheelTest(unittest.TestCase):
             wheel.extractall(site)
         program = "import pyplenum; print(pyplenum.__file__); print(pyplenum.job().launcher, pyplenum.__version__)"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=self.T, env={
-            **os.environ, "PYTHONPATH": site, "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.0")})
+            **os.environ, "PYTHONPATH": site, "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1")})
         self.assertEqual(done.returncode, 0, done.stderr)
         where, what = done.stdout.splitlines()
         self.assertTrue(where.startswith(site))

@@ -35,7 +35,7 @@ def setUpModule():
     T = tempfile.mkdtemp(prefix="plenum-test-")
     os.environ.pop("PLENUM_LOADER", None)
     os.environ.update({
-        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.0"),
+        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
         "PYTHONPATH": os.path.join(SOURCE, "python"),
         "PLENUM_CACHE_DIR": os.path.join(T, "cache"),
         "OMPI_ALLOW_RUN_AS_ROOT": "1",

@@ -137,7 +137,7 @@ Test(tar, labels_come_from_where_the_name_says)
     EXPECT_SAMPLES(in_tree("tar,label=none:%T/data/a.tar"), "0 1.jpg=a", "0 2.jpg=b");
     refused(in_tree("tar,label=folder:%T/data/a.tar"), -EBADMSG, "'1.jpg' lies in no folder");
     refused(in_tree("tar,label=other:%T/data/a.tar"), -EINVAL, "there is label=cls, label=json");
-    refused(in_tree("folder,label=cls:%T/data"), -EINVAL, "a folder has no options");
+    refused(in_tree("folder,label=cls:%T/data"), -EINVAL, "has no setting 'label'");
 }
 
 Test(tar, without_a_cls_the_json_counts_and_then_the_txt)
@@ -512,8 +512,7 @@ Test(tar, an_archive_that_changed_or_shrank_under_the_loader_is_told)
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0));
     cr_assert(eq(int, truncate(tree_path(&tree, "data/a.tar"), 700), 0));
     cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), -ESTALE));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "data/a.tar: the archive has changed"), NULL), "%s",
-              err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "data/a.tar has changed"), NULL), "%s", err.text);
     cr_expect(eq(int, access(index, F_OK), -1), "the next open is to look again");
     cr_expect(eq(int, dataset_read(d, 2, &buffer, &err), 0));
     dataset_buffer_fini(&buffer);
@@ -576,8 +575,7 @@ Test(tar, every_archive_must_be_allowed_where_it_really_lies)
     dataset_unref(d);
     cr_assert(eq(int, symlink("../secret.tar", tree_path(&tree, "data/b.tar")), 0));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,b}.tar"), &options, &d, &err), -EACCES));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "/secret.tar"), NULL), "%s",
-              err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "/b.tar"), NULL), "%s", err.text);
     cr_expect(eq(int, dataset_open(in_tree("%T/data/../{secret,secret}.tar"), &options, &d, &err),
                  -EINVAL));
 }

@@ -112,7 +112,7 @@ static void client_fini(struct client *c)
 
 static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t position, uint32_t slot)
 {
-    if (queue_submit(c->stream, id, &(struct wire_render){epoch, position, slot}) < 0)
+    if (queue_submit(c->stream, id, &(struct wire_render){epoch, position, slot, 0}) < 0)
         abort();
 }
 
@@ -218,7 +218,7 @@ static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_th
            io_threads);
     tap_ok(right, "and every slot is what one thread renders alone");
     queue_get_counters(q, &counters);
-    tap_ok(counters.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
+    tap_ok(counters.all.samples == 6 * (4 * 16 + 3 * 60) && counters.queued == 0,
            "each sample was rendered once");
     client_fini(&a);
     client_fini(&b);

@@ -166,7 +166,7 @@ static void expect_served(void)
     say_hello(&c);
     send_open(&c, &o, good_ring(&o));
     cr_assert(await(&c, WIRE_OPENED, &h, &r));
-    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 4, 1});
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 4, 1, 0});
     cr_assert(await(&c, WIRE_DONE, &h, &r));
     cr_expect(eq(u64, h.request, 2));
     cr_assert(eq(int, wire_get_done(&r, &done), 0));
@@ -209,7 +209,7 @@ Test(session, messages_out_of_turn_are_refused)
     o = good_open();
     dial(&c);
     say_hello(&c);
-    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0});
+    (void)wire_put_render(&c.tx, 2, &(struct wire_render){0, 0, 0, 0});
     expect_refused(&c, "no meaning here");
     dial(&c);
     say_hello(&c);
@@ -325,9 +325,9 @@ Test(session, a_render_of_nothing_is_refused)
         struct wire_render m;
         const char *sentence;
     } cases[] = {
-        {{0, 8, 0}, "does not exist"},          {{0, UINT64_MAX, 0}, "does not exist"},
-        {{UINT64_MAX, 0, 0}, "does not exist"}, {{0, 0, 2}, "does not exist"},
-        {{0, 0, UINT32_MAX}, "does not exist"},
+        {{0, 8, 0, 0}, "does not exist"},          {{0, UINT64_MAX, 0, 0}, "does not exist"},
+        {{UINT64_MAX, 0, 0, 0}, "does not exist"}, {{0, 0, 2, 0}, "does not exist"},
+        {{0, 0, UINT32_MAX, 0}, "does not exist"},
     };
 
     start(NULL, NULL);
@@ -347,6 +347,65 @@ Test(session, a_render_of_nothing_is_refused)
     expect_served();
 }
 
+/* SIGTERM finishes what was asked for, passes over what is asked later, says why, and closes. */
+Test(session, a_loader_that_is_told_to_end_drains)
+{
+    enum { UNDER_WAY = 6 };
+    struct wire_open o = good_open();
+    struct wire_slot slot;
+    struct wire_error error;
+    struct wire_done done;
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn c, idle;
+    unsigned answered = 0;
+    int n;
+
+    start(NULL, NULL);
+    o.per_step = o.local = 4096; /* so large that SIGTERM comes in the midst of them */
+    (void)wire_slot_init(&o, &slot);
+    o.slots = UNDER_WAY + 1;
+    o.slot_bytes = slot.bytes;
+    dial(&idle);
+    say_hello(&idle);
+    dial(&c);
+    say_hello(&c);
+    send_open(&c, &o, good_ring(&o));
+    cr_assert(await(&c, WIRE_OPENED, &h, &r));
+    for (uint32_t i = 0; i < UNDER_WAY; i++)
+        (void)wire_put_render(&c.tx, 10 + i, &(struct wire_render){0, 0, i, 0});
+    cr_assert(await(&c, WIRE_DONE, &h, &r));
+    answered++;
+    cr_assert(eq(int, kill(loader, SIGTERM), 0));
+    expect_refused(&idle, "being stopped or restarted");
+    (void)wire_put_render(&c.tx, 99, &(struct wire_render){0, 0, UNDER_WAY, 0});
+    (void)wire_put_empty(&c.tx, WIRE_STATS, 100);
+    (void)frame_conn_flush(&c);
+    for (;;) {
+        struct pollfd p = {.fd = c.fd, .events = POLLIN};
+
+        while ((n = frame_conn_next(&c, &h, &r)) == 1 && h.type != WIRE_ERROR) {
+            if (h.type != WIRE_DONE)
+                continue;
+            cr_assert(eq(int, wire_get_done(&r, &done), 0));
+            cr_expect(eq(int, done.status, 0));
+            cr_expect(eq(u64, h.request, 10 + answered), "oldest first, and none twice");
+            answered++;
+        }
+        if (n == 1)
+            break;
+        cr_assert(gt(int, poll(&p, 1, 20000), 0));
+        cr_assert(gt(i64, frame_conn_fill(&c), 0), "closed without a word");
+    }
+    cr_expect(eq(uint, answered, UNDER_WAY), "all that was under way, and nothing else");
+    cr_assert(eq(int, wire_get_error(&r, &error), 0));
+    cr_expect(eq(int, error.code, -ECANCELED));
+    cr_expect(not(await(&c, WIRE_DONE, &h, &r)), "and then it closes");
+    frame_conn_fini(&c);
+    cr_expect(eq(int, daemon_end(loader, 0), 0), "and ends well");
+    loader = 0;
+}
+
 /* Frames as they should be, with some bytes changed. */
 Test(session, mutated_messages_do_no_harm)
 {
@@ -359,7 +418,7 @@ Test(session, mutated_messages_do_no_harm)
     (void)wire_put_hello(&good, &hello);
     (void)wire_put_open(&good, 1, &o);
     for (uint64_t i = 0; i < 6; i++)
-        (void)wire_put_render(&good, 2 + i, &(struct wire_render){i, i, (uint32_t)i % 2});
+        (void)wire_put_render(&good, 2 + i, &(struct wire_render){i, i, (uint32_t)i % 2, 0});
     (void)wire_put_empty(&good, WIRE_CANCEL, 3);
     (void)wire_put_empty(&good, WIRE_STATS, 4);
     for (uint32_t i = 0; i < 400; i++) {

@@ -1,0 +1,278 @@
+/* status.c - plenumctl status: what a loader does, once or again and again. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "common/address.h"
+#include "common/error.h"
+#include "common/frame.h"
+#include "common/status.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+enum { ANSWER_MS = 5000, STREAMS_MAX = 65536 };
+
+struct arguments {
+    bool json, watch;
+    uint64_t interval_ns;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+    {"watch", 'w', NULL, OPTION_FLAG, AT(watch), 0, 0, "show it again and again, until q", NULL},
+    {"interval", 'i', "TIME", OPTION_DURATION, AT(interval_ns), NS_PER_MS * 100, 0,
+     "how often (default 1s)", NULL},
+};
+
+static const struct options_program program = {
+    .name = "plenumctl status",
+    .usage = "[ADDRESS] [options]",
+    .summary = "What a loader does: streams, rates, waiting, and what bounds each.",
+    .footer = "ADDRESS: unix:PATH or unix:@NAME; default the first of PLENUM_LOADER, else "
+              "unix:/run/plenum/plenumd.sock.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signum)
+{
+    (void)signum;
+    interrupted = 1;
+}
+
+/* What came of the answer. */
+struct answer {
+    struct status status;
+    uint32_t got; /* streams */
+    bool begun;
+};
+
+/* 1: the answer is complete; 0: not yet. */
+static int take(struct answer *a, const struct frame_header *h, struct frame_reader *payload,
+                const char *address, struct plenum_error *err)
+{
+    static const char nonsense[] = "it sent what was not understood";
+    struct wire_error e;
+    struct wire_hello hello;
+
+    switch (h->type) {
+    case WIRE_HELLO:
+        if (wire_get_hello(payload, &hello) < 0)
+            return error_set(err, -EPROTO, "%s: %s", address, nonsense);
+        if (wire_hello_check(&hello, err) < 0)
+            return error_prefix(err, -EPROTO, "%s", address);
+        if (hello.minor < WIRE_MINOR_STATUS)
+            return error_set(err, -EPROTO,
+                             "%s: that loader is too old to tell (%s); upgrade and restart it",
+                             address, hello.name);
+        return 0;
+    case WIRE_ERROR:
+        if (wire_get_error(payload, &e) < 0)
+            return error_set(err, -EPROTO, "%s: %s", address, nonsense);
+        return error_set(err, e.code, "%s: %s", address, e.text);
+    case WIRE_STATUS:
+        if (a->begun || wire_get_status(payload, &a->status.loader) < 0 ||
+            a->status.loader.streams > STREAMS_MAX)
+            return error_set(err, -EPROTO, "%s: %s", address, nonsense);
+        a->begun = true;
+        a->status.streams = calloc(a->status.loader.streams + 1, sizeof(*a->status.streams));
+        if (!a->status.streams)
+            return error_set(err, -ENOMEM, "out of memory");
+        break;
+    case WIRE_STATUS_STREAM:
+        if (!a->begun || a->got == a->status.loader.streams ||
+            wire_get_status_stream(payload, &a->status.streams[a->got]) < 0)
+            return error_set(err, -EPROTO, "%s: %s", address, nonsense);
+        a->got++;
+        break;
+    default:
+        return 0;
+    }
+    return a->got == a->status.loader.streams;
+}
+
+static int talk(struct frame_conn *c, struct answer *a, const char *address,
+                struct plenum_error *err)
+{
+    uint64_t end = time_now_ns() + ANSWER_MS * NS_PER_MS;
+    struct wire_hello hello;
+    struct frame_header h;
+    struct frame_reader payload;
+
+    wire_hello_init(&hello, "plenumctl status");
+    if (wire_put_hello(&c->tx, &hello) < 0 || wire_put_empty(&c->tx, WIRE_STATUS, 1) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)frame_conn_flush(c);
+    for (;;) {
+        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        uint64_t now = time_now_ns();
+        int64_t n;
+        int r;
+
+        if (now >= end)
+            return error_set(err, -ETIMEDOUT,
+                             "%s: it said nothing for %d s: is the loader stopped or overloaded?",
+                             address, ANSWER_MS / 1000);
+        if (poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1) < 0 && interrupted)
+            return error_set(err, -EINTR, "interrupted");
+        n = frame_conn_fill(c);
+        if (n == -EAGAIN)
+            continue;
+        if (n < 0)
+            return error_set(err, (int)n, "%s: the loader closed the connection: is it restarting?",
+                             address);
+        while ((r = frame_conn_next(c, &h, &payload)) == 1) {
+            r = take(a, &h, &payload, address, err);
+            if (r != 0)
+                return r < 0 ? r : 0;
+        }
+        if (r < 0)
+            return error_set(err, -EPROTO, "%s: it sent what is no message", address);
+    }
+}
+
+/* The loader's answer; a->status.streams is the caller's, success or not. */
+static int ask(const struct address *address, struct answer *a, struct plenum_error *err)
+{
+    struct frame_conn c;
+    int fd = address_connect(address), r;
+
+    *a = (struct answer){0};
+    if (fd < 0)
+        return error_set(err, fd, "%s: %s%s", address->text, strerror(-fd),
+                         fd == -ENOENT || fd == -ECONNREFUSED ? "; is plenumd running?"
+                         : fd == -EACCES ? "; are you in the group of the socket?"
+                                         : "");
+    r = frame_conn_init(&c, fd, WIRE_MAX_PAYLOAD);
+    if (r == 0)
+        r = talk(&c, a, address->text, err);
+    else
+        (void)error_set(err, r, "out of memory");
+    frame_conn_fini(&c);
+    return r;
+}
+
+/* One picture of --watch, written at once so that it does not flicker. */
+static void draw(const struct address *address)
+{
+    struct winsize size = {.ws_col = 80, .ws_row = 24};
+    struct plenum_error err;
+    struct answer a;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *file = open_memstream(&text, &len);
+
+    if (!file)
+        return;
+    (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    (void)fputs("\033[H", file);
+    if (ask(address, &a, &err) < 0)
+        (void)fprintf(file, "%s\033[K\n", err.text);
+    else
+        status_write_text(file, &a.status, size.ws_col ? size.ws_col : 80,
+                          size.ws_row > 2 ? size.ws_row - 1u : 23, "\033[K");
+    free(a.status.streams);
+    (void)fputs("\033[J", file);
+    (void)fclose(file);
+    (void)io_write_all(STDOUT_FILENO, text, len);
+    free(text);
+}
+
+/* Until q, control-C or the end of the terminal. */
+static void watch(const struct address *address, uint64_t interval_ns)
+{
+    static const char enter[] = "\033[?1049h\033[?25l", leave[] = "\033[?25h\033[?1049l";
+    struct sigaction action = {.sa_handler = on_interrupt};
+    struct termios before, raw;
+    bool keys = tcgetattr(STDIN_FILENO, &before) == 0;
+
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGHUP, &action, NULL);
+    if (keys) {
+        raw = before;
+        raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    }
+    (void)io_write_all(STDOUT_FILENO, enter, sizeof(enter) - 1);
+    while (!interrupted) {
+        struct pollfd p = {.fd = keys ? STDIN_FILENO : -1, .events = POLLIN};
+        char key = 0;
+
+        draw(address);
+        if (poll(&p, 1, (int)(interval_ns / NS_PER_MS)) <= 0)
+            continue;
+        if (read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q')
+            break;
+    }
+    (void)io_write_all(STDOUT_FILENO, leave, sizeof(leave) - 1);
+    if (keys)
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
+}
+
+static int find_address(const char *named, struct address *ret, struct plenum_error *err)
+{
+    struct address list[ADDRESS_LIST_MAX];
+    const char *variable = getenv("PLENUM_LOADER");
+    int n;
+
+    if (!named && variable && *variable) {
+        n = address_parse_list(variable, list, err);
+        if (n < 0)
+            return error_prefix(err, n, "PLENUM_LOADER");
+        *ret = list[0];
+        return 0;
+    }
+    return address_parse(named ? named : "unix:/run/plenum/plenumd.sock", ret, err);
+}
+
+static int run(int argc, char **argv)
+{
+    struct arguments arguments = {.interval_ns = NS_PER_SEC};
+    struct plenum_error err;
+    struct address address;
+    struct answer a;
+    int operands, r;
+
+    r = options_start(&program, &arguments, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (operands > 1 || (arguments.json && arguments.watch)) {
+        fprintf(stderr, "%s: %s; see --help\n", program.name,
+                operands > 1 ? "one address is enough" : "--json and --watch do not go together");
+        return 2;
+    }
+    if (find_address(operands ? argv[1] : NULL, &address, &err) < 0)
+        return ctl_fail("status", &err);
+    if (arguments.watch) {
+        watch(&address, arguments.interval_ns);
+        return 0;
+    }
+    r = ask(&address, &a, &err);
+    if (r == 0 && arguments.json)
+        status_write_json(stdout, &a.status);
+    else if (r == 0)
+        status_write_text(stdout, &a.status, 120, 0, "");
+    free(a.status.streams);
+    if (r < 0)
+        return ctl_fail("status", &err);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+const struct ctl_command ctl_status = {
+    .name = "status",
+    .summary = "what a loader does, and what bounds each stream",
+    .run = run,
+};

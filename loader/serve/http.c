@@ -1,0 +1,469 @@
+/* http.c - a few pages, read only.
+ *
+ * The loop publishes texts once a second; the HTTP library's one thread answers with the last ones.
+ * So neither waits for the other, and a thousand people who watch cost the loop nothing.
+ *
+ * A thumbnail is not read from a slot (a loader writes slots and never reads them) but rendered
+ * anew: a batch is a pure function, so what is shown is what was fed, to the last bit.
+ *
+ * Who may look: everyone who reaches the address, which is the loopback unless configured. A page
+ * of a foreign site could try to read ours through a name that it lets point to the loopback; so,
+ * there, requests must name the loopback as their host. */
+#include "config.h"
+
+#include "loader/serve/http.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#ifdef HAVE_MICROHTTPD
+#include <microhttpd.h>
+#endif
+
+#include "common/error.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/util.h"
+#include "loader/image/encode.h"
+#include "loader/serve/metrics.h"
+#include "loader/serve/monitor.h"
+
+#ifdef HAVE_MICROHTTPD
+enum {
+    CONNECTIONS_MAX = 128,
+    IDLE_LIMIT_S = 15,
+    VIEWS_MAX = 256,     /* streams with thumbnails */
+    HISTORY = 300,       /* seconds */
+    FRESH_S = 15,        /* what is older than this was not published by a loop that turns */
+    THUMBNAILS_MAX = 64, /* of a batch */
+};
+
+struct text {
+    char *bytes;
+    size_t len;
+};
+
+struct second {
+    uint64_t rate, render_busy, read_busy;
+};
+
+struct http {
+    /* Constant. */
+    struct MHD_Daemon *daemon;
+    bool loopback, thumbnails;
+    /* The HTTP thread's. */
+    struct render_scratch scratch;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    struct text status, metrics, history;
+    struct session_view views[VIEWS_MAX];
+    unsigned num_views;
+    uint64_t published_ns;
+    bool stopping;
+    /* The loop's. */
+    struct second seconds[HISTORY];
+    unsigned num_seconds; /* ever */
+    struct window_point last;
+};
+
+static const char page[] =
+#include "loader/serve/page.inc"
+    ;
+
+/* ---- what is published ---- */
+
+static void drop_views(struct session_view *views, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        dataset_unref(views[i].spec.dataset);
+}
+
+static void write_history(FILE *file, const struct http *h)
+{
+    struct json j = {.file = file};
+    unsigned n = h->num_seconds < HISTORY ? h->num_seconds : HISTORY;
+    static const struct {
+        const char *name;
+        size_t offset;
+        double scale;
+        int decimals;
+    } rows[] = {{"samples_per_second", offsetof(struct second, rate), 1e3, 1},
+                {"render_busy", offsetof(struct second, render_busy), 1e6, 3},
+                {"read_busy", offsetof(struct second, read_busy), 1e6, 3}};
+
+    json_begin_object(&j, NULL, false);
+    json_number(&j, "interval_seconds", 1);
+    json_bool(&j, "thumbnails", h->thumbnails);
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
+        json_begin_array(&j, rows[r].name, true);
+        for (unsigned i = h->num_seconds - n; i < h->num_seconds; i++) {
+            const char *second = (const char *)&h->seconds[i % HISTORY];
+
+            json_real(&j, NULL,
+                      (double)*(const uint64_t *)(const void *)(second + rows[r].offset) /
+                          rows[r].scale,
+                      rows[r].decimals);
+        }
+        json_end_array(&j);
+    }
+    json_end_object(&j);
+}
+
+/* What the last second was like. */
+static void note_second(struct http *h, const struct server *server)
+{
+    struct window two = {.points = {h->last}, .count = 2};
+    struct queue_counters c;
+    struct window_point p;
+
+    queue_get_counters(server->queue, &c);
+    two.points[1] = (struct window_point){.at_ns = time_now_ns(), .totals = c.all};
+    h->last = two.points[1];
+    if (two.points[0].at_ns == 0)
+        return;
+    p = window_span(&two);
+    if (p.at_ns == 0)
+        return;
+#define PER(part, whole) ((uint64_t)((double)(part) / (double)(whole)))
+    h->seconds[h->num_seconds++ % HISTORY] =
+        (struct second){.rate = PER(p.totals.samples * 1000 * NS_PER_SEC, p.at_ns),
+                        .render_busy = PER(p.totals.render_ns * 1000000, p.at_ns * server->threads),
+                        .read_busy = PER(p.totals.read_ns * 1000000, p.at_ns * server->io_threads)};
+#undef PER
+}
+
+/* 0, or -ENOMEM: then the old texts are shown a second longer. */
+static int write_texts(struct http *h, const struct server *server, struct text texts[3])
+{
+    struct status status = {0};
+    FILE *files[3] = {NULL};
+    uint32_t n = 0;
+    int r = 0;
+
+    monitor_get_status(server, &status.loader);
+    status.streams = calloc(status.loader.streams + 1, sizeof(*status.streams));
+    if (!status.streams)
+        return -ENOMEM;
+    for (const struct session *s = server->sessions; s; s = session_next(s))
+        n += n < status.loader.streams && session_get_status(s, &status.streams[n]);
+    status.loader.streams = n;
+    for (int i = 0; i < 3; i++) {
+        files[i] = open_memstream(&texts[i].bytes, &texts[i].len);
+        if (!files[i])
+            r = -ENOMEM;
+    }
+    if (r == 0) {
+        status_write_json(files[0], &status);
+        metrics_write(files[1], &status, server);
+        write_history(files[2], h);
+    }
+    for (int i = 0; i < 3; i++)
+        if (files[i] && fclose(files[i]) != 0)
+            r = -ENOMEM;
+    free(status.streams);
+    return r;
+}
+
+void http_publish(struct http *http, const struct server *server)
+{
+    struct text fresh[3] = {{0}}, old[3];
+    struct session_view views[VIEWS_MAX];
+    unsigned n = 0, old_n;
+
+    if (!http)
+        return;
+    note_second(http, server);
+    if (write_texts(http, server, fresh) < 0) {
+        for (int i = 0; i < 3; i++)
+            free(fresh[i].bytes);
+        return;
+    }
+    for (const struct session *s = server->sessions; http->thumbnails && s && n < VIEWS_MAX;
+         s = session_next(s))
+        n += session_get_view(s, &views[n]);
+    (void)pthread_mutex_lock(&http->mu);
+    old[0] = http->status;
+    old[1] = http->metrics;
+    old[2] = http->history;
+    http->status = fresh[0];
+    http->metrics = fresh[1];
+    http->history = fresh[2];
+    old_n = http->num_views;
+    for (unsigned i = 0; i < VIEWS_MAX && (i < n || i < old_n); i++) {
+        struct session_view swap = views[i];
+
+        views[i] = http->views[i];
+        http->views[i] = swap;
+    }
+    http->num_views = n;
+    http->published_ns = time_now_ns();
+    http->stopping = server->stopping;
+    (void)pthread_mutex_unlock(&http->mu);
+    drop_views(views, old_n);
+    for (int i = 0; i < 3; i++)
+        free(old[i].bytes);
+}
+
+/* ---- answers, in the HTTP thread ---- */
+
+static enum MHD_Result answer(struct MHD_Connection *c, unsigned code, const char *type,
+                              const void *bytes, size_t len)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(len, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY);
+    enum MHD_Result result;
+
+    if (!r)
+        return MHD_NO;
+    (void)MHD_add_response_header(r, "Content-Type", type);
+    (void)MHD_add_response_header(r, "Cache-Control", "no-store");
+    (void)MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    (void)MHD_add_response_header(r, "X-Frame-Options", "DENY");
+    (void)MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    (void)MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
+    (void)MHD_add_response_header(r, "Content-Security-Policy",
+                                  "default-src 'none'; script-src 'unsafe-inline'; style-src "
+                                  "'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+                                  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        (void)MHD_add_response_header(r, "Allow", "GET, HEAD");
+    result = MHD_queue_response(c, code, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+static enum MHD_Result say(struct MHD_Connection *c, unsigned code, const char *sentence)
+{
+    return answer(c, code, "text/plain; charset=utf-8", sentence, strlen(sentence));
+}
+
+static enum MHD_Result answer_text(struct http *h, struct MHD_Connection *c,
+                                   const struct text *text, const char *type)
+{
+    enum MHD_Result result;
+
+    (void)pthread_mutex_lock(&h->mu);
+    result = text->bytes ? answer(c, MHD_HTTP_OK, type, text->bytes, text->len) : MHD_NO;
+    (void)pthread_mutex_unlock(&h->mu);
+    return result == MHD_NO ? say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader is starting\n")
+                            : result;
+}
+
+static enum MHD_Result answer_health(struct http *h, struct MHD_Connection *c, bool ready)
+{
+    bool stale, stopping;
+
+    (void)pthread_mutex_lock(&h->mu);
+    stale = time_now_ns() - h->published_ns > FRESH_S * NS_PER_SEC;
+    stopping = h->stopping;
+    (void)pthread_mutex_unlock(&h->mu);
+    if (stale)
+        return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader's loop does not turn\n");
+    if (ready && stopping)
+        return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader is being stopped\n");
+    return say(c, MHD_HTTP_OK, ready ? "ready\n" : "alive\n");
+}
+
+/* "/thumbnail/STREAM/INDEX.png" */
+static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c, const char *path)
+{
+    unsigned long long id;
+    struct session_view view = {0};
+    struct encode_options picture;
+    struct render_result result;
+    struct plenum_error err;
+    enum MHD_Result r;
+    unsigned index;
+    uint8_t *pixels, *png = NULL;
+    size_t len;
+    int n = 0, code;
+
+    if (sscanf(path, "%20llu/%4u.png%n", &id, &index, &n) != 2 || n == 0 || path[n] ||
+        index >= THUMBNAILS_MAX)
+        return say(c, MHD_HTTP_NOT_FOUND, "thumbnails are /thumbnail/STREAM/INDEX.png\n");
+    (void)pthread_mutex_lock(&h->mu);
+    for (unsigned i = 0; i < h->num_views; i++)
+        if (h->views[i].id == id && index < h->views[i].count) {
+            view = h->views[i];
+            (void)dataset_ref(view.spec.dataset);
+        }
+    (void)pthread_mutex_unlock(&h->mu);
+    if (!view.spec.dataset)
+        return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
+    view.spec.store =
+        (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3};
+    pixels = malloc(render_bytes(&view.spec));
+    code = pixels ? render_position(&view.spec, &h->scratch, view.epoch, view.position + index,
+                                    NULL, 0, NULL, pixels, &result, &err)
+                  : error_set(&err, -ENOMEM, "out of memory");
+    picture = (struct encode_options){
+        .pixels = pixels, .width = view.spec.pipeline.side, .height = view.spec.pipeline.side};
+    if (code == 0 && (code = encode_png(&picture, &png, &len)) < 0)
+        (void)error_set(&err, code, "out of memory");
+    r = code < 0 ? say(c, MHD_HTTP_NOT_FOUND, err.text)
+                 : answer(c, MHD_HTTP_OK, "image/png", png, len);
+    free(png);
+    free(pixels);
+    dataset_unref(view.spec.dataset);
+    return r;
+}
+
+/* Does the request name the loopback, with or without a port? */
+static bool names_loopback(const char *host)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+    for (size_t i = 0; host && i < ARRAY_LEN(names); i++) {
+        size_t len = strlen(names[i]);
+
+        if (strncasecmp(host, names[i], len) == 0 && (host[len] == '\0' || host[len] == ':'))
+            return true;
+    }
+    return false;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **state)
+{
+    static int seen;
+    static const char prefix[] = "/thumbnail/";
+    struct http *h = arg;
+
+    (void)version;
+    (void)upload;
+    if (!*state) { /* the head has come; the library wants to be asked again for the answer */
+        *state = &seen;
+        return MHD_YES;
+    }
+    if (*upload_size > 0) { /* nobody wants it */
+        *upload_size = 0;
+        return MHD_YES;
+    }
+    if (h->loopback &&
+        !names_loopback(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
+        return say(c, 421, "this page is for this host alone: ask for localhost\n");
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        return say(c, MHD_HTTP_METHOD_NOT_ALLOWED, "there is nothing here to be changed\n");
+    if (strcmp(url, "/") == 0)
+        return answer(c, MHD_HTTP_OK, "text/html; charset=utf-8", page, sizeof(page) - 1);
+    if (strcmp(url, "/status.json") == 0)
+        return answer_text(h, c, &h->status, "application/json");
+    if (strcmp(url, "/history.json") == 0)
+        return answer_text(h, c, &h->history, "application/json");
+    if (strcmp(url, "/metrics") == 0)
+        return answer_text(h, c, &h->metrics, "text/plain; version=0.0.4; charset=utf-8");
+    if (strcmp(url, "/healthz") == 0)
+        return answer_health(h, c, false);
+    if (strcmp(url, "/readyz") == 0)
+        return answer_health(h, c, true);
+    if (h->thumbnails && strncmp(url, prefix, sizeof(prefix) - 1) == 0)
+        return answer_thumbnail(h, c, url + sizeof(prefix) - 1);
+    return say(c, MHD_HTTP_NOT_FOUND,
+               "here are /, /status.json, /history.json, /metrics, /healthz and /readyz\n");
+}
+
+static int start_daemon(struct http *h, const struct addrinfo *at)
+{
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL;
+    sigset_t all, old;
+
+    if (at->ai_family == AF_INET6)
+        flags |= MHD_USE_IPv6;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
+    errno = 0;
+    h->daemon =
+        MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return h->daemon ? 0 : errno ? -errno : -EIO;
+}
+
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+    return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
+}
+
+int http_start(const struct server_options *options, struct http **ret, struct plenum_error *err)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    const char *where = options->http_address ? options->http_address : "127.0.0.1";
+    struct addrinfo *at = NULL;
+    struct http *h;
+    char port[8];
+    int r;
+
+    (void)snprintf(port, sizeof(port), "%u", options->http_port);
+    r = getaddrinfo(where, port, &hints, &at);
+    if (r != 0)
+        return error_set(err, -EINVAL,
+                         "--http-address needs an IP address such as 127.0.0.1, not '%s'", where);
+    h = calloc(1, sizeof(*h));
+    if (!h) {
+        freeaddrinfo(at);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    (void)pthread_mutex_init(&h->mu, NULL);
+    h->loopback = is_loopback(at->ai_addr);
+    h->thumbnails = !options->no_thumbnails;
+    r = start_daemon(h, at);
+    freeaddrinfo(at);
+    if (r < 0) {
+        free(h);
+        return error_set(err, r,
+                         "the status page cannot be served at %s port %s: %s; choose another "
+                         "with --http-port",
+                         where, port, strerror(-r));
+    }
+    log_info("status page: http://%s%s%s:%s/", strchr(where, ':') ? "[" : "", where,
+             strchr(where, ':') ? "]" : "", port);
+    *ret = h;
+    return 0;
+}
+
+void http_stop(struct http *http)
+{
+    if (!http)
+        return;
+    MHD_stop_daemon(http->daemon);
+    drop_views(http->views, http->num_views);
+    render_scratch_fini(&http->scratch);
+    free(http->status.bytes);
+    free(http->metrics.bytes);
+    free(http->history.bytes);
+    (void)pthread_mutex_destroy(&http->mu);
+    free(http);
+}
+#else
+int http_start(const struct server_options *options, struct http **ret, struct plenum_error *err)
+{
+    (void)options;
+    (void)ret;
+    return error_set(err, -ENOTSUP,
+                     "this plenumd was built without libmicrohttpd and has no status page: leave "
+                     "http-port away");
+}
+
+void http_publish(struct http *http, const struct server *server)
+{
+    (void)http;
+    (void)server;
+}
+
+void http_stop(struct http *http)
+{
+    (void)http;
+}
+#endif

@@ -1,0 +1,21 @@
+/* http.h - the status page and what monitoring systems ask for, over HTTP. */
+#ifndef LOADER_SERVE_HTTP_H
+#define LOADER_SERVE_HTTP_H
+
+#include <plenum/error.h>
+
+#include "loader/serve/session.h"
+
+/** The HTTP server, with a thread of its own, which never touches the loop's things: it serves what
+ * was published last. Opaque. */
+struct http;
+
+/** Listen on options->http_address and http_port: 0, or -errno with a sentence. */
+int http_start(const struct server_options *options, struct http **ret, struct plenum_error *err);
+
+/** Show what the loader does now. On the loop's thread; once a second. NULL is nothing. */
+void http_publish(struct http *http, const struct server *server);
+
+void http_stop(struct http *http);
+
+#endif

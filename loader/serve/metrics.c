@@ -1,0 +1,172 @@
+/* metrics.c - names and units by Prometheus's conventions: base units, counters that end in _total
+ * and never go down while the process lives. */
+#include "config.h"
+
+#include "loader/serve/metrics.h"
+
+#include <time.h>
+
+#include "common/util.h"
+
+static void head(FILE *f, const char *name, const char *type, const char *help)
+{
+    (void)fprintf(f, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_one(FILE *f, const char *name, const char *type, const char *help, double value)
+{
+    head(f, name, type, help);
+    (void)fprintf(f, "%s %.17g\n", name, value);
+}
+
+/* A label's value: what would end it is escaped, and what is no text is not there. */
+static void put_label(FILE *f, const char *name, const char *value)
+{
+    (void)fprintf(f, "%s=\"", name);
+    for (; *value; value++) {
+        if (*value == '\\' || *value == '"')
+            (void)fputc('\\', f);
+        (void)fputc((unsigned char)*value < 0x20 || *value == 0x7f ? '?' : *value, f);
+    }
+    (void)fputc('"', f);
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)NS_PER_SEC;
+}
+
+static void put_histogram(FILE *f, const char *name, const char *help, const struct histogram *h)
+{
+    uint64_t sum = 0;
+
+    head(f, name, "histogram", help);
+    for (size_t i = 0; i < HISTOGRAM_BOUNDS; i++) {
+        sum += h->counts[i];
+        (void)fprintf(f, "%s_bucket{le=\"%g\"} %llu\n", name, seconds(histogram_bounds_ns[i]),
+                      (unsigned long long)sum);
+    }
+    sum += h->counts[HISTOGRAM_BOUNDS];
+    (void)fprintf(f, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.9f\n%s_count %llu\n", name,
+                  (unsigned long long)sum, name, seconds(h->sum_ns), name, (unsigned long long)sum);
+}
+
+static void put_stream_name(FILE *f, const char *metric, const struct wire_status_stream *s)
+{
+    (void)fprintf(f, "%s{stream=\"%llu\",", metric, (unsigned long long)s->id);
+    put_label(f, "client", s->client);
+    (void)fputc(',', f);
+    put_label(f, "dataset", s->dataset);
+}
+
+static double known(uint64_t value, double scale)
+{
+    return (double)value / scale;
+}
+
+static void put_streams(FILE *f, const struct status *status)
+{
+    static const struct {
+        const char *name, *type, *help;
+        size_t offset;
+        double scale;
+    } metrics[] = {
+#define FIELD(field) offsetof(struct wire_status_stream, field)
+        {"plenum_stream_samples_total", "counter", "Samples rendered for the stream.",
+         FIELD(samples), 1},
+        {"plenum_stream_substituted_samples_total", "counter",
+         "Of them, samples shown in place of bad ones.", FIELD(substituted), 1},
+        {"plenum_stream_batches_total", "counter", "Batches answered.", FIELD(batches), 1},
+        {"plenum_stream_batches_in_flight", "gauge", "Batches asked for and not answered.", 0, 1},
+        {"plenum_stream_trainer_waited_ratio", "gauge",
+         "Share of its time that the program waited for batches, of the last ten seconds.",
+         FIELD(waited), 1e6},
+        {"plenum_stream_cores_enough", "gauge",
+         "Cores with which the program would never wait, by the last ten seconds.", FIELD(cores),
+         1e3},
+        {"plenum_stream_cpu_seconds_per_sample", "gauge",
+         "CPU time that reading and rendering a sample takes.", FIELD(cpu_ns), 1e9},
+#undef FIELD
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(metrics); i++) {
+        head(f, metrics[i].name, metrics[i].type, metrics[i].help);
+        for (uint32_t k = 0; k < status->loader.streams; k++) {
+            const struct wire_status_stream *s = &status->streams[k];
+            uint64_t value = s->in_flight;
+
+            if (metrics[i].offset)
+                value = *(const uint64_t *)(const void *)((const char *)s + metrics[i].offset);
+            if (value == WIRE_UNKNOWN)
+                continue;
+            put_stream_name(f, metrics[i].name, s);
+            (void)fprintf(f, "} %.17g\n", known(value, metrics[i].scale));
+        }
+    }
+    head(f, "plenum_stream_bound", "gauge", "1 for what bounds the stream's rate, else 0.");
+    for (uint32_t k = 0; k < status->loader.streams; k++)
+        for (unsigned b = 0; b < WIRE_BOUND_COUNT; b++) {
+            put_stream_name(f, "plenum_stream_bound", &status->streams[k]);
+            (void)fprintf(f, ",bound=\"%s\"} %d\n", status_bound_name((enum wire_bound)b),
+                          status->streams[k].bound == b);
+        }
+}
+
+void metrics_write(FILE *file, const struct status *status, const struct server *server)
+{
+    const struct wire_status *l = &status->loader;
+    struct queue_counters c;
+    struct timespec now;
+
+    queue_get_counters(server->queue, &c);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    head(file, "plenum_build_info", "gauge", "1, with the version of the loader.");
+    (void)fprintf(file, "plenum_build_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
+    put_one(file, "plenum_start_time_seconds", "gauge", "When the loader was started, Unix time.",
+            (double)now.tv_sec + (double)now.tv_nsec / 1e9 - seconds(l->uptime_ns));
+    put_one(file, "plenum_stopping", "gauge", "1 while the loader drains.", l->stopping);
+    put_one(file, "plenum_clients", "gauge", "Connected clients.", l->sessions);
+    put_one(file, "plenum_streams", "gauge", "Open streams.", l->streams);
+    put_one(file, "plenum_samples_total", "counter", "Samples rendered.", (double)c.all.samples);
+    put_one(file, "plenum_substituted_samples_total", "counter",
+            "Of them, samples shown in place of bad ones.", (double)c.all.substituted);
+    put_one(file, "plenum_batches_total", "counter", "Batches answered.", (double)c.all.batches);
+    put_one(file, "plenum_failed_batches_total", "counter", "Of them, with an error.",
+            (double)c.all.failed);
+    put_one(file, "plenum_refused_clients_total", "counter",
+            "Clients that were told why they are not served.", (double)l->refused);
+    put_one(file, "plenum_queued_samples", "gauge", "Samples that wait for their turn.",
+            (double)l->queued);
+    put_one(file, "plenum_ring_bytes", "gauge", "Clients' memory that is mapped.",
+            (double)l->ring_bytes);
+    put_one(file, "plenum_ring_limit_bytes", "gauge", "How much may be mapped.",
+            (double)l->ring_limit);
+    head(file, "plenum_threads", "gauge", "Threads of the loader.");
+    (void)fprintf(file, "plenum_threads{kind=\"render\"} %u\nplenum_threads{kind=\"read\"} %u\n",
+                  l->threads, l->io_threads);
+    head(file, "plenum_thread_busy_seconds_total", "counter", "Time that threads worked.");
+    (void)fprintf(file,
+                  "plenum_thread_busy_seconds_total{kind=\"render\"} %.9f\n"
+                  "plenum_thread_busy_seconds_total{kind=\"read\"} %.9f\n",
+                  seconds(c.all.render_ns), seconds(c.all.read_ns));
+    put_one(file, "plenum_sample_cpu_seconds_total", "counter",
+            "CPU time that reading and rendering samples took.", seconds(c.all.cpu_ns));
+    put_histogram(file, "plenum_read_seconds", "Reading one sample.", &c.read);
+    put_histogram(file, "plenum_render_seconds", "Decoding, cropping and resizing one sample.",
+                  &c.render);
+    put_histogram(file, "plenum_queue_seconds", "From the request of a batch to its first turn.",
+                  &c.queue);
+    put_histogram(file, "plenum_wait_seconds", "What programs waited for one batch.",
+                  &server->waits);
+    head(file, "plenum_node_threads", "gauge", "Threads that decode, by NUMA node.");
+    for (uint32_t i = 0; i < l->lanes; i++)
+        (void)fprintf(file, "plenum_node_threads{node=\"%u\"} %u\n", i, l->lane[i].threads);
+    head(file, "plenum_node_ring_bytes", "gauge", "Clients' memory, by NUMA node.");
+    for (uint32_t i = 0; i < l->lanes; i++)
+        (void)fprintf(file, "plenum_node_ring_bytes{node=\"%u\"} %llu\n", i,
+                      (unsigned long long)l->lane[i].ring_bytes);
+    put_streams(file, status);
+    put_one(file, "process_resident_memory_bytes", "gauge", "Resident memory.",
+            (double)l->memory_bytes);
+    put_one(file, "process_open_fds", "gauge", "Open file descriptors.", l->descriptors);
+}

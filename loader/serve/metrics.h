@@ -1,0 +1,13 @@
+/* metrics.h - the loader's numbers in Prometheus's text format. */
+#ifndef LOADER_SERVE_METRICS_H
+#define LOADER_SERVE_METRICS_H
+
+#include <stdio.h>
+
+#include "common/status.h"
+#include "loader/serve/session.h"
+
+/** Everything, with the histograms of `server`. On the loop's thread. */
+void metrics_write(FILE *file, const struct status *status, const struct server *server);
+
+#endif

@@ -1,0 +1,178 @@
+/* monitor.c - rates, and why they are no higher.
+ *
+ * A stream is bound by its own program when that hardly ever waits: no loader could make it faster.
+ * Where it waits, some stage has no time left: reading (the I/O threads are busy waiting for
+ * storage), or decoding (the workers are busy: with their work, or with waiting for a CPU that
+ * others use). Where all have time left and the program waits all the same, requests come too late
+ * or answers do: few batches are asked for ahead of time, or the hand-over is slow.
+ *
+ * Would more cores help, and how many would be enough? If a program that waits a share w of its
+ * time takes r samples a second, it would take r / (1 - w) if it never waited; each needs the CPU
+ * time that samples took lately. A program that does nothing but wait would take any number. */
+#include "config.h"
+
+#include "loader/serve/monitor.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/util.h"
+
+enum {
+    MILLION = 1000000,
+    WAITS = 20000, /* from this share of its time on, a program is waiting (2 %) */
+    ONLY_WAITS = 900000,
+    WORKS = 200000,  /* from this share on, what threads get of CPUs tells something */
+    BUSY = 700000,   /* from this share on, threads have no time left */
+    SHARED = 800000, /* threads that work, and get less of a CPU than this, share it with others */
+};
+
+void window_add(struct window *w, const struct window_point *point)
+{
+    w->points[w->count++ % WINDOW_POINTS] = *point;
+}
+
+struct window_point window_span(const struct window *w)
+{
+    const struct window_point *first, *last;
+
+    if (w->count < 2)
+        return (struct window_point){0};
+    last = &w->points[(w->count - 1) % WINDOW_POINTS];
+    first = w->count <= WINDOW_POINTS ? &w->points[0] : &w->points[w->count % WINDOW_POINTS];
+#define SPAN(field) .field = last->field - first->field
+    return (struct window_point){
+        SPAN(at_ns),         SPAN(waited_ns),          SPAN(totals.samples), SPAN(totals.batches),
+        SPAN(totals.failed), SPAN(totals.substituted), SPAN(totals.read_ns), SPAN(totals.render_ns),
+        SPAN(totals.cpu_ns), SPAN(totals.queue_ns),
+    };
+#undef SPAN
+}
+
+/* part / whole in units of 1 / scale; 0 of nothing. */
+static uint64_t ratio(uint64_t part, uint64_t whole, uint64_t scale)
+{
+    return whole ? (uint64_t)((double)part / (double)whole * (double)scale + 0.5) : 0;
+}
+
+static uint64_t busy(uint64_t worked_ns, unsigned threads, uint64_t time_ns)
+{
+    return min_u64(ratio(worked_ns, threads * time_ns, MILLION), MILLION);
+}
+
+static enum wire_bound find_bound(const struct server *server, const struct window_point *own,
+                                  uint64_t waited)
+{
+    struct window_point all = window_span(&server->window);
+    uint64_t render = busy(all.totals.render_ns, server->threads, all.at_ns);
+    uint64_t read = busy(all.totals.read_ns, server->io_threads, all.at_ns);
+
+    if (own->totals.samples == 0 && waited < WAITS)
+        return WIRE_BOUND_IDLE;
+    if (waited < WAITS)
+        return WIRE_BOUND_TRAINER;
+    if (read > render && read >= BUSY)
+        return WIRE_BOUND_STORAGE;
+    if (render >= WORKS && all.totals.cpu_ns < all.totals.render_ns / MILLION * SHARED)
+        return WIRE_BOUND_CPU;
+    return render >= BUSY ? WIRE_BOUND_DECODE : WIRE_BOUND_TRANSPORT;
+}
+
+void monitor_judge(const struct server *server, const struct window *window, bool knows_wait,
+                   struct wire_status_stream *ret)
+{
+    struct window_point p = window_span(window);
+    uint64_t waited = knows_wait ? min_u64(ratio(p.waited_ns, p.at_ns, MILLION), MILLION) : 0;
+
+    ret->rate = ratio(p.totals.samples * 1000, p.at_ns, NS_PER_SEC);
+    ret->waited = knows_wait && p.at_ns > 0 ? waited : WIRE_UNKNOWN;
+    ret->read_ns = ratio(p.totals.read_ns, p.totals.samples, 1);
+    ret->render_ns = ratio(p.totals.render_ns, p.totals.samples, 1);
+    ret->cpu_ns = ratio(p.totals.cpu_ns, p.totals.samples, 1);
+    ret->queue_ns = ratio(p.totals.queue_ns, p.totals.batches, 1);
+    ret->bound = find_bound(server, &p, waited);
+    ret->cores = WIRE_UNKNOWN;
+    if (knows_wait && p.at_ns > 0 && waited < ONLY_WAITS)
+        ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
+}
+
+void monitor_beat(struct server *server, uint64_t now_ns)
+{
+    struct window_point point = {.at_ns = now_ns};
+    struct queue_counters c;
+
+    queue_get_counters(server->queue, &c);
+    point.totals = c.all;
+    window_add(&server->window, &point);
+    for (struct session *s = server->sessions; s; s = session_next(s))
+        session_beat(s, now_ns);
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long size = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (!f)
+        return 0;
+    if (fscanf(f, "%llu %llu", &size, &resident) != 2)
+        resident = 0;
+    (void)fclose(f);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint32_t open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    uint32_t n = 0;
+
+    if (!dir)
+        return 0;
+    for (const struct dirent *d; (d = readdir(dir));)
+        n += d->d_name[0] != '.';
+    (void)closedir(dir);
+    return n - 1; /* without the one that looks */
+}
+
+void monitor_get_status(const struct server *server, struct wire_status *ret)
+{
+    struct window_point p = window_span(&server->window);
+    struct wire_status_stream stream;
+    struct queue_counters c;
+
+    queue_get_counters(server->queue, &c);
+    *ret = (struct wire_status){.version = PACKAGE_VERSION,
+                                .pid = (uint32_t)getpid(),
+                                .uid = (uint32_t)geteuid(),
+                                .uptime_ns = time_now_ns() - server->started_ns,
+                                .threads = server->threads,
+                                .io_threads = server->io_threads,
+                                .sessions = server->num_sessions,
+                                .samples = c.all.samples,
+                                .substituted = c.all.substituted,
+                                .batches = c.all.batches,
+                                .failed = c.all.failed,
+                                .refused = server->refused,
+                                .queued = c.queued,
+                                .rate = ratio(p.totals.samples * 1000, p.at_ns, NS_PER_SEC),
+                                .ring_bytes = server->ring_bytes,
+                                .ring_limit = server->options->ring_limit,
+                                .render_busy = busy(p.totals.render_ns, server->threads, p.at_ns),
+                                .read_busy = busy(p.totals.read_ns, server->io_threads, p.at_ns),
+                                .memory_bytes = resident_bytes(),
+                                .descriptors = open_descriptors(),
+                                .stopping = server->stopping,
+                                .lanes = (uint32_t)min_u64(pin_lanes(server->pin), WIRE_LANES_MAX)};
+    (void)gethostname(ret->host, sizeof(ret->host) - 1);
+    for (unsigned i = 0; i < server->threads; i++)
+        ret->lane[pin_lane_of_worker(server->pin, i) % ret->lanes].threads++;
+    for (const struct session *s = server->sessions; s; s = session_next(s)) {
+        if (!session_get_status(s, &stream))
+            continue;
+        ret->streams++;
+        ret->lane[stream.lane % ret->lanes].streams++;
+        ret->lane[stream.lane % ret->lanes].ring_bytes += stream.ring_bytes;
+    }
+}

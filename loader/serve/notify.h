@@ -1,0 +1,28 @@
+/* notify.h - how the loader and a service manager talk: the socket that it was started with, "I am
+ * ready", "I am alive". The datagrams and variables of sd_notify(3) and sd_listen_fds(3); without a
+ * manager nothing is said. Threads: one. */
+#ifndef LOADER_SERVE_NOTIFY_H
+#define LOADER_SERVE_NOTIFY_H
+
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+/**
+ * The listening socket that a service manager handed over (LISTEN_PID, LISTEN_FDS), made
+ * close-on-exec; -1 when there is none. -EINVAL with a sentence when what was handed over is not
+ * one listening unix stream socket. The variables are removed, so that no child believes them.
+ */
+int notify_take_socket(struct plenum_error *err);
+
+/** Remember where the manager listens (NOTIFY_SOCKET) and how often it wants to hear from us
+ * (WATCHDOG_USEC), and remove the variables. */
+void notify_init(void);
+
+/** Nanoseconds after which the manager takes us for dead; 0: it does not watch. */
+uint64_t notify_watchdog_ns(void);
+
+/** Send lines of VARIABLE=value. A manager that does not listen is nothing to us. */
+void notify_send(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,41 @@
+/* settings.h - plenumd.conf: the options of a command line, one "key = value" a line. The table of
+ * options serves both. */
+#ifndef LOADER_SERVE_SETTINGS_H
+#define LOADER_SERVE_SETTINGS_H
+
+#include <stdio.h>
+
+#include <plenum/error.h>
+
+#include "common/options.h"
+
+/** Texts of a file that a target points to. {0}: none. */
+struct settings_texts {
+    struct settings_text *first;
+};
+
+void settings_texts_fini(struct settings_texts *texts);
+
+struct settings_rules {
+    const struct options_program *program;
+    const char *const *command_line_only; /* names that a file may not use; ends with NULL */
+    const char *const *repeatable;        /* names that may stand there more than once */
+    /** Look at a value more closely than the table can: 0 or -errno with a sentence. */
+    int (*check)(const char *name, const char *value, struct plenum_error *err);
+};
+
+/**
+ * Read a file into `target`.
+ *
+ * `fault` is called with a sentence ("FILE:LINE: what is wrong; what to do") for each fault; then
+ * -EINVAL is returned and the target is of no use. Texts are kept in `texts` either way.
+ */
+int settings_read(const char *path, const struct settings_rules *rules, void *target,
+                  struct settings_texts *texts, void (*fault)(const char *sentence));
+
+/** The same of an open file; NULL: it could not be opened, errno says why. */
+int settings_read_stream(FILE *file, const char *path, const struct settings_rules *rules,
+                         void *target, struct settings_texts *texts,
+                         void (*fault)(const char *sentence));
+
+#endif

@@ -1,0 +1,141 @@
+"""What the tests of plenumd as a service share: a data set, a stand-in for the service manager, a feed."""
+
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = os.environ["top_builddir"]
+SOURCE = os.environ["top_srcdir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+
+PLENUMD, CTL, FEED = (os.path.join(BUILD, name) for name in ("plenumd", "plenumctl", "examples/feed"))
+STREAM = ["--pipeline", "rrc(48)flip(0.5)", "--seed", "3", "--micro-batch", "4"]
+LIMIT = 60  # seconds for anything that must happen
+
+
+def clean_environment():
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "PLENUM_LOADER", "JOURNAL_STREAM")
+    return {k: v for k, v in os.environ.items() if k not in names}
+
+
+def wait_for(what, condition):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {LIMIT} s")
+        time.sleep(0.02)
+
+
+class Manager:
+    """A service manager's notification socket: what was sent to it, datagram by datagram."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.lines = []
+
+    def hear(self, seconds):
+        while select.select([self.socket], [], [], seconds)[0]:
+            self.lines += self.socket.recv(4096).decode().splitlines()
+            seconds = 0
+
+    def wait(self, line):
+        end = time.monotonic() + LIMIT
+        while line not in self.lines:
+            assert time.monotonic() < end, f"no {line} came, only {self.lines}"
+            self.hear(0.1)
+        self.lines.remove(line)
+
+
+class ServiceCase(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="plenum-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.environment = dict(clean_environment(), PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"))
+        self.socket = os.path.join(self.folder, "sock")
+        self.data = os.path.join(self.folder, "data")
+        self.log = os.path.join(self.folder, "log")
+
+    def make_data(self, images=10, size=96):
+        self.run_ok(CTL, "make-sample", self.data, "--classes", "4", "--images", str(images), "--size", str(size))
+
+    def run_ok(self, *command):
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, 0, f"{command}: {done.stderr}")
+        return done.stdout
+
+    def listener(self, kind=socket.SOCK_STREAM, path=None):
+        s = socket.socket(socket.AF_UNIX, kind)
+        s.bind(path or self.socket)
+        if kind == socket.SOCK_STREAM:
+            s.listen(64)
+        self.addCleanup(s.close)
+        return s
+
+    def plenumd(self, *arguments, handed=(), manager=None, watchdog_us=0, **more):
+        """Start a loader; `handed` are sockets that it gets as a service manager would give them."""
+        environment = dict(self.environment, **more)
+        if manager:
+            environment["NOTIFY_SOCKET"] = manager.path
+        if watchdog_us:
+            environment["WATCHDOG_USEC"] = str(watchdog_us)
+        copies = [os.dup(s.fileno()) for s in handed]
+        moves = " ".join(f"{3 + i}<&{fd}" for i, fd in enumerate(copies))
+        say = f"LISTEN_PID=$$ LISTEN_FDS={len(copies)}; export LISTEN_PID LISTEN_FDS;" if copies else ""
+        with open(self.log, "a") as log:
+            p = subprocess.Popen(["/bin/sh", "-c", f'{say} exec "$0" "$@" {moves}', PLENUMD, "--threads", "2", *arguments],
+                                 env=environment, stdin=subprocess.DEVNULL, stderr=log, pass_fds=copies)
+        for fd in copies:
+            os.close(fd)
+        self.addCleanup(self.end, p)
+        return p
+
+    def end(self, p):
+        if p.poll() is None:
+            p.kill()
+        p.wait()
+
+    def listening(self):
+        with socket.socket(socket.AF_UNIX) as s:
+            return s.connect_ex(self.socket) == 0
+
+    def serve(self, *arguments, **more):
+        p = self.plenumd("--socket", f"unix:{self.socket}", *arguments, **more)
+        wait_for("a loader that listens", lambda: self.listening() or p.poll() is not None)
+        self.assertIsNone(p.poll(), self.said())
+        return p
+
+    def said(self):
+        with open(self.log) as f:
+            return f.read()
+
+    def feed(self, *arguments, data=None):
+        p = subprocess.Popen([FEED, data or self.data, *STREAM, "--loader", f"unix:{self.socket}", "--json", *arguments],
+                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True)
+        self.addCleanup(self.end_feed, p)
+        return p
+
+    def end_feed(self, p):
+        self.end(p)
+        p.stdout.close()
+        p.stderr.close()
+
+    def fed(self, p):
+        """The result of a feed that must have ended well, and what it said."""
+        out, err = p.communicate(timeout=2 * LIMIT)
+        self.assertEqual(p.returncode, 0, err)
+        return json.loads(out), err
+
+    def alone(self, epochs):
+        return self.run_ok(CTL, "hash", self.data, *STREAM, "--epochs", str(epochs)).strip()

@@ -1,0 +1,161 @@
+"""plenumd.conf: what it may hold, what is said of its faults, and SIGHUP."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from service import LIMIT, PLENUMD, SOURCE, Manager, ServiceCase, wait_for  # noqa: E402
+import tap  # noqa: E402
+
+COMMAND_LINE_ONLY = {"config", "check-config", "job", "listen-fd", "leash-fd", "help", "version"}
+
+
+def options():
+    """Every option of plenumd --help: name -> does it take a value?"""
+    text = subprocess.run([PLENUMD, "--help"], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^  (?:-\w,|   ) --([\w-]+)( [A-Z]+)?", text, re.M)
+    return {name: bool(value) for name, value in found}
+
+
+class SettingsTest(ServiceCase):
+    def setUp(self):
+        super().setUp()
+        self.conf = os.path.join(self.folder, "plenumd.conf")
+
+    def write(self, *lines):
+        with open(self.conf, "w") as f:
+            f.write("".join(line + "\n" for line in lines))
+
+    def check(self, *lines):
+        self.write(*lines)
+        p = subprocess.run([PLENUMD, "--config", self.conf, "--check-config"], capture_output=True, text=True)
+        return p.returncode, p.stdout, p.stderr
+
+    def test_every_option(self):
+        """every option is a key or said to be for the command line alone"""
+        values = {"socket": "unix:@x", "socket-mode": "0660", "pin": "node", "root": self.folder, "cache-dir": "/tmp",
+                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "decoder": "libjpeg"}
+        known = options()
+        self.assertLessEqual(COMMAND_LINE_ONLY - {"help", "version"}, set(known))
+        for name, has_value in known.items():
+            value = values.get(name, "2") if has_value else "yes"
+            code, out, err = self.check(f"{name} = {value}")
+            if name in COMMAND_LINE_ONLY:
+                self.assertEqual(code, 1, name)
+                self.assertRegex(err, f"plenumd.conf:1: .*({name} is for the command line alone|no key '{name}')")
+            else:
+                self.assertEqual((code, err), (0, ""), name)
+
+    def test_documented(self):
+        """plenumd.conf(5) and the file that is installed know every key, and no other"""
+        keys = set(options()) - COMMAND_LINE_ONLY
+        with open(os.path.join(SOURCE, "docs", "man", "plenumd.conf.5"), encoding="utf-8") as f:
+            section = f.read().split(".SH KEYS")[1].split(".SH ")[0]
+        documented = {m.replace("\\-", "-") for m in re.findall(r"^\.TP\n\.B (\S+)", section, re.M)}
+        self.assertEqual(documented, keys)
+        with open(os.path.join(SOURCE, "systemd", "plenumd.conf"), encoding="utf-8") as f:
+            installed = f.read()
+        for key in re.findall(r"^#?([a-z-]+) = ", installed, re.M):
+            self.assertIn(key, keys)
+        # With its examples in force, too, but for the folder, which is not here.
+        code, _, err = self.check(*re.sub(r"^#([a-z-]+ = )", r"\1", installed.replace("/data", self.folder), flags=re.M).splitlines())
+        self.assertEqual((code, err), (0, ""))
+
+    def test_faults(self):
+        """each fault is named with its line and what to do"""
+        code, out, err = self.check(
+            "# a comment", "", " threads = 2", "ring-limit = 2G ; a comment", f"root = {self.folder}", f"root = {self.folder}",  # 6
+            "root = /nowhere", "ring-limt = 3", "[section]", "all-cpus = maybe", "threads = 3", "garbage", "job = yes",  # 13
+            "pin = x", "io-threads = abc", "io-threads = 0", "root = data", "socket =", "socket = tcp:1", "x" * 5000 + " = 1",  # 20
+            "cache-dir = /tmp", "cache-dir = /tmp")
+        self.assertEqual((code, out), (1, ""))
+        said = {}
+        for line in err.splitlines():
+            n, text = re.fullmatch(r"plenumd: error: .*/plenumd\.conf:(\d+): (.*)", line).groups()
+            said.setdefault(int(n), []).append(text)
+        expected = {7: "/nowhere: No such file.*mount", 8: "did you mean ring-limit", 9: "no sections.*take the line away",
+                    10: "all-cpus needs yes or no", 11: "line 3 already", 12: "write one", 13: "command line alone",
+                    14: "one of core, node, none", 15: "whole number", 16: "io-threads must be 1 to 1024|line 15",
+                    17: "begins with '/'", 18: "needs a value: socket = ADDRESS", 19: "socket was set|unix:", 20: "longer than",
+                    22: "line 21 already"}
+        self.assertEqual(sorted(said), sorted(expected), err)
+        for n, pattern in expected.items():
+            self.assertTrue(any(re.search(pattern, text) for text in said[n]), f"{n}: {said[n]}")
+
+    def test_missing(self):
+        """a file that is not there"""
+        p = subprocess.run([PLENUMD, "--config", self.conf], capture_output=True, text=True)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("plenumd.conf: No such file or directory; make the file", p.stderr)
+
+    def test_command_line_wins(self):
+        """the command line wins over the file, and its roots replace the file's"""
+        self.make_data()
+        other = os.path.join(self.folder, "other")
+        os.mkdir(other)
+        self.write("threads = 1", f"root = {self.data}", "socket = unix:@not-this-one")
+        p = self.serve("--config", self.conf, "--root", other)
+        self.assertIn("2 threads decode", self.said())  # serve() says --threads 2 and --socket
+        _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
+        self.assertIn("does not lie below", err)
+
+    def test_json_log(self):
+        """--log-format json: one object a line, whatever a message holds"""
+        p = self.serve("--log-format", "json")
+        self.feed("--epochs", "1", data="/no\nwhere \"x\" \\").communicate(timeout=LIMIT)
+        p.send_signal(signal.SIGTERM)
+        p.wait(LIMIT)
+        lines = [json.loads(line) for line in self.said().splitlines()]
+        self.assertGreaterEqual(len(lines), 2)
+        for line in lines:
+            self.assertEqual(set(line), {"time", "level", "program", "message"})
+            self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertTrue(any('"x" \\' in line["message"] for line in lines), lines)
+
+    def hup(self, p, manager):
+        p.send_signal(signal.SIGHUP)
+        manager.wait("READY=1")
+
+    def test_reload(self):
+        """SIGHUP has the file read again, and no stream notices: same hash"""
+        self.make_data()
+        other = os.path.join(self.folder, "other")
+        os.mkdir(other)
+        manager = Manager(self.folder)
+        self.write(f"root = {self.data}")
+        p = self.serve("--config", self.conf, manager=manager)
+        manager.wait("READY=1")
+        feed = self.feed("--epochs", "20", "--pause", "20")
+        wait_for("a client", lambda: "client " in self.said())
+        self.write("garbage")
+        self.hup(p, manager)
+        self.assertIn("plenumd.conf:1: this is no 'key = value'", self.said())
+        self.assertIn("the settings stay as they were", self.said())
+        self.assertEqual(self.fed(self.feed("--epochs", "1"))[0]["hash"], self.alone(1))
+        self.write(f"root = {other}", "pin = node", "ring-limit = 4G")
+        self.hup(p, manager)
+        self.assertIn("pin was changed; that takes effect when the loader is started again", self.said())
+        self.assertNotIn("ring-limit was changed", self.said())
+        _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
+        self.assertIn("does not lie below a --root", err)
+        for _ in range(20):
+            self.hup(p, manager)
+        result, err = self.fed(feed)
+        self.assertEqual((result["hash"], result["incidents"]), (self.alone(20), 0))
+        self.write(f"root = {self.data}")
+        self.hup(p, manager)
+        self.assertEqual(self.fed(self.feed("--epochs", "1"))[0]["hash"], self.alone(1))
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(LIMIT), 0)
+
+
+if __name__ == "__main__":
+    if "built without libinih" in subprocess.run([PLENUMD, "--config", "/dev/null", "--check-config"], capture_output=True, text=True).stderr:
+        tap.skip_all("plenumd was built without libinih")
+    tap.main()

@@ -1,0 +1,227 @@
+"""What a loader tells of itself: plenumctl status, /status.json, /metrics, health. The numbers against what was really fed."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from service import LIMIT, CTL, ServiceCase, wait_for  # noqa: E402
+import tap  # noqa: E402
+
+
+class StatusTest(ServiceCase):
+    def setUp(self):
+        super().setUp()
+        self.make_data()
+        self.port = None
+
+    def start(self, *arguments):
+        with socket.socket() as s:  # a port that is free now
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        return self.serve("--http-port", str(self.port), *arguments)
+
+    def get(self, path, method="GET", host=None):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        c.request(method, path, headers={"Host": host} if host else {})
+        answer = c.getresponse()
+        body = answer.read()
+        c.close()
+        return answer, body
+
+    def json(self, path="/status.json"):
+        answer, body = self.get(path)
+        self.assertEqual(answer.status, 200)
+        return json.loads(body)
+
+    def ctl(self, *arguments):
+        return self.run_ok(CTL, "status", f"unix:{self.socket}", *arguments)
+
+    def metrics(self):
+        answer, body = self.get("/metrics")
+        self.assertTrue(answer.getheader("Content-Type").startswith("text/plain; version=0.0.4"))
+        values = {}
+        for line in body.decode().splitlines():
+            if not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                self.assertNotIn(name, values, "one line a metric")
+                values[name] = float(value)
+        return values
+
+    def test_counts(self):
+        """counters are what was rendered, in plenumctl, /status.json and /metrics alike"""
+        self.start()
+        # Deeper than the whole: what is rendered is what is asked for, and all of that is delivered.
+        result, _ = self.fed(self.feed("--epochs", "3"))
+        self.assertEqual(result["images"], 120)
+        status = json.loads(self.ctl("--json"))["loader"]
+        self.assertEqual((status["samples"], status["batches"], status["failed_batches"]), (120, 30, 0))
+        wait_for("the page's numbers", lambda: self.json()["loader"]["samples"] == 120)
+        page, m = self.json()["loader"], self.metrics()
+        same = ("version", "host", "pid", "threads", "io_threads", "samples", "batches", "substituted_samples", "nodes", "ring_bytes")
+        self.assertEqual({k: status[k] for k in same}, {k: page[k] for k in same})
+        self.assertEqual(set(status), set(page), "plenumctl status --json and /status.json have the same fields")
+        self.assertEqual((m["plenum_samples_total"], m["plenum_batches_total"]), (120, 30))
+        for name, count in (("read", 120), ("render", 120), ("queue", 30)):
+            buckets = [v for k, v in m.items() if k.startswith(f"plenum_{name}_seconds_bucket")]
+            self.assertEqual(buckets, sorted(buckets), "buckets are sums")
+            self.assertEqual((buckets[-1], m[f"plenum_{name}_seconds_count"]), (count, count))
+
+    def stream(self):
+        streams = json.loads(self.ctl("--json"))["streams"]
+        return streams[0] if streams else None
+
+    def test_bad_samples(self):
+        """bad samples that were replaced are counted, and so are batches that failed"""
+        victim = sorted(os.listdir(os.path.join(self.data, sorted(os.listdir(self.data))[0])))[0]
+        with open(os.path.join(self.data, sorted(os.listdir(self.data))[0], victim), "wb") as f:
+            f.write(b"no image")
+        self.start()
+        result, _ = self.fed(self.feed("--epochs", "2"))
+        self.assertEqual(result["substituted"], 2)
+        self.assertEqual(json.loads(self.ctl("--json"))["loader"]["substituted_samples"], 2)
+        self.feed("--epochs", "1", "--bad", "fail").communicate(timeout=LIMIT)
+        self.assertGreater(json.loads(self.ctl("--json"))["loader"]["failed_batches"], 0)
+
+    def test_trainer(self):
+        """a program that is slower than the loader hardly waits: it bounds the rate itself"""
+        self.start()
+        self.feed("--epochs", "10000", "--pause", "100")
+        seen = []
+
+        def verdict():  # a busy machine makes it wait now and then: not always
+            seen.append(self.stream())
+            return seen[-1] and seen[-1]["age_seconds"] > 4 and seen[-1]["bound_by"] == "trainer"
+
+        wait_for("the verdict that the program bounds the rate", verdict)
+        s = seen[-1]
+        self.assertLess(s["trainer_waited"], 0.02)
+        self.assertLess(s["samples_per_second"], 44)  # 4 samples every 100 ms at the most, and rounding
+        self.assertGreater(s["cores_enough"], 0)
+
+    def test_waiting(self):
+        """a program that only takes batches waits, and no number of cores can be told"""
+        self.start()
+        self.feed("--epochs", "1000000", "--micro-batch", "256")
+        wait_for("a verdict", lambda: self.stream() and self.stream()["age_seconds"] > 4 and self.stream()["samples_per_second"] > 0)
+        s = self.stream()
+        self.assertIn(s["bound_by"], ("decode", "cpu", "transport"))
+        self.assertGreater(s["trainer_waited"], 0.5)
+
+    def test_rate(self):
+        """the rate is what was rendered meanwhile"""
+        self.start()
+        feed = self.feed("--epochs", "150", "--pause", "50", "--micro-batch", "8")
+        time.sleep(0.1)
+        wait_for("some seconds", lambda: self.stream() and self.stream()["age_seconds"] > 12)
+        before, begin = self.stream(), time.monotonic()
+        time.sleep(8)
+        after, end = self.stream(), time.monotonic()
+        rate = (after["samples"] - before["samples"]) / (end - begin)
+        # A batch or two may fall on either side of the moments that are compared.
+        self.assertAlmostEqual(after["samples_per_second"], rate, delta=0.05 * rate + 24 / 8)
+        feed.kill()
+
+    def test_health(self):
+        """/healthz and /readyz, also while it drains"""
+        p = self.start("--drain-timeout", "30s")
+        self.assertEqual((self.get("/healthz")[0].status, self.get("/readyz")[0].status), (200, 200))
+        feed = self.feed("--epochs", "100000", "--micro-batch", "4096", "--silence", "60000")
+        wait_for("a stream", lambda: self.stream())
+        feed.send_signal(signal.SIGSTOP)
+        p.send_signal(signal.SIGTERM)
+        wait_for("the end of readiness", lambda: p.poll() is not None or self.get("/readyz")[0].status == 503)
+        if p.poll() is None:
+            self.assertEqual(self.get("/healthz")[0].status, 200)
+
+    def test_strangers(self):
+        """requests that are none of ours are refused with a sentence"""
+        self.start()
+        cases = (("/", "POST", None, 405), ("/nothing", "GET", None, 404), ("/", "GET", "evil.example", 421),
+                 ("/", "GET", "localhost.evil.example", 421), ("/", "GET", "localhost:1", 200), ("/", "HEAD", None, 200),
+                 ("/thumbnail/1/0.png", "GET", None, 404), ("/thumbnail/x", "GET", None, 404),
+                 ("/thumbnail/99999999999999999999999/0.png", "GET", None, 404), ("/../etc/passwd", "GET", None, 404))
+        for path, method, host, code in cases:
+            answer, body = self.get(path, method, host)
+            self.assertEqual(answer.status, code, (path, method, host))
+            if code != 200:
+                self.assertRegex(body.decode(), r"\w+ \w+")
+        with socket.create_connection(("127.0.0.1", self.port)) as s:
+            s.sendall(b"\x00\xff garbage\r\n\r\n")
+            s.settimeout(20)
+            s.recv(4096)
+        self.assertEqual(self.get("/healthz")[0].status, 200)
+
+    def test_thumbnail(self):
+        """a thumbnail is a PNG of the stream's size"""
+        self.start()
+        self.feed("--epochs", "100000", "--pause", "100")
+        wait_for("a thumbnail", lambda: self.get("/thumbnail/%d/0.png" % (self.stream() or {"id": 0})["id"])[0].status == 200)
+        answer, png = self.get("/thumbnail/%d/1.png" % self.stream()["id"])
+        self.assertEqual(answer.getheader("Content-Type"), "image/png")
+        self.assertEqual(png[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertEqual((int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")), (48, 48))
+
+    def test_no_thumbnails(self):
+        """--no-thumbnails"""
+        self.start("--no-thumbnails")
+        self.feed("--epochs", "100000", "--pause", "100")
+        wait_for("a stream", lambda: self.json()["streams"])
+        self.assertEqual(self.get("/thumbnail/%d/0.png" % self.json()["streams"][0]["id"])[0].status, 404)
+        self.assertFalse(self.json("/history.json")["thumbnails"])
+
+    def test_port_in_use(self):
+        """a port that is taken, an address that is none"""
+        self.start()
+        for arguments, sentence in ((("--http-port", str(self.port)), f"port {self.port}: Address already in use; choose another"),
+                                    (("--http-port", "1", "--http-address", "localhost"), "needs an IP address")):
+            p = self.plenumd("--socket", "unix:@plenum-test-%d" % os.getpid(), *arguments)
+            self.assertEqual(p.wait(LIMIT), 1)
+            self.assertIn(sentence, self.said())
+
+    def test_no_loader(self):
+        """plenumctl status without a loader says so"""
+        p = subprocess.run([CTL, "status", f"unix:{self.socket}"], capture_output=True, text=True)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("No such file or directory; is plenumd running?", p.stderr)
+
+    def test_table(self):
+        """the table fits, whatever clients are called"""
+        self.start()
+        self.environment["PLENUM_JOB_ID"] = "käse\x1b[2J\n" + "x" * 100
+        for _ in range(3):
+            self.feed("--epochs", "100000", "--pause", "100")
+        wait_for("streams", lambda: len(json.loads(self.ctl("--json"))["streams"]) == 3)
+        out = self.ctl()
+        self.assertEqual(len(out.splitlines()), 6 + 2 * 3)
+        self.assertNotIn("\x1b", out)
+        for line in out.splitlines():
+            self.assertLessEqual(len(line), 120)
+
+    def test_promtool(self):
+        """promtool finds nothing to say of /metrics"""
+        if not shutil.which("promtool"):
+            self.skipTest("promtool is not installed")
+        self.start()
+        self.environment["PLENUM_JOB_ID"] = 'a"b\\c'
+        self.feed("--epochs", "100000", "--pause", "100")
+        wait_for("a stream", lambda: self.json()["streams"])
+        p = subprocess.run(["promtool", "check", "metrics"], input=self.get("/metrics")[1], capture_output=True)
+        self.assertEqual((p.returncode, p.stdout, p.stderr), (0, b"", b""))
+
+
+if __name__ == "__main__":
+    from service import PLENUMD
+    built = subprocess.run([PLENUMD, "--http-port", "1", "--socket", "unix:@plenum-test-none-%d" % os.getpid(), "--http-address", "x"],
+                           capture_output=True, text=True).stderr
+    if "libmicrohttpd" in built:
+        tap.skip_all("plenumd was built without libmicrohttpd")
+    tap.main()

@@ -1,0 +1,141 @@
+#!/bin/bash
+# test_systemd.sh - plenumd's units under a real systemd: activation, readiness, reload, drain, watchdog, sandbox.
+# Everything is installed into a throw-away container. Speaks TAP. Needs root; takes half a minute.
+. "$top_srcdir/tests/lib.sh"
+vsystemd=$top_srcdir/tests/system/vsystemd.sh
+
+if [ "${1:-}" != --inside ]; then
+    [ "$(id -u)" = 0 ] || skip_all "a systemd of our own needs root"
+    for tool in /lib/systemd/systemd systemctl systemd-analyze unshare nsenter make; do
+        command -v $tool >/dev/null || skip_all "$tool is not installed"
+    done
+    # Not below /tmp, which is another in there.
+    stage=$(mktemp -d "$top_builddir/tests/system/stage-XXXXXX") || exit 99
+    at_end() { rm -rf "$stage"; }
+    "$vsystemd" true >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no systemd can be started here"; }
+    make -C "$top_builddir" DESTDIR="$stage/root" install >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; exit 99; }
+    mkdir -p "$stage/root/usr/local/bin"
+    "$top_builddir/libtool" --quiet --mode=install install "$top_builddir/examples/feed" "$stage/root/usr/local/bin/feed" >"$T/log" 2>&1
+    "$vsystemd" -t 300 env top_srcdir="$top_srcdir" top_builddir="$top_builddir" stage="$stage" bash "$top_srcdir/tests/system/test_systemd.sh" --inside
+    exit
+fi
+
+cp "$(find "$stage/root" -name plenumd.service)" "$(find "$stage/root" -name plenumd.socket)" /etc/systemd/system/ || exit 99
+rm -rf "$stage/root/lib" # on many systems /lib is a link
+cp -a "$stage/root/." / || exit 99
+ldconfig
+cd "$T" || exit 99
+chmod 755 "$T"
+plenumd=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
+conf=$(sed -n 's/^ExecStart=.*--config \([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
+ctl=$(dirname "$plenumd")/plenumctl
+sysusers=$(find /usr/lib/sysusers.d /usr/local/lib/sysusers.d -name plenumd.conf 2>/dev/null | head -n 1)
+tmpfiles=$(find /usr/lib/tmpfiles.d /usr/local/lib/tmpfiles.d -name plenumd.conf 2>/dev/null | head -n 1)
+
+ok "the user is made" systemd-sysusers "$sysusers"
+ok "and the folders are" systemd-tmpfiles --create "$tmpfiles"
+useradd --system --groups plenum member
+useradd --system stranger
+"$ctl" make-sample /srv/data --classes 4 --images 10 --size 96 >make.log 2>&1 || { sed "s/^/# /" make.log; exit 99; }
+chmod -R a+rX /srv/data
+stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
+as() { # USER COMMAND...
+    local user=$1
+    shift
+    setpriv --reuid "$user" --regid "$user" --init-groups env HOME=/nonexistent XDG_CACHE_HOME="$T" "$@"
+}
+feed() { as "$1" /usr/local/bin/feed /srv/data $stream --loader unix:/run/plenum/plenumd.sock --json "${@:2}"; }
+field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" "$2"; }
+delivered() { # JOB HASH - the feed that runs as this job ends well, with this hash
+    wait "$1" || { cat "$T/err"; return 1; }
+    [ "$(field hash "$T/out")" = "$2" ] || { cat "$T/out" "$T/err"; return 1; }
+}
+pid() { systemctl show -P MainPID plenumd; }
+state() { systemctl show -P "$1" plenumd; }
+has() { grep -q -e "$1" "$2" || { echo "no '$1' in:"; cat "$2"; return 1; }; }
+logged() { journalctl -u plenumd --no-pager -o cat >"$T/journal"; has "$1" "$T/journal"; }
+fails() { ! "$@"; }
+long=$("$ctl" hash /srv/data $stream --epochs 20)
+begin() { # a feed of some seconds, whose batches have begun to come
+    feed member --epochs 20 --pause 20 >"$T/out" 2>"$T/err" &
+    job=$!
+    sleep 1
+}
+
+ok "systemd-analyze finds nothing to say of the units" test -z "$(systemd-analyze verify --man=no plenumd.service plenumd.socket 2>&1 | grep plenumd)"
+ok "and an exposure of at most 2.0" systemd-analyze security --no-pager --threshold=20 plenumd.service
+systemctl daemon-reload
+
+# ---- without roots it serves its own user, who is known as what he is ----
+ok "the socket unit starts" systemctl start plenumd.socket
+ok "the service is not running" fails systemctl --quiet is-active plenumd.service
+feed member --epochs 1 --loader-timeout 5 >"$T/out" 2>"$T/err"
+ok "a client starts it" systemctl --quiet is-active plenumd.service
+ok "a client of another user is told why it is not served" has "serves user $(id -u plenum) alone" "$T/err"
+ok "whose number reached the loader through the sandbox" logged "client of user $(id -u member) "
+
+# ---- reload ----
+echo "root = /srv/data" >>"$conf"
+before=$(pid)
+ok "reload" systemctl reload plenumd
+feed member --epochs 1 >"$T/out" 2>"$T/err"
+is "$("$ctl" hash /srv/data $stream)" "a root that the file names now is served, with the right pixels" field hash "$T/out"
+is "$before" "by the same process" pid
+tells() { state StatusText | grep -q "samples rendered: [1-9]"; }
+ok "it tells what it does" wait_for 10 tells
+feed stranger --epochs 1 --loader-timeout 1 >"$T/out" 2>"$T/err"
+ok "who is not in the group is kept out" has "Permission denied" "$T/err"
+
+# ---- the sandbox ----
+status=/proc/$(pid)/status
+is plenum "it runs as its own user" ps -o user= -p "$(pid)"
+ok "no privileges" has "^CapEff:.*0000000000000000" "$status"
+ok "and none to come" has "^NoNewPrivs:.*1" "$status"
+ok "system calls are filtered" has "^Seccomp:.*2" "$status"
+in_sandbox() { nsenter -t "$(pid)" -m "$@"; }
+ok "it cannot write where data sets lie" fails in_sandbox touch /srv/data/x
+ok "nor to the system" fails in_sandbox touch /usr/x /etc/x
+ok "its cache is its own" in_sandbox touch /var/cache/plenum/x
+ok "it sees no disks" fails in_sandbox sh -c 'ls /dev | grep -e "^sd" -e "^vd" -e "^nvme" -e "^mem"'
+ok "an index was kept" test -n "$(find /var/cache/plenum -type f -size +0)"
+# One CPU each, unless there is but one.
+pinned() { for t in /proc/$(pid)/task/*; do sed -n 's/^Cpus_allowed_list:\t//p' "$t/status"; done | grep -cx '[0-9]*'; }
+ok "threads may be put on cores" test "$(pinned)" -ge "$(nproc)"
+
+# ---- a stream goes on ----
+begin
+ok "restart while a job streams" systemctl restart plenumd
+ok "the job ends well, with the same hash" delivered $job "$long"
+ok "and was told" has "is being stopped or restarted; batches come from" "$T/err"
+begin
+systemctl kill --signal=KILL plenumd
+ok "killed while a job streams: the same hash" delivered $job "$long"
+
+begin
+for _ in 1 2 3; do systemctl reload plenumd; done
+ok "reloads while a job streams: the same hash" delivered $job "$long"
+is 0 "and no incident" field incidents "$T/out"
+
+begin
+systemctl stop plenumd.service 2>/dev/null
+ok "stopped while a job streams: its socket brings it back, the same hash" delivered $job "$long"
+
+# ---- the watchdog ----
+mkdir -p /run/systemd/system/plenumd.service.d
+printf '[Service]\nWatchdogSec=2\n' >/run/systemd/system/plenumd.service.d/test.conf
+systemctl daemon-reload
+systemctl restart plenumd
+begin
+before=$(pid)
+kill -STOP "$before"
+ok "stopped by a signal while a job streams: the same hash" delivered $job "$long"
+ok "the watchdog has replaced it" test "$(pid)" != "$before"
+ok "and says so" logged "[Ww]atchdog"
+
+# ---- a file with a fault ----
+echo "ring-limt = 3" >>"$conf"
+n=$(grep -c '' "$conf")
+systemctl reload plenumd
+ok "a fault in the file is logged with its line" wait_for 10 logged "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
+ok "and the loader serves on" systemctl --quiet is-active plenumd.service
+finish
