@@ -107,6 +107,7 @@ static void for_sessions(struct main_loop *m, void (*call)(struct session *sessi
 
 static void stop_now(struct main_loop *m, const char *why)
 {
+    log_set_entries(false);
     log_debug("ending: %s", why);
     m->server.stopping = true;
     close_listening(m);
@@ -126,6 +127,7 @@ static void on_drain(uv_timer_t *timer)
 
 static void begin_drain(struct main_loop *m)
 {
+    log_set_entries(false); /* we shall be gone too soon for them */
     m->server.stopping = true;
     notify_send("STOPPING=1\nSTATUS=finishing batches of clients: %u", m->server.num_sessions);
     if (m->server.num_sessions > 0)
@@ -479,6 +481,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     if (r == 0) {
         r = start(m, err);
         if (r == 0) {
+            log_set_entries(true);
             log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
                      options->listen_fd < 0  ? options->socket
                      : options->leash_fd < 0 ? "the socket that was handed over"

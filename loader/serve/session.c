@@ -149,6 +149,24 @@ void session_close(struct session *session)
     io_close(&session->conn.fd); /* the client sees at once that it is over */
 }
 
+/* What messages about a session carry besides their text. */
+struct about {
+    struct log_field fields[5];
+    char user[12], pid[12];
+};
+
+static const struct log_field *about(const struct session *s, struct about *a)
+{
+    (void)snprintf(a->user, sizeof(a->user), "%u", (unsigned)s->peer.uid);
+    (void)snprintf(a->pid, sizeof(a->pid), "%d", (int)s->peer.pid);
+    a->fields[0] = (struct log_field){"client", s->name};
+    a->fields[1] = (struct log_field){"client_uid", a->user};
+    a->fields[2] = (struct log_field){"client_pid", a->pid};
+    if (s->open.dataset[0])
+        a->fields[3] = (struct log_field){"dataset", s->open.dataset};
+    return a->fields;
+}
+
 /* Send what waits; on the loop's next turn if the socket is full. */
 static void session_flush(struct session *s)
 {
@@ -159,7 +177,8 @@ static void session_flush(struct session *s)
         return;
     }
     if (frame_conn_pending(&s->conn) > TX_PENDING_MAX) {
-        log_warn("client %s does not read its answers: closed", s->name);
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "client %s does not read its answers: closed", s->name);
         session_close(s);
         return;
     }
@@ -176,7 +195,8 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
     if (code == -ECANCELED)
         log_debug("client %s (pid %d): sent away", s->name, (int)s->peer.pid);
     else
-        log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
+        log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}), "client %s (pid %d): refused: %s",
+                  s->name, (int)s->peer.pid, text);
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
         (void)frame_conn_flush(&s->conn);
     session_close(s);
@@ -275,7 +295,8 @@ static void on_index_progress(void *arg, const char *what, uint64_t done, uint64
     if (s->logged_ns == 0)
         s->logged_ns = now;
     if (now - s->logged_ns >= log_progress_ns) {
-        log_info("indexing %s: %s", s->open.dataset, text);
+        log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}), "indexing %s: %s", s->open.dataset,
+                  text);
         s->logged_ns = now;
     }
     uv_mutex_lock(&s->progress_mu);
@@ -353,9 +374,10 @@ static void on_dataset_open(uv_work_t *work, int status)
     s->state = STATE_OPEN;
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);
-    log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,
-             dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
-             (unsigned long long)wire_batch_count(&s->open));
+    log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}),
+              "client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name,
+              (int)s->peer.pid, dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
+              (unsigned long long)wire_batch_count(&s->open));
     if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
         session_close(s);
     else
@@ -631,7 +653,8 @@ void session_finished(struct session *session, struct queue_request *request)
     else
         r = wire_put_done(&s->conn.tx, request->id, &request->done);
     if (r == 0 && request->done.status < 0 && !request->cancelled)
-        log_warn("client %s: %s", s->name, request->done.text);
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}), "client %s: %s", s->name,
+                  request->done.text);
     free(request);
     if (r < 0)
         session_close(s);
@@ -667,9 +690,11 @@ static void turn_away(struct session *s)
         "it serves user %u alone: whoever runs it names the folders that others may read "
         "with --root, or root in plenumd.conf",
         (unsigned)geteuid());
-    log_warn("a client of user %u (pid %d) was refused: this loader serves user %u alone, since no "
-             "--root is named",
-             s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+    log_about(
+        LOG_LEVEL_WARN, about(s, &(struct about){0}),
+        "a client of user %u (pid %d) was refused: this loader serves user %u alone, since no "
+        "--root is named",
+        s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
     if (wire_put_error(&s->conn.tx, 0, &m) == 0)
         (void)frame_conn_flush(&s->conn);
 }

@@ -74,6 +74,14 @@ ok "a client starts it" systemctl --quiet is-active plenumd.service
 ok "a client of another user is told why it is not served" has "serves user $(id -u plenum) alone" "$T/err"
 ok "whose number reached the loader through the sandbox" logged "client of user $(id -u member) "
 
+# ---- its entries in the journal have fields ----
+entries() { journalctl --no-pager -o json -u plenumd "$@" >"$T/entries"; }
+entries "PLENUM_CLIENT_UID=$(id -u member)"
+ok "the journal finds a message by its client's user" has '"MESSAGE":"a client of user' "$T/entries"
+ok "as plenumd's, with its priority" has '"PRIORITY":"4"' "$T/entries"
+ok "sent by the loader itself" has '"_TRANSPORT":"journal"' "$T/entries"
+is plenumd "under its name" sed -n 's/.*"SYSLOG_IDENTIFIER":"\([^"]*\)".*/\1/p;q' "$T/entries"
+
 # ---- reload ----
 echo "root = /srv/data" >>"$conf"
 before=$(pid)
@@ -81,6 +89,8 @@ ok "reload" systemctl reload plenumd
 feed member --epochs 1 >"$T/out" 2>"$T/err"
 is "$("$ctl" hash /srv/data $stream)" "a root that the file names now is served, with the right pixels" field hash "$T/out"
 is "$before" "by the same process" pid
+entries PLENUM_DATASET=/srv/data
+ok "and by its data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
 tells() { state StatusText | grep -q "samples rendered: [1-9]"; }
 ok "it tells what it does" wait_for 10 tells
 feed stranger --epochs 1 --loader-timeout 1 >"$T/out" 2>"$T/err"
@@ -135,7 +145,7 @@ ok "and says so" logged "[Ww]atchdog"
 # ---- a file with a fault ----
 echo "ring-limt = 3" >>"$conf"
 n=$(grep -c '' "$conf")
-systemctl reload plenumd
-ok "a fault in the file is logged with its line" wait_for 10 logged "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
+ok "a reload of a file with a fault fails" fails systemctl reload plenumd
+ok "the fault is logged with its line" wait_for 10 logged "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
 ok "and the loader serves on" systemctl --quiet is-active plenumd.service
 finish

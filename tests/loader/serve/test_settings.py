@@ -108,15 +108,21 @@ class SettingsTest(ServiceCase):
     def test_json_log(self):
         """--log-format json: one object a line, whatever a message holds"""
         p = self.serve("--log-format", "json")
-        self.feed("--epochs", "1", data="/no\nwhere \"x\" \\").communicate(timeout=LIMIT)
+        client = self.feed("--epochs", "1", data="/no\nwhere \"x\" \\")
+        client.communicate(timeout=LIMIT)
         p.send_signal(signal.SIGTERM)
         p.wait(LIMIT)
         lines = [json.loads(line) for line in self.said().splitlines()]
         self.assertGreaterEqual(len(lines), 2)
         for line in lines:
-            self.assertEqual(set(line), {"time", "level", "program", "message"})
+            self.assertEqual(set(line) - {"client", "client_uid", "client_pid", "dataset"}, {"time", "level", "program", "message"})
             self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
-        self.assertTrue(any('"x" \\' in line["message"] for line in lines), lines)
+        (refused,) = [line for line in lines if '"x" \\' in line["message"]]
+        self.assertEqual(refused["client_pid"], str(client.pid))
+        self.assertEqual(refused["client_uid"], str(os.getuid()))
+        self.assertEqual(refused["dataset"], "/no\nwhere \"x\" \\")
+        self.assertIn("client", refused)
+        self.assertNotIn("client", lines[0], "what is about no client names none")
 
     def hup(self, p, manager):
         p.send_signal(signal.SIGHUP)
