@@ -2,6 +2,8 @@
 
     list.txt list.csv list.tsv           lists
     ustar-*.tar gnu-*.tar pax-*.tar      WebDataset archives by Python's tarfile, .cls beside each image
+    wds-*.tar                            the same as webdataset's TarWriter makes them: a stream, keys in byte order, times with
+                                         fractions (which become pax headers), a user called bigdata
     json.tar                             labels in .json
     records-?????-of-?????               TFRecords by the published format, without any of Plenum's code
 """
@@ -51,6 +53,17 @@ for kind, form in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT),
                 key = f"{prefix}{k:06d}" if k % 2 else f"{k:06d}"
                 add(tar, key + ".cls", str(label).encode())
                 add(tar, key + ".jpg", open(path, "rb").read())
+for i in range(ARCHIVES):
+    with open(os.path.join(out, f"wds-{i:03d}.tar"), "wb") as f, tarfile.open(fileobj=f, mode="w|") as tar:
+        for k, (path, label, name) in enumerate(part(i)):
+            sample = {"__key__": f"{name.split('.')[0]}", "jpg": open(path, "rb").read(), "cls": str(label).encode()}
+            for key in sorted(sample):
+                if key.startswith("__"):
+                    continue
+                info = tarfile.TarInfo(f"{sample['__key__']}.{key}")
+                info.size, info.mtime, info.mode = len(sample[key]), 1700000000.25 + k, 0o444
+                info.uname = info.gname = "bigdata"
+                tar.addfile(info, io.BytesIO(sample[key]))
 with tarfile.open(os.path.join(out, "json.tar"), "w") as tar:
     for k, (path, label, name) in enumerate(pictures):
         add(tar, f"{k:06d}.jpg", open(path, "rb").read())
