@@ -197,6 +197,8 @@ static void put_hello(struct plenum_stream *s)
     struct wire_hello m;
 
     wire_hello_init(&m, s->name);
+    if (s->info.job_id)
+        (void)snprintf(m.job, sizeof(m.job), "%s", s->info.job_id);
     (void)wire_put_hello(&s->conn.tx, &m);
     flush(s);
 }
