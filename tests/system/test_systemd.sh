@@ -2,40 +2,16 @@
 # test_systemd.sh - plenumd's units under a real systemd: activation, readiness, reload, drain, watchdog, sandbox.
 # Everything is installed into a throw-away container. Speaks TAP. Needs root; takes half a minute.
 . "$top_srcdir/tests/lib.sh"
-vsystemd=$top_srcdir/tests/system/vsystemd.sh
+. "$top_srcdir/tests/system/stage.sh"
 
 if [ "${1:-}" != --inside ]; then
-    [ "$(id -u)" = 0 ] || skip_all "a systemd of our own needs root"
-    for tool in /lib/systemd/systemd systemctl systemd-analyze unshare nsenter make; do
-        command -v $tool >/dev/null || skip_all "$tool is not installed"
-    done
-    # Not below /tmp, which is another in there.
-    stage=$(mktemp -d "$top_builddir/tests/system/stage-XXXXXX") || exit 99
-    at_end() { rm -rf "$stage"; }
-    "$vsystemd" true >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no systemd can be started here"; }
-    make -C "$top_builddir" DESTDIR="$stage/root" install >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; exit 99; }
-    mkdir -p "$stage/root/usr/local/bin"
-    "$top_builddir/libtool" --quiet --mode=install install "$top_builddir/examples/feed" "$stage/root/usr/local/bin/feed" >"$T/log" 2>&1
-    "$vsystemd" -t 300 env top_srcdir="$top_srcdir" top_builddir="$top_builddir" stage="$stage" bash "$top_srcdir/tests/system/test_systemd.sh" --inside
+    enter 300 bash "$top_srcdir/tests/system/test_systemd.sh" --inside
     exit
 fi
 
-cp "$(find "$stage/root" -name plenumd.service)" "$(find "$stage/root" -name plenumd.socket)" /etc/systemd/system/ || exit 99
-rm -rf "$stage/root/lib" # on many systems /lib is a link
-cp -a "$stage/root/." / || exit 99
-ldconfig
 cd "$T" || exit 99
 chmod 755 "$T"
-plenumd=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
-conf=$(sed -n 's/^ExecStart=.*--config \([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
-ctl=$(dirname "$plenumd")/plenumctl
-sysusers=$(find /usr/lib/sysusers.d /usr/local/lib/sysusers.d -name plenumd.conf 2>/dev/null | head -n 1)
-tmpfiles=$(find /usr/lib/tmpfiles.d /usr/local/lib/tmpfiles.d -name plenumd.conf 2>/dev/null | head -n 1)
-
-ok "the user is made" systemd-sysusers "$sysusers"
-ok "and the folders are" systemd-tmpfiles --create "$tmpfiles"
-useradd --system --groups plenum member
-useradd --system stranger
+take_over
 "$ctl" make-sample /srv/data --classes 4 --images 10 --size 96 >make.log 2>&1 || { sed "s/^/# /" make.log; exit 99; }
 chmod -R a+rX /srv/data
 stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
