@@ -205,7 +205,7 @@ static void put_hello(struct plenum_stream *s)
 
 static void connect_now(struct plenum_stream *s, uint64_t now)
 {
-    int fd = address_connect(&s->addresses[s->address]);
+    int fd = address_connect(&s->addresses[s->address], 0);
     int r = fd;
 
     if (fd >= 0)

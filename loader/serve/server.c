@@ -319,7 +319,7 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
     m->listen_fd = address_listen(&m->address, o->socket_mode, err);
     if (m->listen_fd < 0)
         return m->listen_fd;
-    m->owns_path = !address_is_abstract(&m->address);
+    m->owns_path = address_is_path(&m->address);
     return 0;
 }
 
