@@ -86,7 +86,7 @@ changes() {
     shift 3
     timeout -k 5 100 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
     local feed=$!
-    wait_for 60 test -s out
+    wait_for 60 grep -q "batch 0" err
     "$@"
     wait $feed
     code=$?
