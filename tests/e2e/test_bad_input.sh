@@ -84,6 +84,7 @@ refuses "nothing at all" "data set '$here/nowhere': No such file or directory" n
 changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
+    rm -f err # of the stream before
     timeout -k 5 100 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
     local feed=$!
     wait_for 60 grep -q "batch 0" err
