@@ -59,8 +59,9 @@ struct server {
     void (*session_gone)(struct server *server);
 };
 
-/** Take a connected socket. -errno when it was refused (and closed). */
-int session_create(struct server *server, int fd);
+/** Take a connected socket; `remote`: of TCP, where pixels follow their frame. -errno when it was
+ * refused (and closed). */
+int session_create(struct server *server, int fd, bool remote);
 
 /** End a session: its work is cancelled, and it is freed when the last task has stopped. */
 void session_close(struct session *session);
