@@ -468,7 +468,7 @@ static const struct option_def defs[] = {
      .help = "give them the variables of a file, one NAME=value a line"},
     {"loader", 0, "auto|none|ADDRESSES", OPTION_CALL, .call = set_loader,
      .help = "auto: one loader a host for this job, started when it is first asked (default, "
-             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH, "
+             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or tcp:HOST:PORT, "
              "separated by commas"},
 
     {.help = "Input and output"},

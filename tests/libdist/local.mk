@@ -1,4 +1,4 @@
-libdist_tests = %D%/test_job %D%/test_stream %D%/test_threads
+libdist_tests = %D%/test_job %D%/test_loaders %D%/test_stream %D%/test_threads
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -8,6 +8,8 @@ TESTS += $(libdist_tests)
 %C%_test_stream_CFLAGS = $(test_cflags)
 %C%_test_stream_LDADD = tests/libtree.la libdist/libdist.la $(loader_libs) -ldl \
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+%C%_test_loaders_CFLAGS = $(test_cflags)
+%C%_test_loaders_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
