@@ -33,6 +33,8 @@ struct dataset {
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
     struct badlist bad;          /* known before anything is read */
+    struct notes *notes;         /* or NULL, */
+    int notes_code;              /* and why */
     struct datasum sum;          /* the index's, with these */
     uint8_t fingerprint[16];     /* of sum */
     struct index_header made_up; /* generated: what index.header points to */

@@ -145,6 +145,8 @@ static const struct option_def defs[] = {
      "keep indices of data sets there (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
      "~/.cache/plenum)",
      NULL},
+    {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles), 0, 0,
+     "neither note nor use where the tiles of JPEGs begin; the pixels are the same", NULL},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
      "refuse rings of batches beyond this sum over all clients (default: half of the memory)",
      NULL},

@@ -26,6 +26,7 @@ struct server_options {
     const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these */
     unsigned num_roots;
     const char *cache_dir; /* NULL: the default */
+    bool no_tiles;         /* keep no notes of where tiles of JPEGs begin */
     uint64_t ring_limit;   /* bytes of all rings together */
     uint64_t
         drain_ns; /* how long SIGTERM lets batches that are under way be finished; 0: not at all */

@@ -293,6 +293,7 @@ static void open_dataset(uv_work_t *work)
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
                                       .roots = (const char *const *)s->roots->paths,
                                       .num_roots = s->roots->count,
+                                      .notes = !s->server->options->no_tiles,
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
