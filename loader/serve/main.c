@@ -69,6 +69,19 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
     return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
 }
 
+/* What a job's loader is told, whose command line nobody writes. */
+static int take_environment(struct arguments *a)
+{
+    const char *decoder = getenv("PLENUM_DECODER");
+
+    if (!decoder || !*decoder || image_jpeg_parse(decoder, &a->server.jpeg) == 0)
+        return 0;
+    log_error("PLENUM_DECODER is one of auto, plenum, libjpeg, not '%s': set it to one of these, "
+              "or not at all",
+              decoder);
+    return -EINVAL;
+}
+
 static int take_mode(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
@@ -266,6 +279,8 @@ static int read_settings(struct settings *s)
                                        .drain_ns = 10 * NS_PER_SEC},
                             .listen_fd = UINT32_MAX,
                             .leash_fd = UINT32_MAX};
+    if (take_environment(a) < 0)
+        return -EINVAL;
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
