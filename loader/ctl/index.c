@@ -98,7 +98,7 @@ static void show_tiles(void *arg, uint64_t done, uint64_t total)
 /* Why there can be no notes. */
 static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *err)
 {
-    const char *path = dataset_get_index_path(d);
+    const char *path = dataset_get_index_path(d), *where = path ? path : "there is no cache folder";
 
     if (dataset_is_made_up(d))
         return error_set(err, -EINVAL, "--tiles: the images of %s are made up, there are no JPEGs",
@@ -107,10 +107,11 @@ static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *
         return error_set(err, code, "--tiles: the samples of %s are too small to have tiles",
                          dataset_get_name(d));
     if (code == -EROFS || code == -EACCES)
-        return error_set(err, code,
-                         "--tiles: %s%s cannot be written: give a folder of your own by "
-                         "--cache-dir, and the same to the loader",
-                         path ? path : "the cache folder", path ? ".notes" : "");
+        return error_set(
+            err, code,
+            "--tiles: the notes cannot be written beside the index (%s): give a folder "
+            "of your own by --cache-dir, and the same to the loader",
+            where);
     if (code == -ENOSPC)
         return error_set(err, code,
                          "--tiles: there is no room for all notes: either the disk of %s is full, "
