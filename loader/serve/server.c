@@ -278,6 +278,7 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"cache-dir", same_text(old->cache_dir, new->cache_dir)},
         {"http-address", same_text(old->http_address, new->http_address)},
         {"http-port", old->http_port == new->http_port},
+        {"no-tiles", old->no_tiles == new->no_tiles},
         {"no-thumbnails", old->no_thumbnails == new->no_thumbnails},
     };
 

@@ -27,6 +27,7 @@ struct server_options {
     const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these; roots_create() */
     unsigned num_roots;
     const char *cache_dir;   /* NULL: the default */
+    bool no_tiles;           /* keep no notes of where tiles of JPEGs begin */
     uint64_t ring_limit;     /* bytes of all rings together */
     uint64_t memory_budget;  /* bytes of them and of what the loader holds itself; 0: no limit */
     uint32_t cpu_millicores; /* CPU time that may be used; 0: as much as there is */

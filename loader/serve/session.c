@@ -399,6 +399,7 @@ static void open_dataset(uv_work_t *work)
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
                                       .roots = s->allowed,
                                       .num_roots = s->num_allowed,
+                                      .notes = !s->server->options->no_tiles,
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
