@@ -328,15 +328,17 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* A job's own loader speaks up only when something is wrong: its terminal is the training
- * program's. */
+/* A job's own loader speaks up only when something is wrong, or when the program must wait: its
+ * terminal is the training program's. */
 static void set_log(const struct arguments *a)
 {
     log_set_format(a->log_format);
     log_set_limit(a->job || a->verbose > 0 ? 0 : LOG_LINES_MAX);
-    log_set_level(a->verbose > 1                            ? LOG_LEVEL_DEBUG
-                  : (a->job || a->quiet) && a->verbose == 0 ? LOG_LEVEL_WARN
-                                                            : LOG_LEVEL_INFO);
+    log_set_level(a->verbose > 1    ? LOG_LEVEL_DEBUG
+                  : a->verbose == 1 ? LOG_LEVEL_INFO
+                  : a->quiet        ? LOG_LEVEL_WARN
+                  : a->job          ? LOG_LEVEL_NOTICE
+                                    : LOG_LEVEL_INFO);
 }
 
 /* The settings of the start stay what they are, with their texts: some of them hold for good. */

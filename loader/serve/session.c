@@ -380,8 +380,9 @@ static void on_index_progress(void *arg, const char *what, uint64_t done, uint64
     if (s->logged_ns == 0)
         s->logged_ns = now;
     if (now - s->logged_ns >= log_progress_ns) {
-        log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}), "indexing %s: %s", s->open.dataset,
-                  text);
+        /* Of several sessions that want it, one reads; the others have nothing to tell. */
+        log_about(total > 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO, about(s, &(struct about){0}),
+                  "indexing %s: %s", s->open.dataset, text);
         s->logged_ns = now;
     }
     uv_mutex_lock(&s->progress_mu);
