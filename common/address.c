@@ -2,8 +2,12 @@
 
 #include "common/address.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,30 +15,144 @@
 #include "common/error.h"
 #include "common/util.h"
 
-int address_parse(const char *text, struct address *ret, struct plenum_error *err)
+static socklen_t len_of(const union address_any *ip)
 {
-    struct address a = {.un.sun_family = AF_UNIX};
-    const char *path = text;
-    size_t len;
+    return ip->any.sa_family == AF_INET6 ? sizeof(ip->in6) : sizeof(ip->in);
+}
 
-    if (strncmp(text, "unix:", 5) == 0)
-        path = text + 5;
-    else if (text[0] != '/')
-        return error_set(err, -EINVAL, "loader address '%s' is not unix:PATH or unix:@NAME", text);
-    len = strlen(path);
+static int parse_unix(const char *text, const char *path, struct address *a,
+                      struct plenum_error *err)
+{
+    size_t len = strlen(path);
+
+    a->un.sun_family = AF_UNIX;
     if (len == 0 || (path[0] == '@' && len == 1))
         return error_set(err, -EINVAL, "loader address '%s' has no path", text);
-    if (len >= sizeof(a.un.sun_path) || strlen(text) >= sizeof(a.text))
+    if (len >= sizeof(a->un.sun_path))
         return error_set(err, -EINVAL, "loader address '%s' is longer than %zu characters", text,
-                         sizeof(a.un.sun_path) - 1);
-    memcpy(a.text, text, strlen(text) + 1);
-    memcpy(a.un.sun_path, path, len);
-    a.len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+                         sizeof(a->un.sun_path) - 1);
+    memcpy(a->un.sun_path, path, len);
+    a->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
     if (path[0] == '@')
-        a.un.sun_path[0] = '\0'; /* abstract: the length counts, no NUL behind */
+        a->un.sun_path[0] = '\0'; /* abstract: the length counts, no NUL behind */
     else
-        a.len++;
-    *ret = a;
+        a->len++;
+    return 0;
+}
+
+/* "HOST:PORT" or "[IPv6]:PORT", where they begin and end: false when it is neither. */
+static bool split_host(const char *text, char *host, size_t size, const char **port)
+{
+    const char *colon = strrchr(text, ':'), *begin = text, *end = colon;
+
+    if (!colon || colon == text)
+        return false;
+    if (*text == '[') {
+        begin = text + 1;
+        end = colon - 1;
+        if (end <= begin || *end != ']')
+            return false;
+    } else if (memchr(text, ':', (size_t)(colon - text))) {
+        return false; /* an IPv6 address without brackets: where would its port begin? */
+    }
+    if ((size_t)(end - begin) >= size)
+        return false;
+    memcpy(host, begin, (size_t)(end - begin));
+    host[end - begin] = '\0';
+    *port = colon + 1;
+    return true;
+}
+
+static int parse_tcp(const char *text, const char *where, uint64_t port_min, struct address *a,
+                     struct plenum_error *err)
+{
+    static const char of_names[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+    char host[sizeof(a->text)];
+    const char *digits;
+    uint64_t port;
+
+    if (!split_host(where, host, sizeof(host), &digits))
+        return error_set(err, -EINVAL,
+                         "address '%s' is not HOST:PORT (an IPv6 address stands in brackets)",
+                         text);
+    if (parse_u64(digits, 65535, &port) < 0 || port < port_min)
+        return error_set(err, -EINVAL, "address '%s': '%s' is no port, %u to 65535", text, digits,
+                         (unsigned)port_min);
+    a->tcp = true;
+    a->ip[0].in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    if (inet_pton(AF_INET, host, &a->ip[0].in.sin_addr) == 1) {
+        a->count = 1;
+        return 0;
+    }
+    if (*where != '[') {
+        if (!*host || host[strspn(host, of_names)] || !host[strspn(host, "0123456789.")])
+            return error_set(err, -EINVAL, "address '%s': '%s' is no name of a host", text, host);
+        return 0;
+    }
+    a->ip[0].in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    if (inet_pton(AF_INET6, host, &a->ip[0].in6.sin6_addr) != 1)
+        return error_set(err, -EINVAL, "address '%s': '%s' is no IPv6 address", text, host);
+    a->count = 1;
+    return 0;
+}
+
+int address_parse(const char *text, struct address *ret, struct plenum_error *err)
+{
+    struct address a = {.len = 0};
+    int r;
+
+    if (strlen(text) >= sizeof(a.text))
+        return error_set(err, -EINVAL, "loader address '%.60s...' is longer than %zu characters",
+                         text, sizeof(a.text) - 1);
+    memcpy(a.text, text, strlen(text) + 1);
+    if (strncmp(text, "tcp:", 4) == 0)
+        r = parse_tcp(text, text + 4, 1, &a, err);
+    else if (strncmp(text, "unix:", 5) == 0)
+        r = parse_unix(text, text + 5, &a, err);
+    else if (text[0] == '/')
+        r = parse_unix(text, text, &a, err);
+    else
+        r = error_set(err, -EINVAL,
+                      "loader address '%s' is not unix:PATH, unix:@NAME or tcp:HOST:PORT", text);
+    if (r == 0)
+        *ret = a;
+    return r;
+}
+
+int address_parse_listen(const char *text, struct address *ret, struct plenum_error *err)
+{
+    struct address a = {.len = 0};
+    int n, r;
+
+    n = snprintf(a.text, sizeof(a.text), "tcp:%s%s", strchr(text, ':') ? "" : "127.0.0.1:", text);
+    if (n >= (int)sizeof(a.text))
+        return error_set(err, -EINVAL, "'%.60s...' is too long for HOST:PORT", text);
+    r = parse_tcp(text, a.text + 4, 0, &a, err);
+    if (r == 0)
+        *ret = a;
+    return r;
+}
+
+int address_resolve(struct address *address, struct plenum_error *err)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    char host[sizeof(address->text)];
+    const char *port;
+    int r;
+
+    if (!address->tcp || address->count > 0)
+        return 0;
+    if (!split_host(address->text + 4, host, sizeof(host), &port))
+        return error_set(err, -EINVAL, "address '%s' is not HOST:PORT", address->text);
+    r = getaddrinfo(host, port, &hints, &list);
+    if (r != 0)
+        return error_set(err, r == EAI_AGAIN ? -EAGAIN : -ENOENT, "host '%s' of %s is not known: %s",
+                         host, address->text, gai_strerror(r));
+    for (struct addrinfo *i = list; i && address->count < ADDRESS_OF_NAME_MAX; i = i->ai_next)
+        if (i->ai_addrlen <= sizeof(address->ip[0]))
+            memcpy(&address->ip[address->count++], i->ai_addr, i->ai_addrlen);
+    freeaddrinfo(list);
     return 0;
 }
 
@@ -69,23 +187,47 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
     return count;
 }
 
-static int open_socket(const struct address *address)
+/* Small frames are answers that somebody waits for. */
+static void set_tcp(int fd)
 {
-    int fd = socket(address->un.sun_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int on = 1;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+static int open_socket(int family)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     return fd < 0 ? -errno : fd;
 }
 
-int address_connect(const struct address *address)
+static const struct sockaddr *choose(const struct address *address, unsigned turn, socklen_t *len)
 {
-    int fd = open_socket(address), r;
+    const union address_any *ip = address->tcp ? &address->ip[turn % address->count] : NULL;
 
+    *len = ip ? len_of(ip) : address->len;
+    return ip ? &ip->any : (const struct sockaddr *)&address->un;
+}
+
+int address_connect(const struct address *address, unsigned turn)
+{
+    const struct sockaddr *to;
+    socklen_t len;
+    int fd, r;
+
+    if (address->tcp && address->count == 0)
+        return -ENOENT; /* nobody knows the name */
+    to = choose(address, turn, &len);
+    fd = open_socket(to->sa_family);
     if (fd < 0)
         return fd;
+    if (address->tcp)
+        set_tcp(fd);
     do
-        r = connect(fd, (const struct sockaddr *)&address->un, address->len) < 0 ? -errno : 0;
+        r = connect(fd, to, len) < 0 ? -errno : 0;
     while (r == -EINTR);
-    if (r < 0) {
+    if (r < 0 && r != -EINPROGRESS) {
         (void)close(fd);
         return r;
     }
@@ -94,10 +236,12 @@ int address_connect(const struct address *address)
 
 int address_listen(const struct address *address, unsigned mode, struct plenum_error *err)
 {
-    int fd, r;
+    const struct sockaddr *at;
+    socklen_t len;
+    int fd, r, on = 1;
 
-    if (!address_is_abstract(address)) {
-        int probe = address_connect(address);
+    if (address_is_path(address)) {
+        int probe = address_connect(address, 0);
 
         if (probe >= 0 || probe == -EAGAIN) {
             io_close(&probe);
@@ -106,15 +250,51 @@ int address_listen(const struct address *address, unsigned mode, struct plenum_e
         if (probe == -ECONNREFUSED) /* a socket nobody listens on: its process is gone */
             (void)unlink(address->un.sun_path);
     }
-    fd = open_socket(address);
+    at = choose(address, 0, &len);
+    fd = open_socket(at->sa_family);
     if (fd < 0)
         return error_set(err, fd, "cannot make a socket: %s", strerror(-fd));
-    if (bind(fd, (const struct sockaddr *)&address->un, address->len) < 0 ||
-        (!address_is_abstract(address) && chmod(address->un.sun_path, mode) < 0) ||
+    /* Connections of a loader that has just ended may linger; they are nobody's. */
+    if (address->tcp)
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, at, len) < 0 ||
+        (address_is_path(address) && chmod(address->un.sun_path, mode) < 0) ||
         listen(fd, 256) < 0) {
         r = -errno;
         (void)close(fd);
         return error_set(err, r, "cannot listen on %s: %s", address->text, strerror(-r));
     }
     return fd;
+}
+
+char *address_of_socket(int fd, bool peer, char *text, size_t size)
+{
+    union address_any a = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t len = sizeof(a);
+    char host[INET6_ADDRSTRLEN] = "";
+    int r = peer ? getpeername(fd, &a.any, &len) : getsockname(fd, &a.any, &len);
+
+    if (r == 0 && a.any.sa_family == AF_INET &&
+        inet_ntop(AF_INET, &a.in.sin_addr, host, sizeof(host)))
+        (void)snprintf(text, size, "tcp:%s:%u", host, ntohs(a.in.sin_port));
+    else if (r == 0 && a.any.sa_family == AF_INET6 &&
+             inet_ntop(AF_INET6, &a.in6.sin6_addr, host, sizeof(host)))
+        (void)snprintf(text, size, "tcp:[%s]:%u", host, ntohs(a.in6.sin6_port));
+    else
+        (void)snprintf(text, size, "?");
+    return text;
+}
+
+bool address_is_local(const struct address *address)
+{
+    for (unsigned i = 0; i < address->count; i++) {
+        const union address_any *ip = &address->ip[i];
+        bool local = ip->any.sa_family == AF_INET6
+                         ? IN6_IS_ADDR_LOOPBACK(&ip->in6.sin6_addr)
+                         : ntohl(ip->in.sin_addr.s_addr) >> 24 == 127;
+
+        if (!local)
+            return false;
+    }
+    return !address->tcp || address->count > 0;
 }

@@ -11,7 +11,10 @@
 
 #include "common/util.h"
 
-enum { TX_COMPACT_BYTES = 64 * 1024 };
+enum {
+    TX_COMPACT_BYTES = 64 * 1024,
+    FLUSH_MAX = 4 << 20, /* bytes of one call, so that one fast reader does not hold up all others */
+};
 
 void frame_buffer_fini(struct frame_buffer *buffer)
 {
@@ -219,6 +222,8 @@ void frame_conn_fini(struct frame_conn *conn)
     io_close(&conn->rx_fd);
     frame_buffer_fini(&conn->rx);
     frame_buffer_fini(&conn->tx);
+    conn->bulk = NULL;
+    conn->bulk_left = 0;
 }
 
 /* Keep the last descriptor of a message: one is all that the protocol ever sends at a time. */
@@ -295,7 +300,43 @@ static void compact_tx(struct frame_conn *conn)
     conn->tx.len -= conn->tx_at;
     if (conn->tx_fd >= 0)
         conn->tx_fd_at -= conn->tx_at;
+    if (conn->bulk)
+        conn->bulk_at -= conn->tx_at;
     conn->tx_at = 0;
+}
+
+/* What goes next, in order: frames, then the bulk, then frames. Returns the number of pieces. */
+static size_t next_pieces(const struct frame_conn *conn, struct iovec iov[3])
+{
+    size_t at = conn->tx_at, n = 0;
+
+    if (conn->bulk) {
+        if (conn->bulk_at > at)
+            iov[n++] = (struct iovec){conn->tx.bytes + at, conn->bulk_at - at};
+        iov[n++] = (struct iovec){(void *)(uintptr_t)conn->bulk, conn->bulk_left};
+        at = conn->bulk_at;
+    }
+    if (conn->tx.len > at)
+        iov[n++] = (struct iovec){conn->tx.bytes + at, conn->tx.len - at};
+    return n;
+}
+
+/* So many bytes of those pieces have been sent. */
+static void note_sent(struct frame_conn *conn, size_t sent)
+{
+    if (conn->bulk) {
+        size_t before = min_u64(sent, conn->bulk_at - conn->tx_at);
+
+        conn->tx_at += before;
+        sent -= before;
+        before = min_u64(sent, conn->bulk_left);
+        conn->bulk += before;
+        conn->bulk_left -= before;
+        sent -= before;
+        if (conn->bulk_left == 0)
+            conn->bulk = NULL;
+    }
+    conn->tx_at += sent;
 }
 
 int frame_conn_flush(struct frame_conn *conn)
@@ -304,15 +345,18 @@ int frame_conn_flush(struct frame_conn *conn)
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
+    size_t budget = FLUSH_MAX;
 
-    while (conn->tx_at < conn->tx.len) {
-        struct iovec iov = {.iov_base = conn->tx.bytes + conn->tx_at,
-                            .iov_len = conn->tx.len - conn->tx_at};
-        struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    while (conn->tx_at < conn->tx.len || conn->bulk) {
+        struct iovec iov[3];
+        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = next_pieces(conn, iov)};
         ssize_t n;
 
+        if (budget == 0)
+            return -EAGAIN;
         if (conn->tx_fd >= 0 && conn->tx_at < conn->tx_fd_at) {
-            iov.iov_len = conn->tx_fd_at - conn->tx_at; /* up to the frame that carries it */
+            msg.msg_iovlen = 1; /* up to the frame that carries it */
+            iov[0].iov_len = conn->tx_fd_at - conn->tx_at;
         } else if (conn->tx_fd >= 0) {
             struct cmsghdr *c;
 
@@ -336,10 +380,42 @@ int frame_conn_flush(struct frame_conn *conn)
         }
         if (msg.msg_control)
             io_close(&conn->tx_fd);
-        conn->tx_at += (size_t)n;
+        note_sent(conn, (size_t)n);
+        budget -= min_u64(budget, (size_t)n);
     }
     conn->tx.len = conn->tx_at = 0;
     return 0;
+}
+
+int frame_conn_attach_bulk(struct frame_conn *conn, const void *bytes, size_t len)
+{
+    if (conn->bulk)
+        return -EBUSY;
+    if (len == 0)
+        return 0;
+    conn->bulk = bytes;
+    conn->bulk_left = len;
+    conn->bulk_at = conn->tx.len;
+    return 0;
+}
+
+int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len)
+{
+    size_t have = conn->rx.len - conn->rx_at;
+    ssize_t n;
+
+    if (have > 0) {
+        have = min_u64(have, len);
+        memcpy(ret, conn->rx.bytes + conn->rx_at, have);
+        conn->rx_at += have;
+        return (int64_t)have;
+    }
+    do
+        n = recv(conn->fd, ret, len, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    return n == 0 ? -ECONNRESET : n;
 }
 
 int frame_conn_attach_fd(struct frame_conn *conn, int fd)

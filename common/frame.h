@@ -85,6 +85,10 @@ struct frame_conn {
     int tx_fd;    /* owned; goes with the byte at tx_fd_at; -1 when none */
     size_t tx_fd_at;
     int rx_fd; /* owned; the last one received; -1 when none */
+    /* Bytes that go as they are, behind those of tx at bulk_at. Borrowed; NULL when there are none.
+     */
+    const uint8_t *bulk;
+    size_t bulk_left, bulk_at;
 };
 
 /** Take `fd` (made non-blocking here). */
@@ -103,14 +107,32 @@ int64_t frame_conn_fill(struct frame_conn *conn);
 int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
                     struct frame_reader *payload);
 
-/** Send what is pending: 0 when all is sent, -EAGAIN when the socket is full, or another -errno. */
+/** Send what is pending: 0 when all is sent, -EAGAIN when the socket is full or much has been sent at
+ * once, or another -errno. */
 int frame_conn_flush(struct frame_conn *conn);
 
-/** Bytes that wait to be sent. */
+/** Bytes of frames that wait to be sent. */
 static inline size_t frame_conn_pending(const struct frame_conn *conn)
 {
     return conn->tx.len - conn->tx_at;
 }
+
+/**
+ * Let so many bytes follow the frames that were put so far, without a copy: 0, or -EBUSY when some
+ * are on their way already. They are borrowed until frame_conn_bulk_left() is 0.
+ */
+int frame_conn_attach_bulk(struct frame_conn *conn, const void *bytes, size_t len);
+
+static inline size_t frame_conn_bulk_left(const struct frame_conn *conn)
+{
+    return conn->bulk_left;
+}
+
+/**
+ * Read bytes that follow a frame as they are, straight to where they belong: their number > 0, or
+ * as frame_conn_fill(). Those that came with the frame are taken first.
+ */
+int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len);
 
 /** Let the frame that begins next at the end of tx carry a descriptor (taken): 0, or -EBUSY when
  * one waits already. */

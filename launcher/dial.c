@@ -168,62 +168,12 @@ int dial_accept(int listener)
     return fd;
 }
 
-/* "tcp:1.2.3.4:5" or "tcp:[::1]:5": 0 or -EINVAL. */
-static int parse_tcp(const char *text, union any_address *ret, socklen_t *len)
-{
-    char host[INET6_ADDRSTRLEN];
-    const char *colon = strrchr(text, ':'), *start = text + 4;
-    uint64_t port;
-    size_t n;
-
-    if (strncmp(text, "tcp:", 4) != 0 || colon < start ||
-        parse_u64(colon + 1, UINT16_MAX, &port) < 0)
-        return -EINVAL;
-    n = (size_t)(colon - start);
-    *ret = (union any_address){0};
-    if (*start == '[' && n > 2 && colon[-1] == ']') {
-        start++;
-        n -= 2;
-        ret->v6.sin6_family = AF_INET6;
-        ret->v6.sin6_port = htons((uint16_t)port);
-        *len = sizeof(ret->v6);
-    } else {
-        ret->v4.sin_family = AF_INET;
-        ret->v4.sin_port = htons((uint16_t)port);
-        *len = sizeof(ret->v4);
-    }
-    if (n >= sizeof(host))
-        return -EINVAL;
-    memcpy(host, start, n);
-    host[n] = '\0';
-    return inet_pton(ret->any.sa_family, host,
-                     ret->any.sa_family == AF_INET6 ? (void *)&ret->v6.sin6_addr
-                                                    : (void *)&ret->v4.sin_addr) == 1
-               ? 0
-               : -EINVAL;
-}
-
 /* A socket that is connected or on its way, or -errno. */
 static int begin_connect(const char *text)
 {
-    union any_address a;
-    struct address local;
-    socklen_t len;
-    int fd, r;
+    struct address address;
 
-    if (strncmp(text, "unix:", 5) == 0)
-        return address_parse(text, &local, NULL) < 0 ? -EINVAL : address_connect(&local);
-    if (parse_tcp(text, &a, &len) < 0)
-        return -EINVAL;
-    fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    if (connect(fd, &a.any, len) < 0 && errno != EINPROGRESS) {
-        r = -errno;
-        (void)close(fd);
-        return r;
-    }
-    return fd;
+    return address_parse(text, &address, NULL) < 0 ? -EINVAL : address_connect(&address, 0);
 }
 
 /* The first of `fds` that is connected is taken out; others that have failed are closed. */

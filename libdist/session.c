@@ -197,13 +197,15 @@ static void put_hello(struct plenum_stream *s)
     struct wire_hello m;
 
     wire_hello_init(&m, s->name);
+    if (s->info.job_id)
+        (void)snprintf(m.job, sizeof(m.job), "%s", s->info.job_id);
     (void)wire_put_hello(&s->conn.tx, &m);
     flush(s);
 }
 
 static void connect_now(struct plenum_stream *s, uint64_t now)
 {
-    int fd = address_connect(&s->addresses[s->address]);
+    int fd = address_connect(&s->addresses[s->address], 0);
     int r = fd;
 
     if (fd >= 0)

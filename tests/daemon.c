@@ -37,7 +37,7 @@ pid_t daemon_start(const char *address, const char *threads, const char *option,
         _exit(127);
     }
     for (int i = 0; i < 2000; i++) {
-        int fd = address_connect(&a);
+        int fd = address_connect(&a, 0);
 
         if (fd >= 0) {
             (void)close(fd);

@@ -42,14 +42,6 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* 32 digits. */
-static const char *fingerprint_text(const struct dataset *d, char ret[33])
-{
-    for (int i = 0; i < 16; i++)
-        (void)snprintf(ret + 2 * i, 3, "%02x", dataset_get_fingerprint(d)[i]);
-    return ret;
-}
-
 static void print_json(const struct dataset *d)
 {
     struct json j = {.file = stdout};
@@ -61,8 +53,10 @@ static void print_json(const struct dataset *d)
     json_number(&j, "classes", dataset_get_classes(d));
     json_number(&j, "bytes", dataset_get_bytes(d));
     json_number(&j, "passed_over", dataset_get_passed_over(d));
-    json_text(&j, "fingerprint", fingerprint_text(d, text));
+    json_text(&j, "fingerprint", datasum_hex(dataset_get_fingerprint(d), text));
     json_text(&j, "index", dataset_get_index_path(d));
+    json_number(&j, "known_bad", dataset_get_known_bad(d));
+    json_text(&j, "bad_list", dataset_get_known_bad(d) > 0 ? dataset_get_bad_path(d) : NULL);
     json_end_object(&j);
 }
 
@@ -77,8 +71,10 @@ static void print_text(const struct dataset *d, double seconds)
     if (dataset_get_passed_over(d) > 0)
         printf("passed over  %llu files that are not named as images\n",
                (unsigned long long)dataset_get_passed_over(d));
-    printf("fingerprint  %s\n", fingerprint_text(d, text));
+    printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
     printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");
+    if (dataset_get_known_bad(d) > 0)
+        printf("known bad    %u samples: %s\n", dataset_get_known_bad(d), dataset_get_bad_path(d));
     printf("time         %.2f s\n", seconds);
 }
 

@@ -147,7 +147,7 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
 static int ask(const struct address *address, struct answer *a, struct plenum_error *err)
 {
     struct frame_conn c;
-    int fd = address_connect(address), r;
+    int fd = address_connect(address, 0), r;
 
     *a = (struct answer){0};
     if (fd < 0)
@@ -235,9 +235,12 @@ static int find_address(const char *named, struct address *ret, struct plenum_er
         if (n < 0)
             return error_prefix(err, n, "PLENUM_LOADER");
         *ret = list[0];
-        return 0;
+    } else {
+        n = address_parse(named ? named : "unix:/run/plenum/plenumd.sock", ret, err);
+        if (n < 0)
+            return n;
     }
-    return address_parse(named ? named : "unix:/run/plenum/plenumd.sock", ret, err);
+    return address_resolve(ret, err);
 }
 
 static int run(int argc, char **argv)

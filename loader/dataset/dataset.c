@@ -108,6 +108,14 @@ static int make_folders(const char *path)
     return mkdir(part, 0755) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+/* The folder for what we keep: 0 or -errno. */
+static int cache_of(const struct dataset_options *options, char *ret, size_t size)
+{
+    if (!options->cache_dir)
+        return dataset_default_cache(ret, size);
+    return snprintf(ret, size, "%s", options->cache_dir) < (int)size ? 0 : -ENAMETOOLONG;
+}
+
 /* Where this data set's index belongs; NULL when it cannot be kept. What a loader with other roots
  * was allowed to index is another index. */
 static char *index_path_of(const struct dataset *d, const struct dataset_options *options)
@@ -116,11 +124,7 @@ static char *index_path_of(const struct dataset *d, const struct dataset_options
     XXH128_hash_t hash;
     XXH3_state_t state;
 
-    if (options->cache_dir)
-        (void)snprintf(cache, sizeof(cache), "%s", options->cache_dir);
-    else if (dataset_default_cache(cache, sizeof(cache)) < 0)
-        return NULL;
-    if (make_folders(cache) < 0)
+    if (cache_of(options, cache, sizeof(cache)) < 0 || make_folders(cache) < 0)
         return NULL;
     (void)XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, d->name, strlen(d->name));
@@ -409,9 +413,28 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
     return r;
 }
 
-static char *bad_path_of(const struct dataset *d)
+/* Where the list of bad samples belongs: it is named after the data set's fingerprint without it,
+ * so it is found under whatever name the data is opened, and can be copied to other hosts. NULL
+ * where there is no cache folder. */
+static int take_bad_path(struct dataset *d, const struct dataset_options *options,
+                         struct plenum_error *err)
 {
-    return d->index_path ? str_format("%s.bad", d->index_path) : NULL;
+    char cache[4096], hex[33];
+
+    if (cache_of(options, cache, sizeof(cache)) < 0 || access(cache, X_OK) < 0)
+        return 0;
+    datasum_hex(d->index.header->fingerprint, hex);
+    d->bad_path = str_format("%s/%s.bad", cache, hex);
+    return d->bad_path ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+/* The fingerprint with a list. */
+static void sum_with(const struct dataset *d, const struct badlist *list, struct datasum *sum,
+                     uint8_t fingerprint[16])
+{
+    *sum = d->index.header->sum;
+    sum->bad = badlist_hash(list);
+    datasum_fingerprint(sum, fingerprint);
 }
 
 /* What verify found, and what it makes of the fingerprint. */
@@ -419,41 +442,53 @@ static int take_bad(struct dataset *d, const struct dataset_options *options,
                     struct plenum_error *err)
 {
     const struct index_header *h = d->index.header;
-    char *path = options->forget_bad ? NULL : bad_path_of(d);
-    int r = path ? badlist_read(path, h->fingerprint, h->samples, &d->bad) : 0;
+    int r = dataset_is_made_up(d) ? 0 : take_bad_path(d, options, err);
 
-    if (r < 0)
-        (void)error_set(err, r, "%s: %s", path,
-                        r == -EBADMSG ? "the list of bad samples is damaged: remove it, or make it "
-                                        "anew by plenumctl verify"
-                                      : strerror(-r));
-    free(path);
-    if (r < 0)
-        return r;
-    d->sum = h->sum;
-    d->sum.bad = badlist_hash(&d->bad);
-    datasum_fingerprint(&d->sum, d->fingerprint);
-    return 0;
+    if (r == 0 && d->bad_path && !options->forget_bad) {
+        r = badlist_read(d->bad_path, h->fingerprint, h->samples, &d->bad);
+        if (r < 0)
+            (void)error_set(err, r, "%s: %s", d->bad_path,
+                            r == -EBADMSG ? "the list of bad samples is damaged: remove it, or "
+                                            "make it anew by plenumctl verify"
+                                          : strerror(-r));
+    }
+    if (r == 0)
+        sum_with(d, &d->bad, &d->sum, d->fingerprint);
+    return r;
 }
 
 int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
-                     struct plenum_error *err)
+                     struct dataset_kept *ret, struct plenum_error *err)
 {
-    char *path = bad_path_of(dataset);
+    const struct index_header *h = dataset->index.header;
+    const char *path = dataset->bad_path;
+    struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count}, before;
+    struct dataset_kept kept;
+    struct datasum sum;
     int r;
 
     if (!path)
         return error_set(err, -EROFS,
-                         "the list of bad samples cannot be kept: the cache folder cannot be "
-                         "written");
+                         "the list of bad samples cannot be kept: there is no cache folder; see "
+                         "--cache-dir");
+    r = badlist_read(path, h->fingerprint, h->samples, &before);
+    kept.changed = r < 0 || badlist_hash(&before) != badlist_hash(&now);
+    badlist_fini(&before);
     if (count > 0)
-        r = badlist_write(path, dataset->name, dataset->index.header->fingerprint, bad, count);
+        r = badlist_write(path, dataset->name, h->fingerprint, bad, count);
     else
         r = unlink(path) < 0 && errno != ENOENT ? -errno : 0;
     if (r < 0)
-        (void)error_set(err, r, "%s: %s", path, strerror(-r));
-    free(path);
-    return r;
+        return error_set(err, r, "%s: the list of bad samples cannot be kept: %s", path,
+                         strerror(-r));
+    sum_with(dataset, &now, &sum, kept.fingerprint);
+    *ret = kept;
+    return 0;
+}
+
+const char *dataset_get_bad_path(const struct dataset *dataset)
+{
+    return dataset->bad_path;
 }
 
 uint32_t dataset_get_known_bad(const struct dataset *dataset)
@@ -832,6 +867,7 @@ void dataset_unref(struct dataset *dataset)
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
+    free(dataset->bad_path);
     free(dataset->root);
     free(dataset->name);
     free(dataset);

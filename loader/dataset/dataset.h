@@ -112,15 +112,23 @@ struct dataset_bad {
     const char *reason; /* a line */
 };
 
+/** What became of a list of bad samples. */
+struct dataset_kept {
+    uint8_t fingerprint[16]; /* the data set's, from now on */
+    bool changed;            /* it was another before */
+};
+
 /**
- * Write down which samples are bad, in a file beside the index: from the next opening on they are
- * refused without being read, and they are part of the fingerprint. None: the file is removed.
+ * Write down which samples are bad, in the cache folder: from the next opening on they are refused
+ * without being read, and they are part of the fingerprint. None: the file is removed.
  *
  * @param bad  [count], in the order of samples. The data set must have been opened with forget_bad.
- * Errors: -EROFS the index is in memory only; another -errno of the file system.
+ * Errors: -EROFS there is no cache folder; another -errno of the file system.
  */
 int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
-                     struct plenum_error *err);
+                     struct dataset_kept *ret, struct plenum_error *err);
+/** Where that list lies, whether there is one or not; NULL where there is no cache folder. */
+const char *dataset_get_bad_path(const struct dataset *dataset);
 /** How many samples are known to be bad. */
 uint32_t dataset_get_known_bad(const struct dataset *dataset);
 

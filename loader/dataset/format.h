@@ -32,6 +32,7 @@ struct dataset {
     void *state;                 /* the format's own */
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
+    char *bad_path;              /* of the list of bad samples, or NULL */
     struct badlist bad;          /* known before anything is read */
     struct datasum sum;          /* the index's, with these */
     uint8_t fingerprint[16];     /* of sum */

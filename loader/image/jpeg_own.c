@@ -3,11 +3,15 @@
  *     jpeg_frame.c   markers            -> what there is, and whether it is for us
  *     jpeg_huff.c    Huffman tables     -> tables of 12 bits, kept from image to image
  *     jpeg_scan.c    stuffed bytes      -> bits
+ *     jpeg_tiles.c   what was found before -> where to begin
  *     here           bits               -> coefficients, and the region's blocks of samples
  *     jpeg_pixels.c  coefficients       -> samples -> enlarged -> RGBX
  *
  * All blocks from the top to the region's last row have to be read, as nothing says where one
- * begins; but what does not lie under the region is only counted, several symbols at a time. Of
+ * begins; but what does not lie under the region is only counted, several symbols at a time. Where
+ * tiles are known from an earlier time, only those under the region are read, and a row of them
+ * from both its beginning and its middle at once, so that the one's waiting is the other's working.
+ * Rows whose tiles are not known yet follow from where the known ones end. Of
  * the samples there are two MCU rows in memory, in which each component's rows take turns:
  * enlarging a row may need the one above or below it.
  *
@@ -34,6 +38,7 @@
 #include "loader/image/jpeg_huff.h"
 #include "loader/image/jpeg_pixels.h"
 #include "loader/image/jpeg_scan.h"
+#include "loader/image/jpeg_tiles.h"
 #include "loader/image/scratch.h"
 
 /* Rows that one read() delivers, and blocks that are transformed in one go. */
@@ -69,7 +74,8 @@ struct jpeg_own {
 
     struct rect region;
     uint32_t left, right; /* MCUs that hold the region, across */
-    uint32_t top, bottom; /* MCU rows of which anything is kept; bottom is the last to be read */
+    uint32_t top, end;    /* MCU rows of which anything is kept: top ... end - 1 */
+    uint32_t bottom;      /* the last MCU row to be read */
     uint32_t row;         /* the next MCU row */
     uint32_t y, y_ready;  /* the next row of pixels; those before y_ready can be made */
     struct plane planes[JPEG_COMPONENTS];
@@ -78,6 +84,7 @@ struct jpeg_own {
     struct scratch samples, strip;
     size_t strip_pitch;
 
+    struct jpeg_tiles tiles;
     struct jpeg_scan *scan, scans[2]; /* the one at hand; the other is for a second segment */
     struct jpeg_block batch[BATCH];
     uint32_t batch_count;
@@ -234,20 +241,20 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct
     return true;
 }
 
-/* Read two segments of `count` MCUs each, from MCU `begin` of the row on. */
-INLINE bool read_segments(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
-                          uint32_t count)
+/* Read `count` MCUs from begin[0] of the row on, by s[0], and as many from begin[1] on, by s[1]. */
+INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
+                      uint32_t count)
 {
-    for (uint32_t mcu = begin; mcu < begin + count; mcu++) {
+    for (uint32_t mcu = 0; mcu < count; mcu++) {
         struct jpeg_bits bits[2];
 
-        if (!jpeg_scan_ready(s[0]) || !jpeg_scan_ready(s[1]))
+        if (!jpeg_scan_mcu(s[0]) || !jpeg_scan_mcu(s[1]))
             return false;
         bits[0] = s[0]->bits;
         bits[1] = s[1]->bits;
         for (uint32_t i = 0; i < o->places_count; i++) {
             const struct place *p = &o->places[i];
-            uint32_t x[2] = {mcu * p->h + p->x, (mcu + count) * p->h + p->x};
+            uint32_t x[2] = {(begin[0] + mcu) * p->h + p->x, (begin[1] + mcu) * p->h + p->x};
             int32_t dc[2];
 
             for (uint32_t k = 0; k < 2; k++) {
@@ -269,25 +276,25 @@ INLINE bool read_segments(struct jpeg_own *o, struct jpeg_scan *const *s, uint32
 struct loops {
     bool (*pass)(struct jpeg_own *o, uint32_t count);
     bool (*keep)(struct jpeg_own *o, uint32_t begin, uint32_t end);
-    bool (*segments)(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
-                     uint32_t count);
+    bool (*both)(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
+                 uint32_t count);
 };
 
-#define LOOPS(name, attribute)                                                            \
-    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)                 \
-    {                                                                                     \
-        return pass_mcus(o, count);                                                       \
-    }                                                                                     \
-    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end)   \
-    {                                                                                     \
-        return keep_mcus(o, begin, end);                                                  \
-    }                                                                                     \
-    attribute static bool segments_##name(struct jpeg_own *o, struct jpeg_scan *const *s, \
-                                          uint32_t begin, uint32_t count)                 \
-    {                                                                                     \
-        return read_segments(o, s, begin, count);                                         \
-    }                                                                                     \
-    static const struct loops loops_##name = {pass_##name, keep_##name, segments_##name}
+#define LOOPS(name, attribute)                                                          \
+    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)               \
+    {                                                                                   \
+        return pass_mcus(o, count);                                                     \
+    }                                                                                   \
+    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end) \
+    {                                                                                   \
+        return keep_mcus(o, begin, end);                                                \
+    }                                                                                   \
+    attribute static bool both_##name(struct jpeg_own *o, struct jpeg_scan *const *s,   \
+                                      const uint32_t *begin, uint32_t count)            \
+    {                                                                                   \
+        return read_both(o, s, begin, count);                                           \
+    }                                                                                   \
+    static const struct loops loops_##name = {pass_##name, keep_##name, both_##name}
 
 LOOPS(anywhere, );
 #ifdef __x86_64__
@@ -313,22 +320,54 @@ static bool read_run(struct jpeg_own *o, bool keep, uint32_t begin, uint32_t end
            loops->pass(o, end - right);
 }
 
+/* The tile in whose place MCU `mcu` of the row at hand is. */
+static struct jpeg_tile *tile_of(struct jpeg_own *o, uint32_t mcu)
+{
+    return &o->tiles.tiles[(size_t)o->row * o->tiles.across + mcu / o->tiles.mcus];
+}
+
+/* Note where the tile behind MCU `end` - 1 begins. */
+static void note_tile(struct jpeg_own *o, struct jpeg_scan *s, uint32_t end)
+{
+    if (o->tiles.mcus > 0)
+        jpeg_scan_tell(s, tile_of(o, end - 1) + 1);
+}
+
+/* The same, and where those on the way begin. */
+static bool read_run_of_tiles(struct jpeg_own *o, bool keep, uint32_t begin, uint32_t end)
+{
+    uint32_t step = o->tiles.mcus > 0 ? o->tiles.mcus : end - begin;
+
+    for (uint32_t mcu = begin; mcu < end; mcu += step) {
+        uint32_t next = mcu + step < end ? mcu + step : end;
+
+        if (!read_run(o, keep, mcu, next))
+            return false;
+        note_tile(o, o->scan, next);
+    }
+    return true;
+}
+
 /* Read the next two segments, of `count` MCUs each, at once; or one, where this cannot be. */
 static bool read_one_or_two(struct jpeg_own *o, bool keep, uint32_t *mcu, uint32_t count)
 {
     struct jpeg_scan *s[2] = {o->scan, &o->scans[o->scan == &o->scans[0]]};
-    uint32_t begin = *mcu;
+    uint32_t begin[2] = {*mcu, *mcu + count};
 
     *mcu += count;
     if (*mcu == o->frame.mcus)
-        return read_run(o, keep, begin, *mcu);
+        return read_run_of_tiles(o, keep, begin[0], *mcu);
     if (s[0]->left == 0 && !jpeg_scan_restart(s[0]))
         return false;
     if (!jpeg_scan_begin_next(s[1], s[0]))
-        return read_run(o, keep, begin, *mcu);
+        return read_run_of_tiles(o, keep, begin[0], *mcu);
     *mcu += count;
     o->scan = s[1];
-    return loops_of(o)->segments(o, s, begin, count) && jpeg_scan_complete(s[0]);
+    if (!loops_of(o)->both(o, s, begin, count) || !jpeg_scan_complete(s[0]))
+        return false;
+    note_tile(o, s[0], begin[1]);
+    note_tile(o, s[1], *mcu);
+    return true;
 }
 
 /* A row of MCUs; with nothing to keep where `keep` is false. */
@@ -337,11 +376,57 @@ static bool read_mcus(struct jpeg_own *o, bool keep)
     uint32_t mcus = o->frame.mcus, restart = o->frame.restart, mcu = 0;
 
     if (restart == 0 || mcus % restart != 0 || restart == mcus)
-        return read_run(o, keep, 0, mcus);
+        return read_run_of_tiles(o, keep, 0, mcus);
     while (mcu < mcus)
         if (!read_one_or_two(o, keep, &mcu, restart))
             return false;
     return true;
+}
+
+/* Begin in the row at hand, at the tile of MCU `mcu`, and have as much as is before that of `end`.
+ */
+static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t mcu, uint32_t end)
+{
+    jpeg_scan_begin_until(s, o->bytes, o->len, tile_of(o, mcu), tile_of(o, end - 1) + 1,
+                          o->frame.restart, o->row * o->frame.mcus + mcu);
+}
+
+/* What is kept of a row of MCUs whose tiles are known. */
+static bool read_known(struct jpeg_own *o)
+{
+    struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
+    uint32_t mcus = o->tiles.mcus, first = o->left / mcus * mcus;
+    uint32_t middle = (first + o->right + mcus) / 2 / mcus * mcus, count, begin[2];
+
+    o->scan = s[0];
+    if (middle <= first || middle >= o->right) { /* all is in one tile */
+        uint32_t end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
+
+        begin_until(o, s[0], first, end);
+        return read_run(o, true, first, end) && jpeg_scan_ends_at(s[0], tile_of(o, first) + 1);
+    }
+    begin_until(o, s[0], first, middle);
+    begin_until(o, s[1], middle, o->right);
+    begin[0] = first;
+    begin[1] = middle;
+    count = (uint32_t)min_u64(middle - first, o->right - middle);
+    if (!loops_of(o)->both(o, s, begin, count) ||
+        !read_run(o, true, first + count, middle)) /* one of the two has no more to read */
+        return false;
+    o->scan = s[1];
+    return read_run(o, true, middle + count, o->right) && jpeg_scan_more(s[1]) &&
+           jpeg_scan_ends_at(s[0], tile_of(o, middle));
+}
+
+/* Go on where no tile is known. */
+static void begin_unknown(struct jpeg_own *o)
+{
+    const struct jpeg_tiles *t = &o->tiles;
+    const struct jpeg_tile first = {.at = (uint32_t)o->frame.data * 8};
+
+    jpeg_scan_begin(o->scan, o->bytes, o->len,
+                    t->mcus > 0 ? &t->tiles[(size_t)t->rows * t->across] : &first, o->frame.restart,
+                    o->row * o->frame.mcus, t->mcus > 0);
 }
 
 /* Where samples are weighted with their neighbours, those at the image's edges are their own. */
@@ -386,19 +471,23 @@ static void place_row(struct jpeg_own *o)
 static bool read_row(struct jpeg_own *o)
 {
     const struct jpeg_frame *f = &o->frame;
-    bool keep = o->row >= o->top, ok;
+    bool keep = o->row >= o->top && o->row < o->end, known = o->row < o->tiles.known, ok;
 
     place_row(o);
-    ok = read_mcus(o, keep);
+    if (o->row == o->tiles.known)
+        begin_unknown(o);
+    ok = !known ? read_mcus(o, keep) : !keep || read_known(o);
     flush(o);
     if (keep)
         pad_edges(o);
     o->row++;
     o->y_ready =
         o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
-    if (o->row > o->bottom) /* was the last MCU complete? */
-        ok = ok && jpeg_scan_more(o->scan);
-    return ok;
+    if (known || !ok)
+        return ok;
+    if (o->tiles.mcus > 0)
+        o->tiles.rows = o->row;
+    return jpeg_scan_ready(o->scan); /* was the last MCU complete, before any of it is delivered? */
 }
 
 static const uint8_t *row_of(const struct jpeg_own *o, uint32_t component, uint32_t y)
@@ -493,7 +582,7 @@ static void find_rows_and_columns(struct jpeg_own *o)
     const struct jpeg_frame *f = &o->frame;
 
     o->left = o->top = UINT32_MAX;
-    o->right = 0;
+    o->right = o->end = 0;
     o->bottom = last_row(f, o->region.top + o->region.height - 1);
     for (uint32_t i = 0; i < f->count; i++) {
         const struct jpeg_component *c = &f->component[i];
@@ -503,6 +592,7 @@ static void find_rows_and_columns(struct jpeg_own *o)
         o->left = (uint32_t)min_u64(o->left, p->left / c->h);
         o->top = (uint32_t)min_u64(o->top, p->top / c->v);
         o->right = (uint32_t)max_u64(o->right, (p->right - 1) / c->h + 1);
+        o->end = (uint32_t)max_u64(o->end, (p->bottom - 1) / c->v + 1);
     }
 }
 
@@ -549,6 +639,7 @@ void jpeg_own_destroy(struct jpeg_own *o)
     if (!o)
         return;
     jpeg_huffs_fini(&o->huffs);
+    jpeg_tiles_fini(&o->tiles);
     scratch_free(&o->samples);
     scratch_free(&o->strip);
     free(o);
@@ -566,9 +657,20 @@ int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, uint32_t
         return JPEG_OWN_GIVES_UP;
     o->bytes = bytes;
     o->len = len;
+    o->tiles.mcus = o->tiles.known = 0;
     *width = o->frame.width;
     *height = o->frame.height;
     return 0;
+}
+
+int jpeg_own_take_note(struct jpeg_own *o, const uint8_t *note, size_t len)
+{
+    return jpeg_tiles_begin(&o->tiles, &o->frame, o->bytes, o->len, note, len);
+}
+
+const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *o)
+{
+    return o->tiles.mcus > 0 ? &o->tiles : NULL;
 }
 
 /* The blocks of an MCU in their order, with their tables. */
@@ -605,13 +707,12 @@ int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
     r = make_room(o);
     if (r < 0)
         return r;
-    o->row = 0;
+    o->row = (uint32_t)min_u64(o->top, o->tiles.known);
     o->y = region->top;
     o->y_ready = 0;
     o->batch_count = 0;
     memset(o->coef, 0, sizeof(o->coef));
     o->scan = &o->scans[0];
-    jpeg_scan_begin(o->scan, o->bytes, o->len, o->frame.data, o->frame.restart);
     return 0;
 }
 
@@ -632,4 +733,5 @@ void jpeg_own_close(struct jpeg_own *o)
 {
     scratch_trim(&o->samples, 4 << 20);
     scratch_trim(&o->strip, 4 << 20);
+    scratch_trim(&o->tiles.room, 1 << 20);
 }

@@ -48,8 +48,9 @@ struct session {
     struct server *server;
     struct session *prev, *next;
     struct frame_conn conn;
-    char name[WIRE_NAME_MAX]; /* the client's own word for itself */
-    struct ucred peer;
+    char name[WIRE_NAME_MAX];     /* the client's own word for itself */
+    char job[WIRE_NAME_MAX + 24]; /* whose streams share one turn */
+    struct peer peer;
     enum state state;
     uint64_t id;
 
@@ -77,7 +78,9 @@ struct session {
     bool told;          /* and the client has been told */
 
     /* Of the work in the pool: written there, read here afterwards. */
-    struct roots *roots; /* that held when it began */
+    struct roots *roots;  /* that held when it began */
+    const char **allowed; /* of them, for this client; malloc */
+    unsigned num_allowed;
     struct dataset *dataset;
     int open_code;
     struct plenum_error open_err;
@@ -91,21 +94,6 @@ struct session {
 
 static void session_poll(struct session *s);
 
-struct roots *roots_ref(struct roots *roots)
-{
-    roots->refs++;
-    return roots;
-}
-
-void roots_unref(struct roots *roots)
-{
-    if (!roots || --roots->refs > 0)
-        return;
-    for (unsigned i = 0; i < roots->count; i++)
-        free(roots->paths[i]);
-    free(roots);
-}
-
 static void maybe_free(struct session *s)
 {
     struct server *server = s->server;
@@ -117,6 +105,7 @@ static void maybe_free(struct session *s)
     server->ring_bytes -= s->ring_bytes;
     dataset_unref(s->dataset);
     frame_conn_fini(&s->conn);
+    peer_fini(&s->peer);
     uv_mutex_destroy(&s->progress_mu);
     if (s->prev)
         s->prev->next = s->next;
@@ -261,6 +250,8 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
     for (char *c = s->name; *c; c++)
         if ((unsigned char)*c < 0x20)
             *c = '?';
+    if (theirs.job[0]) /* other users may call theirs the same */
+        (void)snprintf(s->job, sizeof(s->job), "%u %s", (unsigned)s->peer.uid, theirs.job);
     (void)gethostname(host, sizeof(host) - 1);
     wire_hello_init(&ours, "");
     (void)snprintf(ours.name, sizeof(ours.name), "plenumd %s, host %s, pid %ld", PACKAGE_VERSION,
@@ -312,14 +303,48 @@ static void open_dataset(uv_work_t *work)
 {
     struct session *s = work->data;
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
-                                      .roots = (const char *const *)s->roots->paths,
-                                      .num_roots = s->roots->count,
+                                      .roots = s->allowed,
+                                      .num_roots = s->num_allowed,
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
     s->open_code = check_dataset_path(s->open.dataset, &s->open_err);
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
+    if (s->open_code == -EACCES && s->num_allowed < roots_count(s->roots)) {
+        char text[sizeof(s->open_err.text)];
+
+        memcpy(text, s->open_err.text, sizeof(text));
+        (void)error_set(&s->open_err, -EACCES,
+                        "%s; there are roots for certain readers, and user %u is none of them",
+                        text, (unsigned)s->peer.uid);
+    }
+}
+
+/* Which roots are this client's? 0, or -errno with a sentence. */
+static int take_allowed(struct session *s, struct plenum_error *err)
+{
+    unsigned count = roots_count(s->server->roots);
+
+    s->allowed = calloc(count + 1, sizeof(*s->allowed));
+    if (!s->allowed)
+        return error_set(err, -ENOMEM, "the loader is out of memory");
+    s->num_allowed = roots_for(s->server->roots, &s->peer, s->allowed);
+    if (count > 0 && s->num_allowed == 0)
+        return error_set(err, -EACCES,
+                         "all roots of this loader are for certain readers, and user %u is none of "
+                         "them: whoever runs it names readers in plenumd.conf",
+                         (unsigned)s->peer.uid);
+    s->roots = roots_ref(s->server->roots);
+    return 0;
+}
+
+static void drop_allowed(struct session *s)
+{
+    free(s->allowed);
+    s->allowed = NULL;
+    roots_unref(s->roots);
+    s->roots = NULL;
 }
 
 static int start_stream(struct session *s, struct plenum_error *err)
@@ -339,7 +364,7 @@ static int start_stream(struct session *s, struct plenum_error *err)
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
     s->spec.jpeg = s->server->options->jpeg;
-    r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring,
+    r = queue_stream_open(s->server->queue, s->job, &s->spec, &s->open, s->ring,
                           pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes), s,
                           &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
@@ -351,8 +376,7 @@ static void on_dataset_open(uv_work_t *work, int status)
     struct wire_opened m = {0};
 
     s->working = false;
-    roots_unref(s->roots);
-    s->roots = NULL;
+    drop_allowed(s);
     if (s->state == STATE_CLOSING) {
         maybe_free(s);
         return;
@@ -405,6 +429,33 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
+/* Is there room for another ring? */
+static int check_room(const struct session *s, uint64_t bytes, struct plenum_error *err)
+{
+    const struct server *server = s->server;
+    const struct server_options *o = server->options;
+    uint64_t limit = o->ring_limit, own = o->memory_budget ? monitor_own_bytes() : 0;
+    bool budget = o->memory_budget > 0 && o->memory_budget - min_u64(own, o->memory_budget) < limit;
+    char want[32], most[32], held[32];
+
+    if (budget)
+        limit = o->memory_budget - min_u64(own, o->memory_budget);
+    if (s->open.slot_bytes <= limit && bytes <= limit - min_u64(server->ring_bytes, limit))
+        return 0;
+    (void)format_bytes(bytes, want, sizeof(want));
+    if (budget)
+        return error_set(
+            err, -ENOSPC,
+            "a ring of %s goes beyond the %s that this loader may use, of which %s are "
+            "taken (--memory-budget)",
+            want, format_bytes(o->memory_budget, most, sizeof(most)),
+            format_bytes(own + server->ring_bytes, held, sizeof(held)));
+    return error_set(err, -ENOSPC,
+                     "a ring of %s goes beyond the %s that this loader maps for all its clients "
+                     "(--ring-limit)",
+                     want, format_bytes(limit, most, sizeof(most)));
+}
+
 /* Pixels, order and ring of an OPEN; the data set comes later. */
 static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
 {
@@ -427,17 +478,10 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
         return r;
     }
     bytes = s->open.slots * s->open.slot_bytes;
-    if (s->open.slot_bytes > server->options->ring_limit ||
-        bytes > server->options->ring_limit -
-                    min_u64(server->ring_bytes, server->options->ring_limit)) {
-        char want[32], limit[32];
-
+    r = check_room(s, bytes, err);
+    if (r < 0) {
         (void)close(ring_fd);
-        return error_set(err, -ENOSPC,
-                         "a ring of %s goes beyond the %s that this loader maps for all its "
-                         "clients (--ring-limit)",
-                         format_bytes(bytes, want, sizeof(want)),
-                         format_bytes(server->options->ring_limit, limit, sizeof(limit)));
+        return r;
     }
     r = ring_accept(ring_fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
     if (r < 0)
@@ -460,16 +504,18 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
         return;
     }
     r = check_open(s, ring_fd, &err);
+    if (r == 0)
+        r = take_allowed(s, &err);
     if (r < 0) {
+        drop_allowed(s);
         refuse(s, request, r, err.text);
         return;
     }
     s->state = STATE_OPENING;
     s->work.data = s;
-    s->roots = roots_ref(s->server->roots);
     r = uv_queue_work(&s->server->loop, &s->work, open_dataset, on_dataset_open);
     if (r < 0) {
-        roots_unref(s->roots);
+        drop_allowed(s);
         refuse(s, request, r, "the loader cannot start work");
         return;
     }
@@ -670,31 +716,43 @@ struct session *session_next(const struct session *session)
 
 static int check_peer(struct session *s)
 {
-    socklen_t len = sizeof(s->peer);
+    int r = peer_take(s->conn.fd, &s->peer);
 
-    if (getsockopt(s->conn.fd, SOL_SOCKET, SO_PEERCRED, &s->peer, &len) < 0)
-        return -errno;
+    if (r < 0)
+        return r;
     if (s->server->options->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
+    if (s->server->options->max_clients > 0 &&
+        s->server->num_sessions >= s->server->options->max_clients)
+        return -EUSERS;
     return 0;
 }
 
-/* Tell a client of another user that it is not served, in the one message that every client
- * understands. */
-static void turn_away(struct session *s)
+/* Tell a client that it is not served, in the one message that every client understands. */
+static void turn_away(struct session *s, int code)
 {
-    struct wire_error m = {.code = -EACCES};
+    struct wire_error m = {.code = code};
 
-    (void)snprintf(
-        m.text, sizeof(m.text),
-        "it serves user %u alone: whoever runs it names the folders that others may read "
-        "with --root, or root in plenumd.conf",
-        (unsigned)geteuid());
-    log_about(
-        LOG_LEVEL_WARN, about(s, &(struct about){0}),
-        "a client of user %u (pid %d) was refused: this loader serves user %u alone, since no "
-        "--root is named",
-        s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+    s->server->refused++;
+    if (code == -EUSERS) {
+        (void)snprintf(m.text, sizeof(m.text),
+                       "it has %u clients and takes no more (--max-clients)",
+                       s->server->num_sessions);
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "a client of user %u (pid %d) was refused: there are %u, as many as "
+                  "--max-clients allows",
+                  s->peer.uid, (int)s->peer.pid, s->server->num_sessions);
+    } else {
+        (void)snprintf(
+            m.text, sizeof(m.text),
+            "it serves user %u alone: whoever runs it names the folders that others may read "
+            "with --root, or root in plenumd.conf",
+            (unsigned)geteuid());
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "a client of user %u (pid %d) was refused: this loader serves user %u alone, "
+                  "since no --root is named",
+                  s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+    }
     if (wire_put_error(&s->conn.tx, 0, &m) == 0)
         (void)frame_conn_flush(&s->conn);
 }
@@ -712,15 +770,17 @@ int session_create(struct server *server, int fd)
     s->id = ++server->last_id;
     s->opened_ns = time_now_ns();
     (void)snprintf(s->name, sizeof(s->name), "?");
+    (void)snprintf(s->job, sizeof(s->job), "session %llu", (unsigned long long)s->id);
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
     if (r == 0)
         r = check_peer(s);
     if (r == 0)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {
-        if (r == -EACCES)
-            turn_away(s);
+        if (r == -EACCES || r == -EUSERS)
+            turn_away(s, r);
         frame_conn_fini(&s->conn);
+        peer_fini(&s->peer);
         free(s);
         return r;
     }

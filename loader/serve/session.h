@@ -6,19 +6,10 @@
 
 #include "loader/serve/histogram.h"
 #include "loader/serve/queue.h"
+#include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
 struct session;
-
-/** Canonical paths below which data sets may lie. Counted, because they can be replaced while a
- * data set is being opened in another thread. The count is the loop's. */
-struct roots {
-    unsigned refs, count;
-    char *paths[];
-};
-
-struct roots *roots_ref(struct roots *roots);
-void roots_unref(struct roots *roots);
 
 /** What a stream or the loader has done so far, at a moment. */
 struct window_point {

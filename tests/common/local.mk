@@ -1,4 +1,5 @@
 common_tests = \
+	%D%/test_address \
 	%D%/test_crc32c \
 	%D%/test_dataname \
 	%D%/test_frame \
@@ -13,6 +14,8 @@ common_tests = \
 check_PROGRAMS += $(common_tests)
 TESTS += $(common_tests)
 
+%C%_test_address_CFLAGS = $(test_cflags)
+%C%_test_address_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_frame_CFLAGS = $(test_cflags)
 %C%_test_frame_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_hostlist_CFLAGS = $(test_cflags)

@@ -219,3 +219,50 @@ Test(frame, what_is_sent_is_forgotten)
     frame_conn_fini(&conn);
     (void)close(fds[1]);
 }
+
+/* Bulks between frames, through a socket that is full most of the time: everything arrives in the order in which it was
+ * put, and the bulk in memory of the reader's choice. */
+Test(conn, a_bulk_arrives_behind_its_frame)
+{
+    enum { ROUNDS = 40, BULK_MAX = 1 << 20 };
+    static uint8_t sent[BULK_MAX], got[BULK_MAX];
+    struct frame_conn a, b;
+    struct frame_header h;
+    struct frame_reader r;
+
+    pair(&a, &b);
+    for (size_t i = 0; i < sizeof(sent); i++)
+        sent[i] = (uint8_t)(i * 7 + i / 251);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t len = round % 4 == 3 ? 0 : (round * 65537 + 1) % BULK_MAX, have = 0, frames = 0;
+
+        put(&a, 1, round * 100);
+        put(&a, 2, 3);
+        cr_assert(eq(int, frame_conn_attach_bulk(&a, sent, len), 0));
+        if (len > 0)
+            cr_expect(eq(int, frame_conn_attach_bulk(&a, sent, 1), -EBUSY), "one at a time");
+        put(&a, 3, round);
+        while (frames < 3) {
+            int s = frame_conn_flush(&a);
+            int64_t n;
+
+            cr_assert(s == 0 || s == -EAGAIN);
+            if (frames == 2 && have < len) {
+                n = frame_conn_read_bulk(&b, got + have, len - have);
+                cr_assert(n > 0 || n == -EAGAIN, "%lld", (long long)n);
+                have += n > 0 ? (size_t)n : 0;
+                continue;
+            }
+            n = frame_conn_fill(&b);
+            cr_assert(n > 0 || n == -EAGAIN);
+            while ((frames < 2 || have == len) && frames < 3 && frame_conn_next(&b, &h, &r) == 1)
+                cr_assert(eq(u16, h.type, (uint16_t)++frames));
+        }
+        cr_assert(eq(sz, frame_conn_bulk_left(&a), 0));
+        cr_assert(eq(sz, frame_conn_pending(&a), 0));
+        cr_assert(eq(int, memcmp(sent, got, len), 0), "round %zu", round);
+        memset(got, 0, len);
+    }
+    frame_conn_fini(&a);
+    frame_conn_fini(&b);
+}

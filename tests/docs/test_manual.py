@@ -73,7 +73,7 @@ class ManualTest(unittest.TestCase):
     def test_plenumrun(self):
         """plenumrun --help and plenumrun(1)"""
         # Names by which other launchers' users know an option.
-        self.agree("plenumrun", "plenumrun.1", hidden=("--np",))
+        self.agree("plenumrun", "plenumrun.1", hidden=("--np", "-np"))
 
     def test_other_names(self):
         """plenumrun takes the other names of its options, too"""

@@ -1,5 +1,5 @@
 /* seeds.c - writes a first corpus for a fuzz target into a folder:
- * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar FOLDER. */
+ * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar|badlist FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -212,6 +212,22 @@ static void tar_seeds(void)
     }
 }
 
+/* The last line is made right behind an even byte. */
+static void badlist_seeds(void)
+{
+    static const char *const texts[] = {
+        "# of\nfingerprint 00000000000000000000000000000000\nbad 3 x\nbad 17 it is cut off\n",
+        "# of\nfingerprint 00000000000000000000000000000000\n",
+        "# of\nfingerprint 10000000000000000000000000000000\nbad 3 x\n"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        char *seed = str_format("0%s", texts[i]);
+
+        write_seed(seed, strlen(seed));
+        free(seed);
+    }
+}
+
 static void list_seeds(void)
 {
     static const char *const texts[] = {"\0a.jpg 1\nb c.jpg 2\n# d 3\n\ne.jpg\tf\tg\n",
@@ -261,6 +277,8 @@ int main(int argc, char **argv)
         settings_seeds();
     else if (strcmp(argv[1], "index") == 0)
         index_seeds();
+    else if (strcmp(argv[1], "badlist") == 0)
+        badlist_seeds();
     else if (strcmp(argv[1], "list") == 0)
         list_seeds();
     else if (strcmp(argv[1], "tfrecord") == 0)

@@ -669,7 +669,7 @@ static struct wire_stats ask_stats(const char *address)
     struct address a;
 
     cr_assert(eq(int, address_parse(address, &a, NULL), 0));
-    cr_assert(eq(int, frame_conn_init(&c, address_connect(&a), WIRE_MAX_PAYLOAD), 0));
+    cr_assert(eq(int, frame_conn_init(&c, address_connect(&a, 0), WIRE_MAX_PAYLOAD), 0));
     wire_hello_init(&hello, "test");
     (void)wire_put_hello(&c.tx, &hello);
     (void)wire_put_empty(&c.tx, WIRE_STATS, 1);
@@ -762,7 +762,7 @@ Test(stream, without_a_loader_named_it_starts_one_and_ends_it)
     plenum_stream_get_stats(s, &stats);
     cr_assert(eq(int, address_parse(stats.loader, &address, NULL), 0));
     plenum_stream_destroy(s);
-    cr_expect(eq(int, address_connect(&address), -ECONNREFUSED), "it is gone");
+    cr_expect(eq(int, address_connect(&address, 0), -ECONNREFUSED), "it is gone");
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1), "no child is left");
 }
 

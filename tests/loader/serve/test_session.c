@@ -59,7 +59,7 @@ static void dial(struct frame_conn *c)
 {
     int fd;
 
-    while ((fd = address_connect(&address)) == -EAGAIN) /* so many wait already */
+    while ((fd = address_connect(&address, 0)) == -EAGAIN) /* so many wait already */
         (void)usleep(1000);
     cr_assert(eq(int, frame_conn_init(c, fd, WIRE_MAX_PAYLOAD), 0));
 }

@@ -63,8 +63,9 @@ class SettingsTest(ServiceCase):
             installed = f.read()
         for key in re.findall(r"^#?([a-z-]+) = ", installed, re.M):
             self.assertIn(key, keys)
-        # With its examples in force, too, but for the folder, which is not here.
-        code, _, err = self.check(*re.sub(r"^#([a-z-]+ = )", r"\1", installed.replace("/data", self.folder), flags=re.M).splitlines())
+        # With its examples in force, too, but for folders and people, who are not here.
+        installed = re.sub(r"/data\S*", self.folder, installed).replace("alice,@radiology", "root,@root")
+        code, _, err = self.check(*re.sub(r"^#([a-z-]+ = )", r"\1", installed, flags=re.M).splitlines())
         self.assertEqual((code, err), (0, ""))
 
     def test_faults(self):
