@@ -40,21 +40,6 @@ enum {
 
 static const uint8_t notes_magic[8] = "plnNOTES";
 
-struct notes_header {
-    uint8_t magic[8];
-    uint32_t version, samples;
-    uint8_t fingerprint[16];
-    uint64_t reserved[3];
-    uint64_t checksum; /* XXH3-64 of what is before */
-};
-
-struct piece {
-    uint64_t checksum; /* XXH3-64 of what follows, with the bytes */
-    uint32_t sample;
-    uint32_t len, room; /* bytes that follow, and may */
-    uint32_t reserved;
-};
-
 struct notes {
     int fd;
     bool writable;
@@ -209,7 +194,7 @@ static uint64_t slot_at(uint32_t sample)
 }
 
 /* The place of a sample's piece, and what it says of itself; 0: it has none. */
-static uint64_t find_piece(struct notes *n, uint32_t sample, struct piece *ret)
+static uint64_t find_piece(struct notes *n, uint32_t sample, struct notes_piece *ret)
 {
     const uint64_t *slot = (const uint64_t *)(n->map + slot_at(sample));
     uint64_t at = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
@@ -223,7 +208,7 @@ static uint64_t find_piece(struct notes *n, uint32_t sample, struct piece *ret)
 bool notes_get(struct notes *n, uint32_t sample, struct dataset_buffer *buffer, const uint8_t **ret,
                size_t *ret_len)
 {
-    struct piece piece;
+    struct notes_piece piece;
     uint64_t at = find_piece(n, sample, &piece);
     size_t all = sizeof(piece) + piece.len;
 
@@ -271,7 +256,7 @@ static int take_extent(struct notes *n, uint64_t need)
 /* A place for a piece with so much room. */
 static int allocate(struct notes *n, uint32_t room, uint64_t *ret)
 {
-    uint64_t need = sizeof(struct piece) + room;
+    uint64_t need = sizeof(struct notes_piece) + room;
     int r = 0;
 
     (void)pthread_mutex_lock(&n->mu);
@@ -298,8 +283,8 @@ static int write_at(const struct notes *n, const void *bytes, size_t len, uint64
 
 static int put(struct notes *n, uint32_t sample, const void *bytes, size_t len, uint32_t room)
 {
-    size_t all = sizeof(struct piece) + len;
-    struct piece before, *piece;
+    size_t all = sizeof(struct notes_piece) + len;
+    struct notes_piece before, *piece;
     uint64_t old = find_piece(n, sample, &before), at = old;
     int r = 0;
 
@@ -311,7 +296,7 @@ static int put(struct notes *n, uint32_t sample, const void *bytes, size_t len, 
     piece = calloc(1, all);
     if (!piece)
         return -ENOMEM;
-    *piece = (struct piece){.sample = sample, .len = (uint32_t)len, .room = room};
+    *piece = (struct notes_piece){.sample = sample, .len = (uint32_t)len, .room = room};
     memcpy(piece + 1, bytes, len);
     piece->checksum = XXH3_64bits(&piece->sample, all - sizeof(piece->checksum));
     r = write_at(n, piece, all, at);

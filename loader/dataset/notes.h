@@ -12,6 +12,23 @@
 
 #include "loader/dataset/dataset.h"
 
+/** How it lies in the file: a header, for each sample the place of its piece (u64; 0: it has none),
+ * pieces. */
+struct notes_header {
+    uint8_t magic[8];
+    uint32_t version, samples;
+    uint8_t fingerprint[16];
+    uint64_t reserved[3];
+    uint64_t checksum; /* XXH3-64 of what is before */
+};
+
+struct notes_piece {
+    uint64_t checksum; /* XXH3-64 of what follows, with the bytes */
+    uint32_t sample;
+    uint32_t len, room; /* bytes that follow, and may */
+    uint32_t reserved;
+};
+
 /** An open file of notes. Threads: any, but for close(). */
 struct notes;
 
