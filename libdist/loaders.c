@@ -20,7 +20,11 @@
  * (session.c), or when the program waits for it for longer than batches take, by the latencies that
  * were measured. The first answer wins, and the other loader is told to stop. A loader that cannot
  * make a batch (its disk) is left alone for a while, and the batch is asked of the others; it fails
- * when no open loader can make it. */
+ * when no open loader can make it.
+ *
+ * A share of the batches (verify_share), chosen by a hash of their place, is asked of two loaders
+ * from the begin. Where these do not agree, one of them makes wrong pixels, and the stream fails with
+ * both names. A second answer that is late or that does not come is not waited for. */
 #include "config.h"
 
 #include "libdist/stream_priv.h"
@@ -242,39 +246,54 @@ struct session *loaders_first(struct plenum_stream *s)
     return first;
 }
 
+/* What is in the slot is of no interest any more. */
+static void drop(struct plenum_lease *slot)
+{
+    if (!slot)
+        return;
+    if (slot->state == SLOT_FILLING) {
+        session_cancel(slot);
+    } else if (slot->state == SLOT_CHECKING) {
+        slot->state = SLOT_FREE;
+        slot_set_unref(slot->set);
+    }
+}
+
 /* The slot is filled: its batch may be handed out. */
 static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
                    const struct wire_done *m)
 {
     struct plenum_lease *other = e->slot == slot ? e->hedge : e->slot;
 
-    slot->times.done_ns = time_now_ns();
-    slot->times.done = *m;
-    s->stats.queue_ns += m->queue_ns;
-    s->stats.read_ns += m->read_ns;
-    s->stats.render_ns += m->render_ns;
-    s->stats.rendered += wire_batch_count(&s->open);
-    s->stats.hedges_won += slot == e->hedge;
-    if (other)
-        session_cancel(other);
+    s->stats.hedges_won += slot == e->hedge && !e->verify;
+    if (slot->state != SLOT_CHECKING)
+        slot->set->refs++;
+    drop(other);
     e->slot = slot;
     e->hedge = NULL;
     e->ready = true;
     e->code = 0;
     e->substituted = m->substituted;
     slot->state = SLOT_READY;
-    slot->set->refs++;
 }
 
 /* The batch cannot be had: that is what is handed out in its turn. */
 static void settle_failed(struct entry *e)
 {
-    if (e->hedge)
-        session_cancel(e->hedge);
-    if (e->slot)
-        session_cancel(e->slot);
+    drop(e->hedge);
+    drop(e->slot);
     e->slot = e->hedge = NULL;
     e->ready = true;
+}
+
+static void count_done(struct plenum_stream *s, struct plenum_lease *slot, const struct wire_done *m)
+{
+    slot->times.done_ns = time_now_ns();
+    slot->times.done = *m;
+    s->stats.queue_ns += m->queue_ns;
+    s->stats.read_ns += m->read_ns;
+    s->stats.render_ns += m->render_ns;
+    s->stats.rendered += wire_batch_count(&s->open);
 }
 
 /* The next entry to ask for: one that lost its loader; NULL: a new one at the end of the list. */
@@ -335,6 +354,26 @@ static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
     return open;
 }
 
+/* Have a batch that is asked for made by another loader, too. */
+static bool ask_another(struct plenum_stream *s, struct entry *e)
+{
+    struct session *se = choose(s, e->place, e->failed, e->slot->session);
+    struct plenum_lease *slot = se ? free_slot(se) : NULL;
+
+    if (!slot || session_render(se, e->place, slot) < 0)
+        return false;
+    e->hedge = slot;
+    (void)session_flush(se);
+    return true;
+}
+
+static bool is_to_verify(const struct plenum_stream *s, struct order_place place)
+{
+    uint64_t key[] = {s->open.seed, place.epoch, place.position};
+
+    return (double)XXH3_64bits(key, sizeof(key)) < s->verify_share * 0x1p64;
+}
+
 static void ask_next(struct plenum_stream *s, unsigned *filling)
 {
     struct entry *e = first_unasked(s);
@@ -359,10 +398,13 @@ static void ask_next(struct plenum_stream *s, unsigned *filling)
     }
     if (s->synthetic) {
         se->filling--;
+        count_done(s, e->slot, &(struct wire_done){0});
         settle(s, e, e->slot, &(struct wire_done){0});
         return;
     }
     ++*filling;
+    if (s->verify_share > 0 && !e->failed && is_to_verify(s, e->place))
+        e->verify = ask_another(s, e);
 }
 
 void loaders_pump(struct plenum_stream *s)
@@ -384,10 +426,8 @@ void loaders_forget(struct entry *e)
 {
     if (e->ready)
         return;
-    if (e->slot)
-        session_cancel(e->slot);
-    if (e->hedge)
-        session_cancel(e->hedge);
+    drop(e->slot);
+    drop(e->hedge);
     e->slot = e->hedge = NULL;
 }
 
@@ -411,6 +451,10 @@ static void note_failure(struct session *se, struct entry *e, struct plenum_leas
     if (e->slot == slot)
         e->slot = e->hedge;
     e->hedge = NULL;
+    if (e->slot && e->slot->state == SLOT_CHECKING) { /* it has been made already */
+        settle(s, e, e->slot, &e->slot->times.done);
+        return;
+    }
     e->failed |= se->bit;
     e->code = m->status;
     (void)error_set(&e->err, 0, "%s", m->text);
@@ -440,6 +484,82 @@ static void note_times(struct session *se, const struct plenum_lease *slot)
     s->latencies++;
 }
 
+/* The first sample of two batches that differs; `count` when none does. */
+static uint64_t find_difference(const struct plenum_stream *s, const uint8_t *a, const uint8_t *b)
+{
+    uint64_t count = wire_batch_count(&s->open), each = wire_sample_bytes(&s->open), i;
+    struct wire_slot layout = {0};
+
+    (void)wire_slot_init(&s->open, &layout);
+    for (i = 0; i < count; i++)
+        if (memcmp(a + i * each, b + i * each, each) != 0 ||
+            memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) != 0 ||
+            memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) != 0)
+            break;
+    return i;
+}
+
+/* Where a batch's i-th sample stands, and which it is. */
+static void describe_difference(const struct plenum_stream *s, struct entry *e, uint64_t i)
+{
+    struct order_place place = e->place;
+    uint64_t position;
+
+    for (uint64_t step = 0; step < i / s->open.local; step++)
+        place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
+    position = place.position + s->open.offset + i % s->open.local;
+    e->code = -EBADMSG;
+    (void)error_set(&e->err, 0,
+                    "the loaders %s and %s do not make the same of sample %u (epoch %llu, position "
+                    "%llu): one of them, or its copy of the data, is broken; plenumctl hash on each "
+                    "host tells which",
+                    e->slot->session->address->text, e->hedge->session->address->text,
+                    order_sample(&s->order, (uint32_t)place.epoch, (uint32_t)(position % s->steps.n)),
+                    (unsigned long long)place.epoch, (unsigned long long)position);
+}
+
+/* A batch that must be made twice has been made once, or a second time. */
+static void verify(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot)
+{
+    struct plenum_lease *other = e->slot == slot ? e->hedge : e->slot;
+    uint64_t i;
+
+    if (!other) { /* its loader is lost, or it was not waited for */
+        settle(s, e, slot, &slot->times.done);
+        return;
+    }
+    if (other->state == SLOT_FILLING) {
+        slot->state = SLOT_CHECKING;
+        slot->set->refs++;
+        return;
+    }
+    i = find_difference(s, ring_slot(slot->set->ring, slot->index),
+                        ring_slot(other->set->ring, other->index));
+    if (i == wire_batch_count(&s->open)) {
+        s->stats.verified++;
+        slot->state = SLOT_FREE;
+        settle(s, e, other, &other->times.done);
+        return;
+    }
+    describe_difference(s, e, i);
+    slot->state = SLOT_FREE;
+    if (e->slot == slot)
+        e->slot = NULL;
+    else
+        e->hedge = NULL;
+    settle_failed(e);
+}
+
+/* What another loader was to confirm, and it will not. */
+static void settle_unverified(struct plenum_stream *s)
+{
+    for (struct entry *e = s->first; e; e = e->next)
+        if (e->slot && e->slot->state == SLOT_CHECKING && !e->hedge)
+            settle(s, e, e->slot, &e->slot->times.done);
+    if (s->first && s->first->ready)
+        stream_changed(s);
+}
+
 void loaders_done(struct session *se, struct plenum_lease *slot, const struct wire_done *done)
 {
     struct plenum_stream *s = se->stream;
@@ -449,7 +569,11 @@ void loaders_done(struct session *se, struct plenum_lease *slot, const struct wi
         note_failure(se, e, slot, done);
     } else {
         note_times(se, slot);
-        settle(s, e, slot, done);
+        count_done(s, slot, done);
+        if (e->verify)
+            verify(s, e, slot);
+        else
+            settle(s, e, slot, done);
     }
     loaders_pump(s);
     if (s->first && s->first->ready)
@@ -481,6 +605,7 @@ void loaders_lost(struct session *se, bool ran, uint64_t since_ns)
     if (s->error_code < 0)
         return;
     s->stats.incidents += ran;
+    settle_unverified(s);
     if (ran && others > 0) {
         unsigned moved = 0;
 
@@ -543,26 +668,36 @@ void loaders_ask_names(struct plenum_stream *s)
     }
 }
 
-/* Have a batch that is asked for made by another loader, too. */
-static bool hedge(struct plenum_stream *s, struct entry *e)
-{
-    struct session *se = choose(s, e->place, e->failed, e->slot->session);
-    struct plenum_lease *slot = se ? free_slot(se) : NULL;
-
-    if (!slot || session_render(se, e->place, slot) < 0)
-        return false;
-    e->hedge = slot;
-    s->stats.hedged++;
-    (void)session_flush(se);
-    return true;
-}
-
 /* When a batch that is waited for is late. */
 static uint64_t late_at(const struct plenum_stream *s, const struct plenum_lease *slot)
 {
     uint64_t usual = s->latency.mean_ns + 4 * s->latency.dev_ns;
 
     return slot->times.asked_ns + max_u64(2 * usual, late_least_ns);
+}
+
+static bool hedge(struct plenum_stream *s, struct entry *e)
+{
+    if (!ask_another(s, e))
+        return false;
+    s->stats.hedged++;
+    return true;
+}
+
+/* A batch that was made once, and whose second making is late: do not wait for it. */
+static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
+{
+    bool first = e->slot && e->slot->state == SLOT_CHECKING;
+    struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
+
+    if (!made || made->state != SLOT_CHECKING || !other)
+        return false;
+    if (!session_is_silent(other->session, now) && now < late_at(s, other))
+        return true;
+    settle(s, e, made, &made->times.done);
+    if (e == s->first)
+        stream_changed(s);
+    return true;
 }
 
 /* Look for batches that are late, and ask others for them. Returns when to look again. */
@@ -575,7 +710,13 @@ static uint64_t hedge_late(struct plenum_stream *s, uint64_t now)
     for (struct entry *e = s->first; e; e = e->next)
         hedged += e->hedge != NULL;
     for (struct entry *e = s->first; e; e = e->next) {
-        if (e->ready || !e->slot || e->hedge)
+        if (e->ready || !e->slot)
+            continue;
+        if (e->verify && stop_verifying(s, e, now)) {
+            next = min_u64(next, now + look_again_ns);
+            continue;
+        }
+        if (e->hedge)
             continue;
         if (session_is_silent(e->slot->session, now)) {
             if (!hedge(s, e) && e->slot->session->address->tcp) {

@@ -131,9 +131,9 @@ static void forsake(struct session *se)
     struct plenum_stream *s = se->stream;
 
     for (struct entry *e = s->first; e; e = e->next) {
-        if (e->hedge && e->hedge->session == se)
+        if (e->hedge && e->hedge->session == se && e->hedge->state == SLOT_FILLING)
             e->hedge = NULL;
-        if (!e->ready && e->slot && e->slot->session == se) {
+        if (e->slot && e->slot->session == se && e->slot->state == SLOT_FILLING) {
             e->slot = e->hedge;
             e->hedge = NULL;
         }

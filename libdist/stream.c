@@ -65,6 +65,7 @@ static void free_entries(struct plenum_stream *s)
 
     for (struct entry *e = s->first; e; e = next) {
         next = e->next;
+        loaders_forget(e);
         if (e->slot && e->slot->state == SLOT_READY) {
             e->slot->state = SLOT_FREE;
             slot_set_unref(e->slot->set);
@@ -154,6 +155,26 @@ static int take_source(struct plenum_stream *s, struct plenum_error *err)
         return error_set(err, -EINVAL, "the data set's name is too long");
     memmove(s->open.dataset + strlen(generated), s->open.dataset, len + 1);
     memcpy(s->open.dataset, generated, strlen(generated));
+    return 0;
+}
+
+/* PLENUM_VERIFY_BATCHES: how many of a hundred batches are asked of two loaders and compared. */
+static int take_verify(struct plenum_stream *s, struct plenum_error *err)
+{
+    const char *text = getenv("PLENUM_VERIFY_BATCHES");
+    double percent;
+    char *end;
+
+    if (!text || !*text)
+        return 0;
+    percent = strtod(text, &end);
+    end += *end == '%';
+    if (*end || end == text || !(percent >= 0 && percent <= 100))
+        return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",
+                         text);
+    if (percent > 0 && s->num_addresses < 2)
+        stream_warn(s, "PLENUM_VERIFY_BATCHES: no batch is verified, since that takes two loaders");
+    s->verify_share = percent / 100;
     return 0;
 }
 
@@ -300,6 +321,8 @@ static int stream_create(const struct plenum_job_info *info,
         take_depth(s, options);
         r = take_options(s, options, err);
     }
+    if (r == 0)
+        r = take_verify(s, err);
     if (r < 0) {
         stream_unref(s);
         return r;
@@ -699,8 +722,6 @@ void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *
 /* What was prefetched is of no use any more: ready slots are free, filling ones are called back. */
 static void drop_entries(struct plenum_stream *s)
 {
-    for (struct entry *e = s->first; e; e = e->next)
-        loaders_forget(e);
     free_entries(s);
 }
 

@@ -26,6 +26,7 @@ enum slot_state {
     SLOT_FREE,
     SLOT_FILLING,    /* asked for */
     SLOT_CANCELLING, /* given up, but its loader may still write */
+    SLOT_CHECKING, /* filled, and to be compared with what another loader makes */
     SLOT_READY,
     SLOT_LEASED,
 };
@@ -35,7 +36,7 @@ struct plenum_lease {
     struct slot_set *set;
     uint32_t index;
     enum slot_state state;
-    struct session *session; /* FILLING, CANCELLING: whose work it is */
+    struct session *session; /* FILLING, CANCELLING, CHECKING: whose work it is */
     uint64_t request;        /* of the last RENDER */
     struct trace_batch times;
     uint64_t *positions; /* [S * local], */
@@ -62,7 +63,9 @@ struct entry {
     struct order_place place;  /* of its first step */
     struct order_place after;  /* behind its last step that counts */
     struct plenum_lease *slot; /* NULL: not asked for (again) */
-    struct plenum_lease *hedge; /* asked for a second time, of another loader, as it was late */
+    struct plenum_lease *hedge; /* asked for a second time, of another loader, as it was late, or to be
+                                   compared */
+    bool verify;                /* both must have come */
     bool ready;
     uint32_t failed; /* loaders that could not make it, a bit each */
     int code; /* of a batch that failed; then with a sentence. Not ready: what the last loader said */
@@ -156,6 +159,7 @@ struct plenum_stream {
     uint64_t opened_ns;
     enum plenum_split split;
     uint8_t choices[16]; /* the identity without the data set, and without what a part changes */
+    double verify_share; /* of batches that two loaders are asked for, which must agree: 0 to 1 */
     bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
     char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
 

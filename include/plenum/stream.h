@@ -16,6 +16,9 @@
  *     }
  *     // here r is -ENODATA: all epochs are over
  *
+ * PLENUM_VERIFY_BATCHES is a percentage of batches that two loaders are asked for and that are compared.
+ * Where they differ the stream fails with -EBADMSG and names both. It takes two loaders.
+ *
  * Two variables of the environment serve to find out what an unchanged program waits for; see
  * plenumctl(1). PLENUM_SOURCE is real, generated (pixels from a table instead of decoded ones) or
  * synthetic (one constant batch, no loader works). PLENUM_TRACE names a folder into which each
@@ -211,6 +214,7 @@ struct plenum_stream_stats {
                               make them. */
     uint64_t hedged;     /**< Batches that were asked of a second loader, as they were late, */
     uint64_t hedges_won; /**< and came from there. */
+    uint64_t verified;   /**< Batches that two loaders made alike: see PLENUM_VERIFY_BATCHES. */
 };
 
 /** Write the defaults. */

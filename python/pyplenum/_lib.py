@@ -146,6 +146,7 @@ class CStats(Structure):
         ("moved", c_uint64),
         ("hedged", c_uint64),
         ("hedges_won", c_uint64),
+        ("verified", c_uint64),
     ]
 
 

@@ -532,6 +532,80 @@ Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte_by_tcp)
     chaos_changes_no_byte(true);
 }
 
+/* Two loaders that make the same: every batch is compared, and what is delivered is what it always is. Each may be lost,
+ * then its opinion is not waited for. */
+Test(loaders, verification_finds_nothing_where_nothing_is)
+{
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct plenum_stream_options o = options_of(NULL);
+        struct plenum_stream_stats stats;
+        struct plenum_stream *s;
+        pid_t a = start(0), b = start(1);
+        uint64_t want, hash;
+
+        o.epochs = 40;
+        want = hash_of(&o, at[0].unix_socket);
+        (void)setenv("PLENUM_VERIFY_BATCHES", "100%", 1);
+        o.loader = list(2, tcp);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        hash = drain(s, 150);
+        stats = stats_of(s);
+        cr_expect(gt(u64, stats.verified, 0));
+        (void)kill(b, SIGSTOP);
+        hash += drain(s, 50);
+        (void)kill(b, SIGCONT);
+        hash += drain(s, 50);
+        (void)daemon_end(b, SIGKILL);
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, want));
+        plenum_stream_destroy(s);
+        (void)unsetenv("PLENUM_VERIFY_BATCHES");
+        (void)daemon_end(a, SIGTERM);
+    }
+}
+
+Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
+{
+    const char *right = getenv("PLENUM_PLENUMD");
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_error err = {""};
+    struct plenum_stream *s;
+    struct plenum_batch batch;
+    char wrong[512];
+    pid_t a = start(0), b;
+    int r;
+
+    (void)snprintf(wrong, sizeof(wrong), "%.*s/tests/libdist/plenumd-wrong", (int)(strrchr(right, '/') - right), right);
+    (void)setenv("PLENUM_PLENUMD", wrong, 1);
+    b = start(1);
+    o.epochs = 0;
+    o.shuffle = "none";
+    for (int tcp = 0; tcp < 2; tcp++) {
+        o.loader = list(2, tcp);
+        (void)setenv("PLENUM_VERIFY_BATCHES", "100", 1);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &batch, &err)) == 0)
+            plenum_batch_release(&batch);
+        cr_expect(eq(int, r, -EBADMSG));
+        for (unsigned i = 0; i < 2; i++)
+            cr_expect(strstr(err.text, tcp ? at[i].tcp : at[i].unix_socket) != NULL, "%s", err.text);
+        cr_expect(strstr(err.text, "of sample 11 (") != NULL, "%s", err.text);
+        cr_expect(strstr(err.text, "position 11)") != NULL, "%s", err.text);
+        plenum_stream_destroy(s);
+    }
+    for (int i = 0; i < 3; i++) {
+        static const char *const nonsense[] = {"101", "-1%", "all"};
+
+        (void)setenv("PLENUM_VERIFY_BATCHES", nonsense[i], 1);
+        cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL), "%s", nonsense[i]);
+        cr_expect(strstr(err.text, nonsense[i]) != NULL, "%s", err.text);
+    }
+    (void)daemon_end(a, SIGTERM);
+    (void)daemon_end(b, SIGTERM);
+}
+
 Test(loaders, one_with_another_data_set_is_not_used_and_named)
 {
     struct plenum_stream_options o = options_of(list(2, true));
