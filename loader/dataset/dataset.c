@@ -31,6 +31,7 @@
 #include "common/philox.h"
 #include "common/util.h"
 #include "loader/dataset/format.h"
+#include "loader/dataset/notes.h"
 
 static const struct format *const formats[] = {
     &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
@@ -436,6 +437,24 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
     io_close(&lock);
     (void)malloc_trim(0); /* what building took is of no more use to a loader that runs for weeks */
     return r;
+}
+
+/* They make things quicker, and nothing depends on them: so this cannot fail. */
+static void open_notes(struct dataset *d, const struct dataset_options *options)
+{
+    const struct index_header *h = d->index.header;
+    struct notes_subject subject = {.samples = h->samples, .bytes = h->bytes};
+    char *path = d->index_path ? str_format("%s.notes", d->index_path) : NULL;
+    int lock;
+
+    memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
+    d->notes_code = path ? notes_open(path, &subject, false, &d->notes) : -EROFS;
+    if (d->notes_code == -ENOENT || d->notes_code == -ESTALE) {
+        lock = take_lock(d, options);
+        d->notes_code = lock >= 0 ? notes_open(path, &subject, true, &d->notes) : -EROFS;
+        io_close(&lock);
+    }
+    free(path);
 }
 
 /* Where the list of bad samples belongs: it is named after the data set's fingerprint without it,
@@ -867,6 +886,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         dataset_unref(d);
         return r;
     }
+    if (options->notes && !dataset_is_made_up(d))
+        open_notes(d, options);
     *ret = d;
     return 0;
 }
@@ -896,6 +917,7 @@ void dataset_unref(struct dataset *dataset)
     }
     io_close(&dataset->root_fd);
     dataset_unref(dataset->inner);
+    notes_close(dataset->notes);
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
@@ -938,6 +960,16 @@ uint64_t dataset_get_passed_over(const struct dataset *dataset)
 const char *dataset_get_index_path(const struct dataset *dataset)
 {
     return dataset->index_path;
+}
+
+struct notes *dataset_get_notes(const struct dataset *dataset)
+{
+    return dataset->notes;
+}
+
+int dataset_get_notes_code(const struct dataset *dataset)
+{
+    return dataset->notes_code;
 }
 
 const struct datasum *dataset_get_sum(const struct dataset *dataset)

@@ -218,6 +218,47 @@ class StatusTest(ServiceCase):
         p = subprocess.run(["promtool", "check", "metrics"], input=self.get("/metrics")[1], capture_output=True)
         self.assertEqual((p.returncode, p.stdout, p.stderr), (0, b"", b""))
 
+    def terminal(self, *words):
+        return subprocess.run(["tmux", "-f", "/dev/null", "-S", os.path.join(self.folder, "tmux"), *words], capture_output=True, text=True,
+                              env=dict(self.environment, LC_ALL="C.UTF-8"), stdin=subprocess.DEVNULL)
+
+    def test_watch(self):
+        """status --watch in a terminal of 80 x 24: it fits, it lives, and q gives the screen back"""
+        if not shutil.which("tmux"):
+            self.skipTest("tmux is not installed")
+        self.serve()
+        for _ in range(12):  # more than there is room for
+            self.feed("--epochs", "1000000", "--pause", "50")
+        self.addCleanup(self.terminal, "kill-server")
+        self.assertEqual(self.terminal("new-session", "-d", "-x", "80", "-y", "24", "/bin/sh").returncode, 0)
+
+        def screen():
+            return self.terminal("capture-pane", "-p").stdout.splitlines()
+
+        self.terminal("send-keys", f"echo before; {CTL} status --watch --interval 200ms unix:{self.socket}", "Enter")
+        wait_for("streams on the screen", lambda: any("streams 12," in line for line in screen()))
+        seen = screen()
+        self.assertEqual(len(seen), 24)
+        self.assertTrue(seen[0].startswith("plenumd "), seen)
+        self.assertRegex("\n".join(seen), r"and \d+ more")
+        self.assertTrue(all(len(line) <= 80 for line in seen), seen)
+        self.assertFalse(any("before" in line for line in seen), seen)
+        counts = set()
+
+        def lives():
+            counts.update(m for line in screen() for m in re.findall(r"since the start: (\d+) samples", line))
+            return len(counts) > 2
+
+        wait_for("other numbers", lives)
+        self.terminal("resize-window", "-x", "50", "-y", "10")
+        wait_for("a smaller picture", lambda: len(screen()) == 10 and screen()[0].startswith("plenumd ") and any("more" in line for line in screen()))
+        self.assertRegex(screen()[1], r"^streams 12,")
+        self.terminal("resize-window", "-x", "80", "-y", "24")
+        self.terminal("send-keys", "q")
+        wait_for("its end", lambda: not any("since the start" in line for line in screen()))
+        self.terminal("send-keys", "printf '%0100d\\n' 7", "Enter")  # lines are wrapped again
+        wait_for("the shell again", lambda: "0" * 80 in screen())
+
 
 if __name__ == "__main__":
     from service import PLENUMD
