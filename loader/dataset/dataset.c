@@ -168,7 +168,8 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
     struct stat st;
-    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC), r;
+    /* O_NONBLOCK, here and wherever else a path is opened: it may be a pipe by now. */
+    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         r = -errno;
@@ -589,7 +590,7 @@ static int look_at(const char *path, uint8_t *head, size_t size, struct dataset_
         return -errno;
     if (!S_ISREG(ret->st.st_mode))
         return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -errno;
     n = pread(fd, head, size, 0);
@@ -1056,8 +1057,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
     known = dataset_get_why_bad(dataset, sample);
     if (known)
         return error_set(err, -EBADMSG, "%s is known to be bad: %s",
-                         dataset_get_sample_name(dataset, sample, name, sizeof(name)),
-                         known);
+                         dataset_get_sample_name(dataset, sample, name, sizeof(name)), known);
     if (s->len == 0 || s->len > DATASET_SAMPLE_MAX)
         return error_set(err, -EBADMSG, "%s: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),
