@@ -29,14 +29,29 @@
 struct arguments {
     const char *cache_dir;
     uint32_t threads;
-    bool content, no_list, json;
+    enum image_jpeg decoder;
+    bool both, content, no_list, json;
 };
+
+static int take_decoder(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    a->both = strcmp(value, "both") == 0;
+    if (a->both || image_jpeg_parse(value, &a->decoder) == 0)
+        return 0;
+    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, both, not '%s'",
+                     value);
+}
 
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
     {"content", 0, NULL, OPTION_FLAG, AT(content), 0, 0,
      "also print a hash over every byte and label", NULL},
+    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
+     "who decodes JPEGs: auto (default), plenum or libjpeg; or both, which are compared",
+     take_decoder},
     {"no-list", 0, NULL, OPTION_FLAG, AT(no_list), 0, 0,
      "only report: leave the list of bad samples, which loaders heed, as it is", NULL},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
@@ -71,6 +86,7 @@ struct content {
 };
 
 struct verify {
+    const struct arguments *arguments;
     struct dataset *dataset;
     struct image_decoder **decoders; /* [threads] */
     struct dataset_buffer *buffers;
@@ -118,13 +134,50 @@ static void note_content(struct verify *v, uint32_t sample, const struct dataset
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
 }
 
+/* A fault of ours, not of the sample. */
+static const char differ[] = "decoders-differ";
+
+/* Whether the other decoder makes the same of it as libjpeg did. */
+static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, int code,
+                          const struct image_info *info, const struct plenum_error *err)
+{
+    const struct dataset_buffer *buffer = &v->buffers[thread];
+    static const char good[] = "some pixels";
+    struct plenum_error own_err = {""}, difference;
+    struct image_info own;
+    int r;
+
+    image_decoder_use_jpeg(v->decoders[thread], IMAGE_JPEG_PLENUM);
+    r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &own, &own_err);
+    if (r == code && r < 0 && strcmp(own_err.text, err->text) == 0)
+        return 0;
+    if (r == code && r == 0 && own.pixels == info->pixels)
+        return 0;
+    if (r == -ENOMEM || code == -ENOMEM)
+        return -ENOMEM;
+    (void)error_set(&difference, -EPROTO,
+                    "the decoders differ: libjpeg: %s; Plenum's own: %s; report this file, and use "
+                    "--decoder libjpeg until then",
+                    code < 0 ? err->text : good, r < 0 ? own_err.text : good);
+    return add_problem(v, sample, differ, false, &difference);
+}
+
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
 {
     const struct dataset_buffer *buffer = &v->buffers[thread];
+    const struct arguments *a = v->arguments;
+    struct plenum_error err = {""};
     struct image_info info;
-    struct plenum_error err;
-    int r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &info, &err);
+    int r;
 
+    image_decoder_use_jpeg(v->decoders[thread], a->both ? IMAGE_JPEG_LIBJPEG : a->decoder);
+    r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &info, &err);
+    if (a->both) {
+        int s = check_decoders(v, sample, thread, r, &info, &err);
+
+        if (s < 0)
+            return s;
+    }
     if (r < 0)
         return r == -EBADMSG ? add_problem(v, sample, "bad", false, &err) : r;
     (void)atomic_fetch_add(strcmp(info.format, "PNG") == 0 ? &v->png : &v->jpeg, 1);
@@ -270,6 +323,7 @@ static void print_text(const struct verify *v, double seconds)
 static int keep_list(struct verify *v, struct plenum_error *err)
 {
     struct dataset_bad *bad;
+    uint32_t count = 0;
     int r;
 
     for (size_t i = 0; i < v->num_problems; i++)
@@ -281,8 +335,9 @@ static int keep_list(struct verify *v, struct plenum_error *err)
     if (!bad)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < v->num_problems; i++)
-        bad[i] = (struct dataset_bad){v->problems[i].sample, v->problems[i].reason.text};
-    r = dataset_keep_bad(v->dataset, bad, (uint32_t)v->num_problems, &v->kept, err);
+        if (v->problems[i].kind != differ)
+            bad[count++] = (struct dataset_bad){v->problems[i].sample, v->problems[i].reason.text};
+    r = dataset_keep_bad(v->dataset, bad, count, &v->kept, err);
     v->listed = r == 0;
     free(bad);
     return r;
@@ -325,7 +380,7 @@ static int run(int argc, char **argv)
 {
     struct arguments a = {0};
     struct dataset_options options = {.forget_bad = true, .progress = ctl_show_progress};
-    struct verify v = {.mu = PTHREAD_MUTEX_INITIALIZER};
+    struct verify v = {.arguments = &a, .mu = PTHREAD_MUTEX_INITIALIZER};
     struct plenum_error err;
     uint64_t begin = time_now_ns();
     int operands, r, kept = 0;

@@ -31,6 +31,7 @@
 #include "common/philox.h"
 #include "common/util.h"
 #include "loader/dataset/format.h"
+#include "loader/dataset/notes.h"
 
 static const struct format *const formats[] = {
     &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
@@ -380,6 +381,28 @@ static int take_lock(const struct dataset *d, const struct dataset_options *opti
     return lock;
 }
 
+/* What a process has left that was killed while it wrote this index. We hold the lock: nobody else
+ * writes it. */
+static void remove_leftovers(const struct dataset *d)
+{
+    const char *slash = strrchr(d->index_path, '/'), *name = slash + 1;
+    char *folder = strndup(d->index_path, (size_t)(slash - d->index_path) + 1);
+    DIR *dir = folder ? opendir(folder) : NULL;
+    size_t len = strlen(name);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        size_t n = strlen(entry->d_name);
+
+        if (n > len + 4 && strncmp(entry->d_name, name, len) == 0 &&
+            strcmp(entry->d_name + n - 4, ".tmp") == 0)
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+    free(folder);
+}
+
 static int open_or_build(struct dataset *d, const struct dataset_options *options,
                          struct plenum_error *err)
 {
@@ -397,6 +420,8 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
             return 0;
         }
     }
+    if (d->index_path)
+        remove_leftovers(d);
     r = build(d, options, err);
     if (r == 0 && d->index_path) {
         struct index mapped;
@@ -411,6 +436,24 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
     io_close(&lock);
     (void)malloc_trim(0); /* what building took is of no more use to a loader that runs for weeks */
     return r;
+}
+
+/* They make things quicker, and nothing depends on them: so this cannot fail. */
+static void open_notes(struct dataset *d, const struct dataset_options *options)
+{
+    const struct index_header *h = d->index.header;
+    struct notes_subject subject = {.samples = h->samples, .bytes = h->bytes};
+    char *path = d->index_path ? str_format("%s.notes", d->index_path) : NULL;
+    int lock;
+
+    memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
+    d->notes_code = path ? notes_open(path, &subject, false, &d->notes) : -EROFS;
+    if (d->notes_code == -ENOENT || d->notes_code == -ESTALE) {
+        lock = take_lock(d, options);
+        d->notes_code = lock >= 0 ? notes_open(path, &subject, true, &d->notes) : -EROFS;
+        io_close(&lock);
+    }
+    free(path);
 }
 
 /* Where the list of bad samples belongs: it is named after the data set's fingerprint without it,
@@ -494,6 +537,13 @@ const char *dataset_get_bad_path(const struct dataset *dataset)
 uint32_t dataset_get_known_bad(const struct dataset *dataset)
 {
     return dataset->bad.count;
+}
+
+const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample)
+{
+    int64_t at = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
+
+    return at < 0 ? NULL : dataset->bad.samples[at].reason;
 }
 
 /* ---- names ---- */
@@ -835,6 +885,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         dataset_unref(d);
         return r;
     }
+    if (options->notes && !dataset_is_made_up(d))
+        open_notes(d, options);
     *ret = d;
     return 0;
 }
@@ -864,6 +916,7 @@ void dataset_unref(struct dataset *dataset)
     }
     io_close(&dataset->root_fd);
     dataset_unref(dataset->inner);
+    notes_close(dataset->notes);
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
@@ -906,6 +959,16 @@ uint64_t dataset_get_passed_over(const struct dataset *dataset)
 const char *dataset_get_index_path(const struct dataset *dataset)
 {
     return dataset->index_path;
+}
+
+struct notes *dataset_get_notes(const struct dataset *dataset)
+{
+    return dataset->notes;
+}
+
+int dataset_get_notes_code(const struct dataset *dataset)
+{
+    return dataset->notes_code;
 }
 
 const struct datasum *dataset_get_sum(const struct dataset *dataset)
@@ -984,17 +1047,17 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 {
     const struct index_sample *s = &dataset->index.samples[sample];
     struct timespec pause = {.tv_nsec = 10000000};
+    const char *known;
     char name[512];
-    int64_t known;
     int r;
 
     if (dataset_is_made_up(dataset))
         return 0;
-    known = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
-    if (known >= 0)
+    known = dataset_get_why_bad(dataset, sample);
+    if (known)
         return error_set(err, -EBADMSG, "%s is known to be bad: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),
-                         dataset->bad.samples[known].reason);
+                         known);
     if (s->len == 0 || s->len > DATASET_SAMPLE_MAX)
         return error_set(err, -EBADMSG, "%s: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),

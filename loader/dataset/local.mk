@@ -12,6 +12,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/json_find.c %D%/json_find.h \
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
+	%D%/notes.c %D%/notes.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \

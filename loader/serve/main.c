@@ -71,6 +71,19 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
     return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
 }
 
+/* What a job's loader is told, whose command line nobody writes. */
+static int take_environment(struct arguments *a)
+{
+    const char *decoder = getenv("PLENUM_DECODER");
+
+    if (!decoder || !*decoder || image_jpeg_parse(decoder, &a->server.jpeg) == 0)
+        return 0;
+    log_error("PLENUM_DECODER is one of auto, plenum, libjpeg, not '%s': set it to one of these, "
+              "or not at all",
+              decoder);
+    return -EINVAL;
+}
+
 /* "2.5": cores */
 static int take_cpu_budget(void *target, const char *value, struct plenum_error *err)
 {
@@ -136,6 +149,8 @@ static const struct option_def defs[] = {
      NULL},
     {"socket-mode", 0, "MODE", OPTION_CALL, 0, 0, 0, "mode of the socket's file (default 0600)",
      take_mode},
+    {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen), 0, 0,
+     "serve clients of TCP at HOST:PORT, too; a PORT alone is of 127.0.0.1 (default: none)", NULL},
     {"threads", 't', "N", OPTION_U32, AT(server.threads), 1, 4096,
      "threads that decode (default: one for each CPU that this process may use)", NULL},
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
@@ -160,6 +175,8 @@ static const struct option_def defs[] = {
      "keep indices of data sets there (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
      "~/.cache/plenum)",
      NULL},
+    {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles), 0, 0,
+     "neither note nor use where the tiles of JPEGs begin; the pixels are the same", NULL},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
      "refuse rings of batches beyond this sum over all clients (default: half of the memory)",
      NULL},
@@ -235,6 +252,8 @@ static int check_value(const char *name, const char *value, struct plenum_error 
 
     if (strcmp(name, "socket") == 0)
         return address_parse(value, &address, err);
+    if (strcmp(name, "listen") == 0)
+        return address_parse_listen(value, &address, err);
     if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0) {
         if (value[0] != '/')
             return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
@@ -290,6 +309,8 @@ static int read_settings(struct settings *s)
                                        .drain_ns = 10 * NS_PER_SEC},
                             .listen_fd = UINT32_MAX,
                             .leash_fd = UINT32_MAX};
+    if (take_environment(a) < 0)
+        return -EINVAL;
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
@@ -307,15 +328,17 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* A job's own loader speaks up only when something is wrong: its terminal is the training
- * program's. */
+/* A job's own loader speaks up only when something is wrong, or when the program must wait: its
+ * terminal is the training program's. */
 static void set_log(const struct arguments *a)
 {
     log_set_format(a->log_format);
     log_set_limit(a->job || a->verbose > 0 ? 0 : LOG_LINES_MAX);
-    log_set_level(a->verbose > 1                            ? LOG_LEVEL_DEBUG
-                  : (a->job || a->quiet) && a->verbose == 0 ? LOG_LEVEL_WARN
-                                                            : LOG_LEVEL_INFO);
+    log_set_level(a->verbose > 1    ? LOG_LEVEL_DEBUG
+                  : a->verbose == 1 ? LOG_LEVEL_INFO
+                  : a->quiet        ? LOG_LEVEL_WARN
+                  : a->job          ? LOG_LEVEL_NOTICE
+                                    : LOG_LEVEL_INFO);
 }
 
 /* The settings of the start stay what they are, with their texts: some of them hold for good. */

@@ -15,6 +15,7 @@ enum { SERVER_ROOTS_MAX = 64 };
 struct server_options {
     const char *socket;   /* "unix:PATH"; NULL when listen_fd is given */
     unsigned socket_mode; /* of the socket's file */
+    const char *listen;   /* HOST:PORT or PORT, for clients of TCP; NULL: none */
     int listen_fd;        /* a socket that listens already, taken; or -1 */
     int leash_fd;         /* its end of file ends the loader, taken; or -1 */
     uint32_t threads;     /* that decode; 0: one a CPU */
@@ -26,6 +27,7 @@ struct server_options {
     const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these; roots_create() */
     unsigned num_roots;
     const char *cache_dir;   /* NULL: the default */
+    bool no_tiles;           /* keep no notes of where tiles of JPEGs begin */
     uint64_t ring_limit;     /* bytes of all rings together */
     uint64_t memory_budget;  /* bytes of them and of what the loader holds itself; 0: no limit */
     uint32_t cpu_millicores; /* CPU time that may be used; 0: as much as there is */

@@ -40,6 +40,7 @@ struct server {
     unsigned num_sessions;
     uint64_t started_ns;
     uint64_t ring_bytes;    /* of all sessions */
+    uint64_t private_bytes; /* of them, memory of the loader's own: of remote clients */
     uint64_t last_id;       /* of a session */
     uint64_t refused;       /* clients that were told why they are not served */
     struct histogram waits; /* of programs, for a batch */
@@ -50,8 +51,9 @@ struct server {
     void (*session_gone)(struct server *server);
 };
 
-/** Take a connected socket. -errno when it was refused (and closed). */
-int session_create(struct server *server, int fd);
+/** Take a connected socket; `remote`: of TCP, where pixels follow their frame. -errno when it was
+ * refused (and closed). */
+int session_create(struct server *server, int fd, bool remote);
 
 /** End a session: its work is cancelled, and it is freed when the last task has stopped. */
 void session_close(struct session *session);
