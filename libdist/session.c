@@ -208,7 +208,7 @@ static void refused(struct session *se, int code, const char *text)
 int session_flush(struct session *se)
 {
     int r = frame_conn_flush(&se->conn);
-    bool write = r == -EAGAIN;
+    bool write = r == -EAGAIN && frame_conn_wants_write(&se->conn);
 
     /* A broken socket is noticed by the I/O thread, which reads its end. */
     if (write != se->wants_write) {
@@ -224,9 +224,21 @@ static const char *why_not(const struct session *se, int r)
         return "no such socket: is plenumd running?";
     if (r == -ECONNREFUSED)
         return "nobody listens there: is plenumd running?";
+    if (r == -EACCES && se->stream->tls && se->address->tcp)
+        return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: give its plenumd the "
+               "same key with --tls-key";
     if (r == -ECONNRESET || r == -EPIPE)
         return se->state == SESSION_HELLO ? "closed the connection at once" : "died";
     return strerror(-r);
+}
+
+/* Reading or writing has failed. */
+static void lose_connection(struct session *se, int r)
+{
+    if (r == -EACCES)
+        refused(se, r, why_not(se, r));
+    else
+        session_lose(se, why_not(se, r));
 }
 
 static void connect_now(struct session *se, uint64_t now)
@@ -243,6 +255,8 @@ static void connect_now(struct session *se, uint64_t now)
     r = fd;
     if (fd >= 0)
         r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);
+    if (r >= 0 && s->tls && se->address->tcp)
+        r = tls_carry(s->tls, fd, false, &se->conn.carrier);
     if (r >= 0)
         r = io_watch(se, false);
     if (r < 0) {
@@ -576,16 +590,16 @@ void session_ready(struct session *se)
         return;
     r = session_flush(se);
     if (r < 0 && r != -EAGAIN && se->state == SESSION_HELLO) { /* it could not be connected */
-        session_lose(se, why_not(se, r));
+        lose_connection(se, r);
         return;
     }
-    while (se->state != SESSION_DOWN && budget > 0) {
+    while (se->state != SESSION_DOWN && (budget > 0 || frame_conn_has_read(&se->conn))) {
         int64_t n = se->receiving || se->discard ? receive(se) : frame_conn_fill(&se->conn);
 
         if (n == -EAGAIN)
             return;
         if (n < 0) {
-            session_lose(se, why_not(se, (int)n));
+            lose_connection(se, (int)n);
             return;
         }
         se->heard_ns = time_now_ns();

@@ -80,6 +80,7 @@ void stream_unref(struct plenum_stream *s)
     if (atomic_fetch_sub(&s->refs, 1) != 1)
         return;
     io_close(&s->ready_fd);
+    tls_destroy(s->tls);
     trace_close(s->trace);
     (void)pthread_cond_destroy(&s->changed);
     (void)pthread_mutex_destroy(&s->mu);
@@ -280,6 +281,21 @@ static int take_addresses(struct plenum_stream *s, const struct plenum_stream_op
     return known ? 0 : error_set(err, -ENOENT, "%s", s->sessions[0].error.text);
 }
 
+/* PLENUM_LOADER_KEY: the file of the key that loaders by TCP have. */
+static int take_key(struct plenum_stream *s, struct plenum_error *err)
+{
+    const char *path = getenv("PLENUM_LOADER_KEY");
+    bool tcp = false;
+    int r;
+
+    for (int i = 0; i < s->num_addresses; i++)
+        tcp |= s->addresses[i].tcp;
+    if (!tcp || !path || !*path)
+        return 0;
+    r = tls_create(path, &s->tls, err);
+    return r < 0 ? error_prefix(err, r, "PLENUM_LOADER_KEY") : 0;
+}
+
 /* Each loader has something to do while it sends the last and is asked for the next. */
 static void take_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
 {
@@ -317,6 +333,8 @@ static int stream_create(const struct plenum_job_info *info,
     r = take_info(s, info, err);
     if (r == 0)
         r = take_addresses(s, options, err);
+    if (r == 0)
+        r = take_key(s, err);
     if (r == 0) {
         take_depth(s, options);
         r = take_options(s, options, err);

@@ -16,6 +16,7 @@
 #include "common/order.h"
 #include "common/pipeline.h"
 #include "common/ring.h"
+#include "common/tls.h"
 #include "common/wire.h"
 #include "libdist/trace.h"
 
@@ -202,6 +203,7 @@ struct plenum_stream {
 
     /* Loaders. */
     struct session sessions[ADDRESS_LIST_MAX]; /* one an address */
+    struct tls *tls;                           /* for those by TCP, or NULL */
     struct slot_set *remote;                   /* of all sessions by TCP, or NULL */
     struct session *names;                     /* who is asked for names, or NULL */
     uint64_t alone_ns;                         /* since when no loader has answered; 0: one does */

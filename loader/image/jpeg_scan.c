@@ -166,22 +166,18 @@ void jpeg_scan_tell(struct jpeg_scan *s, struct jpeg_tile *ret)
     get_dc(s, ret);
 }
 
-bool jpeg_scan_ends_at(struct jpeg_scan *s, const struct jpeg_tile *end)
+bool jpeg_scan_is_at(const struct jpeg_scan *s, const struct jpeg_tile *tile)
 {
     struct jpeg_tile here;
     const uint8_t *at;
-    size_t stuffed;
     uint32_t bit;
 
-    if (!s->ended)
-        fill(s);
     at = next_bit(s, &bit);
-    if (!s->ended || at > s->end) /* nearly all of it is read, so what is left is soon counted */
+    if (at > s->end)
         return false;
-    stuffed = count_stuffed(at, s->end);
-    here.at = (uint32_t)(s->from - (size_t)(s->end - at) - stuffed) * 8 + bit;
+    here.at = (uint32_t)(s->from - (size_t)(s->end - at) - count_stuffed(at, s->end)) * 8 + bit;
     get_dc(s, &here);
-    return here.at == end->at && memcmp(here.dc, end->dc, sizeof(here.dc)) == 0;
+    return here.at == tile->at && memcmp(here.dc, tile->dc, sizeof(here.dc)) == 0;
 }
 
 bool jpeg_scan_more(struct jpeg_scan *s)

@@ -52,7 +52,7 @@ struct jpeg_scan {
 void jpeg_scan_begin(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
                      const struct jpeg_tile *tile, uint32_t restart, uint32_t mcu, bool telling);
 
-/** The same up to another tile, where it ends as jpeg_scan_ends_at() says. */
+/** The same with as much as is before another tile. */
 void jpeg_scan_begin_until(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
                            const struct jpeg_tile *tile, const struct jpeg_tile *end,
                            uint32_t restart, uint32_t mcu);
@@ -60,8 +60,8 @@ void jpeg_scan_begin_until(struct jpeg_scan *scan, const uint8_t *bytes, size_t 
 /** Between two MCUs: where it is. */
 void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
 
-/** Behind the last MCU before `end`: whether it is there. */
-bool jpeg_scan_ends_at(struct jpeg_scan *scan, const struct jpeg_tile *end);
+/** Between two MCUs of such a part: whether it is there. */
+bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
 
 /** Between two MCUs: unstuff more. false: more was read than there is. */
 bool jpeg_scan_more(struct jpeg_scan *scan);

@@ -151,6 +151,8 @@ static const struct option_def defs[] = {
      take_mode},
     {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen), 0, 0,
      "serve clients of TCP at HOST:PORT, too; a PORT alone is of 127.0.0.1 (default: none)", NULL},
+    {"tls-key", 0, "FILE", OPTION_TEXT, AT(server.tls_key), 0, 0,
+     "serve by TCP only clients that have the key in FILE, too, and encrypted (TLS 1.3)", NULL},
     {"threads", 't', "N", OPTION_U32, AT(server.threads), 1, 4096,
      "threads that decode (default: one for each CPU that this process may use)", NULL},
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
@@ -254,7 +256,8 @@ static int check_value(const char *name, const char *value, struct plenum_error 
         return address_parse(value, &address, err);
     if (strcmp(name, "listen") == 0)
         return address_parse_listen(value, &address, err);
-    if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0) {
+    if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0 ||
+        strcmp(name, "tls-key") == 0) {
         if (value[0] != '/')
             return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
                              value);

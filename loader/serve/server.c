@@ -270,6 +270,7 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"socket", same_text(old->socket, new->socket) || old->listen_fd >= 0},
         {"socket-mode", old->socket_mode == new->socket_mode},
         {"listen", same_text(old->listen, new->listen)},
+        {"tls-key", same_text(old->tls_key, new->tls_key)},
         {"threads", old->threads == new->threads},
         {"io-threads", old->io_threads == new->io_threads},
         {"cpu-budget", old->cpu_millicores == new->cpu_millicores},
@@ -327,21 +328,29 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     int r;
 
     if (!o->listen)
-        return 0;
+        return !o->tls_key ? 0
+                           : error_set(err, -EINVAL,
+                                       "--tls-key is for clients of TCP: say with --listen where "
+                                       "they come to");
     r = address_parse_listen(o->listen, &address, err);
     if (r == 0)
         r = address_resolve(&address, err);
     if (r < 0)
         return error_prefix(err, r, "--listen");
-    if (!address_is_local(&address))
+    if (o->tls_key) {
+        r = tls_create(o->tls_key, &m->server.tls, err);
+        if (r < 0)
+            return error_prefix(err, r, "--tls-key");
+    }
+    if (!o->tls_key && !address_is_local(&address))
         return error_set(err, -EPERM,
                          "--listen %s: other hosts would reach it without proving who they are; "
-                         "listen on 127.0.0.1",
+                         "give it and its clients a key (--tls-key), or listen on 127.0.0.1",
                          o->listen);
-    if (o->num_roots == 0)
+    if (!o->tls_key && o->num_roots == 0)
         return error_set(err, -EPERM,
                          "--listen %s: whoever connects there could read all that this user can; "
-                         "name the folders that may be read with --root",
+                         "name the folders that may be read with --root, or a key with --tls-key",
                          o->listen);
     m->tcp.fd = address_listen(&address, 0, err);
     if (m->tcp.fd < 0)
@@ -546,6 +555,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     pin_destroy(m->server.pin);
     io_close(&m->door.fd);
     io_close(&m->tcp.fd);
+    tls_destroy(m->server.tls);
     roots_unref(m->server.roots);
     free(m);
     return r;

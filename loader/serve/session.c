@@ -40,6 +40,7 @@
 #include "common/log.h"
 #include "common/progress.h"
 #include "common/util.h"
+#include "loader/dataset/notes.h"
 #include "loader/serve/monitor.h"
 
 enum {
@@ -393,6 +394,14 @@ static void on_index_progress(void *arg, const char *what, uint64_t done, uint64
     uv_mutex_unlock(&s->progress_mu);
 }
 
+static const char *name_peer(const struct session *s, char *text, size_t size)
+{
+    if (!s->peer.known)
+        return "a client over TCP";
+    (void)snprintf(text, size, "user %u", (unsigned)s->peer.uid);
+    return text;
+}
+
 /* In the thread pool. */
 static void open_dataset(uv_work_t *work)
 {
@@ -408,12 +417,12 @@ static void open_dataset(uv_work_t *work)
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
     if (s->open_code == -EACCES && s->num_allowed < roots_count(s->roots)) {
-        char text[sizeof(s->open_err.text)];
+        char text[sizeof(s->open_err.text)], who[32];
 
         memcpy(text, s->open_err.text, sizeof(text));
         (void)error_set(&s->open_err, -EACCES,
-                        "%s; there are roots for certain readers, and user %u is none of them",
-                        text, (unsigned)s->peer.uid);
+                        "%s; there are roots for certain readers, and %s is none of them", text,
+                        name_peer(s, who, sizeof(who)));
     }
 }
 
@@ -421,6 +430,7 @@ static void open_dataset(uv_work_t *work)
 static int take_allowed(struct session *s, struct plenum_error *err)
 {
     unsigned count = roots_count(s->server->roots);
+    char who[32];
 
     s->allowed = calloc(count + 1, sizeof(*s->allowed));
     if (!s->allowed)
@@ -428,9 +438,9 @@ static int take_allowed(struct session *s, struct plenum_error *err)
     s->num_allowed = roots_for(s->server->roots, &s->peer, s->allowed);
     if (count > 0 && s->num_allowed == 0)
         return error_set(err, -EACCES,
-                         "all roots of this loader are for certain readers, and user %u is none of "
+                         "all roots of this loader are for certain readers, and %s is none of "
                          "them: whoever runs it names readers in plenumd.conf",
-                         (unsigned)s->peer.uid);
+                         name_peer(s, who, sizeof(who)));
     s->roots = roots_ref(s->server->roots);
     return 0;
 }
@@ -468,6 +478,19 @@ static int start_stream(struct session *s, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 
+/* Why nothing gets quicker from the second epoch on, for who wonders. */
+static void tell_about_notes(const struct session *s)
+{
+    int code = dataset_get_notes_code(s->dataset);
+    struct notes *notes = dataset_get_notes(s->dataset);
+
+    if (notes)
+        code = notes_state(notes);
+    if (code < 0 && code != -EFBIG)
+        log_debug("%s: where tiles of JPEGs begin cannot be noted (%s); nothing is wrong with that",
+                  dataset_get_name(s->dataset), strerror(-code));
+}
+
 static void on_dataset_open(uv_work_t *work, int status)
 {
     struct session *s = work->data;
@@ -494,6 +517,7 @@ static void on_dataset_open(uv_work_t *work, int status)
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     m.sum = *dataset_get_sum(s->dataset);
     s->state = STATE_OPEN;
+    tell_about_notes(s);
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);
     log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}),
@@ -782,6 +806,46 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
 }
 
+/* One that has no key, or another: said once a minute for each host. */
+static void log_stranger(struct session *s)
+{
+    struct server *server = s->server;
+    uint64_t now = time_now_ns();
+    char host[sizeof(server->stranger)];
+    char *colon;
+
+    colon = strrchr(address_of_socket(s->conn.fd, true, host, sizeof(host)), ':');
+    if (colon)
+        *colon = '\0';
+    server->refused++;
+    if (strcmp(host, server->stranger) == 0 && now - server->stranger_ns < 60 * NS_PER_SEC) {
+        log_debug("client %s: refused again: it does not have the key", s->name);
+        return;
+    }
+    log_warn("client %s: refused: it does not have the key of --tls-key, or speaks no TLS",
+             s->name);
+    memcpy(server->stranger, host, sizeof(host));
+    server->stranger_ns = now;
+}
+
+/* In case that it speaks no TLS, in the one message that every client understands; what it has sent
+ * is read, as closing would else take that message back. */
+static void turn_away_stranger(struct session *s)
+{
+    struct wire_error m = {.code = -EACCES,
+                           .text = "it serves only who has its key: name the file of the key in "
+                                   "PLENUM_LOADER_KEY"};
+    uint8_t bytes[4096];
+
+    log_stranger(s);
+    s->conn.carrier->destroy(s->conn.carrier);
+    s->conn.carrier = NULL;
+    for (int i = 0; i < 16 && recv(s->conn.fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0; i++)
+        ;
+    if (wire_put_error(&s->conn.tx, 0, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+}
+
 static void session_readable(struct session *s)
 {
     struct frame_header header;
@@ -790,6 +854,8 @@ static void session_readable(struct session *s)
     int r;
 
     if (n < 0) {
+        if (n == -EACCES && s->conn.carrier)
+            turn_away_stranger(s);
         if (n != -EAGAIN)
             session_close(s);
         return;
@@ -821,8 +887,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 /* Watch for what we wait for: always to read, to write while something waits. */
 static void session_poll(struct session *s)
 {
-    bool more = frame_conn_pending(&s->conn) > 0 || frame_conn_bulk_left(&s->conn) > 0;
-    int events = UV_READABLE | (more ? UV_WRITABLE : 0);
+    int events = UV_READABLE | (frame_conn_wants_write(&s->conn) ? UV_WRITABLE : 0);
 
     if (uv_poll_start(&s->poll, events, on_poll) < 0)
         session_close(s);
@@ -942,6 +1007,8 @@ int session_create(struct server *server, int fd, bool remote)
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
     if (r == 0)
         r = check_peer(s);
+    if (r == 0 && remote && server->tls)
+        r = tls_carry(server->tls, fd, true, &s->conn.carrier);
     if (r == 0)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -58,6 +59,13 @@ static void teardown(void)
 }
 
 TestSuite(loaders, .init = setup, .fini = teardown, .timeout = 300);
+
+static pid_t start_with_key(unsigned i, const char *key)
+{
+    const char *const args[] = {"--listen", at[i].listen, "--tls-key", key, NULL};
+
+    return daemon_start_with(at[i].unix_socket, "1", args);
+}
 
 static pid_t start(unsigned i)
 {
@@ -634,6 +642,99 @@ Test(loaders, one_with_another_data_set_is_not_used_and_named)
     plenum_stream_destroy(s);
     (void)daemon_end(a, SIGTERM);
     (void)daemon_end(b, SIGTERM);
+}
+
+static const char *make_key(const char *name, const char *text)
+{
+#ifndef HAVE_TLS
+    cr_skip_test("built without OpenSSL");
+#endif
+    tree_write_text(&tree, name, text);
+    cr_assert(eq(int, chmod(tree_path(&tree, name), 0600), 0));
+    return strdup(tree_path(&tree, name));
+}
+
+static int open_error(const struct plenum_stream_options *o, struct plenum_error *err)
+{
+    struct plenum_stream *s = NULL;
+    int r = plenum_stream_open(NULL, o, &s, err);
+
+    plenum_stream_destroy(s);
+    return r;
+}
+
+/* Batches of some MB, and of some bytes; several loaders, of which one is killed. */
+Test(loaders, with_a_key_comes_what_comes_without)
+{
+    const char *key = make_key("key", "0123456789abcdef\n");
+    pid_t a = start_with_key(0, key), b = start_with_key(1, key);
+    struct plenum_stream *s;
+    uint64_t want, hash;
+
+    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    for (int big = 0; big < 2; big++) {
+        struct plenum_stream_options o = options_of(NULL);
+
+        if (big) {
+            o.pipeline = "eval";
+            o.micro_batch = 37;
+        } else {
+            o.epochs = 30;
+        }
+        want = hash_of(&o, at[0].unix_socket);
+        cr_expect(eq(u64, hash_of(&o, at[0].tcp), want));
+        o.loader = list(2, true);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        hash = drain(s, 3);
+        if (big)
+            (void)daemon_end(b, SIGKILL);
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, want));
+        plenum_stream_destroy(s);
+    }
+    (void)daemon_end(a, SIGTERM);
+}
+
+Test(loaders, who_has_no_key_or_another_is_refused)
+{
+    const char *key = make_key("key", "0123456789abcdef"), *other = make_key("other", "0123456789abcdeF");
+    struct plenum_stream_options o = options_of(at[0].tcp);
+    struct plenum_error err = {""};
+    pid_t with = start_with_key(0, key), without = start(1);
+
+    cr_expect(eq(int, open_error(&o, &err), -EACCES), "no key");
+    cr_expect(strstr(err.text, "PLENUM_LOADER_KEY") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", other, 1);
+    cr_expect(eq(int, open_error(&o, &err), -EACCES), "another key: %s", err.text);
+    cr_expect(strstr(err.text, "does not have the key") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    cr_expect(eq(int, open_error(&o, &err), 0), "%s", err.text);
+    o.loader = at[1].tcp;
+    cr_expect(eq(int, open_error(&o, &err), -EACCES), "a loader without TLS");
+    cr_expect(strstr(err.text, "speaks no TLS") != NULL, "%s", err.text);
+    o.loader = at[1].unix_socket;
+    cr_expect(eq(int, open_error(&o, &err), 0), "a key is for TCP alone: %s", err.text);
+    (void)daemon_end(with, SIGTERM);
+    (void)daemon_end(without, SIGTERM);
+}
+
+Test(loaders, a_key_that_others_can_read_is_none)
+{
+    struct plenum_stream_options o = options_of(at[0].tcp);
+    const char *key = make_key("key", "0123456789abcdef");
+    struct plenum_error err = {""};
+
+    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    (void)chmod(key, 0640);
+    cr_expect(eq(int, open_error(&o, &err), -EACCES));
+    cr_expect(strstr(err.text, "can be read by others") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", make_key("short", "0123456789abcde\n"), 1);
+    cr_expect(eq(int, open_error(&o, &err), -EINVAL));
+    cr_expect(strstr(err.text, "does not hold 16") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", tree_path(&tree, "nowhere"), 1);
+    cr_expect(eq(int, open_error(&o, &err), -ENOENT));
+    cr_expect(strstr(err.text, "nowhere") != NULL, "%s", err.text);
 }
 
 Test(loaders, a_name_that_nobody_knows_does_not_stop_the_others)

@@ -232,32 +232,41 @@ class StatusTest(ServiceCase):
         self.addCleanup(self.terminal, "kill-server")
         self.assertEqual(self.terminal("new-session", "-d", "-x", "80", "-y", "24", "/bin/sh").returncode, 0)
 
-        def screen():
-            return self.terminal("capture-pane", "-p").stdout.splitlines()
+        def screen(what, condition):
+            """The screen as it is when the condition first holds of it."""
+            seen = []
+
+            def look():
+                seen[:] = self.terminal("capture-pane", "-p").stdout.splitlines()
+                return condition(seen, "\n".join(seen))
+
+            try:
+                wait_for(what, look)
+            except AssertionError as e:
+                raise AssertionError(f"{e}; the screen:\n" + "\n".join(seen)) from None
+            return seen
 
         self.terminal("send-keys", f"echo before; {CTL} status --watch --interval 200ms unix:{self.socket}", "Enter")
-        wait_for("streams on the screen", lambda: any("streams 12," in line for line in screen()))
-        seen = screen()
+        seen = screen("streams on the screen", lambda lines, text: "streams 12," in text and re.search(r"and \d+ more", text))
         self.assertEqual(len(seen), 24)
         self.assertTrue(seen[0].startswith("plenumd "), seen)
-        self.assertRegex("\n".join(seen), r"and \d+ more")
         self.assertTrue(all(len(line) <= 80 for line in seen), seen)
         self.assertFalse(any("before" in line for line in seen), seen)
         counts = set()
 
-        def lives():
-            counts.update(m for line in screen() for m in re.findall(r"since the start: (\d+) samples", line))
+        def lives(lines, text):
+            counts.update(re.findall(r"since the start: (\d+) samples", text))
             return len(counts) > 2
 
-        wait_for("other numbers", lives)
+        screen("other numbers", lives)
         self.terminal("resize-window", "-x", "50", "-y", "10")
-        wait_for("a smaller picture", lambda: len(screen()) == 10 and screen()[0].startswith("plenumd ") and any("more" in line for line in screen()))
-        self.assertRegex(screen()[1], r"^streams 12,")
+        screen("a smaller picture", lambda lines, text: len(lines) == 10 and lines[0].startswith("plenumd ") and
+               lines[1].startswith("streams 12,") and "more" in text)
         self.terminal("resize-window", "-x", "80", "-y", "24")
         self.terminal("send-keys", "q")
-        wait_for("its end", lambda: not any("since the start" in line for line in screen()))
+        screen("its end", lambda lines, text: "since the start" not in text)
         self.terminal("send-keys", "printf '%0100d\\n' 7", "Enter")  # lines are wrapped again
-        wait_for("the shell again", lambda: "0" * 80 in screen())
+        screen("the shell again", lambda lines, text: "0" * 80 in lines)
 
 
 if __name__ == "__main__":
