@@ -217,6 +217,9 @@ int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload)
 
 void frame_conn_fini(struct frame_conn *conn)
 {
+    if (conn->carrier)
+        conn->carrier->destroy(conn->carrier);
+    conn->carrier = NULL;
     io_close(&conn->fd);
     io_close(&conn->tx_fd);
     io_close(&conn->rx_fd);
@@ -261,6 +264,12 @@ int64_t frame_conn_fill(struct frame_conn *conn)
         return -ENOMEM;
     }
     iov.iov_len = conn->rx.cap - conn->rx.len;
+    if (conn->carrier) {
+        int64_t got = conn->carrier->read(conn->carrier, iov.iov_base, iov.iov_len);
+
+        conn->rx.len += got > 0 ? (size_t)got : 0;
+        return got;
+    }
     msg.msg_control = control.bytes;
     msg.msg_controllen = sizeof(control.bytes);
     do
@@ -339,6 +348,29 @@ static void note_sent(struct frame_conn *conn, size_t sent)
     conn->tx_at += sent;
 }
 
+static int flush_by_carrier(struct frame_conn *conn)
+{
+    size_t budget = FLUSH_MAX;
+
+    while (conn->tx_at < conn->tx.len || conn->bulk) {
+        struct iovec iov[3];
+        int64_t n;
+
+        if (budget == 0)
+            return -EAGAIN;
+        (void)next_pieces(conn, iov);
+        n = conn->carrier->write(conn->carrier, iov[0].iov_base, iov[0].iov_len);
+        if (n < 0) {
+            compact_tx(conn);
+            return (int)n;
+        }
+        note_sent(conn, (size_t)n);
+        budget -= min_u64(budget, (size_t)n);
+    }
+    conn->tx.len = conn->tx_at = 0;
+    return 0;
+}
+
 int frame_conn_flush(struct frame_conn *conn)
 {
     union {
@@ -347,6 +379,8 @@ int frame_conn_flush(struct frame_conn *conn)
     } control;
     size_t budget = FLUSH_MAX;
 
+    if (conn->carrier)
+        return flush_by_carrier(conn);
     while (conn->tx_at < conn->tx.len || conn->bulk) {
         struct iovec iov[3];
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = next_pieces(conn, iov)};
@@ -410,6 +444,8 @@ int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len)
         conn->rx_at += have;
         return (int64_t)have;
     }
+    if (conn->carrier)
+        return conn->carrier->read(conn->carrier, ret, len);
     do
         n = recv(conn->fd, ret, len, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);

@@ -70,6 +70,20 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
                     struct frame_header *header, struct frame_reader *payload);
 
 /**
+ * What carries the bytes of a connection where the socket itself does not: TLS. Its first read or
+ * write begins what it has to do before.
+ */
+struct frame_carrier {
+    /** Bytes > 0, -EAGAIN, -ECONNRESET at the end, or another -errno. */
+    int64_t (*read)(struct frame_carrier *carrier, void *bytes, size_t len);
+    int64_t (*write)(struct frame_carrier *carrier, const void *bytes, size_t len);
+    /** Has it read more than it was asked for, so that the socket does not tell of it? */
+    bool (*has_read)(const struct frame_carrier *carrier);
+    void (*destroy)(struct frame_carrier *carrier);
+    bool wants_read; /* what answered -EAGAIN waits for something to read, even if it was a write */
+};
+
+/**
  * A connected stream socket, non-blocking, with what was read and not yet understood and what is to
  * be written. One descriptor can be in flight each way (unix sockets).
  *
@@ -78,6 +92,7 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
 struct frame_conn {
     int fd; /* owned; -1 when closed */
     uint32_t max_payload;
+    struct frame_carrier *carrier; /* owned; or NULL */
     struct frame_buffer rx;
     size_t rx_at; /* consumed so far */
     struct frame_buffer tx;
@@ -115,6 +130,19 @@ int frame_conn_flush(struct frame_conn *conn);
 static inline size_t frame_conn_pending(const struct frame_conn *conn)
 {
     return conn->tx.len - conn->tx_at;
+}
+
+/** Is there something to be sent as soon as the socket takes it? */
+static inline bool frame_conn_wants_write(const struct frame_conn *conn)
+{
+    return (conn->tx.len > conn->tx_at || conn->bulk_left > 0) &&
+           !(conn->carrier && conn->carrier->wants_read);
+}
+
+/** Is there something to be read that poll() does not tell of? */
+static inline bool frame_conn_has_read(const struct frame_conn *conn)
+{
+    return conn->carrier && conn->carrier->has_read(conn->carrier);
 }
 
 /**

@@ -14,6 +14,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/json.c %D%/json.h \
 	%D%/log.c %D%/log.h \
 	%D%/memory.c %D%/memory.h \
+	%D%/module.c %D%/module.h \
 	%D%/options.c %D%/options.h \
 	%D%/order.c %D%/order.h \
 	%D%/parallel.c %D%/parallel.h \
@@ -23,6 +24,15 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/ring.c %D%/ring.h \
 	%D%/status.c %D%/status.h \
 	%D%/streamhash.c %D%/streamhash.h \
+	%D%/tls.c %D%/tls.h \
 	%D%/util.c %D%/util.h \
 	%D%/wire.c %D%/wire.h
-%C%_libcommon_la_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_BINDIR='"$(bindir)"'
+%C%_libcommon_la_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_BINDIR='"$(bindir)"' -DPLENUM_LIBDIR='"$(libdir)"'
+
+if TLS
+lib_LTLIBRARIES += libplenum-tls.la
+libplenum_tls_la_SOURCES = %D%/tls_openssl.c %D%/tls.h
+libplenum_tls_la_CFLAGS = $(AM_CFLAGS) $(OPENSSL_CFLAGS)
+libplenum_tls_la_LIBADD = $(OPENSSL_LIBS)
+libplenum_tls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
+endif

@@ -43,6 +43,7 @@ static const struct {
 } levels[] = {
     [LOG_LEVEL_ERROR] = {"error: ", 3},
     [LOG_LEVEL_WARN] = {"warning: ", 4},
+    [LOG_LEVEL_NOTICE] = {"", 5},
     [LOG_LEVEL_INFO] = {"", 6},
     [LOG_LEVEL_DEBUG] = {"debug: ", 7},
 };
@@ -156,7 +157,7 @@ static int send_to_journal(enum log_level level, const struct log_field *fields,
 
 static void write_json(enum log_level level, const struct log_field *fields, const char *message)
 {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
+    static const char *const names[] = {"error", "warning", "notice", "info", "debug"};
     struct json j = {0};
     struct timespec now;
     struct tm tm;

@@ -5,9 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** error: a request failed; warn: we go on, and how; info: a state an operator wants once; debug:
- * the rest. */
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+/** error: a request failed; warn: we go on, and how; notice: why somebody must wait; info: a state
+ * an operator wants once; debug: the rest. */
+enum log_level {
+    LOG_LEVEL_ERROR,
+    LOG_LEVEL_WARN,
+    LOG_LEVEL_NOTICE,
+    LOG_LEVEL_INFO,
+    LOG_LEVEL_DEBUG
+};
 
 /**
  * Set the program's name before each line, and the least urgent level that is shown.

@@ -38,7 +38,8 @@
 
 static int ring_map(struct ring *ring)
 {
-    void *base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
+    int flags = ring->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+    void *base = mmap(NULL, ring->bytes, PROT_READ | PROT_WRITE, flags, ring->fd, 0);
 
     if (base == MAP_FAILED)
         return -errno;
@@ -175,6 +176,28 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
         return r;
     }
     io_close(&ring->fd); /* the mapping is enough, and descriptors are few */
+    *ret = ring;
+    return 0;
+}
+
+int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
+                        struct plenum_error *err)
+{
+    struct ring *ring;
+    int r;
+
+    if (slots == 0 || slot_bytes == 0 || slot_bytes > (UINT64_C(1) << 46) / slots)
+        return error_set(err, -EINVAL, "a ring of %u slots of %llu bytes is out of range", slots,
+                         (unsigned long long)slot_bytes);
+    ring = ring_new(-1, slots, slot_bytes);
+    if (!ring)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = ring_map(ring);
+    if (r < 0) {
+        ring_unref(ring);
+        return error_set(err, r, "cannot have %llu bytes for batches: %s",
+                         (unsigned long long)(slots * slot_bytes), strerror(-r));
+    }
     *ret = ring;
     return 0;
 }

@@ -38,6 +38,13 @@ int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct p
 int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                 struct plenum_error *err);
 
+/**
+ * Memory of this process alone, in the form of a ring: what is rendered for a client of another
+ * host. It costs what was written to. Errors: -ENOMEM, -EINVAL.
+ */
+int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
+                        struct plenum_error *err);
+
 struct ring *ring_ref(struct ring *ring);
 
 /** Give up one reference; the last one unmaps. NULL is nothing. Threads: any. */

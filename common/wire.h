@@ -10,7 +10,9 @@
  *                                        <-        PROGRESS ...   while an index is being built
  *                                        <-        OPENED (samples, fingerprint)   or ERROR
  *     RENDER (request, epoch, position, slot) ->   any number in flight, one a free slot
- *                                        <-        DONE (request, status, timings)
+ *                                        <-        DONE (request, status, timings); over TCP, with
+ *                                                  status 0, the batch's bytes: those of a slot,
+ *                                                  wire_batch_bytes() of them
  *     CANCEL (request)                   ->
  *                                        <-        CANCELLED (request)   its last task has stopped
  *     NAME (sample)                      ->       since 1.1
@@ -71,6 +73,7 @@ enum {
     WIRE_MINOR_SUBSET = 2, /* subset, repeat and span of OPEN; sum of OPENED */
     WIRE_MINOR_STATUS = 3, /* STATUS; waited_ns of RENDER */
     WIRE_MINOR_JOB = 4,    /* job of HELLO */
+    WIRE_MINOR_TCP = 4,    /* over TCP no ring goes along with OPEN, and a batch follows its DONE */
 };
 
 struct wire_hello {
@@ -237,6 +240,13 @@ static inline uint64_t wire_sample_bytes(const struct wire_open *open)
 static inline uint64_t wire_batch_count(const struct wire_open *open)
 {
     return (uint64_t)open->steps * open->local;
+}
+
+/** Bytes of a slot that mean something: all but what fills up its last page. Of a layout of
+ * wire_slot_init(). */
+static inline uint64_t wire_batch_bytes(const struct wire_open *open, const struct wire_slot *slot)
+{
+    return slot->samples_at + wire_batch_count(open) * sizeof(uint32_t);
 }
 
 /** The order and the steps that are asked for, of a data set of so many samples: 0 or -EINVAL. */

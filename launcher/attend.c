@@ -95,7 +95,7 @@ struct attend {
 
     struct jobloader *loader;
     char **environment; /* of the program, and of the loader */
-    int loader_fd; /* what it prints */
+    int loader_fd;      /* what it prints */
     char loader_error[CONTROL_TEXT_MAX];
 };
 
@@ -616,8 +616,10 @@ static void fill_fds(struct attend *a, struct pollfd fds[FDS])
     fds[FD_REPORT] = (struct pollfd){.fd = a->child.report_fd, .events = POLLIN};
     fds[FD_INPUT] =
         (struct pollfd){.fd = a->input_len > 0 ? a->child.input : -1, .events = POLLOUT};
-    fds[FD_LOADER] =
-        (struct pollfd){.fd = a->loader ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
+    /* A neighbour may have its plan before us; until ours tells the loader's environment, it waits.
+     */
+    fds[FD_LOADER] = (struct pollfd){
+        .fd = a->loader && a->environment ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
         fds[FD_STREAMS + s] = (struct pollfd){
             .fd = lines_has_room(&a->lines[s]) ? *pipe_of(a, s) : -1, .events = POLLIN};

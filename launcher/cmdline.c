@@ -348,6 +348,20 @@ static int set_format(void *target, const char *value, struct plenum_error *err)
     return 0;
 }
 
+static int set_verify(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    char *end;
+    double percent = strtod(value, &end);
+
+    end += *end == '%';
+    if (*end || end == value || !(percent >= 0 && percent <= 100))
+        return error_set(err, -EINVAL, "--verify-batches needs a percentage, 0 to 100, not '%s'",
+                         value);
+    c->verify = value;
+    return 0;
+}
+
 static int set_loader(void *target, const char *value, struct plenum_error *err)
 {
     struct address addresses[ADDRESS_LIST_MAX];
@@ -468,8 +482,11 @@ static const struct option_def defs[] = {
      .help = "give them the variables of a file, one NAME=value a line"},
     {"loader", 0, "auto|none|ADDRESSES", OPTION_CALL, .call = set_loader,
      .help = "auto: one loader a host for this job, started when it is first asked (default, "
-             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH, "
+             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or tcp:HOST:PORT, "
              "separated by commas"},
+    {"verify-batches", 0, "P%", OPTION_CALL, .call = set_verify,
+     .help = "have so many of a hundred batches made by two loaders, and end when these differ "
+             "(default: 0)"},
 
     {.help = "Input and output"},
     {"only-output-from-instance", 0, "LIST", OPTION_TEXT, FIELD(only_output),

@@ -20,8 +20,9 @@
 
 static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
                                          /* what libplenum and its loader read */
-                                         "PLENUM_CACHE_DIR", "PLENUM_DECODER",
-                                         "PLENUM_SOURCE", "PLENUM_TRACE"};
+                                         "PLENUM_CACHE_DIR", "PLENUM_DECODER", "PLENUM_SOURCE",
+                                         "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
+                                         "PLENUM_LOADER_KEY"};
 
 /* Set for good programs' sake when nobody has an opinion: lines of a Python program arrive when
  * they are printed, not when 8 KiB have come together. */
@@ -299,6 +300,8 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
         r = put_number(&list, ENVIRON_SET, identity[i].name, identity[i].value);
     if (r == 0)
         r = environ_list_put(&list, ENVIRON_SET, "PLENUM_JOB_ID", job->id);
+    if (r == 0 && options->verify)
+        r = environ_list_put(&list, ENVIRON_SET, "PLENUM_VERIFY_BATCHES", options->verify);
     if (r == 0)
         r = environ_list_put(&list, loader ? ENVIRON_SET : ENVIRON_UNSET, "PLENUM_LOADER",
                              loader ? loader : "");

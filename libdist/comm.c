@@ -7,7 +7,6 @@
 
 #include <plenum/comm.h>
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -21,28 +20,13 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/module.h"
 #include "common/philox.h"
 #include "common/util.h"
 #include "libdist/comm_priv.h"
 #include "libdist/job_priv.h"
 
 static const char backend_file[] = "libplenum-mpi.so";
-
-/* The carrier lies where this library lies; if that is not known, where the linker looks. */
-static void *load_backend(void)
-{
-    Dl_info self;
-    char path[4096];
-    const char *slash;
-    void *handle = NULL;
-
-    if (dladdr(backend_file, &self) && self.dli_fname && (slash = strrchr(self.dli_fname, '/'))) {
-        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - self.dli_fname), self.dli_fname,
-                       backend_file);
-        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    return handle ? handle : dlopen(backend_file, RTLD_NOW | RTLD_LOCAL);
-}
 
 /* One world a process, however often its job is opened: MPI can be started only once. */
 static struct {
@@ -71,7 +55,7 @@ static void at_exit(int status, void *arg)
 static int open_backend(const struct plenum_job *job, struct plenum_error *err)
 {
     const struct comm_backend *backend;
-    void *handle;
+    struct plenum_error why;
     int r;
 
     /* Unless mpirun started what looks like torchrun's: then MPI says whether its world is ours. */
@@ -79,12 +63,11 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
         return error_set(err, -ENOTSUP,
                          "this job was started by torchrun, where plenum has no collectives: use "
                          "torch.distributed (or set a carrier), or start the job with plenumrun");
-    handle = load_backend();
-    if (!handle)
+    backend = module_load(backend_file, COMM_BACKEND_SYMBOL, &why);
+    if (!backend)
         return error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
-                         job->info.num_instances, dlerror());
-    backend = dlsym(handle, COMM_BACKEND_SYMBOL);
-    if (!backend || backend->version != COMM_BACKEND_VERSION)
+                         job->info.num_instances, why.text);
+    if (backend->version != COMM_BACKEND_VERSION)
         return error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
     /* Not unloaded again, not even after a failure: MPI cannot be loaded twice. */
     r = backend->open(job->info.num_instances, job->info.instance_index, job->timeout_ns, err);

@@ -59,7 +59,8 @@ static void in_child(void)
     if (io.keeper)
         jobloader_forget(io.keeper);
     for (struct served *s = io.served; s; s = s->next)
-        io_close(&s->stream->conn.fd);
+        for (int i = 0; i < s->stream->num_addresses; i++)
+            io_close(&s->stream->sessions[i].conn.fd);
     (void)pthread_mutex_init(&io.life, NULL);
     (void)pthread_mutex_init(&io.mu, NULL); /* held since before_fork() */
     io.running = false;
@@ -91,12 +92,13 @@ static void serve(void *tag)
         return;
     }
     for (struct served *s = io.served; s; s = s->next)
-        if (s->stream == tag) {
-            (void)pthread_mutex_lock(&s->stream->mu);
-            session_ready(s->stream);
-            (void)pthread_mutex_unlock(&s->stream->mu);
-            return;
-        }
+        for (int i = 0; i < s->stream->num_addresses; i++)
+            if (&s->stream->sessions[i] == tag) {
+                (void)pthread_mutex_lock(&s->stream->mu);
+                session_ready(tag);
+                (void)pthread_mutex_unlock(&s->stream->mu);
+                return;
+            }
 }
 
 static int watch(int op, int fd, void *tag, bool write)
@@ -126,7 +128,7 @@ static void keep_loader(struct plenum_stream *s)
     if (r == 0)
         r = watch(EPOLL_CTL_ADD, jobloader_get_fd(io.keeper), &tag_keeper, false);
     if (r < 0 && r != -EADDRINUSE)
-        session_fail(s, r, err.text);
+        stream_fail(s, r, err.text);
 }
 
 /* Let time pass for all streams; returns when the next one wants to be called. */
@@ -137,8 +139,8 @@ static uint64_t tick(bool jumped)
     for (struct served *s = io.served; s; s = s->next) {
         (void)pthread_mutex_lock(&s->stream->mu);
         if (jumped)
-            session_forgive(s->stream, time_now_ns());
-        next = min_u64(next, session_tick(s->stream, time_now_ns()));
+            loaders_forgive(s->stream, time_now_ns());
+        next = min_u64(next, loaders_tick(s->stream, time_now_ns()));
         if (s->stream->wants_keeper)
             keep_loader(s->stream);
         (void)pthread_mutex_unlock(&s->stream->mu);
@@ -261,7 +263,7 @@ void io_remove(struct plenum_stream *s)
     gone = *at;
     *at = gone->next;
     (void)pthread_mutex_lock(&s->mu);
-    session_fini(s);
+    loaders_fini(s);
     (void)pthread_mutex_unlock(&s->mu);
     (void)pthread_mutex_unlock(&io.mu);
     if (!io.served)
@@ -278,9 +280,9 @@ void io_poke(void)
     (void)!write(io.wake_fd, &one, sizeof(one));
 }
 
-int io_watch(struct plenum_stream *s, bool write)
+int io_watch(struct session *se, bool write)
 {
-    int r = watch(EPOLL_CTL_MOD, s->conn.fd, s, write);
+    int r = watch(EPOLL_CTL_MOD, se->conn.fd, se, write);
 
-    return r == -ENOENT ? watch(EPOLL_CTL_ADD, s->conn.fd, s, write) : r;
+    return r == -ENOENT ? watch(EPOLL_CTL_ADD, se->conn.fd, se, write) : r;
 }

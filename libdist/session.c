@@ -1,22 +1,25 @@
-/* session.c - a stream's connection to a loader, and how it gets another one.
+/* session.c - the connection to one loader, and how it comes back.
  *
  *     DOWN --connected--> HELLO --hello--> OPENING --OPENED--> OPEN --RENDER, DONE ...
  *      ^                     |                |                  |
  *      +--- refused, dead, silent, of another version -----------+
  *
  * A loader is lost when its socket ends or when it says nothing for `silence` although we wait for
- * something; after a quarter of that we ask (STATS), which a loader's loop answers at once however
- * busy its workers are. So a loader that is slow is never taken for dead, and one that is stopped
- * (SIGSTOP) is.
+ * something; before that we ask (STATS), which a loader's loop answers at once however busy its
+ * workers are. So a loader that is slow is never taken for dead, and one that is stopped (SIGSTOP)
+ * is. Where others are open, one that takes much longer for that answer than it has ever taken is
+ * silent: its batches are asked of others long before it is given up (loaders.c).
  *
- * Losing a loader abandons the ring: it may be stopped and write later. Batches of it that are
- * ready or leased stay valid; those that were being filled are asked for again, of the next loader,
- * into a new ring. Nothing is lost or repeated, because what is asked for is a place in the stream,
- * and the place says all.
+ * Losing a loader of this host abandons the ring: it may be stopped and write later. Batches of it
+ * that are ready or leased stay valid; those that were being filled are asked for again, of another
+ * loader, into another ring. Nothing is lost or repeated, because what is asked for is a place in
+ * the stream, and the place says all. A loader behind TCP has no hand in our memory: what it sends
+ * behind a DONE is received into the slot, all such loaders share one ring, and a slot that is called
+ * back is free at once; bytes that come all the same are thrown away.
  *
- * Addresses are tried in turn, with pauses that grow. A loader that refuses (ERROR) is a bad sign
- * that does not go away by itself: when every address has refused, the stream fails with the first
- * one's reason. */
+ * A connection is tried again and again, with pauses that grow. A loader that refuses (ERROR) is a
+ * bad sign that does not go away by itself: when every one has refused, the stream fails with the
+ * first one's reason. */
 #include "config.h"
 
 #include "libdist/stream_priv.h"
@@ -31,10 +34,30 @@
 #include "common/identity.h"
 #include "common/util.h"
 
-/* A loader that greets us and dies of our data set again and again is as good as none. */
-enum { FAILED_OPENINGS_MAX = 8, NAMES_UNDER_WAY = 64 };
+enum {
+    /* A loader that greets us and dies of our data set again and again is as good as none. */
+    FAILED_OPENINGS_MAX = 8,
+    /* Received at once, so that the program does not wait long for the lock. */
+    RECEIVE_MAX = 1 << 20,
+};
 
-static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS;
+static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS,
+                      retry_refused_ns = 10 * NS_PER_SEC;
+/* How long we wait for any word before we ask for one, where there are other loaders, and what any
+ * loader may take to answer. */
+static const uint64_t ping_others_ns = 100 * NS_PER_MS, pong_least_ns = 100 * NS_PER_MS;
+
+void spread_add(struct spread *s, uint64_t ns)
+{
+    uint64_t off = ns > s->mean_ns ? ns - s->mean_ns : s->mean_ns - ns;
+
+    if (s->mean_ns == 0) {
+        *s = (struct spread){.mean_ns = ns, .dev_ns = ns / 2};
+        return;
+    }
+    s->mean_ns = (s->mean_ns * 7 + ns) / 8;
+    s->dev_ns = (s->dev_ns * 3 + off) / 4;
+}
 
 void slot_set_unref(struct slot_set *set)
 {
@@ -49,9 +72,9 @@ void slot_set_unref(struct slot_set *set)
     free(set);
 }
 
-static int slot_set_create(struct plenum_stream *s, struct slot_set **ret, struct plenum_error *err)
+static int slot_set_create(struct plenum_stream *s, uint32_t n, struct slot_set **ret,
+                           struct plenum_error *err)
 {
-    uint32_t n = s->open.slots;
     size_t count = wire_batch_count(&s->open);
     struct slot_set *set = calloc(1, sizeof(*set) + n * sizeof(set->slots[0]));
     int r;
@@ -81,162 +104,189 @@ static int slot_set_create(struct plenum_stream *s, struct slot_set **ret, struc
     return 0;
 }
 
-void session_fail(struct plenum_stream *s, int code, const char *text)
+/* The slots that the session fills. */
+static int take_slots(struct session *se, struct plenum_error *err)
 {
-    if (s->error_code == 0) {
-        s->error_code = code;
-        (void)error_set(&s->error, code, "%s", text);
+    struct plenum_stream *s = se->stream;
+    uint32_t more = s->num_addresses > 1 ? HEDGE_SLOTS : 0;
+    int r = 0;
+
+    if (!se->address->tcp)
+        return slot_set_create(s, s->open.slots, &se->set, err);
+    if (!s->remote) {
+        r = slot_set_create(s, s->open.slots + more, &s->remote, err);
+        if (r == 0)
+            io_close(&s->remote->ring->fd); /* nobody is sent it */
     }
-    stream_changed(s);
+    if (r == 0) {
+        se->set = s->remote;
+        se->set->refs++;
+    }
+    return r;
 }
 
-static void close_connection(struct plenum_stream *s)
+/* What is not answered yet is nobody's. */
+static void forsake(struct session *se)
 {
-    frame_conn_fini(&s->conn); /* closing takes it out of epoll, too */
-    s->wants_write = false;
-    s->state = SESSION_DOWN;
-    for (struct entry *e = s->first; e; e = e->next)
-        if (!e->ready)
-            e->slot = NULL; /* to be asked for again */
-    for (struct name_ask *a = s->asks; a; a = a->next)
-        a->sent = a->have; /* the rest, too */
-    slot_set_unref(s->set);
-    s->set = NULL;
-}
+    struct plenum_stream *s = se->stream;
 
-/* This address did not work out: try the next one, after a pause when all have been tried. */
-static void try_next(struct plenum_stream *s, uint64_t now)
-{
-    s->address = (s->address + 1) % s->num_addresses;
-    s->retry_ns = now;
-    if (s->address == 0) {
-        s->retry_ns += s->retry_delay_ns;
-        s->retry_delay_ns = min_u64(s->retry_delay_ns * 2, retry_last_ns);
+    for (struct entry *e = s->first; e; e = e->next) {
+        if (e->hedge && e->hedge->session == se && e->hedge->state == SLOT_FILLING)
+            e->hedge = NULL;
+        if (e->slot && e->slot->session == se && e->slot->state == SLOT_FILLING) {
+            e->slot = e->hedge;
+            e->hedge = NULL;
+        }
+    }
+    for (uint32_t i = 0; se->set && i < se->set->num_slots; i++) {
+        struct plenum_lease *slot = &se->set->slots[i];
+
+        /* In a ring of this loader's own they stay what they are: it may still write. */
+        if (se->set == s->remote && slot->session == se &&
+            slot->state == SLOT_FILLING)
+            slot->state = SLOT_FREE;
+    }
+    se->filling = se->cancelling = 0;
+    se->receiving = NULL;
+    se->discard = 0;
+    if (s->names == se) {
+        s->names = NULL;
+        for (struct name_ask *a = s->asks; a; a = a->next)
+            a->sent = a->have; /* the rest is asked of another */
     }
 }
 
-static void no_loader(struct plenum_stream *s, uint64_t now)
+void session_close(struct session *se, bool bye)
 {
-    char text[sizeof(s->error.text)] = "";
-    size_t n = 0;
-
-    for (int i = 0; i < s->num_addresses && n < sizeof(text) - 1; i++)
-        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", i ? ", " : "",
-                              s->addresses[i].text,
-                              s->address_error[i].text[0] ? s->address_error[i].text : "not tried");
-    (void)error_set(&s->error, 0, "no loader answered for %.0f s: %s",
-                    (double)(now - s->alone_ns) / (double)NS_PER_SEC, text);
-    s->error_code = -ECONNRESET;
-    stream_changed(s);
+    if (bye && se->state != SESSION_DOWN) {
+        (void)wire_put_empty(&se->conn.tx, WIRE_BYE, 0);
+        (void)frame_conn_flush(&se->conn);
+    }
+    frame_conn_fini(&se->conn); /* closing takes it out of epoll, too */
+    se->wants_write = false;
+    se->state = SESSION_DOWN;
+    forsake(se);
+    slot_set_unref(se->set);
+    se->set = NULL;
+    se->ping = 0;
 }
 
-/* The connection is over. `text` says why, of this address, and `since_ns` from when on it was of
- * no use. */
-static void lose_since(struct plenum_stream *s, uint64_t since_ns, const char *text)
+/* The connection is over. `text` says why, and `since_ns` from when on it was of no use. */
+static void lose_since(struct session *se, uint64_t since_ns, const char *text)
 {
+    bool ran = se->state == SESSION_OPEN, opening = se->state == SESSION_OPENING;
     uint64_t now = time_now_ns();
-    bool ran = s->state == SESSION_OPEN;
 
-    if (s->state == SESSION_OPENING)
-        s->failed_openings++;
-
-    (void)error_set(&s->address_error[s->address], 0, "%s", text);
-    if (ran && s->lost_ns == 0) {
-        s->lost_ns = since_ns;
-        (void)snprintf(s->lost_text, sizeof(s->lost_text), "loader %s %s",
-                       s->addresses[s->address].text, text);
-        s->stats.incidents++;
-    }
-    if (s->alone_ns == 0)
-        s->alone_ns = now;
-    close_connection(s);
-    if (ran) { /* it may be restarted under the same address: that is tried first, at once */
-        s->retry_ns = now;
-        s->retry_delay_ns = retry_first_ns;
-        if (s->num_addresses > 1)
-            try_next(s, now);
+    if (opening && ++se->failed_openings >= FAILED_OPENINGS_MAX)
+        se->refused = -ECONNRESET;
+    (void)error_set(&se->error, 0, "%s", text);
+    session_close(se, false);
+    if (ran) { /* it may be restarted under the same address: that is tried at once */
+        se->retry_ns = now;
+        se->retry_delay_ns = retry_first_ns;
     } else {
-        try_next(s, now);
+        se->retry_ns = now + se->retry_delay_ns;
+        se->retry_delay_ns =
+            min_u64(se->retry_delay_ns * 2, se->refused ? retry_refused_ns : retry_last_ns);
+        se->turn++;
     }
-    if (s->failed_openings >= FAILED_OPENINGS_MAX)
-        no_loader(s, now);
+    loaders_lost(se, ran, since_ns);
 }
 
-static void lose(struct plenum_stream *s, const char *text)
+void session_lose(struct session *se, const char *text)
 {
-    lose_since(s, time_now_ns(), text);
+    lose_since(se, time_now_ns(), text);
 }
 
 /* The loader says that it will not serve this stream. */
-static void refused(struct plenum_stream *s, int code, const char *text)
+static void refused(struct session *se, int code, const char *text)
 {
-    int all = 0, first = s->address;
-
-    s->refused[s->address] = code;
-    lose(s, text);
-    for (int i = 0; i < s->num_addresses; i++)
-        all += s->refused[i] != 0;
-    if (all == s->num_addresses)
-        session_fail(s, s->refused[first], s->address_error[first].text);
+    se->refused = code;
+    session_lose(se, text);
 }
 
-static void flush(struct plenum_stream *s)
+int session_flush(struct session *se)
 {
-    int r = frame_conn_flush(&s->conn);
-    bool write = r == -EAGAIN;
+    int r = frame_conn_flush(&se->conn);
+    bool write = r == -EAGAIN && frame_conn_wants_write(&se->conn);
 
     /* A broken socket is noticed by the I/O thread, which reads its end. */
-    if (write != s->wants_write) {
-        s->wants_write = write;
-        (void)io_watch(s, write);
+    if (write != se->wants_write) {
+        se->wants_write = write;
+        (void)io_watch(se, write);
     }
+    return r;
 }
 
-static void put_hello(struct plenum_stream *s)
+static const char *why_not(const struct session *se, int r)
 {
-    struct wire_hello m;
+    if (r == -ENOENT && !se->address->tcp)
+        return "no such socket: is plenumd running?";
+    if (r == -ECONNREFUSED)
+        return "nobody listens there: is plenumd running?";
+    if (r == -EACCES && se->stream->tls && se->address->tcp)
+        return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: give its plenumd the "
+               "same key with --tls-key";
+    if (r == -ECONNRESET || r == -EPIPE)
+        return se->state == SESSION_HELLO ? "closed the connection at once" : "died";
+    return strerror(-r);
+}
 
+/* Reading or writing has failed. */
+static void lose_connection(struct session *se, int r)
+{
+    if (r == -EACCES)
+        refused(se, r, why_not(se, r));
+    else
+        session_lose(se, why_not(se, r));
+}
+
+static void connect_now(struct session *se, uint64_t now)
+{
+    struct plenum_stream *s = se->stream;
+    struct wire_hello m;
+    int fd, r;
+
+    if (se->address->tcp && se->address->count == 0) { /* a name that nobody knew */
+        se->retry_ns = UINT64_MAX;
+        return;
+    }
+    fd = address_connect(se->address, se->turn);
+    r = fd;
+    if (fd >= 0)
+        r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);
+    if (r >= 0 && s->tls && se->address->tcp)
+        r = tls_carry(s->tls, fd, false, &se->conn.carrier);
+    if (r >= 0)
+        r = io_watch(se, false);
+    if (r < 0) {
+        if (fd >= 0)
+            frame_conn_fini(&se->conn);
+        s->wants_keeper = s->own_loader && r == -ECONNREFUSED;
+        session_lose(se, why_not(se, r));
+        return;
+    }
+    se->state = SESSION_HELLO;
+    se->heard_ns = se->asked_ns = se->pinged_ns = now;
     wire_hello_init(&m, s->name);
     if (s->info.job_id)
         (void)snprintf(m.job, sizeof(m.job), "%s", s->info.job_id);
-    (void)wire_put_hello(&s->conn.tx, &m);
-    flush(s);
+    (void)wire_put_hello(&se->conn.tx, &m);
+    (void)session_flush(se);
 }
 
-static void connect_now(struct plenum_stream *s, uint64_t now)
+/* Our own memory is short, or descriptors: no loader can help. */
+static void fail_here(struct session *se, int code, const char *text)
 {
-    int fd = address_connect(&s->addresses[s->address], 0);
-    int r = fd;
-
-    if (fd >= 0)
-        r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
-    if (r >= 0)
-        r = io_watch(s, false);
-    if (r < 0) {
-        const char *why = strerror(-r);
-
-        if (fd >= 0)
-            frame_conn_fini(&s->conn);
-        s->state = SESSION_DOWN;
-        if (r == -ENOENT)
-            why = "no such socket: is plenumd running?";
-        else if (r == -ECONNREFUSED)
-            why = "nobody listens there: is plenumd running?";
-        s->wants_keeper = s->own_loader && r == -ECONNREFUSED;
-        if (s->alone_ns == 0)
-            s->alone_ns = now;
-        (void)error_set(&s->address_error[s->address], 0, "%s", why);
-        try_next(s, now);
-        return;
-    }
-    s->state = SESSION_HELLO;
-    s->heard_ns = s->asked_ns = s->pinged_ns = now;
-    put_hello(s);
+    stream_fail(se->stream, code, text);
+    session_close(se, false);
 }
 
-static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
+static void handle_hello(struct session *se, struct frame_reader *payload)
 {
+    struct plenum_stream *s = se->stream;
     struct wire_hello m;
+    struct wire_open open = s->open;
     const char *version = pipeline_version_name(s->pipeline.version);
     struct plenum_error err;
     int fd, r;
@@ -248,36 +298,37 @@ static void handle_hello(struct plenum_stream *s, struct frame_reader *payload)
         r = error_set(&err, -EPROTONOSUPPORT,
                       "it renders pixel versions '%s', but '%s' is asked for", m.versions, version);
     if (r < 0) {
-        refused(s, r, err.text);
+        refused(se, r, err.text);
         return;
     }
-    memcpy(s->loader_name, m.name, sizeof(s->loader_name));
-    s->loader_minor = m.minor;
+    memcpy(se->loader_name, m.name, sizeof(se->loader_name));
+    se->loader_minor = m.minor;
     if (m.minor < WIRE_MINOR_SUBSET && (s->open.subset.first || s->open.subset.end ||
                                         s->open.repeat > 1 || s->split == PLENUM_SPLIT_FILE)) {
-        refused(s, -EPROTONOSUPPORT,
+        refused(se, -EPROTONOSUPPORT,
                 "it is too old for subset, repeat and split = file: install the version of this "
                 "library there");
         return;
     }
-    r = slot_set_create(s, &s->set, &err);
-    if (r < 0) { /* our own memory: no loader can help */
-        session_fail(s, r, err.text);
-        close_connection(s);
+    r = take_slots(se, &err);
+    if (r < 0) {
+        fail_here(se, r, err.text);
         return;
     }
-    fd = dup(s->set->ring->fd);
-    if (fd < 0) {
-        session_fail(s, -EMFILE,
-                     "no descriptor is left to send the ring to the loader (see ulimit -n)");
-        close_connection(s);
-        return;
+    if (!se->address->tcp) {
+        fd = dup(se->set->ring->fd);
+        if (fd < 0) {
+            fail_here(se, -EMFILE,
+                      "no descriptor is left to send the ring to the loader (see ulimit -n)");
+            return;
+        }
+        (void)frame_conn_attach_fd(&se->conn, fd);
     }
-    (void)frame_conn_attach_fd(&s->conn, fd);
-    (void)wire_put_open(&s->conn.tx, ++s->next_request, &s->open);
-    s->state = SESSION_OPENING;
-    s->asked_ns = s->pinged_ns = time_now_ns();
-    flush(s);
+    open.slots = se->set->num_slots;
+    (void)wire_put_open(&se->conn.tx, ++s->next_request, &open);
+    se->state = SESSION_OPENING;
+    se->asked_ns = se->pinged_ns = time_now_ns();
+    (void)session_flush(se);
 }
 
 /* The first OPENED tells what is to be streamed; every later one must tell the same. */
@@ -301,8 +352,6 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
     s->sum = m->sum;
     s->num_samples = m->samples;
     s->num_classes = m->classes;
-    s->stats.loader_threads = m->threads;
-    s->stats.loader_io_threads = m->io_threads;
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
     identity_of(s->fingerprint, &s->open, s->identity);
     s->opened = true;
@@ -310,14 +359,15 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
 }
 
 /* PLENUM_SOURCE=synthetic: what every slot holds, once and for all. Pixels are the zero point. */
-static void fill_synthetic(struct plenum_stream *s)
+static void fill_synthetic(struct session *se)
 {
+    struct plenum_stream *s = se->stream;
     size_t count = wire_batch_count(&s->open);
     struct wire_slot layout = {0};
 
     (void)wire_slot_init(&s->open, &layout);
-    for (uint32_t i = 0; i < s->open.slots; i++) {
-        uint8_t *bytes = ring_slot(s->set->ring, i);
+    for (uint32_t i = 0; i < se->set->num_slots; i++) {
+        uint8_t *bytes = ring_slot(se->set->ring, i);
         int64_t *labels = (int64_t *)(void *)(bytes + layout.labels_at);
         uint32_t *samples = (uint32_t *)(void *)(bytes + layout.samples_at);
 
@@ -329,111 +379,140 @@ static void fill_synthetic(struct plenum_stream *s)
     }
 }
 
-static void handle_opened(struct plenum_stream *s, struct frame_reader *payload)
+static void handle_opened(struct session *se, struct frame_reader *payload)
 {
-    uint64_t now = time_now_ns();
+    struct plenum_stream *s = se->stream;
     struct wire_opened m;
     struct plenum_error err;
     int r;
 
     if (wire_get_opened(payload, &m) < 0 || m.samples == 0) {
-        lose(s, "sent what was not understood");
+        session_lose(se, "sent what was not understood");
         return;
     }
     r = take_opened(s, &m, &err);
     if (r < 0) {
-        refused(s, r, err.text);
+        refused(se, r, err.text);
         return;
     }
-    if (s->lost_ns) {
-        s->stats.lost_ns += now - s->lost_ns;
-        stream_warn(s, "%s; batches come from %s again after %.2f s", s->lost_text,
-                    s->addresses[s->address].text, (double)(now - s->lost_ns) / (double)NS_PER_SEC);
-    }
-    s->lost_ns = s->alone_ns = 0;
-    s->failed_openings = 0;
-    s->retry_delay_ns = retry_first_ns;
-    memset(s->refused, 0, sizeof(s->refused));
-    s->state = SESSION_OPEN;
+    se->threads = m.threads;
+    se->io_threads = m.io_threads;
+    se->failed_openings = 0;
+    se->retry_delay_ns = retry_first_ns;
+    se->refused = 0;
+    se->warned = false;
+    se->service_ns = se->avoid_ns = 0;
+    se->state = SESSION_OPEN;
     if (s->synthetic)
-        fill_synthetic(s);
-    session_pump(s);
-    session_ask_names(s);
-    stream_changed(s);
+        fill_synthetic(se);
+    loaders_opened(se);
 }
 
-static struct plenum_lease *find_slot(struct plenum_stream *s, uint64_t request)
+static struct plenum_lease *find_slot(const struct session *se, uint64_t request)
 {
-    for (uint32_t i = 0; i < s->set->num_slots; i++) {
-        struct plenum_lease *slot = &s->set->slots[i];
+    for (uint32_t i = 0; i < se->set->num_slots; i++) {
+        struct plenum_lease *slot = &se->set->slots[i];
 
         if ((slot->state == SLOT_FILLING || slot->state == SLOT_CANCELLING) &&
-            slot->request == request)
+            slot->session == se && slot->request == request)
             return slot;
     }
     return NULL;
 }
 
-/* The slot is filled, or cannot be: its batch may be handed out. */
-static void settle(struct plenum_stream *s, struct entry *e, const struct wire_done *m)
+/* The loader's hands are off the slot. */
+static void let_go(struct session *se, struct plenum_lease *slot, const struct wire_done *m)
 {
-    struct plenum_lease *slot = e->slot;
-
-    slot->times.done_ns = time_now_ns();
-    slot->times.done = *m;
-    s->stats.queue_ns += m->queue_ns;
-    s->stats.read_ns += m->read_ns;
-    s->stats.render_ns += m->render_ns;
-    e->ready = true;
-    e->substituted = m->substituted;
-    if (m->status < 0) {
-        e->code = m->status;
-        (void)error_set(&e->err, 0, "%s", m->text);
-        e->slot = NULL;
+    if (slot->state == SLOT_CANCELLING) {
         slot->state = SLOT_FREE;
+        se->cancelling--;
+        loaders_pump(se->stream);
+        return;
+    }
+    se->filling--;
+    loaders_done(se, slot, m);
+}
+
+static uint64_t batch_bytes(const struct plenum_stream *s)
+{
+    struct wire_slot layout = {0};
+
+    (void)wire_slot_init(&s->open, &layout);
+    return wire_batch_bytes(&s->open, &layout);
+}
+
+/* An answer to a request that has no slot any more: true when it was one. */
+static bool take_cancelled(struct session *se, uint64_t request)
+{
+    for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)
+        if (se->cancelled[i] == request) {
+            se->cancelled[i] = se->cancelled[--se->cancelling];
+            return true;
+        }
+    return false;
+}
+
+/* DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
+static void handle_done(struct session *se, const struct frame_header *h,
+                        struct frame_reader *payload)
+{
+    struct plenum_lease *slot = find_slot(se, h->request);
+    struct wire_done m = {0};
+    bool follows, cancelled = !slot && take_cancelled(se, h->request);
+
+    if ((!slot && !cancelled) || (h->type == WIRE_DONE && wire_get_done(payload, &m) < 0) ||
+        (h->type == WIRE_CANCELLED && slot && slot->state != SLOT_CANCELLING)) {
+        session_lose(se, "sent an answer to nothing that was asked");
+        return;
+    }
+    follows = se->address->tcp && h->type == WIRE_DONE && m.status >= 0;
+    if (cancelled) {
+        se->discard = follows ? batch_bytes(se->stream) : 0;
+        loaders_pump(se->stream);
+    } else if (follows) {
+        se->receiving = slot;
+        se->received = 0;
+        se->done = m;
     } else {
-        s->stats.rendered += wire_batch_count(&s->open);
-        slot->state = SLOT_READY;
-        s->set->refs++;
+        let_go(se, slot, &m);
     }
 }
 
-/* DONE or CANCELLED: the loader's hands are off the slot. */
-static void handle_done(struct plenum_stream *s, const struct frame_header *h,
-                        struct frame_reader *payload)
+/* Receive more of a batch: as frame_conn_read_bulk(). */
+static int64_t receive(struct session *se)
 {
-    struct plenum_lease *slot = find_slot(s, h->request);
-    struct wire_done m = {0};
-    struct entry *e;
+    static uint8_t nowhere[65536]; /* written by this thread alone, read by none */
+    struct plenum_lease *slot = se->receiving;
+    uint64_t bytes = batch_bytes(se->stream);
+    int64_t n;
 
-    if (!slot || (h->type == WIRE_DONE && wire_get_done(payload, &m) < 0) ||
-        (h->type == WIRE_CANCELLED && slot->state != SLOT_CANCELLING)) {
-        lose(s, "sent an answer to nothing that was asked");
-        return;
+    if (se->discard) {
+        n = frame_conn_read_bulk(&se->conn, nowhere, min_u64(se->discard, sizeof(nowhere)));
+        se->discard -= n > 0 ? (uint64_t)n : 0;
+        return n;
     }
-    if (slot->state == SLOT_CANCELLING) {
-        slot->state = SLOT_FREE;
-        session_pump(s);
-        return;
+    n = frame_conn_read_bulk(&se->conn, ring_slot(slot->set->ring, slot->index) + se->received,
+                             min_u64(bytes - se->received, RECEIVE_MAX));
+    if (n <= 0)
+        return n;
+    se->received += (uint64_t)n;
+    if (se->received == bytes) {
+        se->receiving = NULL;
+        let_go(se, slot, &se->done);
     }
-    for (e = s->first; e->slot != slot; e = e->next)
-        ;
-    settle(s, e, &m);
-    session_pump(s);
-    if (e == s->first)
-        stream_changed(s);
+    return n;
 }
 
 /* Names come in the order in which they were asked for. */
-static void handle_name(struct plenum_stream *s, const struct frame_header *h,
+static void handle_name(struct session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
-    struct name_ask *a = s->asks;
+    struct name_ask *a = se->stream->asks;
     struct wire_name m;
 
-    if (wire_get_name(payload, &m) < 0 || !a || a->have == a->sent ||
+    if (wire_get_name(payload, &m) < 0 || se != se->stream->names || !a || a->have == a->sent ||
         h->request != a->base + a->have) {
-        lose(s, "sent a name that was not asked for");
+        session_lose(se, "sent a name that was not asked for");
         return;
     }
     if (!m.text[0]) {
@@ -444,240 +523,172 @@ static void handle_name(struct plenum_stream *s, const struct frame_header *h,
             a->code = error_set(&a->err, -ENOMEM, "out of memory");
     }
     a->have++;
-    session_ask_names(s);
+    loaders_ask_names(se->stream);
 }
 
-static void handle_frame(struct plenum_stream *s, const struct frame_header *h,
+/* That it came is what it tells: an index of millions of files takes its time. */
+static void note_life(struct session *se, const struct frame_header *h, uint64_t now)
+{
+    if (se->stream->alone_ns)
+        se->stream->alone_ns = now;
+    if (h->type != WIRE_STATS || h->request != se->ping)
+        return;
+    spread_add(&se->pong, now - se->pinged_ns);
+    se->ping = 0;
+}
+
+static void handle_frame(struct session *se, const struct frame_header *h,
                          struct frame_reader *payload)
 {
     struct wire_error m;
 
-    if (h->type == WIRE_HELLO && s->state == SESSION_HELLO) {
-        handle_hello(s, payload);
-    } else if (h->type == WIRE_OPENED && s->state == SESSION_OPENING) {
-        handle_opened(s, payload);
-    } else if ((h->type == WIRE_DONE || h->type == WIRE_CANCELLED) && s->state == SESSION_OPEN) {
-        handle_done(s, h, payload);
-    } else if (h->type == WIRE_NAME && s->state == SESSION_OPEN) {
-        handle_name(s, h, payload);
+    if (h->type == WIRE_HELLO && se->state == SESSION_HELLO) {
+        handle_hello(se, payload);
+    } else if (h->type == WIRE_OPENED && se->state == SESSION_OPENING) {
+        handle_opened(se, payload);
+    } else if ((h->type == WIRE_DONE || h->type == WIRE_CANCELLED) && se->state == SESSION_OPEN) {
+        handle_done(se, h, payload);
+    } else if (h->type == WIRE_NAME && se->state == SESSION_OPEN) {
+        handle_name(se, h, payload);
     } else if (h->type == WIRE_ERROR) {
         if (wire_get_error(payload, &m) < 0)
-            lose(s, "sent what was not understood");
+            session_lose(se, "sent what was not understood");
         else if (m.code == -ETIMEDOUT ||
                  m.code == -ECANCELED) /* it is ending, or we were stopped */
-            lose(s, m.text);
+            session_lose(se, m.text);
         else
-            refused(s, m.code, m.text);
+            refused(se, m.code < 0 ? m.code : -EPROTO, m.text);
     } else if (h->type == WIRE_STATS || h->type == WIRE_PROGRESS) {
-        /* That it came is what it tells: an index of millions of files takes its time. */
-        if (s->alone_ns)
-            s->alone_ns = time_now_ns();
+        note_life(se, h, se->heard_ns);
     } else {
-        lose(s, "sent a message that has no meaning here");
+        session_lose(se, "sent a message that has no meaning here");
     }
 }
 
-void session_ready(struct plenum_stream *s)
+/* Understand what has been read, up to the bytes of a batch. */
+static void handle_frames(struct session *se)
 {
     struct frame_header header;
     struct frame_reader payload;
+    int r;
 
-    if (s->state == SESSION_DOWN)
+    while (se->state != SESSION_DOWN && !se->receiving && !se->discard &&
+           (r = frame_conn_next(&se->conn, &header, &payload)) != 0) {
+        if (r < 0)
+            session_lose(se, "sent what is no message");
+        else
+            handle_frame(se, &header, &payload);
+    }
+}
+
+void session_ready(struct session *se)
+{
+    size_t budget = RECEIVE_MAX; /* what is left makes us ready again */
+    int r;
+
+    if (se->state == SESSION_DOWN)
         return;
-    flush(s);
-    for (;;) {
-        int64_t n = frame_conn_fill(&s->conn);
-        int r;
+    r = session_flush(se);
+    if (r < 0 && r != -EAGAIN && se->state == SESSION_HELLO) { /* it could not be connected */
+        lose_connection(se, r);
+        return;
+    }
+    while (se->state != SESSION_DOWN && (budget > 0 || frame_conn_has_read(&se->conn))) {
+        int64_t n = se->receiving || se->discard ? receive(se) : frame_conn_fill(&se->conn);
 
         if (n == -EAGAIN)
             return;
         if (n < 0) {
-            lose(s, s->state == SESSION_HELLO ? "closed the connection at once" : "died");
+            lose_connection(se, (int)n);
             return;
         }
-        s->heard_ns = time_now_ns();
-        while (s->state != SESSION_DOWN &&
-               (r = frame_conn_next(&s->conn, &header, &payload)) != 0) {
-            if (r < 0)
-                lose(s, "sent what is no message");
-            else
-                handle_frame(s, &header, &payload);
-        }
-        if (s->state == SESSION_DOWN)
-            return;
+        se->heard_ns = time_now_ns();
+        budget -= min_u64(budget, (uint64_t)n);
+        handle_frames(se);
     }
 }
 
-static unsigned count_slots(const struct plenum_stream *s, enum slot_state state)
+int session_render(struct session *se, struct order_place place, struct plenum_lease *slot)
 {
-    unsigned n = 0;
-
-    for (uint32_t i = 0; i < s->set->num_slots; i++)
-        n += s->set->slots[i].state == state;
-    return n;
-}
-
-/* The next entry to ask for: one that lost its loader, or a new one at the end of the list. */
-static struct entry *next_to_ask(struct plenum_stream *s)
-{
-    struct entry *e;
-
-    for (e = s->first; e; e = e->next)
-        if (!e->slot && !e->ready)
-            return e;
-    if (s->epochs && s->next_place.epoch >= s->epochs)
-        return NULL;
-    e = calloc(1, sizeof(*e));
-    if (!e)
-        return NULL;
-    e->place = e->after = s->next_place;
-    for (uint32_t i = 0; i < s->open.steps; i++) {
-        if (s->epochs && s->next_place.epoch >= s->epochs)
-            break; /* what fills up the last batch does not count */
-        e->after = order_place_after(&s->steps, s->next_place);
-        s->next_place = order_place_settle(&s->steps, e->after);
-    }
-    if (s->last)
-        s->last->next = e;
-    else
-        s->first = e;
-    s->last = e;
-    return e;
-}
-
-/* Have a free slot filled for this batch: 0 or -ENOMEM. */
-static int ask(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot)
-{
+    struct plenum_stream *s = se->stream;
     uint64_t request = ++s->next_request, now = time_now_ns(), waited = s->stats.wait_ns;
 
     if (s->waiting_ns && now > s->waiting_ns)
         waited += now - s->waiting_ns;
-    if (!s->synthetic && wire_put_render(&s->conn.tx, request,
-                                         &(struct wire_render){.epoch = e->place.epoch,
-                                                               .position = e->place.position,
+    if (!s->synthetic && wire_put_render(&se->conn.tx, request,
+                                         &(struct wire_render){.epoch = place.epoch,
+                                                               .position = place.position,
                                                                .slot = slot->index,
                                                                .waited_ns = waited}) < 0)
         return -ENOMEM;
     slot->request = request;
+    slot->session = se;
     slot->state = SLOT_FILLING;
-    slot->times = (struct trace_batch){.epoch = e->place.epoch,
-                                       .position = e->place.position,
+    slot->times = (struct trace_batch){.epoch = place.epoch,
+                                       .position = place.position,
                                        .asked_ns = now,
                                        .slot = slot->index};
-    e->slot = slot;
+    if (se->filling++ == 0 && !s->synthetic) {
+        se->asked_ns = se->since_ns = now;
+        io_poke(); /* there is something to wait for now */
+    }
     return 0;
 }
 
-void session_pump(struct plenum_stream *s)
+void session_cancel(struct plenum_lease *slot)
 {
-    unsigned filling;
-    bool asked = false, idle;
+    struct session *se = slot->session;
 
-    if (s->state != SESSION_OPEN || s->error_code < 0 || s->held)
-        return;
-    filling = count_slots(s, SLOT_FILLING);
-    idle = filling == 0;
-    for (uint32_t i = 0; i < s->set->num_slots && filling < s->depth; i++) {
-        struct plenum_lease *slot = &s->set->slots[i];
-        struct entry *e;
-
-        if (slot->state != SLOT_FREE)
-            continue;
-        e = next_to_ask(s);
-        if (!e)
-            break;
-        if (ask(s, e, slot) < 0)
-            break;
-        if (s->synthetic) {
-            settle(s, e, &(struct wire_done){0});
-            continue;
-        }
-        if (filling++ == 0)
-            s->asked_ns = slot->times.asked_ns;
-        asked = true;
-    }
-    if (asked)
-        flush(s);
-    if (asked && idle)
-        io_poke(); /* there is something to wait for now */
-}
-
-void session_reopen(struct plenum_stream *s)
-{
-    if (s->state != SESSION_DOWN) {
-        (void)wire_put_empty(&s->conn.tx, WIRE_BYE, 0);
-        (void)frame_conn_flush(&s->conn);
-    }
-    close_connection(s);
-    s->retry_ns = s->alone_ns = time_now_ns();
-}
-
-void session_ask_names(struct plenum_stream *s)
-{
-    struct name_ask *a = s->asks;
-    bool asked = false;
-
-    if (!a || s->state != SESSION_OPEN)
-        return;
-    if (s->loader_minor < WIRE_MINOR_NAME)
-        a->code = error_set(&a->err, -ENOTSUP, "%s is too old to tell the names of samples",
-                            s->loader_name);
-    while (a->code == 0 && a->sent < a->count && a->sent - a->have < NAMES_UNDER_WAY) {
-        struct wire_ask_name m = {.sample = a->samples[a->sent]};
-
-        if (wire_put_ask_name(&s->conn.tx, a->base + a->sent, &m) < 0)
-            break;
-        a->sent++;
-        asked = true;
-    }
-    /* What failed must still hear the answers to what it has asked. */
-    if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
-        s->asks = a->next;
-        a->over = true;
-        stream_changed(s);
-        session_ask_names(s);
+    se->filling--;
+    if (se->receiving == slot) { /* it is answered already */
+        se->discard = batch_bytes(se->stream) - se->received;
+        se->receiving = NULL;
+        slot->state = SLOT_FREE;
         return;
     }
-    if (asked) {
-        s->asked_ns = time_now_ns();
-        flush(s);
-    }
-}
-
-void session_cancel(struct plenum_stream *s, struct plenum_lease *slot)
-{
-    slot->state = SLOT_CANCELLING;
-    (void)wire_put_empty(&s->conn.tx, WIRE_CANCEL, slot->request);
-    flush(s);
+    slot->state = se->address->tcp ? SLOT_FREE : SLOT_CANCELLING;
+    if (se->address->tcp)
+        se->cancelled[se->cancelling] = slot->request;
+    se->cancelling++;
+    (void)wire_put_empty(&se->conn.tx, WIRE_CANCEL, slot->request);
+    (void)session_flush(se);
 }
 
 /* Since when have we been waiting for a word of the loader's? 0: we are not. */
-static uint64_t waiting_since(const struct plenum_stream *s)
+static uint64_t waiting_since(const struct session *se)
 {
-    if (s->state == SESSION_OPEN && count_slots(s, SLOT_FILLING) == 0 &&
-        count_slots(s, SLOT_CANCELLING) == 0 && !s->asks)
+    if (se->state == SESSION_OPEN && se->filling == 0 && se->cancelling == 0 &&
+        !(se->stream->asks && se->stream->names == se))
         return 0;
-    return max_u64(s->heard_ns, s->asked_ns);
+    return max_u64(se->heard_ns, se->asked_ns);
 }
 
-uint64_t session_tick(struct plenum_stream *s, uint64_t now_ns)
+/* When a loader that has not answered STATS becomes silent. */
+static uint64_t silent_at(const struct session *se)
 {
-    uint64_t since, ping_ns = s->silence_ns / 4;
+    uint64_t usual = se->pong.mean_ns + 4 * se->pong.dev_ns;
 
-    if (s->error_code < 0) {
-        if (s->state != SESSION_DOWN)
-            close_connection(s);
-        return UINT64_MAX;
-    }
-    if (s->alone_ns && now_ns >= s->alone_ns + s->loader_timeout_ns) {
-        no_loader(s, now_ns);
-        return now_ns;
-    }
-    if (s->state == SESSION_DOWN && now_ns >= s->retry_ns)
-        connect_now(s, now_ns);
-    if (s->state == SESSION_DOWN)
-        return s->alone_ns ? min_u64(s->retry_ns, s->alone_ns + s->loader_timeout_ns) : s->retry_ns;
-    since = waiting_since(s);
+    return max_u64(se->pinged_ns, se->heard_ns) +
+           min_u64(max_u64(4 * usual, pong_least_ns), se->stream->silence_ns);
+}
+
+bool session_is_silent(const struct session *se, uint64_t now_ns)
+{
+    return se->state == SESSION_OPEN && se->ping && waiting_since(se) && now_ns >= silent_at(se);
+}
+
+uint64_t session_tick(struct session *se, uint64_t now_ns, bool others)
+{
+    struct plenum_stream *s = se->stream;
+    uint64_t since, next, ping_ns = s->silence_ns / 4;
+
+    if (others)
+        ping_ns = min_u64(ping_ns, ping_others_ns);
+    if (se->state == SESSION_DOWN && now_ns >= se->retry_ns)
+        connect_now(se, now_ns);
+    if (se->state == SESSION_DOWN)
+        return se->retry_ns;
+    since = waiting_since(se);
     if (since == 0)
         return UINT64_MAX;
     if (now_ns >= since + s->silence_ns) {
@@ -685,32 +696,19 @@ uint64_t session_tick(struct plenum_stream *s, uint64_t now_ns)
 
         (void)snprintf(text, sizeof(text), "said nothing for %.1f s",
                        (double)(now_ns - since) / (double)NS_PER_SEC);
-        lose_since(s, since, text);
+        lose_since(se, since, text);
         return now_ns;
     }
-    if (s->state != SESSION_HELLO && now_ns >= max_u64(since, s->pinged_ns) + ping_ns) {
-        s->pinged_ns = now_ns;
-        (void)wire_put_empty(&s->conn.tx, WIRE_STATS, ++s->next_request);
-        flush(s);
+    next = since + s->silence_ns;
+    if (se->state == SESSION_HELLO)
+        return next;
+    if (!se->ping && now_ns >= max_u64(since, se->pinged_ns) + ping_ns) {
+        se->pinged_ns = now_ns;
+        se->ping = ++s->next_request;
+        (void)wire_put_empty(&se->conn.tx, WIRE_STATS, se->ping);
+        (void)session_flush(se);
     }
-    since += s->silence_ns;
-    if (s->state != SESSION_HELLO)
-        since = min_u64(since, max_u64(waiting_since(s), s->pinged_ns) + ping_ns);
-    return s->alone_ns ? min_u64(since, s->alone_ns + s->loader_timeout_ns) : since;
-}
-
-void session_forgive(struct plenum_stream *s, uint64_t now_ns)
-{
-    s->heard_ns = s->asked_ns = s->pinged_ns = now_ns;
-    if (s->alone_ns)
-        s->alone_ns = now_ns;
-}
-
-void session_fini(struct plenum_stream *s)
-{
-    if (s->state != SESSION_DOWN) {
-        (void)wire_put_empty(&s->conn.tx, WIRE_BYE, 0);
-        (void)frame_conn_flush(&s->conn);
-    }
-    close_connection(s);
+    if (!se->ping)
+        return min_u64(next, max_u64(since, se->pinged_ns) + ping_ns);
+    return others && silent_at(se) > now_ns ? min_u64(next, silent_at(se)) : next;
 }

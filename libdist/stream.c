@@ -1,7 +1,7 @@
 /* stream.c - the program's side of a stream: options, delivery in order, leases, cursors.
  *
  * What is to be delivered is a list of entries, each a place in the stream (stream_priv.h). The
- * session (session.c) asks for them in order, and for each that is asked for a slot of the ring is
+ * loaders (loaders.c) are asked for them in order, and for each that is asked for a slot of a ring is
  * filled; next() hands out the first entry when it is ready, and waits when it is not. Which loader
  * filled a slot, and how often it was asked for, does not show here.
  *
@@ -26,8 +26,6 @@
 #include "common/identity.h"
 #include "common/streamhash.h"
 #include "common/util.h"
-
-enum { DEPTH_MAX = 64, EXTRA_SLOTS = 2 };
 
 void plenum_stream_options_init(struct plenum_stream_options *options)
 {
@@ -67,6 +65,7 @@ static void free_entries(struct plenum_stream *s)
 
     for (struct entry *e = s->first; e; e = next) {
         next = e->next;
+        loaders_forget(e);
         if (e->slot && e->slot->state == SLOT_READY) {
             e->slot->state = SLOT_FREE;
             slot_set_unref(e->slot->set);
@@ -81,6 +80,7 @@ void stream_unref(struct plenum_stream *s)
     if (atomic_fetch_sub(&s->refs, 1) != 1)
         return;
     io_close(&s->ready_fd);
+    tls_destroy(s->tls);
     trace_close(s->trace);
     (void)pthread_cond_destroy(&s->changed);
     (void)pthread_mutex_destroy(&s->mu);
@@ -159,6 +159,26 @@ static int take_source(struct plenum_stream *s, struct plenum_error *err)
     return 0;
 }
 
+/* PLENUM_VERIFY_BATCHES: how many of a hundred batches are asked of two loaders and compared. */
+static int take_verify(struct plenum_stream *s, struct plenum_error *err)
+{
+    const char *text = getenv("PLENUM_VERIFY_BATCHES");
+    double percent;
+    char *end;
+
+    if (!text || !*text)
+        return 0;
+    percent = strtod(text, &end);
+    end += *end == '%';
+    if (*end || end == text || !(percent >= 0 && percent <= 100))
+        return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",
+                         text);
+    if (percent > 0 && s->num_addresses < 2)
+        stream_warn(s, "PLENUM_VERIFY_BATCHES: no batch is verified, since that takes two loaders");
+    s->verify_share = percent / 100;
+    return 0;
+}
+
 static int take_options(struct plenum_stream *s, const struct plenum_stream_options *o,
                         struct plenum_error *err)
 {
@@ -217,12 +237,10 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
         r = take_source(s, err);
     if (r < 0)
         return r;
-    open->slots = o->prefetch_depth + EXTRA_SLOTS;
     if (wire_slot_init(open, &slot) < 0)
         return error_set(err, -EINVAL, "a batch of more than 1 TiB was asked for");
     open->slot_bytes = slot.bytes;
     s->epochs = o->epochs;
-    s->depth = o->prefetch_depth;
     s->loader_timeout_ns = o->loader_timeout_ns;
     s->silence_ns = o->silence_ns;
     s->on_ring = o->on_ring;
@@ -234,6 +252,7 @@ static int take_addresses(struct plenum_stream *s, const struct plenum_stream_op
                           struct plenum_error *err)
 {
     const char *text = o->loader ? o->loader : s->info.loader;
+    int known = 0;
     char own[128];
 
     if (!text) {
@@ -246,7 +265,44 @@ static int take_addresses(struct plenum_stream *s, const struct plenum_stream_op
         text = own;
     }
     s->num_addresses = address_parse_list(text, s->addresses, err);
-    return s->num_addresses < 0 ? s->num_addresses : 0;
+    if (s->num_addresses < 0)
+        return s->num_addresses;
+    loaders_init(s);
+    for (int i = 0; i < s->num_addresses; i++) {
+        int r = address_resolve(&s->addresses[i], &s->sessions[i].error);
+
+        known += r == 0;
+        if (r < 0 && s->num_addresses == 1)
+            return error_set(err, r, "%s", s->sessions[i].error.text);
+        if (r < 0)
+            stream_warn(s, "loader %s is not used: %s", s->addresses[i].text,
+                        s->sessions[i].error.text);
+    }
+    return known ? 0 : error_set(err, -ENOENT, "%s", s->sessions[0].error.text);
+}
+
+/* PLENUM_LOADER_KEY: the file of the key that loaders by TCP have. */
+static int take_key(struct plenum_stream *s, struct plenum_error *err)
+{
+    const char *path = getenv("PLENUM_LOADER_KEY");
+    bool tcp = false;
+    int r;
+
+    for (int i = 0; i < s->num_addresses; i++)
+        tcp |= s->addresses[i].tcp;
+    if (!tcp || !path || !*path)
+        return 0;
+    r = tls_create(path, &s->tls, err);
+    return r < 0 ? error_prefix(err, r, "PLENUM_LOADER_KEY") : 0;
+}
+
+/* Each loader has something to do while it sends the last and is asked for the next. */
+static void take_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
+{
+    unsigned each = s->num_addresses > 1 ? 2 * (unsigned)s->num_addresses : 0;
+
+    s->depth = o->prefetch_depth > each ? o->prefetch_depth : each;
+    s->open.slots = s->depth + EXTRA_SLOTS;
 }
 
 static int stream_create(const struct plenum_job_info *info,
@@ -267,8 +323,6 @@ static int stream_create(const struct plenum_job_info *info,
     s->pid = getpid();
     s->opened_ns = time_now_ns();
     s->alone_ns = s->opened_ns;
-    s->retry_delay_ns = 5 * NS_PER_MS;
-    s->conn = (struct frame_conn){.fd = -1, .tx_fd = -1, .rx_fd = -1};
     s->ready_fd = -1;
     atomic_init(&s->refs, 1);
     (void)pthread_mutex_init(&s->mu, NULL);
@@ -278,9 +332,15 @@ static int stream_create(const struct plenum_job_info *info,
     (void)pthread_condattr_destroy(&attr);
     r = take_info(s, info, err);
     if (r == 0)
-        r = take_options(s, options, err);
-    if (r == 0)
         r = take_addresses(s, options, err);
+    if (r == 0)
+        r = take_key(s, err);
+    if (r == 0) {
+        take_depth(s, options);
+        r = take_options(s, options, err);
+    }
+    if (r == 0)
+        r = take_verify(s, err);
     if (r < 0) {
         stream_unref(s);
         return r;
@@ -328,9 +388,9 @@ void stream_release(struct plenum_stream *s, uint64_t span)
     s->held = false;
     if (span != s->open.span) { /* the loader has to know it, too */
         s->open.span = s->steps.span = span;
-        session_reopen(s);
+        loaders_reopen(s);
     } else {
-        session_pump(s);
+        loaders_pump(s);
     }
     (void)pthread_mutex_unlock(&s->mu);
     io_poke();
@@ -450,7 +510,7 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     struct entry *e = s->first;
 
     if (e->code < 0) {
-        session_fail(s, e->code, e->err.text);
+        stream_fail(s, e->code, e->err.text);
         return error_set(err, e->code, "%s", e->err.text);
     }
     s->first = e->next;
@@ -470,19 +530,8 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     s->stats.samples += ret->num_valid;
     s->stats.substituted += ret->num_substituted;
     free(e);
-    session_pump(s);
+    loaders_pump(s);
     return 0;
-}
-
-/* Is every slot in the program's hands, so that waiting would be for ever? */
-static bool starved(const struct plenum_stream *s)
-{
-    if (s->first || !s->set || s->state != SESSION_OPEN)
-        return false;
-    for (uint32_t i = 0; i < s->set->num_slots; i++)
-        if (s->set->slots[i].state != SLOT_LEASED)
-            return false;
-    return true;
 }
 
 static bool finished(const struct plenum_stream *s)
@@ -493,7 +542,7 @@ static bool finished(const struct plenum_stream *s)
 /* Make the descriptor readable, or not, as plenum_stream_next() would answer or wait. */
 static void update_ready_fd(struct plenum_stream *s)
 {
-    bool ready = (s->first && s->first->ready) || s->error_code < 0 || finished(s) || starved(s);
+    bool ready = (s->first && s->first->ready) || s->error_code < 0 || finished(s) || loaders_starved(s);
     uint64_t n = 1;
 
     if (s->ready_fd < 0 || ready == s->ready_fd_set)
@@ -525,12 +574,12 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
         if (finished(s))
             return error_set(err, -ENODATA, "all %llu epochs are over",
                              (unsigned long long)s->epochs);
-        if (starved(s))
+        if (loaders_starved(s))
             return error_set(
                 err, -ENOBUFS,
                 "all %u slots of the ring are leased: release a batch before asking for "
                 "the next",
-                s->set->num_slots);
+                s->open.slots);
         if (deadline_ns == UINT64_MAX)
             (void)pthread_cond_wait(&s->changed, &s->mu);
         else if (time_now_ns() >= deadline_ns)
@@ -596,13 +645,16 @@ int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
 
 void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret)
 {
+    const struct session *first;
+
     *ret = (struct plenum_ring){0};
     if (stream->pid != getpid())
         return;
     (void)pthread_mutex_lock(&stream->mu);
-    if (stream->set)
-        *ret = (struct plenum_ring){.base = stream->set->ring->base,
-                                    .bytes = stream->set->ring->bytes};
+    first = loaders_first(stream);
+    if (first)
+        *ret = (struct plenum_ring){.base = first->set->ring->base,
+                                    .bytes = first->set->ring->bytes};
     (void)pthread_mutex_unlock(&stream->mu);
 }
 
@@ -626,8 +678,7 @@ void plenum_batch_release(struct plenum_batch *batch)
         trace_batch(s->trace, &slot->times);
     }
     s->leased--;
-    if (set == s->set)
-        session_pump(s);
+    loaders_pump(s);
     update_ready_fd(s);
     slot_set_unref(set);
     if (s->destroyed)
@@ -689,9 +740,6 @@ void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *
 /* What was prefetched is of no use any more: ready slots are free, filling ones are called back. */
 static void drop_entries(struct plenum_stream *s)
 {
-    for (struct entry *e = s->first; e; e = e->next)
-        if (e->slot && e->slot->state == SLOT_FILLING)
-            session_cancel(s, e->slot);
     free_entries(s);
 }
 
@@ -747,7 +795,7 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
         s->cursor = place;
         s->next_place = order_place_settle(&s->steps, place);
         s->next_index = 0;
-        session_pump(s);
+        loaders_pump(s);
         update_ready_fd(s);
         io_poke();
     }
@@ -758,6 +806,7 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
 void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_stats *ret)
 {
     struct plenum_stream *s = stream;
+    const struct session *first;
 
     *ret = (struct plenum_stream_stats){0};
     if (s->pid != getpid())
@@ -769,9 +818,15 @@ void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_
         ret->ready += e->ready;
         ret->in_flight += !e->ready && e->slot;
     }
-    ret->loader[0] = '\0';
-    if (s->state == SESSION_OPEN)
-        (void)snprintf(ret->loader, sizeof(ret->loader), "%s", s->addresses[s->address].text);
+    for (int i = 0; i < s->num_addresses; i++)
+        if (s->sessions[i].state == SESSION_OPEN) {
+            ret->loaders++;
+            ret->loader_threads += s->sessions[i].threads;
+            ret->loader_io_threads += s->sessions[i].io_threads;
+        }
+    first = loaders_first(s);
+    if (first)
+        (void)snprintf(ret->loader, sizeof(ret->loader), "%s", first->address->text);
     (void)pthread_mutex_unlock(&s->mu);
 }
 
@@ -802,7 +857,7 @@ static int wait_for_names(struct plenum_stream *s, struct name_ask *a, struct pl
     *at = a;
     a->base = s->next_request + 1;
     s->next_request += a->count;
-    session_ask_names(s);
+    loaders_ask_names(s);
     io_poke(); /* there is something to wait for now */
     while (!a->over && s->error_code == 0)
         (void)pthread_cond_wait(&s->changed, &s->mu);

@@ -1,5 +1,5 @@
-/* stream_priv.h - what the parts of a stream share: stream.c (the program's side), session.c (the
- * loader's side), io.c (the thread between them). */
+/* stream_priv.h - what the parts of a stream share: stream.c (the program's side), loaders.c (which
+ * loader makes which batch), session.c (the connection to one), io.c (the thread between them). */
 #ifndef LIBDIST_STREAM_PRIV_H
 #define LIBDIST_STREAM_PRIV_H
 
@@ -16,15 +16,18 @@
 #include "common/order.h"
 #include "common/pipeline.h"
 #include "common/ring.h"
+#include "common/tls.h"
 #include "common/wire.h"
 #include "libdist/trace.h"
 
-enum { WARNINGS_MAX = 8 };
+enum { WARNINGS_MAX = 8, DEPTH_MAX = 64, EXTRA_SLOTS = 2, HEDGE_SLOTS = 2 };
+enum { SLOTS_MAX = DEPTH_MAX + EXTRA_SLOTS + HEDGE_SLOTS };
 
 enum slot_state {
     SLOT_FREE,
     SLOT_FILLING,    /* asked for */
     SLOT_CANCELLING, /* given up, but its loader may still write */
+    SLOT_CHECKING, /* filled, and to be compared with what another loader makes */
     SLOT_READY,
     SLOT_LEASED,
 };
@@ -34,21 +37,23 @@ struct plenum_lease {
     struct slot_set *set;
     uint32_t index;
     enum slot_state state;
-    uint64_t request; /* of the last RENDER */
+    struct session *session; /* FILLING, CANCELLING, CHECKING: whose work it is */
+    uint64_t request;        /* of the last RENDER */
     struct trace_batch times;
     uint64_t *positions; /* [S * local], */
     uint8_t *valid;      /* [S * local], */
     uint64_t *epochs;    /* [S]: filled when the batch is handed out */
 };
 
-/** A ring with its slots: one a session. It lives as long as the session or a lease or a ready
- * batch needs it. */
+/** A ring with its slots: one for each session on this host, and one for all others together, which
+ * never write into it themselves. It lives as long as a session or a lease or a ready batch needs
+ * it. */
 struct slot_set {
     struct plenum_stream *stream;
     struct ring *ring;
     uint32_t num_slots;
     /* Under the stream's lock. */
-    unsigned refs; /* the session, each READY and LEASED slot, the list of those shown */
+    unsigned refs; /* sessions, each READY and LEASED slot, the list of those shown, s->remote */
     bool shown;
     struct slot_set *next_shown;
     struct plenum_lease slots[];
@@ -59,8 +64,12 @@ struct entry {
     struct order_place place;  /* of its first step */
     struct order_place after;  /* behind its last step that counts */
     struct plenum_lease *slot; /* NULL: not asked for (again) */
+    struct plenum_lease *hedge; /* asked for a second time, of another loader, as it was late, or to be
+                                   compared */
+    bool verify;                /* both must have come */
     bool ready;
-    int code; /* of a batch that failed; then with a sentence */
+    uint32_t failed; /* loaders that could not make it, a bit each */
+    int code; /* of a batch that failed; then with a sentence. Not ready: what the last loader said */
     uint32_t substituted;
     struct plenum_error err;
     struct entry *next;
@@ -85,13 +94,63 @@ enum session_state {
     SESSION_OPEN,
 };
 
+/** Mean and mean deviation of times, of the last dozen or so. */
+struct spread {
+    uint64_t mean_ns, dev_ns;
+};
+
+/** The connection to one loader. */
+struct session {
+    struct plenum_stream *stream;
+    const struct address *address;
+    uint32_t bit; /* of it among the stream's */
+    enum session_state state;
+    struct frame_conn conn; /* fd -1 when SESSION_DOWN */
+    struct slot_set *set;   /* or NULL */
+    char loader_name[WIRE_NAME_MAX];
+    uint16_t loader_minor; /* of the protocol */
+    uint32_t threads, io_threads;
+    bool wants_write;
+    uint64_t heard_ns;  /* the last byte that came */
+    uint64_t asked_ns;  /* the last time we began to wait for something */
+    uint64_t pinged_ns; /* the last STATS sent, */
+    uint64_t ping;      /* its request; 0: it was answered */
+    struct spread pong; /* how long an answer to it takes */
+
+    /* Work. */
+    unsigned filling;     /* slots that it was asked to fill */
+    unsigned cancelling;  /* that it was asked to leave alone */
+    uint64_t since_ns;    /* when it answered last, or began to have work */
+    uint64_t service_ns;  /* time that it takes for a batch while it has work; 0: not known */
+    uint64_t avoid_ns;    /* it has failed to make a batch: ask others until then, */
+    uint64_t avoid_for_ns; /* which is so long */
+
+    /* A batch whose bytes are coming. */
+    struct plenum_lease *receiving; /* or NULL */
+    uint64_t received;
+    struct wire_done done;
+    uint64_t discard; /* bytes that come of a batch which nobody wants any more */
+
+    /* By TCP: requests that were called back and not answered. Their slots are others' already. */
+    uint64_t cancelled[SLOTS_MAX];
+
+    /* How it gets another connection. */
+    unsigned turn;     /* among the addresses of its host */
+    uint64_t retry_ns; /* SESSION_DOWN: when to try again */
+    uint64_t retry_delay_ns;
+    struct plenum_error error; /* the last, "" when none */
+    int refused;               /* it will not serve us, and this is why; 0: it may */
+    bool warned;               /* and the program knows, or that it fails to make batches */
+    unsigned failed_openings;  /* in a row: HELLO came, OPENED did not */
+};
+
 struct plenum_stream {
     /* Constant once the stream is made. */
     pid_t pid;
     struct plenum_job_info info;
     struct wire_open open;
     struct pipeline pipeline;
-    struct address addresses[ADDRESS_LIST_MAX];
+    struct address addresses[ADDRESS_LIST_MAX]; /* looked up, where they are names */
     int num_addresses;
     bool own_loader; /* none was named: the one address is the job's own, kept by one of its
                         processes */
@@ -101,6 +160,7 @@ struct plenum_stream {
     uint64_t opened_ns;
     enum plenum_split split;
     uint8_t choices[16]; /* the identity without the data set, and without what a part changes */
+    double verify_share; /* of batches that two loaders are asked for, which must agree: 0 to 1 */
     bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
     char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
 
@@ -141,50 +201,76 @@ struct plenum_stream {
     struct slot_set *shown;   /* rings that the program was told of, the newest first */
     bool destroyed;           /* only leases hold the stream */
 
-    /* The connection to a loader. */
-    enum session_state state;
-    struct frame_conn conn; /* fd -1 when SESSION_DOWN */
-    int address;            /* index of the one that is tried or used */
-    struct slot_set *set;   /* of this session, or NULL */
-    char loader_name[WIRE_NAME_MAX];
-    uint16_t loader_minor; /* of the protocol */
-    uint64_t heard_ns;     /* the last byte that came */
-    uint64_t asked_ns;     /* the last time we began to wait for something */
-    uint64_t pinged_ns;    /* the last STATS sent */
-    uint64_t retry_ns;     /* SESSION_DOWN: when to try again */
-    uint64_t retry_delay_ns;
-    uint64_t alone_ns;   /* since when no loader has answered; 0: one does */
-    uint64_t lost_ns;    /* since when a stream that ran has stood; 0: it runs */
-    char lost_text[200]; /* why */
-    struct plenum_error address_error[ADDRESS_LIST_MAX]; /* the last of each, "" when none */
-    int refused[ADDRESS_LIST_MAX]; /* an ERROR of each since the last OPENED; 0: none */
-    unsigned failed_openings;      /* in a row: HELLO came, OPENED did not */
-    bool wants_write;
-    bool wants_keeper; /* nobody listens at the job's own address: io.c is to see to it */
+    /* Loaders. */
+    struct session sessions[ADDRESS_LIST_MAX]; /* one an address */
+    struct tls *tls;                           /* for those by TCP, or NULL */
+    struct slot_set *remote;                   /* of all sessions by TCP, or NULL */
+    struct session *names;                     /* who is asked for names, or NULL */
+    uint64_t alone_ns;                         /* since when no loader has answered; 0: one does */
+    uint64_t lost_ns;      /* since when a stream that ran has stood; 0: it runs */
+    char lost_text[700];   /* why */
+    struct spread latency; /* of batches, from RENDER to their being here */
+    uint64_t latencies;    /* that it is made of */
+    bool wants_keeper;     /* nobody listens at the job's own address: io.c is to see to it */
 };
 
-/* session.c: all are called with the stream's lock held. */
+/* loaders.c: all are called with the stream's lock held. */
 
+/** Make the sessions of the stream's addresses. */
+void loaders_init(struct plenum_stream *s);
 /** Ask for as many batches as there are free slots and depth allows. */
-void session_pump(struct plenum_stream *s);
+void loaders_pump(struct plenum_stream *s);
 /** Ask for the names that are waited for. */
-void session_ask_names(struct plenum_stream *s);
-/** Call back what is being rendered into a slot. The slot is free again when the loader has
- * answered. */
-void session_cancel(struct plenum_stream *s, struct plenum_lease *slot);
-/** The connection is readable or writable, or broken. */
-void session_ready(struct plenum_stream *s);
-/** What time brings: connect, ping, give up. Returns when to be called next (CLOCK_MONOTONIC, ns).
- */
-uint64_t session_tick(struct plenum_stream *s, uint64_t now_ns);
+void loaders_ask_names(struct plenum_stream *s);
+/** An entry is of no interest any more: call back what is being rendered for it. */
+void loaders_forget(struct entry *e);
+/** What time brings: connect, ping, hedge, give up. Returns when to be called next
+ * (CLOCK_MONOTONIC, ns). */
+uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns);
 /** The clock jumped (the process was stopped): what was silent meanwhile is not at fault. */
-void session_forgive(struct plenum_stream *s, uint64_t now_ns);
+void loaders_forgive(struct plenum_stream *s, uint64_t now_ns);
+/** Is every slot in the program's hands, so that waiting would be for ever? */
+bool loaders_starved(struct plenum_stream *s);
+/** The session that most may be expected of, or NULL when none is open. */
+struct session *loaders_first(struct plenum_stream *s);
+/** Have loaders opened anew, since `open` has changed. */
+void loaders_reopen(struct plenum_stream *s);
+/** End all connections for good. */
+void loaders_fini(struct plenum_stream *s);
 /** Nothing more will come of this stream, for this reason; the first one counts. */
-void session_fail(struct plenum_stream *s, int code, const char *text);
-/** End the connection for good. */
-void session_fini(struct plenum_stream *s);
-/** Have the loader opened anew, since `open` has changed. */
-void session_reopen(struct plenum_stream *s);
+void stream_fail(struct plenum_stream *s, int code, const char *text);
+
+/* What a session tells. */
+
+/** It is open: give it work. */
+void loaders_opened(struct session *se);
+/** It is DOWN, after it was of no use from `since_ns` on; `ran`: it was open. Its error says why. */
+void loaders_lost(struct session *se, bool ran, uint64_t since_ns);
+/** It has answered for a slot (FILLING) and let go of it. */
+void loaders_done(struct session *se, struct plenum_lease *slot, const struct wire_done *done);
+
+/* session.c: likewise. */
+
+/** Connect, ping, give up; returns when to be called next. `others`: there are other loaders to turn
+ * to. */
+uint64_t session_tick(struct session *se, uint64_t now_ns, bool others);
+/** The connection is readable or writable, or broken. */
+void session_ready(struct session *se);
+/** Have a free slot of the session's filled with a batch: 0 or -ENOMEM. */
+int session_render(struct session *se, struct order_place place, struct plenum_lease *slot);
+/** Call back what is being rendered into a slot. The slot is free again when the loader has
+ * answered, or at once where the loader has no hand in it. */
+void session_cancel(struct plenum_lease *slot);
+/** Has it not answered for so long that others should be asked? */
+bool session_is_silent(const struct session *se, uint64_t now_ns);
+/** Send what was put into its buffer. */
+int session_flush(struct session *se);
+/** End the connection without telling anybody; `bye`: but the loader. */
+void session_close(struct session *se, bool bye);
+/** The same, because the loader did something that it must not. */
+void session_lose(struct session *se, const char *text);
+/** A time in a spread. */
+void spread_add(struct spread *s, uint64_t ns);
 /** Drop one reference of a slot set. */
 void slot_set_unref(struct slot_set *set);
 
@@ -194,10 +280,10 @@ void slot_set_unref(struct slot_set *set);
 int io_add(struct plenum_stream *s, struct plenum_error *err);
 /** Afterwards the I/O thread does not touch it any more. Not with the stream's lock held. */
 void io_remove(struct plenum_stream *s);
-/** Have session_tick() called soon. With the stream's lock held or not. */
+/** Have loaders_tick() called soon. With the stream's lock held or not. */
 void io_poke(void);
-/** Watch, or stop watching, the stream's connection. With the stream's lock held. */
-int io_watch(struct plenum_stream *s, bool write);
+/** Watch, or stop watching, a connection. With the stream's lock held. */
+int io_watch(struct session *se, bool write);
 
 /* stream.c */
 

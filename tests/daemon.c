@@ -3,6 +3,7 @@
 #include "tests/daemon.h"
 
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -17,8 +18,18 @@ static void die(const char *what)
     abort();
 }
 
+enum { ARGS_MAX = 32 };
+
 pid_t daemon_start(const char *address, const char *threads, const char *option, const char *value)
 {
+    const char *const args[] = {option, value, NULL};
+
+    return daemon_start_with(address, threads, args);
+}
+
+pid_t daemon_start_with(const char *address, const char *threads, const char *const *args)
+{
+    const char *all[ARGS_MAX + 1] = {"plenumd", "--socket", address, "--threads", threads, "--quiet"};
     const char *program = getenv("PLENUM_PLENUMD");
     struct address a;
     pid_t pid;
@@ -32,8 +43,9 @@ pid_t daemon_start(const char *address, const char *threads, const char *option,
         die("fork");
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)execl(program, program, "--socket", address, "--threads", threads, "--quiet", option,
-                    value, (char *)NULL);
+        for (size_t i = 0, at = 6; args[i] && at < ARGS_MAX; i++)
+            all[at++] = args[i];
+        (void)execv(program, (char *const *)(uintptr_t)all);
         _exit(127);
     }
     for (int i = 0; i < 2000; i++) {

@@ -11,6 +11,9 @@
  */
 pid_t daemon_start(const char *address, const char *threads, const char *option, const char *value);
 
+/** The same with any arguments, ended by NULL. */
+pid_t daemon_start_with(const char *address, const char *threads, const char *const *args);
+
 /** Send a signal that ends it, and wait; returns the wait status. */
 int daemon_end(pid_t pid, int signum);
 

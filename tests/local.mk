@@ -4,6 +4,7 @@ AM_TESTS_ENVIRONMENT = \
 	top_srcdir='$(abs_top_srcdir)'; top_builddir='$(abs_top_builddir)'; \
 	PLENUM_PLENUMD='$(abs_top_builddir)/plenumd'; PYTHON='$(PYTHON)'; \
 	PLENUM_SANITIZED='$(sanitized)'; \
+	LD_LIBRARY_PATH='$(abs_top_builddir)/.libs'"$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}"; export LD_LIBRARY_PATH; \
 	export top_srcdir top_builddir PLENUM_PLENUMD PYTHON PLENUM_SANITIZED;
 if SANITIZED
 sanitized = 1

@@ -16,6 +16,9 @@
  *     }
  *     // here r is -ENODATA: all epochs are over
  *
+ * PLENUM_VERIFY_BATCHES is a percentage of batches that two loaders are asked for and that are compared.
+ * Where they differ the stream fails with -EBADMSG and names both. It takes two loaders.
+ *
  * Two variables of the environment serve to find out what an unchanged program waits for; see
  * plenumctl(1). PLENUM_SOURCE is real, generated (pixels from a table instead of decoded ones) or
  * synthetic (one constant batch, no loader works). PLENUM_TRACE names a folder into which each
@@ -93,12 +96,14 @@ struct plenum_stream_options {
     const char
         *pipeline;       /**< "train", "eval", or stages: see plenum(7). Copied. Default "train". */
     const char *shuffle; /**< "global", "none" or "block:B". Copied. Default "global". */
-    const char *loader;  /**< Addresses, separated by commas, or NULL for the job's. Copied. */
+    const char *loader;  /**< Addresses of loaders, separated by commas, or NULL for the job's:
+                              unix:PATH, unix:@NAME, tcp:HOST:PORT. All that answer are used. Copied. */
     uint64_t seed;       /**< Keys every random number. Default 0. */
     uint64_t epochs;     /**< The stream ends before this epoch (counted from 0); 0: never. */
     uint32_t micro_batch;      /**< M: samples that a replica takes in a step. Default 1. */
     uint32_t steps;            /**< S: consecutive steps in one batch. Default 1. */
-    uint32_t prefetch_depth;   /**< Batches asked for ahead of time, 1 ... 64. Default 3. */
+    uint32_t prefetch_depth;   /**< Batches asked for ahead of time, 1 ... 64. Default 3; with several
+                                    loaders at least two for each. */
     enum plenum_dtype dtype;   /**< Default PLENUM_INT8. */
     enum plenum_layout layout; /**< Default PLENUM_NHWC. */
     uint32_t channels; /**< 3, or 4 with a last channel of zero points: what stands for 0.0, 0 as
@@ -108,7 +113,8 @@ struct plenum_stream_options {
     uint64_t loader_timeout_ns; /**< How long no loader may answer before the stream fails with
                                      -ECONNRESET. Default 60 s. */
     uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked
-                              of it, is given up and another is asked. Default 5 s. */
+                              of it, is given up. Where there are others, these are asked long before.
+                              Default 5 s. */
     const char *subset;  /**< "a:b": only samples a ... b - 1 of the data set; NULL: all. Copied. */
     uint32_t repeat;     /**< Positions in a row that show a sample, each with a crop of its own.
                               Default 1. */
@@ -197,11 +203,18 @@ struct plenum_stream_stats {
                                samples was taken up, summed over batches. */
     uint64_t read_ns;     /**< Time spent reading them, summed over samples. */
     uint64_t render_ns;   /**< From encoded bytes to pixels in place, summed over samples. */
-    uint32_t loader_threads;    /**< Threads of the loader that decode, and */
+    uint32_t loader_threads;    /**< Threads of the loaders in use that decode, and */
     uint32_t loader_io_threads; /**< that read. */
     uint32_t ready;             /**< Batches that could be had at once. */
     uint32_t in_flight;         /**< Batches that are being rendered. */
-    char loader[128];           /**< Address of the loader in use, or "". */
+    char loader[128];           /**< Address of a loader in use, one of this host if there is one, or
+                                     "". */
+    uint32_t loaders;           /**< In use. */
+    uint64_t moved;      /**< Batches that were asked of another loader, as theirs was lost or could not
+                              make them. */
+    uint64_t hedged;     /**< Batches that were asked of a second loader, as they were late, */
+    uint64_t hedges_won; /**< and came from there. */
+    uint64_t verified;   /**< Batches that two loaders made alike: see PLENUM_VERIFY_BATCHES. */
 };
 
 /** Write the defaults. */
@@ -276,7 +289,8 @@ PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout
 PLENUM_API int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err);
 
 /**
- * The ring that new batches come from. It becomes another one when a loader is lost; batches that
+ * A ring that new batches come from. It becomes another one when a loader is lost, and there are
+ * several when there are several loaders (one for each on this host, one for all others); batches that
  * are leased may lie in an older one. To be told, see plenum_stream_options.on_ring. Threads: any.
  */
 PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret);

@@ -203,7 +203,7 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
     printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");
     if (dataset_get_known_bad(d) > 0)
-        printf("known bad    %u samples: %s\n", dataset_get_known_bad(d), dataset_get_bad_path(d));
+        printf("known bad    %u of them: %s\n", dataset_get_known_bad(d), dataset_get_bad_path(d));
     if (t)
         print_tiles(d, t);
     printf("time         %.2f s\n", seconds);

@@ -168,7 +168,8 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
     struct stat st;
-    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC), r;
+    /* O_NONBLOCK, here and wherever else a path is opened: it may be a pipe by now. */
+    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         r = -errno;
@@ -381,6 +382,28 @@ static int take_lock(const struct dataset *d, const struct dataset_options *opti
     return lock;
 }
 
+/* What a process has left that was killed while it wrote this index. We hold the lock: nobody else
+ * writes it. */
+static void remove_leftovers(const struct dataset *d)
+{
+    const char *slash = strrchr(d->index_path, '/'), *name = slash + 1;
+    char *folder = strndup(d->index_path, (size_t)(slash - d->index_path) + 1);
+    DIR *dir = folder ? opendir(folder) : NULL;
+    size_t len = strlen(name);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        size_t n = strlen(entry->d_name);
+
+        if (n > len + 4 && strncmp(entry->d_name, name, len) == 0 &&
+            strcmp(entry->d_name + n - 4, ".tmp") == 0)
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+    free(folder);
+}
+
 static int open_or_build(struct dataset *d, const struct dataset_options *options,
                          struct plenum_error *err)
 {
@@ -398,6 +421,8 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
             return 0;
         }
     }
+    if (d->index_path)
+        remove_leftovers(d);
     r = build(d, options, err);
     if (r == 0 && d->index_path) {
         struct index mapped;
@@ -515,6 +540,13 @@ uint32_t dataset_get_known_bad(const struct dataset *dataset)
     return dataset->bad.count;
 }
 
+const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample)
+{
+    int64_t at = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
+
+    return at < 0 ? NULL : dataset->bad.samples[at].reason;
+}
+
 /* ---- names ---- */
 
 static const struct format *find_format(const char *name, size_t len)
@@ -558,7 +590,7 @@ static int look_at(const char *path, uint8_t *head, size_t size, struct dataset_
         return -errno;
     if (!S_ISREG(ret->st.st_mode))
         return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -errno;
     n = pread(fd, head, size, 0);
@@ -1016,17 +1048,16 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 {
     const struct index_sample *s = &dataset->index.samples[sample];
     struct timespec pause = {.tv_nsec = 10000000};
+    const char *known;
     char name[512];
-    int64_t known;
     int r;
 
     if (dataset_is_made_up(dataset))
         return 0;
-    known = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
-    if (known >= 0)
+    known = dataset_get_why_bad(dataset, sample);
+    if (known)
         return error_set(err, -EBADMSG, "%s is known to be bad: %s",
-                         dataset_get_sample_name(dataset, sample, name, sizeof(name)),
-                         dataset->bad.samples[known].reason);
+                         dataset_get_sample_name(dataset, sample, name, sizeof(name)), known);
     if (s->len == 0 || s->len > DATASET_SAMPLE_MAX)
         return error_set(err, -EBADMSG, "%s: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),

@@ -132,6 +132,8 @@ int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *ba
 const char *dataset_get_bad_path(const struct dataset *dataset);
 /** How many samples are known to be bad. */
 uint32_t dataset_get_known_bad(const struct dataset *dataset);
+/** Why a sample is known to be bad, a line; NULL: it is not. Borrowed. */
+const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample);
 
 /**
  * How a data set differs from one whose index file lies at `index_path` (of another host, say): a

@@ -149,6 +149,10 @@ static const struct option_def defs[] = {
      NULL},
     {"socket-mode", 0, "MODE", OPTION_CALL, 0, 0, 0, "mode of the socket's file (default 0600)",
      take_mode},
+    {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen), 0, 0,
+     "serve clients of TCP at HOST:PORT, too; a PORT alone is of 127.0.0.1 (default: none)", NULL},
+    {"tls-key", 0, "FILE", OPTION_TEXT, AT(server.tls_key), 0, 0,
+     "serve by TCP only clients that have the key in FILE, too, and encrypted (TLS 1.3)", NULL},
     {"threads", 't', "N", OPTION_U32, AT(server.threads), 1, 4096,
      "threads that decode (default: one for each CPU that this process may use)", NULL},
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
@@ -250,7 +254,10 @@ static int check_value(const char *name, const char *value, struct plenum_error 
 
     if (strcmp(name, "socket") == 0)
         return address_parse(value, &address, err);
-    if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0) {
+    if (strcmp(name, "listen") == 0)
+        return address_parse_listen(value, &address, err);
+    if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0 ||
+        strcmp(name, "tls-key") == 0) {
         if (value[0] != '/')
             return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
                              value);
@@ -324,15 +331,17 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* A job's own loader speaks up only when something is wrong: its terminal is the training
- * program's. */
+/* A job's own loader speaks up only when something is wrong, or when the program must wait: its
+ * terminal is the training program's. */
 static void set_log(const struct arguments *a)
 {
     log_set_format(a->log_format);
     log_set_limit(a->job || a->verbose > 0 ? 0 : LOG_LINES_MAX);
-    log_set_level(a->verbose > 1                            ? LOG_LEVEL_DEBUG
-                  : (a->job || a->quiet) && a->verbose == 0 ? LOG_LEVEL_WARN
-                                                            : LOG_LEVEL_INFO);
+    log_set_level(a->verbose > 1    ? LOG_LEVEL_DEBUG
+                  : a->verbose == 1 ? LOG_LEVEL_INFO
+                  : a->quiet        ? LOG_LEVEL_WARN
+                  : a->job          ? LOG_LEVEL_NOTICE
+                                    : LOG_LEVEL_INFO);
 }
 
 /* The settings of the start stay what they are, with their texts: some of them hold for good. */

@@ -37,20 +37,29 @@
 #include "loader/serve/queue.h"
 #include "loader/serve/session.h"
 
+/* A socket that clients come to. */
+struct door {
+    struct main_loop *loop;
+    int fd;
+    bool remote; /* by TCP */
+    bool open;   /* the handle is */
+    uv_poll_t poll;
+};
+
 struct main_loop {
     struct server server; /* first: sessions know only this */
     struct server_options live;
     struct http *http; /* or NULL */
-    int listen_fd;
+    struct door door, tcp;
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
     bool ending; /* handles are being closed */
-    uv_poll_t listening, leash;
+    uv_poll_t leash;
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t beat;  /* says that we are alive, and what we do */
     uv_timer_t drain; /* its end is the end of patience */
     uv_async_t finished;
-    bool listening_open, leash_open, loop_open;
+    bool leash_open, loop_open;
     char said[128];     /* the last STATUS= */
     uint64_t looked_ns; /* when the monitor last looked */
 };
@@ -64,9 +73,14 @@ static struct main_loop *loop_of(struct server *server)
 
 static void close_listening(struct main_loop *m)
 {
-    if (m->listening_open)
-        uv_close((uv_handle_t *)&m->listening, NULL);
-    m->listening_open = false;
+    struct door *doors[] = {&m->door, &m->tcp};
+
+    for (size_t i = 0; i < ARRAY_LEN(doors); i++) {
+        if (doors[i]->open)
+            uv_close((uv_handle_t *)&doors[i]->poll, NULL);
+        doors[i]->open = false;
+    }
+    io_close(&m->tcp.fd); /* who comes now is told at once, and asks another loader */
     if (m->owns_path)
         (void)unlink(m->address.un.sun_path);
     m->owns_path = false;
@@ -189,13 +203,13 @@ static void on_leash(uv_poll_t *handle, int status, int events)
 
 static void on_listening(uv_poll_t *handle, int status, int events)
 {
-    struct main_loop *m = handle->data;
+    struct door *door = handle->data;
 
     (void)events;
     if (status < 0)
         return;
     for (;;) {
-        int fd = accept4(m->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED)
@@ -207,7 +221,7 @@ static void on_listening(uv_poll_t *handle, int status, int events)
             }
             return;
         }
-        (void)session_create(&m->server, fd);
+        (void)session_create(&door->loop->server, fd, door->remote);
     }
 }
 
@@ -255,6 +269,8 @@ static void warn_unchanged(const struct server_options *old, const struct server
     } keys[] = {
         {"socket", same_text(old->socket, new->socket) || old->listen_fd >= 0},
         {"socket-mode", old->socket_mode == new->socket_mode},
+        {"listen", same_text(old->listen, new->listen)},
+        {"tls-key", same_text(old->tls_key, new->tls_key)},
         {"threads", old->threads == new->threads},
         {"io-threads", old->io_threads == new->io_threads},
         {"cpu-budget", old->cpu_millicores == new->cpu_millicores},
@@ -303,23 +319,63 @@ static void on_hangup(uv_signal_t *handle, int signum)
     notify_send("READY=1");
 }
 
+/* TCP tells nobody's name: what is served there must be meant for all who can connect. */
+static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
+{
+    const struct server_options *o = m->server.options;
+    struct address address;
+    char text[128];
+    int r;
+
+    if (!o->listen)
+        return !o->tls_key ? 0
+                           : error_set(err, -EINVAL,
+                                       "--tls-key is for clients of TCP: say with --listen where "
+                                       "they come to");
+    r = address_parse_listen(o->listen, &address, err);
+    if (r == 0)
+        r = address_resolve(&address, err);
+    if (r < 0)
+        return error_prefix(err, r, "--listen");
+    if (o->tls_key) {
+        r = tls_create(o->tls_key, &m->server.tls, err);
+        if (r < 0)
+            return error_prefix(err, r, "--tls-key");
+    }
+    if (!o->tls_key && !address_is_local(&address))
+        return error_set(err, -EPERM,
+                         "--listen %s: other hosts would reach it without proving who they are; "
+                         "give it and its clients a key (--tls-key), or listen on 127.0.0.1",
+                         o->listen);
+    if (!o->tls_key && o->num_roots == 0)
+        return error_set(err, -EPERM,
+                         "--listen %s: whoever connects there could read all that this user can; "
+                         "name the folders that may be read with --root, or a key with --tls-key",
+                         o->listen);
+    m->tcp.fd = address_listen(&address, 0, err);
+    if (m->tcp.fd < 0)
+        return error_prefix(err, m->tcp.fd, "--listen");
+    log_info("listening on %s", address_of_socket(m->tcp.fd, false, text, sizeof(text)));
+    return 0;
+}
+
 static int start_listening(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
     int r;
 
     if (o->listen_fd >= 0) {
-        m->listen_fd = o->listen_fd;
-        (void)io_set_cloexec(m->listen_fd, true);
-        r = io_set_nonblock(m->listen_fd);
+        m->door.fd = o->listen_fd;
+        (void)io_set_cloexec(m->door.fd, true);
+        r = io_set_nonblock(m->door.fd);
         return r < 0 ? error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r)) : 0;
     }
     r = address_parse(o->socket, &m->address, err);
     if (r < 0)
         return r;
-    m->listen_fd = address_listen(&m->address, o->socket_mode, err);
-    if (m->listen_fd < 0)
-        return m->listen_fd;
+    m->door.fd = address_listen(&m->address, o->socket_mode, err);
+    if (m->door.fd < 0)
+        return m->door.fd;
     m->owns_path = address_is_path(&m->address);
     return 0;
 }
@@ -391,17 +447,30 @@ static int start_beat(struct main_loop *m)
     return uv_timer_start(&m->beat, on_beat, every_ms, every_ms);
 }
 
+static int open_door(struct main_loop *m, struct door *door)
+{
+    int r;
+
+    if (door->fd < 0)
+        return 0;
+    door->loop = m;
+    door->poll.data = door;
+    r = uv_poll_init(&m->server.loop, &door->poll, door->fd);
+    if (r < 0)
+        return r;
+    door->open = true;
+    return uv_poll_start(&door->poll, UV_READABLE, on_listening);
+}
+
 static int start_polling(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
     int r;
 
-    m->listening.data = m->leash.data = m;
-    r = uv_poll_init(loop, &m->listening, m->listen_fd);
-    if (r < 0)
-        return r;
-    m->listening_open = true;
-    r = uv_poll_start(&m->listening, UV_READABLE, on_listening);
+    m->leash.data = m;
+    r = open_door(m, &m->door);
+    if (r == 0)
+        r = open_door(m, &m->tcp);
     if (r < 0 || m->server.options->leash_fd < 0)
         return r;
     r = uv_poll_init(loop, &m->leash, m->server.options->leash_fd);
@@ -420,6 +489,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
     r = start_threads(m, err);
     if (r == 0)
         r = start_listening(m, err);
+    if (r == 0)
+        r = start_listening_tcp(m, err);
     if (r == 0 && m->live.http_port > 0)
         r = http_start(&m->live, &m->http, err);
     if (r < 0)
@@ -452,7 +523,8 @@ int server_run(const struct server_options *options, struct plenum_error *err)
 
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
-    m->listen_fd = -1;
+    m->door.fd = m->tcp.fd = -1;
+    m->tcp.remote = true;
     m->live = *options;
     m->server.options = &m->live;
     m->server.started_ns = time_now_ns();
@@ -481,8 +553,9 @@ int server_run(const struct server_options *options, struct plenum_error *err)
         (void)uv_loop_close(&m->server.loop);
     }
     pin_destroy(m->server.pin);
-    if (m->listen_fd >= 0)
-        (void)close(m->listen_fd);
+    io_close(&m->door.fd);
+    io_close(&m->tcp.fd);
+    tls_destroy(m->server.tls);
     roots_unref(m->server.roots);
     free(m);
     return r;

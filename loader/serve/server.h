@@ -15,6 +15,8 @@ enum { SERVER_ROOTS_MAX = 64 };
 struct server_options {
     const char *socket;   /* "unix:PATH"; NULL when listen_fd is given */
     unsigned socket_mode; /* of the socket's file */
+    const char *listen;   /* HOST:PORT or PORT, for clients of TCP; NULL: none */
+    const char *tls_key;  /* file of the key that these must have; NULL: none, and this host alone */
     int listen_fd;        /* a socket that listens already, taken; or -1 */
     int leash_fd;         /* its end of file ends the loader, taken; or -1 */
     uint32_t threads;     /* that decode; 0: one a CPU */

@@ -11,6 +11,11 @@
  * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the
  * session answers STATS and sends PROGRESS.
  *
+ * A remote session (TCP) has no ring of its client's. It renders into memory of its own, and what
+ * is done waits in `answers` until those before it are sent, each DONE with its pixels behind it. A
+ * slot is in use until its last byte is sent; so a client that does not read stops itself, and when
+ * it goes on for SEND_LIMIT it is closed, since its memory is ours.
+ *
  * Memory is freed in one place only, maybe_free(), when nothing refers to the session any more: no
  * task that writes into its ring, no work in the pool, no libuv handle.
  *
@@ -21,11 +26,14 @@
 #include "loader/serve/session.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/address.h"
 #include "common/dataname.h"
 #include "common/error.h"
 #include "common/frame.h"
@@ -39,7 +47,11 @@ enum {
     HELLO_LIMIT_MS = 10000, /* for HELLO and OPEN to come */
     PROGRESS_EVERY_MS = 500,
     TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
+    SEND_LIMIT_MS = 60000,    /* for a remote client to take some of its pixels */
+    SLOTS_MAX = 4096,         /* as wire_open_check() has it */
 };
+
+#define NO_SLOT UINT32_MAX
 
 static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
 
@@ -54,6 +66,7 @@ struct session {
     struct peer peer;
     enum state state;
     uint64_t id;
+    bool remote;
 
     /* libuv's; memory lives until all of them are closed. */
     uv_poll_t poll;
@@ -78,6 +91,12 @@ struct session {
     bool draining;      /* the loader is about to end */
     bool told;          /* and the client has been told */
 
+    /* Of a remote one: finished requests that wait to be sent, oldest first. */
+    struct queue_request *answers, *last_answer;
+    uint32_t sending;     /* the slot whose pixels are on their way, or NO_SLOT */
+    bool busy[SLOTS_MAX]; /* slots from RENDER to the last byte sent */
+    uint64_t sent_ns;     /* when some of it was taken last */
+
     /* Of the work in the pool: written there, read here afterwards. */
     struct roots *roots;  /* that held when it began */
     const char **allowed; /* of them, for this client; malloc */
@@ -94,6 +113,18 @@ struct session {
 };
 
 static void session_poll(struct session *s);
+static void on_timer(uv_timer_t *timer);
+
+static struct queue_request *take_answer(struct session *s)
+{
+    struct queue_request *r = s->answers;
+
+    s->answers = r->link;
+    if (!s->answers)
+        s->last_answer = NULL;
+    r->link = NULL;
+    return r;
+}
 
 static void maybe_free(struct session *s)
 {
@@ -101,9 +132,12 @@ static void maybe_free(struct session *s)
 
     if (s->handles > 0 || s->working || s->under_way > 0)
         return;
+    while (s->answers)
+        free(take_answer(s));
     queue_stream_close(s->stream);
     ring_unref(s->ring);
     server->ring_bytes -= s->ring_bytes;
+    server->private_bytes -= s->remote ? s->ring_bytes : 0;
     dataset_unref(s->dataset);
     frame_conn_fini(&s->conn);
     peer_fini(&s->peer);
@@ -157,11 +191,70 @@ static const struct log_field *about(const struct session *s, struct about *a)
     return a->fields;
 }
 
+/* Bytes of a batch that are sent: all of its slot but what fills up the last page. */
+static size_t batch_bytes(const struct session *s)
+{
+    struct wire_slot layout = {0};
+
+    (void)wire_slot_init(&s->open, &layout);
+    return wire_batch_bytes(&s->open, &layout);
+}
+
+static int put_answer(struct session *s, const struct queue_request *request)
+{
+    if (request->cancelled)
+        return wire_put_empty(&s->conn.tx, WIRE_CANCELLED, request->id);
+    if (request->done.status < 0)
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}), "client %s: %s", s->name,
+                  request->done.text);
+    return wire_put_done(&s->conn.tx, request->id, &request->done);
+}
+
+/* The slot whose last byte is sent is free. */
+static void release_sent(struct session *s)
+{
+    if (s->sending == NO_SLOT || frame_conn_bulk_left(&s->conn) > 0)
+        return;
+    s->busy[s->sending] = false;
+    s->sending = NO_SLOT;
+}
+
+/* The next answers of a remote session, up to one with pixels: these must be sent before another
+ * can follow. */
+static int put_answers(struct session *s)
+{
+    int r = 0;
+
+    release_sent(s);
+    while (r == 0 && s->answers && s->sending == NO_SLOT) {
+        struct queue_request *request = take_answer(s);
+
+        r = put_answer(s, request);
+        s->busy[request->slot] = false;
+        if (r == 0 && !request->cancelled && request->done.status == 0) {
+            s->busy[request->slot] = true;
+            s->sending = request->slot;
+            s->sent_ns = time_now_ns();
+            r = frame_conn_attach_bulk(&s->conn, ring_slot(s->ring, request->slot), batch_bytes(s));
+        }
+        free(request);
+    }
+    return r;
+}
+
 /* Send what waits; on the loop's next turn if the socket is full. */
 static void session_flush(struct session *s)
 {
-    int r = frame_conn_flush(&s->conn);
+    size_t left = frame_conn_bulk_left(&s->conn);
+    int r;
 
+    do {
+        r = put_answers(s);
+        if (r == 0)
+            r = frame_conn_flush(&s->conn);
+    } while (r == 0 && s->answers);
+    if (left != frame_conn_bulk_left(&s->conn))
+        s->sent_ns = time_now_ns();
     if (r < 0 && r != -EAGAIN) {
         session_close(s);
         return;
@@ -199,7 +292,7 @@ static void maybe_leave(struct session *s)
 {
     struct wire_error m = {.code = -ECANCELED};
 
-    if (!s->draining || s->state != STATE_OPEN || s->under_way > 0)
+    if (!s->draining || s->state != STATE_OPEN || s->under_way > 0 || s->answers)
         return;
     if (!s->told) {
         s->told = true;
@@ -209,7 +302,8 @@ static void maybe_leave(struct session *s)
         else
             session_flush(s);
     }
-    if (s->state == STATE_OPEN && frame_conn_pending(&s->conn) == 0)
+    if (s->state == STATE_OPEN && frame_conn_pending(&s->conn) == 0 &&
+        frame_conn_bulk_left(&s->conn) == 0)
         session_close(s);
 }
 
@@ -287,8 +381,9 @@ static void on_index_progress(void *arg, const char *what, uint64_t done, uint64
     if (s->logged_ns == 0)
         s->logged_ns = now;
     if (now - s->logged_ns >= log_progress_ns) {
-        log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}), "indexing %s: %s", s->open.dataset,
-                  text);
+        /* Of several sessions that want it, one reads; the others have nothing to tell. */
+        log_about(total > 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO, about(s, &(struct about){0}),
+                  "indexing %s: %s", s->open.dataset, text);
         s->logged_ns = now;
     }
     uv_mutex_lock(&s->progress_mu);
@@ -297,6 +392,14 @@ static void on_index_progress(void *arg, const char *what, uint64_t done, uint64
     (void)snprintf(s->progress.text, sizeof(s->progress.text), "%s", text);
     s->progress_new = true;
     uv_mutex_unlock(&s->progress_mu);
+}
+
+static const char *name_peer(const struct session *s, char *text, size_t size)
+{
+    if (!s->peer.known)
+        return "a client over TCP";
+    (void)snprintf(text, size, "user %u", (unsigned)s->peer.uid);
+    return text;
 }
 
 /* In the thread pool. */
@@ -314,12 +417,12 @@ static void open_dataset(uv_work_t *work)
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
     if (s->open_code == -EACCES && s->num_allowed < roots_count(s->roots)) {
-        char text[sizeof(s->open_err.text)];
+        char text[sizeof(s->open_err.text)], who[32];
 
         memcpy(text, s->open_err.text, sizeof(text));
         (void)error_set(&s->open_err, -EACCES,
-                        "%s; there are roots for certain readers, and user %u is none of them",
-                        text, (unsigned)s->peer.uid);
+                        "%s; there are roots for certain readers, and %s is none of them", text,
+                        name_peer(s, who, sizeof(who)));
     }
 }
 
@@ -327,6 +430,7 @@ static void open_dataset(uv_work_t *work)
 static int take_allowed(struct session *s, struct plenum_error *err)
 {
     unsigned count = roots_count(s->server->roots);
+    char who[32];
 
     s->allowed = calloc(count + 1, sizeof(*s->allowed));
     if (!s->allowed)
@@ -334,9 +438,9 @@ static int take_allowed(struct session *s, struct plenum_error *err)
     s->num_allowed = roots_for(s->server->roots, &s->peer, s->allowed);
     if (count > 0 && s->num_allowed == 0)
         return error_set(err, -EACCES,
-                         "all roots of this loader are for certain readers, and user %u is none of "
+                         "all roots of this loader are for certain readers, and %s is none of "
                          "them: whoever runs it names readers in plenumd.conf",
-                         (unsigned)s->peer.uid);
+                         name_peer(s, who, sizeof(who)));
     s->roots = roots_ref(s->server->roots);
     return 0;
 }
@@ -367,8 +471,10 @@ static int start_stream(struct session *s, struct plenum_error *err)
     s->spec.bad = s->open.bad;
     s->spec.jpeg = s->server->options->jpeg;
     r = queue_stream_open(s->server->queue, s->job, &s->spec, &s->open, s->ring,
-                          pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes), s,
-                          &s->stream);
+                          s->remote
+                              ? (unsigned)s->id /* its memory is nowhere yet: in turn */
+                              : pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
+                          s, &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 
@@ -418,6 +524,8 @@ static void on_dataset_open(uv_work_t *work, int status)
               "client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name,
               (int)s->peer.pid, dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
               (unsigned long long)wire_batch_count(&s->open));
+    if (s->remote)
+        (void)uv_timer_start(&s->timer, on_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
     if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
         session_close(s);
     else
@@ -432,6 +540,15 @@ static void on_timer(uv_timer_t *timer)
 
     if (s->state == STATE_HELLO || s->state == STATE_IDLE) {
         refuse(s, 0, -ETIMEDOUT, "no stream was opened within ten seconds");
+        return;
+    }
+    if (s->state == STATE_OPEN) {
+        if (frame_conn_bulk_left(&s->conn) > 0 &&
+            time_now_ns() - s->sent_ns > SEND_LIMIT_MS * NS_PER_MS) {
+            log_warn("client %s has not taken its pixels for %d s: closed", s->name,
+                     SEND_LIMIT_MS / 1000);
+            session_close(s);
+        }
         return;
     }
     uv_mutex_lock(&s->progress_mu);
@@ -451,9 +568,11 @@ static int check_room(const struct session *s, uint64_t bytes, struct plenum_err
     const struct server *server = s->server;
     const struct server_options *o = server->options;
     uint64_t limit = o->ring_limit, own = o->memory_budget ? monitor_own_bytes() : 0;
-    bool budget = o->memory_budget > 0 && o->memory_budget - min_u64(own, o->memory_budget) < limit;
     char want[32], most[32], held[32];
+    bool budget;
 
+    own -= min_u64(own, server->private_bytes); /* as far as they were written to */
+    budget = o->memory_budget > 0 && o->memory_budget - min_u64(own, o->memory_budget) < limit;
     if (budget)
         limit = o->memory_budget - min_u64(own, o->memory_budget);
     if (s->open.slot_bytes <= limit && bytes <= limit - min_u64(server->ring_bytes, limit))
@@ -487,7 +606,7 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
     if (r == 0 && s->spec.pipeline.side != s->open.side)
         r = error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
                       s->spec.pipeline.side, s->open.side);
-    if (r == 0 && ring_fd < 0)
+    if (r == 0 && ring_fd < 0 && !s->remote)
         r = error_set(err, -EINVAL, "no ring came with the request to open a stream");
     if (r < 0) {
         io_close(&ring_fd);
@@ -496,14 +615,16 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
     bytes = s->open.slots * s->open.slot_bytes;
     r = check_room(s, bytes, err);
     if (r < 0) {
-        (void)close(ring_fd);
+        io_close(&ring_fd);
         return r;
     }
-    r = ring_accept(ring_fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
+    r = s->remote ? ring_create_private(s->open.slots, s->open.slot_bytes, &s->ring, err)
+                  : ring_accept(ring_fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
     if (r < 0)
         return r;
     s->ring_bytes = bytes;
     server->ring_bytes += bytes;
+    server->private_bytes += s->remote ? bytes : 0;
     return 0;
 }
 
@@ -557,17 +678,47 @@ static void note_asked(struct session *s, const struct wire_render *m)
     s->has_asked = true;
 }
 
+/* Does an answer that is not sent yet use this id? */
+static bool is_being_sent(const struct session *s, uint64_t request)
+{
+    const struct queue_request *r;
+
+    for (r = s->answers; r && r->id != request; r = r->link)
+        ;
+    return r;
+}
+
+/* A remote client's slots are its own affair: ours is any that is free. False when it has asked for
+ * more batches at a time than it said that it would. */
+static bool find_room(struct session *s, uint32_t *slot)
+{
+    release_sent(s);
+    for (*slot = 0; *slot < s->open.slots && s->busy[*slot]; ++*slot)
+        ;
+    return *slot < s->open.slots;
+}
+
+/* What is done but not sent yet need not be sent. */
+static void handle_cancel(struct session *s, uint64_t request)
+{
+    for (struct queue_request *r = s->answers; r; r = r->link)
+        if (r->id == request)
+            r->cancelled = true;
+    queue_cancel(s->stream, request);
+}
+
 static void handle_render(struct session *s, uint64_t request, struct frame_reader *payload)
 {
     struct wire_render m;
 
     if (wire_get_render(payload, &m) < 0 || m.slot >= s->open.slots ||
+        (s->remote && !find_room(s, &m.slot)) ||
         m.position >= max_u64(order_positions(&s->spec.order), s->open.span) ||
         m.epoch > UINT32_MAX) {
         refuse(s, request, -EPROTO, "a batch was asked for that does not exist");
         return;
     }
-    if (queue_stream_has(s->stream, request, m.slot)) {
+    if (queue_stream_has(s->stream, request, m.slot) || is_being_sent(s, request)) {
         refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
         return;
     }
@@ -578,6 +729,7 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         refuse(s, request, -ENOMEM, "the loader is out of memory");
         return;
     }
+    s->busy[m.slot] = s->remote;
     s->under_way++;
 }
 
@@ -641,7 +793,7 @@ static void handle_frame(struct session *s, const struct frame_header *h,
     else if (h->type == WIRE_RENDER && s->state == STATE_OPEN)
         handle_render(s, h->request, payload);
     else if (h->type == WIRE_CANCEL && s->state == STATE_OPEN)
-        queue_cancel(s->stream, h->request);
+        handle_cancel(s, h->request);
     else if (h->type == WIRE_NAME && s->state == STATE_OPEN)
         handle_name(s, h->request, payload);
     else if (h->type == WIRE_STATS && s->state != STATE_HELLO)
@@ -654,6 +806,46 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
 }
 
+/* One that has no key, or another: said once a minute for each host. */
+static void log_stranger(struct session *s)
+{
+    struct server *server = s->server;
+    uint64_t now = time_now_ns();
+    char host[sizeof(server->stranger)];
+    char *colon;
+
+    colon = strrchr(address_of_socket(s->conn.fd, true, host, sizeof(host)), ':');
+    if (colon)
+        *colon = '\0';
+    server->refused++;
+    if (strcmp(host, server->stranger) == 0 && now - server->stranger_ns < 60 * NS_PER_SEC) {
+        log_debug("client %s: refused again: it does not have the key", s->name);
+        return;
+    }
+    log_warn("client %s: refused: it does not have the key of --tls-key, or speaks no TLS",
+             s->name);
+    memcpy(server->stranger, host, sizeof(host));
+    server->stranger_ns = now;
+}
+
+/* In case that it speaks no TLS, in the one message that every client understands; what it has sent
+ * is read, as closing would else take that message back. */
+static void turn_away_stranger(struct session *s)
+{
+    struct wire_error m = {.code = -EACCES,
+                           .text = "it serves only who has its key: name the file of the key in "
+                                   "PLENUM_LOADER_KEY"};
+    uint8_t bytes[4096];
+
+    log_stranger(s);
+    s->conn.carrier->destroy(s->conn.carrier);
+    s->conn.carrier = NULL;
+    for (int i = 0; i < 16 && recv(s->conn.fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0; i++)
+        ;
+    if (wire_put_error(&s->conn.tx, 0, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+}
+
 static void session_readable(struct session *s)
 {
     struct frame_header header;
@@ -662,6 +854,8 @@ static void session_readable(struct session *s)
     int r;
 
     if (n < 0) {
+        if (n == -EACCES && s->conn.carrier)
+            turn_away_stranger(s);
         if (n != -EAGAIN)
             session_close(s);
         return;
@@ -693,7 +887,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 /* Watch for what we wait for: always to read, to write while something waits. */
 static void session_poll(struct session *s)
 {
-    int events = UV_READABLE | (frame_conn_pending(&s->conn) > 0 ? UV_WRITABLE : 0);
+    int events = UV_READABLE | (frame_conn_wants_write(&s->conn) ? UV_WRITABLE : 0);
 
     if (uv_poll_start(&s->poll, events, on_poll) < 0)
         session_close(s);
@@ -710,14 +904,17 @@ void session_finished(struct session *session, struct queue_request *request)
         maybe_free(s);
         return;
     }
-    if (request->cancelled)
-        r = wire_put_empty(&s->conn.tx, WIRE_CANCELLED, request->id);
-    else
-        r = wire_put_done(&s->conn.tx, request->id, &request->done);
-    if (r == 0 && request->done.status < 0 && !request->cancelled)
-        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}), "client %s: %s", s->name,
-                  request->done.text);
-    free(request);
+    if (s->remote) {
+        if (s->last_answer)
+            s->last_answer->link = request;
+        else
+            s->answers = request;
+        s->last_answer = request;
+        r = 0;
+    } else {
+        r = put_answer(s, request);
+        free(request);
+    }
     if (r < 0)
         session_close(s);
     else
@@ -732,16 +929,20 @@ struct session *session_next(const struct session *session)
 
 static int check_peer(struct session *s)
 {
-    int r = peer_take(s->conn.fd, &s->peer);
+    const struct server_options *o = s->server->options;
+    int r = 0;
 
+    if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
+        s->peer = (struct peer){.uid = (uid_t)-1};
+        (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
+    } else {
+        r = peer_take(s->conn.fd, &s->peer);
+    }
     if (r < 0)
         return r;
-    if (s->server->options->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
+    if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
-    if (s->server->options->max_clients > 0 &&
-        s->server->num_sessions >= s->server->options->max_clients)
-        return -EUSERS;
-    return 0;
+    return o->max_clients > 0 && s->server->num_sessions >= o->max_clients ? -EUSERS : 0;
 }
 
 /* Tell a client that it is not served, in the one message that every client understands. */
@@ -773,7 +974,19 @@ static void turn_away(struct session *s, int code)
         (void)frame_conn_flush(&s->conn);
 }
 
-int session_create(struct server *server, int fd)
+/* A host that has gone without a word must not keep its memory here for ever. */
+static void watch_peer(int fd)
+{
+    const int on = 1, idle_s = 30, every_s = 10, times = 3;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+}
+
+int session_create(struct server *server, int fd, bool remote)
 {
     struct session *s = calloc(1, sizeof(*s));
     int r;
@@ -783,6 +996,10 @@ int session_create(struct server *server, int fd)
         return -ENOMEM;
     }
     s->server = server;
+    s->remote = remote;
+    s->sending = NO_SLOT;
+    if (remote)
+        watch_peer(fd);
     s->id = ++server->last_id;
     s->opened_ns = time_now_ns();
     (void)snprintf(s->name, sizeof(s->name), "?");
@@ -790,6 +1007,8 @@ int session_create(struct server *server, int fd)
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
     if (r == 0)
         r = check_peer(s);
+    if (r == 0 && remote && server->tls)
+        r = tls_carry(server->tls, fd, true, &s->conn.carrier);
     if (r == 0)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {

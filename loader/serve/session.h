@@ -4,6 +4,7 @@
 
 #include <uv.h>
 
+#include "common/tls.h"
 #include "loader/serve/histogram.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/roots.h"
@@ -36,11 +37,15 @@ struct server {
     uv_loop_t loop;
     struct queue *queue;
     struct pin *pin;
+    struct tls *tls; /* of TCP, or NULL */
     struct session *sessions;
     unsigned num_sessions;
     uint64_t started_ns;
     uint64_t ring_bytes;    /* of all sessions */
+    uint64_t private_bytes; /* of them, memory of the loader's own: of remote clients */
     uint64_t last_id;       /* of a session */
+    char stranger[64];      /* who had no key last, without the port, */
+    uint64_t stranger_ns;   /* and when that was logged */
     uint64_t refused;       /* clients that were told why they are not served */
     struct histogram waits; /* of programs, for a batch */
     struct window window;
@@ -50,8 +55,9 @@ struct server {
     void (*session_gone)(struct server *server);
 };
 
-/** Take a connected socket. -errno when it was refused (and closed). */
-int session_create(struct server *server, int fd);
+/** Take a connected socket; `remote`: of TCP, where pixels follow their frame. -errno when it was
+ * refused (and closed). */
+int session_create(struct server *server, int fd, bool remote);
 
 /** End a session: its work is cancelled, and it is freed when the last task has stopped. */
 void session_close(struct session *session);

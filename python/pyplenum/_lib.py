@@ -142,6 +142,11 @@ class CStats(Structure):
         ("ready", c_uint32),
         ("in_flight", c_uint32),
         ("loader", c_char * 128),
+        ("loaders", c_uint32),
+        ("moved", c_uint64),
+        ("hedged", c_uint64),
+        ("hedges_won", c_uint64),
+        ("verified", c_uint64),
     ]
 
 

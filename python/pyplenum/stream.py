@@ -55,6 +55,11 @@ class Stats(NamedTuple):
     render: float
     loader_threads: int
     loader_io_threads: int
+    loaders: int  # in use
+    moved: int  # batches asked of another loader, as theirs was lost or could not make them
+    hedged: int  # batches asked of a second loader, as they were late
+    hedges_won: int
+    verified: int  # batches that two loaders made alike
 
 
 class _Lease:
@@ -443,7 +448,8 @@ class Stream:
         lib.plenum_stream_get_stats(self._open_handle(), byref(s))
         return Stats(s.batches, s.samples, s.substituted, s.wait_ns * 1e-9, s.elapsed_ns * 1e-9, s.incidents,
                      s.lost_ns * 1e-9, s.ready, s.in_flight, s.loader.decode("utf-8", "replace"), s.rendered,
-                     s.queue_ns * 1e-9, s.read_ns * 1e-9, s.render_ns * 1e-9, s.loader_threads, s.loader_io_threads)
+                     s.queue_ns * 1e-9, s.read_ns * 1e-9, s.render_ns * 1e-9, s.loader_threads, s.loader_io_threads,
+                     s.loaders, s.moved, s.hedged, s.hedges_won, s.verified)
 
     def close(self) -> None:
         """End the stream. Views of its batches stay valid."""

@@ -39,6 +39,7 @@ class CodeTest(ServiceCase):
         self.make_data(images=2)
         self.serve()
         out = self.run_ok(sys.executable, "-c", code, self.socket, self.data)
+        self.assertEqual(out, self.run_ok(sys.executable, "-c", code, self.serve_tcp(), self.data))
         self.assertRegex(out, r"^8 samples of 4 classes; status 0; labels \([0-3], [0-3], [0-3], [0-3]\)$")
 
     def test_protocol_numbers(self):

@@ -1,5 +1,6 @@
 """docs/messages.md has a line for every message with which the sources say that something is wrong, and for no other."""
 
+import ast
 import os
 import re
 import sys
@@ -52,7 +53,7 @@ def plain(text):
 
 
 def said():
-    """{message: file} of all calls that tell what is wrong."""
+    """{message: file} of all calls, and of Python's raise, that tell what is wrong."""
     found = {}
     for path, text in files(("common", "libdist", "loader", "launcher"), ".c"):
         for message, tells in texts_of(text):
@@ -61,6 +62,14 @@ def said():
                 # Something of its own: not the frame of another message, its end, or a word in it.
                 if len(re.sub(r"[^A-Za-z]", "", message)) >= 8 and " " in message.strip() and message[0] not in " ,;":
                     found.setdefault(message, path)
+    for path, text in files(("python",), ".py"):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                for argument in node.exc.args:
+                    parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
+                    message = "".join(str(p.value) if isinstance(p, ast.Constant) and isinstance(p.value, str) else "…" for p in parts)
+                    if re.search(r"[a-z]", message) and " " in message.strip():
+                        found.setdefault(message, path)
     return found
 
 

@@ -68,6 +68,10 @@ refuses "list: a link in a circle" "$here/x/loop.txt, line 7: $here/x/loop.jpg: 
 refuses "an archive that is a link in a circle" "x/loop.jpg.*Too many levels of symbolic links" tar:x/loop.jpg
 refuses "... one of several" "x/loop.jpg: Too many levels of symbolic links" "tar:x/{good.tar,loop.jpg}"
 refuses "... or TFRecords" "x/loop.jpg.*Too many levels of symbolic links" "tfrecord:x/loop.jpg"
+mkfifo pipe
+for format in tar tfrecord list; do
+    refuses "$format: a pipe, which is not waited for" "$here/pipe.* is no file" $format:pipe
+done
 mkdir -p circle/a none/a
 cp data/clouds/clouds-00001.jpg circle/a
 ln -s .. circle/a/up
@@ -80,9 +84,10 @@ refuses "nothing at all" "data set '$here/nowhere': No such file or directory" n
 changes() {
     local what=$1 sentence=$2 set=$3
     shift 3
+    rm -f err # of the stream before
     timeout -k 5 100 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
     local feed=$!
-    wait_for 60 test -s out
+    wait_for 60 grep -q "batch 0" err
     "$@"
     wait $feed
     code=$?
@@ -98,6 +103,7 @@ changes "an archive shrinks under the loader" "$here/live/good.tar has changed s
 changes "a TFRecord file shrinks under the loader" "$here/live/good.tfrecord has changed since" live/good.tfrecord truncate -s 3000 live/good.tfrecord
 changes "a listed file is written to" "$here/live/3.jpg has changed since" live/good.txt cp live/2.jpg live/3.jpg
 changes "a file of a folder shrinks" "$here/live/folder/clouds/clouds-00002.jpg has changed since" live/folder truncate -s 100 live/folder/clouds/clouds-00002.jpg
+changes "a listed file becomes a pipe" "$here/live/4.jpg has changed since" live/good.txt sh -c 'rm live/4.jpg && mkfifo live/4.jpg'
 changes "a file of a folder is removed" "$here/live/folder/clouds/clouds-00003.jpg: No such file or directory" live/folder rm live/folder/clouds/clouds-00003.jpg
 refuses "the next stream sees what lies there: a cut archive" "$here/live/good.tar" live/good.tar
 refuses "... and a cut TFRecord file" "$here/live/good.tfrecord ends in the middle" live/good.tfrecord

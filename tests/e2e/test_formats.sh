@@ -35,6 +35,24 @@ else
 fi
 same "WebDataset, as its own writer does it" "wds-{000..002}.tar"
 same "TFRecords" "tfrecord,label-offset=-1:records-*-of-00003"
+# By a writer of somebody else's, where there is one.
+cat >write.py <<'PY'
+import os
+import tfrecord
+classes = sorted(os.listdir("data"))
+out = tfrecord.TFRecordWriter("foreign.tfrecord")
+for label, name in enumerate(classes):
+    for file in sorted(os.listdir(f"data/{name}")):
+        with open(f"data/{name}/{file}", "rb") as f:
+            out.write({"image/encoded": (f.read(), "byte"), "image/class/label": (label, "int"), "image/height": (3.5, "float")})
+out.close()
+PY
+if "$PYTHON" -c 'import tfrecord' 2>/dev/null; then
+    ok "the Python package tfrecord writes a file" "$PYTHON" write.py
+    same "TFRecords by the Python package tfrecord" foreign.tfrecord
+else
+    skip "TFRecords by the Python package tfrecord" "it is not here"
+fi
 is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, found by what they are" "$ctl" hash tfrecord:records-00001-of-00003 $stream
 
 "$ctl" pack data packed -n 7 >/dev/null || exit 99

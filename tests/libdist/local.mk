@@ -1,4 +1,4 @@
-libdist_tests = %D%/test_job %D%/test_stream %D%/test_threads
+libdist_tests = %D%/test_job %D%/test_loaders %D%/test_stream %D%/test_threads
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -8,6 +8,15 @@ TESTS += $(libdist_tests)
 %C%_test_stream_CFLAGS = $(test_cflags)
 %C%_test_stream_LDADD = tests/libtree.la libdist/libdist.la $(loader_libs) -ldl \
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+%C%_test_loaders_CFLAGS = $(test_cflags)
+%C%_test_loaders_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+# A loader that makes one sample wrong.
+check_PROGRAMS += %D%/plenumd-wrong
+%C%_plenumd_wrong_SOURCES = %D%/wrong_pixels.c loader/serve/main.c
+%C%_plenumd_wrong_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
+%C%_plenumd_wrong_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
+%C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
+%C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_position
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 

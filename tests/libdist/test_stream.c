@@ -985,9 +985,12 @@ Test(stream, what_cannot_be_opened_is_a_sentence)
     o = options_of(NULL);
     o.size--;
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
-    o = options_of("tcp:host:1");
+    o = options_of("tcp:host");
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "tcp:host:1"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "tcp:host"), NULL), "%s", err.text);
+    o = options_of("tcp:no-such-host.invalid:1");
+    cr_expect(lt(int, plenum_stream_open(NULL, &o, &s, &err), 0));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "no-such-host.invalid"), NULL), "%s", err.text);
     cr_expect(eq(ptr, s, NULL));
 }
 

@@ -66,6 +66,10 @@ ok "the list is text with reasons" sh -c 'grep -q "^bad [0-9]* .*the file is emp
 "$ctl" index bad --json >after.json
 is "4 $(json bad_list bad.json)" "index tells how many are known" echo "$(json known_bad after.json)" "$(json bad_list after.json)"
 is "$(json fingerprint bad.json)" "the fingerprint is what verify said" json fingerprint after.json
+bad=$(sed -n 's/^bad \([0-9]*\) .*the file is empty$/\1/p' "$(json bad_list bad.json)")
+ok "sample tells why one is bad" sh -c '"$0" sample bad $1 | grep -q "^  known to be bad: the file is empty$"' "$ctl" "$bad"
+ok "... and in JSON" sh -c '"$0" sample bad $1 --json | grep -q "\"known_bad\": \"the file is empty\"" &&
+    "$0" sample bad 0 --json | grep -q "\"known_bad\": null"' "$ctl" "$bad"
 ok "... and another than before" test "$(json fingerprint before.json)" != "$(json fingerprint after.json)"
 is 4 "now the one that is cut in its last rows is bad, too" sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh "$ctl" hash bad $top
 

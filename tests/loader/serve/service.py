@@ -115,6 +115,14 @@ class ServiceCase(unittest.TestCase):
         self.assertIsNone(p.poll(), self.said())
         return p
 
+    def serve_tcp(self, *arguments, **more):
+        """Start a loader that listens on a free port of this host, too: its address."""
+        told = len(self.said()) if os.path.exists(self.log) else 0
+        p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder, *arguments, **more)
+        wait_for("a loader that listens", lambda: "listening on tcp:" in self.said()[told:] or p.poll() is not None)
+        self.assertIsNone(p.poll(), self.said())
+        return re.search(r"listening on (\S+)", self.said()[told:]).group(1)
+
     def said(self):
         with open(self.log) as f:
             return f.read()

@@ -1,14 +1,16 @@
 """plenumd under a service manager: sockets handed over, readiness, the watchdog, draining. The manager is the test."""
 
 import os
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import LIMIT, Manager, ServiceCase, wait_for  # noqa: E402
+from service import LIMIT, PLENUMD, Manager, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -111,6 +113,43 @@ class ServiceTest(ServiceCase):
         feed.send_signal(signal.SIGSTOP)
         p.send_signal(signal.SIGTERM)
         self.assertEqual(p.wait(LIMIT), 0)
+
+
+class ListenTest(ServiceCase):
+    def refused(self, *arguments):
+        done = subprocess.run([PLENUMD, "--socket", f"unix:{self.socket}", *arguments], env=self.environment, capture_output=True,
+                              text=True, timeout=LIMIT)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        return done.stderr
+
+    def test_what_tcp_must_not_serve(self):
+        """what would be open to everyone is refused, and said why"""
+        os.mkdir(self.data)
+        self.assertIn("name the folders that may be read with --root", self.refused("--listen", "0"))
+        root = ("--root", self.data)
+        for host in ("0.0.0.0", "[::]", "192.0.2.1"):
+            self.assertIn("other hosts would reach it without proving who they are", self.refused(*root, "--listen", f"{host}:0"))
+        self.assertIn("'x' is no port", self.refused(*root, "--listen", "127.0.0.1:x"))
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self.assertIn("Address already in use", self.refused(*root, "--listen", str(taken.getsockname()[1])))
+
+    def test_tcp_is_one_of_the_settings(self):
+        """listen = of the file, below its roots alone"""
+        self.make_data()
+        config = os.path.join(self.folder, "conf")
+        with open(config, "w") as f:
+            f.write(f"listen = 127.0.0.1:0\nroot = {self.data}\n")
+        p = self.plenumd("--config", config, "--socket", f"unix:{self.socket}")
+        wait_for("a loader that listens", lambda: "listening on tcp:" in self.said() or p.poll() is not None)
+        address = self.said().split("listening on ")[1].split()[0]
+        result, _ = self.fed(self.feed("--epochs", "2", "--loader", address))
+        self.assertEqual(result["hash"], self.alone(2))
+        other = os.path.join(self.folder, "other")
+        shutil.copytree(self.data, other)
+        feed = self.feed("--epochs", "1", "--loader", address, data=other)
+        _, err = feed.communicate(timeout=LIMIT)
+        self.assertNotEqual(feed.returncode, 0)
+        self.assertIn("does not lie below a --root of this loader", err)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,14 @@
+/* module.h - parts of ours that are loaded when they are needed, as what they need is not everywhere. */
+#ifndef COMMON_MODULE_H
+#define COMMON_MODULE_H
+
+#include <plenum/error.h>
+
+/**
+ * What a module of this name ("libplenum-mpi.so") calls `symbol`; it stays loaded. It is looked for
+ * beside the library or program that this code is in, in the folder that was configured, and where
+ * the linker looks. NULL with a sentence.
+ */
+const void *module_load(const char *file, const char *symbol, struct plenum_error *err);
+
+#endif

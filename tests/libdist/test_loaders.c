@@ -1,0 +1,756 @@
+/* Streams from several loaders at once, by sockets and by TCP: whatever becomes of the loaders, what is delivered is what
+ * one loader delivers alone. (That this is right is test_stream.c's business.) */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include <plenum/plenum.h>
+
+#include "common/address.h"
+#include "common/frame.h"
+#include "common/util.h"
+#include "common/wire.h"
+#include "tests/daemon.h"
+#include "tests/tree.h"
+
+enum { SAMPLES = 53, LOADERS = 3 };
+
+static struct tree tree;
+static char data[128];
+static struct place {
+    char unix_socket[128]; /* of each loader, which listens on both */
+    char listen[64], tcp[64];
+} at[LOADERS];
+
+/* All of 127.0.0.0/8 is this host: each test process has an address of its own, and no port is anybody else's. */
+static void setup(void)
+{
+    unsigned me = (unsigned)getpid();
+    char name[64];
+
+    tree_init(&tree);
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        (void)snprintf(name, sizeof(name), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
+        tree_write_jpeg(&tree, name, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
+    }
+    (void)snprintf(data, sizeof(data), "%s/data", tree.root);
+    for (unsigned i = 0; i < LOADERS; i++) {
+        (void)snprintf(at[i].unix_socket, sizeof(at[i].unix_socket), "unix:%s/%u.sock", tree.root, i);
+        (void)snprintf(at[i].listen, sizeof(at[i].listen), "127.%u.%u.%u:%u", 1 + (me >> 16) % 250,
+                       me >> 8 & 255, me & 255, 7000 + i);
+        (void)snprintf(at[i].tcp, sizeof(at[i].tcp), "tcp:%s", at[i].listen);
+    }
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(loaders, .init = setup, .fini = teardown, .timeout = 300);
+
+static pid_t start_with_key(unsigned i, const char *key)
+{
+    const char *const args[] = {"--listen", at[i].listen, "--tls-key", key, NULL};
+
+    return daemon_start_with(at[i].unix_socket, "1", args);
+}
+
+static pid_t start(unsigned i)
+{
+    const char *const args[] = {"--listen", at[i].listen, "--root", tree.root, NULL};
+
+    return daemon_start_with(at[i].unix_socket, "1", args);
+}
+
+static struct plenum_stream_options options_of(const char *loader)
+{
+    struct plenum_stream_options o;
+
+    plenum_stream_options_init(&o);
+    o.dataset = data;
+    o.pipeline = "rrc(48) flip(0.5)";
+    o.loader = loader;
+    o.seed = 7;
+    o.epochs = 4;
+    o.micro_batch = 4;
+    return o;
+}
+
+static struct plenum_stream *opened(const struct plenum_stream_options *o)
+{
+    struct plenum_stream *s = NULL;
+    struct plenum_error err;
+
+    cr_assert(eq(int, plenum_stream_open(NULL, o, &s, &err), 0), "%s", err.text);
+    return s;
+}
+
+static bool next_is_there(struct plenum_stream *s, struct plenum_batch *b)
+{
+    struct plenum_error err;
+    int r = plenum_stream_next(s, 60 * NS_PER_SEC, b, &err);
+
+    cr_assert(r == 0 || r == -ENODATA, "%s", err.text);
+    return r == 0;
+}
+
+/* Batches come in order, each where the last one ended, whoever made them. */
+static uint64_t drain(struct plenum_stream *s, uint64_t batches)
+{
+    struct plenum_batch b;
+    uint64_t hash = 0, index = UINT64_MAX;
+
+    for (uint64_t i = 0; i < batches && next_is_there(s, &b); i++) {
+        cr_assert(index == UINT64_MAX || b.index == index + 1);
+        index = b.index;
+        hash += plenum_batch_hash(&b);
+        plenum_batch_release(&b);
+    }
+    return hash;
+}
+
+static struct plenum_stream_stats stats_of(struct plenum_stream *s)
+{
+    struct plenum_stream_stats stats;
+
+    plenum_stream_get_stats(s, &stats);
+    return stats;
+}
+
+static void wait_for_loaders(struct plenum_stream *s, uint32_t count)
+{
+    for (int i = 0; i < 6000 && stats_of(s).loaders != count; i++)
+        (void)usleep(10000);
+    cr_assert(eq(u32, stats_of(s).loaders, count));
+}
+
+static uint64_t hash_of(const struct plenum_stream_options *o, const char *loader)
+{
+    struct plenum_stream_options by = *o;
+    struct plenum_stream *s;
+    uint64_t hash;
+
+    by.loader = loader;
+    s = opened(&by);
+    hash = drain(s, UINT64_MAX);
+    plenum_stream_destroy(s);
+    return hash;
+}
+
+static const char *list(unsigned count, bool tcp)
+{
+    static char text[1024];
+    size_t n = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", i ? "," : "",
+                              tcp ? at[i].tcp : at[i].unix_socket);
+    return text;
+}
+
+/* Samples that a loader has rendered. */
+static uint64_t rendered_by(unsigned i)
+{
+    struct wire_hello hello;
+    struct wire_stats stats = {0};
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn c;
+    struct address a;
+
+    cr_assert(eq(int, address_parse(at[i].unix_socket, &a, NULL), 0));
+    cr_assert(eq(int, frame_conn_init(&c, address_connect(&a, 0), WIRE_MAX_PAYLOAD), 0));
+    wire_hello_init(&hello, "test");
+    (void)wire_put_hello(&c.tx, &hello);
+    (void)wire_put_empty(&c.tx, WIRE_STATS, 1);
+    (void)frame_conn_flush(&c);
+    for (int tries = 0; tries < 5000; tries++) {
+        (void)frame_conn_fill(&c);
+        while (frame_conn_next(&c, &h, &r) == 1)
+            if (h.type == WIRE_STATS) {
+                cr_assert(eq(int, wire_get_stats(&r, &stats), 0));
+                frame_conn_fini(&c);
+                return stats.samples;
+            }
+        (void)usleep(1000);
+    }
+    cr_fatal("the loader did not answer");
+    return 0;
+}
+
+Test(loaders, by_tcp_comes_what_comes_by_a_socket)
+{
+    static const struct {
+        enum plenum_dtype dtype;
+        enum plenum_layout layout;
+        uint32_t channels, micro_batch, steps;
+        const char *pipeline, *shuffle;
+    } cases[] = {
+        {PLENUM_INT8, PLENUM_NHWC, 3, 4, 1, "rrc(48) flip(0.5)", "global"},
+        {PLENUM_UINT8, PLENUM_NCHW, 3, 1, 3, "rrc(31)", "none"},
+        {PLENUM_INT8, PLENUM_NHWC, 4, 5, 7, "eval", "block:4"}, /* of some MB: it does not fit into a socket */
+        {PLENUM_INT8, PLENUM_NHWC, 3, 64, 1, "rrc(8)", "global"},
+    };
+    pid_t loader = start(0);
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct plenum_stream_options o = options_of(NULL);
+
+        o.dtype = cases[i].dtype;
+        o.layout = cases[i].layout;
+        o.channels = cases[i].channels;
+        o.micro_batch = cases[i].micro_batch;
+        o.steps = cases[i].steps;
+        o.pipeline = cases[i].pipeline;
+        o.shuffle = cases[i].shuffle;
+        cr_expect(eq(u64, hash_of(&o, at[0].tcp), hash_of(&o, at[0].unix_socket)), "case %zu", i);
+    }
+    (void)daemon_end(loader, SIGTERM);
+}
+
+Test(loaders, samples_have_the_same_labels_numbers_and_names_by_tcp)
+{
+    struct plenum_stream_options o = options_of(at[0].tcp);
+    pid_t loader = start(0);
+    struct plenum_stream *one = opened(&o), *two;
+    struct plenum_batch a, b;
+
+    o.loader = at[0].unix_socket;
+    two = opened(&o);
+    while (next_is_there(one, &a) && next_is_there(two, &b)) {
+        char **name_a, **name_b;
+
+        for (uint32_t i = 0; i < a.count; i++) {
+            cr_assert(eq(i64, a.labels[i], b.labels[i]));
+            cr_assert(eq(u32, a.samples[i], b.samples[i]));
+        }
+        cr_assert(eq(int, plenum_stream_sample_names(one, a.samples, a.count, &name_a, NULL), 0));
+        cr_assert(eq(int, plenum_stream_sample_names(two, b.samples, b.count, &name_b, NULL), 0));
+        for (uint32_t i = 0; i < a.count; i++)
+            cr_assert(eq(str, name_a[i], name_b[i]));
+        free(name_a);
+        free(name_b);
+        plenum_batch_release(&a);
+        plenum_batch_release(&b);
+    }
+    plenum_stream_destroy(one);
+    plenum_stream_destroy(two);
+    (void)daemon_end(loader, SIGTERM);
+}
+
+/* Seeking calls back what is on its way, in all states that it may be in. */
+Test(loaders, seeking_by_tcp_gives_the_same_batches)
+{
+    struct plenum_stream_options o = options_of(at[0].tcp);
+    pid_t loader = start(0);
+    struct plenum_stream *s;
+    uint64_t want[12];
+
+    o.epochs = 0;
+    o.pipeline = "rrc(200)";
+    s = opened(&o);
+    for (int i = 0; i < 12; i++)
+        want[i] = drain(s, 1);
+    for (int round = 0; round < 40; round++) {
+        unsigned step = (unsigned)(round * 7919) % 12;
+        struct plenum_cursor cursor;
+
+        plenum_stream_cursor(s, &cursor);
+        cursor.epoch = 0;
+        cursor.position = step * 4;
+        cr_assert(eq(int, plenum_stream_seek(s, &cursor, NULL), 0));
+        if (round % 3)
+            (void)usleep((unsigned)round * 300);
+        for (unsigned i = step; i < 12 && i < step + 3; i++)
+            cr_assert(eq(u64, drain(s, 1), want[i]), "round %d, step %u", round, i);
+    }
+    plenum_stream_destroy(s);
+    (void)daemon_end(loader, SIGTERM);
+}
+
+static void all_are_used(bool tcp)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_stream *s;
+    pid_t loaders[LOADERS];
+    uint64_t want;
+
+    o.epochs = 20;
+    for (unsigned i = 0; i < LOADERS; i++)
+        loaders[i] = start(i);
+    want = hash_of(&o, at[0].unix_socket);
+    o.loader = list(LOADERS, tcp);
+    s = opened(&o);
+    wait_for_loaders(s, LOADERS);
+    cr_expect(eq(u64, drain(s, UINT64_MAX), want));
+    cr_expect(eq(u64, stats_of(s).incidents, 0));
+    plenum_stream_destroy(s);
+    for (unsigned i = 1; i < LOADERS; i++)
+        cr_expect(gt(u64, rendered_by(i), 0), "loader %u was given nothing", i);
+    for (unsigned i = 0; i < LOADERS; i++)
+        (void)daemon_end(loaders[i], SIGTERM);
+}
+
+Test(loaders, all_that_are_named_work)
+{
+    all_are_used(false);
+}
+
+Test(loaders, all_that_are_named_work_by_tcp)
+{
+    all_are_used(true);
+}
+
+Test(loaders, one_that_comes_later_is_taken)
+{
+    struct plenum_stream_options o = options_of(list(2, true));
+    pid_t a = start(0), b;
+    struct plenum_stream *s;
+    uint64_t begin;
+
+    o.epochs = 0;
+    s = opened(&o);
+    (void)drain(s, 20);
+    cr_expect(eq(u32, stats_of(s).loaders, 1));
+    b = start(1);
+    begin = time_now_ns();
+    while (rendered_by(1) == 0 && time_now_ns() < begin + 60 * NS_PER_SEC)
+        (void)drain(s, 10);
+    cr_expect(gt(u64, rendered_by(1), 0));
+    cr_expect(eq(u32, stats_of(s).loaders, 2));
+    cr_expect(eq(u64, stats_of(s).incidents, 0), "it was never lost");
+    plenum_stream_destroy(s);
+    (void)daemon_end(a, SIGTERM);
+    (void)daemon_end(b, SIGTERM);
+}
+
+Test(loaders, batches_of_one_that_dies_are_made_by_others)
+{
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct plenum_stream_options o = options_of(NULL);
+        pid_t a = start(0), b = start(1);
+        struct plenum_error warning;
+        struct plenum_stream *s;
+        uint64_t want, hash;
+
+        o.epochs = 30;
+        want = hash_of(&o, at[0].unix_socket);
+        o.loader = list(2, tcp);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        hash = drain(s, 50);
+        (void)daemon_end(b, SIGKILL);
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, want));
+        cr_expect(eq(u64, stats_of(s).incidents, 1));
+        cr_expect(eq(u64, stats_of(s).lost_ns, 0), "there was a loader all the time");
+        cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
+        cr_expect(strstr(warning.text, tcp ? at[1].tcp : at[1].unix_socket) != NULL, "%s", warning.text);
+        cr_expect(strstr(warning.text, "died") != NULL, "%s", warning.text);
+        cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 0), "one an incident: %s", warning.text);
+        plenum_stream_destroy(s);
+        (void)daemon_end(a, SIGTERM);
+    }
+}
+
+/* Long before it is given up for its silence: that would take longer than any test. */
+Test(loaders, batches_of_one_that_is_stopped_are_asked_of_others)
+{
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct plenum_stream_options o = options_of(NULL);
+        pid_t a = start(0), b = start(1);
+        struct plenum_stream *s;
+        uint64_t want, hash;
+
+        o.epochs = 60;
+        o.silence_ns = 100000 * NS_PER_SEC;
+        want = hash_of(&o, at[0].unix_socket);
+        o.loader = list(2, tcp);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        hash = drain(s, 50);
+        for (int round = 0; round < 3; round++) {
+            (void)kill(round % 2 ? a : b, SIGSTOP);
+            hash += drain(s, 150);
+            (void)kill(round % 2 ? a : b, SIGCONT);
+            hash += drain(s, 20);
+        }
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, want));
+        cr_expect(eq(u64, stats_of(s).incidents, 0));
+        cr_expect(gt(u64, stats_of(s).hedged, 0));
+        cr_expect(le(u64, stats_of(s).hedges_won, stats_of(s).hedged));
+        plenum_stream_destroy(s);
+        (void)daemon_end(a, SIGTERM);
+        (void)daemon_end(b, SIGTERM);
+    }
+}
+
+/* All that can be leased is leased, and the loader that has what comes next dies: there is room for it elsewhere. */
+Test(loaders, there_is_always_room_for_what_a_loader_leaves_behind)
+{
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct plenum_stream_options o = options_of(list(2, tcp));
+        pid_t a = start(0), b = start(1);
+        struct plenum_batch held[32];
+        struct plenum_stream_info info;
+        struct plenum_stream *s;
+        uint64_t hash = 0, want;
+        uint32_t n = 0;
+
+        o.epochs = 10;
+        want = hash_of(&o, at[0].unix_socket);
+        s = opened(&o);
+        plenum_stream_get_info(s, &info);
+        cr_expect(ge(u32, info.slots, 2 * 2 + 2), "two for each loader, and two more");
+        for (; n < info.slots - 1; n++)
+            cr_assert(next_is_there(s, &held[n]));
+        (void)daemon_end(b, SIGKILL);
+        cr_assert(next_is_there(s, &held[n]));
+        n++;
+        for (uint32_t i = 0; i < n; i++) {
+            hash += plenum_batch_hash(&held[i]);
+            plenum_batch_release(&held[i]);
+        }
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, want));
+        plenum_stream_destroy(s);
+        (void)daemon_end(a, SIGTERM);
+    }
+}
+
+static void no_more_slots(const char *loader)
+{
+    struct plenum_stream_options o = options_of(loader);
+    struct plenum_batch held[64];
+    struct plenum_stream *s;
+    uint32_t n = 0;
+    int r;
+
+    o.epochs = 0;
+    s = opened(&o);
+    while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &held[n], NULL)) == 0 && n < 40)
+        n++;
+    cr_expect(eq(int, r, -ENOBUFS), "after %u", n);
+    plenum_batch_release(&held[0]);
+    cr_expect(next_is_there(s, &held[0]));
+    for (uint32_t i = 0; i < n; i++)
+        plenum_batch_release(&held[i]);
+    plenum_stream_destroy(s);
+}
+
+Test(loaders, slots_that_are_all_leased_are_an_error_and_no_hang)
+{
+    pid_t a = start(0), b = start(1);
+
+    no_more_slots(list(1, true));
+    no_more_slots(list(2, true));
+    no_more_slots(list(2, false));
+    (void)daemon_end(a, SIGTERM);
+    (void)daemon_end(b, SIGTERM);
+}
+
+/* Kills, stops and continues loaders while a stream runs. */
+struct chaos {
+    pthread_t thread;
+    atomic_bool stop;
+    pid_t loaders[LOADERS];
+    unsigned kills, stops;
+};
+
+static void *chaos_main(void *arg)
+{
+    struct chaos *c = arg;
+    unsigned long long state = 88172645463325252ULL;
+
+    for (unsigned i = 0; i < LOADERS; i++)
+        c->loaders[i] = start(i);
+    atomic_store(&c->stop, false);
+    while (!atomic_load(&c->stop)) {
+        unsigned i;
+
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        i = (unsigned)(state >> 3) % LOADERS;
+        (void)usleep((unsigned)(state >> 20) % 60000);
+        if (state >> 40 & 1) {
+            (void)daemon_end(c->loaders[i], SIGKILL);
+            (void)usleep((unsigned)(state >> 30) % 60000);
+            c->loaders[i] = start(i);
+            c->kills++;
+        } else {
+            (void)kill(c->loaders[i], SIGSTOP);
+            (void)usleep((unsigned)(state >> 30) % 900000);
+            (void)kill(c->loaders[i], SIGCONT);
+            c->stops++;
+        }
+    }
+    for (unsigned i = 0; i < LOADERS; i++)
+        (void)daemon_end(c->loaders[i], SIGTERM);
+    return NULL;
+}
+
+static void chaos_changes_no_byte(bool tcp)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct chaos chaos = {.stop = true};
+    struct plenum_stream *s;
+    uint64_t want;
+    pid_t first;
+
+    o.epochs = 150;
+    o.pipeline = "rrc(96)";
+    o.silence_ns = 400 * NS_PER_MS;
+    first = start(0);
+    want = hash_of(&o, at[0].unix_socket);
+    (void)daemon_end(first, SIGTERM);
+    cr_assert(eq(int, pthread_create(&chaos.thread, NULL, chaos_main, &chaos), 0));
+    while (atomic_load(&chaos.stop))
+        (void)usleep(1000);
+    o.loader = list(LOADERS, tcp);
+    s = opened(&o);
+    cr_expect(eq(u64, drain(s, UINT64_MAX), want));
+    atomic_store(&chaos.stop, true);
+    (void)pthread_join(chaos.thread, NULL);
+    cr_expect(le(u64, stats_of(s).incidents, chaos.kills + chaos.stops + LOADERS));
+    cr_expect(eq(u64, stats_of(s).batches, (150 * ((SAMPLES + 3) / 4))));
+    plenum_stream_destroy(s);
+}
+
+Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte)
+{
+    chaos_changes_no_byte(false);
+}
+
+Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte_by_tcp)
+{
+    chaos_changes_no_byte(true);
+}
+
+/* Two loaders that make the same: every batch is compared, and what is delivered is what it always is. Each may be lost,
+ * then its opinion is not waited for. */
+Test(loaders, verification_finds_nothing_where_nothing_is)
+{
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct plenum_stream_options o = options_of(NULL);
+        struct plenum_stream_stats stats;
+        struct plenum_stream *s;
+        pid_t a = start(0), b = start(1);
+        uint64_t want, hash;
+
+        o.epochs = 40;
+        want = hash_of(&o, at[0].unix_socket);
+        (void)setenv("PLENUM_VERIFY_BATCHES", "100%", 1);
+        o.loader = list(2, tcp);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        hash = drain(s, 150);
+        stats = stats_of(s);
+        cr_expect(gt(u64, stats.verified, 0));
+        (void)kill(b, SIGSTOP);
+        hash += drain(s, 50);
+        (void)kill(b, SIGCONT);
+        hash += drain(s, 50);
+        (void)daemon_end(b, SIGKILL);
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, want));
+        plenum_stream_destroy(s);
+        (void)unsetenv("PLENUM_VERIFY_BATCHES");
+        (void)daemon_end(a, SIGTERM);
+    }
+}
+
+Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
+{
+    const char *right = getenv("PLENUM_PLENUMD");
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_error err = {""};
+    struct plenum_stream *s;
+    struct plenum_batch batch;
+    char wrong[512];
+    pid_t a = start(0), b;
+    int r;
+
+    (void)snprintf(wrong, sizeof(wrong), "%.*s/tests/libdist/plenumd-wrong", (int)(strrchr(right, '/') - right), right);
+    (void)setenv("PLENUM_PLENUMD", wrong, 1);
+    b = start(1);
+    o.epochs = 0;
+    o.shuffle = "none";
+    for (int tcp = 0; tcp < 2; tcp++) {
+        o.loader = list(2, tcp);
+        (void)setenv("PLENUM_VERIFY_BATCHES", "100", 1);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &batch, &err)) == 0)
+            plenum_batch_release(&batch);
+        cr_expect(eq(int, r, -EBADMSG));
+        for (unsigned i = 0; i < 2; i++)
+            cr_expect(strstr(err.text, tcp ? at[i].tcp : at[i].unix_socket) != NULL, "%s", err.text);
+        cr_expect(strstr(err.text, "of sample 11 (") != NULL, "%s", err.text);
+        cr_expect(strstr(err.text, "position 11)") != NULL, "%s", err.text);
+        plenum_stream_destroy(s);
+    }
+    for (int i = 0; i < 3; i++) {
+        static const char *const nonsense[] = {"101", "-1%", "all"};
+
+        (void)setenv("PLENUM_VERIFY_BATCHES", nonsense[i], 1);
+        cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EINVAL), "%s", nonsense[i]);
+        cr_expect(strstr(err.text, nonsense[i]) != NULL, "%s", err.text);
+    }
+    (void)daemon_end(a, SIGTERM);
+    (void)daemon_end(b, SIGTERM);
+}
+
+Test(loaders, one_with_another_data_set_is_not_used_and_named)
+{
+    struct plenum_stream_options o = options_of(list(2, true));
+    pid_t a = start(0), b = start(1);
+    struct plenum_error warning = {""};
+    struct plenum_stream *s;
+    uint64_t before;
+
+    o.epochs = 0;
+    s = opened(&o);
+    wait_for_loaders(s, 2);
+    (void)drain(s, 30);
+    (void)daemon_end(b, SIGKILL);
+    cr_assert(eq(int, unlink(tree_path(&tree, "data/a/00.jpg")), 0)); /* sample 0 of class a */
+    b = start(1);
+    before = time_now_ns();
+    for (bool told = false; !told && time_now_ns() < before + 60 * NS_PER_SEC;) {
+        while (!told && plenum_stream_take_warning(s, &warning))
+            told = strstr(warning.text, "is not used") != NULL;
+        (void)usleep(10000);
+    }
+    cr_expect(strstr(warning.text, at[1].tcp) != NULL, "%s", warning.text);
+    cr_expect(strstr(warning.text, "one has 53 samples, the other 52") != NULL, "%s", warning.text);
+    cr_expect(eq(u32, stats_of(s).loaders, 1));
+    cr_expect(eq(u64, rendered_by(1), 0));
+    plenum_stream_destroy(s);
+    (void)daemon_end(a, SIGTERM);
+    (void)daemon_end(b, SIGTERM);
+}
+
+static const char *make_key(const char *name, const char *text)
+{
+#ifndef HAVE_TLS
+    cr_skip_test("built without OpenSSL");
+#endif
+    tree_write_text(&tree, name, text);
+    cr_assert(eq(int, chmod(tree_path(&tree, name), 0600), 0));
+    return strdup(tree_path(&tree, name));
+}
+
+static int open_error(const struct plenum_stream_options *o, struct plenum_error *err)
+{
+    struct plenum_stream *s = NULL;
+    int r = plenum_stream_open(NULL, o, &s, err);
+
+    plenum_stream_destroy(s);
+    return r;
+}
+
+/* Batches of some MB, and of some bytes; several loaders, of which one is killed. */
+Test(loaders, with_a_key_comes_what_comes_without)
+{
+    const char *key = make_key("key", "0123456789abcdef\n");
+    pid_t a = start_with_key(0, key), b = start_with_key(1, key);
+    struct plenum_stream *s;
+    uint64_t want, hash;
+
+    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    for (int big = 0; big < 2; big++) {
+        struct plenum_stream_options o = options_of(NULL);
+
+        if (big) {
+            o.pipeline = "eval";
+            o.micro_batch = 37;
+        } else {
+            o.epochs = 30;
+        }
+        want = hash_of(&o, at[0].unix_socket);
+        cr_expect(eq(u64, hash_of(&o, at[0].tcp), want));
+        o.loader = list(2, true);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        hash = drain(s, 3);
+        if (big)
+            (void)daemon_end(b, SIGKILL);
+        hash += drain(s, UINT64_MAX);
+        cr_expect(eq(u64, hash, want));
+        plenum_stream_destroy(s);
+    }
+    (void)daemon_end(a, SIGTERM);
+}
+
+Test(loaders, who_has_no_key_or_another_is_refused)
+{
+    const char *key = make_key("key", "0123456789abcdef"), *other = make_key("other", "0123456789abcdeF");
+    struct plenum_stream_options o = options_of(at[0].tcp);
+    struct plenum_error err = {""};
+    pid_t with = start_with_key(0, key), without = start(1);
+
+    cr_expect(eq(int, open_error(&o, &err), -EACCES), "no key");
+    cr_expect(strstr(err.text, "PLENUM_LOADER_KEY") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", other, 1);
+    cr_expect(eq(int, open_error(&o, &err), -EACCES), "another key: %s", err.text);
+    cr_expect(strstr(err.text, "does not have the key") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    cr_expect(eq(int, open_error(&o, &err), 0), "%s", err.text);
+    o.loader = at[1].tcp;
+    cr_expect(eq(int, open_error(&o, &err), -EACCES), "a loader without TLS");
+    cr_expect(strstr(err.text, "speaks no TLS") != NULL, "%s", err.text);
+    o.loader = at[1].unix_socket;
+    cr_expect(eq(int, open_error(&o, &err), 0), "a key is for TCP alone: %s", err.text);
+    (void)daemon_end(with, SIGTERM);
+    (void)daemon_end(without, SIGTERM);
+}
+
+Test(loaders, a_key_that_others_can_read_is_none)
+{
+    struct plenum_stream_options o = options_of(at[0].tcp);
+    const char *key = make_key("key", "0123456789abcdef");
+    struct plenum_error err = {""};
+
+    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    (void)chmod(key, 0640);
+    cr_expect(eq(int, open_error(&o, &err), -EACCES));
+    cr_expect(strstr(err.text, "can be read by others") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", make_key("short", "0123456789abcde\n"), 1);
+    cr_expect(eq(int, open_error(&o, &err), -EINVAL));
+    cr_expect(strstr(err.text, "does not hold 16") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", tree_path(&tree, "nowhere"), 1);
+    cr_expect(eq(int, open_error(&o, &err), -ENOENT));
+    cr_expect(strstr(err.text, "nowhere") != NULL, "%s", err.text);
+}
+
+Test(loaders, a_name_that_nobody_knows_does_not_stop_the_others)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_error warning = {""};
+    struct plenum_stream *s;
+    pid_t loader = start(0);
+    char both[256];
+
+    (void)snprintf(both, sizeof(both), "tcp:no-such-host.invalid:7,%s", at[0].tcp);
+    o.loader = both;
+    s = opened(&o);
+    cr_expect(eq(u64, drain(s, UINT64_MAX), hash_of(&o, at[0].unix_socket)));
+    cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
+    cr_expect(strstr(warning.text, "no-such-host.invalid") != NULL, "%s", warning.text);
+    plenum_stream_destroy(s);
+    (void)daemon_end(loader, SIGTERM);
+}
