@@ -9,10 +9,11 @@
  *     index     the folders' index, built anew
  *     archives  the archives' index, built anew
  *     open      the folders' index, opened as it is
+ *     open-archives  the archives', likewise
  *
- * and at the end a loader: its memory per sample and the time from opening a stream to a first
- * batch of 64, with the index there. All with a warm page cache. PLENUM_PLENUMD names the loader.
- */
+ * and at the end loaders, one of folders and one of archives: their memory per sample and the time
+ * from opening a stream to a first batch of 64, with the index there. All with a warm page cache.
+ * PLENUM_PLENUMD names the loader. */
 #include "config.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -183,9 +185,26 @@ static double seconds_since(uint64_t begin_ns)
     return (double)(time_now_ns() - begin_ns) / (double)NS_PER_SEC;
 }
 
-static double time_find(void)
+/* What something took: by the clock, and of all CPUs together, which a busy machine disturbs less.
+ */
+struct took {
+    double clock[ROUNDS_MAX], cpu[ROUNDS_MAX];
+};
+
+/* CPU time so far: ours, or that of children that have ended. */
+static double cpu_seconds(int who)
+{
+    struct rusage u;
+
+    (void)getrusage(who, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static void time_find(struct took *ret, uint32_t round)
 {
     char command[600], buffer[65536];
+    double cpu = cpu_seconds(RUSAGE_CHILDREN);
     uint64_t begin = time_now_ns();
     FILE *f;
 
@@ -198,25 +217,29 @@ static double time_find(void)
         ;
     if (pclose(f) != 0)
         die("find");
-    return seconds_since(begin);
+    ret->clock[round] = seconds_since(begin);
+    ret->cpu[round] = cpu_seconds(RUSAGE_CHILDREN) - cpu;
 }
 
-static double time_open(const char *name, bool rebuild, uint32_t *samples)
+/* Returns the number of samples. */
+static uint32_t time_open(const char *name, bool rebuild, struct took *ret, uint32_t round)
 {
     struct dataset_options options = {.cache_dir = path_of("cache"), .rebuild = rebuild};
+    double cpu = cpu_seconds(RUSAGE_SELF);
     uint64_t begin = time_now_ns();
     struct plenum_error err;
     struct dataset *d;
-    double seconds;
+    uint32_t samples;
 
     if (dataset_open(name, &options, &d, &err) < 0) {
         fprintf(stderr, "index: %s\n", err.text);
         exit(1);
     }
-    seconds = seconds_since(begin);
-    *samples = dataset_get_samples(d);
+    ret->clock[round] = seconds_since(begin);
+    ret->cpu[round] = cpu_seconds(RUSAGE_SELF) - cpu;
+    samples = dataset_get_samples(d);
     dataset_unref(d);
-    return seconds;
+    return samples;
 }
 
 /* Memory that a process has for itself or maps from files, in bytes; rings, which are shared
@@ -242,20 +265,21 @@ struct loader_figures {
     double first_batch_ms, bytes_a_sample;
 };
 
-static struct loader_figures measure_loader(const struct arguments *a)
+static struct loader_figures measure_loader(const char *name, uint32_t samples)
 {
     struct plenum_stream_options o;
     struct plenum_stream *stream;
     struct plenum_batch batch;
     struct plenum_error err;
     struct loader_figures ret;
-    char address[64], name[512];
+    static unsigned number;
+    char address[64];
     double before;
     uint64_t begin;
     pid_t pid;
 
-    (void)snprintf(address, sizeof(address), "unix:@plenum-bench-index-%ld", (long)getpid());
-    (void)snprintf(name, sizeof(name), "folder:%s", path_of("folders"));
+    (void)snprintf(address, sizeof(address), "unix:@plenum-bench-index-%ld-%u", (long)getpid(),
+                   number++);
     (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
     pid = daemon_start(address, "2", "--cache-dir", path_of("cache"));
     before = memory_of(pid);
@@ -270,26 +294,48 @@ static struct loader_figures measure_loader(const struct arguments *a)
         exit(1);
     }
     ret.first_batch_ms = seconds_since(begin) * 1e3;
-    ret.bytes_a_sample = (memory_of(pid) - before) / a->samples;
+    ret.bytes_a_sample = (memory_of(pid) - before) / samples;
     plenum_batch_release(&batch);
     plenum_stream_destroy(stream);
     (void)daemon_end(pid, SIGTERM);
     return ret;
 }
 
-static void print_row(struct json *j, bool json, const char *name, double *seconds, uint32_t rounds,
-                      double base)
+static void print_row(struct json *j, bool json, const char *name, struct took *t,
+                      const struct took *find, uint32_t rounds)
 {
-    struct bench_spread s = bench_spread_of(seconds, rounds);
+    struct took base = *find; /* bench_spread_of() sorts */
+    struct bench_spread s = bench_spread_of(t->clock, rounds);
+    double cpu = bench_spread_of(t->cpu, rounds).median;
+    double ratio = s.median / bench_spread_of(base.clock, rounds).median;
+    double cpu_ratio = cpu / bench_spread_of(base.cpu, rounds).median;
 
     if (json) {
         json_begin_object(j, NULL, true);
         json_text(j, "name", name);
         bench_json_spread(j, &s, 6);
-        json_real(j, "ratio_to_find", s.median / base, 3);
+        json_real(j, "cpu", cpu, 6);
+        json_real(j, "ratio_to_find", ratio, 3);
+        json_real(j, "cpu_ratio_to_find", cpu_ratio, 3);
         json_end_object(j);
     } else {
-        printf("%-10s %10.4f %10.4f %10.4f %8.3f\n", name, s.min, s.median, s.max, s.median / base);
+        printf("%-14s %9.4f %9.4f %9.4f %8.3f %9.4f %8.3f\n", name, s.min, s.median, s.max, ratio,
+               cpu, cpu_ratio);
+    }
+}
+
+static void print_loader(struct json *j, bool json, const char *what,
+                         const struct loader_figures *l)
+{
+    if (json) {
+        json_begin_object(j, what, true);
+        json_real(j, "first_batch_ms", l->first_batch_ms, 1);
+        json_real(j, "loader_bytes_a_sample", l->bytes_a_sample, 1);
+        json_end_object(j);
+    } else {
+        printf("%s: first batch of %d %.0f ms after opening the stream; the loader's memory: %.1f "
+               "bytes a sample beside slots\n",
+               what, BATCH, l->first_batch_ms, l->bytes_a_sample);
     }
 }
 
@@ -325,11 +371,11 @@ static void parse(int argc, char **argv, struct arguments *a)
 int main(int argc, char **argv)
 {
     struct arguments a = {.samples = 1280000, .folders = 1000, .archives = 1251, .rounds = 5};
-    double find[ROUNDS_MAX], index[ROUNDS_MAX], archives[ROUNDS_MAX], opens[ROUNDS_MAX], base;
+    static struct took find, index, archives, opens, opens_archives;
     const char *tmp = getenv("TMPDIR");
-    struct loader_figures loader;
+    struct loader_figures of_folders, of_archives;
     struct json j = {.file = stdout};
-    uint32_t samples, in_archives;
+    uint32_t samples = 0, in_archives = 0;
 
     parse(argc, argv, &a);
     (void)snprintf(root, sizeof(root), "%.200s/plenum-bench-XXXXXX",
@@ -341,15 +387,16 @@ int main(int argc, char **argv)
     (void)atexit(clean_up);
     make_folders(&a);
     make_archives(&a);
-    (void)time_find(); /* to warm the cache */
+    time_find(&find, 0); /* to warm the cache */
     for (uint32_t r = 0; r < a.rounds; r++) {
-        find[r] = time_find();
-        index[r] = time_open(path_of("folders"), true, &samples);
-        archives[r] = time_open(path_of("archives"), true, &in_archives);
-        opens[r] = time_open(path_of("folders"), false, &samples);
+        time_find(&find, r);
+        samples = time_open(path_of("folders"), true, &index, r);
+        in_archives = time_open(path_of("archives"), true, &archives, r);
+        (void)time_open(path_of("folders"), false, &opens, r);
+        (void)time_open(path_of("archives"), false, &opens_archives, r);
     }
-    loader = measure_loader(&a);
-    base = bench_spread_of(find, a.rounds).median;
+    of_folders = measure_loader(path_of("folders"), samples);
+    of_archives = measure_loader(path_of("archives"), in_archives);
     if (a.json) {
         bench_json_begin(&j, "index");
         json_number(&j, "samples", samples);
@@ -358,21 +405,21 @@ int main(int argc, char **argv)
     } else {
         printf("%u samples in %u folders, %u in %u archives; %u rounds; seconds\n\n", samples,
                a.folders, in_archives, a.archives, a.rounds);
-        printf("%-10s %10s %10s %10s %8s\n", "", "min", "median", "max", "x find");
+        printf("%-14s %9s %9s %9s %8s %9s %8s\n", "", "min", "median", "max", "x find", "cpu",
+               "x find");
     }
-    print_row(&j, a.json, "find", find, a.rounds, base);
-    print_row(&j, a.json, "index", index, a.rounds, base);
-    print_row(&j, a.json, "archives", archives, a.rounds, base);
-    print_row(&j, a.json, "open", opens, a.rounds, base);
-    if (a.json) {
+    print_row(&j, a.json, "find", &find, &find, a.rounds);
+    print_row(&j, a.json, "index", &index, &find, a.rounds);
+    print_row(&j, a.json, "archives", &archives, &find, a.rounds);
+    print_row(&j, a.json, "open", &opens, &find, a.rounds);
+    print_row(&j, a.json, "open-archives", &opens_archives, &find, a.rounds);
+    if (a.json)
         json_end_array(&j);
-        json_real(&j, "first_batch_ms", loader.first_batch_ms, 1);
-        json_real(&j, "loader_bytes_a_sample", loader.bytes_a_sample, 1);
+    else
+        printf("\n");
+    print_loader(&j, a.json, "folders", &of_folders);
+    print_loader(&j, a.json, "archives", &of_archives);
+    if (a.json)
         json_end_object(&j);
-    } else {
-        printf("\nfirst batch of %d: %.0f ms from opening the stream; the loader's memory: %.1f "
-               "bytes a sample beside slots\n",
-               BATCH, loader.first_batch_ms, loader.bytes_a_sample);
-    }
     return 0;
 }

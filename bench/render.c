@@ -31,6 +31,12 @@ struct arguments {
     bool json, kernels;
 };
 
+/* Where one file's tiles begin. */
+struct note {
+    uint8_t *bytes; /* NULL: there is none */
+    size_t len;
+};
+
 /* What the rows work with. */
 struct context {
     struct pipeline pipeline, fast; /* the same in version 1 and in fast-v1 */
@@ -39,6 +45,8 @@ struct context {
     uint8_t *dst;               /* [side][side][3] */
     struct pack_result *packed; /* the files, packed */
     size_t num_packed;
+    struct note *notes; /* of the files */
+    size_t num_notes;
     uint32_t seed;
 #ifdef HAVE_FFCV_WAY
     struct ffcv_way *ffcv;
@@ -118,6 +126,73 @@ static int run_packed(struct context *c, const struct row *row, const struct ben
     (void)file;
     return render(c, c->decoder, &c->pipeline, c->packed[index].bytes, c->packed[index].len, index,
                   round);
+}
+
+/* Note where a file's tiles begin. */
+static int add_indexed(struct context *c, const struct bench_file *file, size_t index)
+{
+    struct image_tiles tiles = {0};
+    int r = image_find_tiles(c->decoder, file->bytes, file->len, &tiles, NULL);
+
+    if (r < 0)
+        return r;
+    if (index >= c->num_notes) {
+        struct note *grown = realloc(c->notes, (index + 1) * sizeof(*grown));
+
+        if (!grown)
+            return -ENOMEM;
+        c->notes = grown;
+        memset(&grown[c->num_notes], 0, (index + 1 - c->num_notes) * sizeof(*grown));
+        c->num_notes = index + 1;
+    }
+    free(c->notes[index].bytes);
+    c->notes[index] = (struct note){0};
+    if (!tiles.found)
+        return 0;
+    c->notes[index] = (struct note){malloc(tiles.found_len), tiles.found_len};
+    if (!c->notes[index].bytes)
+        return -ENOMEM;
+    memcpy(c->notes[index].bytes, tiles.found, tiles.found_len);
+    return 0;
+}
+
+static int render_with(struct context *c, struct image_tiles *tiles, const struct bench_file *file,
+                       size_t index, uint32_t round)
+{
+    int r;
+
+    image_decoder_use_tiles(c->decoder, tiles);
+    r = render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
+    image_decoder_use_tiles(c->decoder, NULL);
+    return r;
+}
+
+static int run_indexed(struct context *c, const struct row *row, const struct bench_file *file,
+                       size_t index, uint32_t round)
+{
+    struct image_tiles tiles = {.note = c->notes[index].bytes, .len = c->notes[index].len};
+
+    (void)row;
+    return render_with(c, &tiles, file, index, round);
+}
+
+static int run_indexing(struct context *c, const struct row *row, const struct bench_file *file,
+                        size_t index, uint32_t round)
+{
+    struct image_tiles tiles = {0};
+
+    (void)row;
+    return render_with(c, &tiles, file, index, round);
+}
+
+/* How large the notes of tiles are, the files being 1; 0 where there are none. */
+static double notes_size(const struct context *c, const struct bench_files *files)
+{
+    double bytes = 0;
+
+    for (size_t i = 0; i < files->count && i < c->num_notes; i++)
+        bytes += (double)c->notes[i].len;
+    return bytes / (double)files->bytes;
 }
 
 /* How large packed files are, the plain ones being 1; 0 where none was packed. */
@@ -211,6 +286,10 @@ static struct row rows[] = {
     {"plain", "Plenum, version 1, files as they lie", NULL, run_plain, NULL, false, NULL},
     {LIBJPEG_ROW, "the same, by libjpeg-turbo instead of Plenum's own decoder", NULL, run_other,
      NULL, false, NULL},
+    {"plain-indexing", "plain in a first epoch: the same, and noting where tiles begin", NULL,
+     run_indexing, NULL, false, NULL},
+    {"plain-indexed", "plain in later epochs: only the tiles under the crop", add_indexed,
+     run_indexed, NULL, false, NULL},
     {"packed", "Plenum, version 1, the same pixels from packed files", add_packed, run_packed, NULL,
      false, NULL},
     {"fast-v1", "Plenum, fast-v1: large crops are decoded smaller", NULL, run_fast, NULL, false,
@@ -329,6 +408,7 @@ static void print_json(const struct report *report)
     json_text(&j, "pipeline", report->context->pipeline.text);
     json_text(&j, "ratios_to", rows[report->base].name);
     json_real(&j, "packed_size", packed_size(report->context, report->files), 4);
+    json_real(&j, "index_size", notes_size(report->context, report->files), 4);
     json_begin_array(&j, "rows", false);
     for (size_t k = 0; k < ROWS; k++) {
         if (!shown(&rows[k]))
@@ -380,6 +460,9 @@ static void print_table(const struct report *report)
             printf("%-15s %s\n", rows[k].name, rows[k].what);
         else if (rows[k].missing)
             printf("%s is left out: %s\n", rows[k].name, rows[k].missing);
+    if (report->context->num_notes > 0)
+        printf("the index of tiles has %.4f of the bytes\n",
+               notes_size(report->context, report->files));
     if (report->context->num_packed > 0)
         printf("packed files have %.4f of the bytes\n",
                packed_size(report->context, report->files));
@@ -526,6 +609,9 @@ static void context_fini(struct context *c)
     for (size_t i = 0; i < c->num_packed; i++)
         free(c->packed[i].bytes);
     free(c->packed);
+    for (size_t i = 0; i < c->num_notes; i++)
+        free(c->notes[i].bytes);
+    free(c->notes);
     free(c->dst);
 }
 

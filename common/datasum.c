@@ -19,6 +19,13 @@ void datasum_fingerprint(const struct datasum *sum, uint8_t ret[16])
     memcpy(ret, canonical.digest, 16);
 }
 
+char *datasum_hex(const uint8_t fingerprint[16], char ret[33])
+{
+    for (size_t i = 0; i < 16; i++)
+        (void)snprintf(ret + 2 * i, 3, "%02x", fingerprint[i]);
+    return ret;
+}
+
 /* In a segment: names first, as other names explain other sizes and labels. */
 static const char *segment_difference(const struct datasum_segment *a,
                                       const struct datasum_segment *b)

@@ -30,6 +30,9 @@ static inline uint32_t datasum_segment_begin(uint64_t samples, unsigned segment)
 /** The fingerprint: XXH3-128 of the sum. It identifies; it never feeds random numbers. */
 void datasum_fingerprint(const struct datasum *sum, uint8_t ret[16]);
 
+/** A fingerprint as 32 hexadecimal digits; returns `ret`. */
+char *datasum_hex(const uint8_t fingerprint[16], char ret[33]);
+
 /**
  * The first difference of two sums as a clause: "one has 1000 samples, the other 999", "the names
  * of samples differ, first among samples 16 to 31". Returns `ret`; empty when they are equal.

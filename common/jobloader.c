@@ -46,6 +46,7 @@ enum {
 struct jobloader {
     char *plenumd;
     char *args[ARGS_MAX + 1]; /* plenumd's own: argv[0] first */
+    char *const *environment; /* borrowed; NULL: this process's */
     int listen_fd;
     int epoll_fd;
     int timer_fd;
@@ -184,6 +185,11 @@ int jobloader_get_fd(const struct jobloader *loader)
     return loader->epoll_fd;
 }
 
+void jobloader_set_environment(struct jobloader *loader, char *const *environment)
+{
+    loader->environment = environment;
+}
+
 pid_t jobloader_get_pid(const struct jobloader *loader)
 {
     return loader->pid;
@@ -221,7 +227,8 @@ static int spawn(struct jobloader *l)
                                               POSIX_SPAWN_SETSID);
     r = listen_fd < 0 || leash_fd < 0
             ? -EMFILE
-            : -posix_spawn(&l->pid, l->plenumd, &actions, &attr, l->args, environ);
+            : -posix_spawn(&l->pid, l->plenumd, &actions, &attr, l->args,
+                           l->environment ? l->environment : environ);
     (void)posix_spawnattr_destroy(&attr);
     (void)posix_spawn_file_actions_destroy(&actions);
     io_close(&listen_fd);

@@ -27,6 +27,10 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
 /** A descriptor that becomes readable when jobloader_dispatch() has something to do. Borrowed. */
 int jobloader_get_fd(const struct jobloader *loader);
 
+/** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this process's
+ * own. Borrowed; NULL: this process's own. */
+void jobloader_set_environment(struct jobloader *loader, char *const *environment);
+
 /** The running loader, 0 when there is none: for a caller that ends all its other children. */
 pid_t jobloader_get_pid(const struct jobloader *loader);
 

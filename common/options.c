@@ -164,11 +164,20 @@ static const struct option_def *find_letter(const struct options_program *p, cha
     return NULL;
 }
 
-/* argv[i] is "--name" or "--name=value". Returns how many words were used, or -EINVAL. */
+/* argv[i] is "--name" or "--name=value", or has one dash where that is allowed. */
+static bool is_long(const struct options_program *p, const char *word)
+{
+    size_t len = strcspn(word + 1, "=");
+
+    return word[1] == '-' ||
+           (p->one_dash && strlen(p->one_dash) == len && strncmp(p->one_dash, word + 1, len) == 0);
+}
+
+/* Returns how many words were used, or -EINVAL. */
 static int parse_long(const struct options_program *p, struct options_settings *settings, int argc,
                       char **argv, int i, struct plenum_error *err)
 {
-    const char *word = argv[i] + 2, *equals = strchr(word, '=');
+    const char *word = argv[i] + (argv[i][1] == '-' ? 2 : 1), *equals = strchr(word, '=');
     size_t len = equals ? (size_t)(equals - word) : strlen(word);
     const struct option_def *def = find_name(p, word, len);
     const char *value = equals ? equals + 1 : NULL;
@@ -243,8 +252,8 @@ int options_collect(const struct options_program *program, int argc, char **argv
             i++;
             continue;
         }
-        r = word[1] == '-' ? parse_long(program, ret, argc, argv, i, err)
-                           : parse_short(program, ret, argc, argv, i, err);
+        r = is_long(program, word) ? parse_long(program, ret, argc, argv, i, err)
+                                   : parse_short(program, ret, argc, argv, i, err);
         if (r < 0)
             return version ? OPTIONS_VERSION : r;
         i += r;

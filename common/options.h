@@ -41,6 +41,7 @@ struct options_program {
     const struct option_def *defs;
     size_t count;
     bool stop_at_operand; /* options end at the first word that is none (plenumrun) */
+    const char *one_dash; /* this option may be written with one dash, too, or NULL */
 };
 
 enum { OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };

@@ -121,6 +121,7 @@ int wire_put_hello(struct frame_buffer *b, const struct wire_hello *m)
     frame_put_u16(b, m->minor);
     frame_put_text(b, m->versions);
     frame_put_text(b, m->name);
+    frame_put_text(b, m->job);
     return frame_end(b, begin);
 }
 
@@ -136,6 +137,9 @@ int wire_get_hello(struct frame_reader *r, struct wire_hello *ret)
     ret->minor = frame_get_u16(r);
     frame_get_text(r, ret->versions, sizeof(ret->versions));
     frame_get_text(r, ret->name, sizeof(ret->name));
+    ret->job[0] = 0;
+    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_JOB */
+        frame_get_text(r, ret->job, sizeof(ret->job));
     return got(r);
 }
 

@@ -72,6 +72,7 @@ enum {
     WIRE_MINOR_NAME = 1,
     WIRE_MINOR_SUBSET = 2, /* subset, repeat and span of OPEN; sum of OPENED */
     WIRE_MINOR_STATUS = 3, /* STATUS; waited_ns of RENDER */
+    WIRE_MINOR_JOB = 4,    /* job of HELLO */
     WIRE_MINOR_TCP = 4,    /* over TCP no ring goes along with OPEN, and a batch follows its DONE */
 };
 
@@ -80,6 +81,8 @@ struct wire_hello {
     uint16_t major, minor;
     char versions[WIRE_NAME_MAX]; /* pixel versions, separated by spaces; empty from a client */
     char name[WIRE_NAME_MAX];     /* for logs and status: "job 17 instance 3", "host pid 4711" */
+    char job[WIRE_NAME_MAX];      /* since 1.4: of a client, what all instances of its job call it:
+                                     jobs share a loader equally. Empty: it is a job by itself */
 };
 
 /** How the bytes of a batch lie in a slot; filled by wire_slot_init(), the same on both sides. */

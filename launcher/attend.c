@@ -94,7 +94,8 @@ struct attend {
     bool input_ended;
 
     struct jobloader *loader;
-    int loader_fd; /* what it prints */
+    char **environment; /* of the program, and of the loader */
+    int loader_fd;      /* what it prints */
     char loader_error[CONTROL_TEXT_MAX];
 };
 
@@ -272,7 +273,6 @@ static void start_program(struct attend *a)
         .input = a->plan.input,
     };
     struct bind_request bind;
-    char **environment;
     int r;
 
     r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus,
@@ -282,17 +282,18 @@ static void start_program(struct attend *a)
         return;
     }
     (void)environ_list_put(&a->plan.environment, ENVIRON_SET, "PWD", a->plan.directory);
-    environment = environ_apply(environ, &a->plan.environment);
+    a->environment = environ_apply(environ, &a->plan.environment);
     options.bind = &bind;
-    options.environment = environment;
-    r = environment ? child_start(&options, &a->child) : -ENOMEM;
-    environ_free(environment);
+    options.environment = a->environment;
+    r = a->environment ? child_start(&options, &a->child) : -ENOMEM;
     if (r < 0) {
         send_failed(a, CONTROL_STEP_FORK, r);
         return;
     }
     a->started_ns = time_now_ns();
     bind_loader(a);
+    if (a->loader)
+        jobloader_set_environment(a->loader, a->environment);
 }
 
 static void take_plan(struct attend *a, struct frame_reader *payload)
@@ -615,8 +616,10 @@ static void fill_fds(struct attend *a, struct pollfd fds[FDS])
     fds[FD_REPORT] = (struct pollfd){.fd = a->child.report_fd, .events = POLLIN};
     fds[FD_INPUT] =
         (struct pollfd){.fd = a->input_len > 0 ? a->child.input : -1, .events = POLLOUT};
-    fds[FD_LOADER] =
-        (struct pollfd){.fd = a->loader ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
+    /* A neighbour may have its plan before us; until ours tells the loader's environment, it waits.
+     */
+    fds[FD_LOADER] = (struct pollfd){
+        .fd = a->loader && a->environment ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
         fds[FD_STREAMS + s] = (struct pollfd){
             .fd = lines_has_room(&a->lines[s]) ? *pipe_of(a, s) : -1, .events = POLLIN};
@@ -776,6 +779,7 @@ int shim_attend(const struct shim_task *task, pid_t outer)
         return 1;
     run(a);
     close_loader(a);
+    environ_free(a->environment);
     frame_conn_fini(&a->conn);
     return a->end ? 0 : SHIM_LOST;
 }

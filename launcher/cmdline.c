@@ -549,6 +549,7 @@ const struct options_program cmdline_program = {
     .defs = defs,
     .count = ARRAY_LEN(defs),
     .stop_at_operand = true,
+    .one_dash = "np",
 };
 
 void cmdline_init(struct cmdline *cmdline)

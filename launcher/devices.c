@@ -62,7 +62,34 @@ static bool is_in(const struct device_pool *pool, const char *text, size_t len)
     return false;
 }
 
-/* "0,1,GPU-8932f937" */
+/* One item, or the numbers that "4-7" stands for; other names have dashes, too. */
+static int add_items(struct device_pool *pool, const char *text, size_t len,
+                     struct plenum_error *err)
+{
+    unsigned first, last;
+    char number[16];
+    int end = 0;
+
+    if (sscanf(text, "%9u-%9u%n", &first, &last, &end) != 2 || (size_t)end != len ||
+        !isdigit((unsigned char)*text)) {
+        if (is_in(pool, text, len))
+            return error_set(err, -EINVAL, "device %.*s is named twice", (int)len, text);
+        return add_item(pool, text, len) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
+    }
+    if (first > last)
+        return error_set(err, -EINVAL, "%.*s runs backwards", (int)len, text);
+    for (unsigned i = first; i <= last; i++) {
+        int r = pool->count == DEVICES_MAX
+                    ? error_set(err, -EINVAL, "there are more than %d devices", DEVICES_MAX)
+                    : add_items(pool, number, (size_t)sprintf(number, "%u", i), err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* "0-3,GPU-8932f937" */
 static int parse_list(struct device_pool *pool, const char *list, struct plenum_error *err)
 {
     size_t skip = strlen(pool->prefix);
@@ -72,23 +99,22 @@ static int parse_list(struct device_pool *pool, const char *list, struct plenum_
         p += skip;
     for (;;) {
         size_t len;
+        int r;
 
         p += strspn(p, " ");
         len = strcspn(p, ", ");
         if (len == 0 || pool->count == DEVICES_MAX)
-            return error_set(err, -EINVAL, "%s='%s' is not a list of devices like 0,1,2",
+            return error_set(err, -EINVAL, "%s='%s' is not a list of devices like 0-3 or 0,1,2",
                              pool->variable, list);
-        if (is_in(pool, p, len))
-            return error_set(err, -EINVAL, "%s='%s' names device %.*s twice", pool->variable, list,
-                             (int)len, p);
-        if (add_item(pool, p, len) < 0)
-            return error_set(err, -ENOMEM, "out of memory");
+        r = add_items(pool, p, len, err);
+        if (r < 0)
+            return error_prefix(err, r, "%s='%s'", pool->variable, list);
         p += len;
         p += strspn(p, " ");
         if (!*p)
             return 0;
         if (*p != ',')
-            return error_set(err, -EINVAL, "%s='%s' is not a list of devices like 0,1,2",
+            return error_set(err, -EINVAL, "%s='%s' is not a list of devices like 0-3 or 0,1,2",
                              pool->variable, list);
         p++;
     }

@@ -20,8 +20,9 @@
 
 static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
                                          /* what libplenum and its loader read */
-                                         "PLENUM_CACHE_DIR", "PLENUM_SOURCE", "PLENUM_TRACE",
-                                         "PLENUM_VERIFY_BATCHES", "PLENUM_LOADER_KEY"};
+                                         "PLENUM_CACHE_DIR", "PLENUM_DECODER", "PLENUM_SOURCE",
+                                         "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
+                                         "PLENUM_LOADER_KEY"};
 
 /* Set for good programs' sake when nobody has an opinion: lines of a Python program arrive when
  * they are printed, not when 8 KiB have come together. */

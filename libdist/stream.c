@@ -771,13 +771,14 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
         return error_set(err, -ESTALE,
                          "the cursor was made before samples of %s became known to be bad "
                          "(plenumctl verify), so that its epoch would not be the same: begin an "
-                         "epoch anew, or remove the list of bad samples",
+                         "epoch anew, or remove the list of bad samples (plenumctl index names "
+                         "it)",
                          s->open.dataset);
     if (memcmp(cursor->identity, s->identity, sizeof(s->identity)) != 0)
         return error_set(
             err, -ESTALE,
             "the cursor belongs to another data set, pipeline, seed or order than this "
-            "stream of %s",
+            "stream of %s, or to another list of its bad samples (plenumctl verify)",
             s->open.dataset);
     if (cursor->position >= max_u64(s->steps.n, s->steps.span) || cursor->epoch >= UINT32_MAX)
         return error_set(err, -EINVAL,

@@ -48,9 +48,7 @@ static const char *hex_of(const struct datasum *sum, char text[33])
     uint8_t fingerprint[16];
 
     datasum_fingerprint(sum, fingerprint);
-    for (int i = 0; i < 16; i++)
-        (void)snprintf(text + i * 2, 3, "%02x", fingerprint[i]);
-    return text;
+    return datasum_hex(fingerprint, text);
 }
 
 /* What instance `i` has otherwise than instance 0. */

@@ -267,7 +267,9 @@ def spdl():
 PEERS = {
     "plenum": plenum,
     "render-plain": lambda: bench_render("plain"),
+    "render-plain-indexed": lambda: bench_render("plain-indexed"),
     "render-packed": lambda: bench_render("packed"),
+    "render-ffcv-way": lambda: bench_render("ffcv-way"),
     "pillow": pillow,
     "dataloader": dataloader,
     "webdataset": webdataset,

@@ -1,28 +1,47 @@
 /* index.c - plenumctl index: index a data set now, and say what is in it. */
 #include "config.h"
 
+#include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/parallel.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
+#include "loader/dataset/notes.h"
 
 struct arguments {
     const char *cache_dir;
     uint32_t threads;
     const char *compare;
-    bool rebuild, json;
+    bool tiles, rebuild, json;
+};
+
+/* What --tiles does. */
+struct tiles {
+    struct dataset *dataset;
+    struct notes *notes;
+    struct render_scratch *scratches; /* [threads] */
+    atomic_uint_fast64_t noted;       /* samples that have a note, old or new, */
+    atomic_uint_fast64_t bytes;       /* bytes of these notes, */
+    atomic_uint_fast64_t without;     /* samples that can have none, */
+    atomic_uint_fast64_t bad;         /* and that are no good */
 };
 
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
+    {"tiles", 0, NULL, OPTION_FLAG, AT(tiles), 0, 0,
+     "also decode every JPEG and note where its tiles begin, as a loader does in the first epoch",
+     NULL},
     {"rebuild", 0, NULL, OPTION_FLAG, AT(rebuild), 0, 0,
      "build the index even if there is one that looks fresh", NULL},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
-     "threads that read folders (default: one for each CPU)", NULL},
+     "threads that read folders and decode (default: one for each CPU)", NULL},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0,
      "where indices are kept (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
      "~/.cache/plenum)",
@@ -42,15 +61,94 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* 32 digits. */
-static const char *fingerprint_text(const struct dataset *d, char ret[33])
+static int note_tiles(void *arg, uint64_t index, unsigned thread)
 {
-    for (int i = 0; i < 16; i++)
-        (void)snprintf(ret + 2 * i, 3, "%02x", dataset_get_fingerprint(d)[i]);
-    return ret;
+    struct tiles *t = arg;
+    struct render_scratch *s = &t->scratches[thread];
+    struct image_tiles tiles = {0};
+    uint32_t sample = (uint32_t)index;
+    int r = 0;
+
+    if (!s->decoder)
+        r = image_decoder_create(&s->decoder);
+    if (r < 0)
+        return r;
+    image_decoder_use_jpeg(s->decoder, IMAGE_JPEG_PLENUM);
+    r = dataset_read(t->dataset, sample, &s->buffer, NULL);
+    if (r < 0 && r != -EBADMSG)
+        return r;
+    (void)notes_get(t->notes, sample, &s->note, &tiles.note, &tiles.len);
+    if (r == 0)
+        r = image_find_tiles(s->decoder, s->buffer.bytes, s->buffer.len, &tiles, NULL);
+    if (r == 0 && tiles.found) {
+        tiles.len = tiles.found_len;
+        r = notes_put(t->notes, sample, tiles.found, tiles.found_len, tiles.found_max);
+    }
+    (void)atomic_fetch_add(r == -EBADMSG ? &t->bad : tiles.len > 0 ? &t->noted : &t->without, 1);
+    if (r == 0)
+        (void)atomic_fetch_add(&t->bytes, tiles.len);
+    return r == -EBADMSG ? 0 : r;
 }
 
-static void print_json(const struct dataset *d)
+static void show_tiles(void *arg, uint64_t done, uint64_t total)
+{
+    ctl_show_progress(arg, "looking for tiles", done, total);
+}
+
+/* Why there can be no notes. */
+static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *err)
+{
+    const char *path = dataset_get_index_path(d), *where = path ? path : "there is no cache folder";
+
+    if (dataset_is_made_up(d))
+        return error_set(err, -EINVAL, "--tiles: the images of %s are made up, there are no JPEGs",
+                         dataset_get_name(d));
+    if (code == -EFBIG)
+        return error_set(err, code, "--tiles: the samples of %s are too small to have tiles",
+                         dataset_get_name(d));
+    if (code == -EROFS || code == -EACCES)
+        return error_set(
+            err, code,
+            "--tiles: the notes cannot be written beside the index (%s): give a folder "
+            "of your own by --cache-dir, and the same to the loader",
+            where);
+    if (code == -ENOSPC)
+        return error_set(err, code,
+                         "--tiles: there is no room for all notes: either the disk of %s is full, "
+                         "or they have taken a 25th of the bytes of the data set; if so, remove "
+                         "%s.notes and run this again",
+                         path, path);
+    return error_set(err, code, "--tiles: %s.notes: %s", path, strerror(-code));
+}
+
+static int find_all_tiles(struct tiles *t, uint32_t threads, struct plenum_error *err)
+{
+    struct parallel loop = {.threads = threads ? threads : parallel_cpus(),
+                            .count = dataset_get_samples(t->dataset),
+                            .turn = note_tiles,
+                            .progress = show_tiles,
+                            .arg = t};
+    int r;
+
+    t->notes = dataset_get_notes(t->dataset);
+    r = t->notes ? notes_state(t->notes) : dataset_get_notes_code(t->dataset);
+    if (!t->notes || r == -EROFS)
+        return refuse_tiles(t->dataset, r, err);
+    t->scratches = calloc(loop.threads, sizeof(*t->scratches));
+    r = t->scratches ? parallel_run(&loop) : -ENOMEM;
+    ctl_end_progress();
+    for (unsigned i = 0; t->scratches && i < loop.threads; i++)
+        render_scratch_fini(&t->scratches[i]);
+    free(t->scratches);
+    if (r == 0)
+        return 0;
+    return notes_state(t->notes) < 0
+               ? refuse_tiles(t->dataset, notes_state(t->notes), err)
+               : error_set(err, r, "%s: a sample could not be read: %s; plenumctl verify names it",
+                           dataset_get_name(t->dataset), strerror(-r));
+}
+
+static void print_json(const struct dataset *d, const struct tiles *t)
 {
     struct json j = {.file = stdout};
     char text[33];
@@ -61,12 +159,37 @@ static void print_json(const struct dataset *d)
     json_number(&j, "classes", dataset_get_classes(d));
     json_number(&j, "bytes", dataset_get_bytes(d));
     json_number(&j, "passed_over", dataset_get_passed_over(d));
-    json_text(&j, "fingerprint", fingerprint_text(d, text));
+    json_text(&j, "fingerprint", datasum_hex(dataset_get_fingerprint(d), text));
     json_text(&j, "index", dataset_get_index_path(d));
+    if (t) {
+        json_begin_object(&j, "tiles", true);
+        json_number(&j, "samples", atomic_load(&t->noted));
+        json_number(&j, "without", atomic_load(&t->without));
+        json_number(&j, "bad", atomic_load(&t->bad));
+        json_number(&j, "bytes", atomic_load(&t->bytes));
+        json_end_object(&j);
+    }
+    json_number(&j, "known_bad", dataset_get_known_bad(d));
+    json_text(&j, "bad_list", dataset_get_known_bad(d) > 0 ? dataset_get_bad_path(d) : NULL);
     json_end_object(&j);
 }
 
-static void print_text(const struct dataset *d, double seconds)
+static void print_tiles(const struct dataset *d, const struct tiles *t)
+{
+    char bytes[32];
+
+    printf("tiles        of %llu samples, in %s (%.2f %% of the data)",
+           (unsigned long long)atomic_load(&t->noted),
+           format_bytes(atomic_load(&t->bytes), bytes, sizeof(bytes)),
+           100 * (double)atomic_load(&t->bytes) / (double)dataset_get_bytes(d));
+    if (atomic_load(&t->without) > 0)
+        printf("; %llu need none or can have none", (unsigned long long)atomic_load(&t->without));
+    if (atomic_load(&t->bad) > 0)
+        printf("; %llu are bad (see plenumctl verify)", (unsigned long long)atomic_load(&t->bad));
+    putchar('\n');
+}
+
+static void print_text(const struct dataset *d, const struct tiles *t, double seconds)
 {
     const char *path = dataset_get_index_path(d);
     char bytes[32], text[33];
@@ -77,8 +200,12 @@ static void print_text(const struct dataset *d, double seconds)
     if (dataset_get_passed_over(d) > 0)
         printf("passed over  %llu files that are not named as images\n",
                (unsigned long long)dataset_get_passed_over(d));
-    printf("fingerprint  %s\n", fingerprint_text(d, text));
+    printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
     printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");
+    if (dataset_get_known_bad(d) > 0)
+        printf("known bad    %u of them: %s\n", dataset_get_known_bad(d), dataset_get_bad_path(d));
+    if (t)
+        print_tiles(d, t);
     printf("time         %.2f s\n", seconds);
 }
 
@@ -101,6 +228,7 @@ static int run(int argc, char **argv)
     struct dataset_options options = {.progress = ctl_show_progress};
     struct plenum_error err;
     struct dataset *dataset;
+    struct tiles tiles = {0};
     uint64_t begin = time_now_ns();
     int operands, r;
 
@@ -114,14 +242,22 @@ static int run(int argc, char **argv)
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
     options.rebuild = a.rebuild;
+    options.notes = a.tiles;
     r = dataset_open(argv[1], &options, &dataset, &err);
     ctl_end_progress();
     if (r < 0)
         return ctl_fail("index", &err);
+    tiles.dataset = dataset;
+    r = a.tiles ? find_all_tiles(&tiles, a.threads, &err) : 0;
+    if (r < 0) {
+        dataset_unref(dataset);
+        return ctl_fail("index", &err);
+    }
     if (a.json)
-        print_json(dataset);
+        print_json(dataset, a.tiles ? &tiles : NULL);
     else
-        print_text(dataset, (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
+        print_text(dataset, a.tiles ? &tiles : NULL,
+                   (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
     r = a.compare ? compare(dataset, a.compare, &err) : 0;
     dataset_unref(dataset);
     return r < 0 ? ctl_fail("index", &err) : r;

@@ -62,6 +62,7 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
     struct json j = {.file = stdout};
     int64_t label = dataset_get_label(d, sample);
     const char *class = dataset_get_class_name(d, (uint32_t)label);
+    const char *bad = dataset_get_why_bad(d, sample);
     char name[4096];
     int r;
 
@@ -69,6 +70,8 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
     if (!json) {
         printf("%u: %s\n  label %lld%s%s, %llu bytes\n", sample, name, (long long)label,
                *class ? ", " : "", class, (unsigned long long)dataset_get_sample_bytes(d, sample));
+        if (bad)
+            printf("  known to be bad: %s\n", bad);
         return dataset_fields(d, sample, show_field, NULL, err);
     }
     json_begin_object(&j, NULL, true);
@@ -77,6 +80,7 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
     json_signed(&j, "label", label);
     json_text(&j, "class", *class ? class : NULL);
     json_number(&j, "bytes", dataset_get_sample_bytes(d, sample));
+    json_text(&j, "known_bad", bad);
     json_begin_object(&j, "fields", true);
     r = dataset_fields(d, sample, show_field, &j, err);
     json_end_object(&j);

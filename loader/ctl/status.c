@@ -193,7 +193,9 @@ static void draw(const struct address *address)
 /* Until q, control-C or the end of the terminal. */
 static void watch(const struct address *address, uint64_t interval_ns)
 {
-    static const char enter[] = "\033[?1049h\033[?25l", leave[] = "\033[?25h\033[?1049l";
+    /* Another screen, no cursor, and lines that are cut where the terminal ends. */
+    static const char enter[] = "\033[?1049h\033[?25l\033[?7l";
+    static const char leave[] = "\033[?7h\033[?25h\033[?1049l";
     struct sigaction action = {.sa_handler = on_interrupt};
     struct termios before, raw;
     bool keys = tcgetattr(STDIN_FILENO, &before) == 0;

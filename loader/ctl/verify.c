@@ -2,7 +2,11 @@
  *
  * All of each image is decoded, as any decoder of JPEG does it; a packed one is also taken apart,
  * and the parts' coefficients are compared with the whole's. So what it finds good is good for
- * every crop, whether intervals are used or not. */
+ * every crop, whether intervals are used or not.
+ *
+ * What it finds bad it writes into the data set's list of bad samples, from which loaders know it,
+ * and which is part of the fingerprint. A list that is not of all samples would be another one
+ * tomorrow: where some could not be read, the old one stays. */
 #include "config.h"
 
 #include <errno.h>
@@ -25,14 +29,31 @@
 struct arguments {
     const char *cache_dir;
     uint32_t threads;
-    bool content, json;
+    enum image_jpeg decoder;
+    bool both, content, no_list, json;
 };
+
+static int take_decoder(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+
+    a->both = strcmp(value, "both") == 0;
+    if (a->both || image_jpeg_parse(value, &a->decoder) == 0)
+        return 0;
+    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, both, not '%s'",
+                     value);
+}
 
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
     {"content", 0, NULL, OPTION_FLAG, AT(content), 0, 0,
      "also print a hash over every byte and label", NULL},
+    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
+     "who decodes JPEGs: auto (default), plenum or libjpeg; or both, which are compared",
+     take_decoder},
+    {"no-list", 0, NULL, OPTION_FLAG, AT(no_list), 0, 0,
+     "only report: leave the list of bad samples, which loaders heed, as it is", NULL},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
      "threads that read and decode (default: one for each CPU)", NULL},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0, "where indices are kept", NULL},
@@ -43,7 +64,8 @@ static const struct options_program program = {
     .name = "plenumctl verify",
     .usage = "DATASET [options]",
     .summary = "Read and decode every sample once, prove that packed JPEGs are what they say, and "
-               "list what is bad. Ends with 0 if nothing is, with 1 otherwise.",
+               "list what is bad, for you and for loaders. Ends with 0 if nothing is, with 1 "
+               "otherwise.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -52,6 +74,7 @@ static const struct options_program program = {
 struct problem {
     uint32_t sample;
     const char *kind;
+    bool unreadable; /* which says nothing about the sample */
     struct plenum_error reason;
 };
 
@@ -63,6 +86,7 @@ struct content {
 };
 
 struct verify {
+    const struct arguments *arguments;
     struct dataset *dataset;
     struct image_decoder **decoders; /* [threads] */
     struct dataset_buffer *buffers;
@@ -70,13 +94,15 @@ struct verify {
     struct content *content; /* [samples], or NULL */
     atomic_uint_fast64_t packed, jpeg, png, bytes;
     atomic_bool unread; /* some bytes could not be had */
+    bool listed;        /* a list was written, or removed */
+    struct dataset_kept kept;
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
     struct problem *problems;
     size_t num_problems, cap_problems;
 };
 
-static int add_problem(struct verify *v, uint32_t sample, const char *kind,
+static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool unreadable,
                        const struct plenum_error *reason)
 {
     int r = 0;
@@ -92,7 +118,7 @@ static int add_problem(struct verify *v, uint32_t sample, const char *kind,
         }
     }
     if (v->num_problems < v->cap_problems)
-        v->problems[v->num_problems++] = (struct problem){sample, kind, *reason};
+        v->problems[v->num_problems++] = (struct problem){sample, kind, unreadable, *reason};
     else
         r = -ENOMEM;
     (void)pthread_mutex_unlock(&v->mu);
@@ -108,20 +134,57 @@ static void note_content(struct verify *v, uint32_t sample, const struct dataset
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
 }
 
+/* A fault of ours, not of the sample. */
+static const char differ[] = "decoders-differ";
+
+/* Whether the other decoder makes the same of it as libjpeg did. */
+static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, int code,
+                          const struct image_info *info, const struct plenum_error *err)
+{
+    const struct dataset_buffer *buffer = &v->buffers[thread];
+    static const char good[] = "some pixels";
+    struct plenum_error own_err = {""}, difference;
+    struct image_info own;
+    int r;
+
+    image_decoder_use_jpeg(v->decoders[thread], IMAGE_JPEG_PLENUM);
+    r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &own, &own_err);
+    if (r == code && r < 0 && strcmp(own_err.text, err->text) == 0)
+        return 0;
+    if (r == code && r == 0 && own.pixels == info->pixels)
+        return 0;
+    if (r == -ENOMEM || code == -ENOMEM)
+        return -ENOMEM;
+    (void)error_set(&difference, -EPROTO,
+                    "the decoders differ: libjpeg: %s; Plenum's own: %s; report this file, and use "
+                    "--decoder libjpeg until then",
+                    code < 0 ? err->text : good, r < 0 ? own_err.text : good);
+    return add_problem(v, sample, differ, false, &difference);
+}
+
 static int check_image(struct verify *v, uint32_t sample, unsigned thread)
 {
     const struct dataset_buffer *buffer = &v->buffers[thread];
+    const struct arguments *a = v->arguments;
+    struct plenum_error err = {""};
     struct image_info info;
-    struct plenum_error err;
-    int r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &info, &err);
+    int r;
 
+    image_decoder_use_jpeg(v->decoders[thread], a->both ? IMAGE_JPEG_LIBJPEG : a->decoder);
+    r = image_verify(v->decoders[thread], buffer->bytes, buffer->len, &info, &err);
+    if (a->both) {
+        int s = check_decoders(v, sample, thread, r, &info, &err);
+
+        if (s < 0)
+            return s;
+    }
     if (r < 0)
-        return r == -EBADMSG ? add_problem(v, sample, "bad", &err) : r;
+        return r == -EBADMSG ? add_problem(v, sample, "bad", false, &err) : r;
     (void)atomic_fetch_add(strcmp(info.format, "PNG") == 0 ? &v->png : &v->jpeg, 1);
     r = pack_prove(buffer->bytes, buffer->len, &err);
     if (r > 0)
         (void)atomic_fetch_add(&v->packed, 1);
-    return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", &err) : r < 0 ? r : 0;
+    return r == -EBADMSG ? add_problem(v, sample, "not-as-packed", false, &err) : r < 0 ? r : 0;
 }
 
 static int turn(void *arg, uint64_t index, unsigned thread)
@@ -145,7 +208,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
             note_content(v, sample, buffer);
         if (dataset_get_sample_bytes(v->dataset, sample) > 0)
             atomic_store(&v->unread, true);
-        return add_problem(v, sample, r == -EBADMSG ? "bad" : "unreadable", &err);
+        return add_problem(v, sample, r == -EBADMSG ? "bad" : "unreadable", r != -EBADMSG, &err);
     }
     (void)atomic_fetch_add(&v->bytes, buffer->len);
     if (v->content)
@@ -175,14 +238,18 @@ static void hash_content(const struct verify *v, char text[33])
     if (!v->content || atomic_load(&v->unread))
         return;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits(v->content, (size_t)n * sizeof(*v->content)));
-    for (size_t i = 0; i < 16; i++)
-        (void)sprintf(text + 2 * i, "%02x", canonical.digest[i]);
+    (void)datasum_hex(canonical.digest, text);
+}
+
+static const char *list_path(const struct verify *v)
+{
+    return v->listed && v->num_problems > 0 ? dataset_get_bad_path(v->dataset) : NULL;
 }
 
 static void print_json(const struct verify *v)
 {
     struct json j = {.file = stdout};
-    char name[4096], content[33];
+    char name[4096], content[33], hex[33];
 
     hash_content(v, content);
     json_begin_object(&j, NULL, false);
@@ -193,6 +260,8 @@ static void print_json(const struct verify *v)
     json_number(&j, "png", v->png);
     json_number(&j, "packed", v->packed);
     json_text(&j, "content", content[0] ? content : NULL);
+    json_text(&j, "fingerprint", v->listed ? datasum_hex(v->kept.fingerprint, hex) : NULL);
+    json_text(&j, "bad_list", list_path(v));
     json_begin_array(&j, "problems", false);
     for (size_t i = 0; i < v->num_problems; i++) {
         const struct problem *p = &v->problems[i];
@@ -206,6 +275,23 @@ static void print_json(const struct verify *v)
     }
     json_end_array(&j);
     json_end_object(&j);
+}
+
+static void print_list(const struct verify *v)
+{
+    const char *path = list_path(v);
+    char hex[33];
+
+    printf("bad list     %s%s\n",
+           path              ? path
+           : v->kept.changed ? "none any more"
+                             : "none is needed",
+           v->kept.changed ? ": streams that are opened now heed it, and refuse older cursors"
+           : path          ? ": as it was"
+                           : "");
+    if (path)
+        printf("             (other hosts need it, too: verify there, or copy it)\n");
+    printf("fingerprint  %s\n", datasum_hex(v->kept.fingerprint, hex));
 }
 
 static void print_text(const struct verify *v, double seconds)
@@ -228,7 +314,33 @@ static void print_text(const struct verify *v, double seconds)
         printf("             %u %s: %s\n", v->problems[i].sample,
                dataset_get_sample_name(v->dataset, v->problems[i].sample, name, sizeof(name)),
                v->problems[i].reason.text);
+    if (v->listed)
+        print_list(v);
     printf("time         %.1f s\n", seconds);
+}
+
+/* The list for loaders: 0 or -errno. */
+static int keep_list(struct verify *v, struct plenum_error *err)
+{
+    struct dataset_bad *bad;
+    uint32_t count = 0;
+    int r;
+
+    for (size_t i = 0; i < v->num_problems; i++)
+        if (v->problems[i].unreadable)
+            return error_set(err, -EIO,
+                             "the list of bad samples was left as it is, since some could not be "
+                             "read: run it again when all can, or give --no-list");
+    bad = calloc(v->num_problems + 1, sizeof(*bad));
+    if (!bad)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < v->num_problems; i++)
+        if (v->problems[i].kind != differ)
+            bad[count++] = (struct dataset_bad){v->problems[i].sample, v->problems[i].reason.text};
+    r = dataset_keep_bad(v->dataset, bad, count, &v->kept, err);
+    v->listed = r == 0;
+    free(bad);
+    return r;
 }
 
 static int verify_all(struct verify *v, const struct arguments *a, struct plenum_error *err)
@@ -267,11 +379,11 @@ static void verify_fini(struct verify *v)
 static int run(int argc, char **argv)
 {
     struct arguments a = {0};
-    struct dataset_options options = {.progress = ctl_show_progress};
-    struct verify v = {.mu = PTHREAD_MUTEX_INITIALIZER};
+    struct dataset_options options = {.forget_bad = true, .progress = ctl_show_progress};
+    struct verify v = {.arguments = &a, .mu = PTHREAD_MUTEX_INITIALIZER};
     struct plenum_error err;
     uint64_t begin = time_now_ns();
-    int operands, r;
+    int operands, r, kept = 0;
 
     r = options_start(&program, &a, argc, argv, &operands);
     if (r >= 0)
@@ -284,16 +396,26 @@ static int run(int argc, char **argv)
     options.threads = a.threads;
     r = dataset_open(argv[1], &options, &v.dataset, &err);
     ctl_end_progress();
-    if (r < 0)
+    if (r == 0 && dataset_is_made_up(v.dataset))
+        r = error_set(&err, -EINVAL, "%s has no files: there is nothing to verify",
+                      dataset_get_name(v.dataset));
+    if (r < 0) {
+        dataset_unref(v.dataset);
         return ctl_fail("verify", &err);
+    }
     r = verify_all(&v, &a, &err);
-    if (r < 0)
+    if (r < 0) {
         (void)ctl_fail("verify", &err);
-    else if (a.json)
-        print_json(&v);
-    else
-        print_text(&v, (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
-    r = r < 0 || v.num_problems > 0;
+    } else {
+        kept = a.no_list ? 0 : keep_list(&v, &err);
+        if (a.json)
+            print_json(&v);
+        else
+            print_text(&v, (double)(time_now_ns() - begin) / (double)NS_PER_SEC);
+        if (kept < 0)
+            (void)ctl_fail("verify", &err);
+    }
+    r = r < 0 || kept < 0 || v.num_problems > 0;
     verify_fini(&v);
     return r;
 }

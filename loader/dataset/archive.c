@@ -233,7 +233,7 @@ struct scan {
 
 static int open_archive(struct archive *a, struct stat *st)
 {
-    a->fd = openat(a->dataset->root_fd, a->name, O_RDONLY | O_CLOEXEC);
+    a->fd = openat(a->dataset->root_fd, a->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (a->fd < 0 || fstat(a->fd, st) < 0)
         return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
     if (!S_ISREG(st->st_mode))

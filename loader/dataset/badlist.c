@@ -25,15 +25,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "common/datasum.h"
 #include "common/util.h"
 
 enum { BYTES_MAX = 1 << 30, LAST_LINE_MAX = 64 };
-
-static void hex_of(const uint8_t fingerprint[16], char ret[33])
-{
-    for (int i = 0; i < 16; i++)
-        (void)snprintf(ret + i * 2, 3, "%02x", fingerprint[i]);
-}
 
 void badlist_fini(struct badlist *list)
 {
@@ -102,7 +97,7 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
     }
     at++;
     end = text + end_at;
-    hex_of(fingerprint, hex);
+    datasum_hex(fingerprint, hex);
     (void)snprintf(head, sizeof(head), "fingerprint %s\n", hex);
     if (strncmp(at, head, strlen(head)) != 0) { /* another data set's */
         badlist_fini(&list);
@@ -167,7 +162,7 @@ int badlist_write(const char *path, const char *name, const uint8_t fingerprint[
 
     if (!f)
         return -ENOMEM;
-    hex_of(fingerprint, hex);
+    datasum_hex(fingerprint, hex);
     (void)fprintf(f, "# plenumctl verify of ");
     put_plain(f, name);
     (void)fprintf(f, "\nfingerprint %s\n", hex);

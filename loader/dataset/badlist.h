@@ -1,4 +1,4 @@
-/* badlist.h - the samples of a data set that are known to be bad, in a file beside its index. */
+/* badlist.h - the samples of a data set that are known to be bad, in a file in the cache folder. */
 #ifndef LOADER_DATASET_BADLIST_H
 #define LOADER_DATASET_BADLIST_H
 

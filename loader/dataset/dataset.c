@@ -31,6 +31,7 @@
 #include "common/philox.h"
 #include "common/util.h"
 #include "loader/dataset/format.h"
+#include "loader/dataset/notes.h"
 
 static const struct format *const formats[] = {
     &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
@@ -108,6 +109,14 @@ static int make_folders(const char *path)
     return mkdir(part, 0755) < 0 && errno != EEXIST ? -errno : 0;
 }
 
+/* The folder for what we keep: 0 or -errno. */
+static int cache_of(const struct dataset_options *options, char *ret, size_t size)
+{
+    if (!options->cache_dir)
+        return dataset_default_cache(ret, size);
+    return snprintf(ret, size, "%s", options->cache_dir) < (int)size ? 0 : -ENAMETOOLONG;
+}
+
 /* Where this data set's index belongs; NULL when it cannot be kept. What a loader with other roots
  * was allowed to index is another index. */
 static char *index_path_of(const struct dataset *d, const struct dataset_options *options)
@@ -116,11 +125,7 @@ static char *index_path_of(const struct dataset *d, const struct dataset_options
     XXH128_hash_t hash;
     XXH3_state_t state;
 
-    if (options->cache_dir)
-        (void)snprintf(cache, sizeof(cache), "%s", options->cache_dir);
-    else if (dataset_default_cache(cache, sizeof(cache)) < 0)
-        return NULL;
-    if (make_folders(cache) < 0)
+    if (cache_of(options, cache, sizeof(cache)) < 0 || make_folders(cache) < 0)
         return NULL;
     (void)XXH3_128bits_reset(&state);
     (void)XXH3_128bits_update(&state, d->name, strlen(d->name));
@@ -163,7 +168,8 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
     struct stat st;
-    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC), r;
+    /* O_NONBLOCK, here and wherever else a path is opened: it may be a pipe by now. */
+    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         r = -errno;
@@ -376,6 +382,28 @@ static int take_lock(const struct dataset *d, const struct dataset_options *opti
     return lock;
 }
 
+/* What a process has left that was killed while it wrote this index. We hold the lock: nobody else
+ * writes it. */
+static void remove_leftovers(const struct dataset *d)
+{
+    const char *slash = strrchr(d->index_path, '/'), *name = slash + 1;
+    char *folder = strndup(d->index_path, (size_t)(slash - d->index_path) + 1);
+    DIR *dir = folder ? opendir(folder) : NULL;
+    size_t len = strlen(name);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        size_t n = strlen(entry->d_name);
+
+        if (n > len + 4 && strncmp(entry->d_name, name, len) == 0 &&
+            strcmp(entry->d_name + n - 4, ".tmp") == 0)
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+    free(folder);
+}
+
 static int open_or_build(struct dataset *d, const struct dataset_options *options,
                          struct plenum_error *err)
 {
@@ -393,6 +421,8 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
             return 0;
         }
     }
+    if (d->index_path)
+        remove_leftovers(d);
     r = build(d, options, err);
     if (r == 0 && d->index_path) {
         struct index mapped;
@@ -409,9 +439,46 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
     return r;
 }
 
-static char *bad_path_of(const struct dataset *d)
+/* They make things quicker, and nothing depends on them: so this cannot fail. */
+static void open_notes(struct dataset *d, const struct dataset_options *options)
 {
-    return d->index_path ? str_format("%s.bad", d->index_path) : NULL;
+    const struct index_header *h = d->index.header;
+    struct notes_subject subject = {.samples = h->samples, .bytes = h->bytes};
+    char *path = d->index_path ? str_format("%s.notes", d->index_path) : NULL;
+    int lock;
+
+    memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
+    d->notes_code = path ? notes_open(path, &subject, false, &d->notes) : -EROFS;
+    if (d->notes_code == -ENOENT || d->notes_code == -ESTALE) {
+        lock = take_lock(d, options);
+        d->notes_code = lock >= 0 ? notes_open(path, &subject, true, &d->notes) : -EROFS;
+        io_close(&lock);
+    }
+    free(path);
+}
+
+/* Where the list of bad samples belongs: it is named after the data set's fingerprint without it,
+ * so it is found under whatever name the data is opened, and can be copied to other hosts. NULL
+ * where there is no cache folder. */
+static int take_bad_path(struct dataset *d, const struct dataset_options *options,
+                         struct plenum_error *err)
+{
+    char cache[4096], hex[33];
+
+    if (cache_of(options, cache, sizeof(cache)) < 0 || access(cache, X_OK) < 0)
+        return 0;
+    datasum_hex(d->index.header->fingerprint, hex);
+    d->bad_path = str_format("%s/%s.bad", cache, hex);
+    return d->bad_path ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+/* The fingerprint with a list. */
+static void sum_with(const struct dataset *d, const struct badlist *list, struct datasum *sum,
+                     uint8_t fingerprint[16])
+{
+    *sum = d->index.header->sum;
+    sum->bad = badlist_hash(list);
+    datasum_fingerprint(sum, fingerprint);
 }
 
 /* What verify found, and what it makes of the fingerprint. */
@@ -419,46 +486,65 @@ static int take_bad(struct dataset *d, const struct dataset_options *options,
                     struct plenum_error *err)
 {
     const struct index_header *h = d->index.header;
-    char *path = options->forget_bad ? NULL : bad_path_of(d);
-    int r = path ? badlist_read(path, h->fingerprint, h->samples, &d->bad) : 0;
+    int r = dataset_is_made_up(d) ? 0 : take_bad_path(d, options, err);
 
-    if (r < 0)
-        (void)error_set(err, r, "%s: %s", path,
-                        r == -EBADMSG ? "the list of bad samples is damaged: remove it, or make it "
-                                        "anew by plenumctl verify"
-                                      : strerror(-r));
-    free(path);
-    if (r < 0)
-        return r;
-    d->sum = h->sum;
-    d->sum.bad = badlist_hash(&d->bad);
-    datasum_fingerprint(&d->sum, d->fingerprint);
-    return 0;
+    if (r == 0 && d->bad_path && !options->forget_bad) {
+        r = badlist_read(d->bad_path, h->fingerprint, h->samples, &d->bad);
+        if (r < 0)
+            (void)error_set(err, r, "%s: %s", d->bad_path,
+                            r == -EBADMSG ? "the list of bad samples is damaged: remove it, or "
+                                            "make it anew by plenumctl verify"
+                                          : strerror(-r));
+    }
+    if (r == 0)
+        sum_with(d, &d->bad, &d->sum, d->fingerprint);
+    return r;
 }
 
 int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
-                     struct plenum_error *err)
+                     struct dataset_kept *ret, struct plenum_error *err)
 {
-    char *path = bad_path_of(dataset);
+    const struct index_header *h = dataset->index.header;
+    const char *path = dataset->bad_path;
+    struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count}, before;
+    struct dataset_kept kept;
+    struct datasum sum;
     int r;
 
     if (!path)
         return error_set(err, -EROFS,
-                         "the list of bad samples cannot be kept: the cache folder cannot be "
-                         "written");
+                         "the list of bad samples cannot be kept: there is no cache folder; see "
+                         "--cache-dir");
+    r = badlist_read(path, h->fingerprint, h->samples, &before);
+    kept.changed = r < 0 || badlist_hash(&before) != badlist_hash(&now);
+    badlist_fini(&before);
     if (count > 0)
-        r = badlist_write(path, dataset->name, dataset->index.header->fingerprint, bad, count);
+        r = badlist_write(path, dataset->name, h->fingerprint, bad, count);
     else
         r = unlink(path) < 0 && errno != ENOENT ? -errno : 0;
     if (r < 0)
-        (void)error_set(err, r, "%s: %s", path, strerror(-r));
-    free(path);
-    return r;
+        return error_set(err, r, "%s: the list of bad samples cannot be kept: %s", path,
+                         strerror(-r));
+    sum_with(dataset, &now, &sum, kept.fingerprint);
+    *ret = kept;
+    return 0;
+}
+
+const char *dataset_get_bad_path(const struct dataset *dataset)
+{
+    return dataset->bad_path;
 }
 
 uint32_t dataset_get_known_bad(const struct dataset *dataset)
 {
     return dataset->bad.count;
+}
+
+const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample)
+{
+    int64_t at = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
+
+    return at < 0 ? NULL : dataset->bad.samples[at].reason;
 }
 
 /* ---- names ---- */
@@ -504,7 +590,7 @@ static int look_at(const char *path, uint8_t *head, size_t size, struct dataset_
         return -errno;
     if (!S_ISREG(ret->st.st_mode))
         return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return -errno;
     n = pread(fd, head, size, 0);
@@ -800,6 +886,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         dataset_unref(d);
         return r;
     }
+    if (options->notes && !dataset_is_made_up(d))
+        open_notes(d, options);
     *ret = d;
     return 0;
 }
@@ -829,9 +917,11 @@ void dataset_unref(struct dataset *dataset)
     }
     io_close(&dataset->root_fd);
     dataset_unref(dataset->inner);
+    notes_close(dataset->notes);
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
+    free(dataset->bad_path);
     free(dataset->root);
     free(dataset->name);
     free(dataset);
@@ -870,6 +960,16 @@ uint64_t dataset_get_passed_over(const struct dataset *dataset)
 const char *dataset_get_index_path(const struct dataset *dataset)
 {
     return dataset->index_path;
+}
+
+struct notes *dataset_get_notes(const struct dataset *dataset)
+{
+    return dataset->notes;
+}
+
+int dataset_get_notes_code(const struct dataset *dataset)
+{
+    return dataset->notes_code;
 }
 
 const struct datasum *dataset_get_sum(const struct dataset *dataset)
@@ -948,17 +1048,16 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 {
     const struct index_sample *s = &dataset->index.samples[sample];
     struct timespec pause = {.tv_nsec = 10000000};
+    const char *known;
     char name[512];
-    int64_t known;
     int r;
 
     if (dataset_is_made_up(dataset))
         return 0;
-    known = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
-    if (known >= 0)
+    known = dataset_get_why_bad(dataset, sample);
+    if (known)
         return error_set(err, -EBADMSG, "%s is known to be bad: %s",
-                         dataset_get_sample_name(dataset, sample, name, sizeof(name)),
-                         dataset->bad.samples[known].reason);
+                         dataset_get_sample_name(dataset, sample, name, sizeof(name)), known);
     if (s->len == 0 || s->len > DATASET_SAMPLE_MAX)
         return error_set(err, -EBADMSG, "%s: %s",
                          dataset_get_sample_name(dataset, sample, name, sizeof(name)),

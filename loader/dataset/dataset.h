@@ -30,6 +30,7 @@ struct dataset_options {
     unsigned threads;      /* that build an index; 0: one a CPU */
     bool rebuild;          /* build the index even if there is a fresh one */
     bool forget_bad;       /* leave out the list of samples that are known to be bad */
+    bool notes;            /* keep notes of samples beside the index (notes.h), if it can be */
     /** Folders below which all that is read must lie, without links; none: anywhere. */
     const char *const *roots;
     unsigned num_roots;
@@ -112,17 +113,27 @@ struct dataset_bad {
     const char *reason; /* a line */
 };
 
+/** What became of a list of bad samples. */
+struct dataset_kept {
+    uint8_t fingerprint[16]; /* the data set's, from now on */
+    bool changed;            /* it was another before */
+};
+
 /**
- * Write down which samples are bad, in a file beside the index: from the next opening on they are
- * refused without being read, and they are part of the fingerprint. None: the file is removed.
+ * Write down which samples are bad, in the cache folder: from the next opening on they are refused
+ * without being read, and they are part of the fingerprint. None: the file is removed.
  *
  * @param bad  [count], in the order of samples. The data set must have been opened with forget_bad.
- * Errors: -EROFS the index is in memory only; another -errno of the file system.
+ * Errors: -EROFS there is no cache folder; another -errno of the file system.
  */
 int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
-                     struct plenum_error *err);
+                     struct dataset_kept *ret, struct plenum_error *err);
+/** Where that list lies, whether there is one or not; NULL where there is no cache folder. */
+const char *dataset_get_bad_path(const struct dataset *dataset);
 /** How many samples are known to be bad. */
 uint32_t dataset_get_known_bad(const struct dataset *dataset);
+/** Why a sample is known to be bad, a line; NULL: it is not. Borrowed. */
+const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample);
 
 /**
  * How a data set differs from one whose index file lies at `index_path` (of another host, say): a
@@ -134,6 +145,12 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
  */
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
+
+/** Its notes, borrowed, or NULL: it has none. Threads: any. */
+struct notes;
+struct notes *dataset_get_notes(const struct dataset *dataset);
+/** Why it has none though they were asked for; 0: it has. */
+int dataset_get_notes_code(const struct dataset *dataset);
 
 /** The folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum; 0, or
  * -ENOENT when there is none. */

@@ -32,7 +32,10 @@ struct dataset {
     void *state;                 /* the format's own */
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
+    char *bad_path;              /* of the list of bad samples, or NULL */
     struct badlist bad;          /* known before anything is read */
+    struct notes *notes;         /* or NULL, */
+    int notes_code;              /* and why */
     struct datasum sum;          /* the index's, with these */
     uint8_t fingerprint[16];     /* of sum */
     struct index_header made_up; /* generated: what index.header points to */

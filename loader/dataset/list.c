@@ -71,13 +71,13 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 static int read_text(const struct dataset *d, char **text, size_t *len, struct stat *st,
                      struct plenum_error *err)
 {
-    int fd = open(d->where, O_RDONLY | O_CLOEXEC), r = 0;
+    int fd = open(d->where, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
     struct stat after;
 
     if (fd < 0 || fstat(fd, st) < 0)
         r = -errno;
     else if (!S_ISREG(st->st_mode))
-        r = -EISDIR;
+        r = S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
     else if (st->st_size > UINT32_MAX)
         r = -EFBIG;
     if (r == 0) {
@@ -91,7 +91,9 @@ static int read_text(const struct dataset *d, char **text, size_t *len, struct s
     io_close(&fd);
     if (r < 0)
         return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", d->where,
-                         r == -ENODATA ? "it changed while it was read" : strerror(-r));
+                         r == -ENODATA  ? "it changed while it was read"
+                         : r == -EINVAL ? "it is no file"
+                                        : strerror(-r));
     return 0;
 }
 
@@ -292,7 +294,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
                        dataset_field *field, void *arg, struct plenum_error *err)
 {
     char *head = malloc(LINE_MAX_BYTES + 1), *text = malloc(LINE_MAX_BYTES + 1);
-    int fd = open(d->where, O_RDONLY | O_CLOEXEC), r = 0;
+    int fd = open(d->where, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
     struct listfile_line line;
     struct listfile list = {0}, at;
     struct stat st;

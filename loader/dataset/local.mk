@@ -12,6 +12,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/json_find.c %D%/json_find.h \
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
+	%D%/notes.c %D%/notes.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \
@@ -28,5 +29,7 @@ nodist_%C%_libexample_la_SOURCES = %D%/example.pb-c.c %D%/example.pb-c.h
 %D%/example.pb-c.h: %D%/example.pb-c.c
 	@test -f $@ || { rm -f $< && $(MAKE) $(AM_MAKEFLAGS) $<; }
 BUILT_SOURCES += %D%/example.pb-c.h
+# BUILT_SOURCES are made before `all` and `check`; this is for those who make one program.
+$(%C%_libdataset_la_OBJECTS): %D%/example.pb-c.h
 CLEANFILES += %D%/example.pb-c.c %D%/example.pb-c.h
 EXTRA_DIST += %D%/example.proto

@@ -33,6 +33,8 @@ struct tar_reader {
     struct archive *archive;
     int fd;
     uint64_t begin, at, size; /* of the file */
+    uint64_t window_at;       /* where in the file lies what the window holds */
+    size_t window_len;
     uint64_t next;            /* where the next header must be, after a plain member; else 0 */
     int code;                 /* of a pread() that failed */
     uint8_t window[WINDOW];
@@ -43,6 +45,8 @@ static ssize_t on_read(struct archive *a, void *data, const void **bytes)
     struct tar_reader *t = data;
     ssize_t n;
 
+    t->window_at = t->at;
+    t->window_len = 0;
     do
         n = pread(t->fd, t->window, sizeof(t->window), (off_t)t->at);
     while (n < 0 && errno == EINTR);
@@ -52,6 +56,7 @@ static ssize_t on_read(struct archive *a, void *data, const void **bytes)
         return -1;
     }
     t->at += (uint64_t)n;
+    t->window_len = (size_t)n;
     *bytes = t->window;
     return n;
 }
@@ -173,6 +178,7 @@ static int check_zeros(struct tar_reader *t, uint64_t at, uint64_t end, struct p
         if (r < 0)
             return error_set(err, r == -ENODATA ? -ESTALE : r, "%s",
                              r == -ENODATA ? "it has become shorter" : strerror(-r));
+        t->window_len = 0;
         for (size_t i = 0; i < n; i++)
             if (t->window[i] != 0)
                 return error_set(err, -EBADMSG,
@@ -205,7 +211,8 @@ static bool may_have_holes(const uint8_t *bytes, size_t len)
         if (h[156] == 'S' || (memcmp(h + 257, "ustar  ", 8) == 0 && (h[386] != 0 || h[483] != 0)))
             return true;
     }
-    return memmem(bytes, len, "GNU.sparse", 10) || memmem(bytes, len, "SUN.holesdata", 13);
+    return len > BLOCK && /* pax headers precede the member's own */
+           (memmem(bytes, len, "GNU.sparse", 10) || memmem(bytes, len, "SUN.holesdata", 13));
 }
 
 /* Whether the bytes of a member lie otherwise than together. 1, 0 or an error. */
@@ -218,6 +225,8 @@ static int look_for_holes(struct tar_reader *t, const struct tar_member *m,
 
     if (m->data_at < m->header_at || m->data_at - m->header_at > HEADERS)
         return 1;
+    if (m->header_at >= t->window_at && m->data_at <= t->window_at + t->window_len)
+        return may_have_holes(t->window + (m->header_at - t->window_at), len); /* as a rule */
     r = io_pread_all(t->fd, headers, len, m->header_at);
     if (r < 0)
         return error_set(err, r == -ENODATA ? -EBADMSG : r, "%s",

@@ -43,7 +43,8 @@ struct image_decoder {
     struct image_reader *readers[ARRAY_LEN(formats)];
     struct resize *resize;
     enum image_jpeg jpeg;
-    const char *kernels; /* NULL: the best */
+    const char *kernels;       /* NULL: the best */
+    struct image_tiles *tiles; /* borrowed, or NULL */
     struct crop_tables tables;
     struct scratch turned; /* the region of an image that EXIF turns */
 };
@@ -82,6 +83,12 @@ static int refuse_format(const uint8_t *bytes, size_t len, struct plenum_error *
                      bytes[0], len == 1 ? " and has no other" : "");
 }
 
+static void forget_found(struct image_tiles *tiles)
+{
+    if (tiles)
+        tiles->found = NULL;
+}
+
 /* Find the reader of a file and have it read the header. `whole`: as if the file were not packed.
  */
 static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len, bool whole,
@@ -90,12 +97,14 @@ static int open_reader(struct image_decoder *d, const uint8_t *bytes, size_t len
 {
     int r;
 
+    forget_found(d->tiles);
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
         struct image_reader *reader = d->readers[i];
 
         if (!reader->ops->knows(bytes, len))
             continue;
         reader->whole = whole;
+        reader->tiles = d->tiles;
         r = reader->ops->open(reader, bytes, len, header, err);
         if (r < 0) {
             reader->ops->close(reader);
@@ -271,6 +280,11 @@ void image_decoder_use_jpeg(struct image_decoder *d, enum image_jpeg jpeg)
     jpeg_reader_use(d->readers[JPEG], jpeg, d->kernels);
 }
 
+void image_decoder_use_tiles(struct image_decoder *d, struct image_tiles *tiles)
+{
+    d->tiles = tiles;
+}
+
 int image_render(struct image_decoder *d, const struct pipeline *pipeline,
                  const struct image_draw *draw, const struct image_store *store,
                  const uint8_t *bytes, size_t len, void *dst, struct plenum_error *err)
@@ -333,5 +347,29 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
                                    .height = header.height,
                                    .orientation = header.orientation,
                                    .pixels = XXH3_64bits_digest(&state)};
+    return r;
+}
+
+int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
+                     struct image_tiles *tiles, struct plenum_error *err)
+{
+    struct image_tiles *others = d->tiles;
+    struct image_header header;
+    struct image_reader *reader;
+    struct image_rows rows;
+    const char *format;
+    struct rect last;
+    int r;
+
+    d->tiles = tiles;
+    r = open_reader(d, bytes, len, false, &header, &format, &reader, err);
+    d->tiles = others;
+    if (r < 0)
+        return r;
+    last = (struct rect){header.width - 1, header.height - 1, 1, 1};
+    r = reader->ops->seek(reader, 1, &last, err);
+    if (r == 0)
+        r = reader->ops->read(reader, &rows, err);
+    reader->ops->close(reader);
     return r;
 }

@@ -54,6 +54,7 @@
 #include "loader/image/exif.h"
 #include "loader/image/jpeg_own.h"
 #include "loader/image/jpeg_pixels.h"
+#include "loader/image/jpeg_tiles.h"
 #include "loader/image/limits.h"
 #include "loader/image/pack.h"
 #include "loader/image/scratch.h"
@@ -86,9 +87,10 @@ struct jpeg_reader {
 
     struct jpeg_own *own;
     enum image_jpeg choice;
-    bool ours;          /* our own decoder has the file, */
-    struct rect region; /* of the part below, of which this is asked, */
-    uint32_t delivered; /* and so many rows of that are delivered */
+    bool ours;           /* our own decoder has the file, */
+    struct rect region;  /* of the part below, of which this is asked, */
+    uint32_t delivered;  /* and so many rows of that are delivered */
+    struct scratch note; /* what was found of the tiles */
 
     bool packed;
     struct pack_layout layout;         /* of a packed file */
@@ -399,8 +401,8 @@ static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *regi
     begin = 0;
     end = j->d.output_width;
     if (can_cut(&j->d))
-        widen((uint32_t)j->d.max_h_samp_factor,
-              DCTSIZE / shrink * (uint32_t)j->d.max_h_samp_factor, end, region, &begin, &end);
+        widen((uint32_t)j->d.max_h_samp_factor, DCTSIZE / shrink * (uint32_t)j->d.max_h_samp_factor,
+              end, region, &begin, &end);
     left = begin;
     width = end - begin;
     jpeg_crop_scanline(&j->d, &left, &width);
@@ -440,7 +442,11 @@ static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const 
             return r;
     }
     if (j->ours && shrink == 1) {
-        r = jpeg_own_seek(j->own, &j->region);
+        r = reader->tiles && !j->packed
+                ? jpeg_own_take_note(j->own, reader->tiles->note, reader->tiles->len)
+                : 0;
+        if (r == 0)
+            r = jpeg_own_seek(j->own, &j->region);
         if (r == 0)
             return 0;
         if (r < 0)
@@ -523,6 +529,23 @@ static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct pl
     return 0;
 }
 
+/* Hand over what was found on the way. */
+static int give_note(struct jpeg_reader *j, struct image_tiles *ret, struct plenum_error *err)
+{
+    const struct jpeg_tiles *tiles = jpeg_own_get_tiles(j->own);
+    size_t max;
+
+    if (!tiles)
+        return 0;
+    max = jpeg_tiles_note_max(tiles);
+    if (scratch_reserve(&j->note, max) < 0)
+        return error_set(err, -ENOMEM, "out of memory for %zu bytes", max);
+    ret->found_len = jpeg_tiles_note(tiles, j->note.bytes);
+    ret->found_max = max;
+    ret->found = ret->found_len > 0 ? j->note.bytes : NULL;
+    return 0;
+}
+
 static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
                             struct plenum_error *err)
 {
@@ -533,6 +556,8 @@ static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
     if (jpeg_own_read(j->own, ret) == JPEG_OWN_GIVES_UP)
         return read_instead(j, ret, err);
     j->delivered += ret->count;
+    if (reader->tiles && j->delivered == j->region.height)
+        return give_note(j, reader->tiles, err);
     return 0;
 }
 
@@ -543,6 +568,7 @@ static void jpeg_reader_destroy(struct image_reader *reader)
     jpeg_reader_close(reader);
     jpeg_own_destroy(j->own);
     scratch_free(&j->strip);
+    scratch_free(&j->note);
     scratch_free(&j->intervals);
     scratch_free(&j->spliced);
     free(j);

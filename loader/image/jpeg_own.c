@@ -3,13 +3,17 @@
  *     jpeg_frame.c   markers            -> what there is, and whether it is for us
  *     jpeg_huff.c    Huffman tables     -> tables of 12 bits, kept from image to image
  *     jpeg_scan.c    stuffed bytes      -> bits
+ *     jpeg_tiles.c   what was found before -> where to begin
  *     here           bits               -> coefficients, and the region's blocks of samples
  *     jpeg_pixels.c  coefficients       -> samples -> enlarged -> RGBX
  *
  * All blocks from the top to the region's last row have to be read, as nothing says where one
- * begins; but what does not lie under the region is only counted, several symbols at a time. Of
- * the samples there are two MCU rows in memory, in which each component's rows take turns:
- * enlarging a row may need the one above or below it.
+ * begins; but what does not lie under the region is only counted, several symbols at a time. Where
+ * tiles are known from an earlier time, only those under the region are read, and two rows of them
+ * at once, so that the one's waiting is the other's working.
+ * Rows whose tiles are not known yet follow from where the known ones end. Of
+ * the samples there are three MCU rows in memory, in which each component's rows take turns: two
+ * may be read at once, and enlarging a row may need the one above or below it.
  *
  *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
  *     read()        <- rows of pixels whose samples are there, a few at a time
@@ -34,6 +38,7 @@
 #include "loader/image/jpeg_huff.h"
 #include "loader/image/jpeg_pixels.h"
 #include "loader/image/jpeg_scan.h"
+#include "loader/image/jpeg_tiles.h"
 #include "loader/image/scratch.h"
 
 /* Rows that one read() delivers, and blocks that are transformed in one go. */
@@ -43,7 +48,7 @@ enum { STRIP_ROWS = 8, BATCH = 16 };
 struct plane {
     uint32_t left, right; /* blocks, across */
     uint32_t top, bottom; /* blocks, down */
-    uint32_t rows;        /* in memory: those of two MCU rows */
+    uint32_t rows;        /* in memory: those of three MCU rows */
     size_t pitch;
     uint8_t *samples; /* of block `left`, row 0; JPEG_PAD bytes before and behind each row */
     uint8_t *wide;    /* room for one enlarged row */
@@ -69,15 +74,18 @@ struct jpeg_own {
 
     struct rect region;
     uint32_t left, right; /* MCUs that hold the region, across */
-    uint32_t top, bottom; /* MCU rows of which anything is kept; bottom is the last to be read */
+    uint32_t top, end;    /* MCU rows of which anything is kept: top ... end - 1 */
+    uint32_t bottom;      /* the last MCU row to be read */
     uint32_t row;         /* the next MCU row */
     uint32_t y, y_ready;  /* the next row of pixels; those before y_ready can be made */
     struct plane planes[JPEG_COMPONENTS];
-    struct place places[JPEG_MCU_BLOCKS];
+    struct place places[2][JPEG_MCU_BLOCKS]; /* of MCU rows with even numbers, and with odd */
+    const struct place *place[2]; /* of the rows that the two scans, or the one, are reading */
     uint32_t places_count;
     struct scratch samples, strip;
     size_t strip_pitch;
 
+    struct jpeg_tiles tiles;
     struct jpeg_scan *scan, scans[2]; /* the one at hand; the other is for a second segment */
     struct jpeg_block batch[BATCH];
     uint32_t batch_count;
@@ -151,7 +159,7 @@ INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
             return false;
         bits = s->bits;
         for (uint32_t i = 0; i < o->places_count; i++) {
-            const struct place *p = &o->places[i];
+            const struct place *p = &o->place[0][i];
 
             if (!read_dc(&bits, p->dc, &s->dc[p->component]) || !pass_ac(&bits, p->ac))
                 return false;
@@ -190,7 +198,7 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
             return false;
         bits = s->bits;
         for (uint32_t i = 0; i < o->places_count; i++) {
-            const struct place *p = &o->places[i];
+            const struct place *p = &o->place[0][i];
             int32_t *dc = &s->dc[p->component];
 
             if (!read_dc(&bits, p->dc, dc) || !read_block(o, &bits, p, mcu * p->h + p->x, *dc))
@@ -201,19 +209,20 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
     return true;
 }
 
-/* Two blocks of two segments at once, so that the one's waiting is the other's working. */
-INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *p,
+/* Two blocks of two scans at once, so that the one's waiting is the other's working. */
+INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *const *p,
                         const uint32_t *x, const int32_t *dc)
 {
-    bool want[2] = {wanted(p, x[0]), wanted(p, x[1])};
+    bool want[2] = {wanted(p[0], x[0]), wanted(p[1], x[1])};
     uint32_t seen[2] = {0};
     int16_t *coef[2];
     uint32_t count;
 
     if (want[0] != want[1])
-        return read_block(o, &bits[0], p, x[0], dc[0]) && read_block(o, &bits[1], p, x[1], dc[1]);
+        return read_block(o, &bits[0], p[0], x[0], dc[0]) &&
+               read_block(o, &bits[1], p[1], x[1], dc[1]);
     if (!want[0])
-        return pass_ac_both(bits, p->ac);
+        return pass_ac_both(bits, p[0]->ac);
     if (o->batch_count + 1 >= BATCH)
         flush(o);
     count = o->batch_count;
@@ -221,39 +230,40 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct
         coef[i] = next_coef(o, i);
         coef[i][0] = (int16_t)dc[i];
     }
-    if (!read_ac_both(bits, p->ac, coef, seen))
+    if (!read_ac_both(bits, p[0]->ac, coef, seen))
         return false;
-    take_block(o, p, x[0], seen[0]);
+    take_block(o, p[0], x[0], seen[0]);
     if (o->batch_count == count) { /* it needs its coefficients no more; the other's are next */
         uint8_t slot = o->slot[count];
 
         o->slot[count] = o->slot[count + 1];
         o->slot[count + 1] = slot;
     }
-    take_block(o, p, x[1], seen[1]);
+    take_block(o, p[1], x[1], seen[1]);
     return true;
 }
 
-/* Read two segments of `count` MCUs each, from MCU `begin` of the row on. */
-INLINE bool read_segments(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
-                          uint32_t count)
+/* Read `count` MCUs from begin[0] of its row on, by s[0], and as many from begin[1] on, by s[1]. */
+INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
+                      uint32_t count)
 {
-    for (uint32_t mcu = begin; mcu < begin + count; mcu++) {
+    for (uint32_t mcu = 0; mcu < count; mcu++) {
         struct jpeg_bits bits[2];
 
-        if (!jpeg_scan_ready(s[0]) || !jpeg_scan_ready(s[1]))
+        if (!jpeg_scan_mcu(s[0]) || !jpeg_scan_mcu(s[1]))
             return false;
         bits[0] = s[0]->bits;
         bits[1] = s[1]->bits;
         for (uint32_t i = 0; i < o->places_count; i++) {
-            const struct place *p = &o->places[i];
-            uint32_t x[2] = {mcu * p->h + p->x, (mcu + count) * p->h + p->x};
+            const struct place *p[2] = {&o->place[0][i], &o->place[1][i]};
+            uint32_t x[2];
             int32_t dc[2];
 
             for (uint32_t k = 0; k < 2; k++) {
-                if (!read_dc(&bits[k], p->dc, &s[k]->dc[p->component]))
+                if (!read_dc(&bits[k], p[0]->dc, &s[k]->dc[p[0]->component]))
                     return false;
-                dc[k] = s[k]->dc[p->component];
+                dc[k] = s[k]->dc[p[0]->component];
+                x[k] = (begin[k] + mcu) * p[0]->h + p[0]->x;
             }
             if (!read_blocks(o, bits, p, x, dc))
                 return false;
@@ -269,25 +279,25 @@ INLINE bool read_segments(struct jpeg_own *o, struct jpeg_scan *const *s, uint32
 struct loops {
     bool (*pass)(struct jpeg_own *o, uint32_t count);
     bool (*keep)(struct jpeg_own *o, uint32_t begin, uint32_t end);
-    bool (*segments)(struct jpeg_own *o, struct jpeg_scan *const *s, uint32_t begin,
-                     uint32_t count);
+    bool (*both)(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
+                 uint32_t count);
 };
 
-#define LOOPS(name, attribute)                                                            \
-    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)                 \
-    {                                                                                     \
-        return pass_mcus(o, count);                                                       \
-    }                                                                                     \
-    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end)   \
-    {                                                                                     \
-        return keep_mcus(o, begin, end);                                                  \
-    }                                                                                     \
-    attribute static bool segments_##name(struct jpeg_own *o, struct jpeg_scan *const *s, \
-                                          uint32_t begin, uint32_t count)                 \
-    {                                                                                     \
-        return read_segments(o, s, begin, count);                                         \
-    }                                                                                     \
-    static const struct loops loops_##name = {pass_##name, keep_##name, segments_##name}
+#define LOOPS(name, attribute)                                                          \
+    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)               \
+    {                                                                                   \
+        return pass_mcus(o, count);                                                     \
+    }                                                                                   \
+    attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end) \
+    {                                                                                   \
+        return keep_mcus(o, begin, end);                                                \
+    }                                                                                   \
+    attribute static bool both_##name(struct jpeg_own *o, struct jpeg_scan *const *s,   \
+                                      const uint32_t *begin, uint32_t count)            \
+    {                                                                                   \
+        return read_both(o, s, begin, count);                                           \
+    }                                                                                   \
+    static const struct loops loops_##name = {pass_##name, keep_##name, both_##name}
 
 LOOPS(anywhere, );
 #ifdef __x86_64__
@@ -301,56 +311,186 @@ static const struct loops *loops_of(const struct jpeg_own *o)
     return o->kernels->bmi2 ? &loops_bmi2 : &loops_anywhere;
 }
 
-/* Read MCUs begin ... end - 1 of the row. */
-static bool read_run(struct jpeg_own *o, bool keep, uint32_t begin, uint32_t end)
+static const struct place *places_of(const struct jpeg_own *o, uint32_t row)
 {
+    return o->places[row % 2];
+}
+
+/* Read MCUs begin ... end - 1 of a row. */
+static bool read_run(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t end)
+{
+    bool keep = row >= o->top && row < o->end;
     const struct loops *loops = loops_of(o);
     uint32_t left = keep ? o->left : end, right = keep ? o->right : end;
 
     left = left < begin ? begin : left > end ? end : left;
     right = right < left ? left : right > end ? end : right;
+    o->place[0] = places_of(o, row);
     return loops->pass(o, left - begin) && loops->keep(o, left, right) &&
            loops->pass(o, end - right);
 }
 
-/* Read the next two segments, of `count` MCUs each, at once; or one, where this cannot be. */
-static bool read_one_or_two(struct jpeg_own *o, bool keep, uint32_t *mcu, uint32_t count)
+/* The tile that begins with, or holds, MCU `mcu` of a row. */
+static struct jpeg_tile *tile_of(struct jpeg_own *o, uint32_t row, uint32_t mcu)
 {
-    struct jpeg_scan *s[2] = {o->scan, &o->scans[o->scan == &o->scans[0]]};
-    uint32_t begin = *mcu;
-
-    *mcu += count;
-    if (*mcu == o->frame.mcus)
-        return read_run(o, keep, begin, *mcu);
-    if (s[0]->left == 0 && !jpeg_scan_restart(s[0]))
-        return false;
-    if (!jpeg_scan_begin_next(s[1], s[0]))
-        return read_run(o, keep, begin, *mcu);
-    *mcu += count;
-    o->scan = s[1];
-    return loops_of(o)->segments(o, s, begin, count) && jpeg_scan_complete(s[0]);
+    return &o->tiles.tiles[(size_t)row * o->tiles.across + mcu / o->tiles.mcus];
 }
 
-/* A row of MCUs; with nothing to keep where `keep` is false. */
-static bool read_mcus(struct jpeg_own *o, bool keep)
+/* The tile behind MCU `end` - 1. */
+static struct jpeg_tile *tile_behind(struct jpeg_own *o, uint32_t row, uint32_t end)
 {
-    uint32_t mcus = o->frame.mcus, restart = o->frame.restart, mcu = 0;
+    return tile_of(o, row, end - 1) + 1;
+}
 
-    if (restart == 0 || mcus % restart != 0 || restart == mcus)
-        return read_run(o, keep, 0, mcus);
-    while (mcu < mcus)
-        if (!read_one_or_two(o, keep, &mcu, restart))
+static void note_tile(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t end)
+{
+    if (o->tiles.mcus > 0)
+        jpeg_scan_tell(s, tile_behind(o, row, end));
+}
+
+/* Read MCUs begin ... end - 1 of a row, and note where the tiles behind them begin. */
+static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t end)
+{
+    uint32_t step = o->tiles.mcus > 0 ? o->tiles.mcus : end - begin;
+
+    for (uint32_t mcu = begin; mcu < end; mcu += step) {
+        uint32_t next = mcu + step < end ? mcu + step : end;
+
+        if (!read_run(o, row, mcu, next))
             return false;
+        note_tile(o, o->scan, row, next);
+    }
     return true;
 }
 
+/* Read the segment of `count` MCUs at hand and the one behind it at once, begin[k] of rows[k]; or
+ * the first alone, where this cannot be. `*done` is how many were read. */
+static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32_t *begin,
+                          uint32_t count, uint32_t *done)
+{
+    struct jpeg_scan *s[2] = {o->scan, &o->scans[o->scan == &o->scans[0]]};
+
+    *done = 1;
+    if (s[0]->left == 0 && !jpeg_scan_restart(s[0]))
+        return false;
+    if (!jpeg_scan_begin_next(s[1], s[0]))
+        return read_run_of_tiles(o, rows[0], begin[0], begin[0] + count);
+    *done = 2;
+    for (uint32_t k = 0; k < 2; k++)
+        o->place[k] = places_of(o, rows[k]);
+    o->scan = s[1];
+    if (!loops_of(o)->both(o, s, begin, count) || !jpeg_scan_complete(s[0]))
+        return false;
+    for (uint32_t k = 0; k < 2; k++)
+        note_tile(o, s[k], rows[k], begin[k] + count);
+    return true;
+}
+
+/* `n` rows of MCUs, one behind the other. */
+static bool read_rows_in_order(struct jpeg_own *o, uint32_t n)
+{
+    uint32_t mcus = o->frame.mcus, restart = o->frame.restart, across, at = 0, done;
+
+    if (restart == 0 || mcus % restart != 0)
+        return read_run_of_tiles(o, o->row, 0, mcus); /* n is 1 */
+    across = mcus / restart;
+    for (; at + 1 < n * across; at += done) {
+        uint32_t rows[2] = {o->row + at / across, o->row + (at + 1) / across};
+        uint32_t begin[2] = {at % across * restart, (at + 1) % across * restart};
+
+        if (!read_segments(o, rows, begin, restart, &done))
+            return false;
+    }
+    return at == n * across || read_run_of_tiles(o, o->row + n - 1, (across - 1) * restart, mcus);
+}
+
+/* Begin at the tile of MCU `mcu` of a row, and have as much as is before that of `end`. */
+static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t mcu,
+                        uint32_t end)
+{
+    jpeg_scan_begin_until(s, o->bytes, o->len, tile_of(o, row, mcu), tile_behind(o, row, end),
+                          o->frame.restart, row * o->frame.mcus + mcu);
+}
+
+/* What is kept of a row of MCUs whose tiles are known: from its beginning and its middle. */
+static bool read_known_row(struct jpeg_own *o)
+{
+    struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
+    uint32_t mcus = o->tiles.mcus, first = o->left / mcus * mcus;
+    uint32_t middle = (first + o->right + mcus) / 2 / mcus * mcus, count, begin[2];
+
+    o->scan = s[0];
+    if (middle <= first || middle >= o->right) { /* all is in one tile */
+        uint32_t end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
+
+        begin_until(o, s[0], o->row, first, end);
+        return read_run(o, o->row, first, end) &&
+               jpeg_scan_is_at(s[0], tile_behind(o, o->row, end));
+    }
+    begin_until(o, s[0], o->row, first, middle);
+    begin_until(o, s[1], o->row, middle, o->right);
+    begin[0] = first;
+    begin[1] = middle;
+    o->place[0] = o->place[1] = places_of(o, o->row);
+    count = (uint32_t)min_u64(middle - first, o->right - middle);
+    if (!loops_of(o)->both(o, s, begin, count) ||
+        !read_run(o, o->row, first + count, middle)) /* one of the two has no more to read */
+        return false;
+    o->scan = s[1];
+    return read_run(o, o->row, middle + count, o->right) && jpeg_scan_ready(s[1]) &&
+           jpeg_scan_is_at(s[0], tile_of(o, o->row, middle));
+}
+
+/* The same of two rows at once. */
+static bool read_two_known_rows(struct jpeg_own *o)
+{
+    struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
+    uint32_t mcus = o->tiles.mcus, first = o->left / mcus * mcus, begin[2] = {first, first};
+    uint32_t end = o->right, check = end / mcus * mcus; /* where what was noted can be compared */
+
+    if (check <= first)
+        check = end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
+    for (uint32_t k = 0; k < 2; k++) {
+        begin_until(o, s[k], o->row + k, first, end);
+        o->place[k] = places_of(o, o->row + k);
+    }
+    if (!loops_of(o)->both(o, s, begin, check - first))
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!jpeg_scan_is_at(s[k], tile_behind(o, o->row + k, check)))
+            return false;
+        begin[k] = check;
+    }
+    return loops_of(o)->both(o, s, begin, end - check) && jpeg_scan_ready(s[0]) &&
+           jpeg_scan_ready(s[1]);
+}
+
+/* Read `n` rows of MCUs, of which those are kept that hold something of the region. */
+static bool read_known_rows(struct jpeg_own *o, uint32_t n)
+{
+    if (o->row < o->top || o->row >= o->end)
+        return true;
+    return n == 2 ? read_two_known_rows(o) : read_known_row(o);
+}
+
+/* Go on where no tile is known. */
+static void begin_unknown(struct jpeg_own *o)
+{
+    const struct jpeg_tiles *t = &o->tiles;
+    const struct jpeg_tile first = {.at = (uint32_t)o->frame.data * 8};
+
+    jpeg_scan_begin(o->scan, o->bytes, o->len,
+                    t->mcus > 0 ? &t->tiles[(size_t)t->rows * t->across] : &first, o->frame.restart,
+                    o->row * o->frame.mcus, t->mcus > 0);
+}
+
 /* Where samples are weighted with their neighbours, those at the image's edges are their own. */
-static void pad_edges(struct jpeg_own *o)
+static void pad_edges(struct jpeg_own *o, uint32_t row_of_mcus)
 {
     for (uint32_t i = 0; i < o->frame.count; i++) {
         const struct jpeg_component *c = &o->frame.component[i];
         const struct plane *p = &o->planes[i];
-        uint32_t begin = o->row * c->v * JPEG_BLOCK % p->rows;
+        uint32_t begin = row_of_mcus * c->v * JPEG_BLOCK % p->rows;
         size_t end = c->width - (size_t)p->left * JPEG_BLOCK; /* of the image, in p->samples */
 
         if (c->stretch_across != JPEG_FANCY)
@@ -366,39 +506,56 @@ static void pad_edges(struct jpeg_own *o)
     }
 }
 
-/* Which blocks of the row of MCUs are kept, and where. */
-static void place_row(struct jpeg_own *o)
+/* Which blocks of a row of MCUs are kept, and where. */
+static void place_row(struct jpeg_own *o, uint32_t row)
 {
     for (uint32_t i = 0; i < o->places_count; i++) {
-        struct place *p = &o->places[i];
+        struct place *p = &o->places[row % 2][i];
         const struct jpeg_component *c = &o->frame.component[p->component];
         const struct plane *plane = &o->planes[p->component];
-        uint32_t y = o->row * c->v + p->y;
+        uint32_t y = row * c->v + p->y;
 
-        p->keep = o->row >= o->top && y >= plane->top && y < plane->bottom;
+        p->keep = row >= o->top && y >= plane->top && y < plane->bottom;
         p->plane = plane;
         p->quant = o->frame.quant[c->quant];
         p->samples = plane->samples + y * JPEG_BLOCK % plane->rows * plane->pitch;
     }
 }
 
-/* Read the next row of MCUs. */
-static bool read_row(struct jpeg_own *o)
+/* How many rows of MCUs are read at once: two, where both are kept or needed, and where that is
+ * better than the parts of one. */
+static uint32_t choose_rows(const struct jpeg_own *o)
+{
+    uint32_t restart = o->frame.restart, mcus = o->frame.mcus, row = o->row;
+
+    if (row < o->tiles.known)
+        return row >= o->top && row + 1 < o->end && row + 1 < o->tiles.known ? 2 : 1;
+    return restart > 0 && mcus % restart == 0 && mcus / restart % 2 && row < o->bottom ? 2 : 1;
+}
+
+/* Read the next row of MCUs, or the next two. */
+static bool read_rows(struct jpeg_own *o)
 {
     const struct jpeg_frame *f = &o->frame;
-    bool keep = o->row >= o->top, ok;
+    bool known = o->row < o->tiles.known, ok;
+    uint32_t n = choose_rows(o);
 
-    place_row(o);
-    ok = read_mcus(o, keep);
+    for (uint32_t k = 0; k < n; k++)
+        place_row(o, o->row + k);
+    if (o->row == o->tiles.known)
+        begin_unknown(o);
+    ok = known ? read_known_rows(o, n) : read_rows_in_order(o, n);
     flush(o);
-    if (keep)
-        pad_edges(o);
-    o->row++;
+    for (; n > 0; n--, o->row++)
+        if (o->row >= o->top && o->row < o->end)
+            pad_edges(o, o->row);
     o->y_ready =
         o->row < f->rows ? o->row * f->mcu_height - (f->context ? f->group : 0) : f->height;
-    if (o->row > o->bottom) /* was the last MCU complete? */
-        ok = ok && jpeg_scan_more(o->scan);
-    return ok;
+    if (known || !ok)
+        return ok;
+    if (o->tiles.mcus > 0)
+        o->tiles.rows = o->row;
+    return jpeg_scan_ready(o->scan); /* was the last MCU complete, before any of it is delivered? */
 }
 
 static const uint8_t *row_of(const struct jpeg_own *o, uint32_t component, uint32_t y)
@@ -473,7 +630,7 @@ static void place_plane(const struct jpeg_component *c, const struct rect *regio
     p->top = y / c->down / JPEG_BLOCK;
     p->right = x_last / JPEG_BLOCK + 1;
     p->bottom = y_last / JPEG_BLOCK + 1;
-    p->rows = 2U * c->v * JPEG_BLOCK;
+    p->rows = 3U * c->v * JPEG_BLOCK;
     p->pitch = align_up((size_t)(p->right - p->left) * JPEG_BLOCK + 2 * JPEG_PAD, 64);
 }
 
@@ -493,7 +650,7 @@ static void find_rows_and_columns(struct jpeg_own *o)
     const struct jpeg_frame *f = &o->frame;
 
     o->left = o->top = UINT32_MAX;
-    o->right = 0;
+    o->right = o->end = 0;
     o->bottom = last_row(f, o->region.top + o->region.height - 1);
     for (uint32_t i = 0; i < f->count; i++) {
         const struct jpeg_component *c = &f->component[i];
@@ -503,6 +660,7 @@ static void find_rows_and_columns(struct jpeg_own *o)
         o->left = (uint32_t)min_u64(o->left, p->left / c->h);
         o->top = (uint32_t)min_u64(o->top, p->top / c->v);
         o->right = (uint32_t)max_u64(o->right, (p->right - 1) / c->h + 1);
+        o->end = (uint32_t)max_u64(o->end, (p->bottom - 1) / c->v + 1);
     }
 }
 
@@ -549,6 +707,7 @@ void jpeg_own_destroy(struct jpeg_own *o)
     if (!o)
         return;
     jpeg_huffs_fini(&o->huffs);
+    jpeg_tiles_fini(&o->tiles);
     scratch_free(&o->samples);
     scratch_free(&o->strip);
     free(o);
@@ -566,9 +725,20 @@ int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, uint32_t
         return JPEG_OWN_GIVES_UP;
     o->bytes = bytes;
     o->len = len;
+    o->tiles.mcus = o->tiles.known = 0;
     *width = o->frame.width;
     *height = o->frame.height;
     return 0;
+}
+
+int jpeg_own_take_note(struct jpeg_own *o, const uint8_t *note, size_t len)
+{
+    return jpeg_tiles_begin(&o->tiles, &o->frame, o->bytes, o->len, note, len);
+}
+
+const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *o)
+{
+    return o->tiles.mcus > 0 ? &o->tiles : NULL;
 }
 
 /* The blocks of an MCU in their order, with their tables. */
@@ -588,9 +758,10 @@ static int list_places(struct jpeg_own *o)
             return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
         for (uint8_t y = 0; y < c->v; y++)
             for (uint8_t x = 0; x < c->h; x++)
-                o->places[o->places_count++] = (struct place){
+                o->places[0][o->places_count++] = (struct place){
                     .dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
     }
+    memcpy(o->places[1], o->places[0], sizeof(o->places[1]));
     return 0;
 }
 
@@ -605,13 +776,12 @@ int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
     r = make_room(o);
     if (r < 0)
         return r;
-    o->row = 0;
+    o->row = (uint32_t)min_u64(o->top, o->tiles.known);
     o->y = region->top;
     o->y_ready = 0;
     o->batch_count = 0;
     memset(o->coef, 0, sizeof(o->coef));
     o->scan = &o->scans[0];
-    jpeg_scan_begin(o->scan, o->bytes, o->len, o->frame.data, o->frame.restart);
     return 0;
 }
 
@@ -620,7 +790,7 @@ int jpeg_own_read(struct jpeg_own *o, struct image_rows *ret)
     uint32_t end = o->region.top + o->region.height, count = 0;
 
     while (o->y_ready <= o->y || (o->y_ready >= end && o->row <= o->bottom))
-        if (!read_row(o))
+        if (!read_rows(o))
             return JPEG_OWN_GIVES_UP;
     for (; count < STRIP_ROWS && o->y < end && o->y < o->y_ready; count++)
         make_row(o, (uint8_t *)o->strip.bytes + count * o->strip_pitch);
@@ -632,4 +802,5 @@ void jpeg_own_close(struct jpeg_own *o)
 {
     scratch_trim(&o->samples, 4 << 20);
     scratch_trim(&o->strip, 4 << 20);
+    scratch_trim(&o->tiles.room, 1 << 20);
 }

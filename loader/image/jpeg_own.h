@@ -14,6 +14,7 @@
 
 struct jpeg_own;
 struct jpeg_kernels;
+struct jpeg_tiles;
 
 /** What the functions below answer when libjpeg is to be asked. */
 enum { JPEG_OWN_GIVES_UP = 1 };
@@ -33,12 +34,20 @@ void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
 int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, uint32_t *width,
                   uint32_t *height);
 
+/** Use and find tiles from here until close(), and go by `note` (jpeg_tiles.h) of some that were
+ * found before; `len` 0: there is none. */
+int jpeg_own_take_note(struct jpeg_own *own, const uint8_t *note, size_t len);
+
 /** `region` lies inside the image and is not empty. */
 int jpeg_own_seek(struct jpeg_own *own, const struct rect *region);
 
 /** Some further rows of the region; not to be called after its last one. Once it gave up, only
  * open() may be called. */
 int jpeg_own_read(struct jpeg_own *own, struct image_rows *ret);
+
+/** After the last row: the tiles that are known now. Borrowed until open(). NULL: none is looked
+ * for. */
+const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *own);
 
 /** Give back memory that only a large image needed. */
 void jpeg_own_close(struct jpeg_own *own);

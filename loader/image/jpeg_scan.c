@@ -42,14 +42,38 @@ static void unstuff(struct jpeg_scan *s)
     s->end = to;
 }
 
+/* How many bytes of value 0xFF there are: one more was in the file behind each. */
+static size_t count_stuffed(const uint8_t *begin, const uint8_t *end)
+{
+    size_t n = 0;
+
+    while (begin < end && (begin = memchr(begin, 0xFF, (size_t)(end - begin)))) {
+        begin++;
+        n++;
+    }
+    return n;
+}
+
+static void tell(struct jpeg_scan *s, const uint8_t *at)
+{
+    s->told_at += (size_t)(at - s->told) + count_stuffed(s->told, at);
+    s->told = at;
+}
+
 /* Have as much as fits behind what is not read yet. */
 static void fill(struct jpeg_scan *s)
 {
     size_t left = s->end > s->bits.at ? (size_t)(s->end - s->bits.at) : 0;
+    ptrdiff_t back = s->bits.at - (s->room + JPEG_SCAN_LEAD);
 
-    if (s->bits.at != s->room + JPEG_SCAN_LEAD) {
-        memmove(s->room + JPEG_SCAN_LEAD, s->bits.at, left);
-        s->bits.at = s->room + JPEG_SCAN_LEAD;
+    if (back > 0) { /* with the eight bytes before, as some of them are not read but in a word */
+        if (s->telling && s->told < s->bits.at - sizeof(s->bits.word))
+            tell(s, s->bits.at - sizeof(s->bits.word));
+        memmove(s->room + JPEG_SCAN_LEAD - sizeof(s->bits.word), s->bits.at - sizeof(s->bits.word),
+                left + sizeof(s->bits.word));
+        s->bits.at -= back;
+        if (s->telling)
+            s->told -= back;
     }
     s->end = s->bits.at + left;
     unstuff(s);
@@ -59,7 +83,7 @@ static void fill(struct jpeg_scan *s)
     }
     memset(s->room + (s->end - s->room), 0, JPEG_MCU_BYTES + 64);
     if (s->marker == 0)
-        s->end -= FILE_END_MARGIN;
+        s->end -= s->margin;
     s->limit = s->end;
 }
 
@@ -72,22 +96,88 @@ static ptrdiff_t bits_left(const struct jpeg_scan *s)
 static void begin_segment(struct jpeg_scan *s)
 {
     s->bits = (struct jpeg_bits){.at = s->room + JPEG_SCAN_LEAD};
-    s->end = s->bits.at;
+    s->end = s->told = s->bits.at;
+    s->told_at = s->from;
     s->ended = false;
     s->left = s->restart;
     memset(s->dc, 0, sizeof(s->dc));
     fill(s);
 }
 
-void jpeg_scan_begin(struct jpeg_scan *s, const uint8_t *bytes, size_t len, size_t from,
-                     uint32_t restart)
+static void begin_at(struct jpeg_scan *s, const struct jpeg_tile *tile, uint32_t restart,
+                     uint32_t mcu)
+{
+    s->from = tile->at / 8;
+    s->restart = restart;
+    s->number = restart > 0 && mcu > 0 ? (mcu - 1) / restart % 8 : 0;
+    begin_segment(s);
+    if (restart > 0 && mcu > 0) /* 0: the marker is what comes first */
+        s->left = (restart - mcu % restart) % restart;
+    jpeg_bits_refill(&s->bits);
+    jpeg_bits_drop(&s->bits, tile->at % 8);
+    for (uint32_t i = 0; i < JPEG_COMPONENTS; i++)
+        s->dc[i] = tile->dc[i];
+}
+
+void jpeg_scan_begin(struct jpeg_scan *s, const uint8_t *bytes, size_t len,
+                     const struct jpeg_tile *tile, uint32_t restart, uint32_t mcu, bool telling)
 {
     s->bytes = bytes;
     s->len = len;
-    s->from = from;
-    s->restart = restart;
-    s->number = 0;
-    begin_segment(s);
+    s->margin = FILE_END_MARGIN;
+    s->telling = telling;
+    begin_at(s, tile, restart, mcu);
+}
+
+void jpeg_scan_begin_until(struct jpeg_scan *s, const uint8_t *bytes, size_t len,
+                           const struct jpeg_tile *tile, const struct jpeg_tile *end,
+                           uint32_t restart, uint32_t mcu)
+{
+    size_t behind = end->at / 8 + 2; /* the last byte may be one that is stuffed */
+
+    s->bytes = bytes;
+    s->len = behind < len ? behind : len;
+    s->margin = 0;
+    s->telling = false;
+    begin_at(s, tile, restart, mcu);
+}
+
+/* The byte that holds the next bit, and which it is. */
+static const uint8_t *next_bit(const struct jpeg_scan *s, uint32_t *bit)
+{
+    uint32_t back = (s->bits.count + 7) / 8;
+
+    *bit = back * 8 - s->bits.count;
+    return s->bits.at - back;
+}
+
+static void get_dc(const struct jpeg_scan *s, struct jpeg_tile *ret)
+{
+    for (uint32_t i = 0; i < JPEG_COMPONENTS; i++)
+        ret->dc[i] = (int16_t)s->dc[i];
+}
+
+void jpeg_scan_tell(struct jpeg_scan *s, struct jpeg_tile *ret)
+{
+    uint32_t bit;
+
+    tell(s, next_bit(s, &bit));
+    ret->at = (uint32_t)s->told_at * 8 + bit;
+    get_dc(s, ret);
+}
+
+bool jpeg_scan_is_at(const struct jpeg_scan *s, const struct jpeg_tile *tile)
+{
+    struct jpeg_tile here;
+    const uint8_t *at;
+    uint32_t bit;
+
+    at = next_bit(s, &bit);
+    if (at > s->end)
+        return false;
+    here.at = (uint32_t)(s->from - (size_t)(s->end - at) - count_stuffed(at, s->end)) * 8 + bit;
+    get_dc(s, &here);
+    return here.at == tile->at && memcmp(here.dc, tile->dc, sizeof(here.dc)) == 0;
 }
 
 bool jpeg_scan_more(struct jpeg_scan *s)
@@ -123,10 +213,11 @@ bool jpeg_scan_begin_next(struct jpeg_scan *s, const struct jpeg_scan *before)
         return false;
     s->bytes = before->bytes;
     s->len = before->len;
+    s->margin = before->margin;
+    s->telling = before->telling;
     s->from = before->from + 2;
     s->restart = before->restart;
     s->number = (before->number + 1) % 8;
     begin_segment(s);
-    s->left = 0; /* it is read to its end */
     return true;
 }

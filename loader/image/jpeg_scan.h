@@ -12,6 +12,12 @@
 
 #include "loader/image/jpeg_huff.h"
 
+/** Between two MCUs: where the data go on, and what DC coefficients are differences from. */
+struct jpeg_tile {
+    uint32_t at; /* byte of the file * 8 + bit, from the top */
+    int16_t dc[JPEG_COMPONENTS];
+};
+
 enum {
     /* More bytes than an MCU can have: ten blocks of 64 symbols, of 16 bits and 15 of value. */
     JPEG_MCU_BYTES = 2560,
@@ -27,18 +33,35 @@ struct jpeg_scan {
 
     const uint8_t *bytes; /* of the file */
     size_t from, len;     /* what is not unstuffed yet */
-    const uint8_t *end;   /* of what is */
+    uint32_t margin;      /* bytes before `len` that are not believed */
+    const uint8_t *end;   /* of what is unstuffed */
     bool ended;           /* up to the next marker, or the end of the file */
     uint8_t marker;       /* the one that it ended with; 0: the file's end */
 
     uint32_t restart; /* MCUs between restart markers, or 0 */
     uint32_t left;    /* of them, to the next one */
     uint32_t number;  /* of that */
+
+    bool telling;        /* jpeg_scan_tell() will be called */
+    const uint8_t *told; /* a byte that is unstuffed, */
+    size_t told_at;      /* and where it is in the file */
     uint8_t room[JPEG_SCAN_ROOM];
 };
 
-void jpeg_scan_begin(struct jpeg_scan *scan, const uint8_t *bytes, size_t len, size_t from,
-                     uint32_t restart);
+/** Begin with MCU `mcu` of the scan, at `tile`. `telling`: jpeg_scan_tell() may be called. */
+void jpeg_scan_begin(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
+                     const struct jpeg_tile *tile, uint32_t restart, uint32_t mcu, bool telling);
+
+/** The same with as much as is before another tile. */
+void jpeg_scan_begin_until(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
+                           const struct jpeg_tile *tile, const struct jpeg_tile *end,
+                           uint32_t restart, uint32_t mcu);
+
+/** Between two MCUs: where it is. */
+void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
+
+/** Between two MCUs of such a part: whether it is there. */
+bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
 
 /** Between two MCUs: unstuff more. false: more was read than there is. */
 bool jpeg_scan_more(struct jpeg_scan *scan);

@@ -16,6 +16,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/jpeg_pixels.c %D%/jpeg_pixels.h \
 	%D%/jpeg_pixels_avx2.c \
 	%D%/jpeg_scan.c %D%/jpeg_scan.h \
+	%D%/jpeg_tiles.c %D%/jpeg_tiles.h \
 	%D%/jpeg_pack.c \
 	%D%/limits.h \
 	%D%/pack.c %D%/pack.h \

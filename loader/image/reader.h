@@ -55,7 +55,9 @@ struct image_reader_ops {
 /** The first member of every reader. */
 struct image_reader {
     const struct image_reader_ops *ops;
-    bool whole; /* to be set before open(): decode a packed JPEG (pack.h) as any other JPEG */
+    /* To be set before open(): */
+    bool whole;                /* decode a packed JPEG (pack.h) as any other JPEG */
+    struct image_tiles *tiles; /* use and find tiles, where the reader can; or NULL */
 };
 
 int jpeg_reader_create(struct image_reader **ret);

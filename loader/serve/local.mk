@@ -1,6 +1,7 @@
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
+	%D%/budget.c %D%/budget.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
 	%D%/metrics.c %D%/metrics.h \
@@ -8,6 +9,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/notify.c %D%/notify.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
+	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \
 	%D%/settings.c %D%/settings.h

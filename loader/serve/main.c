@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "common/util.h"
 #include "loader/serve/settings.h"
 #include "loader/serve/notify.h"
+#include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
 struct arguments {
@@ -67,6 +69,33 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
     if (image_jpeg_parse(value, &a->server.jpeg) == 0)
         return 0;
     return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
+}
+
+/* What a job's loader is told, whose command line nobody writes. */
+static int take_environment(struct arguments *a)
+{
+    const char *decoder = getenv("PLENUM_DECODER");
+
+    if (!decoder || !*decoder || image_jpeg_parse(decoder, &a->server.jpeg) == 0)
+        return 0;
+    log_error("PLENUM_DECODER is one of auto, plenum, libjpeg, not '%s': set it to one of these, "
+              "or not at all",
+              decoder);
+    return -EINVAL;
+}
+
+/* "2.5": cores */
+static int take_cpu_budget(void *target, const char *value, struct plenum_error *err)
+{
+    struct arguments *a = target;
+    char *end;
+    double cores = strtod(value, &end);
+
+    if (*end || end == value || !(cores >= 0.01 && cores <= 65536))
+        return error_set(err, -EINVAL,
+                         "--cpu-budget needs a number of cores such as 2 or 0.5, not '%s'", value);
+    a->server.cpu_millicores = (uint32_t)(cores * 1000 + 0.5);
+    return 0;
 }
 
 static int take_mode(void *target, const char *value, struct plenum_error *err)
@@ -141,17 +170,27 @@ static const struct option_def defs[] = {
     {"all-cpus", 0, NULL, OPTION_FLAG, AT(server.all_cpus), 0, 0,
      "use all CPUs of the control group, whatever affinity was inherited", NULL},
     {"root", 'r', "DIR", OPTION_CALL, 0, 0, 0,
-     "serve only data sets below DIR (may be given several times); without it all that this user "
-     "can "
-     "read is served, to this user alone",
+     "serve only data sets below DIR (may be given several times); 'DIR readers=USER,@GROUP': to "
+     "these alone. Without it all that this user can read is served, to this user alone",
      take_root},
     {"cache-dir", 0, "DIR", OPTION_TEXT, AT(server.cache_dir), 0, 0,
      "keep indices of data sets there (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
      "~/.cache/plenum)",
      NULL},
+    {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles), 0, 0,
+     "neither note nor use where the tiles of JPEGs begin; the pixels are the same", NULL},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
      "refuse rings of batches beyond this sum over all clients (default: half of the memory)",
      NULL},
+    {"cpu-budget", 0, "CORES", OPTION_CALL, 0, 0, 0,
+     "use no more CPU time than so many cores have, as in 2.5 (default: as much as there is)",
+     take_cpu_budget},
+    {"memory-budget", 0, "BYTES", OPTION_BYTES, AT(server.memory_budget), 1, 0,
+     "refuse streams whose rings, together with what the loader holds itself, would go beyond this "
+     "(default: no limit but --ring-limit)",
+     NULL},
+    {"max-clients", 0, "N", OPTION_U32, AT(server.max_clients), 1, 1 << 20,
+     "refuse further clients (default 4096)", NULL},
     {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns), 0, 0,
      "how long SIGTERM lets batches that are under way be finished (default 10s; 0: not at all)",
      NULL},
@@ -211,7 +250,7 @@ static uint64_t half_of_memory(void)
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
-    struct stat st;
+    struct roots *roots;
 
     if (strcmp(name, "socket") == 0)
         return address_parse(value, &address, err);
@@ -222,12 +261,13 @@ static int check_value(const char *name, const char *value, struct plenum_error 
         if (value[0] != '/')
             return error_set(err, -EINVAL, "%s needs a path that begins with '/', not '%s'", name,
                              value);
-        if (name[0] == 'r' && stat(value, &st) < 0)
-            return error_set(err, -errno, "root %s: %s; mount or make it, or take the line away",
-                             value, strerror(errno));
-        if (name[0] == 'r' && !S_ISDIR(st.st_mode))
-            return error_set(err, -ENOTDIR, "root %s is no folder; name the folder that it lies in",
-                             value);
+        if (name[0] == 'r') {
+            int r = roots_create(&value, 1, &roots, err);
+
+            if (r < 0)
+                return r;
+            roots_unref(roots);
+        }
     }
     return 0;
 }
@@ -268,9 +308,12 @@ static int read_settings(struct settings *s)
     *a = (struct arguments){.server = {.socket_mode = 0600,
                                        .listen_fd = -1,
                                        .leash_fd = -1,
+                                       .max_clients = 4096,
                                        .drain_ns = 10 * NS_PER_SEC},
                             .listen_fd = UINT32_MAX,
                             .leash_fd = UINT32_MAX};
+    if (take_environment(a) < 0)
+        return -EINVAL;
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
@@ -288,15 +331,17 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* A job's own loader speaks up only when something is wrong: its terminal is the training
- * program's. */
+/* A job's own loader speaks up only when something is wrong, or when the program must wait: its
+ * terminal is the training program's. */
 static void set_log(const struct arguments *a)
 {
     log_set_format(a->log_format);
     log_set_limit(a->job || a->verbose > 0 ? 0 : LOG_LINES_MAX);
-    log_set_level(a->verbose > 1                            ? LOG_LEVEL_DEBUG
-                  : (a->job || a->quiet) && a->verbose == 0 ? LOG_LEVEL_WARN
-                                                            : LOG_LEVEL_INFO);
+    log_set_level(a->verbose > 1    ? LOG_LEVEL_DEBUG
+                  : a->verbose == 1 ? LOG_LEVEL_INFO
+                  : a->quiet        ? LOG_LEVEL_WARN
+                  : a->job          ? LOG_LEVEL_NOTICE
+                                    : LOG_LEVEL_INFO);
 }
 
 /* The settings of the start stay what they are, with their texts: some of them hold for good. */
@@ -317,6 +362,17 @@ static int reload(void *arg, struct server_options *ret)
         ret->socket = s->arguments.server.socket;
     s->reloaded = fresh.texts;
     return 0;
+}
+
+/* A client takes two descriptors: as many as may be. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int main(int argc, char **argv)
@@ -347,6 +403,7 @@ int main(int argc, char **argv)
         return 1;
     }
     set_log(a);
+    allow_descriptors();
     if (!a->job) { /* a job's loader is its keeper's, and no service, whoever started the keeper */
         notify_init();
         if (a->server.listen_fd < 0) {

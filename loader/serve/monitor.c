@@ -44,9 +44,10 @@ struct window_point window_span(const struct window *w)
     first = w->count <= WINDOW_POINTS ? &w->points[0] : &w->points[w->count % WINDOW_POINTS];
 #define SPAN(field) .field = last->field - first->field
     return (struct window_point){
-        SPAN(at_ns),         SPAN(waited_ns),          SPAN(totals.samples), SPAN(totals.batches),
-        SPAN(totals.failed), SPAN(totals.substituted), SPAN(totals.read_ns), SPAN(totals.render_ns),
-        SPAN(totals.cpu_ns), SPAN(totals.queue_ns),
+        SPAN(at_ns),           SPAN(waited_ns),        SPAN(totals.samples),
+        SPAN(totals.batches),  SPAN(totals.failed),    SPAN(totals.substituted),
+        SPAN(totals.read_ns),  SPAN(totals.render_ns), SPAN(totals.cpu_ns),
+        SPAN(totals.queue_ns), SPAN(totals.rested_ns),
     };
 #undef SPAN
 }
@@ -75,6 +76,8 @@ static enum wire_bound find_bound(const struct server *server, const struct wind
         return WIRE_BOUND_TRAINER;
     if (read > render && read >= BUSY)
         return WIRE_BOUND_STORAGE;
+    if (busy(all.totals.rested_ns, server->threads, all.at_ns) >= WORKS)
+        return WIRE_BOUND_CPU; /* its budget is used up */
     if (render >= WORKS && all.totals.cpu_ns < all.totals.render_ns / MILLION * SHARED)
         return WIRE_BOUND_CPU;
     return render >= BUSY ? WIRE_BOUND_DECODE : WIRE_BOUND_TRANSPORT;
@@ -108,6 +111,20 @@ void monitor_beat(struct server *server, uint64_t now_ns)
     window_add(&server->window, &point);
     for (struct session *s = server->sessions; s; s = session_next(s))
         session_beat(s, now_ns);
+}
+
+uint64_t monitor_own_bytes(void)
+{
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[256];
+
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "RssAnon: %llu kB", &kib) == 1)
+            break;
+    if (f)
+        (void)fclose(f);
+    return kib * 1024;
 }
 
 static uint64_t resident_bytes(void)

@@ -6,6 +6,9 @@
 #include "loader/serve/session.h"
 
 /** A second has passed, at the least. */
+/** Memory that the loader holds itself, in bytes: neither rings nor what the kernel may drop. */
+uint64_t monitor_own_bytes(void);
+
 void monitor_beat(struct server *server, uint64_t now_ns);
 
 /** The loader as a whole. `ret` starts as zeros. */

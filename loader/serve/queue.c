@@ -3,9 +3,10 @@
  *     submit -> [requests of a stream] -> I/O thread: read -> [lane: items that are read] ->
  * worker: render -> finished
  *
- * A request is a batch; a task is one sample of it. I/O threads take tasks from the streams in turn
- * (fair between clients) and within a stream from its oldest request (all cores work on the batch
- * that is wanted first). They read into buffers of a fixed number of items, which are made once and
+ * A request is a batch; a task is one sample of it. I/O threads take tasks from the jobs in turn,
+ * within a job from its streams in turn (so that a job of many instances gets no more than one of
+ * few), and within a stream from its oldest request (all cores work on the batch that is wanted
+ * first). They read into buffers of a fixed number of items, which are made once and
  * go round:
  *
  *     FREE --I/O thread takes a task--> READING --> READ --worker--> RENDERING --> FREE
@@ -24,6 +25,9 @@
  * slots lie on it. A worker whose lane is empty helps another: decoding a sample takes far longer
  * than writing it to a distant slot.
  *
+ * Where CPU time is granted (budget.h), a worker that has finished an item rests before it takes
+ * another, while more was used than was granted. Reading is bounded by what is rendered.
+ *
  * Locks: the queue's, taken three times a sample for well under a microsecond, against a
  * millisecond of decoding without it; and each lane's, for handing over one item. A lane's is taken
  * alone. Nothing is read, decoded or called back under either. */
@@ -40,6 +44,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/serve/budget.h"
 
 enum {
     BUFFER_KEEP =
@@ -59,9 +64,17 @@ struct walk {
     uint64_t ordinal; /* samples since the walk began */
 };
 
+/* The streams of one job. Under the queue's lock; gone with the last stream. */
+struct job {
+    struct job *link;             /* the queue's list, in turn */
+    struct queue_stream *streams; /* the one whose turn it is first */
+    char name[];
+};
+
 struct queue_stream {
     /* Constant. */
     struct queue *queue;
+    struct job *job;
     const struct render_spec *spec;
     const struct wire_open *open;
     struct wire_slot layout;
@@ -71,7 +84,7 @@ struct queue_stream {
     void *owner;
     /* Under the queue's lock. */
     struct queue_request *first, *last; /* not finished, oldest first */
-    struct queue_stream *link;          /* the queue's list, in turn */
+    struct queue_stream *link;          /* the job's list, in turn */
     struct walk ahead;                  /* the next sample to announce */
     struct order_place expected;        /* of the next request, if the client goes on as it does */
     uint64_t asked;                     /* samples asked for since the walk began */
@@ -123,12 +136,14 @@ struct queue {
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
     pthread_cond_t
-        to_read; /* I/O threads: a task and a free item, something to announce, or stop */
-    struct queue_stream *streams; /* the one whose turn it is first */
+        to_read;      /* I/O threads: a task and a free item, something to announce, or stop */
+    struct job *jobs; /* the one whose turn it is first */
     struct item *free;
     struct queue_request *finished_first, *finished_last;
     struct queue_counters counters;
+    pthread_cond_t rested; /* workers that rest: stop */
     bool stop;
+    struct budget budget; /* any thread */
 };
 
 static void lock(struct queue *q)
@@ -170,27 +185,50 @@ static void finish(struct queue *q, struct queue_request *r)
     q->finished_last = r;
 }
 
-/* The next sample to read, from the streams in turn. Holding the lock. */
+/* The request of the stream whose turn it is in the job, which ends its turn; or NULL. */
+static struct queue_request *take_turn(struct job *job)
+{
+    struct queue_stream *s;
+
+    for (struct queue_stream **at = &job->streams; (s = *at); at = &s->link) {
+        struct queue_request *r = s->first;
+
+        while (r && r->next == r->count)
+            r = r->link;
+        if (!r)
+            continue;
+        if (s->link) { /* to the end of the list */
+            *at = s->link;
+            for (at = &s->link; *at; at = &(*at)->link)
+                ;
+            *at = s;
+            s->link = NULL;
+        }
+        return r;
+    }
+    return NULL;
+}
+
+/* The next sample to read, from the jobs in turn. Holding the lock. */
 static bool take_task(struct queue *q, struct item *item)
 {
-    struct queue_stream **at = &q->streams, *s;
     struct queue_request *r = NULL;
+    struct queue_stream *s;
+    struct job *job;
 
-    for (; (s = *at); at = &s->link) {
-        for (r = s->first; r && r->next == r->count; r = r->link)
-            ;
-        if (r)
-            break;
+    for (struct job **at = &q->jobs; !r && (job = *at); at = &job->link) {
+        r = take_turn(job);
+        if (r && job->link) {
+            *at = job->link;
+            for (at = &job->link; *at; at = &(*at)->link)
+                ;
+            *at = job;
+            job->link = NULL;
+        }
     }
-    if (!s)
+    if (!r)
         return false;
-    if (s->link) { /* its turn is over: to the end of the list */
-        *at = s->link;
-        for (at = &s->link; *at; at = &(*at)->link)
-            ;
-        *at = s;
-        s->link = NULL;
-    }
+    s = r->stream;
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
     if (r->next > 0 && r->next % s->open->local == 0) /* on to the batch's next step */
@@ -217,19 +255,20 @@ static void walk_on(const struct queue_stream *s, struct walk *w)
  */
 static bool take_announcement(struct queue *q, const struct render_spec **spec, uint32_t *sample)
 {
-    for (struct queue_stream *s = q->streams; s; s = s->link) {
-        if (s->taken >= s->slow_until || !s->first)
-            continue;
-        while (s->ahead.ordinal < s->taken) /* reading has overtaken it */
+    for (struct job *job = q->jobs; job; job = job->link)
+        for (struct queue_stream *s = job->streams; s; s = s->link) {
+            if (s->taken >= s->slow_until || !s->first)
+                continue;
+            while (s->ahead.ordinal < s->taken) /* reading has overtaken it */
+                walk_on(s, &s->ahead);
+            if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
+                continue;
+            *spec = s->spec;
+            *sample = render_sample_at(s->spec, s->ahead.step.epoch,
+                                       s->ahead.step.position + s->open->offset + s->ahead.index);
             walk_on(s, &s->ahead);
-        if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
-            continue;
-        *spec = s->spec;
-        *sample = render_sample_at(s->spec, s->ahead.step.epoch,
-                                   s->ahead.step.position + s->open->offset + s->ahead.index);
-        walk_on(s, &s->ahead);
-        return true;
-    }
+            return true;
+        }
     return false;
 }
 
@@ -279,13 +318,18 @@ static void hand_over(struct queue *q, struct item *item)
     }
 }
 
-/* CPU time of this thread. */
-static uint64_t cpu_now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
     struct timespec t;
 
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    (void)clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* CPU time of this thread. */
+static uint64_t cpu_now_ns(void)
+{
+    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static void read_item(struct item *item)
@@ -495,6 +539,30 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
         q->options.wake(q->options.arg);
 }
 
+/* Not before the budget allows it. */
+static void rest(struct queue *q)
+{
+    uint64_t ns;
+
+    while (q->budget.millicores > 0 &&
+           (ns = budget_rest_ns(&q->budget, clock_ns(CLOCK_MONOTONIC),
+                                clock_ns(CLOCK_PROCESS_CPUTIME_ID))) > 0) {
+        uint64_t begin = clock_ns(CLOCK_MONOTONIC), end = begin + ns;
+        struct timespec until = {.tv_sec = (time_t)(end / NS_PER_SEC),
+                                 .tv_nsec = (long)(end % NS_PER_SEC)};
+        bool stop;
+
+        lock(q);
+        if (!q->stop)
+            (void)pthread_cond_timedwait(&q->rested, &q->mu, &until);
+        stop = q->stop;
+        q->counters.all.rested_ns += clock_ns(CLOCK_MONOTONIC) - begin;
+        unlock(q);
+        if (stop)
+            return;
+    }
+}
+
 static void *worker_main(void *arg)
 {
     struct thread *t = arg;
@@ -504,8 +572,10 @@ static void *worker_main(void *arg)
 
     if (q->options.worker_start)
         q->options.worker_start(q->options.arg, t->index);
-    while ((item = take_item(q, t->lane)))
+    while ((item = take_item(q, t->lane))) {
         work_on(q, &scratch, item);
+        rest(q);
+    }
     render_scratch_fini(&scratch);
     return NULL;
 }
@@ -558,11 +628,18 @@ static int make_items(struct queue *q)
 int queue_create(const struct queue_options *options, struct queue **ret)
 {
     struct queue *q = calloc(1, sizeof(*q));
+    pthread_condattr_t monotonic;
     int r;
 
     if (!q)
         return -ENOMEM;
     q->options = *options;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&q->rested, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    budget_init(&q->budget, options->cpu_millicores, clock_ns(CLOCK_MONOTONIC),
+                clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     q->num_lanes = options->lanes ? options->lanes : 1;
     (void)pthread_mutex_init(&q->mu, NULL);
     (void)pthread_cond_init(&q->to_read, NULL);
@@ -582,6 +659,7 @@ static void stop_threads(struct queue *q)
     lock(q);
     q->stop = true;
     (void)pthread_cond_broadcast(&q->to_read);
+    (void)pthread_cond_broadcast(&q->rested);
     unlock(q);
     for (unsigned i = 0; q->lanes && i < q->num_lanes; i++) {
         (void)pthread_mutex_lock(&q->lanes[i].mu);
@@ -612,55 +690,92 @@ void queue_destroy(struct queue *queue)
     free(queue->lanes);
     free(queue->threads);
     (void)pthread_cond_destroy(&queue->to_read);
+    (void)pthread_cond_destroy(&queue->rested);
+    budget_fini(&queue->budget);
     (void)pthread_mutex_destroy(&queue->mu);
     free(queue);
 }
 
-int queue_stream_open(struct queue *queue, const struct render_spec *spec,
+/* Add a stream to its job, and the job if it is new: 0 or -ENOMEM. Holding the lock. */
+static int join_job(struct queue *q, const char *name, struct queue_stream *s)
+{
+    struct queue_stream **last;
+    struct job **at = &q->jobs;
+
+    while (*at && strcmp((*at)->name, name) != 0)
+        at = &(*at)->link;
+    if (!*at) {
+        size_t size = strlen(name) + 1;
+        struct job *job = calloc(1, sizeof(*job) + size);
+
+        if (!job)
+            return -ENOMEM;
+        memcpy(job->name, name, size);
+        *at = job;
+    }
+    s->job = *at;
+    for (last = &s->job->streams; *last; last = &(*last)->link)
+        ;
+    *last = s;
+    return 0;
+}
+
+/* Holding the lock. */
+static void leave_job(struct queue *q, struct queue_stream *s)
+{
+    struct queue_stream **at = &s->job->streams;
+    struct job **job = &q->jobs;
+
+    while (*at != s)
+        at = &(*at)->link;
+    *at = s->link;
+    if (s->job->streams)
+        return;
+    while (*job != s->job)
+        job = &(*job)->link;
+    *job = s->job->link;
+    free(s->job);
+}
+
+int queue_stream_open(struct queue *queue, const char *job, const struct render_spec *spec,
                       const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,
                       struct queue_stream **ret)
 {
-    struct queue_stream *s = malloc(sizeof(*s)), **at;
+    struct queue_stream *s = malloc(sizeof(*s));
     int r;
 
     if (!s)
         return -ENOMEM;
-    *s = (struct queue_stream){
-        .queue = queue,
-        .spec = spec,
-        .open = open,
-        .steps = {.n = order_positions(&spec->order),
-                  .per_step = open->per_step,
-                  .last = open->last,
-                  .span = open->span},
-        .ring = ring,
-        .lane = lane % queue->num_lanes,
-        .owner = owner,
-        .expected = {.epoch = UINT64_MAX}};
+    *s = (struct queue_stream){.queue = queue,
+                               .spec = spec,
+                               .open = open,
+                               .steps = {.n = order_positions(&spec->order),
+                                         .per_step = open->per_step,
+                                         .last = open->last,
+                                         .span = open->span},
+                               .ring = ring,
+                               .lane = lane % queue->num_lanes,
+                               .owner = owner,
+                               .expected = {.epoch = UINT64_MAX}};
     r = wire_slot_init(open, &s->layout);
-    if (r < 0) {
-        free(s);
-        return r;
+    if (r == 0) {
+        lock(queue);
+        r = join_job(queue, job, s);
+        unlock(queue);
     }
-    lock(queue);
-    for (at = &queue->streams; *at; at = &(*at)->link)
-        ;
-    *at = s;
-    unlock(queue);
-    *ret = s;
-    return 0;
+    if (r < 0)
+        free(s);
+    else
+        *ret = s;
+    return r;
 }
 
 void queue_stream_close(struct queue_stream *stream)
 {
-    struct queue_stream **at;
-
     if (!stream)
         return;
     lock(stream->queue);
-    for (at = &stream->queue->streams; *at != stream; at = &(*at)->link)
-        ;
-    *at = stream->link;
+    leave_job(stream->queue, stream);
     unlock(stream->queue);
     free(stream);
 }

@@ -18,9 +18,10 @@ struct queue;
 struct queue_stream;
 
 struct queue_options {
-    unsigned workers;    /* threads that decode, at least 1 */
-    unsigned io_threads; /* threads that read, at least 1 */
-    unsigned lanes;      /* groups of workers, one a NUMA node; 0: one */
+    unsigned workers;        /* threads that decode, at least 1 */
+    unsigned io_threads;     /* threads that read, at least 1 */
+    uint32_t cpu_millicores; /* CPU time that the process may use; 0: as much as there is */
+    unsigned lanes;          /* groups of workers, one a NUMA node; 0: one */
     /** The lane of each worker; NULL: the first. */
     unsigned (*worker_lane)(void *arg, unsigned worker);
     /** Called on each worker when it starts (to bind it to a core). May be NULL. */
@@ -53,6 +54,7 @@ struct queue_totals {
     uint64_t read_ns, render_ns;   /* summed over samples, of the threads' time */
     uint64_t cpu_ns;               /* that reading and rendering took of CPUs */
     uint64_t queue_ns;             /* summed over batches: from RENDER to the first sample's turn */
+    uint64_t rested_ns;            /* of all streams alone: workers' time, for want of CPU budget */
 };
 
 struct queue_counters {
@@ -67,10 +69,10 @@ int queue_create(const struct queue_options *options, struct queue **ret);
 void queue_destroy(struct queue *queue);
 
 /**
- * Add a stream. `spec`, `open` and `ring` are borrowed until queue_stream_close(). `lane`: whose
- * workers are nearest to the ring's memory.
+ * Add a stream of a job, known by its name. `spec`, `open` and `ring` are borrowed until
+ * queue_stream_close(). `lane`: whose workers are nearest to the ring's memory.
  */
-int queue_stream_open(struct queue *queue, const struct render_spec *spec,
+int queue_stream_open(struct queue *queue, const char *job, const struct render_spec *spec,
                       const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,
                       struct queue_stream **ret);
 

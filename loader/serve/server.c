@@ -121,6 +121,7 @@ static void for_sessions(struct main_loop *m, void (*call)(struct session *sessi
 
 static void stop_now(struct main_loop *m, const char *why)
 {
+    log_set_entries(false);
     log_debug("ending: %s", why);
     m->server.stopping = true;
     close_listening(m);
@@ -140,6 +141,7 @@ static void on_drain(uv_timer_t *timer)
 
 static void begin_drain(struct main_loop *m)
 {
+    log_set_entries(false); /* we shall be gone too soon for them */
     m->server.stopping = true;
     notify_send("STOPPING=1\nSTATUS=finishing batches of clients: %u", m->server.num_sessions);
     if (m->server.num_sessions > 0)
@@ -253,28 +255,6 @@ static unsigned worker_lane(void *arg, unsigned worker)
     return pin_lane_of_worker(m->server.pin, worker);
 }
 
-static int resolve_roots(const struct server_options *o, struct roots **ret,
-                         struct plenum_error *err)
-{
-    struct roots *roots = calloc(1, sizeof(*roots) + o->num_roots * sizeof(roots->paths[0]));
-
-    if (!roots)
-        return error_set(err, -ENOMEM, "out of memory");
-    roots->refs = 1;
-    for (unsigned i = 0; i < o->num_roots; i++) {
-        roots->paths[i] = realpath(o->roots[i], NULL);
-        if (!roots->paths[i]) {
-            int r = error_set(err, -errno, "--root %s: %s", o->roots[i], strerror(errno));
-
-            roots_unref(roots);
-            return r;
-        }
-        roots->count++;
-    }
-    *ret = roots;
-    return 0;
-}
-
 static bool same_text(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
@@ -293,11 +273,13 @@ static void warn_unchanged(const struct server_options *old, const struct server
         {"tls-key", same_text(old->tls_key, new->tls_key)},
         {"threads", old->threads == new->threads},
         {"io-threads", old->io_threads == new->io_threads},
+        {"cpu-budget", old->cpu_millicores == new->cpu_millicores},
         {"pin", old->pin == new->pin},
         {"all-cpus", old->all_cpus == new->all_cpus},
         {"cache-dir", same_text(old->cache_dir, new->cache_dir)},
         {"http-address", same_text(old->http_address, new->http_address)},
         {"http-port", old->http_port == new->http_port},
+        {"no-tiles", old->no_tiles == new->no_tiles},
         {"no-thumbnails", old->no_thumbnails == new->no_thumbnails},
     };
 
@@ -321,7 +303,7 @@ static void on_hangup(uv_signal_t *handle, int signum)
     notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
     if (m->live.reload(m->live.reload_arg, &fresh) < 0) {
         log_error("the settings stay as they were");
-    } else if (resolve_roots(&fresh, &roots, &err) < 0) {
+    } else if (roots_create(fresh.roots, fresh.num_roots, &roots, &err) < 0) {
         log_error("%s; the settings stay as they were", err.text);
     } else {
         warn_unchanged(&m->live, &fresh);
@@ -329,6 +311,8 @@ static void on_hangup(uv_signal_t *handle, int signum)
         m->server.roots = roots;
         m->live.own_uid_only = fresh.own_uid_only;
         m->live.ring_limit = fresh.ring_limit;
+        m->live.memory_budget = fresh.memory_budget;
+        m->live.max_clients = fresh.max_clients;
         m->live.drain_ns = fresh.drain_ns;
         log_info("the settings were read again");
     }
@@ -408,7 +392,10 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
     r = pin_create(o->pin, &m->server.pin, err);
     if (r < 0)
         return r;
+    q.cpu_millicores = o->cpu_millicores;
     q.workers = o->threads ? o->threads : pin_cpus(m->server.pin);
+    if (o->threads == 0 && q.cpu_millicores > 0) /* more could not work at once */
+        q.workers = (unsigned)min_u64(q.workers, (q.cpu_millicores + 999) / 1000);
     q.lanes = pin_lanes(m->server.pin);
     q.io_threads = o->io_threads;
     if (q.io_threads == 0) /* enough to keep a disk busy, few enough to be cheap */
@@ -545,12 +532,13 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     (void)signal(SIGPIPE, SIG_IGN);
     r = test_pixels(&m->server, err);
     if (r == 0)
-        r = resolve_roots(options, &m->server.roots, err);
+        r = roots_create(options->roots, options->num_roots, &m->server.roots, err);
     if (r == 0 && (r = uv_loop_init(&m->server.loop)) < 0)
         (void)error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
     if (r == 0) {
         r = start(m, err);
         if (r == 0) {
+            log_set_entries(true);
             log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
                      options->listen_fd < 0  ? options->socket
                      : options->leash_fd < 0 ? "the socket that was handed over"

@@ -25,10 +25,14 @@ struct server_options {
     enum image_jpeg jpeg;                /* who decodes JPEGs */
     bool all_cpus;                       /* widen the affinity that was inherited */
     bool own_uid_only;                   /* serve nobody but this process's user */
-    const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these */
+    const char *roots[SERVER_ROOTS_MAX]; /* serve only what lies below these; roots_create() */
     unsigned num_roots;
-    const char *cache_dir; /* NULL: the default */
-    uint64_t ring_limit;   /* bytes of all rings together */
+    const char *cache_dir;   /* NULL: the default */
+    bool no_tiles;           /* keep no notes of where tiles of JPEGs begin */
+    uint64_t ring_limit;     /* bytes of all rings together */
+    uint64_t memory_budget;  /* bytes of them and of what the loader holds itself; 0: no limit */
+    uint32_t cpu_millicores; /* CPU time that may be used; 0: as much as there is */
+    uint32_t max_clients;    /* 0: as many as come */
     uint64_t
         drain_ns; /* how long SIGTERM lets batches that are under way be finished; 0: not at all */
     const char *http_address; /* of the status page; NULL: 127.0.0.1 */
@@ -41,7 +45,8 @@ struct server_options {
     void *reload_arg;
 };
 
-/* What is read anew on SIGHUP: roots, own_uid_only, ring_limit, drain_ns. */
+/* What is read anew on SIGHUP: roots, own_uid_only, ring_limit, memory_budget, max_clients,
+ * drain_ns. */
 
 /** Serve until SIGTERM (drained), SIGINT or the leash's end: 0, or -errno with a sentence when
  * serving could not begin. */

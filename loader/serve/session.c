@@ -11,10 +11,10 @@
  * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the
  * session answers STATS and sends PROGRESS.
  *
- * A remote session (TCP) has no ring of its client's. It renders into memory of its own, and what is
- * done waits in `answers` until those before it are sent, each DONE with its pixels behind it. A slot
- * is in use until its last byte is sent; so a client that does not read stops itself, and when it
- * goes on for SEND_LIMIT it is closed, since its memory is ours.
+ * A remote session (TCP) has no ring of its client's. It renders into memory of its own, and what
+ * is done waits in `answers` until those before it are sent, each DONE with its pixels behind it. A
+ * slot is in use until its last byte is sent; so a client that does not read stops itself, and when
+ * it goes on for SEND_LIMIT it is closed, since its memory is ours.
  *
  * Memory is freed in one place only, maybe_free(), when nothing refers to the session any more: no
  * task that writes into its ring, no work in the pool, no libuv handle.
@@ -40,6 +40,7 @@
 #include "common/log.h"
 #include "common/progress.h"
 #include "common/util.h"
+#include "loader/dataset/notes.h"
 #include "loader/serve/monitor.h"
 
 enum {
@@ -60,8 +61,9 @@ struct session {
     struct server *server;
     struct session *prev, *next;
     struct frame_conn conn;
-    char name[WIRE_NAME_MAX]; /* the client's own word for itself */
-    struct ucred peer;
+    char name[WIRE_NAME_MAX];     /* the client's own word for itself */
+    char job[WIRE_NAME_MAX + 24]; /* whose streams share one turn */
+    struct peer peer;
     enum state state;
     uint64_t id;
     bool remote;
@@ -91,12 +93,14 @@ struct session {
 
     /* Of a remote one: finished requests that wait to be sent, oldest first. */
     struct queue_request *answers, *last_answer;
-    uint32_t sending; /* the slot whose pixels are on their way, or NO_SLOT */
+    uint32_t sending;     /* the slot whose pixels are on their way, or NO_SLOT */
     bool busy[SLOTS_MAX]; /* slots from RENDER to the last byte sent */
-    uint64_t sent_ns; /* when some of it was taken last */
+    uint64_t sent_ns;     /* when some of it was taken last */
 
     /* Of the work in the pool: written there, read here afterwards. */
-    struct roots *roots; /* that held when it began */
+    struct roots *roots;  /* that held when it began */
+    const char **allowed; /* of them, for this client; malloc */
+    unsigned num_allowed;
     struct dataset *dataset;
     int open_code;
     struct plenum_error open_err;
@@ -110,21 +114,6 @@ struct session {
 
 static void session_poll(struct session *s);
 static void on_timer(uv_timer_t *timer);
-
-struct roots *roots_ref(struct roots *roots)
-{
-    roots->refs++;
-    return roots;
-}
-
-void roots_unref(struct roots *roots)
-{
-    if (!roots || --roots->refs > 0)
-        return;
-    for (unsigned i = 0; i < roots->count; i++)
-        free(roots->paths[i]);
-    free(roots);
-}
 
 static struct queue_request *take_answer(struct session *s)
 {
@@ -148,8 +137,10 @@ static void maybe_free(struct session *s)
     queue_stream_close(s->stream);
     ring_unref(s->ring);
     server->ring_bytes -= s->ring_bytes;
+    server->private_bytes -= s->remote ? s->ring_bytes : 0;
     dataset_unref(s->dataset);
     frame_conn_fini(&s->conn);
+    peer_fini(&s->peer);
     uv_mutex_destroy(&s->progress_mu);
     if (s->prev)
         s->prev->next = s->next;
@@ -182,6 +173,24 @@ void session_close(struct session *session)
     io_close(&session->conn.fd); /* the client sees at once that it is over */
 }
 
+/* What messages about a session carry besides their text. */
+struct about {
+    struct log_field fields[5];
+    char user[12], pid[12];
+};
+
+static const struct log_field *about(const struct session *s, struct about *a)
+{
+    (void)snprintf(a->user, sizeof(a->user), "%u", (unsigned)s->peer.uid);
+    (void)snprintf(a->pid, sizeof(a->pid), "%d", (int)s->peer.pid);
+    a->fields[0] = (struct log_field){"client", s->name};
+    a->fields[1] = (struct log_field){"client_uid", a->user};
+    a->fields[2] = (struct log_field){"client_pid", a->pid};
+    if (s->open.dataset[0])
+        a->fields[3] = (struct log_field){"dataset", s->open.dataset};
+    return a->fields;
+}
+
 /* Bytes of a batch that are sent: all of its slot but what fills up the last page. */
 static size_t batch_bytes(const struct session *s)
 {
@@ -196,7 +205,8 @@ static int put_answer(struct session *s, const struct queue_request *request)
     if (request->cancelled)
         return wire_put_empty(&s->conn.tx, WIRE_CANCELLED, request->id);
     if (request->done.status < 0)
-        log_warn("client %s: %s", s->name, request->done.text);
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}), "client %s: %s", s->name,
+                  request->done.text);
     return wire_put_done(&s->conn.tx, request->id, &request->done);
 }
 
@@ -250,7 +260,8 @@ static void session_flush(struct session *s)
         return;
     }
     if (frame_conn_pending(&s->conn) > TX_PENDING_MAX) {
-        log_warn("client %s does not read its answers: closed", s->name);
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "client %s does not read its answers: closed", s->name);
         session_close(s);
         return;
     }
@@ -267,7 +278,8 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
     if (code == -ECANCELED)
         log_debug("client %s (pid %d): sent away", s->name, (int)s->peer.pid);
     else
-        log_info("client %s (pid %d): refused: %s", s->name, (int)s->peer.pid, text);
+        log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}), "client %s (pid %d): refused: %s",
+                  s->name, (int)s->peer.pid, text);
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
         (void)frame_conn_flush(&s->conn);
     session_close(s);
@@ -333,6 +345,8 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
     for (char *c = s->name; *c; c++)
         if ((unsigned char)*c < 0x20)
             *c = '?';
+    if (theirs.job[0]) /* other users may call theirs the same */
+        (void)snprintf(s->job, sizeof(s->job), "%u %s", (unsigned)s->peer.uid, theirs.job);
     (void)gethostname(host, sizeof(host) - 1);
     wire_hello_init(&ours, "");
     (void)snprintf(ours.name, sizeof(ours.name), "plenumd %s, host %s, pid %ld", PACKAGE_VERSION,
@@ -367,7 +381,9 @@ static void on_index_progress(void *arg, const char *what, uint64_t done, uint64
     if (s->logged_ns == 0)
         s->logged_ns = now;
     if (now - s->logged_ns >= log_progress_ns) {
-        log_info("indexing %s: %s", s->open.dataset, text);
+        /* Of several sessions that want it, one reads; the others have nothing to tell. */
+        log_about(total > 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO, about(s, &(struct about){0}),
+                  "indexing %s: %s", s->open.dataset, text);
         s->logged_ns = now;
     }
     uv_mutex_lock(&s->progress_mu);
@@ -378,19 +394,63 @@ static void on_index_progress(void *arg, const char *what, uint64_t done, uint64
     uv_mutex_unlock(&s->progress_mu);
 }
 
+static const char *name_peer(const struct session *s, char *text, size_t size)
+{
+    if (!s->peer.known)
+        return "a client over TCP";
+    (void)snprintf(text, size, "user %u", (unsigned)s->peer.uid);
+    return text;
+}
+
 /* In the thread pool. */
 static void open_dataset(uv_work_t *work)
 {
     struct session *s = work->data;
     struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
-                                      .roots = (const char *const *)s->roots->paths,
-                                      .num_roots = s->roots->count,
+                                      .roots = s->allowed,
+                                      .num_roots = s->num_allowed,
+                                      .notes = !s->server->options->no_tiles,
                                       .progress = on_index_progress,
                                       .progress_arg = s};
 
     s->open_code = check_dataset_path(s->open.dataset, &s->open_err);
     if (s->open_code == 0)
         s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
+    if (s->open_code == -EACCES && s->num_allowed < roots_count(s->roots)) {
+        char text[sizeof(s->open_err.text)], who[32];
+
+        memcpy(text, s->open_err.text, sizeof(text));
+        (void)error_set(&s->open_err, -EACCES,
+                        "%s; there are roots for certain readers, and %s is none of them", text,
+                        name_peer(s, who, sizeof(who)));
+    }
+}
+
+/* Which roots are this client's? 0, or -errno with a sentence. */
+static int take_allowed(struct session *s, struct plenum_error *err)
+{
+    unsigned count = roots_count(s->server->roots);
+    char who[32];
+
+    s->allowed = calloc(count + 1, sizeof(*s->allowed));
+    if (!s->allowed)
+        return error_set(err, -ENOMEM, "the loader is out of memory");
+    s->num_allowed = roots_for(s->server->roots, &s->peer, s->allowed);
+    if (count > 0 && s->num_allowed == 0)
+        return error_set(err, -EACCES,
+                         "all roots of this loader are for certain readers, and %s is none of "
+                         "them: whoever runs it names readers in plenumd.conf",
+                         name_peer(s, who, sizeof(who)));
+    s->roots = roots_ref(s->server->roots);
+    return 0;
+}
+
+static void drop_allowed(struct session *s)
+{
+    free(s->allowed);
+    s->allowed = NULL;
+    roots_unref(s->roots);
+    s->roots = NULL;
 }
 
 static int start_stream(struct session *s, struct plenum_error *err)
@@ -410,12 +470,25 @@ static int start_stream(struct session *s, struct plenum_error *err)
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
     s->spec.jpeg = s->server->options->jpeg;
-    r = queue_stream_open(s->server->queue, &s->spec, &s->open, s->ring,
-                          s->remote ? (unsigned)s->id /* its memory is nowhere yet: in turn */
-                                    : pin_lane_of_memory(s->server->pin, s->ring->base,
-                                                         s->ring->bytes),
+    r = queue_stream_open(s->server->queue, s->job, &s->spec, &s->open, s->ring,
+                          s->remote
+                              ? (unsigned)s->id /* its memory is nowhere yet: in turn */
+                              : pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
                           s, &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
+}
+
+/* Why nothing gets quicker from the second epoch on, for who wonders. */
+static void tell_about_notes(const struct session *s)
+{
+    int code = dataset_get_notes_code(s->dataset);
+    struct notes *notes = dataset_get_notes(s->dataset);
+
+    if (notes)
+        code = notes_state(notes);
+    if (code < 0 && code != -EFBIG)
+        log_debug("%s: where tiles of JPEGs begin cannot be noted (%s); nothing is wrong with that",
+                  dataset_get_name(s->dataset), strerror(-code));
 }
 
 static void on_dataset_open(uv_work_t *work, int status)
@@ -424,8 +497,7 @@ static void on_dataset_open(uv_work_t *work, int status)
     struct wire_opened m = {0};
 
     s->working = false;
-    roots_unref(s->roots);
-    s->roots = NULL;
+    drop_allowed(s);
     if (s->state == STATE_CLOSING) {
         maybe_free(s);
         return;
@@ -445,11 +517,13 @@ static void on_dataset_open(uv_work_t *work, int status)
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     m.sum = *dataset_get_sum(s->dataset);
     s->state = STATE_OPEN;
+    tell_about_notes(s);
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);
-    log_info("client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name, (int)s->peer.pid,
-             dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
-             (unsigned long long)wire_batch_count(&s->open));
+    log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}),
+              "client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name,
+              (int)s->peer.pid, dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
+              (unsigned long long)wire_batch_count(&s->open));
     if (s->remote)
         (void)uv_timer_start(&s->timer, on_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
     if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
@@ -488,6 +562,35 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
+/* Is there room for another ring? */
+static int check_room(const struct session *s, uint64_t bytes, struct plenum_error *err)
+{
+    const struct server *server = s->server;
+    const struct server_options *o = server->options;
+    uint64_t limit = o->ring_limit, own = o->memory_budget ? monitor_own_bytes() : 0;
+    char want[32], most[32], held[32];
+    bool budget;
+
+    own -= min_u64(own, server->private_bytes); /* as far as they were written to */
+    budget = o->memory_budget > 0 && o->memory_budget - min_u64(own, o->memory_budget) < limit;
+    if (budget)
+        limit = o->memory_budget - min_u64(own, o->memory_budget);
+    if (s->open.slot_bytes <= limit && bytes <= limit - min_u64(server->ring_bytes, limit))
+        return 0;
+    (void)format_bytes(bytes, want, sizeof(want));
+    if (budget)
+        return error_set(
+            err, -ENOSPC,
+            "a ring of %s goes beyond the %s that this loader may use, of which %s are "
+            "taken (--memory-budget)",
+            want, format_bytes(o->memory_budget, most, sizeof(most)),
+            format_bytes(own + server->ring_bytes, held, sizeof(held)));
+    return error_set(err, -ENOSPC,
+                     "a ring of %s goes beyond the %s that this loader maps for all its clients "
+                     "(--ring-limit)",
+                     want, format_bytes(limit, most, sizeof(most)));
+}
+
 /* Pixels, order and ring of an OPEN; the data set comes later. */
 static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
 {
@@ -510,17 +613,10 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
         return r;
     }
     bytes = s->open.slots * s->open.slot_bytes;
-    if (s->open.slot_bytes > server->options->ring_limit ||
-        bytes > server->options->ring_limit -
-                    min_u64(server->ring_bytes, server->options->ring_limit)) {
-        char want[32], limit[32];
-
+    r = check_room(s, bytes, err);
+    if (r < 0) {
         io_close(&ring_fd);
-        return error_set(err, -ENOSPC,
-                         "a ring of %s goes beyond the %s that this loader maps for all its "
-                         "clients (--ring-limit)",
-                         format_bytes(bytes, want, sizeof(want)),
-                         format_bytes(server->options->ring_limit, limit, sizeof(limit)));
+        return r;
     }
     r = s->remote ? ring_create_private(s->open.slots, s->open.slot_bytes, &s->ring, err)
                   : ring_accept(ring_fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
@@ -528,6 +624,7 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
         return r;
     s->ring_bytes = bytes;
     server->ring_bytes += bytes;
+    server->private_bytes += s->remote ? bytes : 0;
     return 0;
 }
 
@@ -544,16 +641,18 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
         return;
     }
     r = check_open(s, ring_fd, &err);
+    if (r == 0)
+        r = take_allowed(s, &err);
     if (r < 0) {
+        drop_allowed(s);
         refuse(s, request, r, err.text);
         return;
     }
     s->state = STATE_OPENING;
     s->work.data = s;
-    s->roots = roots_ref(s->server->roots);
     r = uv_queue_work(&s->server->loop, &s->work, open_dataset, on_dataset_open);
     if (r < 0) {
-        roots_unref(s->roots);
+        drop_allowed(s);
         refuse(s, request, r, "the loader cannot start work");
         return;
     }
@@ -613,7 +712,8 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
     struct wire_render m;
 
     if (wire_get_render(payload, &m) < 0 || m.slot >= s->open.slots ||
-        (s->remote && !find_room(s, &m.slot)) || m.position >= max_u64(order_positions(&s->spec.order), s->open.span) ||
+        (s->remote && !find_room(s, &m.slot)) ||
+        m.position >= max_u64(order_positions(&s->spec.order), s->open.span) ||
         m.epoch > UINT32_MAX) {
         refuse(s, request, -EPROTO, "a batch was asked for that does not exist");
         return;
@@ -722,7 +822,8 @@ static void log_stranger(struct session *s)
         log_debug("client %s: refused again: it does not have the key", s->name);
         return;
     }
-    log_warn("client %s: refused: it does not have the key of --tls-key, or speaks no TLS", s->name);
+    log_warn("client %s: refused: it does not have the key of --tls-key, or speaks no TLS",
+             s->name);
     memcpy(server->stranger, host, sizeof(host));
     server->stranger_ns = now;
 }
@@ -828,34 +929,47 @@ struct session *session_next(const struct session *session)
 
 static int check_peer(struct session *s)
 {
-    socklen_t len = sizeof(s->peer);
+    const struct server_options *o = s->server->options;
+    int r = 0;
 
     if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
-        s->peer = (struct ucred){.uid = (uid_t)-1, .gid = (gid_t)-1};
+        s->peer = (struct peer){.uid = (uid_t)-1};
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
-        return 0;
+    } else {
+        r = peer_take(s->conn.fd, &s->peer);
     }
-    if (getsockopt(s->conn.fd, SOL_SOCKET, SO_PEERCRED, &s->peer, &len) < 0)
-        return -errno;
-    if (s->server->options->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
+    if (r < 0)
+        return r;
+    if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
-    return 0;
+    return o->max_clients > 0 && s->server->num_sessions >= o->max_clients ? -EUSERS : 0;
 }
 
-/* Tell a client of another user that it is not served, in the one message that every client
- * understands. */
-static void turn_away(struct session *s)
+/* Tell a client that it is not served, in the one message that every client understands. */
+static void turn_away(struct session *s, int code)
 {
-    struct wire_error m = {.code = -EACCES};
+    struct wire_error m = {.code = code};
 
-    (void)snprintf(
-        m.text, sizeof(m.text),
-        "it serves user %u alone: whoever runs it names the folders that others may read "
-        "with --root, or root in plenumd.conf",
-        (unsigned)geteuid());
-    log_warn("a client of user %u (pid %d) was refused: this loader serves user %u alone, since no "
-             "--root is named",
-             s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+    s->server->refused++;
+    if (code == -EUSERS) {
+        (void)snprintf(m.text, sizeof(m.text),
+                       "it has %u clients and takes no more (--max-clients)",
+                       s->server->num_sessions);
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "a client of user %u (pid %d) was refused: there are %u, as many as "
+                  "--max-clients allows",
+                  s->peer.uid, (int)s->peer.pid, s->server->num_sessions);
+    } else {
+        (void)snprintf(
+            m.text, sizeof(m.text),
+            "it serves user %u alone: whoever runs it names the folders that others may read "
+            "with --root, or root in plenumd.conf",
+            (unsigned)geteuid());
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "a client of user %u (pid %d) was refused: this loader serves user %u alone, "
+                  "since no --root is named",
+                  s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+    }
     if (wire_put_error(&s->conn.tx, 0, &m) == 0)
         (void)frame_conn_flush(&s->conn);
 }
@@ -889,6 +1003,7 @@ int session_create(struct server *server, int fd, bool remote)
     s->id = ++server->last_id;
     s->opened_ns = time_now_ns();
     (void)snprintf(s->name, sizeof(s->name), "?");
+    (void)snprintf(s->job, sizeof(s->job), "session %llu", (unsigned long long)s->id);
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
     if (r == 0)
         r = check_peer(s);
@@ -897,9 +1012,10 @@ int session_create(struct server *server, int fd, bool remote)
     if (r == 0)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {
-        if (r == -EACCES)
-            turn_away(s);
+        if (r == -EACCES || r == -EUSERS)
+            turn_away(s, r);
         frame_conn_fini(&s->conn);
+        peer_fini(&s->peer);
         free(s);
         return r;
     }

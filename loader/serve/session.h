@@ -7,19 +7,10 @@
 #include "common/tls.h"
 #include "loader/serve/histogram.h"
 #include "loader/serve/queue.h"
+#include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
 struct session;
-
-/** Canonical paths below which data sets may lie. Counted, because they can be replaced while a
- * data set is being opened in another thread. The count is the loop's. */
-struct roots {
-    unsigned refs, count;
-    char *paths[];
-};
-
-struct roots *roots_ref(struct roots *roots);
-void roots_unref(struct roots *roots);
 
 /** What a stream or the loader has done so far, at a moment. */
 struct window_point {
@@ -51,6 +42,7 @@ struct server {
     unsigned num_sessions;
     uint64_t started_ns;
     uint64_t ring_bytes;    /* of all sessions */
+    uint64_t private_bytes; /* of them, memory of the loader's own: of remote clients */
     uint64_t last_id;       /* of a session */
     char stranger[64];      /* who had no key last, without the port, */
     uint64_t stranger_ns;   /* and when that was logged */

@@ -145,7 +145,8 @@ Test(wire, every_message_comes_out_as_it_went_in)
 
     wire_hello_init(&hello, "job 1 instance 2");
     strcpy(hello.versions, "v1 fast-v1");
-    ROUND_TRIP(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello);
+    strcpy(hello.job, "17");
+    ROUND_TRIP_SINCE(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello, 46);
     ROUND_TRIP(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good);
     ROUND_TRIP(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened);
     ROUND_TRIP_SINCE(wire_put_render(&b, 2, &render), wire_get_render, WIRE_RENDER, render, 20);

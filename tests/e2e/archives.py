@@ -2,6 +2,8 @@
 
     list.txt list.csv list.tsv           lists
     ustar-*.tar gnu-*.tar pax-*.tar      WebDataset archives by Python's tarfile, .cls beside each image
+    wds-*.tar                            the same as webdataset's TarWriter makes them: a stream, keys in byte order, times with
+                                         fractions (which become pax headers), a user called bigdata
     json.tar                             labels in .json
     records-?????-of-?????               TFRecords by the published format, without any of Plenum's code
 """
@@ -9,9 +11,10 @@
 import io
 import json
 import os
-import struct
 import sys
 import tarfile
+
+from records import record
 
 root, out = sys.argv[1:3]
 classes = sorted(d for d in os.listdir(root) if os.path.isdir(os.path.join(root, d)))
@@ -51,47 +54,23 @@ for kind, form in (("ustar", tarfile.USTAR_FORMAT), ("gnu", tarfile.GNU_FORMAT),
                 key = f"{prefix}{k:06d}" if k % 2 else f"{k:06d}"
                 add(tar, key + ".cls", str(label).encode())
                 add(tar, key + ".jpg", open(path, "rb").read())
+for i in range(ARCHIVES):
+    with open(os.path.join(out, f"wds-{i:03d}.tar"), "wb") as f, tarfile.open(fileobj=f, mode="w|") as tar:
+        for k, (path, label, name) in enumerate(part(i)):
+            sample = {"__key__": f"{name.split('.')[0]}", "jpg": open(path, "rb").read(), "cls": str(label).encode()}
+            for key in sorted(sample):
+                if key.startswith("__"):
+                    continue
+                info = tarfile.TarInfo(f"{sample['__key__']}.{key}")
+                info.size, info.mtime, info.mode = len(sample[key]), 1700000000.25 + k, 0o444
+                info.uname = info.gname = "bigdata"
+                tar.addfile(info, io.BytesIO(sample[key]))
 with tarfile.open(os.path.join(out, "json.tar"), "w") as tar:
     for k, (path, label, name) in enumerate(pictures):
         add(tar, f"{k:06d}.jpg", open(path, "rb").read())
         add(tar, f"{k:06d}.json", json.dumps({"meta": {"class": classes[label]}}).encode())
 
-# ---- TFRecords ----
-TABLE = []
-for b in range(256):
-    for _ in range(8):
-        b = b >> 1 ^ (0x82F63B78 if b & 1 else 0)
-    TABLE.append(b)
-
-
-def masked_crc(data):
-    crc = 0xFFFFFFFF
-    for b in data:
-        crc = crc >> 8 ^ TABLE[(crc ^ b) & 0xFF]
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def varint(v):
-    data = b""
-    while v > 127:
-        data += bytes([v & 127 | 128])
-        v >>= 7
-    return data + bytes([v])
-
-
-def field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def feature(key, kind, value):
-    return field(1, field(1, key.encode()) + field(2, field(kind, field(1, value))))
-
-
 for i in range(ARCHIVES):
     with open(os.path.join(out, f"records-{i:05d}-of-{ARCHIVES:05d}"), "wb") as f:
         for path, label, name in part(i):
-            data = field(1, feature("image/class/label", 3, varint(label + 1)) + feature("image/filename", 1, name.encode())
-                         + feature("image/encoded", 1, open(path, "rb").read()))
-            length = struct.pack("<Q", len(data))
-            f.write(length + masked_crc(length) + data + masked_crc(data))
+            f.write(record({"image/class/label": label + 1, "image/filename": name, "image/encoded": open(path, "rb").read()}))

@@ -33,8 +33,37 @@ if command -v bsdtar >/dev/null; then
 else
     skip "an archive of the folder by bsdtar" "it is not installed"
 fi
+same "WebDataset, as its own writer does it" "wds-{000..002}.tar"
 same "TFRecords" "tfrecord,label-offset=-1:records-*-of-00003"
+# By a writer of somebody else's, where there is one.
+cat >write.py <<'PY'
+import os
+import tfrecord
+classes = sorted(os.listdir("data"))
+out = tfrecord.TFRecordWriter("foreign.tfrecord")
+for label, name in enumerate(classes):
+    for file in sorted(os.listdir(f"data/{name}")):
+        with open(f"data/{name}/{file}", "rb") as f:
+            out.write({"image/encoded": (f.read(), "byte"), "image/class/label": (label, "int"), "image/height": (3.5, "float")})
+out.close()
+PY
+if "$PYTHON" -c 'import tfrecord' 2>/dev/null; then
+    ok "the Python package tfrecord writes a file" "$PYTHON" write.py
+    same "TFRecords by the Python package tfrecord" foreign.tfrecord
+else
+    skip "TFRecords by the Python package tfrecord" "it is not here"
+fi
 is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, found by what they are" "$ctl" hash tfrecord:records-00001-of-00003 $stream
+
+"$ctl" pack data packed -n 7 >/dev/null || exit 99
+same "packed, a folder of archives" packed
+same "packed, by the archives' names" "$here/packed/archive-{000000..000003}.tar"
+"$ctl" pack "tfrecord,label-offset=-1:records-*-of-00003" repacked -n 10 >/dev/null || exit 99
+same "packed from TFRecords" repacked
+for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-of-00003" packed; do
+    is "$("$ctl" order data --positions 0: $stream | awk 'NR > 1 { print $2, $3 }')" "the same samples and labels in the same places: $set" \
+        sh -c '"$@" | awk "NR > 1 { print \$2, \$3 }"' sh "$ctl" order "$set" --positions 0: $stream
+done
 
 # ---- parts of a data set ----
 for choice in "--subset 5:17" "--repeat 3" "--subset :9 --repeat 2 --shuffle block:2" "--shuffle none --subset 20:"; do

@@ -2,7 +2,7 @@
 #     tests/loader/image/dump --seeds SEEDS  && tests/fuzz/fuzz_image CORPUS SEEDS   (image, jpeg)
 #     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS
 #     tests/fuzz/seeds wire SEEDS            && tests/fuzz/fuzz_wire CORPUS SEEDS    (wire, text, index, list, tfrecord,
-#                                                                                     launcher, settings, json, tar)
+#                                                                                     launcher, settings, json, tar, badlist)
 # in other builds a small driver puts files through them, which is a test of every `make check`.
 if FUZZ
 fuzz_driver =
@@ -13,8 +13,11 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_pack %D%/fuzz_settings \
+check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_notes %D%/fuzz_pack %D%/fuzz_settings \
 	%D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/seeds
+%C%_fuzz_badlist_SOURCES = %D%/fuzz_badlist.c $(fuzz_driver)
+%C%_fuzz_badlist_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_badlist_LDADD = loader/dataset/libdataset.la common/libcommon.la
 %C%_fuzz_image_SOURCES = %D%/fuzz_image.c $(fuzz_driver)
 %C%_fuzz_image_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_image_LDADD = tests/loader/image/libimagetest.la loader/image/libimage.la common/libcommon.la
@@ -40,6 +43,9 @@ check_PROGRAMS += %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/
 %C%_fuzz_list_SOURCES = %D%/fuzz_list.c $(fuzz_driver)
 %C%_fuzz_list_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_list_LDADD = loader/dataset/libdataset.la common/libcommon.la
+%C%_fuzz_notes_SOURCES = %D%/fuzz_notes.c $(fuzz_driver)
+%C%_fuzz_notes_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_notes_LDADD = tests/loader/image/libimagetest.la loader/dataset/libdataset.la loader/image/libimage.la common/libcommon.la
 %C%_fuzz_tfrecord_SOURCES = %D%/fuzz_tfrecord.c $(fuzz_driver)
 %C%_fuzz_tfrecord_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_tfrecord_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la

@@ -1,16 +1,18 @@
 /* seeds.c - writes a first corpus for a fuzz target into a folder:
- * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar FOLDER. */
+ * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar|badlist|notes FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/util.h"
 #include "common/wire.h"
 #include "launcher/control.h"
 #include "loader/dataset/index.h"
+#include "loader/dataset/notes.h"
 #include "loader/dataset/tar_writer.h"
 #include "tests/records.h"
 
@@ -108,6 +110,28 @@ static void settings_seeds(void)
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         write_seed(texts[i], strlen(texts[i]));
+}
+
+static void notes_seeds(void)
+{
+    const struct notes_subject subject = {.samples = 4, .bytes = 8192 * 25};
+    char *path = str_format("%s/notes", folder);
+    static uint8_t bytes[8192];
+    struct notes *notes;
+    FILE *f;
+
+    for (size_t i = 0; i < sizeof(bytes); i++) /* tiles of 772 bits, and a few of 1000 */
+        bytes[i] = i % 100 == 1 ? 232 : i % 2 ? 3 : 4;
+    if (!path || notes_open(path, &subject, true, &notes) < 0)
+        exit(1);
+    for (uint32_t i = 0; i < 3; i++)
+        (void)notes_put(notes, i, bytes, 100 * (i + 1), 400);
+    notes_close(notes);
+    f = fopen(path, "rb");
+    write_seed(bytes, f ? fread(bytes, 1, sizeof(bytes), f) : 0);
+    (void)fclose(f);
+    (void)unlink(path);
+    free(path);
 }
 
 static void index_seeds(void)
@@ -212,6 +236,22 @@ static void tar_seeds(void)
     }
 }
 
+/* The last line is made right behind an even byte. */
+static void badlist_seeds(void)
+{
+    static const char *const texts[] = {
+        "# of\nfingerprint 00000000000000000000000000000000\nbad 3 x\nbad 17 it is cut off\n",
+        "# of\nfingerprint 00000000000000000000000000000000\n",
+        "# of\nfingerprint 10000000000000000000000000000000\nbad 3 x\n"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        char *seed = str_format("0%s", texts[i]);
+
+        write_seed(seed, strlen(seed));
+        free(seed);
+    }
+}
+
 static void list_seeds(void)
 {
     static const char *const texts[] = {"\0a.jpg 1\nb c.jpg 2\n# d 3\n\ne.jpg\tf\tg\n",
@@ -261,6 +301,10 @@ int main(int argc, char **argv)
         settings_seeds();
     else if (strcmp(argv[1], "index") == 0)
         index_seeds();
+    else if (strcmp(argv[1], "notes") == 0)
+        notes_seeds();
+    else if (strcmp(argv[1], "badlist") == 0)
+        badlist_seeds();
     else if (strcmp(argv[1], "list") == 0)
         list_seeds();
     else if (strcmp(argv[1], "tfrecord") == 0)

@@ -206,11 +206,11 @@ Test(cmdline, options_from_a_file)
                            "export = A=1 = 2 # 3\nexport = \" B=\\\"x \"\ntag-output =\n"
                            "numa-aware = no\nstrict-binding = yes\r\ndry-run = no\n"
                            "verbose = yes\nverbose\ngrace = 3s\n");
-    text = str_format("plenumrun --grace 5 -H x --import-config %s --np 7 prog", path);
+    text = str_format("plenumrun --grace 5 -H x --import-config %s -np 7 prog", path);
     cr_assert(eq(int, parse(&o, &l, text, &err), 0), "%s", err.text);
     cr_expect(eq(sz, o.hosts.count, 1), "the command line wins");
     cr_expect(eq(str, o.hosts.hosts[0].name, (char *)"x"));
-    cr_expect(eq(u32, o.num_instances, 7), "also by another name of the option");
+    cr_expect(eq(u32, o.num_instances, 7), "also by mpirun's name of the option");
     cr_expect(eq(u64, o.grace_ns, 5 * NS_PER_SEC));
     cr_expect(eq(sz, o.exports.count, 2));
     cr_expect(eq(str, o.exports.items[0], (char *)"A=1 = 2 # 3"));

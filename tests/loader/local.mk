@@ -2,22 +2,29 @@ check_LTLIBRARIES = tests/libtree.la
 tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_pattern \
-	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/serve/test_queue %D%/serve/test_session
+loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_notes %D%/dataset/test_pattern \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_queue %D%/serve/test_session
 threads_tests += %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
-loader_scripts = %D%/ctl/test_pack.sh %D%/dataset/test_tar_writers.sh
+loader_scripts = %D%/ctl/test_pack.sh %D%/ctl/test_verify.sh %D%/dataset/test_tar_writers.sh
 EXTRA_DIST += $(loader_scripts)
 TESTS += $(loader_scripts)
 
 dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
+%C%_dataset_test_badlist_CFLAGS = $(test_cflags)
+%C%_dataset_test_badlist_LDADD = $(dataset_test_libs)
+%C%_dataset_test_badlist_SOURCES = %D%/dataset/test_badlist.c %D%/dataset/opened.h
 %C%_dataset_test_folder_CFLAGS = $(test_cflags)
 %C%_dataset_test_folder_LDADD = $(dataset_test_libs)
 %C%_dataset_test_folder_SOURCES = %D%/dataset/test_folder.c %D%/dataset/opened.h
 %C%_dataset_test_json_find_CFLAGS = $(test_cflags)
 %C%_dataset_test_json_find_LDADD = $(dataset_test_libs)
+%C%_dataset_test_notes_CFLAGS = $(test_cflags)
+%C%_dataset_test_notes_LDADD = $(dataset_test_libs)
+%C%_render_test_tiles_CFLAGS = $(test_cflags)
+%C%_render_test_tiles_LDADD = tests/libtree.la tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_dataset_test_pattern_CFLAGS = $(test_cflags)
 %C%_dataset_test_pattern_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_CFLAGS = $(test_cflags)
@@ -36,6 +43,6 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_index_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 
 if PYTHON_FOUND
-TESTS += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py
+TESTS += %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py
 endif
-EXTRA_DIST += %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/service.py
+EXTRA_DIST += %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/service.py

@@ -10,13 +10,13 @@ at_end() { [ -z "${loader:-}" ] || kill "$loader" 2>/dev/null; }
 
 dhat=(valgrind -q --tool=dhat --mode=copy --num-callers=12)
 
-# copied FILE SKIP: bytes, but for those below a function SKIP
+# copied FILE SKIP...: bytes, but for those below a function SKIP
 copied() {
     "$PYTHON" - "$@" <<'END'
 import json, sys
 report = json.load(open(sys.argv[1]))
 print(sum(point["tb"] for point in report["pps"]
-          if not any(sys.argv[2] in report["ftbl"][frame] for frame in point["fs"])))
+          if not any(skip in report["ftbl"][frame] for frame in point["fs"] for skip in sys.argv[2:])))
 END
 }
 
@@ -48,8 +48,10 @@ below() { # BYTES LIMIT
     echo "$1 bytes copied, $pixels bytes of pixels delivered"
     [ "$1" -gt 0 ] && [ "$1" -lt "$2" ]
 }
-# What the loader copies are paths, messages, and the odd last row of a strip before the resize.
-ok "the loader copies less than a hundredth of what it delivers" below "$(copied "$T/loader.json" image_self_test)" $((pixels / 100))
+# What the loader copies are compressed bytes on their way into the decoder, which are not counted here, and the odd last row
+# of a strip before the resize: a tenth. One copy of the pixels would be all of them.
+ok "the loader copies less than a quarter of what it delivers" \
+    below "$(copied "$T/loader.json" image_self_test jpeg_own_seek jpeg_scan_more)" $((pixels / 4))
 # The example hashes what it gets, and the hash copies into its own buffer.
 for layout in nhwc nchw; do
     ok "the client copies less than a thousandth ($layout)" \

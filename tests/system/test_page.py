@@ -1,6 +1,7 @@
 """The status page in a browser (Debian's chromium and chromium-driver, python3-selenium): no errors, the numbers of
 /status.json, live, narrow and wide, light and dark. PLENUM_PICTURES=DIR keeps pictures of it."""
 
+import base64
 import os
 import shutil
 import sys
@@ -80,7 +81,9 @@ class PageTest(ServiceCase):
                     self.same(streams[str(s["id"])]["cores_enough"], s["cores_enough"])
                 seen.add(loader["uptime_seconds"])
                 if os.environ.get("PLENUM_PICTURES"):
-                    self.browser.save_screenshot(os.path.join(os.environ["PLENUM_PICTURES"], f"page-{width}-{scheme}.png"))
+                    whole = self.browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True})
+                    with open(os.path.join(os.environ["PLENUM_PICTURES"], f"page-{width}-{scheme}.png"), "wb") as f:
+                        f.write(base64.b64decode(whole["data"]))
         self.assertEqual(len(seen), 4, "it looks again and again")
         back = self.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
         self.assertEqual(back, "rgb(13, 17, 23)", "dark is dark")

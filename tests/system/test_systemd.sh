@@ -2,40 +2,16 @@
 # test_systemd.sh - plenumd's units under a real systemd: activation, readiness, reload, drain, watchdog, sandbox.
 # Everything is installed into a throw-away container. Speaks TAP. Needs root; takes half a minute.
 . "$top_srcdir/tests/lib.sh"
-vsystemd=$top_srcdir/tests/system/vsystemd.sh
+. "$top_srcdir/tests/system/stage.sh"
 
 if [ "${1:-}" != --inside ]; then
-    [ "$(id -u)" = 0 ] || skip_all "a systemd of our own needs root"
-    for tool in /lib/systemd/systemd systemctl systemd-analyze unshare nsenter make; do
-        command -v $tool >/dev/null || skip_all "$tool is not installed"
-    done
-    # Not below /tmp, which is another in there.
-    stage=$(mktemp -d "$top_builddir/tests/system/stage-XXXXXX") || exit 99
-    at_end() { rm -rf "$stage"; }
-    "$vsystemd" true >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no systemd can be started here"; }
-    make -C "$top_builddir" DESTDIR="$stage/root" install >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; exit 99; }
-    mkdir -p "$stage/root/usr/local/bin"
-    "$top_builddir/libtool" --quiet --mode=install install "$top_builddir/examples/feed" "$stage/root/usr/local/bin/feed" >"$T/log" 2>&1
-    "$vsystemd" -t 300 env top_srcdir="$top_srcdir" top_builddir="$top_builddir" stage="$stage" bash "$top_srcdir/tests/system/test_systemd.sh" --inside
+    enter 300 bash "$top_srcdir/tests/system/test_systemd.sh" --inside
     exit
 fi
 
-cp "$(find "$stage/root" -name plenumd.service)" "$(find "$stage/root" -name plenumd.socket)" /etc/systemd/system/ || exit 99
-rm -rf "$stage/root/lib" # on many systems /lib is a link
-cp -a "$stage/root/." / || exit 99
-ldconfig
 cd "$T" || exit 99
 chmod 755 "$T"
-plenumd=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
-conf=$(sed -n 's/^ExecStart=.*--config \([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
-ctl=$(dirname "$plenumd")/plenumctl
-sysusers=$(find /usr/lib/sysusers.d /usr/local/lib/sysusers.d -name plenumd.conf 2>/dev/null | head -n 1)
-tmpfiles=$(find /usr/lib/tmpfiles.d /usr/local/lib/tmpfiles.d -name plenumd.conf 2>/dev/null | head -n 1)
-
-ok "the user is made" systemd-sysusers "$sysusers"
-ok "and the folders are" systemd-tmpfiles --create "$tmpfiles"
-useradd --system --groups plenum member
-useradd --system stranger
+take_over
 "$ctl" make-sample /srv/data --classes 4 --images 10 --size 96 >make.log 2>&1 || { sed "s/^/# /" make.log; exit 99; }
 chmod -R a+rX /srv/data
 stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
@@ -74,6 +50,14 @@ ok "a client starts it" systemctl --quiet is-active plenumd.service
 ok "a client of another user is told why it is not served" has "serves user $(id -u plenum) alone" "$T/err"
 ok "whose number reached the loader through the sandbox" logged "client of user $(id -u member) "
 
+# ---- its entries in the journal have fields ----
+entries() { journalctl --no-pager -o json -u plenumd "$@" >"$T/entries"; }
+entries "PLENUM_CLIENT_UID=$(id -u member)"
+ok "the journal finds a message by its client's user" has '"MESSAGE":"a client of user' "$T/entries"
+ok "as plenumd's, with its priority" has '"PRIORITY":"4"' "$T/entries"
+ok "sent by the loader itself" has '"_TRANSPORT":"journal"' "$T/entries"
+is plenumd "under its name" sed -n 's/.*"SYSLOG_IDENTIFIER":"\([^"]*\)".*/\1/p;q' "$T/entries"
+
 # ---- reload ----
 echo "root = /srv/data" >>"$conf"
 before=$(pid)
@@ -81,6 +65,8 @@ ok "reload" systemctl reload plenumd
 feed member --epochs 1 >"$T/out" 2>"$T/err"
 is "$("$ctl" hash /srv/data $stream)" "a root that the file names now is served, with the right pixels" field hash "$T/out"
 is "$before" "by the same process" pid
+entries PLENUM_DATASET=/srv/data
+ok "and by its data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
 tells() { state StatusText | grep -q "samples rendered: [1-9]"; }
 ok "it tells what it does" wait_for 10 tells
 feed stranger --epochs 1 --loader-timeout 1 >"$T/out" 2>"$T/err"
@@ -135,7 +121,7 @@ ok "and says so" logged "[Ww]atchdog"
 # ---- a file with a fault ----
 echo "ring-limt = 3" >>"$conf"
 n=$(grep -c '' "$conf")
-systemctl reload plenumd
-ok "a fault in the file is logged with its line" wait_for 10 logged "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
+ok "a reload of a file with a fault fails" fails systemctl reload plenumd
+ok "the fault is logged with its line" wait_for 10 logged "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
 ok "and the loader serves on" systemctl --quiet is-active plenumd.service
 finish

@@ -4,6 +4,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_exif \
 	%D%/test_jpeg \
 	%D%/test_jpeg_own \
+	%D%/test_jpeg_tiles \
 	%D%/test_pack \
 	%D%/test_png \
 	%D%/test_render \
@@ -31,6 +32,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_jpeg_LDADD = $(image_test_libs)
 %C%_test_jpeg_own_CFLAGS = $(image_test_cflags)
 %C%_test_jpeg_own_LDADD = $(image_test_libs)
+%C%_test_jpeg_tiles_CFLAGS = $(image_test_cflags)
+%C%_test_jpeg_tiles_LDADD = $(image_test_libs)
 %C%_test_pack_CFLAGS = $(image_test_cflags)
 %C%_test_pack_LDADD = $(image_test_libs)
 %C%_test_png_CFLAGS = $(image_test_cflags)
@@ -43,8 +46,10 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_selftest_LDADD = $(image_test_libs)
 
 # Our JPEG decoder against libjpeg-turbo on 100,000 made-up files, and as many that no encoder makes; PLENUM_PHOTOS=DIR adds photographs.
-check-jpeg: %D%/test_jpeg_own
+# Then 10,000 larger ones, whose tiles are noted.
+check-jpeg: %D%/test_jpeg_own %D%/test_jpeg_tiles
 	PLENUM_JPEG_FILES=100000 %D%/test_jpeg_own
+	PLENUM_JPEG_FILES=10000 %D%/test_jpeg_tiles
 .PHONY: check-jpeg
 
 # Writes loader/image/builtin.c; kept to show where that comes from.

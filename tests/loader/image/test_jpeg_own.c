@@ -412,6 +412,57 @@ Test(jpeg_own, damage_in_the_middle_is_left_to_libjpeg)
     free(m.bytes);
 }
 
+/* Bytes 0xFF may be repeated in front of a marker or a stuffed zero. We leave these to libjpeg, and
+ * it has nothing to say against them: so no row may have been delivered that ran out of bits. */
+Test(jpeg_own, repeated_fill_bytes_make_no_row_wrong)
+{
+    struct made_jpeg spec = {.name = "fill", .width = 200, .height = 200, .colour = MADE_COLOUR};
+    struct image_reader *reader;
+    uint32_t tried = 0;
+
+    cr_assert(eq(int, jpeg_reader_create(&reader), 0));
+    jpeg_reader_use(reader, IMAGE_JPEG_PLENUM, NULL);
+    for (uint32_t seed = 0; seed < 20; seed++) {
+        struct oracle_image whole;
+        struct made m;
+        size_t at = 0;
+
+        spec.seed = seed;
+        m = make_jpeg(&spec);
+        for (size_t i = m.len / 4; i + 1 < m.len && at == 0; i++)
+            if (m.bytes[i] == 0xFF && m.bytes[i + 1] == 0)
+                at = i;
+        if (at > 0) {
+            uint8_t *more = malloc(m.len + 1);
+            struct rect all = {0, 0, spec.width, spec.height};
+            struct image_header header;
+            struct image_rows rows;
+
+            tried++;
+            memcpy(more, m.bytes, at);
+            more[at] = 0xFF;
+            memcpy(more + at + 1, m.bytes + at, m.len - at);
+            cr_assert(eq(int, oracle_decode(more, m.len + 1, 1, UINT32_MAX, &whole), 0));
+            cr_assert(eq(int, reader->ops->open(reader, more, m.len + 1, &header, NULL), 0));
+            cr_assert(eq(int, reader->ops->seek(reader, 1, &all, NULL), 0));
+            for (uint32_t y = 0; y < all.height;) {
+                cr_assert(eq(int, reader->ops->read(reader, &rows, NULL), 0));
+                for (uint32_t i = 0; i < rows.count; i++, y++)
+                    for (uint32_t x = 0; x < all.width; x++)
+                        cr_assert(memcmp(rows.pixels + i * rows.pitch + x * 4,
+                                         whole.rgb + ((size_t)y * all.width + x) * 3, 3) == 0,
+                                  "seed %u: (%u,%u)", seed, x, y);
+            }
+            reader->ops->close(reader);
+            free(whole.rgb);
+            free(more);
+        }
+        free(m.bytes);
+    }
+    cr_expect(tried > 10, "%u files have a stuffed byte", tried);
+    reader->ops->destroy(reader);
+}
+
 Test(jpeg_own, photographs)
 {
     const char *folder = getenv("PLENUM_PHOTOS");

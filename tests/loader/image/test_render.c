@@ -13,6 +13,7 @@
 #include "common/philox.h"
 #include "common/util.h"
 #include "loader/image/image.h"
+#include "loader/image/pack.h"
 #include "tests/loader/image/agree.h"
 #include "tests/loader/image/made.h"
 
@@ -190,13 +191,29 @@ static uint32_t for_photographs(uint32_t part, uint32_t parts,
     return number;
 }
 
+/* A packed file shows what the file shows. */
+static void compare_packed(struct image_decoder *decoder, const struct pipeline *p,
+                           const struct image_draw *draw, const struct made *plain,
+                           const struct pack_result *packed, const char *path)
+{
+    static uint8_t a[224 * 224 * 3], b[sizeof(a)];
+
+    cr_assert(
+        eq(int, image_render(decoder, p, draw, &stores[0], plain->bytes, plain->len, a, NULL), 0));
+    cr_assert(eq(
+        int, image_render(decoder, p, draw, &stores[0], packed->bytes, packed->len, b, NULL), 0));
+    cr_assert(memcmp(a, b, (size_t)p->side * p->side * 3) == 0, "%s, packed, %s", path, p->text);
+}
+
 static void compare_photograph(void *context, const char *path, uint32_t number)
 {
     struct made m = read_file(path);
+    struct pack_result packed;
     struct pipeline p;
     char why[200];
 
     cr_assert(m.len > 0, "%s", path);
+    cr_assert(eq(int, image_pack(context, m.bytes, m.len, &packed, NULL), 0), "%s", path);
     for (uint32_t i = 0; i < 7; i++) {
         struct image_draw draw = {.seed = 11, .epoch = i, .position = number};
 
@@ -207,7 +224,10 @@ static void compare_photograph(void *context, const char *path, uint32_t number)
         cr_assert(oracle_agrees(context, &p, &draw, &stores[(number + i) % ARRAY_LEN(stores)],
                                 m.bytes, m.len, why, NULL, NULL),
                   "%s, %s: %s", path, p.text, why);
+        if (packed.bytes)
+            compare_packed(context, &p, &draw, &m, &packed, path);
     }
+    free(packed.bytes);
     free(m.bytes);
 }
 

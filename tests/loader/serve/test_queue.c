@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/util.h"
+#include "loader/serve/budget.h"
 #include "loader/serve/queue.h"
 #include "tests/tap.h"
 #include "tests/tree.h"
@@ -80,8 +81,8 @@ struct client {
     struct queue_stream *stream;
 };
 
-static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t local,
-                        uint32_t steps, uint32_t slots)
+static void client_init_of(struct client *c, const char *job, struct queue *q, uint32_t per_step,
+                           uint32_t local, uint32_t steps, uint32_t slots)
 {
     static unsigned lane;
     struct plenum_error err;
@@ -100,8 +101,19 @@ static void client_init(struct client *c, struct queue *q, uint32_t per_step, ui
                                    .store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
     if (pipeline_parse("rrc(16) flip(0.5)", &c->spec.pipeline, &err) < 0 ||
         ring_create(slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
-        queue_stream_open(q, &c->spec, &c->open, c->ring, lane++, c, &c->stream) < 0)
+        queue_stream_open(q, job, &c->spec, &c->open, c->ring, lane++, c, &c->stream) < 0)
         abort();
+}
+
+/* A job by itself. */
+static void client_init(struct client *c, struct queue *q, uint32_t per_step, uint32_t local,
+                        uint32_t steps, uint32_t slots)
+{
+    static unsigned jobs;
+    char job[32];
+
+    (void)snprintf(job, sizeof(job), "job %u", ++jobs);
+    client_init_of(c, job, q, per_step, local, steps, slots);
 }
 
 static void client_fini(struct client *c)
@@ -256,6 +268,82 @@ static void streams_take_turns(void)
     queue_destroy(q);
 }
 
+/* A job of many streams gets no more than one of a single stream. */
+static void jobs_take_turns(void)
+{
+    enum { STREAMS = 5, BATCHES = 8, BATCH = 10 };
+    struct queue *q = started(1, 1);
+    struct client many[STREAMS], one;
+    unsigned of_many = 0, of_one = 0;
+    bool fair = true;
+
+    for (uint32_t i = 0; i < STREAMS; i++)
+        client_init_of(&many[i], "many", q, BATCH, BATCH, 1, BATCHES);
+    client_init_of(&one, "one", q, BATCH, BATCH, 1, BATCHES);
+    for (uint32_t k = 0; k < BATCHES; k++) {
+        for (uint32_t i = 0; i < STREAMS; i++)
+            submit(&many[i], i * BATCHES + k, k, 0, k);
+        submit(&one, 1000 + k, k, 0, k);
+    }
+    /* A batch of the one is as many samples as of all streams of the other together: while the one
+     * has finished k, each stream of the other is at k / STREAMS. */
+    for (unsigned n = 0; n < (STREAMS + 1) * BATCHES; n++) {
+        struct queue_request *r = take(q);
+
+        of_one += r->owner == &one;
+        of_many += r->owner != &one;
+        if (of_one < BATCHES)
+            fair &= of_many <= of_one + 2 * STREAMS;
+        if (of_many < STREAMS)
+            fair &= of_one <= STREAMS + 2;
+        free(r);
+    }
+    tap_ok(fair && of_one == BATCHES, "five streams of one job get no more than one of another");
+    for (uint32_t i = 0; i < STREAMS; i++)
+        client_fini(&many[i]);
+    client_fini(&one);
+    queue_destroy(q);
+}
+
+/* No more CPU time than was granted, whatever the work: in any stretch of time, but for what is
+ * kept for a tenth of a second and the last item of each thread. */
+static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_ns)
+{
+    struct budget b;
+    uint64_t wall = 5, cpu = 7, busy_until[8] = {0}, begin = 0, begin_cpu = 0, worst = 0,
+             rested = 0;
+    uint64_t slack = threads * item_ns + (uint64_t)millicores * NS_PER_MS / 10 + 1000000;
+    uint32_t random = 1;
+
+    budget_init(&b, millicores, wall, cpu);
+    /* Threads that work whenever they may; the clock goes from the end of one item to the next. */
+    for (unsigned step = 0; step < 20000; step++) {
+        unsigned t = 0;
+
+        for (unsigned i = 1; i < threads; i++)
+            t = busy_until[i] < busy_until[t] ? i : t;
+        wall = max_u64(wall, busy_until[t]);
+        random = random * 1664525 + 1013904223;
+        rested = budget_rest_ns(&b, wall, cpu);
+        if (random >> 20 == 0) /* nothing to do for a while */
+            rested += NS_PER_SEC / 2;
+        if (rested == 0)
+            cpu += item_ns;
+        busy_until[t] = wall + (rested ? rested : item_ns);
+        if (random >> 24 == 7) { /* a stretch begins */
+            begin = wall;
+            begin_cpu = cpu;
+        }
+        if (begin > 0 && (cpu - begin_cpu) * 1000 > (wall - begin) * millicores)
+            worst = max_u64(worst, cpu - begin_cpu - (wall - begin) / 1000 * millicores);
+    }
+    tap_ok(worst <= slack, "%u.%03u cores, %u threads, items of %llu us: the budget is kept",
+           millicores / 1000, millicores % 1000, threads, (unsigned long long)item_ns / 1000);
+    tap_ok(cpu * 1000 >= wall * millicores / 2 || threads * 1000 < millicores,
+           "and used where there is work");
+    budget_fini(&b);
+}
+
 /* The moment at which a request's first sample was taken up. (When its last one is finished depends
  * on the scheduler: a thread may lose its core in the middle of a sample.) */
 static void oldest_request_is_taken_up_first(void)
@@ -392,6 +480,11 @@ int main(void)
     batches_are_what_one_thread_renders(4, 2, 2);
     batches_are_what_one_thread_renders(2, 1, 5); /* lanes without a worker: others help */
     streams_take_turns();
+    jobs_take_turns();
+    budget_is_kept(400, 1, 1000000);
+    budget_is_kept(400, 4, 30000000);
+    budget_is_kept(2500, 4, 700000);
+    budget_is_kept(10, 2, 5000000);
     oldest_request_is_taken_up_first();
     cancelled_work_stops();
     slow_reading_is_announced();

@@ -63,8 +63,9 @@ class SettingsTest(ServiceCase):
             installed = f.read()
         for key in re.findall(r"^#?([a-z-]+) = ", installed, re.M):
             self.assertIn(key, keys)
-        # With its examples in force, too, but for the folder, which is not here.
-        code, _, err = self.check(*re.sub(r"^#([a-z-]+ = )", r"\1", installed.replace("/data", self.folder), flags=re.M).splitlines())
+        # With its examples in force, too, but for folders and people, who are not here.
+        installed = re.sub(r"/data\S*", self.folder, installed).replace("alice,@radiology", "root,@root")
+        code, _, err = self.check(*re.sub(r"^#([a-z-]+ = )", r"\1", installed, flags=re.M).splitlines())
         self.assertEqual((code, err), (0, ""))
 
     def test_faults(self):
@@ -108,15 +109,21 @@ class SettingsTest(ServiceCase):
     def test_json_log(self):
         """--log-format json: one object a line, whatever a message holds"""
         p = self.serve("--log-format", "json")
-        self.feed("--epochs", "1", data="/no\nwhere \"x\" \\").communicate(timeout=LIMIT)
+        client = self.feed("--epochs", "1", data="/no\nwhere \"x\" \\")
+        client.communicate(timeout=LIMIT)
         p.send_signal(signal.SIGTERM)
         p.wait(LIMIT)
         lines = [json.loads(line) for line in self.said().splitlines()]
         self.assertGreaterEqual(len(lines), 2)
         for line in lines:
-            self.assertEqual(set(line), {"time", "level", "program", "message"})
+            self.assertEqual(set(line) - {"client", "client_uid", "client_pid", "dataset"}, {"time", "level", "program", "message"})
             self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
-        self.assertTrue(any('"x" \\' in line["message"] for line in lines), lines)
+        (refused,) = [line for line in lines if '"x" \\' in line["message"]]
+        self.assertEqual(refused["client_pid"], str(client.pid))
+        self.assertEqual(refused["client_uid"], str(os.getuid()))
+        self.assertEqual(refused["dataset"], "/no\nwhere \"x\" \\")
+        self.assertIn("client", refused)
+        self.assertNotIn("client", lines[0], "what is about no client names none")
 
     def hup(self, p, manager):
         p.send_signal(signal.SIGHUP)

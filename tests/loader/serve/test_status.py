@@ -218,6 +218,56 @@ class StatusTest(ServiceCase):
         p = subprocess.run(["promtool", "check", "metrics"], input=self.get("/metrics")[1], capture_output=True)
         self.assertEqual((p.returncode, p.stdout, p.stderr), (0, b"", b""))
 
+    def terminal(self, *words):
+        return subprocess.run(["tmux", "-f", "/dev/null", "-S", os.path.join(self.folder, "tmux"), *words], capture_output=True, text=True,
+                              env=dict(self.environment, LC_ALL="C.UTF-8"), stdin=subprocess.DEVNULL)
+
+    def test_watch(self):
+        """status --watch in a terminal of 80 x 24: it fits, it lives, and q gives the screen back"""
+        if not shutil.which("tmux"):
+            self.skipTest("tmux is not installed")
+        self.serve()
+        for _ in range(12):  # more than there is room for
+            self.feed("--epochs", "1000000", "--pause", "50")
+        self.addCleanup(self.terminal, "kill-server")
+        self.assertEqual(self.terminal("new-session", "-d", "-x", "80", "-y", "24", "/bin/sh").returncode, 0)
+
+        def screen(what, condition):
+            """The screen as it is when the condition first holds of it."""
+            seen = []
+
+            def look():
+                seen[:] = self.terminal("capture-pane", "-p").stdout.splitlines()
+                return condition(seen, "\n".join(seen))
+
+            try:
+                wait_for(what, look)
+            except AssertionError as e:
+                raise AssertionError(f"{e}; the screen:\n" + "\n".join(seen)) from None
+            return seen
+
+        self.terminal("send-keys", f"echo before; {CTL} status --watch --interval 200ms unix:{self.socket}", "Enter")
+        seen = screen("streams on the screen", lambda lines, text: "streams 12," in text and re.search(r"and \d+ more", text))
+        self.assertEqual(len(seen), 24)
+        self.assertTrue(seen[0].startswith("plenumd "), seen)
+        self.assertTrue(all(len(line) <= 80 for line in seen), seen)
+        self.assertFalse(any("before" in line for line in seen), seen)
+        counts = set()
+
+        def lives(lines, text):
+            counts.update(re.findall(r"since the start: (\d+) samples", text))
+            return len(counts) > 2
+
+        screen("other numbers", lives)
+        self.terminal("resize-window", "-x", "50", "-y", "10")
+        screen("a smaller picture", lambda lines, text: len(lines) == 10 and lines[0].startswith("plenumd ") and
+               lines[1].startswith("streams 12,") and "more" in text)
+        self.terminal("resize-window", "-x", "80", "-y", "24")
+        self.terminal("send-keys", "q")
+        screen("its end", lambda lines, text: "since the start" not in text)
+        self.terminal("send-keys", "printf '%0100d\\n' 7", "Enter")  # lines are wrapped again
+        screen("the shell again", lambda lines, text: "0" * 80 in lines)
+
 
 if __name__ == "__main__":
     from service import PLENUMD

@@ -1,0 +1,137 @@
+#include "config.h"
+
+#include "loader/image/jpeg_tiles.h"
+
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util.h"
+
+enum {
+    MCUS_MIN = 4,  /* of a tile, but for the last ones */
+    TILES_MIN = 8, /* of an image: below that there is not much to be gained */
+    SHARE = 32,    /* a note may have this part of the file's bytes */
+};
+
+/* A note is this and then for each tile the bits since the one before, 16 of them, and the DC
+ * predictions. In the byte order of the machine, on which it was made. */
+struct note_head {
+    uint64_t hash;
+    uint32_t len;
+    uint16_t mcus, rows;
+};
+
+static size_t tile_bytes(const struct jpeg_tiles *t)
+{
+    return sizeof(uint16_t) * (1 + t->components);
+}
+
+static size_t note_bytes(const struct jpeg_tiles *t, uint32_t rows)
+{
+    return sizeof(struct note_head) + (size_t)rows * t->across * tile_bytes(t);
+}
+
+void jpeg_tiles_fini(struct jpeg_tiles *t)
+{
+    scratch_free(&t->room);
+    *t = (struct jpeg_tiles){0};
+}
+
+/* How large tiles are: as small as the room for notes allows. */
+static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
+{
+    bool whole = f->restart > 0 && f->mcus % f->restart == 0 && f->restart < f->mcus;
+
+    for (uint32_t mcus = whole ? f->restart : MCUS_MIN;; mcus *= 2) {
+        t->mcus = mcus < f->mcus ? mcus : f->mcus;
+        t->across = (f->mcus + t->mcus - 1) / t->mcus;
+        if (note_bytes(t, f->rows) <= t->len / SHARE && t->across * f->rows >= TILES_MIN)
+            return;
+        if (whole || t->mcus == f->mcus)
+            break;
+    }
+    t->mcus = 0;
+}
+
+/* Have the tiles that a note tells of, if it is of this file. */
+static void take_note(struct jpeg_tiles *t, const uint8_t *note, size_t len)
+{
+    struct note_head head;
+    uint64_t at = t->tiles[0].at;
+
+    if (len < sizeof(head))
+        return;
+    memcpy(&head, note, sizeof(head));
+    if (head.hash != t->hash || head.len != t->len || head.mcus != t->mcus ||
+        head.rows > t->rows_max || len != note_bytes(t, head.rows))
+        return;
+    note += sizeof(head);
+    for (size_t i = 1; i <= (size_t)head.rows * t->across; i++, note += tile_bytes(t)) {
+        struct jpeg_tile *tile = &t->tiles[i];
+        uint16_t bits;
+
+        memcpy(&bits, note, sizeof(bits));
+        at += bits;
+        if (at / 8 >= t->len)
+            return;
+        *tile = (struct jpeg_tile){.at = (uint32_t)at};
+        memcpy(tile->dc, note + sizeof(bits), t->components * sizeof(tile->dc[0]));
+    }
+    t->rows = t->known = head.rows;
+}
+
+int jpeg_tiles_begin(struct jpeg_tiles *t, const struct jpeg_frame *f, const uint8_t *bytes,
+                     size_t len, const uint8_t *note, size_t note_len)
+{
+    t->mcus = t->rows = t->known = 0;
+    if (len > UINT32_MAX / 8 || f->rows > UINT16_MAX || f->mcus > UINT16_MAX)
+        return 0;
+    t->len = (uint32_t)len;
+    t->rows_max = f->rows;
+    t->components = f->count;
+    choose(t, f);
+    if (t->mcus == 0)
+        return 0;
+    if (scratch_reserve(&t->room, ((size_t)f->rows * t->across + 1) * sizeof(*t->tiles)) < 0) {
+        t->mcus = 0;
+        return -ENOMEM;
+    }
+    t->tiles = t->room.bytes;
+    t->tiles[0] = (struct jpeg_tile){.at = (uint32_t)f->data * 8};
+    t->hash = XXH3_64bits(bytes, len);
+    take_note(t, note, note_len);
+    return 0;
+}
+
+size_t jpeg_tiles_note_max(const struct jpeg_tiles *t)
+{
+    return note_bytes(t, t->rows_max);
+}
+
+size_t jpeg_tiles_note(const struct jpeg_tiles *t, uint8_t *to)
+{
+    struct note_head head = {.hash = t->hash, .len = t->len, .mcus = (uint16_t)t->mcus};
+    uint8_t *at = to + sizeof(head);
+    uint32_t row = 0;
+
+    for (; row < t->rows; row++) {
+        for (uint32_t i = 0; i < t->across; i++, at += tile_bytes(t)) {
+            const struct jpeg_tile *tile = &t->tiles[(size_t)row * t->across + i + 1];
+            uint32_t bits = tile->at - tile[-1].at;
+            uint16_t few = (uint16_t)bits;
+
+            if (bits != few)
+                goto out; /* a tile that is so large has no place in a note, nor what follows it */
+            memcpy(at, &few, sizeof(few));
+            memcpy(at + sizeof(few), tile->dc, t->components * sizeof(tile->dc[0]));
+        }
+    }
+out:
+    if (row <= t->known)
+        return 0;
+    head.rows = (uint16_t)row;
+    memcpy(to, &head, sizeof(head));
+    return note_bytes(t, row);
+}

@@ -1,0 +1,234 @@
+#include "config.h"
+
+#include "loader/serve/roots.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+#ifndef SO_PEERGROUPS
+#define SO_PEERGROUPS 59
+#endif
+
+enum { GROUPS_MAX = 65536 }; /* the kernel's NGROUPS_MAX */
+
+struct reader {
+    bool group;
+    uint32_t id;
+};
+
+struct root {
+    char *path;
+    struct reader *readers; /* NULL: everyone */
+    size_t num_readers;
+};
+
+struct roots {
+    unsigned refs, count;
+    struct root list[];
+};
+
+static int take_groups(int fd, struct peer *peer)
+{
+    socklen_t size = 0;
+    gid_t *groups;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &size) == 0)
+        return 0;             /* none besides its own */
+    if (errno == ENOPROTOOPT) /* a kernel before 4.13 */
+        return 0;
+    if (errno != ERANGE || size > GROUPS_MAX * sizeof(gid_t))
+        return -errno;
+    groups = realloc(peer->groups, sizeof(gid_t) + size);
+    if (!groups)
+        return -ENOMEM;
+    peer->groups = groups;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups + 1, &size) < 0)
+        return -errno;
+    peer->num_groups += size / sizeof(gid_t);
+    return 0;
+}
+
+int peer_take(int fd, struct peer *ret)
+{
+    struct ucred cred;
+    socklen_t len = sizeof(cred);
+    int r;
+
+    *ret = (struct peer){0};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+        return -errno;
+    ret->groups = malloc(sizeof(gid_t));
+    if (!ret->groups)
+        return -ENOMEM;
+    ret->known = true;
+    ret->uid = cred.uid;
+    ret->pid = cred.pid;
+    ret->groups[0] = cred.gid;
+    ret->num_groups = 1;
+    r = take_groups(fd, ret);
+    if (r < 0)
+        peer_fini(ret);
+    return r;
+}
+
+void peer_fini(struct peer *peer)
+{
+    free(peer->groups);
+    peer->groups = NULL;
+    peer->num_groups = 0;
+}
+
+static bool is_number(const char *text)
+{
+    return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+/* "alice", "1004", "@research", "@100" */
+static int take_reader(struct root *root, const char *word, struct plenum_error *err)
+{
+    struct reader reader = {.group = word[0] == '@'}, *grown;
+    const char *name = word + reader.group;
+    const struct passwd *user = NULL;
+    const struct group *group = NULL;
+    uint64_t number = 0;
+
+    if (is_number(name) && parse_u64(name, UINT32_MAX - 1, &number) < 0)
+        return error_set(err, -EINVAL, "readers: %s is no number of a user or group", word);
+    if (is_number(name)) {
+        reader.id = (uint32_t)number;
+    } else if (reader.group && (group = getgrnam(name))) {
+        reader.id = group->gr_gid;
+    } else if (!reader.group && (user = getpwnam(name))) {
+        reader.id = user->pw_uid;
+    } else {
+        return error_set(err, -ENOENT, "readers: there is no %s '%s' on this host",
+                         reader.group ? "group" : "user", name);
+    }
+    grown = realloc(root->readers, (root->num_readers + 1) * sizeof(*grown));
+    if (!grown)
+        return error_set(err, -ENOMEM, "out of memory");
+    root->readers = grown;
+    grown[root->num_readers++] = reader;
+    return 0;
+}
+
+static int take_readers(struct root *root, char *list, struct plenum_error *err)
+{
+    char *at = list, *word;
+    int r = 0;
+
+    while (r == 0 && (word = strsep(&at, ",")))
+        r = *word ? take_reader(root, word, err)
+                  : error_set(err, -EINVAL, "readers: a name is missing: USER,@GROUP,...");
+    return r;
+}
+
+static int take_root(struct root *root, const char *text, struct plenum_error *err)
+{
+    static const char word[] = " readers=";
+    char *copy = strdup(text), *readers;
+    struct stat st;
+    int r = 0;
+
+    if (!copy)
+        return error_set(err, -ENOMEM, "out of memory");
+    readers = strstr(copy, word);
+    if (readers) {
+        char *end = readers;
+
+        readers += sizeof(word) - 1;
+        while (end > copy && isspace((unsigned char)end[-1]))
+            end--;
+        *end = '\0';
+    }
+    root->path = realpath(copy, NULL);
+    if (!root->path)
+        r = error_set(err, -errno, "root %s: %s; mount or make it, or take it away", copy,
+                      strerror(errno));
+    else if (stat(root->path, &st) < 0 || !S_ISDIR(st.st_mode))
+        r = error_set(err, -ENOTDIR, "root %s is no folder; name the folder that it lies in", copy);
+    else if (readers && (r = take_readers(root, readers, err)) < 0)
+        (void)error_prefix(err, r, "root %s", copy);
+    free(copy);
+    return r;
+}
+
+int roots_create(const char *const *texts, unsigned count, struct roots **ret,
+                 struct plenum_error *err)
+{
+    struct roots *roots = calloc(1, sizeof(*roots) + count * sizeof(roots->list[0]));
+    int r = 0;
+
+    if (!roots)
+        return error_set(err, -ENOMEM, "out of memory");
+    roots->refs = 1;
+    while (r == 0 && roots->count < count) {
+        r = take_root(&roots->list[roots->count], texts[roots->count], err);
+        roots->count++;
+    }
+    if (r < 0)
+        roots_unref(roots);
+    else
+        *ret = roots;
+    return r;
+}
+
+struct roots *roots_ref(struct roots *roots)
+{
+    roots->refs++;
+    return roots;
+}
+
+void roots_unref(struct roots *roots)
+{
+    if (!roots || --roots->refs > 0)
+        return;
+    for (unsigned i = 0; i < roots->count; i++) {
+        free(roots->list[i].path);
+        free(roots->list[i].readers);
+    }
+    free(roots);
+}
+
+unsigned roots_count(const struct roots *roots)
+{
+    return roots->count;
+}
+
+static bool reads(const struct reader *reader, const struct peer *peer)
+{
+    if (!reader->group)
+        return peer->uid == reader->id;
+    for (size_t i = 0; i < peer->num_groups; i++)
+        if (peer->groups[i] == reader->id)
+            return true;
+    return false;
+}
+
+unsigned roots_for(const struct roots *roots, const struct peer *peer, const char **paths)
+{
+    bool all = peer->known && (peer->uid == 0 || peer->uid == geteuid());
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < roots->count; i++) {
+        const struct root *root = &roots->list[i];
+        bool may = all || !root->readers;
+
+        for (size_t k = 0; !may && peer->known && k < root->num_readers; k++)
+            may = reads(&root->readers[k], peer);
+        if (may)
+            paths[n++] = root->path;
+    }
+    return n;
+}

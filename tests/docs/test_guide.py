@@ -1,0 +1,139 @@
+"""docs/guide.md: its code is run as it stands there, from top to bottom, and does what is said of it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.environ["top_builddir"]
+SOURCE = os.environ["top_srcdir"]
+sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "tests", "e2e")]
+
+import jobs  # noqa: E402
+import tap  # noqa: E402
+
+if os.environ.get("PLENUM_SANITIZED"):
+    tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
+if shutil.which("mpirun") is None:
+    tap.skip_all("mpirun is not installed")
+try:
+    import numpy  # noqa: F401
+except ImportError:
+    tap.skip_all("NumPy is not installed for this Python")
+try:
+    import torch  # noqa: F401
+except ImportError:
+    torch = None
+
+with open(os.path.join(SOURCE, "docs", "guide.md"), encoding="utf-8") as page:
+    TEXT = page.read()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.M | re.S)
+
+
+class GuideTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="plenum-test-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        jobs.set_up(cls.folder)
+        programs = os.path.join(cls.folder, "bin")
+        os.mkdir(programs)
+        os.symlink(sys.executable, os.path.join(programs, "python3"))
+        os.environ["PATH"] = f"{programs}:{BUILD}:{os.environ['PATH']}"
+        cls.out, cls.all = {}, []
+        for language, code in BLOCKS:
+            if language == "python":
+                name = re.match(r"# (\w+\.py) - ", code).group(1)
+                with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as f:
+                    f.write(code)
+                continue
+            if language == "sbatch" or (torch is None and "loader.py" in code):
+                continue
+            done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=cls.folder, capture_output=True, text=True, timeout=300,
+                                  stdin=subprocess.DEVNULL)
+            if done.returncode:
+                raise AssertionError(f"status {done.returncode}: {code}\n{done.stdout}\n{done.stderr}")
+            cls.all.append(code)
+            cls.out[code] = done.stdout
+
+    def of(self, words):
+        """What the one block printed in which these words stand."""
+        (code,) = [code for code in self.all if words in code]
+        return self.out[code]
+
+    def test_programs(self):
+        """every program of the page is run on it, and nothing in it is left out"""
+        for name in re.findall(r"^# (\w+\.py) - ", TEXT, re.M):
+            self.assertRegex("\n".join(code for _, code in BLOCKS), rf"python3 {name} ")
+        self.assertEqual({language for language, _ in BLOCKS}, {"sh", "python", "sbatch"})
+        self.assertEqual(TEXT.count("\n```"), 2 * len(BLOCKS))
+
+    def test_first(self):
+        """one process, two, and plenumctl come to the same hash"""
+        out = self.of("--num-replicas 4 python3 first.py photos")
+        hashes = re.findall(r"\b[0-9a-f]{16}\b", out)
+        self.assertEqual(len(hashes), 3, out)
+        self.assertEqual(len(set(hashes)), 1, out)
+        self.assertIn("instance 1 of 2: replicas from 2 on, 48 samples", out)
+        self.hash = hashes[0]
+
+    def test_same_run(self):
+        """packed, and in two parts, it is the same run"""
+        (want,) = set(re.findall(r"\b[0-9a-f]{16}\b", self.of("first.py photos\nplenumrun")))
+        self.assertIn(want, self.of("plenumctl hash packed"))
+        self.assertIn(want, self.of("resume.py"))
+
+    def test_preview(self):
+        """a sheet is drawn"""
+        with open(os.path.join(self.folder, "sheet.jpg"), "rb") as f:
+            self.assertEqual(f.read(2), b"\xff\xd8")
+
+    def test_plan(self):
+        """the hosts share what they are told to"""
+        out = self.of("--dry-run")
+        for host in range(4):
+            self.assertRegex(out, rf"(?m)^h{host} ")
+        self.assertIn("8 instances on 4 hosts, 32 replicas", out)
+
+    def test_slurm(self):
+        """the job script starts as many instances as Slurm has tasks"""
+        ((_, code),) = [block for block in BLOCKS if block[0] == "sbatch"]
+        environment = dict(os.environ, SLURM_JOB_ID="1", SLURM_JOB_NODELIST="n[0-1]", SLURM_NNODES="2", SLURM_TASKS_PER_NODE="4(x2)",
+                           SLURM_NTASKS_PER_NODE="4")
+        done = subprocess.run(["/bin/bash", "-eu", "-c", code.replace("plenumrun ", "plenumrun --dry-run --print-topology=json ")],
+                              env=environment, capture_output=True, text=True, timeout=100)
+        plan = json.loads(done.stdout)
+        self.assertEqual((plan["num_instances"], plan["num_replicas"], [h["name"] for h in plan["hosts"]]), (8, 32, ["n0", "n1"]))
+
+    @unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
+    def test_loader(self):
+        """what stands in the place of a DataLoader"""
+        self.assertEqual(self.of("python3 loader.py"), "epoch 0: 6 batches\nepoch 1: 6 batches\n")
+
+    def test_evaluation(self):
+        """every sample counts once"""
+        self.assertEqual(self.of("evaluate.py"), "48 of 48 right\n")
+
+    def test_archives(self):
+        """the archive holds what the folder held"""
+        self.assertRegex(self.of("tar cf"), r"\b48\b")
+
+    def test_links(self):
+        """what the pages point to is there"""
+        for name in ("guide.md", "messages.md", "operator.md", "training.md", "datasets.md", "architecture.md"):
+            with open(os.path.join(SOURCE, "docs", name), encoding="utf-8") as f:
+                text = f.read()
+            heads = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+            for target in re.findall(r"\]\(([^)]+)\)", text):
+                if target.startswith("#"):
+                    self.assertIn(target[1:], heads, name)
+                elif "://" not in target:
+                    self.assertTrue(os.path.exists(os.path.join(SOURCE, "docs", target)), f"{name}: {target}")
+
+
+if __name__ == "__main__":
+    tap.main()

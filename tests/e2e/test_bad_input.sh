@@ -1,0 +1,177 @@
+#!/bin/bash
+# test_bad_input.sh - data sets that are not as they should be, in every form, as a program that streams them meets them: what is
+# substituted and counted, what ends the stream, what is refused at once; and the sentence. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/e2e/job.sh"
+[ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
+
+"$ctl" make-sample data --classes 2 --images 4 --size 64 >/dev/null || exit 99
+"$PYTHON" "$top_srcdir/tests/e2e/bad_archives.py" data x || exit 99
+stream="--pipeline rrc(32)flip(0.5) --seed 5"
+here=$PWD
+loader_threads 2
+old() { find "$1" -exec touch -h -d '1 hour ago' {} +; } # so that the index of it is kept
+
+feeds() { # ARGUMENT... of feed: output in out and err, status in $code
+    timeout -k 5 100 "$feed" $stream "$@" >out 2>err
+    code=$?
+}
+refused() { [ "$code" = 1 ] && says "$1"; }
+# refuses WHAT SENTENCE DATASET [OPTION...]: the stream does not open, or does not go on, and says why
+refuses() {
+    local what=$1 sentence=$2
+    shift 2
+    feeds "$@"
+    ok "$what: refused" refused "$sentence"
+}
+# substitutes WHAT COUNT REASON DATASET: others are shown, and counted; or the stream fails, if that is wanted
+substitutes() {
+    feeds "$4" --json
+    ok "$1: substituted" delivered "$("$ctl" hash "$4" $stream 2>/dev/null)"
+    is "$2" "$1: counted" field substituted
+    refuses "$1, bad = fail" "$3" "$4" --bad fail
+}
+
+# ---- bad samples ----
+cp -r data folder
+head -c 900 data/clouds/clouds-00001.jpg >folder/clouds/cut.jpg
+: >folder/clouds/empty.jpg
+head -c 2000 /dev/urandom >folder/clouds/noise.jpg
+truncate -s 5G folder/bricks/huge.jpg 2>/dev/null || : >folder/bricks/huge.jpg
+substitutes "folder with four bad files" 4 "$here/folder/\(clouds\|bricks\)/\(cut\|empty\|noise\|huge\)\.jpg: " folder
+substitutes "tar with two bad members" 2 "$here/x/bad-images.tar: [23]\.jpg: " x/bad-images.tar
+substitutes "TFRecord with a bad image" 1 "$here/x/bad-images.tfrecord.*3\.jpg.*: " x/bad-images.tfrecord
+substitutes "TFRecord with a wrong checksum" 1 "$here/x/wrong-crc.tfrecord.* is damaged: its checksum is wrong" x/wrong-crc.tfrecord
+substitutes "list with two bad files" 2 "$here/x/\(cut\|empty\)\.jpg: " x/bad-images.txt
+substitutes "TFRecord with a record beyond all sizes, and others beyond 4 GiB" 1 "$here/x/huge.tfrecord.*larger than 256 MiB" x/huge.tfrecord
+feeds x/huge.tfrecord --subset 1:7 --json
+ok "... which are what they are elsewhere" delivered "$("$ctl" hash x/good.tfrecord $stream)"
+feeds folder --epochs 3 --json
+is 12 "counted in each epoch" field substituted
+
+# ---- refused at once ----
+refuses "tar: a member without a label" "$here/x/no-label.tar.*'4.jpg' has no label" x/no-label.tar
+refuses "tar: a member twice" "$here/x/twice.tar.*'0.jpg' is there twice" x/twice.tar
+refuses "tar: a label too large" "$here/x/too-large.tar.*labels are 0 ... 16777215" x/too-large.tar
+refuses "tar: a label below 0" "$here/x/negative.tar.*the label in '3.cls' is -2" x/negative.tar
+refuses "tar: no samples" "$here/x/nothing.tar.*holds no images" x/nothing.tar
+refuses "TFRecord: cut" "$here/x/cut.tfrecord ends in the middle of the record that begins at byte" x/cut.tfrecord
+refuses "TFRecord: no label" "$here/x/no-label.tfrecord: the record at byte .* has no label" x/no-label.tfrecord
+refuses "TFRecord: a label too large" "label '2147483648' of too-large.tfrecord, 3.jpg is out of range" x/too-large.tfrecord
+refuses "TFRecord: a label below 0" "label '-2' of negative.tfrecord, 3.jpg is out of range" x/negative.tfrecord
+refuses "TFRecord: no samples" "$here/x/nothing.tfrecord.* holds no samples" tfrecord:x/nothing.tfrecord
+refuses "list: no label" "$here/x/no-label.txt: line 7 ('2.jpg') has no label" x/no-label.txt
+refuses "list: a label too large" "label '2147483648' of too-large.txt, 2.jpg is out of range" x/too-large.txt
+refuses "list: a label below 0" "label '-2' of negative.txt, 2.jpg is out of range" x/negative.txt
+refuses "list: no samples" "$here/x/nothing.txt holds no samples" list:x/nothing.txt
+refuses "list: a link in a circle" "$here/x/loop.txt, line 7: $here/x/loop.jpg: Too many levels of symbolic links" x/loop.txt
+refuses "an archive that is a link in a circle" "x/loop.jpg.*Too many levels of symbolic links" tar:x/loop.jpg
+refuses "... one of several" "x/loop.jpg: Too many levels of symbolic links" "tar:x/{good.tar,loop.jpg}"
+refuses "... or TFRecords" "x/loop.jpg.*Too many levels of symbolic links" "tfrecord:x/loop.jpg"
+mkfifo pipe
+for format in tar tfrecord list; do
+    refuses "$format: a pipe, which is not waited for" "$here/pipe.* is no file" $format:pipe
+done
+mkdir -p circle/a none/a
+cp data/clouds/clouds-00001.jpg circle/a
+ln -s .. circle/a/up
+refuses "folder: a link that leads back" "$here/circle/a/up: a symbolic link leads back into a folder above" circle
+refuses "folder: no samples" "$here/none holds no images" none
+refuses "nothing at all" "data set '$here/nowhere': No such file or directory" nowhere
+
+# ---- files that change while a stream runs ----
+# changes WHAT SENTENCE DATASET COMMAND...: a stream of many epochs, in the midst of which the command is run
+changes() {
+    local what=$1 sentence=$2 set=$3
+    shift 3
+    rm -f err # of the stream before
+    timeout -k 5 100 "$feed" $stream "$set" --epochs 100000 --batches 100000 --pause 20 --verbose >out 2>err &
+    local feed=$!
+    wait_for 60 grep -q "batch 0" err
+    "$@"
+    wait $feed
+    code=$?
+    ok "$what" refused "$sentence"
+}
+mkdir live
+cp x/good.tar x/good.tfrecord live
+cp x/?.jpg x/good.txt live
+cp -r data live/folder
+old live
+changes "an archive shrinks under the loader" "$here/live/good.tar has changed since the data set was indexed: start the job again, or put the file back" \
+    live/good.tar truncate -s 3000 live/good.tar
+changes "a TFRecord file shrinks under the loader" "$here/live/good.tfrecord has changed since" live/good.tfrecord truncate -s 3000 live/good.tfrecord
+changes "a listed file is written to" "$here/live/3.jpg has changed since" live/good.txt cp live/2.jpg live/3.jpg
+changes "a file of a folder shrinks" "$here/live/folder/clouds/clouds-00002.jpg has changed since" live/folder truncate -s 100 live/folder/clouds/clouds-00002.jpg
+changes "a listed file becomes a pipe" "$here/live/4.jpg has changed since" live/good.txt sh -c 'rm live/4.jpg && mkfifo live/4.jpg'
+changes "a file of a folder is removed" "$here/live/folder/clouds/clouds-00003.jpg: No such file or directory" live/folder rm live/folder/clouds/clouds-00003.jpg
+refuses "the next stream sees what lies there: a cut archive" "$here/live/good.tar" live/good.tar
+refuses "... and a cut TFRecord file" "$here/live/good.tfrecord ends in the middle" live/good.tfrecord
+feeds live/folder --json
+ok "... and a folder of a file less" test "$code $(field images)" = "0 7"
+
+# ---- names that are not UTF-8 ----
+mkdir -p $'names/\xff\xfe'
+cp data/clouds/clouds-00001.jpg $'names/\xff\xfe/\xe4 b.jpg'
+cp data/bricks/bricks-00001.jpg $'names/\xff\xfe/c.jpg'
+for set in names x/names.tar x/names.tfrecord x/names.txt; do
+    feeds "$set" --json
+    ok "names that are not UTF-8: $set" delivered "$("$ctl" hash "$set" $stream)"
+    for command in index verify "order --positions 0:" order preview sample; do
+        case $command in
+        preview) "$ctl" preview "$set" sheet.jpg >/dev/null 2>err ;;
+        sample) "$ctl" sample "$set" 0 1 --json >json.out 2>err ;;
+        "order --positions 0:") "$ctl" $command "$set" --positions 0: >text.out 2>err ;;
+        *) "$ctl" $command "$set" --json >json.out 2>err ;;
+        esac
+        status=$?
+        case $command in index | verify | order | sample)
+            "$PYTHON" -c 'import json, sys; [json.loads(l) for l in ([sys.stdin.read()] if sys.argv[1] != "sample" else sys.stdin)]' \
+                $command <json.out 2>>err || status=99 ;;
+        esac
+        [ $status = 0 ] || break
+    done
+    ok "... and in $command" sh -c 'cat err; [ $0 = 0 ]' $status
+done
+mkdir $'\xff names'
+cp -r data/* $'\xff names/'
+feeds $'\xff names' --json
+ok "the data set's own name" delivered "$("$ctl" hash data $stream)"
+
+# ---- what may not be read ----
+# Root may read everything, so that root becomes somebody else.
+user=
+[ "$(id -u)" != 0 ] || user="setpriv --reuid 65534 --regid 65534 --clear-groups"
+mkdir secret cache2
+cp -r data secret/folder
+cp x/good.tar x/good.tfrecord secret
+cp x/?.jpg x/good.txt secret
+chmod 755 .
+chmod 777 cache2
+plain_feed() { # the loader is started by the program, as this user
+    PLENUM_PLENUMD=$top_builddir/plenumd PLENUM_CACHE_DIR=$here/cache2 timeout -k 5 100 $user "$feed" $stream "$@" >out 2>err
+    code=$?
+}
+denied() { # WHAT SENTENCE DATASET FILE: which may not be read
+    chmod 0 "$4"
+    plain_feed "$3"
+    ok "$1" refused "$2"
+    chmod 755 "$4"
+}
+plain_feed "$here/data"
+if [ "$code" = 0 ]; then
+    denied "a data set that may not be entered" "$here/secret/folder.*: Permission denied" "$here/secret/folder" secret/folder
+    denied "a class that may not be read" "$here/secret/folder/clouds: Permission denied" "$here/secret/folder" secret/folder/clouds
+    denied "a file that may not be read" "$here/secret/folder/clouds/clouds-00002.jpg: Permission denied" "$here/secret/folder" secret/folder/clouds/clouds-00002.jpg
+    denied "an archive" "$here/secret/good.tar.*: Permission denied" "$here/secret/good.tar" secret/good.tar
+    denied "a TFRecord file" "$here/secret/good.tfrecord.*: Permission denied" "tfrecord:$here/secret/good.tfrecord" secret/good.tfrecord
+    denied "a list" "$here/secret/good.txt.*: Permission denied" "$here/secret/good.txt" secret/good.txt
+    denied "a file that is listed" "$here/secret/4.jpg: Permission denied" "$here/secret/good.txt" secret/4.jpg
+    chmod 0 cache2
+    plain_feed "$here/data" --json
+    ok "a cache folder that may not be written: the stream comes all the same" delivered "$("$ctl" hash data $stream)"
+else
+    cat err >&2
+    skip "what may not be read" "no other user can run the programs here"
+fi
+finish

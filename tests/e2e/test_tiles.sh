@@ -1,0 +1,81 @@
+#!/bin/bash
+# test_tiles.sh - notes of where the tiles of JPEGs begin, and who decodes: whatever of it, a job gets the same pixels.
+# Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/e2e/job.sh"
+
+json() { grep -o "\"$1\": [0-9]*" "$2" | sed -n "$3s/.* //p"; } # NAME FILE WHICH: the first or second number of that name
+notes() { ls cache/*.notes 2>/dev/null; }
+"$ctl" make-sample data --classes 4 --images 5 --size 200 >/dev/null || exit 99
+find data -exec touch -h -d '1 hour ago' {} +
+stream="--pipeline rrc(48)flip(0.5) --seed 3 --epochs 4"
+alone=$("$ctl" hash data $stream)
+
+# ---- in jobs ----
+# The loader's arguments, and what it sees of the environment, by way of a program in its place.
+cat >plenumd <<END
+#!/bin/sh
+echo "\$PLENUM_DECODER" >>"$T/decoders"
+exec "$top_builddir/plenumd" --threads 3 \$LOADER_ARGUMENTS "\$@"
+END
+chmod +x plenumd
+export PLENUM_PLENUMD=$T/plenumd
+job -n 2 -x LOADER_ARGUMENTS=--no-tiles "$feed" data $stream --micro-batch 2 --json
+ok "--no-tiles" delivered "$alone"
+ok "... writes no notes" test -z "$(notes)"
+job -n 2 "$feed" data $stream --micro-batch 2 --json
+ok "notes are made" delivered "$alone"
+ok "... and kept beside the index" test -s "$(notes)"
+before=$(cksum "$(notes)")
+job -n 2 "$feed" data $stream --micro-batch 2 --json
+ok "the same epochs by the notes" delivered "$alone"
+ok "... find nothing more" test "$before" = "$(cksum "$(notes)")"
+
+# ---- made beforehand ----
+rm cache/*
+"$ctl" index data --tiles --json >tiles.json
+ok "index --tiles: notes of most samples" test "$(json samples tiles.json 1)" = 20 -a "$(json samples tiles.json 2)" -gt 10
+size=$(json bytes tiles.json 2)
+ok "... of at most 4 % of the bytes" test "$size" -gt 0 -a $((size * 25)) -le "$(json bytes tiles.json 1)"
+before=$(cksum "$(notes)")
+"$ctl" index data --tiles --json >again.json
+ok "... and nothing more the next time" test "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
+job -n 2 "$feed" data $stream --micro-batch 2 --json
+ok "a job by them" delivered "$alone"
+ok "... finds nothing more either" test "$before" = "$(cksum "$(notes)")"
+
+# ---- damaged ----
+for at in 70 300 1000 2500; do
+    printf 'damage' | dd of="$(notes)" bs=1 seek=$at conv=notrunc status=none
+done
+job -n 2 "$feed" data $stream --micro-batch 2 --json
+ok "damaged notes" delivered "$alone"
+truncate -s 100 "$(notes)"
+job -n 2 "$feed" data $stream --micro-batch 2 --json
+ok "a file of notes that was cut off" delivered "$alone"
+head -c 5000 /dev/urandom >"$(notes)"
+job -n 2 "$feed" data $stream --micro-batch 2 --json
+ok "any bytes as notes" delivered "$alone"
+
+# ---- who decodes ----
+for decoder in libjpeg plenum; do
+    rm -f decoders
+    PLENUM_DECODER=$decoder job -n 2 "$feed" data $stream --micro-batch 2 --json
+    ok "PLENUM_DECODER=$decoder" delivered "$alone"
+    ok "... comes to the loader" grep -qx $decoder decoders
+    rm -f decoders
+    job -n 2 -x PLENUM_DECODER=$decoder "$feed" data $stream --micro-batch 2 --json
+    ok "... by -x, too" grep -qx $decoder decoders
+done
+ok "a decoder that there is not is refused" sh -c '! PLENUM_DECODER=other "$0" --job >out 2>err && grep -q "PLENUM_DECODER is one of auto, plenum, libjpeg, not .other." err' "$top_builddir/plenumd"
+ok "verify --decoder both: no difference" status 0 "$ctl" verify data --decoder both
+cp -r data bad
+for f in $(ls bad/*/*.jpg | head -n 3); do truncate -s -200 "$f"; done
+"$ctl" verify bad --decoder both --no-list --json >bad.json
+ok "... of bad images neither" test "$(grep -c '"kind": "bad"' bad.json)" = 3 -a "$(grep -c decoders-differ bad.json)" = 0
+ok "verify: another decoder is refused" sh -c '! "$0" verify data --decoder mine 2>err && grep -q "auto, plenum, libjpeg, both, not .mine." err' "$ctl"
+
+# ---- what is refused ----
+ok "--tiles of made-up images" sh -c '! "$0" index --tiles generated:10 2>err && grep -q "made up, there are no JPEGs" err' "$ctl"
+ok "--tiles without a cache folder" sh -c '! "$0" index --tiles data --cache-dir /proc/none 2>err && grep -q "cannot be written beside the index (there is no cache folder)" err' "$ctl"
+finish

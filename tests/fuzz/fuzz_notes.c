@@ -1,0 +1,146 @@
+/* fuzz_notes.c - any bytes as a file of notes, its checksums made right, so that what lies behind
+ * them is reached; and each note that comes out as one of where a JPEG's tiles begin, as if it were
+ * that file's. Nothing outside may be read or written, and what is written must be there. */
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/util.h"
+#include "loader/dataset/notes.h"
+#include "loader/image/reader.h"
+#include "tests/loader/image/made.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { SAMPLES = 4, FILE_MAX = 8192 };
+
+static const struct notes_subject subject = {.samples = SAMPLES, .bytes = FILE_MAX * 25};
+
+/* Make the checksums of the header, and of the pieces that slots point to, right. */
+static void correct(uint8_t *bytes, size_t size)
+{
+    struct notes_header h;
+
+    if (size < sizeof(h) + SAMPLES * sizeof(uint64_t))
+        return;
+    memcpy(&h, bytes, sizeof(h));
+    h.checksum = XXH3_64bits(&h, offsetof(struct notes_header, checksum));
+    memcpy(bytes, &h, sizeof(h));
+    for (size_t i = 0; i < SAMPLES; i++) {
+        struct notes_piece piece;
+        uint64_t at;
+
+        memcpy(&at, bytes + sizeof(h) + i * sizeof(at), sizeof(at));
+        if (at > size - sizeof(piece))
+            continue;
+        memcpy(&piece, bytes + at, sizeof(piece));
+        if (piece.len > size - sizeof(piece) - at)
+            continue;
+        piece.checksum = XXH3_64bits(bytes + at + sizeof(piece.checksum),
+                                     sizeof(piece) - sizeof(piece.checksum) + piece.len);
+        memcpy(bytes + at, &piece, sizeof(piece));
+    }
+}
+
+/* A JPEG, and a note of all its tiles. */
+static struct {
+    struct image_reader *reader;
+    struct made file;
+    uint8_t note[4096];
+    size_t len;
+} jpeg;
+
+static void read_jpeg(struct image_tiles *tiles, const struct rect *region)
+{
+    struct image_header header;
+    struct image_rows rows;
+    int r;
+
+    jpeg.reader->tiles = tiles;
+    r = jpeg.reader->ops->open(jpeg.reader, jpeg.file.bytes, jpeg.file.len, &header, NULL);
+    if (r == 0)
+        r = jpeg.reader->ops->seek(jpeg.reader, 1, region, NULL);
+    for (uint32_t y = 0; r == 0 && y < region->height; y += rows.count)
+        r = jpeg.reader->ops->read(jpeg.reader, &rows, NULL);
+    jpeg.reader->ops->close(jpeg.reader);
+    if (r < 0) /* there is nothing wrong with the file */
+        abort();
+}
+
+static void make_file(void)
+{
+    struct made_jpeg spec = {
+        .name = "fuzz", .width = 130, .height = 90, .colour = MADE_COLOUR, .quality = 92};
+    struct rect last = {129, 89, 1, 1};
+    struct image_tiles tiles = {0};
+
+    jpeg.file = make_jpeg(&spec);
+    if (jpeg_reader_create(&jpeg.reader) < 0)
+        abort();
+    jpeg_reader_use(jpeg.reader, IMAGE_JPEG_PLENUM, NULL);
+    read_jpeg(&tiles, &last);
+    if (!tiles.found || tiles.found_len > sizeof(jpeg.note))
+        abort();
+    memcpy(jpeg.note, tiles.found, tiles.found_len);
+    jpeg.len = tiles.found_len;
+}
+
+/* The head is the right one, but for the number of rows; the tiles are any. */
+static void use_as_tiles(const uint8_t *note, size_t len)
+{
+    static uint8_t bytes[sizeof(jpeg.note)];
+    struct image_tiles tiles = {.note = bytes, .len = jpeg.len};
+    struct rect regions[] = {{0, 0, 130, 90}, {60, 40, 30, 20}, {100, 80, 10, 10}};
+
+    memcpy(bytes, jpeg.note, jpeg.len);
+    if (len > 0)
+        memcpy(bytes + 16, note, min_u64(len, jpeg.len - 16));
+    for (size_t i = 0; i < ARRAY_LEN(regions); i++)
+        read_jpeg(&tiles, &regions[i]);
+    tiles.note = note;
+    tiles.len = len;
+    read_jpeg(&tiles, &regions[1]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static uint8_t bytes[FILE_MAX];
+    struct dataset_buffer buffer = {0};
+    struct notes *notes;
+    const uint8_t *note;
+    char path[64];
+    size_t len;
+    int fd;
+
+    if (!jpeg.reader)
+        make_file();
+    if (size > sizeof(bytes))
+        return 0;
+    fd = memfd_create("notes", MFD_CLOEXEC);
+    memcpy(bytes, data, size);
+    correct(bytes, size);
+    if (fd < 0 || io_write_all(fd, bytes, size) < 0)
+        abort();
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (notes_open(path, &subject, false, &notes) == 0) {
+        for (uint32_t i = 0; i < SAMPLES; i++)
+            if (notes_get(notes, i, &buffer, &note, &len))
+                use_as_tiles(note, len);
+        for (uint32_t i = 0; i < SAMPLES; i++)
+            if (notes_put(notes, i, data, 10 + i, 100) == 0 &&
+                (!notes_get(notes, i, &buffer, &note, &len) || len != 10 + i ||
+                 memcmp(note, data, len) != 0))
+                abort();
+        notes_close(notes);
+    }
+    dataset_buffer_fini(&buffer);
+    (void)close(fd);
+    return 0;
+}

@@ -1,0 +1,279 @@
+/* Notes of samples: what is read is what was written for that sample, or nothing. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+#include "loader/dataset/notes.h"
+#include "tests/tree.h"
+
+enum { SAMPLES = 50 };
+
+static struct tree tree;
+static const char *path;
+static struct notes_subject subject = {
+    .fingerprint = "fifteen letters", .samples = SAMPLES, .bytes = 25 * 100000};
+
+static void setup(void)
+{
+    tree_init(&tree);
+    path = tree_path(&tree, "x.notes");
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(notes, .init = setup, .fini = teardown);
+
+static struct notes *opened(void)
+{
+    struct notes *n = NULL;
+
+    cr_assert(eq(int, notes_open(path, &subject, true, &n), 0));
+    return n;
+}
+
+/* Bytes that say of which sample and how old they are. */
+static void make(uint32_t sample, uint32_t version, uint8_t *to, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        to[i] = (uint8_t)philox_draw(sample, (uint32_t)(i / 4), version, DRAW_SEED, 0).word[i % 4];
+}
+
+static size_t length_of(uint32_t sample, uint32_t version)
+{
+    return 20 + sample * 3 + version * 40;
+}
+
+static int put(struct notes *n, uint32_t sample, uint32_t version)
+{
+    uint8_t bytes[1000];
+    size_t len = length_of(sample, version);
+
+    make(sample, version, bytes, len);
+    return notes_put(n, sample, bytes, len, length_of(sample, 5));
+}
+
+/* Which version is there; -1: none. Anything else is an error. */
+static int version_of(struct notes *n, uint32_t sample)
+{
+    static __thread struct dataset_buffer buffer;
+    const uint8_t *bytes;
+    uint8_t want[1000];
+    size_t len;
+
+    if (!notes_get(n, sample, &buffer, &bytes, &len))
+        return -1;
+    for (uint32_t version = 0; version < 6; version++)
+        if (len == length_of(sample, version)) {
+            make(sample, version, want, len);
+            cr_assert(memcmp(bytes, want, len) == 0, "sample %u", sample);
+            return (int)version;
+        }
+    cr_assert(false, "sample %u: %zu bytes", sample, len);
+    return -1;
+}
+
+static uint64_t file_size(void)
+{
+    struct stat st;
+
+    cr_assert(eq(int, stat(path, &st), 0));
+    return (uint64_t)st.st_size;
+}
+
+Test(notes, stay_and_grow_in_their_place)
+{
+    struct notes *n = opened();
+    uint64_t size;
+
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        cr_expect(eq(int, version_of(n, i), -1));
+    for (uint32_t i = 0; i < SAMPLES; i += 2)
+        cr_assert(eq(int, put(n, i, 0), 0));
+    size = file_size();
+    for (uint32_t i = 0; i < SAMPLES; i += 4)
+        cr_assert(eq(int, put(n, i, 3), 0));
+    cr_expect(eq(u64, file_size(), size));
+    cr_expect(eq(int, notes_state(n), 0));
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < SAMPLES; i++)
+            cr_expect(eq(int, version_of(n, i), i % 4 == 0 ? 3 : i % 2 == 0 ? 0 : -1), "%u", i);
+        notes_close(n);
+        n = opened();
+    }
+    notes_close(n);
+}
+
+Test(notes, of_something_else_are_thrown_away)
+{
+    struct notes *n = opened();
+    struct notes_subject other = subject;
+
+    cr_assert(eq(int, put(n, 1, 1), 0));
+    notes_close(n);
+    other.fingerprint[3] ^= 1;
+    cr_expect(eq(int, notes_open(path, &other, false, &n), -ESTALE));
+    cr_assert(eq(int, notes_open(path, &other, true, &n), 0));
+    cr_expect(eq(int, version_of(n, 1), -1));
+    notes_close(n);
+    cr_expect(eq(int, notes_open(path, &subject, false, &n), -ESTALE));
+    cr_assert(eq(int, unlink(path), 0));
+    cr_expect(eq(int, notes_open(path, &subject, false, &n), -ENOENT));
+    other.bytes = SAMPLES * 8 * 25;
+    cr_expect(eq(int, notes_open(path, &other, true, &n), -EFBIG));
+}
+
+/* Whatever is put, the file has no more than a 25th; and those that have a place may grow. */
+Test(notes, keep_to_their_share)
+{
+    struct notes *n;
+    int fitted = 0;
+
+    subject.bytes = 25 * 4000;
+    for (uint32_t round = 0; round < 3; round++) {
+        n = opened();
+        for (uint32_t i = 0; i < SAMPLES; i++) {
+            int r = put(n, i, round);
+
+            cr_assert(r == 0 || r == -ENOSPC);
+            cr_assert(le(u64, file_size(), 4000));
+            cr_expect(eq(int, version_of(n, i), r == 0 ? (int)round : -1), "%u", i);
+            fitted += round == 2 && r == 0;
+        }
+        cr_expect(eq(int, notes_state(n), -ENOSPC));
+        notes_close(n);
+    }
+    cr_expect(fitted > 3 && fitted < SAMPLES, "%d", fitted);
+}
+
+/* Each byte of the file changed, and the file cut off everywhere: the note that was written, or
+ * none; and what is written then is there. */
+Test(notes, damaged_files)
+{
+    static uint8_t bytes[4096], changed[4096];
+    struct notes *n;
+    int fd, lost = 0;
+    size_t len;
+
+    subject.samples = 6;
+    subject.bytes = 25 * 3000;
+    n = opened();
+    for (uint32_t i = 0; i < 6; i += 2)
+        cr_assert(eq(int, put(n, i, 2), 0));
+    notes_close(n);
+    len = file_size();
+    cr_assert(le(sz, len, sizeof(bytes)));
+    fd = open(path, O_RDWR);
+    cr_assert(eq(int, io_pread_all(fd, bytes, len, 0), 0));
+    (void)close(fd);
+    for (size_t i = 0; i < 3 * len; i++) {
+        memcpy(changed, bytes, len);
+        if (i < 2 * len)
+            changed[i / 2] ^= i % 2 ? 0x81 : 0xFF;
+        cr_assert(eq(int, io_write_file(path, changed, i < 2 * len ? len : i - 2 * len, true), 0));
+        n = opened();
+        for (uint32_t k = 0; k < 6; k++) {
+            int version = version_of(n, k);
+
+            cr_assert(version == -1 || (version == 2 && k % 2 == 0), "byte %zu: sample %u", i, k);
+            lost += version == -1 && k % 2 == 0;
+        }
+        for (uint32_t k = 0; k < 6; k++) {
+            int r = put(n, k, 3);
+
+            cr_assert(r == 0 || r == -ENOSPC, "byte %zu: %d", i, r);
+            cr_assert(r < 0 || version_of(n, k) == 3, "byte %zu: sample %u", i, k);
+        }
+        notes_close(n);
+    }
+    cr_expect(lost > 0, "no damage was noticed");
+}
+
+static void *write_and_read(void *arg)
+{
+    struct notes *n = arg;
+    uint32_t seed = (uint32_t)(uintptr_t)pthread_self() ^ (uint32_t)getpid();
+
+    for (uint32_t i = 0; i < 4000; i++) {
+        struct philox_block d = philox_draw(seed, i, 0, DRAW_SEED, 0);
+
+        if (d.word[0] % 2)
+            cr_assert(eq(int, put(n, d.word[1] % SAMPLES, d.word[2] % 6), 0));
+        else
+            (void)version_of(n, d.word[1] % SAMPLES);
+    }
+    return NULL;
+}
+
+/* Three processes of three threads: what any of them reads is what some of them wrote. */
+Test(notes, written_by_many_at_once)
+{
+    int found = 0;
+    struct notes *n = opened();
+    int status;
+
+    for (int i = 0; i < 3; i++) {
+        if (fork() == 0) {
+            struct notes *mine = opened();
+            pthread_t threads[3];
+
+            for (int k = 0; k < 3; k++)
+                cr_assert(eq(int, pthread_create(&threads[k], NULL, write_and_read, mine), 0));
+            for (int k = 0; k < 3; k++)
+                (void)pthread_join(threads[k], NULL);
+            notes_close(mine);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        cr_assert(gt(int, wait(&status), 0));
+        cr_assert(eq(int, status, 0));
+    }
+    /* Two that wrote one note at the same moment may have left neither's; but not often. */
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        found += version_of(n, i) >= 0;
+    cr_expect(gt(int, found, SAMPLES / 2), "%d", found);
+    cr_expect(le(u64, file_size(), subject.bytes / 25));
+    notes_close(n);
+}
+
+Test(notes, of_somebody_else_are_only_read)
+{
+    struct notes *n = opened();
+
+    cr_assert(eq(int, put(n, 7, 1), 0));
+    notes_close(n);
+    cr_assert(eq(int, chmod(path, 0444), 0));
+    cr_assert(eq(int, chmod(tree.root, 0555), 0));
+    if (fork() == 0) {
+        int ok = geteuid() != 0 || setresuid(65534, 65534, 65534) == 0;
+
+        ok = ok && notes_open(path, &subject, true, &n) == 0 && version_of(n, 7) == 1 &&
+             version_of(n, 8) == -1 && notes_state(n) == -EROFS && put(n, 8, 1) == -EROFS &&
+             version_of(n, 8) == -1;
+        subject.fingerprint[0] ^= 1;
+        ok = ok && notes_open(path, &subject, true, &n) < 0;
+        _exit(ok ? 0 : 1);
+    } else {
+        int status;
+
+        cr_assert(gt(int, wait(&status), 0));
+        cr_expect(eq(int, status, 0));
+    }
+    cr_assert(eq(int, chmod(tree.root, 0755), 0));
+}

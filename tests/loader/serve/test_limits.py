@@ -1,0 +1,127 @@
+"""What a loader may take and whom it serves: budgets of CPU time and memory, numbers of clients, readers of folders."""
+
+import os
+import pwd
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from service import FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
+import tap  # noqa: E402
+
+
+def cpu_seconds(pid):
+    """CPU time that a process has used."""
+    with open(f"/proc/{pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class LimitsTest(ServiceCase):
+    def test_cpu_budget(self):
+        """no more CPU time than was granted, and the same pixels"""
+        self.make_data(size=256)
+        p = self.serve("--cpu-budget", "0.25")
+        feed = self.feed("--epochs", "1000000", "--pipeline", "rrc(224)")
+        wait_for("the first images", lambda: cpu_seconds(p.pid) > 0.3)
+        begin, used = time.monotonic(), cpu_seconds(p.pid)
+        time.sleep(4)
+        used = cpu_seconds(p.pid) - used
+        # A tenth of a second is kept, the clock of CPU time ticks in hundredths, and each thread finishes what it does.
+        self.assertLessEqual(used, 0.25 * (time.monotonic() - begin + 0.1) + 0.05)
+        self.end(feed)
+        self.assertEqual(self.fed(self.feed("--epochs", "3"))[0]["hash"], self.alone(3))
+
+    def test_memory_budget(self):
+        """rings and what the loader holds itself stay within the budget; a smaller stream is served"""
+        self.make_data()
+        self.serve("--memory-budget", "96M")
+        p = self.feed("--epochs", "1", "--micro-batch", "4096", "--pipeline", "rrc(224)")
+        err = p.communicate(timeout=LIMIT)[1]
+        self.assertNotEqual(p.returncode, 0)
+        self.assertRegex(err, r"a ring of 2\.9 GiB goes beyond the 96 MiB that this loader may use, of which .*--memory-budget")
+        self.fed(self.feed("--epochs", "1"))
+
+    def test_clients(self):
+        """one client too many is told so, and is served when another has gone"""
+        self.make_data()
+        self.serve("--max-clients", "1")
+        first = self.feed("--epochs", "1000000")
+        wait_for("the first client", lambda: "client job" in self.said())
+        late = self.feed("--epochs", "1", "--loader-timeout", "5")
+        err = late.communicate(timeout=LIMIT)[1]
+        self.assertNotEqual(late.returncode, 0)
+        self.assertIn("it has 1 clients and takes no more (--max-clients)", err)
+        self.end(first)
+        self.fed(self.feed("--epochs", "1"))
+
+    def test_what_is_no_setting(self):
+        """sentences for settings that make no sense"""
+        for arguments, sentence in (
+            (("--cpu-budget", "none"), "--cpu-budget needs a number of cores such as 2 or 0.5, not 'none'"),
+            (("--cpu-budget", "0"), "--cpu-budget needs a number of cores"),
+            (("--max-clients", "0"), "--max-clients"),
+            (("--root", "/nowhere readers=root"), "root /nowhere: No such file or directory"),
+            (("--root", "/tmp readers=nobody-of-that-name"), "root /tmp: readers: there is no user 'nobody-of-that-name'"),
+            (("--root", "/tmp readers=@no-such-group"), "there is no group 'no-such-group'"),
+            (("--root", "/tmp readers=root,,root"), "a name is missing"),
+            (("--root", "/tmp readers=99999999999"), "99999999999 is no number"),
+            (("--root", "/dev/null"), "root /dev/null is no folder"),
+        ):
+            done = subprocess.run([PLENUMD, "--socket", f"unix:{self.socket}", *arguments], env=self.environment,
+                                  capture_output=True, text=True, timeout=LIMIT)
+            self.assertIn(done.returncode, (1, 2), arguments)
+            self.assertIn(sentence, done.stderr)
+
+    def test_readers(self):
+        """a root with readers is theirs alone, by user and by group, also by way of a link; others stay open"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can be other users")
+        user = pwd.getpwnam("nobody")
+        os.chmod(self.folder, 0o755)
+        data = self.data
+        folders = {}
+        for name in ("open", "mine", "theirs"):
+            self.data = folders[name] = os.path.join(self.folder, name)
+            self.make_data()
+        self.data = data
+        os.symlink(folders["theirs"], os.path.join(folders["open"], "zz"))
+        self.serve("--root", folders["open"], "--root", f"{folders['mine']} readers=daemon,{user.pw_uid}",
+                   "--root", f"{folders['theirs']} readers=@daemon", "--socket-mode", "0666")
+
+        def fed_as(folder, *groups, gid=user.pw_gid):
+            return subprocess.run([FEED, folder, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"], env=self.environment,
+                                  capture_output=True, text=True, timeout=LIMIT, user=user.pw_uid, group=gid, extra_groups=groups)
+
+        for name in ("open", "mine"):
+            done = fed_as(folders[name])
+            self.assertEqual(done.returncode, 0, done.stderr)
+        for path in (folders["theirs"], os.path.join(folders["open"], "zz")):
+            done = fed_as(path)
+            self.assertNotEqual(done.returncode, 0, path)
+            self.assertIn(f"there are roots for certain readers, and user {user.pw_uid} is none of them", done.stderr)
+        daemon = pwd.getpwnam("daemon").pw_gid
+        for done in (fed_as(folders["theirs"], daemon), fed_as(folders["theirs"], gid=daemon)):
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.fed(self.feed("--epochs", "1", data=folders["theirs"]))  # root may
+
+    def test_readers_alone(self):
+        """where all roots have readers, others are told so"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can be other users")
+        self.make_data()
+        os.chmod(self.folder, 0o755)
+        self.serve("--root", f"{self.data} readers=daemon", "--socket-mode", "0666")
+        nobody = pwd.getpwnam("nobody")
+        done = subprocess.run([FEED, self.data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"], env=self.environment,
+                              capture_output=True, text=True, timeout=LIMIT, user=nobody.pw_uid, group=nobody.pw_gid,
+                              extra_groups=())
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(f"all roots of this loader are for certain readers, and user {nobody.pw_uid} is none of them", done.stderr)
+
+
+if __name__ == "__main__":
+    tap.main()

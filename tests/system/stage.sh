@@ -1,0 +1,38 @@
+# stage.sh - for tests of what is installed, under a systemd of their own: source it after lib.sh.
+#
+#     enter SECONDS SCRIPT...     install everything into a folder, start systemd in a throw-away container, run SCRIPT in it
+#     take_over                   in there: what was installed becomes part of the system, and its user and folders are made
+vsystemd=$top_srcdir/tests/system/vsystemd.sh
+
+enter() {
+    local limit=$1
+    shift
+    [ "$(id -u)" = 0 ] || skip_all "a systemd of our own needs root"
+    for tool in /lib/systemd/systemd systemctl systemd-analyze unshare nsenter make; do
+        command -v $tool >/dev/null || skip_all "$tool is not installed"
+    done
+    # Not below /tmp, which is another in there.
+    stage=$(mktemp -d "$top_builddir/tests/system/stage-XXXXXX") || exit 99
+    at_end() { rm -rf "$stage"; }
+    "$vsystemd" true >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no systemd can be started here"; }
+    make -C "$top_builddir" DESTDIR="$stage/root" install >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; exit 99; }
+    mkdir -p "$stage/root/usr/local/bin"
+    "$top_builddir/libtool" --quiet --mode=install install "$top_builddir/examples/feed" "$stage/root/usr/local/bin/feed" >"$T/log" 2>&1
+    "$vsystemd" -t "$limit" env top_srcdir="$top_srcdir" top_builddir="$top_builddir" stage="$stage" "$@"
+}
+
+take_over() {
+    cp "$(find "$stage/root" -name plenumd.service)" "$(find "$stage/root" -name plenumd.socket)" /etc/systemd/system/ || exit 99
+    rm -rf "$stage/root/lib" # on many systems /lib is a link
+    cp -a "$stage/root/." / || exit 99
+    ldconfig
+    plenumd=$(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
+    conf=$(sed -n 's/^ExecStart=.*--config \([^ ]*\).*/\1/p' /etc/systemd/system/plenumd.service)
+    ctl=$(dirname "$plenumd")/plenumctl
+    sysusers=$(find /usr/lib/sysusers.d /usr/local/lib/sysusers.d -name plenumd.conf 2>/dev/null | head -n 1)
+    tmpfiles=$(find /usr/lib/tmpfiles.d /usr/local/lib/tmpfiles.d -name plenumd.conf 2>/dev/null | head -n 1)
+    ok "the user is made" systemd-sysusers "$sysusers"
+    ok "and the folders are" systemd-tmpfiles --create "$tmpfiles"
+    useradd --system --groups plenum member
+    useradd --system stranger
+}
