@@ -16,8 +16,10 @@ stream=(data --pipeline "rrc(64)flip(0.5)" --seed 3)
 epochs=60
 want=$("$ctl" hash "${stream[@]}" --epochs $epochs)
 
-start() { # HOST [PORT]
-    on "$1" "$plenumd" --socket unix:/tmp/plenumd.sock --listen "$1:${2:-7000}" --tls-key "$dir/key" --threads 1 --quiet >>"log.$1" 2>&1 &
+# As a child of the host's first process: nsenter would stop with it, and then reap nobody.
+start() { # HOST
+    on "$1" sh -c 'setsid "$0" "$@" >>"log.$(hostname)" 2>&1 &' "$plenumd" --socket unix:/tmp/plenumd.sock --listen "$1:7000" \
+        --tls-key "$dir/key" --threads 1 --quiet
     wait_for 30 on "$1" sh -c 'test -S /tmp/plenumd.sock'
 }
 end() { on "$1" pkill "-${2:-KILL}" -x plenumd; while on "$1" pgrep -x plenumd >/dev/null; do sleep 0.01; done; on "$1" rm -f /tmp/plenumd.sock; }
