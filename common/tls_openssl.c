@@ -155,6 +155,7 @@ static int64_t outcome(struct carrier *c, int r)
 {
     int error = errno, what = SSL_get_error(c->ssl, r);
     bool greeted = SSL_is_init_finished(c->ssl);
+    bool ended = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
 
     ERR_clear_error();
     c->base.wants_read = what == SSL_ERROR_WANT_READ;
@@ -168,9 +169,9 @@ static int64_t outcome(struct carrier *c, int r)
         if (error == ECONNREFUSED || error == ETIMEDOUT || error == EHOSTUNREACH ||
             error == ENETUNREACH)
             return -error; /* it was never connected */
-        return greeted ? -ECONNRESET : -EACCES;
+        return -ECONNRESET; /* it may have died in the midst of the handshake: nobody was refused */
     default:
-        return greeted ? -EPROTO : -EACCES;
+        return ended ? -ECONNRESET : greeted ? -EPROTO : -EACCES;
     }
 }
 

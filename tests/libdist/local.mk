@@ -1,4 +1,4 @@
-libdist_tests = %D%/test_job %D%/test_loaders %D%/test_stream %D%/test_threads
+libdist_tests = %D%/test_job %D%/test_loaders %D%/test_play %D%/test_stream %D%/test_threads
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -17,6 +17,8 @@ check_PROGRAMS += %D%/plenumd-wrong
 %C%_plenumd_wrong_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
 %C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
 %C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_position
+%C%_test_play_CFLAGS = $(test_cflags)
+%C%_test_play_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 

@@ -5,6 +5,9 @@ EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/tes
 	%D%/test_three_faults.sh %D%/test_copies.sh %D%/test_systemd.sh %D%/vsystemd.sh %D%/test_page.py %D%/test_packages.sh %D%/test_prometheus.py %D%/test_fresh.sh %D%/test_tarball.sh
 # Three of the faults, wherever root is.
 TESTS += %D%/test_three_faults.sh
+# Loaders of other hosts.
+system_tests += %D%/test_loader_faults.sh
+EXTRA_DIST += %D%/test_loader_faults.sh
 
 # An hour of a loader's life, as root: make soak, or SOAK_SECONDS=60 make soak for a look.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
