@@ -275,8 +275,7 @@ ParameterizedTestParameters(tar, what_cannot_be_right_is_refused)
     return cr_make_param_array(struct refusal, cases, ARRAY_LEN(cases));
 }
 
-ParameterizedTest(struct refusal *c, tar, what_cannot_be_right_is_refused, .init = setup,
-                  .fini = teardown)
+ParameterizedTest(struct refusal *c, tar, what_cannot_be_right_is_refused)
 {
     const char *members[7] = {0};
     char where[200];
@@ -319,8 +318,7 @@ ParameterizedTestParameters(tar, compressed_archives_are_refused_with_the_way_ou
     return cr_make_param_array(struct compressed, cases, ARRAY_LEN(cases));
 }
 
-ParameterizedTest(struct compressed *c, tar, compressed_archives_are_refused_with_the_way_out,
-                  .init = setup, .fini = teardown)
+ParameterizedTest(struct compressed *c, tar, compressed_archives_are_refused_with_the_way_out)
 {
     char name[40], way[40], bytes[600] = "";
 
