@@ -649,9 +649,14 @@ static const char *make_key(const char *name, const char *text)
 #ifndef HAVE_TLS
     cr_skip_test("built without OpenSSL");
 #endif
+    static char paths[4][256];
+    static unsigned count;
+    char *path = paths[count++ % ARRAY_LEN(paths)];
+
     tree_write_text(&tree, name, text);
-    cr_assert(eq(int, chmod(tree_path(&tree, name), 0600), 0));
-    return strdup(tree_path(&tree, name));
+    (void)snprintf(path, sizeof(paths[0]), "%s", tree_path(&tree, name));
+    cr_assert(eq(int, chmod(path, 0600), 0));
+    return path;
 }
 
 static int open_error(const struct plenum_stream_options *o, struct plenum_error *err)
