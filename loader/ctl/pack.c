@@ -303,7 +303,8 @@ static int pack(const struct arguments *a, struct dataset *source, const char *f
 static int run(int argc, char **argv)
 {
     struct arguments a = {.per_archive = 1000, .prefix = "archive"};
-    struct dataset_options options = {.progress = ctl_show_progress};
+    /* Bad samples are copied as they are, known or not. */
+    struct dataset_options options = {.forget_bad = true, .progress = ctl_show_progress};
     struct plenum_error err;
     struct dataset *source;
     int operands, r;

@@ -370,6 +370,8 @@ static int take_lock(const struct dataset *d, const struct dataset_options *opti
     char *path = str_format("%s.lock", d->index_path);
     int lock = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
 
+    if (lock < 0 && path && errno == EACCES) /* another user's, in a folder that we may write */
+        lock = open(path, O_RDONLY | O_CLOEXEC);
     free(path);
     while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)

@@ -11,8 +11,8 @@
  * nobody wants one whose entries are of as many symbols as that.
  *
  * Bits lie at the top of a 64-bit word, which is refilled eight bytes at a time without asking how
- * many there are: at least 56 are valid after that. The bytes were unstuffed beforehand, and zeros
- * follow them. */
+ * many there are: at least 56 are valid after that. The bytes were unstuffed beforehand, and more
+ * may be read behind the last one. */
 #ifndef LOADER_IMAGE_JPEG_HUFF_H
 #define LOADER_IMAGE_JPEG_HUFF_H
 

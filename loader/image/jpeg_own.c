@@ -386,14 +386,26 @@ static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32
     return true;
 }
 
+/* Segments in a row, where they cut rows evenly and can be read two at once; 0: they are not, nor
+ * if tiles begin within them, which are to be noted. */
+static uint32_t segments_across(const struct jpeg_own *o)
+{
+    uint32_t restart = o->frame.restart;
+
+    if (restart == 0 || o->frame.mcus % restart != 0 ||
+        (o->tiles.mcus > 0 && o->tiles.mcus != restart))
+        return 0;
+    return o->frame.mcus / restart;
+}
+
 /* `n` rows of MCUs, one behind the other. */
 static bool read_rows_in_order(struct jpeg_own *o, uint32_t n)
 {
-    uint32_t mcus = o->frame.mcus, restart = o->frame.restart, across, at = 0, done;
+    uint32_t mcus = o->frame.mcus, restart = o->frame.restart, at = 0, done;
+    uint32_t across = segments_across(o);
 
-    if (restart == 0 || mcus % restart != 0)
+    if (across == 0)
         return read_run_of_tiles(o, o->row, 0, mcus); /* n is 1 */
-    across = mcus / restart;
     for (; at + 1 < n * across; at += done) {
         uint32_t rows[2] = {o->row + at / across, o->row + (at + 1) / across};
         uint32_t begin[2] = {at % across * restart, (at + 1) % across * restart};
@@ -526,11 +538,11 @@ static void place_row(struct jpeg_own *o, uint32_t row)
  * better than the parts of one. */
 static uint32_t choose_rows(const struct jpeg_own *o)
 {
-    uint32_t restart = o->frame.restart, mcus = o->frame.mcus, row = o->row;
+    uint32_t row = o->row;
 
     if (row < o->tiles.known)
         return row >= o->top && row + 1 < o->end && row + 1 < o->tiles.known ? 2 : 1;
-    return restart > 0 && mcus % restart == 0 && mcus / restart % 2 && row < o->bottom ? 2 : 1;
+    return segments_across(o) % 2 == 1 && row < o->bottom ? 2 : 1;
 }
 
 /* Read the next row of MCUs, or the next two. */

@@ -81,7 +81,7 @@ static void fill(struct jpeg_scan *s)
         s->limit = s->end - JPEG_MCU_BYTES - 8;
         return;
     }
-    memset(s->room + (s->end - s->room), 0, JPEG_MCU_BYTES + 64);
+    memset(s->room + (s->end - s->room), 0, 64); /* of what is behind, only that looks ahead */
     if (s->marker == 0)
         s->end -= s->margin;
     s->limit = s->end;

@@ -1,8 +1,9 @@
 /* jpeg_scan.h - the entropy-coded data of a JPEG, for the decoder of our own.
  *
- * Bytes are unstuffed some thousands at a time into room of our own, where zeros follow the last
+ * Bytes are unstuffed some thousands at a time into room of our own, which goes on behind the last
  * one, so that the loops over coefficients ask nothing: they look only between two MCUs whether
- * there is enough for another one, or whether the one before had more than there was. */
+ * there is enough for another one, or whether the one before had more than there was. Then it is
+ * dropped, whatever it read there. */
 #ifndef LOADER_IMAGE_JPEG_SCAN_H
 #define LOADER_IMAGE_JPEG_SCAN_H
 

@@ -167,6 +167,12 @@ if [ "$code" = 0 ]; then
     denied "a TFRecord file" "$here/secret/good.tfrecord.*: Permission denied" "tfrecord:$here/secret/good.tfrecord" secret/good.tfrecord
     denied "a list" "$here/secret/good.txt.*: Permission denied" "$here/secret/good.txt" secret/good.txt
     denied "a file that is listed" "$here/secret/4.jpg: Permission denied" "$here/secret/good.txt" secret/4.jpg
+    mkdir cache3
+    chmod 777 cache3
+    "$ctl" index data --cache-dir cache3 >/dev/null
+    rm -f cache3/*.index # but not its lock, which is this user's
+    ok "another user may keep an index where somebody else's lock is" sh -c '"$@" index "$0/data" --cache-dir "$0/cache3" --json | grep -q "\"index\": \"$0/cache3"' \
+        "$here" $user "$ctl"
     chmod 0 cache2
     plain_feed "$here/data" --json
     ok "a cache folder that may not be written: the stream comes all the same" delivered "$("$ctl" hash data $stream)"

@@ -58,6 +58,7 @@ is " 4 bad " "four samples are bad" kinds look.json
 is "null null" "--no-list keeps no list" echo "$(json bad_list look.json)" "$(json fingerprint look.json)"
 is "$(json fingerprint before.json)" "... and the data set as it was" sh -c '"$0" index bad --json | sed "s/.*\"fingerprint\": \"//;s/\".*//"' "$ctl"
 
+"$ctl" pack bad packed -n 10 >/dev/null
 "$ctl" verify bad >told
 ok "it says where the list is and what it does" grep -q "^bad list     $here/cache/.*\.bad: streams that are opened now heed it, and refuse older cursors" told
 "$ctl" verify bad --json >bad.json
@@ -72,6 +73,12 @@ ok "... and in JSON" sh -c '"$0" sample bad $1 --json | grep -q "\"known_bad\": 
     "$0" sample bad 0 --json | grep -q "\"known_bad\": null"' "$ctl" "$bad"
 ok "... and another than before" test "$(json fingerprint before.json)" != "$(json fingerprint after.json)"
 is 4 "now the one that is cut in its last rows is bad, too" sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh "$ctl" hash bad $top
+
+"$ctl" pack bad packed2 -n 10 >/dev/null
+ok "packing keeps bad files as they are, known or not" sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
+"$ctl" verify packed --json >packed.json
+is " 4 bad " "... which are bad there, too" kinds packed.json
+is "$("$ctl" hash bad $stream)" "... so that both, verified, are the same stream" "$ctl" hash packed $stream
 
 # ---- streams ----
 job -n 2 "$feed" bad $stream --micro-batch 2 --json

@@ -564,11 +564,13 @@ Test(tar, more_archives_than_descriptors)
 
 Test(tar, every_archive_must_be_allowed_where_it_really_lies)
 {
-    const char *root = strdup(tree_path(&tree, "data"));
+    char data[512];
+    const char *root = data;
     struct dataset_options options = {.roots = &root, .num_roots = 1};
     struct plenum_error err = {""};
     struct dataset *d = NULL;
 
+    (void)snprintf(data, sizeof(data), "%s", tree_path(&tree, "data"));
     ARCHIVE("data/a.tar", "1.jpg=x", "1.cls=0");
     ARCHIVE("secret.tar", "1.jpg=x", "1.cls=0");
     cr_expect(eq(int, dataset_open(tree_path(&tree, "data/a.tar"), &options, &d, &err), 0));

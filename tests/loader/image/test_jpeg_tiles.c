@@ -105,6 +105,12 @@ static struct made_jpeg spec_of(uint32_t index)
     }
     (void)snprintf(spec.sampling, sizeof(spec.sampling), "%s",
                    sampling[d.word[3] / 64 % ARRAY_LEN(sampling)]);
+    if (index % 7 == 3) { /* an interval is a row, or a third of one */
+        (void)snprintf(spec.sampling, sizeof(spec.sampling), "22 11 11");
+        spec.colour = MADE_COLOUR;
+        spec.width = 12 * 16;
+        spec.restart = index % 2 ? 12 : 4;
+    }
     (void)snprintf(spec.name, sizeof(spec.name), "file %u", index);
     return spec;
 }
