@@ -341,13 +341,15 @@ static bool may_append(struct plenum_stream *s)
     return count + count_leased(s) < s->open.slots;
 }
 
-/* Every loader that is open has failed to make it. */
+/* Every loader that is open has failed to make it, and none is about to be. */
 static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
 {
     bool open = false;
 
     FOR_SESSIONS(se, s) {
-        if (se->state == SESSION_OPEN && !(se->bit & e->failed))
+        bool untried = se->state == SESSION_DOWN && !se->error.text[0];
+
+        if ((se->state != SESSION_DOWN || untried) && !(se->bit & e->failed))
             return false;
         open |= se->state == SESSION_OPEN;
     }
@@ -630,6 +632,8 @@ void loaders_lost(struct session *se, bool ran, uint64_t since_ns)
         maybe_give_up(s, now);
     loaders_pump(s);
     loaders_ask_names(s);
+    if (s->first && s->first->ready)
+        stream_changed(s);
 }
 
 void loaders_ask_names(struct plenum_stream *s)

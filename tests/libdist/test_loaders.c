@@ -573,20 +573,64 @@ Test(loaders, verification_finds_nothing_where_nothing_is)
     }
 }
 
-Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
+static pid_t start_wrong(unsigned i)
 {
     const char *right = getenv("PLENUM_PLENUMD");
+    char wrong[512];
+
+    (void)snprintf(wrong, sizeof(wrong), "%.*s/tests/libdist/plenumd-wrong", (int)(strrchr(right, '/') - right), right);
+    (void)setenv("PLENUM_PLENUMD", wrong, 1);
+    return start(i);
+}
+
+/* Others make what a loader with a broken disk cannot; with nobody else the stream says what is wrong. */
+Test(loaders, one_that_cannot_read_is_left_alone)
+{
     struct plenum_stream_options o = options_of(NULL);
     struct plenum_error err = {""};
     struct plenum_stream *s;
     struct plenum_batch batch;
-    char wrong[512];
     pid_t a = start(0), b;
+    uint64_t want;
     int r;
 
-    (void)snprintf(wrong, sizeof(wrong), "%.*s/tests/libdist/plenumd-wrong", (int)(strrchr(right, '/') - right), right);
-    (void)setenv("PLENUM_PLENUMD", wrong, 1);
-    b = start(1);
+    o.epochs = 30;
+    want = hash_of(&o, at[0].unix_socket);
+    (void)setenv("PLENUM_WRONG_DISK", "1", 1);
+    b = start_wrong(1);
+    for (int tcp = 0; tcp < 2; tcp++) {
+        o.loader = list(2, tcp);
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        cr_expect(eq(u64, drain(s, UINT64_MAX), want));
+        cr_expect(gt(u64, stats_of(s).moved, 0));
+        cr_expect(eq(u64, stats_of(s).incidents, 0));
+        cr_expect(eq(int, plenum_stream_take_warning(s, &err), 1));
+        cr_expect(strstr(err.text, tcp ? at[1].tcp : at[1].unix_socket) != NULL, "%s", err.text);
+        cr_expect(strstr(err.text, "the disk is broken") != NULL, "%s", err.text);
+        cr_expect(eq(int, plenum_stream_take_warning(s, &err), 0), "said once: %s", err.text);
+        plenum_stream_destroy(s);
+    }
+    o.loader = at[1].tcp;
+    s = opened(&o);
+    while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &batch, &err)) == 0)
+        plenum_batch_release(&batch);
+    cr_expect(eq(int, r, -EIO));
+    cr_expect(strstr(err.text, "the disk is broken") != NULL, "%s", err.text);
+    plenum_stream_destroy(s);
+    (void)daemon_end(a, SIGTERM);
+    (void)daemon_end(b, SIGTERM);
+}
+
+Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_error err = {""};
+    struct plenum_stream *s;
+    struct plenum_batch batch;
+    pid_t a = start(0), b = start_wrong(1);
+    int r;
+
     o.epochs = 0;
     o.shuffle = "none";
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -649,9 +693,14 @@ static const char *make_key(const char *name, const char *text)
 #ifndef HAVE_TLS
     cr_skip_test("built without OpenSSL");
 #endif
+    static char paths[4][256];
+    static unsigned count;
+    char *path = paths[count++ % ARRAY_LEN(paths)];
+
     tree_write_text(&tree, name, text);
-    cr_assert(eq(int, chmod(tree_path(&tree, name), 0600), 0));
-    return strdup(tree_path(&tree, name));
+    (void)snprintf(path, sizeof(paths[0]), "%s", tree_path(&tree, name));
+    cr_assert(eq(int, chmod(path, 0600), 0));
+    return path;
 }
 
 static int open_error(const struct plenum_stream_options *o, struct plenum_error *err)

@@ -1,6 +1,11 @@
-/* wrong_pixels.c - linked to plenumd, it makes one sample wrong: plenumd-wrong, for the tests of verification. */
+/* wrong_pixels.c - linked to plenumd, it makes one sample wrong: plenumd-wrong, for the tests of verification. With
+ * PLENUM_WRONG_DISK in its environment it can read nothing. */
 #include "config.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/error.h"
 #include "loader/render/render.h"
 
 enum { WRONG_SAMPLE = 11 };
@@ -15,6 +20,8 @@ int __wrap_render_position(const struct render_spec *spec, struct render_scratch
 {
     int r = __real_render_position(spec, scratch, epoch, position, buffer, code, read_err, pixels, result, err);
 
+    if (getenv("PLENUM_WRONG_DISK"))
+        return error_set(err, -EIO, "the disk is broken");
     if (r == 0 && result->sample == WRONG_SAMPLE)
         ((uint8_t *)pixels)[render_bytes(spec) - 1] ^= 1; /* one level of one channel of the last pixel */
     return r;

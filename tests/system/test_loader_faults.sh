@@ -2,7 +2,7 @@
 # test_loader_faults.sh - three virtual hosts, two loaders with a key, one trainer: faults at random moments, and the same
 # bytes arrive. Speaks TAP. Needs root.
 #
-# RUNS says how often all faults are gone through (default 1; `make soak` says more), SEED when they strike.
+# RUNS says how often all faults are gone through (default 20, which takes some twenty minutes), SEED when they strike.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
@@ -62,7 +62,7 @@ if command -v nft >/dev/null && nft_on accept 2>>log; then
 else
     skip "a link that loses packets, a slow one" "nftables cannot be had here"
 fi
-for ((n = 1; n <= ${RUNS:-1}; n++)); do
+for ((n = 1; n <= ${RUNS:-20}; n++)); do
     for fault in ${FAULTS:-$faults}; do
         ok "run $n: $fault" run "$fault"
     done
