@@ -95,7 +95,7 @@ archives packed >want.archives
 
 killed=0
 rm -rf torn
-for delay in 0.02 0.05 0.08 0.11 0.14 0.17 0.2 0.25 0.3; do
+for delay in 0.004 0.008 0.012 0.016 0.02 0.03 0.05 0.08 0.11 0.14 0.17 0.2 0.25 0.3; do
     "$plenumctl" pack data torn -n 10 --threads 2 >torn.out 2>&1 &
     pid=$!
     sleep $delay
