@@ -160,6 +160,13 @@ class LibraryTest(unittest.TestCase):
         exported = {line.split()[2].split("@")[0] for line in run("nm", "-D", "--defined-only", library).splitlines() if " T plenum_" in line}
         self.assertEqual({n for n in exported if not n.startswith("plenum__")}, set(re.findall(r"^\.Fo (\w+)$", "".join(self.pages.values()), re.M)))
 
+    def test_library(self):
+        """the library that scripts and documents load from a build is there"""
+        for name in ("scripts/demo", "bench/python_iteration.py"):
+            with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
+                for library in re.findall(r"\.libs/libplenum\.so[.0-9]*", f.read()):
+                    self.assertTrue(os.path.exists(os.path.join(BUILD, library)), f"{name}: {library}")
+
     def test_structures(self):
         """every field of a structure is explained, in its order, and no other"""
         text = "".join(self.pages.values())
