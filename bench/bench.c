@@ -121,14 +121,6 @@ void bench_files_free(struct bench_files *files)
     *files = (struct bench_files){0};
 }
 
-uint64_t bench_cpu_ns(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

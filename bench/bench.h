@@ -1,4 +1,4 @@
-/* bench.h - what the benchmarks of the image room share: photographs in memory, a clock, numbers.
+/* bench.h - what the benchmarks of the image room share: photographs in memory, numbers.
  *
  * A benchmark compares several ways ("rows") of doing the same work. Machines are noisy: a round
  * visits all rows, in small blocks of images and in another order each time, so that whatever else
@@ -34,9 +34,6 @@ struct bench_files {
 int bench_files_load(const char *folder, uint32_t limit, struct bench_files *ret,
                      struct plenum_error *err);
 void bench_files_free(struct bench_files *files);
-
-/** CPU time of this thread, in nanoseconds. */
-uint64_t bench_cpu_ns(void);
 
 /** Least, middle and greatest of some numbers. */
 struct bench_spread {

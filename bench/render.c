@@ -373,11 +373,11 @@ static void run_round(struct context *c, const struct bench_files *files, uint32
     for (size_t at = 0; at < files->count; at += BLOCK) {
         for (size_t k = 0; k < ROWS; k++) {
             size_t row = (k + at / BLOCK + round) % ROWS;
-            uint64_t start = bench_cpu_ns();
+            uint64_t start = time_cpu_ns();
 
             for (size_t i = at; shown(&rows[row]) && i < files->count && i < at + BLOCK; i++)
                 (void)rows[row].run(c, &rows[row], &files->files[i], i, round);
-            ns[row] += bench_cpu_ns() - start;
+            ns[row] += time_cpu_ns() - start;
         }
     }
     for (size_t k = 0; k < ROWS; k++)

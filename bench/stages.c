@@ -389,9 +389,9 @@ static int run_round(struct context *c, const struct bench_files *files, uint32_
 
             if (stages[k].before)
                 (void)stages[k].before(c);
-            start = bench_cpu_ns();
+            start = time_cpu_ns();
             r = stages[k].run(c);
-            ns[k] += bench_cpu_ns() - start;
+            ns[k] += time_cpu_ns() - start;
         }
         if (r < 0)
             return r;

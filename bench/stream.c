@@ -90,14 +90,11 @@ static uint32_t images_of(const struct arguments *a)
 /* CPU time of this process, and of the loader's if it is asked for. */
 static uint64_t cpu_ns(pid_t loader)
 {
-    clockid_t clocks[2] = {CLOCK_PROCESS_CPUTIME_ID};
-    struct timespec t;
-    uint64_t sum = 0;
-    int count = loader > 0 && clock_getcpuclockid(loader, &clocks[1]) == 0 ? 2 : 1;
+    uint64_t sum = time_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    clockid_t clock;
 
-    for (int i = 0; i < count; i++)
-        if (clock_gettime(clocks[i], &t) == 0)
-            sum += (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+    if (loader > 0 && clock_getcpuclockid(loader, &clock) == 0)
+        sum += time_clock_ns(clock);
     return sum;
 }
 

@@ -15,12 +15,23 @@
 #define NS_PER_MS UINT64_C(1000000)
 
 /** CLOCK_MONOTONIC in nanoseconds. */
+static inline uint64_t time_clock_ns(clockid_t clock)
+{
+    struct timespec t = {0};
+
+    (void)clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
 static inline uint64_t time_now_ns(void)
 {
-    struct timespec t;
+    return time_clock_ns(CLOCK_MONOTONIC);
+}
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+/** CPU time of the calling thread. */
+static inline uint64_t time_cpu_ns(void)
+{
+    return time_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)

@@ -83,15 +83,6 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* CPU time of this thread, ns. */
-static uint64_t cpu_now_ns(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 /* Render some samples of the data set, and take the mean. */
 static int measure_image(const char *dataset, const struct arguments *a, uint64_t *ret,
                          struct plenum_error *err)
@@ -111,10 +102,10 @@ static int measure_image(const char *dataset, const struct arguments *a, uint64_
     for (uint64_t p = 0; p <= SAMPLES_MEASURED && r == 0; p++) { /* the first warms up */
         r = render_position(&s.spec, &scratch, 0, p, NULL, 0, NULL, pixels, &result, err);
         if (p == 0)
-            begin = cpu_now_ns();
+            begin = time_cpu_ns();
         ctl_show_progress(NULL, "samples", p, SAMPLES_MEASURED);
     }
-    *ret = (cpu_now_ns() - begin) / SAMPLES_MEASURED;
+    *ret = (time_cpu_ns() - begin) / SAMPLES_MEASURED;
     ctl_end_progress();
     free(pixels);
     render_scratch_fini(&scratch);

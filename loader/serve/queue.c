@@ -318,30 +318,16 @@ static void hand_over(struct queue *q, struct item *item)
     }
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec t;
-
-    (void)clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
-/* CPU time of this thread. */
-static uint64_t cpu_now_ns(void)
-{
-    return clock_ns(CLOCK_THREAD_CPUTIME_ID);
-}
-
 static void read_item(struct item *item)
 {
     const struct render_spec *spec = item->request->stream->spec;
-    uint64_t begin = time_now_ns(), cpu = cpu_now_ns();
+    uint64_t begin = time_now_ns(), cpu = time_cpu_ns();
 
     item->code =
         dataset_read(spec->dataset, render_sample_at(spec, item->place.epoch, item->place.position),
                      &item->buffer, &item->err);
     item->read_ns = time_now_ns() - begin;
-    item->cpu_ns = cpu_now_ns() - cpu;
+    item->cpu_ns = time_cpu_ns() - cpu;
 }
 
 /* How long reading took. Holding the lock. */
@@ -518,11 +504,11 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     unlock(q);
 
     begin = time_now_ns();
-    cpu = cpu_now_ns();
+    cpu = time_cpu_ns();
     if (!skip)
         code = render_item(scratch, item, &result, &err);
     begin = time_now_ns() - begin;
-    item->cpu_ns += cpu_now_ns() - cpu;
+    item->cpu_ns += time_cpu_ns() - cpu;
     if (item->buffer.cap > BUFFER_KEEP)
         dataset_buffer_fini(&item->buffer);
 
@@ -545,9 +531,9 @@ static void rest(struct queue *q)
     uint64_t ns;
 
     while (q->budget.millicores > 0 &&
-           (ns = budget_rest_ns(&q->budget, clock_ns(CLOCK_MONOTONIC),
-                                clock_ns(CLOCK_PROCESS_CPUTIME_ID))) > 0) {
-        uint64_t begin = clock_ns(CLOCK_MONOTONIC), end = begin + ns;
+           (ns = budget_rest_ns(&q->budget, time_now_ns(),
+                                time_clock_ns(CLOCK_PROCESS_CPUTIME_ID))) > 0) {
+        uint64_t begin = time_now_ns(), end = begin + ns;
         struct timespec until = {.tv_sec = (time_t)(end / NS_PER_SEC),
                                  .tv_nsec = (long)(end % NS_PER_SEC)};
         bool stop;
@@ -556,7 +542,7 @@ static void rest(struct queue *q)
         if (!q->stop)
             (void)pthread_cond_timedwait(&q->rested, &q->mu, &until);
         stop = q->stop;
-        q->counters.all.rested_ns += clock_ns(CLOCK_MONOTONIC) - begin;
+        q->counters.all.rested_ns += time_now_ns() - begin;
         unlock(q);
         if (stop)
             return;
@@ -638,8 +624,8 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&q->rested, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    budget_init(&q->budget, options->cpu_millicores, clock_ns(CLOCK_MONOTONIC),
-                clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+    budget_init(&q->budget, options->cpu_millicores, time_now_ns(),
+                time_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     q->num_lanes = options->lanes ? options->lanes : 1;
     (void)pthread_mutex_init(&q->mu, NULL);
     (void)pthread_cond_init(&q->to_read, NULL);
