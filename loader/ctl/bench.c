@@ -332,7 +332,7 @@ static int run(int argc, char **argv)
                           .rounds = 3};
     struct measure *measures;
     struct plenum_error err;
-    int operands, r = 0;
+    int r = 0;
 
     a.stream.micro_batch = 64;
     if (argc > 1 && argv[1][0] != '-' && strcmp(argv[1], "stream") != 0) {
@@ -344,13 +344,9 @@ static int run(int argc, char **argv)
         argc--;
         argv++;
     }
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    if (operands != 1) {
-        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
-        return 2;
-    }
     if (a.stream.cache_dir) /* of the loader that is started */
         (void)setenv("PLENUM_CACHE_DIR", a.stream.cache_dir, 1);
     measures = calloc(SOURCES, sizeof(*measures));

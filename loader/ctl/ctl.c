@@ -65,10 +65,32 @@ int ctl_fail(const char *name, const struct plenum_error *err)
     return 1;
 }
 
+int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
+              int operands, const char *needed)
+{
+    int given, r = options_start(program, target, argc, argv, &given);
+
+    if (r >= 0 || given == operands)
+        return r;
+    fprintf(stderr, "%s: %s needed; see --help\n", program->name, needed);
+    return 2;
+}
+
+int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
+                     struct plenum_error *err)
+{
+    int r;
+
+    options->progress = ctl_show_progress;
+    r = dataset_open(name, options, ret, err);
+    ctl_end_progress();
+    return r;
+}
+
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err)
 {
-    struct dataset_options options = {.cache_dir = args->cache_dir, .progress = ctl_show_progress};
+    struct dataset_options options = {.cache_dir = args->cache_dir};
     struct ctl_stream s = {
         .spec.store = {.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3}};
     struct order *order = &s.spec.order;
@@ -87,8 +109,7 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     if (strcmp(args->bad, "substitute") != 0 && strcmp(args->bad, "fail") != 0)
         return error_set(err, -EINVAL, "--bad is substitute or fail, not '%s'", args->bad);
     s.spec.bad = strcmp(args->bad, "fail") == 0 ? PLENUM_BAD_FAIL : PLENUM_BAD_SUBSTITUTE;
-    r = dataset_open(dataset, &options, &s.dataset, err);
-    ctl_end_progress();
+    r = ctl_dataset_open(dataset, &options, &s.dataset, err);
     if (r < 0)
         return r;
     s.spec.dataset = s.dataset;

@@ -119,6 +119,17 @@ void ctl_end_progress(void);
  * name is shown beside it. */
 void ctl_strip_name(struct plenum_error *err, const char *name);
 
+/**
+ * options_start() for a subcommand of so many operands, which `needed` names ("one data set is").
+ * -1 to go on, or the exit status.
+ */
+int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
+              int operands, const char *needed);
+
+/** dataset_open(), whose progress is shown. */
+int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
+                     struct plenum_error *err);
+
 /** Print "plenumctl NAME: text" and answer 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 

@@ -157,15 +157,11 @@ static int run(int argc, char **argv)
     struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .epochs = 1};
     struct plenum_error err;
     struct sum sum = {0};
-    int operands, r;
+    int r;
 
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    if (operands != 1) {
-        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
-        return 2;
-    }
     if (hash_all(argv[1], &a, &sum, &err) < 0)
         return ctl_fail("hash", &err);
     if (a.json)

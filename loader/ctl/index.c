@@ -225,26 +225,21 @@ static int compare(const struct dataset *d, const char *path, struct plenum_erro
 static int run(int argc, char **argv)
 {
     struct arguments a = {0};
-    struct dataset_options options = {.progress = ctl_show_progress};
+    struct dataset_options options = {0};
     struct plenum_error err;
     struct dataset *dataset;
     struct tiles tiles = {0};
     uint64_t begin = time_now_ns();
-    int operands, r;
+    int r;
 
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    if (operands != 1) {
-        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
-        return 2;
-    }
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
     options.rebuild = a.rebuild;
     options.notes = a.tiles;
-    r = dataset_open(argv[1], &options, &dataset, &err);
-    ctl_end_progress();
+    r = ctl_dataset_open(argv[1], &options, &dataset, &err);
     if (r < 0)
         return ctl_fail("index", &err);
     tiles.dataset = dataset;

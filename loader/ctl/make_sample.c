@@ -168,15 +168,11 @@ static int run(int argc, char **argv)
     struct arguments a = {.classes = SCENE_KINDS, .images = 40, .size = 320};
     struct job job = {.args = &a};
     struct parallel loop = {.turn = turn, .progress = show_progress, .arg = &job};
-    int operands, r;
+    int r;
 
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 1, "one folder to make is");
     if (r >= 0)
         return r;
-    if (operands != 1) {
-        fprintf(stderr, "%s: one folder to make is needed; see --help\n", program.name);
-        return 2;
-    }
     job.dir = argv[1];
     if (make_folders(&job, &job.err) < 0)
         return ctl_fail("make-sample", &job.err);

@@ -261,15 +261,11 @@ static int run(int argc, char **argv)
     struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .hosts = 1, .split = "sample"};
     struct ctl_stream stream;
     struct plenum_error err;
-    int operands, r;
+    int r;
 
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    if (operands != 1) {
-        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
-        return 2;
-    }
     if (check(&a, &err) < 0) {
         fprintf(stderr, "%s: %s\n", program.name, err.text);
         return 2;

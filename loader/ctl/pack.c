@@ -304,7 +304,7 @@ static int run(int argc, char **argv)
 {
     struct arguments a = {.per_archive = 1000, .prefix = "archive"};
     /* Bad samples are copied as they are, known or not. */
-    struct dataset_options options = {.forget_bad = true, .progress = ctl_show_progress};
+    struct dataset_options options = {.forget_bad = true};
     struct plenum_error err;
     struct dataset *source;
     int operands, r;
@@ -319,8 +319,7 @@ static int run(int argc, char **argv)
     }
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
-    r = dataset_open(argv[1], &options, &source, &err);
-    ctl_end_progress();
+    r = ctl_dataset_open(argv[1], &options, &source, &err);
     if (r < 0)
         return ctl_fail("pack", &err);
     r = pack(&a, source, argv[2], &err);

@@ -186,16 +186,11 @@ static int run(int argc, char **argv)
     struct ctl_stream stream;
     struct sheet sheet = {.stream = &stream, .args = &a};
     struct plenum_error err;
-    int operands, r;
+    int r;
 
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 2, "a data set and a file to write are");
     if (r >= 0)
         return r;
-    if (operands != 2) {
-        fprintf(stderr, "%s: a data set and a file to write are needed; see --help\n",
-                program.name);
-        return 2;
-    }
     if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
         return ctl_fail("preview", &err);
     r = draw(&sheet, &err);

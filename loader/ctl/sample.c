@@ -91,7 +91,7 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
 static int run(int argc, char **argv)
 {
     struct arguments a = {0};
-    struct dataset_options options = {.progress = ctl_show_progress};
+    struct dataset_options options = {0};
     struct plenum_error err;
     struct dataset *dataset;
     int operands, r;
@@ -105,8 +105,7 @@ static int run(int argc, char **argv)
         return 2;
     }
     options.cache_dir = a.cache_dir;
-    r = dataset_open(argv[1], &options, &dataset, &err);
-    ctl_end_progress();
+    r = ctl_dataset_open(argv[1], &options, &dataset, &err);
     if (r < 0)
         return ctl_fail("sample", &err);
     for (int i = 2; i <= operands && r == 0; i++) {

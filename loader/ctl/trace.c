@@ -194,15 +194,11 @@ static int run(int argc, char **argv)
     struct arguments a;
     struct plenum_error err;
     char *temporary = NULL;
-    int operands, r;
+    int r;
 
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 2, "a folder and a file to write are");
     if (r >= 0)
         return r;
-    if (operands != 2) {
-        fprintf(stderr, "%s: a folder and a file to write are needed; see --help\n", program.name);
-        return 2;
-    }
     temporary = str_format("%s.%ld", argv[2], (long)getpid());
     join.out = temporary ? fopen(temporary, "wxe") : NULL;
     if (!join.out) {

@@ -379,23 +379,18 @@ static void verify_fini(struct verify *v)
 static int run(int argc, char **argv)
 {
     struct arguments a = {0};
-    struct dataset_options options = {.forget_bad = true, .progress = ctl_show_progress};
+    struct dataset_options options = {.forget_bad = true};
     struct verify v = {.arguments = &a, .mu = PTHREAD_MUTEX_INITIALIZER};
     struct plenum_error err;
     uint64_t begin = time_now_ns();
-    int operands, r, kept = 0;
+    int r, kept = 0;
 
-    r = options_start(&program, &a, argc, argv, &operands);
+    r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
-    if (operands != 1) {
-        fprintf(stderr, "%s: one data set is needed; see --help\n", program.name);
-        return 2;
-    }
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
-    r = dataset_open(argv[1], &options, &v.dataset, &err);
-    ctl_end_progress();
+    r = ctl_dataset_open(argv[1], &options, &v.dataset, &err);
     if (r == 0 && dataset_is_made_up(v.dataset))
         r = error_set(&err, -EINVAL, "%s has no files: there is nothing to verify",
                       dataset_get_name(v.dataset));
