@@ -33,6 +33,25 @@ static inline void refused(const char *name, int code, const char *sentence)
     cr_expect(eq(ptr, d, NULL));
 }
 
+/** The same of a file in the test's folder, with what stands before its path in the name. */
+static inline struct dataset *opened_in(const struct tree *tree, const char *format,
+                                        const char *name)
+{
+    char text[600];
+
+    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(tree, name));
+    return opened(text);
+}
+
+static inline void refused_in(const struct tree *tree, const char *format, const char *name,
+                              int code, const char *sentence)
+{
+    char text[600];
+
+    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(tree, name));
+    refused(text, code, sentence);
+}
+
 /** As if a file or folder had been left alone for an hour. */
 static inline void make_old_in(const struct tree *tree, const char *name)
 {

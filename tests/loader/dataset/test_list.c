@@ -16,6 +16,7 @@
 #include "common/util.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/listfile.h"
+#include "tests/loader/dataset/opened.h"
 #include "tests/tree.h"
 
 static struct tree tree;
@@ -53,7 +54,9 @@ ParameterizedTestParameters(listfile, reads)
         {"\n\n a  1 \r\n\r\n# c 3\nb 2\r\n", LISTFILE_TEXT, "", "", "3:a=1;6:b=2;", 0},
         {"x y z.jpg 7\n", LISTFILE_TEXT, "", "", "1:x y z.jpg=7;", 0},
         {"x y.jpg\tbig cat\tmore\n", LISTFILE_TEXT, "", "", "1:x y.jpg=big cat;", 0},
-        {"\xef\xbb\xbf" "a 1\n", LISTFILE_TEXT, "", "", "1:a=1;", 0},
+        {"\xef\xbb\xbf"
+         "a 1\n",
+         LISTFILE_TEXT, "", "", "1:a=1;", 0},
         {"", LISTFILE_TEXT, "", "", "", 0},
         {"a\n", LISTFILE_TEXT, "", "", "line 1 ('a') has no label", -EBADMSG},
         {"a 1\n\nb\n", LISTFILE_TEXT, "", "", "line 3 ('b') has no label", -EBADMSG},
@@ -109,29 +112,6 @@ ParameterizedTest(struct text_case *c, listfile, reads)
 
 /* ---- the data set ---- */
 
-static struct dataset *opened(const char *format, const char *name)
-{
-    struct dataset *d = NULL;
-    struct plenum_error err = {""};
-    char text[600];
-
-    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(&tree, name));
-    cr_assert(eq(int, dataset_open(text, NULL, &d, &err), 0), "%s: %s", text, err.text);
-    return d;
-}
-
-static void refused(const char *format, const char *name, int code, const char *sentence)
-{
-    struct dataset *d = NULL;
-    struct plenum_error err = {""};
-    char text[600];
-
-    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(&tree, name));
-    cr_expect(eq(int, dataset_open(text, NULL, &d, &err), code), "%s: %s", text, err.text);
-    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
-              sentence);
-}
-
 static void reads(struct dataset *d, uint32_t sample, const char *text, int64_t label)
 {
     struct dataset_buffer buffer = {0};
@@ -152,7 +132,7 @@ Test(list, samples_are_its_lines_in_their_order)
     (void)snprintf(text, sizeof(text), "b/3 x.jpg 7\n%s 0\na/2.jpg 7\na/1.jpg 3\n",
                    tree_path(&tree, "a/1.jpg"));
     tree_write_text(&tree, "list.txt", text);
-    d = opened("list:", "list.txt");
+    d = opened_in(&tree, "list:", "list.txt");
     cr_assert(eq(u32, dataset_get_samples(d), 4), "a file may be there twice");
     cr_expect(eq(u32, dataset_get_classes(d), 8));
     reads(d, 0, "three", 7);
@@ -164,7 +144,7 @@ Test(list, samples_are_its_lines_in_their_order)
     cr_expect(eq(str, dataset_get_sample_name(d, 1, name, sizeof(name)),
                  (char *)tree_path(&tree, "a/1.jpg")));
     dataset_unref(d);
-    d = opened("", "list.txt");
+    d = opened_in(&tree, "", "list.txt");
     cr_expect(eq(int, strncmp(dataset_get_name(d), "list:/", 6), 0), "recognised");
     dataset_unref(d);
 }
@@ -174,7 +154,7 @@ Test(list, names_of_classes_are_numbered_in_byte_order)
     struct dataset *d;
 
     tree_write_text(&tree, "l.csv", "a/1.jpg,dog\na/2.jpg,Cat\nb/3 x.jpg,ant eater\n");
-    d = opened("list:", "l.csv");
+    d = opened_in(&tree, "list:", "l.csv");
     cr_expect(eq(u32, dataset_get_classes(d), 3));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 0), "Cat"));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 1), "ant eater"));
@@ -199,8 +179,8 @@ Test(list, settings_and_further_columns)
 
     tree_write_text(&tree, "lists/l.csv",
                     "class,source,filename,year\n1,\"by, me\",1.jpg,1999\n3,,2.jpg,2001\n");
-    refused("list:", "lists/l.csv", -ENOENT, "lists/l.csv, line 2: ");
-    d = opened("list,base=../a,label-offset=-1:", "lists/l.csv");
+    refused_in(&tree, "list:", "lists/l.csv", -ENOENT, "lists/l.csv, line 2: ");
+    d = opened_in(&tree, "list,base=../a,label-offset=-1:", "lists/l.csv");
     reads(d, 0, "one", 0);
     reads(d, 1, "number two", 2);
     cr_assert(eq(int, dataset_fields(d, 0, gather, text, &err), 0), "%s", err.text);
@@ -209,11 +189,11 @@ Test(list, settings_and_further_columns)
     cr_assert(eq(int, dataset_fields(d, 1, gather, text, &err), 0), "%s", err.text);
     cr_expect(eq(str, text, "source=;year=2001;"));
     dataset_unref(d);
-    d = opened("list,base=../a,label=year:", "lists/l.csv");
+    d = opened_in(&tree, "list,base=../a,label=year:", "lists/l.csv");
     cr_expect(eq(u32, dataset_get_classes(d), 2002));
     dataset_unref(d);
     tree_write_text(&tree, "t.txt", "a/1.jpg\t4\textra\n");
-    d = opened("list:", "t.txt");
+    d = opened_in(&tree, "list:", "t.txt");
     text[0] = '\0';
     cr_assert(eq(int, dataset_fields(d, 0, gather, text, &err), 0), "%s", err.text);
     cr_expect(eq(str, text, "column 3=extra;"));
@@ -223,28 +203,29 @@ Test(list, settings_and_further_columns)
 Test(list, what_cannot_be_meant_is_refused_with_file_and_line)
 {
     tree_write_text(&tree, "none", "# nothing\n");
-    refused("list:", "none", -EBADMSG, "holds no samples");
+    refused_in(&tree, "list:", "none", -EBADMSG, "holds no samples");
     tree_write_text(&tree, "x", "a/1.jpg 1\na/9.jpg 1\n");
-    refused("list:", "x", -ENOENT, "/x, line 2: ");
-    refused("list:", "x", -ENOENT, "a/9.jpg: No such file");
+    refused_in(&tree, "list:", "x", -ENOENT, "/x, line 2: ");
+    refused_in(&tree, "list:", "x", -ENOENT, "a/9.jpg: No such file");
     tree_write_text(&tree, "x", "a 1\n");
-    refused("list:", "x", -EBADMSG, "x, line 1: a is no file");
+    refused_in(&tree, "list:", "x", -EBADMSG, "x, line 1: a is no file");
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg\n");
-    refused("list:", "x", -EBADMSG, "/x: line 2 ('a/2.jpg') has no label");
+    refused_in(&tree, "list:", "x", -EBADMSG, "/x: line 2 ('a/2.jpg') has no label");
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg -1\n");
-    refused("list:", "x", -EBADMSG, "label '-1' of x, a/2.jpg is out of range");
+    refused_in(&tree, "list:", "x", -EBADMSG, "label '-1' of x, a/2.jpg is out of range");
     tree_write_text(&tree, "x", "a/1.jpg 2147483647\n");
-    refused("list:", "x", -EBADMSG, "out of range");
+    refused_in(&tree, "list:", "x", -EBADMSG, "out of range");
     tree_write_text(&tree, "x", "a/1.jpg 99999999999999999999999\n");
-    refused("list:", "x", -EBADMSG, "out of range");
+    refused_in(&tree, "list:", "x", -EBADMSG, "out of range");
     tree_write_text(&tree, "x", "a/1.jpg 2\na/2.jpg two\n");
-    refused("list:", "x", -EBADMSG, "label 'two' of x, a/2.jpg is no number");
+    refused_in(&tree, "list:", "x", -EBADMSG, "label 'two' of x, a/2.jpg is no number");
     tree_write(&tree, "x", "a/1.jpg\0 1\n", 11);
-    refused("list:", "x", -EBADMSG, "holds bytes of 0");
-    refused("list:", "nowhere", -ENOENT, "No such file");
-    refused("list:", "a", -EISDIR, "Is a directory");
-    refused("list,base=nowhere:", "x", -ENOENT, "No such file");
-    refused("list,root=x:", "x", -EINVAL, "its settings: base, label, label-offset, path");
+    refused_in(&tree, "list:", "x", -EBADMSG, "holds bytes of 0");
+    refused_in(&tree, "list:", "nowhere", -ENOENT, "No such file");
+    refused_in(&tree, "list:", "a", -EISDIR, "Is a directory");
+    refused_in(&tree, "list,base=nowhere:", "x", -ENOENT, "No such file");
+    refused_in(&tree, "list,root=x:", "x", -EINVAL,
+               "its settings: base, label, label-offset, path");
 }
 
 static void make_old(const char *name)
@@ -263,10 +244,10 @@ Test(list, changes_of_the_list_and_of_its_files_show)
 
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 0\n");
     make_old("x");
-    d = opened("list:", "x");
+    d = opened_in(&tree, "list:", "x");
     cr_assert(eq(int, stat(dataset_get_index_path(d), &first), 0));
     dataset_unref(d);
-    d = opened("list:", "x");
+    d = opened_in(&tree, "list:", "x");
     cr_assert(eq(int, stat(dataset_get_index_path(d), &second), 0));
     cr_expect(eq(u64, first.st_ino, second.st_ino), "an index that is used again");
     tree_write_text(&tree, "a/1.jpg", "changed");
@@ -274,15 +255,15 @@ Test(list, changes_of_the_list_and_of_its_files_show)
     cr_expect(ne(ptr, (void *)strstr(err.text, "a/1.jpg has changed since"), NULL), "%s", err.text);
     cr_expect(eq(int, dataset_read(d, 1, &buffer, &err), 0));
     dataset_unref(d);
-    d = opened("list:", "x");
+    d = opened_in(&tree, "list:", "x");
     reads(d, 0, "changed", 1);
     dataset_unref(d);
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 5\n"); /* the same size */
-    d = opened("list:", "x");
+    d = opened_in(&tree, "list:", "x");
     reads(d, 1, "number two", 5);
     dataset_unref(d);
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg 6\n"); /* within the clock's grain */
-    d = opened("list:", "x");
+    d = opened_in(&tree, "list:", "x");
     reads(d, 1, "number two", 6);
     dataset_unref(d);
     dataset_buffer_fini(&buffer);

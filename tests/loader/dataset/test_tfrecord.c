@@ -16,6 +16,7 @@
 #include "common/util.h"
 #include "loader/dataset/dataset.h"
 #include "tests/records.h"
+#include "tests/loader/dataset/opened.h"
 #include "tests/tree.h"
 
 static struct tree tree;
@@ -31,30 +32,6 @@ static void teardown(void)
 }
 
 TestSuite(tfrecord, .init = setup, .fini = teardown);
-
-static struct dataset *opened(const char *format, const char *name)
-{
-    struct dataset *d = NULL;
-    struct plenum_error err = {""};
-    char text[600];
-
-    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(&tree, name));
-    cr_assert(eq(int, dataset_open(text, NULL, &d, &err), 0), "%s: %s", text, err.text);
-    return d;
-}
-
-static void refused(const char *format, const char *name, int code, const char *sentence)
-{
-    struct dataset *d = NULL;
-    struct plenum_error err = {""};
-    char text[600];
-
-    (void)snprintf(text, sizeof(text), "%s%s", format, tree_path(&tree, name));
-    cr_expect(eq(int, dataset_open(text, NULL, &d, &err), code), "%s: %s", text, err.text);
-    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
-              sentence);
-    cr_expect(eq(ptr, d, NULL));
-}
 
 static void reads(struct dataset *d, uint32_t sample, const void *bytes, size_t len, int64_t label)
 {
@@ -94,7 +71,7 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
     record_put_image(&two, "last", 4, 7, NULL);
     tree_write_bytes(&tree, "train-00000-of-00002", &one);
     tree_write_bytes(&tree, "train-00001-of-00002", &two);
-    d = opened("tfrecord:", "train-0000{0..1}-of-00002");
+    d = opened_in(&tree, "tfrecord:", "train-0000{0..1}-of-00002");
     cr_assert(eq(u32, dataset_get_samples(d), 3));
     cr_expect(eq(u32, dataset_get_classes(d), 8));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 3), ""));
@@ -108,11 +85,11 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
               name);
     dataset_unref(d);
     /* The same by what lies there. */
-    d = opened("", "train-*-of-00002");
+    d = opened_in(&tree, "", "train-*-of-00002");
     cr_expect(eq(u32, dataset_get_samples(d), 3));
     cr_expect(eq(int, strncmp(dataset_get_name(d), "tfrecord:/", 10), 0));
     dataset_unref(d);
-    d = opened("", "train-00001-of-00002");
+    d = opened_in(&tree, "", "train-00001-of-00002");
     cr_expect(eq(u32, dataset_get_samples(d), 1));
     dataset_unref(d);
     bytes_fini(&one);
@@ -134,30 +111,32 @@ Test(tfrecord, features_have_other_names_and_types_if_told)
         record_put(&file, &f);
     }
     tree_write_bytes(&tree, "x.tfrecord", &file);
-    d = opened("tfrecord,image=jpeg,label=number,label-offset=1:", "x.tfrecord");
+    d = opened_in(&tree, "tfrecord,image=jpeg,label=number,label-offset=1:", "x.tfrecord");
     cr_expect(eq(u32, dataset_get_classes(d), 4));
     reads(d, 0, "even!", 5, 0);
     reads(d, 3, "odd", 3, 3);
     dataset_unref(d);
-    d = opened("tfrecord,label=text,image=jpeg,name=text:", "x.tfrecord");
+    d = opened_in(&tree, "tfrecord,label=text,image=jpeg,name=text:", "x.tfrecord");
     cr_expect(eq(u32, dataset_get_classes(d), 2));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 1), "dog"));
     reads(d, 1, "odd", 3, 1);
     dataset_unref(d);
-    refused("tfrecord:", "x.tfrecord", -EBADMSG,
-            "no feature 'image/encoded' of one piece of bytes; its features: text, jpeg, number, "
-            "real (image=FEATURE names another)");
-    refused("tfrecord,image=jpeg:", "x.tfrecord", -EBADMSG, "has no label: no feature "
-                                                            "'image/class/label'");
-    refused("tfrecord,image=jpeg,label=real:", "x.tfrecord", -EBADMSG, "has no label");
-    refused("tfrecord,image=jpeg,label=number:", "x.tfrecord", -EBADMSG,
-            "label '-1' of x.tfrecord is out of range: class numbers begin at 0 (see "
-            "label-offset)");
-    refused("tfrecord,image=jpeg,label=number,label-offset=-2:", "x.tfrecord", -EBADMSG,
-            "out of range with the label-offset");
-    refused("tfrecord,image=jpeg,label=text,label-offset=1:", "x.tfrecord", -EINVAL,
-            "a label-offset is for labels that are numbers");
-    refused("tfrecord,picture=jpeg:", "x.tfrecord", -EINVAL, "has no setting 'picture'");
+    refused_in(
+        &tree, "tfrecord:", "x.tfrecord", -EBADMSG,
+        "no feature 'image/encoded' of one piece of bytes; its features: text, jpeg, number, "
+        "real (image=FEATURE names another)");
+    refused_in(&tree, "tfrecord,image=jpeg:", "x.tfrecord", -EBADMSG,
+               "has no label: no feature "
+               "'image/class/label'");
+    refused_in(&tree, "tfrecord,image=jpeg,label=real:", "x.tfrecord", -EBADMSG, "has no label");
+    refused_in(&tree, "tfrecord,image=jpeg,label=number:", "x.tfrecord", -EBADMSG,
+               "label '-1' of x.tfrecord is out of range: class numbers begin at 0 (see "
+               "label-offset)");
+    refused_in(&tree, "tfrecord,image=jpeg,label=number,label-offset=-2:", "x.tfrecord", -EBADMSG,
+               "out of range with the label-offset");
+    refused_in(&tree, "tfrecord,image=jpeg,label=text,label-offset=1:", "x.tfrecord", -EINVAL,
+               "a label-offset is for labels that are numbers");
+    refused_in(&tree, "tfrecord,picture=jpeg:", "x.tfrecord", -EINVAL, "has no setting 'picture'");
     bytes_fini(&f);
     bytes_fini(&file);
 }
@@ -184,7 +163,7 @@ Test(tfrecord, the_other_features_are_found_by_sample)
     record_put_image(&file, "a", 1, 1, "one");
     record_put_image(&file, "b", 1, 2, "two");
     tree_write_bytes(&tree, "x", &file);
-    d = opened("tfrecord:", "x");
+    d = opened_in(&tree, "tfrecord:", "x");
     cr_assert(eq(int, dataset_fields(d, 1, gather, &g, &err), 0), "%s", err.text);
     cr_expect(eq(str, g.text,
                  "image/height=64;image/class/label=2;image/filename=two;image/object/bbox/"
@@ -198,20 +177,21 @@ Test(tfrecord, what_is_no_tfrecord_is_refused_with_a_sentence)
     struct bytes file = {0}, f = {0};
 
     tree_write_text(&tree, "text", "this is no TFRecord file, as anybody can see");
-    refused("tfrecord:", "text", -EBADMSG, "is no TFRecord file, or a compressed or damaged one");
-    refused("tfrecord:", "nothing", -ENOENT, "No such file");
-    refused("tfrecord:", "nothing-{0..1}", -ENOENT, "nothing-0: No such file");
-    refused("tfrecord:", "nothing-*", -ENOENT, "no file matches 'nothing-*'");
+    refused_in(&tree, "tfrecord:", "text", -EBADMSG,
+               "is no TFRecord file, or a compressed or damaged one");
+    refused_in(&tree, "tfrecord:", "nothing", -ENOENT, "No such file");
+    refused_in(&tree, "tfrecord:", "nothing-{0..1}", -ENOENT, "nothing-0: No such file");
+    refused_in(&tree, "tfrecord:", "nothing-*", -ENOENT, "no file matches 'nothing-*'");
     tree_write(&tree, "empty", "", 0);
-    refused("tfrecord:", "empty", -EBADMSG, "holds no samples");
+    refused_in(&tree, "tfrecord:", "empty", -EBADMSG, "holds no samples");
     record_put_raw(&file, "\xff\xff\xff no Example", 14);
     tree_write_bytes(&tree, "raw", &file);
-    refused("tfrecord:", "raw", -EBADMSG, "the record at byte 0 is no tf.train.Example");
+    refused_in(&tree, "tfrecord:", "raw", -EBADMSG, "the record at byte 0 is no tf.train.Example");
     file.len = 0;
     record_put(&file, &f);
     tree_write_bytes(&tree, "bare", &file);
-    refused("tfrecord:", "bare", -EBADMSG, "its features: none");
-    refused("tfrecord:", "{text,text}", -EINVAL, "text is named twice");
+    refused_in(&tree, "tfrecord:", "bare", -EBADMSG, "its features: none");
+    refused_in(&tree, "tfrecord:", "{text,text}", -EINVAL, "text is named twice");
     bytes_fini(&file);
     bytes_fini(&f);
 }
@@ -229,10 +209,10 @@ Test(tfrecord, numbers_and_names_are_not_mixed)
     record_put(&two, &f);
     tree_write_bytes(&tree, "x-0", &one);
     tree_write_bytes(&tree, "x-1", &two);
-    refused("tfrecord:", "x-{0,1}", -EBADMSG,
-            "label 'cat' of x-1 is no number, though other labels of the data set are");
-    refused("tfrecord:", "x-{1,0}", -EBADMSG,
-            "label '5' of x-0 is a number, though other labels of the data set are names");
+    refused_in(&tree, "tfrecord:", "x-{0,1}", -EBADMSG,
+               "label 'cat' of x-1 is no number, though other labels of the data set are");
+    refused_in(&tree, "tfrecord:", "x-{1,0}", -EBADMSG,
+               "label '5' of x-0 is a number, though other labels of the data set are names");
     bytes_fini(&f);
     bytes_fini(&one);
     bytes_fini(&two);
@@ -249,14 +229,15 @@ Test(tfrecord, of_features_with_one_name_the_last_counts)
     example_put_int(&f, "image/class/label", 2);
     record_put(&file, &f);
     tree_write_bytes(&tree, "x", &file);
-    d = opened("tfrecord:", "x");
+    d = opened_in(&tree, "tfrecord:", "x");
     reads(d, 0, "second", 6, 2);
     dataset_unref(d);
     bytes_fini(&f);
     bytes_fini(&file);
 }
 
-/* Images whose beginnings lie in the record many times: the place that is kept must still be right. */
+/* Images whose beginnings lie in the record many times: the place that is kept must still be right.
+ */
 Test(tfrecord, images_of_nothing_but_repetition_are_found)
 {
     static const size_t lens[] = {1, 63, 64, 65, 1000, 70000};
@@ -276,7 +257,7 @@ Test(tfrecord, images_of_nothing_but_repetition_are_found)
         zeros[lens[i] - 1] = 0;
     }
     tree_write_bytes(&tree, "x", &file);
-    d = opened("tfrecord:", "x");
+    d = opened_in(&tree, "tfrecord:", "x");
     for (uint32_t i = 0; i < ARRAY_LEN(lens); i++) {
         zeros[lens[i] - 1] = 'e';
         reads(d, i, zeros, lens[i], i);
@@ -299,7 +280,7 @@ Test(tfrecord, a_record_with_a_wrong_checksum_is_a_bad_sample)
     record_put_image(&file, "good too", 8, 3, "c");
     file.p[second + 60] ^= 1;
     tree_write_bytes(&tree, "x", &file);
-    d = opened("tfrecord:", "x");
+    d = opened_in(&tree, "tfrecord:", "x");
     cr_assert(eq(u32, dataset_get_samples(d), 3));
     reads(d, 0, "good", 4, 1);
     is_bad(d, 1, -EBADMSG, "is damaged: its checksum is wrong");
@@ -330,7 +311,7 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     record_put_image(&file, "one", 3, 1, "a");
     record_put_image(&file, "two", 3, 2, "b");
     tree_write_bytes(&tree, "x", &file);
-    d = opened("tfrecord:", "x");
+    d = opened_in(&tree, "tfrecord:", "x");
     reads(d, 0, "one", 3, 1);
     /* A bit of the disk's: nobody wrote, no time changed. */
     write_at("x", 60, file.p[60] ^ 4, true);
@@ -343,14 +324,14 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     dataset_unref(d);
 
     tree_write_bytes(&tree, "y", &file);
-    d = opened("tfrecord:", "y");
+    d = opened_in(&tree, "tfrecord:", "y");
     cr_assert(eq(int, truncate(tree_path(&tree, "y"), 70), 0));
     is_bad(d, 1, -ESTALE, "has changed");
     dataset_unref(d);
 
     /* Another file under its name is another file: what is open goes on, the next open sees it. */
     tree_write_bytes(&tree, "z", &file);
-    d = opened("tfrecord:", "z");
+    d = opened_in(&tree, "tfrecord:", "z");
     reads(d, 0, "one", 3, 1);
     file.len = 0;
     record_put_image(&file, "three", 5, 3, "a");
@@ -358,7 +339,7 @@ Test(tfrecord, what_happens_to_a_file_while_it_is_open_shows)
     cr_assert(eq(int, rename(tree_path(&tree, "new"), tree_path(&tree, "z")), 0));
     reads(d, 1, "two", 3, 2);
     dataset_unref(d);
-    d = opened("tfrecord:", "z");
+    d = opened_in(&tree, "tfrecord:", "z");
     reads(d, 0, "three", 5, 3);
     dataset_unref(d);
     bytes_fini(&file);
@@ -383,7 +364,7 @@ Test(tfrecord, parts_are_the_whole_without_a_rest)
             struct dataset *d;
 
             (void)snprintf(format, sizeof(format), "tfrecord,part=%u/%u:", part, parts);
-            d = opened(format, "x-{0..6}");
+            d = opened_in(&tree, format, "x-{0..6}");
             for (uint32_t i = 0; i < dataset_get_samples(d); i++) {
                 cr_assert(eq(i64, dataset_get_label(d, i), label));
                 if (--left == 0)
@@ -394,13 +375,15 @@ Test(tfrecord, parts_are_the_whole_without_a_rest)
         cr_expect(eq(i64, label, 7), "%u parts", parts);
     }
     cr_assert(eq(int, unlink(tree_path(&tree, "x-6")), 0));
-    dataset_unref(opened("tfrecord,part=0/2:", "x-{0..6}")); /* the other half may lie elsewhere */
-    refused("tfrecord,part=1/2:", "x-{0..6}", -ENOENT, "x-6: No such file");
-    refused("tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
-    refused("tfrecord,part=2/2:", "x-{0..6}", -EINVAL, "part=2/2 is not i/k with i below k");
-    refused("tfrecord,part=1:", "x-{0..6}", -EINVAL, "is not i/k");
-    refused("tfrecord,part=-1/2:", "x-{0..6}", -EINVAL, "is not i/k");
-    refused("tfrecord,part=0/2x:", "x-{0..6}", -EINVAL, "is not i/k");
+    dataset_unref(
+        opened_in(&tree, "tfrecord,part=0/2:", "x-{0..6}")); /* the other half may lie elsewhere */
+    refused_in(&tree, "tfrecord,part=1/2:", "x-{0..6}", -ENOENT, "x-6: No such file");
+    refused_in(&tree, "tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
+    refused_in(&tree, "tfrecord,part=2/2:", "x-{0..6}", -EINVAL,
+               "part=2/2 is not i/k with i below k");
+    refused_in(&tree, "tfrecord,part=1:", "x-{0..6}", -EINVAL, "is not i/k");
+    refused_in(&tree, "tfrecord,part=-1/2:", "x-{0..6}", -EINVAL, "is not i/k");
+    refused_in(&tree, "tfrecord,part=0/2x:", "x-{0..6}", -EINVAL, "is not i/k");
     bytes_fini(&file);
 }
 
@@ -419,7 +402,7 @@ Test(tfrecord, more_archives_than_descriptors_are_read_all_the_same)
         tree_write_bytes(&tree, name, &file);
     }
     cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &limit), 0));
-    d = opened("tfrecord:", "x-*");
+    d = opened_in(&tree, "tfrecord:", "x-*");
     for (int round = 0; round < 2; round++)
         for (uint32_t i = 0; i < 200; i++)
             reads(d, i, &i, sizeof(i), i);
@@ -451,8 +434,8 @@ static void make_small(struct small *s)
     }
 }
 
-/* Opening is refused with a sentence that names the file, or what is delivered is right. Returns the
- * number of samples, those that are bad counted in `*bad`. */
+/* Opening is refused with a sentence that names the file, or what is delivered is right. Returns
+ * the number of samples, those that are bad counted in `*bad`. */
 static int survives(const uint8_t *bytes, size_t len, int *bad)
 {
     struct dataset_options options = {.cache_dir = "/dev/null/none", .threads = 1};
