@@ -17,18 +17,8 @@ sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "t
 import jobs  # noqa: E402
 import tap  # noqa: E402
 
-if os.environ.get("PLENUM_SANITIZED"):
-    tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
-if shutil.which("mpirun") is None:
-    tap.skip_all("mpirun is not installed")
-try:
-    import numpy  # noqa: F401
-except ImportError:
-    tap.skip_all("NumPy is not installed for this Python")
-try:
-    import torch  # noqa: F401
-except ImportError:
-    torch = None
+tap.require("numpy", programs=["mpirun"])
+torch = tap.find("torch")
 
 
 def code_of(cell):

@@ -15,14 +15,7 @@ import jobs  # noqa: E402
 import tap  # noqa: E402
 import torchrun  # noqa: E402
 
-if os.environ.get("PLENUM_SANITIZED"):
-    tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
-if shutil.which("mpirun") is None:
-    tap.skip_all("mpirun is not installed")
-try:
-    import torch  # noqa: F401
-except ImportError:
-    tap.skip_all("PyTorch is not installed for this Python")
+tap.require("torch", programs=["mpirun"])
 
 STEPS = 50
 BATCH = 16  # R * M

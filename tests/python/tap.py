@@ -1,7 +1,12 @@
 """Runs a module's unittest cases and prints the results as TAP."""
 
+import importlib
+import os
+import shutil
 import sys
 import unittest
+
+NAMES = {"numpy": "NumPy", "torch": "PyTorch"}
 
 
 class Result(unittest.TestResult):
@@ -48,3 +53,23 @@ def main(module="__main__"):
 def skip_all(reason):
     print(f"1..0 # SKIP {reason}")
     sys.exit(0)
+
+
+def require(*modules, programs=()):
+    """Skip all where libplenum cannot be loaded into this Python, or a program or module is missing."""
+    if os.environ.get("PLENUM_SANITIZED"):
+        skip_all("a sanitized library cannot be loaded into an ordinary Python")
+    for program in programs:
+        if shutil.which(program) is None:
+            skip_all(f"{program} is not installed")
+    for module in modules:
+        if find(module) is None:
+            skip_all(f"{NAMES[module]} is not installed for this Python")
+
+
+def find(module):
+    """The module, or None where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None

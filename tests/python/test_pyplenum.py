@@ -20,18 +20,12 @@ import tap
 
 BUILD = os.environ["top_builddir"]
 SOURCE = os.environ["top_srcdir"]
-if os.environ.get("PLENUM_SANITIZED"):
-    tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
+tap.require("numpy")
 os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
-try:
-    import numpy as np
-except ImportError:
-    tap.skip_all("NumPy is not installed for this Python")
-try:
-    import torch
-except ImportError:
-    torch = None
+torch = tap.find("torch")
+
+import numpy as np  # noqa: E402
 
 import pyplenum  # noqa: E402
 

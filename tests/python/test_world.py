@@ -13,16 +13,8 @@ import torchrun
 
 BUILD = os.environ["top_builddir"]
 SOURCE = os.environ["top_srcdir"]
-if os.environ.get("PLENUM_SANITIZED"):
-    tap.skip_all("a sanitized library cannot be loaded into an ordinary Python")
-try:
-    import numpy  # noqa: F401
-except ImportError:
-    tap.skip_all("NumPy is not installed for this Python")
-try:
-    import torch  # noqa: F401
-except ImportError:
-    torch = None
+tap.require("numpy")
+torch = tap.find("torch")
 
 CTL = os.path.join(BUILD, "plenumctl")
 WORLD = os.path.join(SOURCE, "tests", "python", "world.py")
