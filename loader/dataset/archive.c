@@ -225,7 +225,7 @@ int archive_locate(struct dataset *d, const struct dataset_options *options,
 struct scan {
     const struct dataset *dataset;
     const struct dataset_options *options;
-    int (*scan)(struct archive *archive);
+    const struct archive_work *work;
     struct archive *archives;
     atomic_uint_fast64_t progress;
     uint64_t total;
@@ -237,7 +237,7 @@ static int open_archive(struct archive *a, struct stat *st)
     if (a->fd < 0 || fstat(a->fd, st) < 0)
         return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
     if (!S_ISREG(st->st_mode))
-        return error_set(&a->err, -EINVAL, "%s is no file", a->path);
+        return error_set(&a->err, -EINVAL, "%s: it is no file", a->path);
     a->size = (uint64_t)st->st_size;
     (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
@@ -255,7 +255,7 @@ static int scan_archive(void *arg, uint64_t index, unsigned thread)
     if (r == 0) {
         r = index_builder_add_container(&a->builder, a->name, dataset_mtime(&before),
                                         (uint64_t)before.st_size, dataset_settled(&before));
-        r = r < 0 ? error_set(&a->err, (int)r, "out of memory") : s->scan(a);
+        r = r < 0 ? error_set(&a->err, (int)r, "out of memory") : s->work->scan(a);
     }
     if (r == 0 && (fstat(a->fd, &after) < 0 || after.st_size != before.st_size ||
                    dataset_mtime(&after) != dataset_mtime(&before)))
@@ -286,7 +286,9 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     if (!s->archives)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < d->files.count; i++) {
-        s->archives[i] = (struct archive){.dataset = d,
+        s->archives[i] = (struct archive){.arg = s->work->arg,
+                                          .number = i,
+                                          .dataset = d,
                                           .options = s->options,
                                           .name = d->files.paths[i],
                                           .path = str_format("%s/%s", d->root, d->files.paths[i]),
@@ -300,35 +302,17 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     return 0;
 }
 
-static int pour(struct scan *s, struct index_builder *b, struct plenum_error *err)
-{
-    for (size_t i = 0; i < s->dataset->files.count; i++) {
-        int r = index_builder_append(b, &s->archives[i].builder);
-
-        index_builder_fini(&s->archives[i].builder);
-        if (r < 0)
-            return error_set(err, r, "%s: %s", s->archives[i].path,
-                             r == -EOVERFLOW ? "more samples than an index can hold"
-                                             : "out of memory");
-    }
-    return 0;
-}
-
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
-                 int (*scan)(struct archive *archive), struct index_builder *b,
-                 struct plenum_error *err)
+                 const struct archive_work *work, struct index_builder *b, struct plenum_error *err)
 {
-    struct scan s = {.dataset = dataset, .options = options, .scan = scan};
+    struct scan s = {.dataset = dataset, .options = options, .work = work};
     struct parallel loop = {.count = dataset->files.count,
                             .threads = options->threads,
                             .turn = scan_archive,
                             .progress = options->progress ? tell_progress : NULL,
                             .arg = &s};
-    int64_t offset;
-    int r = dataset_setting_number(dataset, "label-offset", 0, &offset, err);
+    int r = scan_init(&s, err);
 
-    if (r == 0)
-        r = scan_init(&s, err);
     if (r == 0) {
         r = parallel_run(&loop);
         for (size_t i = 0; r < 0 && i < dataset->files.count; i++)
@@ -338,9 +322,7 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
             }
     }
     if (r == 0)
-        r = pour(&s, b, err);
-    if (r == 0)
-        r = index_builder_settle_labels(b, offset, err);
+        r = work->pour(s.archives, dataset->files.count, b, err);
     for (size_t i = 0; s.archives && i < dataset->files.count; i++) {
         index_builder_fini(&s.archives[i].builder);
         free(s.archives[i].path);

@@ -14,6 +14,8 @@
 
 /** One archive while it is scanned, by one thread. */
 struct archive {
+    void *arg;     /* archive_scan()'s */
+    size_t number; /* among the archives */
     const struct dataset *dataset;
     const struct dataset_options *options;
     const char *name; /* relative to the root */
@@ -29,14 +31,21 @@ struct archive {
 int archive_locate(struct dataset *dataset, const struct dataset_options *options,
                    struct plenum_error *err);
 
-/**
- * struct format's scan: `scan` for each archive, several at once, then all of them behind each
- * other, and labels settled.
- *
- * `scan` fills archive->builder and answers 0, or -errno with a sentence in archive->err.
- */
+/** What to do with archives when they are indexed. */
+struct archive_work {
+    /** Fill archive->builder, several archives at once: 0, or -errno with a sentence in
+     * archive->err. */
+    int (*scan)(struct archive *archive);
+    /** Make one index of all archives: 0, or -errno with a sentence. */
+    int (*pour)(struct archive *archives, size_t count, struct index_builder *b,
+                struct plenum_error *err);
+    void *arg; /* archive->arg */
+};
+
+/** struct format's scan: `scan` for each archive, then `pour`. An archive that changes meanwhile is
+ * an error. */
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
-                 int (*scan)(struct archive *archive), struct index_builder *b,
+                 const struct archive_work *work, struct index_builder *b,
                  struct plenum_error *err);
 
 /** struct format's fresh and announce. Containers behind the archives are other files that the

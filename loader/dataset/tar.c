@@ -38,7 +38,6 @@
 #include <unistd.h>
 
 #include "common/error.h"
-#include "common/parallel.h"
 #include "common/util.h"
 #include "loader/dataset/json_find.h"
 #include "loader/dataset/pattern.h"
@@ -85,16 +84,11 @@ struct label {
     char text[CLASS_NAME_MAX + 1];
 };
 
-/* One archive, filled by one thread. */
-struct archive_scan {
-    const struct tar_set *set;
-    const char *path; /* relative to the root */
-    struct index_builder part;
-    struct class_name **classes; /* [samples of part], where labels are names */
-    size_t cap_classes;
+/* Where labels are names: those of one archive, filled by the thread that scans it. */
+struct archive_classes {
+    struct class_name **of_samples; /* [samples of the archive] */
+    size_t cap;
     void *names; /* tree of struct class_name */
-    uint64_t mtime_ns, size, settled;
-    struct plenum_error err;
 };
 
 /* The members with one key, while they pass. */
@@ -305,46 +299,57 @@ static void group_fini(struct group *g)
         free(g->labels[i].text);
 }
 
-static int add_sample(struct archive_scan *a, const struct group *g, const struct label *label)
+static const struct tar_set *set_of(const struct archive *a)
 {
-    struct index_sample sample = g->sample;
-    size_t number = a->part.num_samples;
+    return a->dataset->state;
+}
 
-    if (number > 0 && (a->part.samples[0].label < 0) != label->named)
+static struct archive_classes *classes_of(const struct archive *a)
+{
+    return (struct archive_classes *)a->arg + a->number;
+}
+
+static int add_sample(struct archive *a, const struct group *g, const struct label *label)
+{
+    struct archive_classes *classes = classes_of(a);
+    struct index_sample sample = g->sample;
+    size_t number = a->builder.num_samples;
+
+    if (number > 0 && (a->builder.samples[0].label < 0) != label->named)
         return error_set(&a->err, -EBADMSG,
                          "some labels are numbers and some are names, like that of '%s'", g->name);
     sample.label = label->named ? -1 : (int32_t)label->number;
     if (label->named) {
-        struct class_name *class = find_class(&a->names, label->text);
+        struct class_name *class = find_class(&classes->names, label->text);
 
-        if (number == a->cap_classes) {
+        if (number == classes->cap) {
             size_t cap = number ? 2 * number : 256;
-            struct class_name **grown = realloc(a->classes, cap * sizeof(*grown));
+            struct class_name **grown = realloc(classes->of_samples, cap * sizeof(*grown));
 
             if (!grown)
                 return out_of_memory(&a->err);
-            a->classes = grown;
-            a->cap_classes = cap;
+            classes->of_samples = grown;
+            classes->cap = cap;
         }
         if (!class)
             return out_of_memory(&a->err);
-        a->classes[number] = class;
+        classes->of_samples[number] = class;
     }
-    if (index_builder_add_sample(&a->part, &sample, g->name) < 0)
+    if (index_builder_add_sample(&a->builder, &sample, g->name) < 0)
         return out_of_memory(&a->err);
     return 0;
 }
 
 /* The group is complete: a sample, or some files that are none. */
-static int end_group(struct archive_scan *a, struct group *g)
+static int end_group(struct archive *a, struct group *g)
 {
     struct label label;
     int r = 0;
 
     if (g->any && !g->image[0])
-        a->part.passed_over += g->files;
+        a->builder.passed_over += g->files;
     if (g->any && g->image[0]) {
-        r = find_label(a->set, g, &label, &a->err);
+        r = find_label(set_of(a), g, &label, &a->err);
         if (r == 0)
             r = add_sample(a, g, &label);
     }
@@ -367,7 +372,7 @@ static int begin_group(struct group *g, const char *key, size_t len)
     return 0;
 }
 
-static int take_image(struct archive_scan *a, struct group *g, const struct tar_member *m,
+static int take_image(struct archive *a, struct group *g, const struct tar_member *m,
                       const char *name, const char *extension)
 {
     if (g->image[0])
@@ -388,7 +393,7 @@ static int take_image(struct archive_scan *a, struct group *g, const struct tar_
                                       .len = (uint32_t)m->size,
                                       .flags = m->sparse ? FLAG_SPARSE : 0};
     if (m->type == TAR_HARD_LINK) {
-        int64_t target = index_builder_add_name(&a->part, m->target, strlen(m->target));
+        int64_t target = index_builder_add_name(&a->builder, m->target, strlen(m->target));
 
         if (target < 0)
             return out_of_memory(&a->err);
@@ -397,7 +402,7 @@ static int take_image(struct archive_scan *a, struct group *g, const struct tar_
     return 0;
 }
 
-static int take_label(struct archive_scan *a, struct tar_reader *reader, struct group *g,
+static int take_label(struct archive *a, struct tar_reader *reader, struct group *g,
                       const struct tar_member *m, const char *name, enum label_from from)
 {
     if (g->labels[from].there)
@@ -418,11 +423,11 @@ static int take_label(struct archive_scan *a, struct tar_reader *reader, struct 
     return tar_reader_read(reader, g->labels[from].text, m->size, &a->err);
 }
 
-static int take_member(struct archive_scan *a, struct tar_reader *reader, struct group *g,
+static int take_member(struct archive *a, struct tar_reader *reader, struct group *g,
                        const struct tar_member *m)
 {
     const char *name = m->name, *base, *dot;
-    bool by_folder = a->set->from == FROM_FOLDER;
+    bool by_folder = set_of(a)->from == FROM_FOLDER;
     size_t key_len;
     int r;
 
@@ -447,7 +452,7 @@ static int take_member(struct archive_scan *a, struct tar_reader *reader, struct
         return take_image(a, g, m, name, dot + 1);
     for (enum label_from from = FROM_CLS; dot && from < FROM_TYPES; from++)
         if (strcasecmp(dot + 1, extensions[from]) == 0 &&
-            (a->set->from == from || a->set->from == FROM_ANY))
+            (set_of(a)->from == from || set_of(a)->from == FROM_ANY))
             return take_label(a, reader, g, m, name, from);
     return 0;
 }
@@ -463,9 +468,9 @@ static int compare_names(const void *a, const void *b, void *arg)
 }
 
 /* Give a link the place of the sample that it leads to. */
-static int follow_link(struct archive_scan *a, const uint32_t *sorted, struct index_sample *s)
+static int follow_link(struct archive *a, const uint32_t *sorted, struct index_sample *s)
 {
-    const struct index_builder *part = &a->part;
+    const struct index_builder *part = &a->builder;
     const char *target = part->names + s->where;
     size_t low = 0, high = part->num_samples;
 
@@ -494,9 +499,9 @@ static int follow_link(struct archive_scan *a, const uint32_t *sorted, struct in
 }
 
 /* Once all samples are there: none twice, and links. */
-static int check_names(struct archive_scan *a)
+static int check_names(struct archive *a)
 {
-    struct index_builder *part = &a->part;
+    struct index_builder *part = &a->builder;
     size_t n = part->num_samples;
     uint32_t *sorted = malloc((n + 1) * sizeof(*sorted));
     bool ascending = true;
@@ -522,12 +527,12 @@ static int check_names(struct archive_scan *a)
     return r;
 }
 
-static int walk(struct archive_scan *a, int fd)
+static int walk(struct archive *a)
 {
     struct tar_reader *reader;
     struct tar_member m;
     struct group g = {0};
-    int r = tar_reader_open(fd, 0, a->size, &reader, &a->err);
+    int r = tar_reader_open(a->fd, 0, a->size, &reader, &a->err);
 
     if (r < 0)
         return r;
@@ -545,42 +550,14 @@ static int walk(struct archive_scan *a, int fd)
     return r;
 }
 
-struct scan {
-    const struct dataset *dataset;
-    const struct dataset_options *options;
-    struct archive_scan *archives;
-};
-
-static int scan_archive(void *arg, uint64_t index, unsigned thread)
+static int scan_archive(struct archive *a)
 {
-    struct scan *s = arg;
-    struct archive_scan *a = &s->archives[index];
-    const char *root = s->dataset->root;
-    struct stat st;
-    int fd, r;
+    int r;
 
-    (void)thread;
-    fd = openat(s->dataset->root_fd, a->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        r = error_set(&a->err, -errno, "%s", strerror(errno));
-    } else if (!S_ISREG(st.st_mode)) {
-        r = error_set(&a->err, -EINVAL, "it is no file");
-    } else {
-        a->size = (uint64_t)st.st_size;
-        a->mtime_ns = dataset_mtime(&st);
-        a->settled = dataset_settled(&st);
-        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-        r = walk(a, fd);
-    }
-    io_close(&fd);
-    return r < 0 ? error_prefix(&a->err, r, "%s/%s", root, a->path) : 0;
-}
-
-static void scan_progress(void *arg, uint64_t done, uint64_t total)
-{
-    struct scan *s = arg;
-
-    s->options->progress(s->options->progress_arg, "reading archives", done, total);
+    (void)posix_fadvise(a->fd, 0, 0, POSIX_FADV_RANDOM); /* headers alone */
+    r = walk(a);
+    (void)atomic_fetch_add(a->progress, a->size);
+    return r < 0 ? error_prefix(&a->err, r, "%s", a->path) : 0;
 }
 
 /* --- all archives --- */
@@ -647,48 +624,44 @@ static void number_class(const void *node, VISIT visit, void *arg)
 }
 
 /* Make the classes of all archives one. */
-static int unite_names(struct scan *s, size_t count, struct index_builder *b,
+static int unite_names(struct archive *archives, size_t count, struct index_builder *b,
                        struct plenum_error *err)
 {
     void *all = NULL;
     struct numbering numbering = {.b = b};
     int r = 0;
 
-    for (size_t i = 0; i < count && r == 0; i++) {
-        struct archive_scan *a = &s->archives[i];
-
-        for (size_t k = 0; k < a->part.num_samples && r == 0; k++) {
-            struct class_name *class = a->classes[k];
+    for (size_t i = 0; i < count && r == 0; i++)
+        for (size_t k = 0; k < archives[i].builder.num_samples && r == 0; k++) {
+            struct class_name *class = classes_of(&archives[i])->of_samples[k];
 
             if (!class->whole)
                 class->whole = find_class(&all, class->text);
             if (!class->whole)
                 r = out_of_memory(err);
         }
-    }
     twalk_r(all, number_class, &numbering);
     if (r == 0 && numbering.failed)
         r = out_of_memory(err);
-    for (size_t i = 0; i < count && r == 0; i++) {
-        struct archive_scan *a = &s->archives[i];
-
-        for (size_t k = 0; k < a->part.num_samples; k++)
-            a->part.samples[k].label = a->classes[k]->whole->label;
-    }
+    for (size_t i = 0; i < count && r == 0; i++)
+        for (size_t k = 0; k < archives[i].builder.num_samples; k++)
+            archives[i].builder.samples[k].label =
+                classes_of(&archives[i])->of_samples[k]->whole->label;
     tdestroy(all, free);
     return r;
 }
 
 /* Classes without a name, up to the largest label. */
-static int add_nameless_classes(const struct scan *s, size_t count, struct index_builder *b)
+static int add_nameless_classes(const struct archive *archives, size_t count,
+                                struct index_builder *b)
 {
     int64_t nameless = -1, r = 0;
     int32_t largest = -1;
 
     for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < s->archives[i].part.num_samples; k++)
-            if (s->archives[i].part.samples[k].label > largest)
-                largest = s->archives[i].part.samples[k].label;
+        for (size_t k = 0; k < archives[i].builder.num_samples; k++)
+            if (archives[i].builder.samples[k].label > largest)
+                largest = archives[i].builder.samples[k].label;
     if (b->num_classes == 0) { /* nobody named any */
         b->num_classes = (size_t)largest + 1;
         b->unnamed = true;
@@ -703,43 +676,46 @@ static int add_nameless_classes(const struct scan *s, size_t count, struct index
 }
 
 /* Are labels names? They must be in all archives or in none. 1, 0 or an error. */
-static int find_naming(const struct scan *s, size_t count, struct plenum_error *err)
+static int find_naming(const struct archive *archives, size_t count, struct plenum_error *err)
 {
-    const struct archive_scan *first = NULL;
+    const struct archive *first = NULL;
 
     for (size_t i = 0; i < count; i++) {
-        const struct archive_scan *a = &s->archives[i];
+        const struct archive *a = &archives[i];
 
-        if (a->part.num_samples == 0)
+        if (a->builder.num_samples == 0)
             continue;
         if (!first)
             first = a;
-        if ((a->part.samples[0].label < 0) != (first->part.samples[0].label < 0))
+        if ((a->builder.samples[0].label < 0) != (first->builder.samples[0].label < 0))
             return error_set(err, -EBADMSG,
-                             "labels are numbers in some archives and names in others: %s/%s and "
-                             "%s/%s",
-                             s->dataset->root, first->path, s->dataset->root, a->path);
+                             "labels are numbers in some archives and names in others: %s and %s",
+                             first->path, a->path);
     }
-    return first && first->part.samples[0].label < 0;
+    return first && first->builder.samples[0].label < 0;
 }
 
 /* Pour the archives, in order, into the index. */
-static int pour(struct scan *s, size_t count, struct index_builder *b, struct plenum_error *err)
+static int pour(struct archive *archives, size_t count, struct index_builder *b,
+                struct plenum_error *err)
 {
-    int r = find_naming(s, count, err), named = r;
+    int r = find_naming(archives, count, err), named = r;
     int64_t n = 0;
 
-    for (size_t i = 0; i < count && n >= 0 && r >= 0; i++)
-        n = index_builder_add_container(b, s->archives[i].path, s->archives[i].mtime_ns,
-                                        s->archives[i].size, s->archives[i].settled);
+    for (size_t i = 0; i < count && n >= 0 && r >= 0; i++) {
+        const struct index_container *c = &archives[i].builder.containers[0];
+
+        n = index_builder_add_container(b, archives[i].name, c->mtime_ns, c->size, c->flags);
+    }
     if (r >= 0 && n < 0)
         return out_of_memory(err);
     if (r >= 0)
-        r = named ? unite_names(s, count, b, err) : add_class_names(s->dataset, b, err);
-    if (r == 0 && add_nameless_classes(s, count, b) < 0)
+        r = named ? unite_names(archives, count, b, err)
+                  : add_class_names(archives[0].dataset, b, err);
+    if (r == 0 && add_nameless_classes(archives, count, b) < 0)
         r = out_of_memory(err);
     for (size_t i = 0; i < count && r == 0; i++) {
-        const struct index_builder *part = &s->archives[i].part;
+        const struct index_builder *part = &archives[i].builder;
 
         for (size_t k = 0; k < part->num_samples && n >= 0; k++) {
             struct index_sample sample = part->samples[k];
@@ -756,50 +732,24 @@ static int pour(struct scan *s, size_t count, struct index_builder *b, struct pl
     return r;
 }
 
-static void scan_fini(struct scan *s, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        index_builder_fini(&s->archives[i].part);
-        tdestroy(s->archives[i].names, free);
-        free(s->archives[i].classes);
-    }
-    free(s->archives);
-}
-
 static int tar_scan(const struct dataset *dataset, const struct dataset_options *options,
                     struct index_builder *b, struct plenum_error *err)
 {
-    const struct tar_set *set = dataset->state;
     size_t count = dataset->files.count;
-    struct scan s = {
-        .dataset = dataset, .options = options, .archives = calloc(count, sizeof(*s.archives))};
-    struct parallel loop = {.count = count,
-                            .threads = options->threads,
-                            .turn = scan_archive,
-                            .progress = options->progress ? scan_progress : NULL,
-                            .arg = &s};
-    int r;
+    struct archive_classes *classes = calloc(count, sizeof(*classes));
+    struct archive_work work = {.scan = scan_archive, .pour = pour, .arg = classes};
+    int r = classes ? archive_scan(dataset, options, &work, b, err) : out_of_memory(err);
 
-    if (!s.archives)
-        return out_of_memory(err);
-    for (size_t i = 0; i < count; i++) {
-        s.archives[i].set = set;
-        s.archives[i].path = dataset->files.paths[i];
-    }
-    r = parallel_run(&loop);
-    for (size_t i = 0; i < count && r < 0; i++)
-        if (s.archives[i].err.text[0]) {
-            (void)error_set(err, r, "%s", s.archives[i].err.text);
-            break;
-        }
-    if (r == 0)
-        r = pour(&s, count, b, err);
     if (r == 0 && b->num_samples == 0)
         r = error_set(err, -EBADMSG,
                       "%s holds no images: members named *.jpg, *.jpeg and *.png are looked for "
                       "(%llu other files were found)",
                       dataset->name, (unsigned long long)b->passed_over);
-    scan_fini(&s, count);
+    for (size_t i = 0; classes && i < count; i++) {
+        tdestroy(classes[i].names, free);
+        free(classes[i].of_samples);
+    }
+    free(classes);
     return r;
 }
 

@@ -365,10 +365,30 @@ static int scan_file(struct archive *a)
     return r;
 }
 
+/* The files behind each other, then what their labels mean. */
+static int pour(struct archive *files, size_t count, struct index_builder *b,
+                struct plenum_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int r = index_builder_append(b, &files[i].builder);
+
+        index_builder_fini(&files[i].builder);
+        if (r < 0)
+            return error_set(err, r, "%s: %s", files[i].path,
+                             r == -EOVERFLOW ? "more samples than an index can hold"
+                                             : "out of memory");
+    }
+    return index_builder_settle_labels(b, *(const int64_t *)files[0].arg, err);
+}
+
 static int tfrecord_scan(const struct dataset *dataset, const struct dataset_options *options,
                          struct index_builder *b, struct plenum_error *err)
 {
-    return archive_scan(dataset, options, scan_file, b, err);
+    int64_t offset;
+    struct archive_work work = {.scan = scan_file, .pour = pour, .arg = &offset};
+    int r = dataset_setting_number(dataset, "label-offset", 0, &offset, err);
+
+    return r < 0 ? r : archive_scan(dataset, options, &work, b, err);
 }
 
 /* ---- reading one sample ---- */
