@@ -113,31 +113,25 @@ void monitor_beat(struct server *server, uint64_t now_ns)
         session_beat(s, now_ns);
 }
 
-uint64_t monitor_own_bytes(void)
+/* "VmRSS:     1234 kB" of /proc/self/status; 0 where the kernel does not tell. */
+static uint64_t memory_of(const char *key)
 {
     unsigned long long kib = 0;
     FILE *f = fopen("/proc/self/status", "re");
+    size_t len = strlen(key);
     char line[256];
 
     while (f && fgets(line, sizeof(line), f))
-        if (sscanf(line, "RssAnon: %llu kB", &kib) == 1)
+        if (strncmp(line, key, len) == 0 && sscanf(line + len, ": %llu kB", &kib) == 1)
             break;
     if (f)
         (void)fclose(f);
     return kib * 1024;
 }
 
-static uint64_t resident_bytes(void)
+uint64_t monitor_own_bytes(void)
 {
-    unsigned long long size = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-
-    if (!f)
-        return 0;
-    if (fscanf(f, "%llu %llu", &size, &resident) != 2)
-        resident = 0;
-    (void)fclose(f);
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    return memory_of("RssAnon");
 }
 
 static uint32_t open_descriptors(void)
@@ -178,7 +172,7 @@ void monitor_get_status(const struct server *server, struct wire_status *ret)
                                 .ring_limit = server->options->ring_limit,
                                 .render_busy = busy(p.totals.render_ns, server->threads, p.at_ns),
                                 .read_busy = busy(p.totals.read_ns, server->io_threads, p.at_ns),
-                                .memory_bytes = resident_bytes(),
+                                .memory_bytes = memory_of("VmRSS"),
                                 .descriptors = open_descriptors(),
                                 .stopping = server->stopping,
                                 .lanes = (uint32_t)min_u64(pin_lanes(server->pin), WIRE_LANES_MAX)};
