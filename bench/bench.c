@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "common/error.h"
+#include "common/log.h"
 #include "common/util.h"
 #include "loader/image/image.h"
 
@@ -119,6 +120,21 @@ void bench_files_free(struct bench_files *files)
     }
     free(files->files);
     *files = (struct bench_files){0};
+}
+
+int bench_start(const struct options_program *program, void *target, const char *const *images,
+                int argc, char **argv)
+{
+    int operands, r;
+
+    log_init(program->name, LOG_LEVEL_INFO);
+    r = options_start(program, target, argc, argv, &operands);
+    if (r >= 0)
+        return r;
+    if (*images && operands == 0)
+        return -1;
+    log_error("--images DIR is needed, and nothing else; see --help");
+    return 2;
 }
 
 static int compare(const void *a, const void *b)

@@ -14,6 +14,12 @@
 #include <plenum/error.h>
 
 #include "common/json.h"
+#include "common/options.h"
+
+/** options_start() for a benchmark that needs --images DIR and no operands: -1 to go on, or the
+ * exit status. `images` is the field of `target` that the option sets. */
+int bench_start(const struct options_program *program, void *target, const char *const *images,
+                int argc, char **argv);
 
 struct bench_file {
     char *path;

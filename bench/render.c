@@ -621,16 +621,10 @@ int main(int argc, char **argv)
     struct bench_files files = {0};
     struct context c = {0};
     struct plenum_error err = {""};
-    int operands, r;
+    int r = bench_start(&program, &a, &a.images, argc, argv);
 
-    log_init("bench/render", LOG_LEVEL_INFO);
-    r = options_start(&program, &a, argc, argv, &operands);
     if (r >= 0)
         return r;
-    if (!a.images || operands > 0) {
-        log_error("--images DIR is needed, and nothing else; see --help");
-        return 2;
-    }
     r = context_init(&c, &a, &err);
     if (r == 0)
         r = bench_files_load(a.images, a.limit, &files, &err);

@@ -327,16 +327,10 @@ int main(int argc, char **argv)
     struct arguments a = {.pipeline = "train", .rounds = 9, .batches = 60, .micro_batch = 32};
     struct bench b = {.args = &a};
     struct plenum_error err = {""};
-    int operands, r;
+    int r = bench_start(&program, &a, &a.images, argc, argv);
 
-    log_init("bench/stream", LOG_LEVEL_INFO);
-    r = options_start(&program, &a, argc, argv, &operands);
     if (r >= 0)
         return r;
-    if (!a.images || operands > 0) {
-        log_error("--images DIR is needed, and nothing else; see --help");
-        return 2;
-    }
     r = open_all(&b, &err);
     if (r == 0)
         r = measure(&b, &err);
