@@ -1,5 +1,6 @@
 """What a loader may take and whom it serves: budgets of CPU time and memory, numbers of clients, readers of folders."""
 
+import grp
 import os
 import pwd
 import subprocess
@@ -107,6 +108,64 @@ class LimitsTest(ServiceCase):
         for done in (fed_as(folders["theirs"], daemon), fed_as(folders["theirs"], gid=daemon)):
             self.assertEqual(done.returncode, 0, done.stderr)
         self.fed(self.feed("--epochs", "1", data=folders["theirs"]))  # root may
+
+    def test_user(self):
+        """root's loader becomes another user, with nothing of root's left, in all threads; its socket is that user's"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        user, group = pwd.getpwnam("daemon"), grp.getgrnam("games")
+        self.make_data()
+        os.chmod(self.folder, 0o755)
+        key = os.path.join(self.folder, "key")
+        with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as f:
+            f.write(os.urandom(32))  # only root can read it
+        p = self.serve("--user", "daemon", "--socket-group", "games", "--root", self.data, "--listen", "0", "--tls-key", key,
+                       PLENUM_CACHE_DIR="")
+        wait_for("a loader that serves", lambda: "threads decode for" in self.said())
+        for task in os.listdir(f"/proc/{p.pid}/task"):
+            with open(f"/proc/{p.pid}/task/{task}/status") as f:
+                status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+            self.assertEqual(status["Uid"].split(), [str(user.pw_uid)] * 4)
+            self.assertEqual(status["Gid"].split(), [str(user.pw_gid)] * 4)
+            self.assertEqual(sorted(map(int, status["Groups"].split())), sorted(os.getgrouplist("daemon", user.pw_gid)))
+            self.assertEqual({int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")}, {0})
+            self.assertEqual(status["NoNewPrivs"], "1")
+        at = os.stat(self.socket)
+        self.assertEqual((at.st_uid, at.st_gid, at.st_mode & 0o777), (user.pw_uid, group.gr_gid, 0o660))
+        arguments = dict(env=self.environment, capture_output=True, text=True, timeout=LIMIT)
+        command = [FEED, self.data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"]
+        nobody = pwd.getpwnam("nobody")
+        done = subprocess.run(command, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[group.gr_gid], **arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = subprocess.run([*command, "--loader-timeout", "1"], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[],
+                              **arguments)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Permission denied", done.stderr)
+
+    def test_no_such_people(self):
+        """a user or group that cannot be had"""
+        taken = os.path.join(self.folder, "x")
+        cases = [(["--user", "nobody-of-that-name"], "--user: there is no user 'nobody-of-that-name' on this host"),
+                 (["--user", "4294967290"], "--user: there is no user '4294967290' on this host"),
+                 (["--socket-group", "no-such-group"], "--socket-group: there is no group 'no-such-group' on this host"),
+                 (["--socket", "unix:@plenum-test-x", "--socket-group", "root"],
+                  "--socket-group root: unix:@plenum-test-x has no file that could be a group's")]
+        for arguments, sentence in cases:
+            done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment, capture_output=True,
+                                  text=True, timeout=LIMIT)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn(sentence, done.stderr)
+            self.assertFalse(os.path.exists(taken))
+        if os.geteuid() == 0:
+            os.chmod(self.folder, 0o777)
+            user = {"user": pwd.getpwnam("daemon").pw_uid, "group": pwd.getpwnam("daemon").pw_gid, "extra_groups": []}
+            for arguments, sentence in ((["--user", "root"], "only root can become user root"),
+                                        (["--socket-group", "games"], "who is not root can give it only to groups of their own")):
+                done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment,
+                                      capture_output=True, text=True, timeout=LIMIT, **user)
+                self.assertEqual(done.returncode, 1, arguments)
+                self.assertIn(sentence, done.stderr)
+                self.assertFalse(os.path.exists(taken))
 
     def test_readers_alone(self):
         """where all roots have readers, others are told so"""
