@@ -1,8 +1,11 @@
 """What a loader may take and whom it serves: budgets of CPU time and memory, numbers of clients, readers of folders."""
 
+import fcntl
 import grp
 import os
 import pwd
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -10,7 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
+from service import ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -45,6 +48,91 @@ class LimitsTest(ServiceCase):
         self.assertNotEqual(p.returncode, 0)
         self.assertRegex(err, r"a ring of 2\.9 GiB goes beyond the 96 MiB that this loader may use, of which .*--memory-budget")
         self.fed(self.feed("--epochs", "1"))
+
+    def test_memory_of_many(self):
+        """by sockets and by TCP, streams of several sizes until there is no room: the loader and all rings stay below its budget"""
+        if os.environ.get("PLENUM_SANITIZED"):
+            self.skipTest("a sanitizer needs memory of its own")
+        self.make_data(images=20, size=400)
+        for tcp in (False, True):
+            budget = 128 << 10
+            arguments = ("--memory-budget", "128M", "--io-threads", "2")
+            address = self.serve_tcp(*arguments) if tcp else None
+            p = self.p if tcp else self.serve(*arguments)
+            most, feeds, turned_away = 0, [], 0
+            for batch, side, depth in 2 * ((16, 64, 3), (64, 96, 3), (32, 224, 2), (64, 224, 3), (128, 224, 3), (8, 512, 2), (64, 160, 3)):
+                feed = self.feed("--epochs", "1000000", "--micro-batch", str(batch), "--pipeline", f"rrc({side})",
+                                 "--prefetch-depth", str(depth), *(["--loader", address] if tcp else []))
+                opened = self.said().count("samples, 'v1")
+                wait_for("a stream, or none", lambda: self.said().count("samples, 'v1") > opened or feed.poll() is not None)
+                if feed.poll() is None:
+                    feeds.append(feed)
+                else:
+                    self.assertIn("(--memory-budget)", feed.communicate()[1])
+                    turned_away += 1
+                for _ in range(5):
+                    time.sleep(0.1)
+                    most = max(most, self.resident(p, "RssAnon", "RssShmem"))
+            self.assertGreater(len(feeds), 3)
+            self.assertGreater(turned_away, 1)
+            self.assertLess(most, budget)
+            self.assertGreater(most, budget // 4)
+            for feed in feeds:
+                self.assertIsNone(feed.poll())
+                self.end(feed)
+            self.end(p)
+
+    def open_raw(self, address, side=224, count=64, slots=8):
+        """A client that is told nothing but what it asks for: its connection, and the bytes of its ring."""
+        labels = -(-count * side * side * 3 // 64) * 64
+        slot = -(-(labels + count * 12) // 4096) * 4096
+        ring = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.posix_fallocate(ring, 0, slots * slot)
+        fcntl.fcntl(ring, 1033, 0x7)
+        s = self.connect(address)
+        s.sendall(HELLO)
+        s.recv(65536)
+        pipeline = f"v1 rrc({side},scale=2/25:1,ratio=3/4:4/3)"
+        opening = frame(2, text(f"folder:{self.data}") + text(pipeline) + struct.pack(
+            "<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots, slot), 1)
+        if address.startswith("unix"):
+            socket.send_fds(s, [opening], [ring])
+        else:
+            s.sendall(opening)
+        os.close(ring)
+        while True:
+            length, kind, _, _ = struct.unpack("<IHHQ", s.recv(16, socket.MSG_WAITALL))
+            payload = s.recv(length, socket.MSG_WAITALL) if length else b""
+            self.assertNotEqual(kind, ERROR, payload)
+            if kind == 3:
+                return s, slots * slot
+
+    def test_who_does_not_read(self):
+        """who asks for all and reads nothing costs its ring and a little more, and starves nobody; who goes on asking is closed"""
+        self.make_data(images=20, size=256)
+        tcp = self.serve_tcp()
+        by_tcp = self.p
+        for address, p in ((tcp, by_tcp), (f"unix:{self.socket}", self.serve())):
+            place = ["--loader", address]
+            self.fed(self.feed("--epochs", "1", *place))
+            before = self.resident(p, "RssAnon")
+            s, ring = self.open_raw(address)
+            for slot in range(8):
+                s.sendall(frame(4, struct.pack("<QQIQ", 0, slot, slot, 0), 10 + slot))
+            for _ in range(3):
+                self.assertEqual(self.fed(self.feed("--epochs", "3", *place))[0]["hash"], self.alone(3))
+            most = before + 16384 + (ring >> 10 if address == tcp else 0)
+            if not os.environ.get("PLENUM_SANITIZED"):
+                self.assertLess(self.resident(p, "RssAnon"), most)
+            self.assertNotIn("refused", self.said())
+            asked = frame(8, b"", 5) * 1000
+            with self.assertRaises(ConnectionError):
+                for _ in range(20000):
+                    s.sendall(asked)
+            if not os.environ.get("PLENUM_SANITIZED"):
+                self.assertLess(self.resident(p, "RssAnon"), most)
+            self.fed(self.feed("--epochs", "1", *place))
+        self.assertEqual(self.said().count("does not read its answers: closed"), 2)
 
     def test_clients(self):
         """one client too many is told so, and is served when another has gone"""
