@@ -269,8 +269,7 @@ static void connect_now(struct session *se, uint64_t now)
     se->state = SESSION_HELLO;
     se->heard_ns = se->asked_ns = se->pinged_ns = now;
     wire_hello_init(&m, s->name);
-    if (s->info.job_id)
-        (void)snprintf(m.job, sizeof(m.job), "%s", s->info.job_id);
+    memcpy(m.job, s->job, sizeof(m.job));
     (void)wire_put_hello(&se->conn.tx, &m);
     (void)session_flush(se);
 }

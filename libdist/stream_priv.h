@@ -163,6 +163,7 @@ struct plenum_stream {
     double verify_share; /* of batches that two loaders are asked for, which must agree: 0 to 1 */
     bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
     char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
+    char job[WIRE_NAME_MAX]; /* what all instances call the job, by which loaders share; or empty */
 
     atomic_uint refs; /* the program's handle, the I/O thread's list, leases */
 

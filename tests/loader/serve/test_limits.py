@@ -2,6 +2,7 @@
 
 import fcntl
 import grp
+import json
 import os
 import pwd
 import socket
@@ -13,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for  # noqa: E402
+from service import CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -133,6 +134,30 @@ class LimitsTest(ServiceCase):
                 self.assertLess(self.resident(p, "RssAnon"), most)
             self.fed(self.feed("--epochs", "1", *place))
         self.assertEqual(self.said().count("does not read its answers: closed"), 2)
+
+    def test_jobs_share(self):
+        """two jobs, of one stream and of five: each gets half, as the library tells the loader whose a stream is"""
+        self.make_data(size=256)
+        self.serve("--threads", "1", "--cpu-budget", "0.2")
+        alone = {"PLENUM_NUM_INSTANCES": "1", "PLENUM_INSTANCE_INDEX": "0", "PLENUM_NUM_LOCAL_INSTANCES": "1",
+                 "PLENUM_LOCAL_INSTANCE_INDEX": "0", "PLENUM_NUM_REPLICAS": "1", "PLENUM_NUM_LOCAL_REPLICAS": "1",
+                 "PLENUM_REPLICA_OFFSET": "0"}
+        outside = self.environment
+        for job in ("few",) + 5 * ("many",):
+            self.environment = dict(outside, **alone, PLENUM_JOB_ID=job)
+            self.feed("--epochs", "1000000", "--prefetch-depth", "8", "--micro-batch", "8", "--pipeline", "rrc(224)")
+        self.environment = outside
+
+        def samples():
+            streams = json.loads(self.run_ok(CTL, "status", f"unix:{self.socket}", "--json"))["streams"]
+            each = [[s["samples"] for s in streams if s["client"].startswith(f"job {job} ")] for job in ("few", "many")]
+            return [sum(e) for e in each] if [len(e) for e in each] == [1, 5] else None
+
+        wait_for("six streams", samples)
+        before = samples()
+        wait_for("some hundred samples", lambda: sum(samples()) > sum(before) + 400)
+        few, many = (now - then for now, then in zip(samples(), before))
+        self.assertTrue(0.8 < few / many < 1.25, f"{few} and {many}")
 
     def test_clients(self):
         """one client too many is told so, and is served when another has gone"""
