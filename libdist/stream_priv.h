@@ -115,7 +115,8 @@ struct session {
     uint64_t asked_ns;  /* the last time we began to wait for something */
     uint64_t pinged_ns; /* the last STATS sent, */
     uint64_t ping;      /* its request; 0: it was answered */
-    struct spread pong; /* how long an answer to it takes */
+    struct spread pong; /* how long an answer to it takes, */
+    unsigned odd_pongs; /* and how many of the last were so late that they did not count */
 
     /* Work. */
     unsigned filling;     /* slots that it was asked to fill */
