@@ -48,6 +48,7 @@ enum {
     CLOSE_FAILED_MS = 200,  /* the same when it never came to run all shims */
     ABANDON_MS = 15000,     /* for its guard to end it */
     LAST_WORDS_MS = 500,    /* for connections to close after mpirun has ended */
+    LENDERS_MS = 3000,      /* for loaders on other hosts to end, likewise */
     MPIRUN_REASON_MS = 400, /* mpirun wants the job to end: how long a better reason may take */
     ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
 };
@@ -108,6 +109,7 @@ static void begin_close(struct supervisor *s)
     s->phase = CLOSING;
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     members_send_empty(s, CONTROL_END);
+    lenders_end(s->lenders);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         complete &= s->members[i].peer != NULL;
     s->end_mpirun_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
@@ -131,6 +133,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
 {
     members_send_number(s, CONTROL_SUSPEND, suspend);
     members_flush(s);
+    lenders_suspend(s->lenders, suspend);
 }
 
 /* Ctrl-Z: the programs stop, then we do; and all go on together. */
@@ -316,7 +319,10 @@ static void be_late(struct supervisor *s)
         .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->options->start_timeout_ns};
     char missing[400];
 
-    members_list_missing(s, ALIVE, missing, sizeof(missing));
+    if (members_are(s, PRESENT) && !lenders_are_ready(s->lenders))
+        lenders_list_missing(s->lenders, missing, sizeof(missing));
+    else
+        members_list_missing(s, ALIVE, missing, sizeof(missing));
     (void)snprintf(report.text, sizeof(report.text), "no sign of %s", missing);
     supervise_fail(s, &report);
 }
@@ -340,6 +346,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->beat_at) {
         s->beat_at = now + BEAT_MS * NS_PER_MS;
         members_beat(s, now);
+        lenders_beat(s->lenders, now);
     }
     if (now >= s->start_at)
         be_late(s);
@@ -363,6 +370,11 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     }
 }
 
+static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
+{
+    return now >= s->mpirun_gone_ns + ms * NS_PER_MS;
+}
+
 static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,      s->timeout_at, s->kill_at,
@@ -375,7 +387,9 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
     if (s->phase == CLOSING && s->mpirun_gone)
-        next = min_u64(next, s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+        next = min_u64(next, is_gone_for(s, LAST_WORDS_MS, now)
+                                 ? s->mpirun_gone_ns + LENDERS_MS * NS_PER_MS
+                                 : s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
     return next;
 }
 
@@ -400,9 +414,23 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
     return true;
 }
 
+/* A host that cannot lend its cores is a fault before the job runs; later, it is not. */
+static void look_at_lenders(struct supervisor *s)
+{
+    char why[400];
+    const char *host = lenders_get_failed(s->lenders, why, sizeof(why));
+
+    if (host)
+        supervise_fail_with(s, REPORT_OTHER, NULL, "--loader-host %s: its loader cannot be started: %s",
+                            host, why);
+}
+
 static void advance(struct supervisor *s, uint64_t now)
 {
-    if (s->phase == STARTING && !s->plans_sent && members_are(s, PRESENT))
+    if (s->phase == STARTING && !s->plans_sent)
+        look_at_lenders(s);
+    if (s->phase == STARTING && !s->plans_sent && members_are(s, PRESENT) &&
+        lenders_are_ready(s->lenders))
         members_send_plans(s);
     if (s->phase == STARTING && members_are(s, ALIVE)) {
         s->phase = RUNNING;
@@ -415,10 +443,12 @@ static void advance(struct supervisor *s, uint64_t now)
 static bool is_over(const struct supervisor *s, uint64_t now)
 {
     return s->phase == CLOSING && s->mpirun_gone &&
-           (s->num_peers == 0 || s->hurry || now >= s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+           (s->hurry ||
+            ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
+             (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
 }
 
-enum { FD_SIGNAL, FD_LISTENER, FD_STATUS, FD_TEXT, FD_OUTPUT, FD_INPUT, FD_PEERS };
+enum { FD_SIGNAL, FD_LISTENER, FD_STATUS, FD_TEXT, FD_OUTPUT, FD_INPUT, FD_LENDERS, FD_PEERS };
 
 static void fill_fds(const struct supervisor *s, struct pollfd *fds)
 {
@@ -429,6 +459,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
     fds[FD_INPUT] =
         (struct pollfd){.fd = members_want_input(s) ? STDIN_FILENO : -1, .events = POLLIN};
+    fds[FD_LENDERS] = (struct pollfd){.fd = lenders_get_fd(s->lenders), .events = POLLIN};
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
 
@@ -476,6 +507,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
         members_send_credit(s);
     if (more[FD_INPUT].revents)
         read_input(s);
+    lenders_dispatch(s->lenders);
     if (!s->mpirun_gone && mpirun_reap(&s->mpirun)) {
         s->mpirun_gone = true;
         s->mpirun_gone_ns = time_now_ns();
@@ -612,7 +644,9 @@ static int start(struct supervisor *s, struct plenum_error *err)
     s->listener = dial_listen(plan_is_local(s->plan), name, control, sizeof(control), err);
     if (s->listener < 0)
         return s->listener;
-    r = mpirun_start(s->plan, s->options, &mpirun, &s->mpirun, err);
+    r = lenders_create(s->plan, s->options, &s->lenders, err);
+    if (r == 0)
+        r = mpirun_start(s->plan, s->options, &mpirun, &s->mpirun, err);
     if (r < 0)
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
@@ -652,6 +686,7 @@ static void supervisor_fini(struct supervisor *s)
     free(s->shown);
     lines_fini(&s->text);
     mpirun_fini(&s->mpirun);
+    lenders_destroy(s->lenders);
     io_close(&s->listener);
     io_close(&s->signal_fd);
     log_set_sink(NULL);

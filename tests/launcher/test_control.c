@@ -65,6 +65,7 @@ static void make_plan(struct control_plan *plan)
                                   .memory = PLACE_MEMORY_INTERLEAVE,
                                   .strict = 1,
                                   .loader_cpus = (char *)"7",
+                                  .loader_key = (char *)"8899",
                                   .directory = (char *)"/tmp",
                                   .cpus = (char *)"0-3",
                                   .nodes = (char *)"",
@@ -91,6 +92,7 @@ Test(control, plan)
     cr_expect(eq(u8, out.memory, PLACE_MEMORY_INTERLEAVE));
     cr_expect(eq(u8, out.strict, 1));
     cr_expect(eq(str, out.loader_cpus, (char *)"7"));
+    cr_expect(eq(str, out.loader_key, (char *)"8899"));
     cr_expect(eq(str, out.directory, (char *)"/tmp"));
     cr_expect(eq(str, out.argv[0], (char *)"prog"));
     cr_expect(eq(str, out.argv[1], (char *)""));
