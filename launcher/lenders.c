@@ -299,14 +299,14 @@ static void end_login(const struct lenders *all, struct lender *l, int status)
     close_all(l);
     if (all->ending)
         return;
-    explain(all, l, status, why, sizeof(why));
     if (!l->at[0]) {
-        (void)snprintf(l->failed, sizeof(l->failed), "%s", why);
+        explain(all, l, status, l->failed, sizeof(l->failed));
         return;
     }
-    if (was_lending)
-        log_warn("host %s lends its cores no more: %s; the job goes on without it until it is there "
-                 "again",
+    report_describe_status(status, why, sizeof(why));
+    if (was_lending) /* what it printed has been shown */
+        log_warn("host %s lends its cores no more: the login %s; the job goes on without it until "
+                 "it is there again",
                  l->host->name, why);
     if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
         l->retry_ms = RETRY_FIRST_MS;
