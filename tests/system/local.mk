@@ -6,8 +6,8 @@ EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/tes
 # Three of the faults, wherever root is.
 TESTS += %D%/test_three_faults.sh
 # Loaders of other hosts.
-system_tests += %D%/test_loader_faults.sh
-EXTRA_DIST += %D%/test_loader_faults.sh
+system_tests += %D%/test_loader_faults.sh %D%/test_lenders.sh
+EXTRA_DIST += %D%/test_loader_faults.sh %D%/test_lenders.sh
 
 # An hour of a loader's life, as root: make soak, or SOAK_SECONDS=60 make soak for a look.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
