@@ -60,6 +60,13 @@ ok "and another one the next time" test "$code" = 0 -a -n "$first" -a "$first" !
 job ./look
 ok "without such hosts there is none" test "$code" = 1
 
+# A stream takes 16 loaders: of more, each instance has others.
+for n in {1..20}; do echo "user$n@localhost"; done >many
+job --loader none --loader-host "$(paste -sd, many)" -n 3 sh -c 'echo $RANK $PLENUM_LOADER'
+used() { sed -n "s/^$1 //p" out | tr , '\n' | sort -u; }
+ok "twenty hosts: each instance has sixteen" test "$code" = 0 -a "$(used 0 | wc -l)" = 16 -a "$(used 2 | wc -l)" = 16
+ok "and all are somebody's" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
+
 # ---- what befalls them ----
 loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; }
 rm -f loaders/*
