@@ -175,48 +175,22 @@ static int start(const struct lenders *all, struct lender *l)
 /* ---- what they say ---- */
 
 /* Before it lends, whatever a login prints; then, its loader's messages. */
-static void show_text(struct lender *l, bool flush)
+static void take_line(void *arg, const char *line, size_t len)
 {
-    const char *text;
-    size_t len;
+    struct lender *l = arg;
 
-    while ((len = lines_peek(&l->text, 4096, flush, &text)) > 0) {
-        for (const char *p = text, *end = text + len; p < end;) {
-            const char *newline = memchr(p, '\n', (size_t)(end - p));
-            int n = (int)((newline ? newline : end) - p);
-            int shown = n > 0 && p[n - 1] == '\r' ? n - 1 : n;
-
-            if (shown > 0) {
-                (void)snprintf(l->last, sizeof(l->last), "%.*s", shown, p);
-                if (l->lending)
-                    log_warn("host %s: %s", l->host->name, l->last);
-                else
-                    log_debug("host %s: %s", l->host->name, l->last);
-            }
-            p += n + 1;
-        }
-        lines_drop(&l->text, len);
-    }
+    if (len == 0)
+        return;
+    (void)snprintf(l->last, sizeof(l->last), "%.*s", (int)len, line);
+    if (l->lending)
+        log_warn("host %s: %s", l->host->name, l->last);
+    else
+        log_debug("host %s: %s", l->host->name, l->last);
 }
 
 static void read_text(struct lender *l)
 {
-    while (l->text_fd >= 0) {
-        size_t size;
-        char *place = lines_reserve(&l->text, &size);
-        ssize_t n = place ? read(l->text_fd, place, size) : 0;
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN)
-            break;
-        if (n <= 0) {
-            io_close(&l->text_fd);
-            break;
-        }
-        lines_added(&l->text, (size_t)n);
-        show_text(l, false);
-    }
+    lines_follow(&l->text, &l->text_fd, take_line, l);
 }
 
 /* "plenumrun-loader tcp:10.1.2.3:40001": it listens. Clients come to the host's address, or by its
@@ -295,7 +269,7 @@ static void end_login(const struct lenders *all, struct lender *l, int status)
 
     l->pid = 0;
     read_text(l);
-    show_text(l, true);
+    lines_hand_on(&l->text, true, take_line, l);
     close_all(l);
     if (all->ending)
         return;

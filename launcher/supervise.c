@@ -218,51 +218,21 @@ static void take_signals(struct supervisor *s)
 
 /* What mpirun prints is of interest when it fails, and to those who have given it arguments of
  * their own (--report-bindings). */
-static void show_line(const struct supervisor *s, const char *line, size_t len)
+static void take_line(void *arg, const char *line, size_t len)
 {
-    len -= len > 0 && line[len - 1] == '\r'; /* shims are on a terminal of mpirun's */
+    struct supervisor *s = arg;
+
+    tail_add(&s->text_tail, line, len);
+    tail_add(&s->text_tail, "\n", 1);
     if (s->options->mpi_global_args.count + s->options->mpi_local_args.count == 0)
         log_debug("mpirun: %.*s", (int)len, line);
     else if (output_put_own(s->output, true, line, len) == 0)
         (void)output_put_own(s->output, true, "\n", 1);
 }
 
-static void show_text(struct supervisor *s, bool flush)
-{
-    const char *text;
-    size_t len;
-
-    while ((len = lines_peek(&s->text, 4096, flush, &text)) > 0) {
-        for (const char *p = text, *end = text + len; p < end;) {
-            const char *newline = memchr(p, '\n', (size_t)(end - p));
-            size_t n = newline ? (size_t)(newline - p) : (size_t)(end - p);
-
-            show_line(s, p, n);
-            p += n + 1;
-        }
-        lines_drop(&s->text, len);
-    }
-}
-
 static void read_text(struct supervisor *s)
 {
-    while (s->mpirun.text_fd >= 0) {
-        size_t size;
-        char *place = lines_reserve(&s->text, &size);
-        ssize_t n = place ? read(s->mpirun.text_fd, place, size) : -1;
-
-        if (!place || (n < 0 && errno == EAGAIN))
-            break;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            io_close(&s->mpirun.text_fd);
-            break;
-        }
-        tail_add(&s->text_tail, place, (size_t)n);
-        lines_added(&s->text, (size_t)n);
-        show_text(s, false);
-    }
+    lines_follow(&s->text, &s->mpirun.text_fd, take_line, s);
 }
 
 static void read_status(struct supervisor *s)
@@ -740,7 +710,7 @@ int supervise_run(const struct supervise_job *job)
             break;
         }
     }
-    show_text(&s, true);
+    lines_hand_on(&s.text, true, take_line, &s);
     aftermath_print(&s);
     status = report_exit_status(&s.report);
     s.status = status;

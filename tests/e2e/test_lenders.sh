@@ -68,17 +68,7 @@ ok "twenty hosts: each instance has sixteen" test "$code" = 0 -a "$(used 0 | wc 
 ok "and all are somebody's" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
 
 # ---- what befalls them ----
-loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; }
-rm -f loaders/*
-plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json >out 2>err &
-job=$!
-for n in 1 2; do
-    wait_for 30 loaders $n
-    sleep 0.4
-    kill -KILL $(ls loaders) 2>/dev/null
-done
-wait $job
-code=$?
+job_while_loaders_die 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json
 ok "its loader is killed twice: the same hash" delivered "$alone"
 ok "it was started again" loaders 3
 
