@@ -1,5 +1,5 @@
 /* broken_disk.c - preloaded, it makes a program's disk a bad one: pread() of files below $BROKEN_DISK fails with EIO, so many times of
- * a hundred as the file $BROKEN_DISK_CONTROL says (no such file: never). */
+ * a hundred as the file $BROKEN_DISK_CONTROL says (no such file: never). Standard error has a line for each failure. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -48,11 +48,13 @@ ssize_t pread_of_all(int fd, void *bytes, size_t len, off_t at)
 {
     static _Atomic uint32_t calls;
     static _Atomic(read_call *) next;
+    static const char said[] = "broken_disk: a read fails\n";
 
     if (!next)
         next = (read_call *)(intptr_t)dlsym(RTLD_NEXT, "pread64");
     /* Of a hundred calls in a row so many fail, spread over them. */
     if (is_below(fd) && atomic_fetch_add(&calls, 1) * 37 % 100 < percent()) {
+        (void)!write(STDERR_FILENO, said, sizeof(said) - 1);
         errno = EIO;
         return -1;
     }
@@ -60,5 +62,5 @@ ssize_t pread_of_all(int fd, void *bytes, size_t len, off_t at)
 }
 
 /* By whichever name a program was linked to it; off_t has 64 bits by both. */
-extern read_call pread_alias __asm__("pread") __attribute__((alias("pread_of_all")));
-extern read_call pread64_alias __asm__("pread64") __attribute__((alias("pread_of_all")));
+extern read_call pread_alias __asm__("pread") __attribute__((alias("pread_of_all"), visibility("default")));
+extern read_call pread64_alias __asm__("pread64") __attribute__((alias("pread_of_all"), visibility("default")));
