@@ -17,6 +17,7 @@
 #include "loader/serve/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ struct main_loop {
     uv_timer_t drain; /* its end is the end of patience */
     uv_async_t finished;
     bool leash_open, loop_open;
+    int spare_fd; /* given up for a moment to take, and close, a client for which there is none */
     char said[128];     /* the last STATUS= */
     uint64_t looked_ns; /* when the monitor last looked */
 };
@@ -201,6 +203,26 @@ static void on_leash(uv_poll_t *handle, int status, int events)
         stop_now(m, "the job is over");
 }
 
+/* No descriptor is left. A client that waits in the backlog would have the loop turn for ever, so it
+ * is taken with the spare one, and closed. */
+static bool shut_out(struct door *door)
+{
+    struct main_loop *m = door->loop;
+    uint32_t untold;
+    int fd;
+
+    if (refusals_add(&m->server.refusals, "", "EMFILE", time_now_ns(), &untold) == REFUSALS_SAY)
+        log_warn("no descriptor left for a new client: it is closed, as are those that follow (see "
+                 "ulimit -n)");
+    m->server.refused++;
+    io_close(&m->spare_fd);
+    fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        (void)close(fd);
+    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fd >= 0;
+}
+
 static void on_listening(uv_poll_t *handle, int status, int events)
 {
     struct door *door = handle->data;
@@ -214,11 +236,8 @@ static void on_listening(uv_poll_t *handle, int status, int events)
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED)
                 continue;
-            if (errno == EMFILE || errno == ENFILE) {
-                log_warn("no descriptor left for a new client: %s (see ulimit -n)",
-                         strerror(errno));
-                (void)usleep(10000); /* it stays readable: do not spin */
-            }
+            if ((errno == EMFILE || errno == ENFILE) && shut_out(door))
+                continue;
             return;
         }
         (void)session_create(&door->loop->server, fd, door->remote);
@@ -553,6 +572,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
     m->door.fd = m->tcp.fd = -1;
+    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     m->tcp.remote = true;
     m->live = *options;
     m->server.options = &m->live;
@@ -584,6 +604,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     pin_destroy(m->server.pin);
     io_close(&m->door.fd);
     io_close(&m->tcp.fd);
+    io_close(&m->spare_fd);
     tls_destroy(m->server.tls);
     roots_unref(m->server.roots);
     free(m);
