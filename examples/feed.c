@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ struct arguments {
 
 /* What one instance counted; summed over all. */
 struct totals {
-    int64_t images, batches, substituted, hash, incidents;
+    int64_t images, batches, substituted, hash, incidents, moved, hedged, verified;
     double seconds, waiting;
 };
 
@@ -36,7 +37,7 @@ static const char usage[] =
     "usage: feed DATASET [options]\n\n"
     "Consume a stream of batches; print images/s, the share of time spent waiting, and the hash of "
     "all that\n"
-    "was delivered to all instances of the job.\n\n"
+    "was delivered to all instances of the job. SIGUSR1 ends it after the batch in hand.\n\n"
     "options:\n"
     "  --pipeline TEXT       train (default), eval, or stages as in 'rrc(224) flip(0.5)'\n"
     "  --seed N              key of all random numbers (default 0)\n"
@@ -241,6 +242,14 @@ static void parse(int argc, char **argv, struct arguments *a)
     o->dataset = argv[optind];
 }
 
+/* A scheduler says so before the time is up, as Slurm does with --signal: what was delivered until then counts. */
+static volatile sig_atomic_t told_to_stop;
+
+static void stop(int number)
+{
+    told_to_stop = number;
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -291,7 +300,7 @@ static int consume(struct plenum_stream *stream, const struct arguments *a, stru
     double begin = now();
     int r = 0;
 
-    while (a->batches == 0 || (uint64_t)t->batches < a->batches) {
+    while (!told_to_stop && (a->batches == 0 || (uint64_t)t->batches < a->batches)) {
         r = plenum_stream_next(stream, PLENUM_FOREVER, &batch, &err);
         if (r < 0)
             break;
@@ -312,6 +321,9 @@ static int consume(struct plenum_stream *stream, const struct arguments *a, stru
     t->waiting = (double)stats.wait_ns * 1e-9;
     t->substituted = (int64_t)stats.substituted;
     t->incidents = (int64_t)stats.incidents;
+    t->moved = (int64_t)stats.moved;
+    t->hedged = (int64_t)stats.hedged;
+    t->verified = (int64_t)stats.verified;
     if (r < 0 && r != -ENODATA) {
         show_warnings(stream);
         fprintf(stderr, "feed: %s\n", err.text);
@@ -323,9 +335,10 @@ static int consume(struct plenum_stream *stream, const struct arguments *a, stru
 /* From one instance's numbers to the job's. */
 static int add_up(struct plenum_job *job, struct totals *t, struct plenum_error *err)
 {
-    int64_t sums[] = {t->images, t->batches, t->substituted, t->hash, t->incidents};
+    int64_t sums[] = {t->images,    t->batches, t->substituted, t->hash,
+                      t->incidents, t->moved,   t->hedged,      t->verified};
     double slowest[] = {t->seconds}, waiting[] = {t->waiting};
-    int r = plenum_allreduce(job, sums, 5, PLENUM_INT64, PLENUM_SUM, err);
+    int r = plenum_allreduce(job, sums, 8, PLENUM_INT64, PLENUM_SUM, err);
 
     if (r == 0)
         r = plenum_allreduce(job, slowest, 1, PLENUM_FLOAT64, PLENUM_MAX, err);
@@ -337,6 +350,9 @@ static int add_up(struct plenum_job *job, struct totals *t, struct plenum_error 
                              .substituted = sums[2],
                              .hash = sums[3],
                              .incidents = sums[4],
+                             .moved = sums[5],
+                             .hedged = sums[6],
+                             .verified = sums[7],
                              .seconds = slowest[0],
                              .waiting = waiting[0]};
     return r;
@@ -350,9 +366,10 @@ static void print_totals(const struct totals *t, const struct plenum_job_info *i
     if (json) {
         printf("{\"images\": %" PRId64 ", \"seconds\": %.6f, \"images_per_second\": %.1f, "
                "\"waiting_percent\": %.2f, \"substituted\": %" PRId64 ", \"incidents\": %" PRId64
+               ", \"moved\": %" PRId64 ", \"hedged\": %" PRId64 ", \"verified\": %" PRId64
                ", \"instances\": %u, \"replicas\": %u, \"hash\": \"%016" PRIx64 "\"}\n",
                t->images, t->seconds, rate, share, t->substituted, t->incidents,
-               info->num_instances, info->num_replicas, (uint64_t)t->hash);
+               t->moved, t->hedged, t->verified, info->num_instances, info->num_replicas, (uint64_t)t->hash);
         return;
     }
     printf("images    %" PRId64 " by %u replicas in %u instances\n", t->images, info->num_replicas,
@@ -415,6 +432,7 @@ int main(int argc, char **argv)
     struct plenum_error err;
     int r;
 
+    signal(SIGUSR1, stop);
     plenum_stream_options_init(&a.stream);
     a.stream.micro_batch = 16;
     a.stream.epochs = 1;

@@ -18,7 +18,7 @@
 
 struct arguments {
     struct ctl_stream_args stream;
-    uint64_t epochs;
+    uint64_t epochs, samples;
     uint32_t parts;
     enum image_jpeg decoder;
     bool json;
@@ -42,6 +42,8 @@ static const struct option_def defs[] = {
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
      "samples of a replica in a step (default 1)", NULL},
     {"epochs", 'e', "E", OPTION_U64, AT(epochs), 1, UINT32_MAX, "epochs (default 1)", NULL},
+    {"samples", 0, "N", OPTION_U64, AT(samples), 1, UINT64_MAX,
+     "only of the first so many, as a run delivered that was stopped", NULL},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last), 0, 0,
      "pad (default) or drop what does not fill a step", NULL},
     {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
@@ -85,19 +87,19 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     return 0;
 }
 
-/* All that counts in `steps` steps of each epoch. */
-static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t steps, struct sum *sum,
-                       struct plenum_error *err)
+/* All that counts in `steps` steps of each epoch, up to `most` samples. */
+static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t steps, uint64_t most,
+                       struct sum *sum, struct plenum_error *err)
 {
     uint64_t end = min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
     uint8_t *pixels = malloc(render_bytes(&s->spec));
     int r = pixels ? 0 : error_set(err, -ENOMEM, "out of memory");
 
-    for (uint64_t epoch = 0; epoch < epochs && r == 0; epoch++) {
+    for (uint64_t epoch = 0; epoch < epochs && sum->samples < most && r == 0; epoch++) {
         struct order_place place = {.epoch = epoch};
 
-        for (; place.position < end && r == 0; place.position++) {
+        for (; place.position < end && sum->samples < most && r == 0; place.position++) {
             r = hash_position(s, &scratch, place, pixels, sum, err);
             if (place.position % 64 == 0)
                 ctl_show_progress(NULL, "samples", epoch * end + place.position, epochs * end);
@@ -132,7 +134,7 @@ static int hash_all(const char *name, const struct arguments *a, struct sum *sum
         steps = parts[i].steps.last == ORDER_DROP ? min_u64(steps, own) : max_u64(steps, own);
     }
     for (uint32_t i = 0; i < count && r == 0; i++)
-        r = hash_epochs(&parts[i], a->epochs, steps, sum, err);
+        r = hash_epochs(&parts[i], a->epochs, steps, a->samples ? a->samples : UINT64_MAX, sum, err);
     for (uint32_t i = 0; i < count && parts; i++)
         ctl_stream_close(&parts[i]);
     free(parts);
@@ -162,6 +164,10 @@ static int run(int argc, char **argv)
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
+    if (a.samples && a.parts) { /* whose samples come at the same time */
+        fprintf(stderr, "%s: --samples and --parts do not go together\n", program.name);
+        return 2;
+    }
     if (hash_all(argv[1], &a, &sum, &err) < 0)
         return ctl_fail("hash", &err);
     if (a.json)

@@ -343,6 +343,14 @@ static void on_hangup(uv_signal_t *handle, int signum)
     notify_send("READY=1");
 }
 
+static int take_key(struct main_loop *m, struct plenum_error *err)
+{
+    const char *path = m->server.options->tls_key;
+    int r = path && !m->server.tls ? tls_create(path, &m->server.tls, err) : 0;
+
+    return r < 0 ? error_prefix(err, r, "--tls-key") : 0;
+}
+
 /* TCP tells nobody's name: what is served there must be meant for all who can connect. */
 static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
 {
@@ -352,20 +360,21 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     int r;
 
     if (!o->listen)
-        return !o->tls_key ? 0
+        return !o->tls_key || m->tcp.fd >= 0
+                   ? 0
                            : error_set(err, -EINVAL,
                                        "--tls-key is for clients of TCP: say with --listen where "
                                        "they come to");
+    if (m->tcp.fd >= 0)
+        return error_set(err, -EINVAL, "--listen and --listen-fd both name a TCP socket: give one");
     r = address_parse_listen(o->listen, &address, err);
     if (r == 0)
         r = address_resolve(&address, err);
     if (r < 0)
         return error_prefix(err, r, "--listen");
-    if (o->tls_key) {
-        r = tls_create(o->tls_key, &m->server.tls, err);
-        if (r < 0)
-            return error_prefix(err, r, "--tls-key");
-    }
+    r = take_key(m, err);
+    if (r < 0)
+        return r;
     if (!o->tls_key && !address_is_local(&address))
         return error_set(err, -EPERM,
                          "--listen %s: other hosts would reach it without proving who they are; "
@@ -413,18 +422,38 @@ static int give_socket(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
+/* The socket that was handed over: of TCP it needs a key. */
+static int take_socket(struct main_loop *m, struct plenum_error *err)
+{
+    const struct server_options *o = m->server.options;
+    int family = AF_UNIX, r;
+    socklen_t len = sizeof(family);
+
+    if (getsockopt(o->listen_fd, SOL_SOCKET, SO_DOMAIN, &family, &len) < 0)
+        return error_set(err, -errno, "--listen-fd %d: %s", o->listen_fd, strerror(errno));
+    if (family != AF_UNIX && !o->tls_key)
+        return error_set(err, -EPERM, "--listen-fd %d is a TCP socket, which needs a --tls-key",
+                         o->listen_fd);
+    (void)io_set_cloexec(o->listen_fd, true);
+    r = io_set_nonblock(o->listen_fd);
+    if (r < 0)
+        return error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r));
+    if (family == AF_UNIX) {
+        m->door.fd = o->listen_fd;
+        return 0;
+    }
+    m->tcp.fd = o->listen_fd;
+    return take_key(m, err);
+}
+
 static int start_listening(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
     unsigned mode = o->socket_mode <= 0777 ? o->socket_mode : o->socket_group ? 0660 : 0600;
     int r;
 
-    if (o->listen_fd >= 0) {
-        m->door.fd = o->listen_fd;
-        (void)io_set_cloexec(m->door.fd, true);
-        r = io_set_nonblock(m->door.fd);
-        return r < 0 ? error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r)) : 0;
-    }
+    if (o->listen_fd >= 0)
+        return take_socket(m, err);
     r = address_parse(o->socket, &m->address, err);
     if (r < 0)
         return r;

@@ -534,6 +534,16 @@ static void tell_about_notes(const struct session *s)
                   dataset_get_name(s->dataset), strerror(-code));
 }
 
+/* It is found again at each opening, which takes minutes where there are millions of files. */
+static void tell_about_index(const struct session *s)
+{
+    if (!dataset_get_index_path(s->dataset) && !dataset_is_made_up(s->dataset))
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "%s: its index cannot be kept and is made anew at each opening: is the cache folder "
+                  "full (--cache-dir), or may it not be written?",
+                  dataset_get_name(s->dataset));
+}
+
 static void on_dataset_open(uv_work_t *work, int status)
 {
     struct session *s = work->data;
@@ -561,6 +571,7 @@ static void on_dataset_open(uv_work_t *work, int status)
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     m.sum = *dataset_get_sum(s->dataset);
     s->state = STATE_OPEN;
+    tell_about_index(s);
     tell_about_notes(s);
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);

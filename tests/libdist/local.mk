@@ -10,13 +10,14 @@ TESTS += $(libdist_tests)
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_test_loaders_CFLAGS = $(test_cflags)
 %C%_test_loaders_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
-# A loader that makes one sample wrong.
+# A loader that is not what it should be.
 check_PROGRAMS += %D%/plenumd-wrong
-%C%_plenumd_wrong_SOURCES = %D%/wrong_pixels.c loader/serve/main.c
+%C%_plenumd_wrong_SOURCES = %D%/plenumd_wrong.c loader/serve/main.c
 %C%_plenumd_wrong_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
 %C%_plenumd_wrong_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
 %C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
-%C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_position
+%C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_position,--wrap=wire_hello_init,--wrap=wire_put_hello \
+	-Wl,--wrap=wire_put_opened,--wrap=wire_put_done,--wrap=wire_put_stats
 # Frames that were read are counted on both sides.
 check_PROGRAMS += %D%/plenumd-counted
 %C%_plenumd_counted_SOURCES = %D%/counted_frames.c %D%/counted_frames.h loader/serve/main.c

@@ -6,11 +6,16 @@ EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/tes
 # Three of the faults, wherever root is.
 TESTS += %D%/test_three_faults.sh
 # Loaders of other hosts.
-system_tests += %D%/test_loader_faults.sh
-EXTRA_DIST += %D%/test_loader_faults.sh
+system_tests += %D%/test_loader_faults.sh %D%/test_lenders.sh
+EXTRA_DIST += %D%/test_loader_faults.sh %D%/test_lenders.sh %D%/proxy.py
+check_LTLIBRARIES += %D%/broken_disk.la
+%C%_broken_disk_la_SOURCES = %D%/broken_disk.c
+%C%_broken_disk_la_LIBADD = -ldl
+%C%_broken_disk_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
 
-# An hour of a loader's life, as root: make soak, or SOAK_SECONDS=60 make soak for a look.
+# An hour of a loader's life, and two hundred times all that can happen to loaders of other hosts, as root: make soak, or
+# SOAK_SECONDS=60 RUNS=1 make soak for a look.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
 soak: all
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/soak.sh
+	RUNS=$${RUNS:-200} $(MAKE) $(AM_MAKEFLAGS) check TESTS='%D%/soak.sh %D%/test_loader_faults.sh'
 .PHONY: soak

@@ -2,75 +2,426 @@
 # test_loader_faults.sh - three virtual hosts, two loaders with a key, one trainer: faults at random moments, and the same
 # bytes arrive. Speaks TAP. Needs root.
 #
-# RUNS says how often all faults are gone through (default 20, which takes some twenty minutes), SEED when they strike.
+# RUNS says how often all faults are gone through (default 20), FAULTS which (all), SEED when they strike: each run says its
+# own, and SEED=THAT RUNS=1 repeats it.
+#
+# A fault is a function that has a trainer started (train), does its worst while that runs, undoes it, and says by what the
+# trainer must have noticed. Then the trainer must go on for a while; it is told to stop, and the hash of what it was
+# delivered must be what one thread computes of so many samples alone.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
 plenumd=$top_builddir/plenumd ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
+wrong=$top_builddir/tests/libdist/plenumd-wrong broken_disk=$top_builddir/tests/system/.libs/broken_disk.so
+: "${PYTHON:=python3}"
 export PLENUM_CACHE_DIR=$dir/cache LD_LIBRARY_PATH=$top_builddir/.libs
-RANDOM=${SEED:-1}
 (umask 077 && head -c 32 /dev/urandom >key)
 stream=(data --pipeline "rrc(64)flip(0.5)" --seed 3)
 "$ctl" make-sample data --classes 4 --images 30 --size 128 >log 2>&1
 "$ctl" make-sample other --classes 4 --images 29 --size 128 >>log 2>&1
-epochs=60
-want=$("$ctl" hash "${stream[@]}" --epochs $epochs)
+mkdir full
+both=tcp:v1:7000,tcp:v2:7000
 
-# As a child of the host's first process: nsenter would stop with it, and then reap nobody.
-start() { # HOST
-    on "$1" sh -c 'setsid "$0" "$@" >>"log.$(hostname)" 2>&1 &' "$plenumd" --socket unix:/tmp/plenumd.sock --listen "$1:7000" \
-        --tls-key "$dir/key" --threads 1 --quiet
-    wait_for 30 on "$1" sh -c 'test -S /tmp/plenumd.sock'
+# ---- loaders ----
+
+# As a child of the host's first process: nsenter would stop with it, and then reap nobody. The environment is in $with.
+with=() program=$plenumd
+start() { # HOST [ARGUMENT of plenumd...]
+    local host=$1
+    shift
+    on "$host" env "${with[@]}" sh -c 'setsid "$0" "$@" >>"log.$(hostname)" 2>&1 &' "$program" --socket unix:/tmp/plenumd.sock \
+        --listen "$host:7000" --tls-key "$dir/key" --threads 1 --quiet "$@"
+    wait_for 30 on "$host" sh -c 'test -S /tmp/plenumd.sock'
 }
-end() { on "$1" pkill "-${2:-KILL}" -x plenumd; while on "$1" pgrep -x plenumd >/dev/null; do sleep 0.01; done; on "$1" rm -f /tmp/plenumd.sock; }
-moment() { sleep "0.$(printf %03d $((RANDOM % 700)))"; }
+end() { # HOST [SIGNAL]
+    on "$1" pkill "-${2:-KILL}" plenumd
+    while on "$1" pgrep plenumd >/dev/null; do sleep 0.01; done
+    on "$1" rm -f /tmp/plenumd.sock
+}
+again() { # HOST [ARGUMENT of plenumd...]: a loader of another kind takes the place of the one that is there
+    end "$1"
+    start "$@"
+}
+as_before() { with=() program=$plenumd && again "$1"; }
 
-# Each strikes while the trainer runs, and undoes what it did.
-fault_none() { :; }
-fault_killed() { end v1; moment; start v1; }
-fault_all_killed() { end v1; moment; start v1; moment; end v2; moment; start v2; }
-fault_both_away() { end v1; end v2; moment; start v2; start v1; }
-fault_stopped() { on v1 pkill -STOP -x plenumd; moment; moment; moment; on v1 pkill -CONT -x plenumd; }
-fault_told_to_end() { end v1 TERM; moment; start v1; }
-fault_link_down() { "$vhosts" drop v2; moment; moment; moment; "$vhosts" undrop v2; }
-fault_one_way() { on v2 ip route add blackhole "$VHOSTS_NET.3"; moment; moment; moment; on v2 ip route del blackhole "$VHOSTS_NET.3"; }
-nft_on() { on v1 nft add table inet t && on v1 nft add chain inet t c '{ type filter hook output priority 0; }' && on v1 nft add rule inet t c "$@"; }
-fault_loss() { nft_on numgen random mod 100 '<' 5 drop; moment; moment; moment; on v1 nft delete table inet t; }
-fault_slow_link() { nft_on limit rate over 400 kbytes/second drop; moment; moment; moment; on v1 nft delete table inet t; }
-fault_other_data() { end v1; on v1 mount -n --bind other data; start v1; moment; moment; end v1; on v1 umount -n data; start v1; }
+# ---- time ----
 
+moment() { sleep "0.$(printf %03d $((RANDOM % 500)))"; }
+batches() { grep -c '^feed: batch' err; }
+runs() { kill -0 "$trainer" 2>/dev/null; }
+# progress N: until so many more batches have been delivered
+progress() {
+    local want=$(($(batches) + $1)) end=$((SECONDS + 60))
+    until [ "$(batches)" -ge $want ]; do
+        runs && [ $SECONDS -lt $end ] || { check "echo 'the stream stood still'; false"; return 1; }
+        sleep 0.02
+    done
+}
+# While a fault lasts: not shorter than a moment, and long enough for the trainer to need what it cannot have.
+meanwhile() { moment; moment; progress 40; }
+
+# ---- the trainer ----
+
+n() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
+check() { checks+=("$1"); }
+says() { check "grep -q -e '$1' err"; }
+log_says() { # HOST TEXT
+    check "grep -q -e '$2' log.$1 || { cat log.$1; false; }"
+}
+struck() { check '[ $(($(n moved) + $(n hedged) + $(n incidents))) -gt 0 ]'; }
+lost() { check "[ \"\$(n incidents)\" -ge ${1:-1} ]"; }
+ends=0 # the status that it must end with; not 0: by itself
+serves() { on "$1" "$ctl" status unix:/tmp/plenumd.sock --json | grep -q '"streams": [1-9]'; }
+part="v1 v2" # whose loaders must be in use before anything happens to them
+train() { # [LOADERS [ARGUMENT of feed...]]
+    local loaders=${1:-$both} h
+    shift
+    : >err
+    PLENUM_LOADER_KEY=$dir/key on v3 timeout 100 "$feed" "${stream[@]}" --micro-batch 4 --epochs 1000000 --pause 3 --silence 600 \
+        --loader "$loaders" --verbose --json "$@" >out 2>err &
+    trainer=$!
+    progress 5
+    for h in $part; do wait_for 60 serves "$h" || check "echo 'the loader of $h was never used'; false"; done
+    moment
+}
 # run FAULT: does what the trainer gets stay the same?
 run() {
-    local code=0 got
-    PLENUM_LOADER_KEY=$dir/key on v3 timeout 100 "$feed" "${stream[@]}" --micro-batch 4 --epochs $epochs --pause 2 --silence 600 \
-        --loader tcp:v1:7000,tcp:v2:7000 --json >out 2>err &
-    local trainer=$!
-    moment
-    moment
+    local code=0 images want begin=$SECONDS
+    checks=() ends=0 part=${hosts:-v1 v2}
     "fault_$1" >>log 2>&1
+    if [ $ends = 0 ]; then
+        progress 20
+        on v3 pkill -USR1 -x feed
+    fi
     wait $trainer || code=$?
-    got=$(sed -n 's/.*"hash": "\([^"]*\)".*/\1/p' out)
-    { [ $code = 0 ] && [ "$got" = "$want" ]; } || { echo "status $code, hash '$got' and not '$want'"; cat out err; false; }
+    images=$(n images)
+    echo "# $1: $((SECONDS - begin)) s, ${images:-no} images, $(n incidents) incidents, $(n moved) moved, $(n hedged) hedged" >&3
+    sed -n 's/^feed: warning/#   warning/p' err >&3
+    if [ $ends = 0 ]; then
+        want=$("$ctl" hash "${stream[@]}" --epochs 1000000 --samples "${images:-1}")
+        check "same \"\$(n hash)\" $want"
+    fi
+    { [ $code = $ends ] && all "${checks[@]}"; } || { echo "status $code"; cat out; grep -v '^feed: batch' err; false; }
+}
+
+# ---- what happens to loaders ----
+
+fault_none() { train; meanwhile; }
+fault_killed() { train; end v1; moment; start v1; lost; }
+fault_all_killed() { train; end v1; moment; start v1; progress 20; end v2; moment; start v2; lost 2; }
+fault_both_away() { train; end v1; end v2; moment; start v2; start v1; lost 2; says "batches come from .* again after"; }
+fault_stopped() { train; on v1 pkill -STOP -x plenumd; meanwhile; on v1 pkill -CONT -x plenumd; struck; }
+fault_told_to_end() { train; end v1 TERM; moment; start v1; lost; }
+
+# ---- and to their links ----
+
+fault_link_down() { train; "$vhosts" drop v2; meanwhile; "$vhosts" undrop v2; struck; }
+fault_one_way() {
+    train
+    on v2 ip route add blackhole "$VHOSTS_NET.3"
+    meanwhile
+    on v2 ip route del blackhole "$VHOSTS_NET.3"
+    struck
+}
+# Nobody says that the connection is over: the loader dies while its host cannot be reached, and another one is there afterwards.
+fault_half_open() { train; "$vhosts" drop v1; end v1; start v1; moment; "$vhosts" undrop v1; struck; }
+lossy() { # HOST
+    on "$1" nft -f - <<-EOF
+		table inet t {
+		    chain out { type filter hook output priority 0; numgen random mod 100 < 5 counter drop; }
+		    chain in { type filter hook input priority 0; numgen random mod 100 < 5 counter drop; }
+		}
+	EOF
+}
+drops() { [ "$(on "$1" nft list table inet t | grep -c 'counter packets [1-9]')" = 2 ]; }
+fault_loss() {
+    local h
+    train
+    for h in v1 v2; do
+        lossy $h
+        meanwhile
+        wait_for 60 drops $h || check "echo no packet was lost; false"
+        on $h nft delete table inet t
+    done
+}
+limits() { on "$1" tc -s qdisc show dev eth0 | grep -q 'overlimits [1-9]'; }
+fault_slow_link() {
+    local h
+    train
+    for h in v1 v2; do
+        on $h tc qdisc add dev eth0 root tbf rate 8mbit burst 64k latency 50ms
+        meanwhile
+        wait_for 60 limits $h || check "echo the limit was never reached; false"
+        on $h tc qdisc del dev eth0 root
+    done
+}
+
+# ---- a bad way to them ----
+
+proxy() { # HOST ARGUMENT...: between its ports 7001 and 7000; what it does is in proxy.HOST
+    local host=$1
+    shift
+    on "$host" sh -c 'setsid "$@" >"proxy.$(hostname)" 2>&1 &' sh "$PYTHON" "$top_srcdir/tests/system/proxy.py" "$host:7001" "$host:7000" \
+        --seed $RANDOM "$@"
+    wait_for 30 grep -q listening "proxy.$host"
+}
+end_proxy() { on "$1" pkill -KILL -f proxy.py; }
+proxies_did() { wait_for 60 grep -q "$1" proxy.v1 || check "cat proxy.v1; false"; }
+# 200 ms each way, on all ways.
+fault_delay() {
+    proxy v1 --delay 0.2
+    proxy v2 --delay 0.2
+    train tcp:v1:7001,tcp:v2:7001 --silence 3000 --prefetch-depth 12
+    progress 10
+    proxies_did "delayed answers"
+    end_proxy v1
+    progress 10
+    lost
+    end_proxy v2
+    proxy v1
+    proxy v2
+    lost 2
+    ending="end_proxy v1; end_proxy v2"
+}
+fault_stalls() {
+    proxy v1 --stall 2
+    train tcp:v1:7001,tcp:v2:7000
+    proxies_did "stalled answers"
+    meanwhile
+    struck
+    ending="end_proxy v1"
+}
+fault_all_stall() {
+    proxy v1 --stall 2
+    proxy v2 --stall 2
+    train tcp:v1:7001,tcp:v2:7001
+    proxies_did "stalled"
+    progress 15
+    ending="end_proxy v1; end_proxy v2"
+}
+# The client gives a loader up that accepts and says nothing, and tries it again.
+twice() { [ "$(grep -c accepted proxy.v1)" -ge 2 ]; }
+fault_mute() {
+    proxy v1 --mute
+    part=v2
+    train tcp:v1:7001,tcp:v2:7000
+    wait_for 60 twice || check "cat proxy.v1; false"
+    end_proxy v1
+    proxy v1
+    ending="end_proxy v1"
+}
+
+# ---- another loader under the same address ----
+
+fault_other_data() {
+    train
+    end v1
+    on v1 mount -n --bind other data
+    start v1
+    meanwhile
+    end v1
+    on v1 umount -n data
+    start v1
+    lost
+    says "loader tcp:v1:7000 is not used: .*is another data set now, under the same name: one has 120 samples, the other 116"
+}
+version() { # MAJOR.MINOR
+    with=("PLENUM_WRONG_VERSION=$1") program=$wrong
+    again v1
+    meanwhile
+    as_before v1
+}
+fault_other_major() {
+    train
+    version 2.0
+    lost
+    says "loader tcp:v1:7000 is not used: protocol 2.0 is spoken there and 1\.[0-9]* here"
+}
+# It must have served: while it is the only one, the stream goes on.
+minor() {
+    train
+    with=("PLENUM_WRONG_VERSION=$1") program=$wrong
+    again v1
+    end v2
+    progress 20
+    with=() program=$plenumd
+    start v2
+    as_before v1
+    lost 3
+}
+fault_older_minor() { minor 1.0; }
+fault_newer_minor() { minor 1.200; }
+fault_wrong_pixels() {
+    ends=1
+    export PLENUM_VERIFY_BATCHES=100
+    train
+    unset PLENUM_VERIFY_BATCHES
+    with=() program=$wrong
+    again v1
+    wait $trainer
+    as_before v1
+    says "the loaders tcp:v[12]:7000 and tcp:v[12]:7000 do not make the same of sample 11 "
+}
+
+# ---- disks ----
+
+bad_disk() { # HOST...
+    local h
+    with=("LD_PRELOAD=$broken_disk" "BROKEN_DISK=$dir/data" "BROKEN_DISK_CONTROL=$dir/percent")
+    for h; do again "$h"; done
+    with=()
+    ending="for h in $*; do as_before \$h; done"
+}
+failures() { cat log.v? | grep -c '^broken_disk: '; }
+# Now and then a read fails: nobody notices.
+fault_disk_hiccups() {
+    local before
+    bad_disk v1 v2
+    train
+    before=$(failures)
+    echo 5 >percent
+    meanwhile
+    rm percent
+    check "[ $(failures) -gt $before ]"
+    check "! grep 'could not make a batch' err"
+}
+fault_disk() {
+    local before
+    bad_disk v1
+    train
+    before=$(failures)
+    echo 100 >percent
+    meanwhile
+    rm percent
+    check "[ $(failures) -gt $before ]"
+    struck
+}
+# What no loader can read is reported, and nothing is shown in its place.
+fault_all_disks() {
+    ends=1
+    bad_disk v1 v2
+    train
+    echo 100 >percent
+    wait $trainer
+    rm percent
+    says "^feed: .*data/.*: Input/output error"
+    check '! grep -q "\"substituted\": [1-9]" out'
+}
+# The index does not fit on the disk, or just about.
+fault_full_disk() {
+    local pages=$((1 + RANDOM % 3)) before
+    train
+    before=$(grep -c "its index cannot be kept" log.v1)
+    end v1
+    on v1 mount -n -t tmpfs -o size=$((4 * pages))k full full
+    with=("PLENUM_CACHE_DIR=$dir/full")
+    start v1
+    end v2
+    progress 20
+    as_before v2
+    if [ $pages = 1 ]; then
+        check "[ $(on v1 ls full | grep -c '\.index$\|\.tmp$') = 0 ]"
+        check "[ $(grep -c 'its index cannot be kept' log.v1) -gt $before ]"
+    fi
+    with=("PLENUM_CACHE_DIR=$dir/full")
+    again v1 # which finds what the first one has left
+    end v2
+    progress 20
+    end v1
+    on v1 umount -n full
+    with=()
+    start v1
+    start v2
+    lost 4
+}
+
+# ---- memory ----
+
+if mkdir /sys/fs/cgroup/memory/plenum-$id 2>>log; then
+    group=/sys/fs/cgroup/memory/plenum-$id limit=memory.limit_in_bytes no_limit=-1 events=memory.oom_control
+elif mkdir /sys/fs/cgroup/plenum-$id 2>>log && [ -e /sys/fs/cgroup/plenum-$id/memory.max ]; then
+    group=/sys/fs/cgroup/plenum-$id limit=memory.max no_limit=max events=memory.events
+else
+    group=
+fi
+at_end() { [ -z "$group" ] || { end v1; rmdir "$group"; } }
+killed_for_memory() { sed -n 's/^oom_kill //p' "$group/$events"; }
+# Another job, whose batches need much memory of the loader's.
+big_job() { # NAME
+    PLENUM_LOADER_KEY=$dir/key on v3 timeout 10 "$feed" data --pipeline "rrc(224)" --micro-batch 512 --batches 20 --loader tcp:v1:7000 \
+        --loader-timeout 2 >"$1" 2>&1
+}
+fault_out_of_memory() {
+    local before
+    train
+    before=$(killed_for_memory)
+    on v1 sh -c 'pgrep -x plenumd >"$0/cgroup.procs"' "$group"
+    echo 8M >"$group/$limit"
+    big_job big
+    check "[ $(killed_for_memory) -gt ${before:-0} ]"
+    echo $no_limit >"$group/$limit"
+    as_before v1
+    lost
+}
+# No group ends it, but nothing can be allocated any more.
+fault_no_memory() {
+    local pid size
+    train
+    pid=$(on v1 pgrep -x plenumd)
+    size=$(on v1 awk '/^VmSize/ { print $2 }' "/proc/$pid/status")
+    on v1 prlimit --pid "$pid" --as=$(((size + 4096) * 1024)): || check "echo no limit can be set; false"
+    big_job big
+    progress 20
+    check "same '$(on v1 pgrep -x plenumd)' '$pid'"
+    check "grep -q -i memory big || { cat big; false; }"
+    on v1 prlimit --pid "$pid" --as=unlimited:
+}
+fault_small_budget() {
+    train
+    again v1 --memory-budget 1M
+    meanwhile
+    as_before v1
+    lost
+    says "loader tcp:v1:7000 is not used: .*(--memory-budget)"
 }
 
 start v1
 start v2
-faults="none killed all_killed both_away stopped told_to_end link_down one_way other_data"
-if command -v nft >/dev/null && nft_on accept 2>>log; then
-    on v1 nft delete table inet t
-    faults="$faults loss slow_link"
+faults="none killed all_killed both_away stopped told_to_end link_down one_way half_open delay stalls all_stall mute other_data
+    other_major older_minor newer_minor wrong_pixels disk_hiccups disk all_disks full_disk no_memory small_budget"
+if [ -n "$group" ]; then
+    faults="$faults out_of_memory"
 else
-    skip "a link that loses packets, a slow one" "nftables cannot be had here"
+    skip "a loader that is ended for want of memory" "no control group can be made"
 fi
-for ((n = 1; n <= ${RUNS:-20}; n++)); do
+if command -v nft >/dev/null && lossy v1 2>>log; then
+    on v1 nft delete table inet t
+    faults="$faults loss"
+else
+    skip "a link that loses packets" "nftables cannot be had here"
+fi
+if command -v tc >/dev/null && on v1 tc qdisc add dev eth0 root tbf rate 8mbit burst 64k latency 50ms 2>>log; then
+    on v1 tc qdisc del dev eth0 root
+    faults="$faults slow_link"
+else
+    skip "a slow link" "tc cannot limit a link here"
+fi
+[ -n "${SEED:-}" ] || SEED=$(date +%s)
+exec 3>&1
+for ((i = 1; i <= ${RUNS:-20}; i++)); do
+    echo "# run $i: SEED=$SEED"
+    RANDOM=$SEED
     for fault in ${FAULTS:-$faults}; do
-        ok "run $n: $fault" run "$fault"
+        ending=:
+        ok "run $i: $fault" run "$fault"
+        eval "$ending"
     done
+    SEED=$((SEED + 1))
 done
 
 # A host that is gone without a word, and one that has another key.
 "$vhosts" crash v2
-ok "a host that was powered off" run none
+hosts=v1 ok "a host that was powered off" run none
 end v1
 (umask 077 && head -c 32 /dev/urandom >key2)
 mv key key1 && cp -p key2 key && start v1 && mv key1 key

@@ -1,0 +1,105 @@
+/* plenumd_wrong.c - linked to plenumd: plenumd-wrong, a loader that is not what it should be. What it does is said by its environment:
+ *
+ *     nothing                          one sample is made wrong, in one channel of its last pixel
+ *     PLENUM_WRONG_DISK=1              nothing can be read
+ *     PLENUM_WRONG_VERSION=MAJOR.MINOR the pixels are right, and the protocol is said to be of that version: messages of an older
+ *                                      minor one lack the fields that it did not know, those of a newer one have some more */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/wire.h"
+#include "loader/render/render.h"
+
+enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };
+
+typedef int render_call(const struct render_spec *, struct render_scratch *, uint64_t, uint64_t, const struct dataset_buffer *, int,
+                        const struct plenum_error *, void *, struct render_result *, struct plenum_error *);
+render_call __real_render_position, __wrap_render_position;
+
+int __wrap_render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch, uint64_t position,
+                           const struct dataset_buffer *buffer, int code, const struct plenum_error *read_err, void *pixels,
+                           struct render_result *result, struct plenum_error *err)
+{
+    int r = __real_render_position(spec, scratch, epoch, position, buffer, code, read_err, pixels, result, err);
+
+    if (getenv("PLENUM_WRONG_DISK"))
+        return error_set(err, -EIO, "the disk is broken");
+    if (r == 0 && result->sample == WRONG_SAMPLE && !getenv("PLENUM_WRONG_VERSION"))
+        ((uint8_t *)pixels)[render_bytes(spec) - 1] ^= 1;
+    return r;
+}
+
+/* The version that is played: false when it is the true one. */
+static bool played(unsigned *major, unsigned *minor)
+{
+    const char *text = getenv("PLENUM_WRONG_VERSION");
+
+    return text && sscanf(text, "%u.%u", major, minor) == 2;
+}
+
+/* The frame that begins there: without what this minor version does not know (0: it knows all), or with more than we do. */
+static int change(struct frame_buffer *b, size_t begin, int r, size_t known)
+{
+    unsigned major, minor;
+    size_t len;
+
+    if (r < 0 || !played(&major, &minor))
+        return r;
+    if (minor > WIRE_MINOR)
+        for (unsigned i = 0; i < MORE_BYTES; i++)
+            frame_put_u8(b, 0xa5);
+    else if (known)
+        b->len = begin + FRAME_HEADER_BYTES + known;
+    len = b->len - begin - FRAME_HEADER_BYTES;
+    for (unsigned i = 0; i < 4; i++)
+        b->bytes[begin + i] = (uint8_t)(len >> (8 * i));
+    return b->failed ? -ENOMEM : 0;
+}
+
+void __real_wire_hello_init(struct wire_hello *, const char *), __wrap_wire_hello_init(struct wire_hello *, const char *);
+
+void __wrap_wire_hello_init(struct wire_hello *m, const char *name)
+{
+    unsigned major, minor;
+
+    __real_wire_hello_init(m, name);
+    if (played(&major, &minor)) {
+        m->major = (uint16_t)major;
+        m->minor = (uint16_t)minor;
+    }
+}
+
+int __real_wire_put_hello(struct frame_buffer *, const struct wire_hello *), __wrap_wire_put_hello(struct frame_buffer *, const struct wire_hello *);
+
+int __wrap_wire_put_hello(struct frame_buffer *b, const struct wire_hello *m)
+{
+    size_t begin = b->len, known = 8 + 2 + 2 + 4 + strlen(m->versions) + 4 + strlen(m->name);
+
+    return change(b, begin, __real_wire_put_hello(b, m), m->minor < WIRE_MINOR_JOB ? known : 0);
+}
+
+#define CHANGED(message, type, known)                                                                                                    \
+    int __real_wire_put_##message(struct frame_buffer *, uint64_t, const struct type *),                                                 \
+        __wrap_wire_put_##message(struct frame_buffer *, uint64_t, const struct type *);                                                 \
+    int __wrap_wire_put_##message(struct frame_buffer *b, uint64_t request, const struct type *m)                                        \
+    {                                                                                                                                    \
+        size_t begin = b->len;                                                                                                           \
+                                                                                                                                         \
+        return change(b, begin, __real_wire_put_##message(b, request, m), known);                                                        \
+    }
+
+static size_t opened_known(void)
+{
+    unsigned major, minor;
+
+    return played(&major, &minor) && minor < WIRE_MINOR_SUBSET ? OPENED_BYTES_AT_FIRST : 0;
+}
+
+CHANGED(opened, wire_opened, opened_known())
+CHANGED(done, wire_done, 0)
+CHANGED(stats, wire_stats, 0)
