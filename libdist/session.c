@@ -550,7 +550,7 @@ static uint64_t patience(const struct session *se)
 {
     uint64_t usual = se->pong.mean_ns + 4 * se->pong.dev_ns;
 
-    return min_u64(max_u64(4 * usual, pong_least_ns), se->stream->silence_ns);
+    return min_u64(max_u64(2 * usual, pong_least_ns), se->stream->silence_ns);
 }
 
 /* When a loader that has not answered STATS becomes silent. */
