@@ -495,10 +495,11 @@ static void tell_about_notes(const struct session *s)
 static void tell_about_index(const struct session *s)
 {
     if (!dataset_get_index_path(s->dataset) && !dataset_is_made_up(s->dataset))
-        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
-                  "%s: its index cannot be kept and is made anew at each opening: is the cache folder "
-                  "full (--cache-dir), or may it not be written?",
-                  dataset_get_name(s->dataset));
+        log_about(
+            LOG_LEVEL_WARN, about(s, &(struct about){0}),
+            "%s: its index cannot be kept and is made anew at each opening: is the cache folder "
+            "full (--cache-dir), or may it not be written?",
+            dataset_get_name(s->dataset));
 }
 
 static void on_dataset_open(uv_work_t *work, int status)

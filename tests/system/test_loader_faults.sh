@@ -166,6 +166,7 @@ proxy() { # HOST ARGUMENT...: between its ports 7001 and 7000; what it does is i
     wait_for 30 grep -q listening "proxy.$host"
 }
 end_proxy() { on "$1" pkill -KILL -f proxy.py; }
+better_way() { for h; do end_proxy "$h"; proxy "$h"; done; }
 proxies_did() { wait_for 60 grep -q "$1" proxy.v1 || check "cat proxy.v1; false"; }
 # 200 ms each way, on all ways.
 fault_delay() {
@@ -174,12 +175,11 @@ fault_delay() {
     train tcp:v1:7001,tcp:v2:7001 --silence 3000 --prefetch-depth 12
     progress 10
     proxies_did "delayed answers"
-    end_proxy v1
+    progress 10
+    better_way v1
     progress 10
     lost
-    end_proxy v2
-    proxy v1
-    proxy v2
+    better_way v2
     lost 2
     ending="end_proxy v1; end_proxy v2"
 }
@@ -196,7 +196,8 @@ fault_all_stall() {
     proxy v2 --stall 2
     train tcp:v1:7001,tcp:v2:7001
     proxies_did "stalled"
-    progress 15
+    progress 10
+    better_way v1 v2
     ending="end_proxy v1; end_proxy v2"
 }
 # The client gives a loader up that accepts and says nothing, and tries it again.
@@ -206,8 +207,7 @@ fault_mute() {
     part=v2
     train tcp:v1:7001,tcp:v2:7000
     wait_for 60 twice || check "cat proxy.v1; false"
-    end_proxy v1
-    proxy v1
+    better_way v1
     ending="end_proxy v1"
 }
 
@@ -261,6 +261,20 @@ fault_wrong_pixels() {
     wait $trainer
     as_before v1
     says "the loaders tcp:v[12]:7000 and tcp:v[12]:7000 do not make the same of sample 11 "
+}
+# With one more loader the wrong one is known.
+fault_wrong_pixels_of_three() {
+    ends=1
+    start v3
+    export PLENUM_VERIFY_BATCHES=100
+    train unix:/tmp/plenumd.sock,$both
+    unset PLENUM_VERIFY_BATCHES
+    with=() program=$wrong
+    again v1
+    wait $trainer
+    as_before v1
+    end v3
+    says "do not make the same of sample 11 .* makes what .* makes, so tcp:v1:7000, or its copy of the data, is broken"
 }
 
 # ---- disks ----
@@ -388,7 +402,7 @@ fault_small_budget() {
 start v1
 start v2
 faults="none killed all_killed both_away stopped told_to_end link_down one_way half_open delay stalls all_stall mute other_data
-    other_major older_minor newer_minor wrong_pixels disk_hiccups disk all_disks full_disk no_memory small_budget"
+    other_major older_minor newer_minor wrong_pixels wrong_pixels_of_three disk_hiccups disk all_disks full_disk no_memory small_budget"
 if [ -n "$group" ]; then
     faults="$faults out_of_memory"
 else
