@@ -73,13 +73,17 @@ lost() { check "[ \"\$(n incidents)\" -ge ${1:-1} ]"; }
 ends=0 # the status that it must end with; not 0: by itself
 serves() { on "$1" "$ctl" status unix:/tmp/plenumd.sock --json | grep -q '"streams": [1-9]'; }
 part="v1 v2" # whose loaders must be in use before anything happens to them
-train() { # [LOADERS [ARGUMENT of feed...]]
-    local loaders=${1:-$both} h
+launch() { # [LOADERS [ARGUMENT of feed...]]
+    local loaders=${1:-$both}
     shift
     : >err
-    PLENUM_LOADER_KEY=$dir/key on v3 timeout 100 "$feed" "${stream[@]}" --micro-batch 4 --epochs 1000000 --pause 3 --silence 600 \
-        --loader "$loaders" --verbose --json "$@" >out 2>err &
+    PLENUM_LOADER_KEY=$dir/key PLENUM_VERIFY_BATCHES=$verify% on v3 timeout 100 "$feed" "${stream[@]}" --micro-batch 4 --epochs 1000000 \
+        --pause 3 --silence 600 --loader "$loaders" --verbose --json "$@" >out 2>err &
     trainer=$!
+}
+train() { # the same, up to a random moment when all is well
+    local h
+    launch "$@"
     progress 5
     for h in $part; do wait_for 60 serves "$h" || check "echo 'the loader of $h was never used'; false"; done
     moment
@@ -87,7 +91,7 @@ train() { # [LOADERS [ARGUMENT of feed...]]
 # run FAULT: does what the trainer gets stay the same?
 run() {
     local code=0 images want begin=$SECONDS
-    checks=() ends=0 part=${hosts:-v1 v2}
+    checks=() ends=0 part=${hosts:-v1 v2} verify=$((RANDOM % 2 * 20))
     "fault_$1" >>log 2>&1
     if [ $ends = 0 ]; then
         progress 20
@@ -111,6 +115,19 @@ fault_killed() { train; end v1; moment; start v1; lost; }
 fault_all_killed() { train; end v1; moment; start v1; progress 20; end v2; moment; start v2; lost 2; }
 fault_both_away() { train; end v1; end v2; moment; start v2; start v1; lost 2; says "batches come from .* again after"; }
 fault_stopped() { train; on v1 pkill -STOP -x plenumd; meanwhile; on v1 pkill -CONT -x plenumd; struck; }
+# Within the first tenth of a second: nobody is connected, or some are, or hardly anything has come.
+fault_at_the_start() {
+    local signals=(KILL TERM STOP) signal
+    signal=${signals[RANDOM % 3]}
+    launch
+    sleep "0.0$((RANDOM % 90 + 10))"
+    on v1 pkill -$signal plenumd
+    moment
+    [ $signal != STOP ] || on v1 pkill -CONT plenumd
+    end v1
+    start v1
+    moment
+}
 fault_told_to_end() { train; end v1 TERM; moment; start v1; lost; }
 
 # ---- and to their links ----
@@ -253,9 +270,8 @@ fault_older_minor() { minor 1.0; }
 fault_newer_minor() { minor 1.200; }
 fault_wrong_pixels() {
     ends=1
-    export PLENUM_VERIFY_BATCHES=100
+    verify=100
     train
-    unset PLENUM_VERIFY_BATCHES
     with=() program=$wrong
     again v1
     wait $trainer
@@ -266,9 +282,8 @@ fault_wrong_pixels() {
 fault_wrong_pixels_of_three() {
     ends=1
     start v3
-    export PLENUM_VERIFY_BATCHES=100
+    verify=100
     train unix:/tmp/plenumd.sock,$both
-    unset PLENUM_VERIFY_BATCHES
     with=() program=$wrong
     again v1
     wait $trainer
@@ -401,7 +416,7 @@ fault_small_budget() {
 
 start v1
 start v2
-faults="none killed all_killed both_away stopped told_to_end link_down one_way half_open delay stalls all_stall mute other_data
+faults="none killed all_killed both_away stopped told_to_end at_the_start link_down one_way half_open delay stalls all_stall mute other_data
     disk_hiccups disk all_disks full_disk no_memory small_budget"
 if [ -x "$wrong" ]; then
     faults="$faults other_major older_minor newer_minor wrong_pixels wrong_pixels_of_three"
