@@ -242,7 +242,8 @@ static void parse(int argc, char **argv, struct arguments *a)
     o->dataset = argv[optind];
 }
 
-/* A scheduler says so before the time is up, as Slurm does with --signal: what was delivered until then counts. */
+/* A scheduler says so before the time is up, as Slurm does with --signal: what was delivered until
+ * then counts. */
 static volatile sig_atomic_t told_to_stop;
 
 static void stop(int number)
@@ -368,8 +369,8 @@ static void print_totals(const struct totals *t, const struct plenum_job_info *i
                "\"waiting_percent\": %.2f, \"substituted\": %" PRId64 ", \"incidents\": %" PRId64
                ", \"moved\": %" PRId64 ", \"hedged\": %" PRId64 ", \"verified\": %" PRId64
                ", \"instances\": %u, \"replicas\": %u, \"hash\": \"%016" PRIx64 "\"}\n",
-               t->images, t->seconds, rate, share, t->substituted, t->incidents,
-               t->moved, t->hedged, t->verified, info->num_instances, info->num_replicas, (uint64_t)t->hash);
+               t->images, t->seconds, rate, share, t->substituted, t->incidents, t->moved,
+               t->hedged, t->verified, info->num_instances, info->num_replicas, (uint64_t)t->hash);
         return;
     }
     printf("images    %" PRId64 " by %u replicas in %u instances\n", t->images, info->num_replicas,

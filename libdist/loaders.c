@@ -23,8 +23,9 @@
  * when no open loader can make it.
  *
  * A share of the batches (verify_share), chosen by a hash of their place, is asked of two loaders
- * from the begin. Where these do not agree, one of them makes wrong pixels, and the stream fails with
- * both names. A second answer that is late or that does not come is not waited for. */
+ * from the begin. Where these do not agree, one of them makes wrong pixels: a third is asked, where
+ * there is one, so as to say which, and the stream fails with their names. A second answer that is
+ * late or that does not come is not waited for. */
 #include "config.h"
 
 #include "libdist/stream_priv.h"
@@ -280,9 +281,7 @@ static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease
 /* The batch cannot be had: that is what is handed out in its turn. */
 static void settle_failed(struct entry *e)
 {
-    drop(e->hedge);
-    drop(e->slot);
-    e->slot = e->hedge = NULL;
+    loaders_forget(e);
     e->ready = true;
 }
 
@@ -430,14 +429,15 @@ void loaders_forget(struct entry *e)
         return;
     drop(e->slot);
     drop(e->hedge);
-    e->slot = e->hedge = NULL;
+    drop(e->third);
+    e->slot = e->hedge = e->third = NULL;
 }
 
 static struct entry *entry_of(struct plenum_stream *s, const struct plenum_lease *slot)
 {
     struct entry *e;
 
-    for (e = s->first; e->slot != slot && e->hedge != slot; e = e->next)
+    for (e = s->first; e->slot != slot && e->hedge != slot && e->third != slot; e = e->next)
         ;
     return e;
 }
@@ -486,78 +486,110 @@ static void note_times(struct session *se, const struct plenum_lease *slot)
     s->latencies++;
 }
 
-/* The first sample of two batches that differs; `count` when none does. */
-static uint64_t find_difference(const struct plenum_stream *s, const uint8_t *a, const uint8_t *b)
+/* Is the i-th sample of two batches the same? */
+static bool is_same(const struct plenum_stream *s, const struct plenum_lease *one,
+                    const struct plenum_lease *two, uint64_t i)
 {
-    uint64_t count = wire_batch_count(&s->open), each = wire_sample_bytes(&s->open), i;
+    const uint8_t *a = ring_slot(one->set->ring, one->index),
+                  *b = ring_slot(two->set->ring, two->index);
+    uint64_t each = wire_sample_bytes(&s->open);
     struct wire_slot layout = {0};
 
     (void)wire_slot_init(&s->open, &layout);
-    for (i = 0; i < count; i++)
-        if (memcmp(a + i * each, b + i * each, each) != 0 ||
-            memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) != 0 ||
-            memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) != 0)
-            break;
-    return i;
+    return memcmp(a + i * each, b + i * each, each) == 0 &&
+           memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
+           memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0;
 }
 
-/* Where a batch's i-th sample stands, and which it is. */
-static void describe_difference(const struct plenum_stream *s, struct entry *e, uint64_t i)
+/* Two loaders do not make the same of a batch; so it fails. `third`: what one more makes of it. */
+static void judge(struct plenum_stream *s, struct entry *e, const struct plenum_lease *third)
 {
+    const char *one = e->slot->session->address->text, *two = e->hedge->session->address->text;
+    bool like_one = third && is_same(s, third, e->slot, e->differs),
+         like_two = third && is_same(s, third, e->hedge, e->differs);
     struct order_place place = e->place;
+    char who[WIRE_TEXT_MAX];
     uint64_t position;
 
-    for (uint64_t step = 0; step < i / s->open.local; step++)
+    for (uint64_t step = 0; step < e->differs / s->open.local; step++)
         place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
-    position = place.position + s->open.offset + i % s->open.local;
+    position = place.position + s->open.offset + e->differs % s->open.local;
+    if (like_one || like_two)
+        (void)snprintf(who, sizeof(who),
+                       "%s makes what %s makes, so %s, or its copy of the data, is broken",
+                       third->session->address->text, like_one ? one : two, like_one ? two : one);
+    else
+        (void)snprintf(who, sizeof(who),
+                       "one of them, or its copy of the data, is broken; plenumctl hash on each host "
+                       "tells which");
     e->code = -EBADMSG;
     (void)error_set(&e->err, 0,
                     "the loaders %s and %s do not make the same of sample %u (epoch %llu, position "
-                    "%llu): one of them, or its copy of the data, is broken; plenumctl hash on each "
-                    "host tells which",
-                    e->slot->session->address->text, e->hedge->session->address->text,
+                    "%llu): %s",
+                    one, two,
                     order_sample(&s->order, (uint32_t)place.epoch, (uint32_t)(position % s->steps.n)),
-                    (unsigned long long)place.epoch, (unsigned long long)position);
+                    (unsigned long long)place.epoch, (unsigned long long)position, who);
+    settle_failed(e);
+}
+
+/* Keep what is in the slot until there is something to compare it with. */
+static void keep(struct plenum_lease *slot)
+{
+    slot->state = SLOT_CHECKING;
+    slot->set->refs++;
 }
 
 /* A batch that must be made twice has been made once, or a second time. */
 static void verify(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot)
 {
     struct plenum_lease *other = e->slot == slot ? e->hedge : e->slot;
-    uint64_t i;
+    uint64_t count = wire_batch_count(&s->open);
+    struct session *se;
 
     if (!other) { /* its loader is lost, or it was not waited for */
         settle(s, e, slot, &slot->times.done);
         return;
     }
     if (other->state == SLOT_FILLING) {
-        slot->state = SLOT_CHECKING;
-        slot->set->refs++;
+        keep(slot);
         return;
     }
-    i = find_difference(s, ring_slot(slot->set->ring, slot->index),
-                        ring_slot(other->set->ring, other->index));
-    if (i == wire_batch_count(&s->open)) {
+    for (e->differs = 0; e->differs < count && is_same(s, slot, other, e->differs); e->differs++)
+        ;
+    if (e->differs == count) {
         s->stats.verified++;
         slot->state = SLOT_FREE;
         settle(s, e, other, &other->times.done);
         return;
     }
-    describe_difference(s, e, i);
-    slot->state = SLOT_FREE;
-    if (e->slot == slot)
-        e->slot = NULL;
-    else
-        e->hedge = NULL;
-    settle_failed(e);
+    keep(slot);
+    se = choose(s, e->place, e->failed | slot->session->bit, other->session);
+    e->third = se ? free_slot(se) : NULL;
+    if (!e->third || session_render(se, e->place, e->third) < 0) {
+        e->third = NULL;
+        judge(s, e, NULL);
+    }
+}
+
+/* One more loader has made of the batch what it makes; NULL: it could not. */
+static void take_third(struct plenum_stream *s, struct entry *e, const struct plenum_lease *third)
+{
+    e->third->state = SLOT_FREE;
+    e->third = NULL;
+    judge(s, e, third);
 }
 
 /* What another loader was to confirm, and it will not. */
 static void settle_unverified(struct plenum_stream *s)
 {
-    for (struct entry *e = s->first; e; e = e->next)
-        if (e->slot && e->slot->state == SLOT_CHECKING && !e->hedge)
+    for (struct entry *e = s->first; e; e = e->next) {
+        if (!e->slot || e->slot->state != SLOT_CHECKING)
+            continue;
+        if (!e->hedge)
             settle(s, e, e->slot, &e->slot->times.done);
+        else if (e->hedge->state == SLOT_CHECKING && !e->third)
+            judge(s, e, NULL);
+    }
     if (s->first && s->first->ready)
         stream_changed(s);
 }
@@ -567,12 +599,14 @@ void loaders_done(struct session *se, struct plenum_lease *slot, const struct wi
     struct plenum_stream *s = se->stream;
     struct entry *e = entry_of(s, slot);
 
-    if (done->status < 0) {
+    if (done->status < 0 && slot != e->third) {
         note_failure(se, e, slot, done);
     } else {
         note_times(se, slot);
         count_done(s, slot, done);
-        if (e->verify)
+        if (slot == e->third)
+            take_third(s, e, done->status < 0 ? NULL : slot);
+        else if (e->verify)
             verify(s, e, slot);
         else
             settle(s, e, slot, done);
@@ -694,6 +728,8 @@ static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t no
     bool first = e->slot && e->slot->state == SLOT_CHECKING;
     struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
 
+    if (e->third) /* worth being waited for: until it answers or is given up */
+        return true;
     if (!made || made->state != SLOT_CHECKING || !other)
         return false;
     if (!session_is_silent(other->session, now) && now < late_at(s, other))

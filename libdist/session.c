@@ -113,6 +113,9 @@ static int take_slots(struct session *se, struct plenum_error *err)
     uint32_t more = s->num_addresses > 1 ? HEDGE_SLOTS : 0;
     int r = 0;
 
+    if (more > 0 && s->verify_share > 0)
+        more = s->depth + 1;
+
     if (!se->address->tcp)
         return slot_set_create(s, s->open.slots, &se->set, err);
     if (!s->remote) {
@@ -133,6 +136,8 @@ static void forsake(struct session *se)
     struct plenum_stream *s = se->stream;
 
     for (struct entry *e = s->first; e; e = e->next) {
+        if (e->third && e->third->session == se)
+            e->third = NULL;
         if (e->hedge && e->hedge->session == se && e->hedge->state == SLOT_FILLING)
             e->hedge = NULL;
         if (e->slot && e->slot->session == se && e->slot->state == SLOT_FILLING) {

@@ -21,7 +21,8 @@
 #include "libdist/trace.h"
 
 enum { WARNINGS_MAX = 8, DEPTH_MAX = 64, EXTRA_SLOTS = 2, HEDGE_SLOTS = 2 };
-enum { SLOTS_MAX = DEPTH_MAX + EXTRA_SLOTS + HEDGE_SLOTS };
+/* Where batches are verified, a second for each that is under way, and a third for one. */
+enum { SLOTS_MAX = DEPTH_MAX + EXTRA_SLOTS + DEPTH_MAX + 1 };
 
 enum slot_state {
     SLOT_FREE,
@@ -67,6 +68,8 @@ struct entry {
     struct plenum_lease *hedge; /* asked for a second time, of another loader, as it was late, or to be
                                    compared */
     bool verify;                /* both must have come */
+    struct plenum_lease *third; /* asked of one more loader, as these two are not alike; or NULL */
+    uint64_t differs;           /* in this sample of the batch */
     bool ready;
     uint32_t failed; /* loaders that could not make it, a bit each */
     int code; /* of a batch that failed; then with a sentence. Not ready: what the last loader said */

@@ -134,7 +134,8 @@ static int hash_all(const char *name, const struct arguments *a, struct sum *sum
         steps = parts[i].steps.last == ORDER_DROP ? min_u64(steps, own) : max_u64(steps, own);
     }
     for (uint32_t i = 0; i < count && r == 0; i++)
-        r = hash_epochs(&parts[i], a->epochs, steps, a->samples ? a->samples : UINT64_MAX, sum, err);
+        r = hash_epochs(&parts[i], a->epochs, steps, a->samples ? a->samples : UINT64_MAX, sum,
+                        err);
     for (uint32_t i = 0; i < count && parts; i++)
         ctl_stream_close(&parts[i]);
     free(parts);

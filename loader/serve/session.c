@@ -1027,16 +1027,19 @@ static void turn_away(struct session *s, int code)
         (void)frame_conn_flush(&s->conn);
 }
 
-/* A host that has gone without a word must not keep its memory here for ever. */
+/* A host that has gone without a word must not keep its memory here for ever: while nothing is on
+ * its way to it the kernel asks now and then, and what is on its way must be received in time. */
 static void watch_peer(int fd)
 {
     const int on = 1, idle_s = 30, every_s = 10, times = 3;
+    const unsigned limit_ms = SEND_LIMIT_MS;
 
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
 }
 
 int session_create(struct server *server, int fd, bool remote)

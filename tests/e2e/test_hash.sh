@@ -31,4 +31,18 @@ job -n 2 "$feed" data $stream --shuffle block:4 --dtype uint8 --layout nchw --js
 ok "another order, type and layout" delivered "$("$ctl" hash data $stream --shuffle block:4)"
 is "$padded" "a program alone starts its own loader" \
     sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4
+
+# What was delivered until then has its hash, whether a number was given or the program was told to stop.
+"$feed" data $stream --replicas 1 --micro-batch 4 --batches 5 --json >out 2>err
+code=$?
+ok "some batches" delivered "$("$ctl" hash data $stream --samples 20)"
+"$feed" data $stream --replicas 1 --micro-batch 4 --epochs 100000 --pause 5 --verbose --json >out 2>err &
+wait_for 60 grep -q "batch 3:" err
+kill -USR1 $!
+wait $!
+code=$?
+ok "a program that was told to stop" delivered "$("$ctl" hash data $stream --epochs 100000 --samples "$(field images)")"
+is "$(field images)" "--samples is the number of samples" sh -c '"$@" | sed -n "s/.*\"samples\": \([0-9]*\).*/\1/p"' sh "$ctl" hash data $stream \
+    --epochs 100000 --samples "$(field images)" --json
+ok "--samples and --parts are refused" status 2 "$ctl" hash data --samples 3 --parts 2
 finish

@@ -195,6 +195,7 @@ cmd_unhide() { in_host "$1" umount -n "$2"; }
 cmd_crash() {
 	local p
 	p=$(init_of "$1") || exit
+	cmd_drop "$1" # or its processes would take leave as they are killed
 	kill -9 "$p"
 	while pid_of "$1.init" >/dev/null; do sleep 0.01; done
 }
