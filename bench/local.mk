@@ -3,7 +3,7 @@ noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
 
-bench_programs = %D%/index %D%/net %D%/render %D%/stages %D%/stream
+bench_programs = %D%/index %D%/net %D%/render %D%/stages %D%/stall %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
 .PHONY: bench
@@ -28,6 +28,8 @@ endif
 %C%_index_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 %C%_net_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
+
+%C%_stall_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 %C%_stream_LDADD = tests/libdaemon.la %D%/libbench.la libdist/libdist.la $(loader_libs) -ldl $(JPEG_LIBS) $(PNG_LIBS)
 

@@ -1,7 +1,8 @@
 /* jobloader.c - keeps one plenumd for a job, for the shim of plenumrun and for libplenum alike.
  *
  * The keeper binds an abstract socket named after the job: binding elects the keeper among a
- * host's processes, and nothing is left in a file system. plenumd is started when the first client
+ * host's processes, and nothing is left in a file system. (On a host that only lends its cores it is
+ * a TCP socket.) plenumd is started when the first client
  * connects (until then it would only take memory from the training program) and inherits the
  * socket. Clients that connect while it is away wait in the socket's backlog: nobody is refused.
  *
@@ -131,7 +132,9 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
     char program[1024];
     int r;
 
-    r = address_parse(options->address, &address, err);
+    r = strncmp(options->address, "unix:", 5) == 0
+            ? address_parse(options->address, &address, err)
+            : address_parse_listen(options->address, &address, err);
     if (r < 0)
         return r;
     if (!options->plenumd) {
@@ -183,6 +186,11 @@ fail:
 int jobloader_get_fd(const struct jobloader *loader)
 {
     return loader->epoll_fd;
+}
+
+char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size)
+{
+    return address_of_socket(loader->listen_fd, false, text, size);
 }
 
 void jobloader_set_environment(struct jobloader *loader, char *const *environment)

@@ -13,7 +13,8 @@ struct jobloader;
 
 struct jobloader_options {
     const char *plenumd;     /* the program; NULL: jobloader_find_program() */
-    const char *address;     /* "unix:@name": all who connect there are served by this loader */
+    const char *address;     /* "unix:@name", or HOST:PORT (an IP address; port 0: any): all who
+                                connect there are served by this loader */
     const char *const *args; /* further arguments of plenumd, ended by NULL; may be NULL */
 };
 
@@ -26,6 +27,9 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
 
 /** A descriptor that becomes readable when jobloader_dispatch() has something to do. Borrowed. */
 int jobloader_get_fd(const struct jobloader *loader);
+
+/** Where it listens, if that is TCP, "tcp:10.1.2.3:40001". Returns `text`. */
+char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size);
 
 /** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this process's
  * own. Borrowed; NULL: this process's own. */

@@ -8,9 +8,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/util.h"
+
+enum { TELL_MS = 100 }; /* between two words of progress */
 
 struct run {
     const struct parallel *p;
@@ -92,15 +93,7 @@ static void wait_and_tell(struct run *run)
 
     (void)pthread_mutex_lock(&run->mu);
     while (run->running > 0) {
-        struct timespec until;
-
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 100000000;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_nsec -= 1000000000;
-            until.tv_sec++;
-        }
-        (void)pthread_cond_timedwait(&run->ended, &run->mu, &until);
+        (void)cond_wait_until(&run->ended, &run->mu, time_now_ns() + TELL_MS * NS_PER_MS);
         if (p->progress) {
             (void)pthread_mutex_unlock(&run->mu);
             p->progress(p->arg, atomic_load(&run->done), p->count);

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +21,21 @@ struct tls {
     const struct tls_backend *backend;
     void *context;
 };
+
+int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
+{
+    int fd = memfd_create("plenum-key", MFD_CLOEXEC), r;
+
+    if (fd < 0)
+        return -errno;
+    r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
+    if (r < 0) {
+        (void)close(fd);
+        return r;
+    }
+    (void)snprintf(path, TLS_PATH_MAX, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return fd;
+}
 
 /* A key that others can read is none. */
 static int check_file(int fd, const char *path, struct plenum_error *err)

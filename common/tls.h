@@ -22,6 +22,17 @@ struct tls;
  */
 int tls_create(const char *path, struct tls **ret, struct plenum_error *err);
 
+enum { TLS_PATH_MAX = 40 };
+
+/**
+ * Keep a key for other processes of this user: a file that has a name only as long as this process
+ * has its descriptor, which is returned (owned by the caller), or -errno. Nothing of it is in a file
+ * system or an environment.
+ *
+ * @param path  what tls_create() may be given meanwhile, "/proc/1234/fd/5"
+ */
+int tls_keep_key(const char *key, char path[TLS_PATH_MAX]);
+
 /** All that it carried must have ended. NULL is nothing. */
 void tls_destroy(struct tls *tls);
 

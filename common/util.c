@@ -13,6 +13,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SEC),
+                             .tv_nsec = (long)(deadline_ns % NS_PER_SEC)};
+
+    return -(deadline_ns == UINT64_MAX ? pthread_cond_wait(cond, mu)
+                                       : pthread_cond_clockwait(cond, mu, CLOCK_MONOTONIC, &until));
+}
+
 int io_write_all(int fd, const void *bytes, size_t len)
 {
     const char *p = bytes;

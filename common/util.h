@@ -2,6 +2,7 @@
 #ifndef COMMON_UTIL_H
 #define COMMON_UTIL_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +15,7 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
-/** CLOCK_MONOTONIC in nanoseconds. */
+/** A clock in nanoseconds. */
 static inline uint64_t time_clock_ns(clockid_t clock)
 {
     struct timespec t = {0};
@@ -23,6 +24,7 @@ static inline uint64_t time_clock_ns(clockid_t clock)
     return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
 }
 
+/** CLOCK_MONOTONIC in nanoseconds. */
 static inline uint64_t time_now_ns(void)
 {
     return time_clock_ns(CLOCK_MONOTONIC);
@@ -33,6 +35,10 @@ static inline uint64_t time_cpu_ns(void)
 {
     return time_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
+
+/** pthread_cond_wait(3) until time_now_ns() has come to `deadline_ns` (UINT64_MAX: for ever), whatever
+ * happens to the time of day: 0, or -ETIMEDOUT. */
+int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
 {

@@ -9,6 +9,8 @@
 #include "launcher/agent.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/family.h"
 #include "launcher/host.h"
 
 enum { CONNECT_SECONDS_MOST = 10, CONNECT_SECONDS_LEAST = 2 };
@@ -171,6 +174,97 @@ static void add_login(char **words, size_t *count, char *port, char *user)
     }
 }
 
+/* 'text' as one word of a shell: quotes around, each quote inside as '\\''. */
+static void put_quoted(FILE *f, const char *text)
+{
+    (void)fputc('\'', f);
+    for (; *text; text++) {
+        if (*text == '\'')
+            (void)fputs("'\\''", f);
+        else
+            (void)fputc(*text, f);
+    }
+    (void)fputc('\'', f);
+}
+
+/* The login shell may be of any kind, so sh is named. */
+char *agent_make_script(const char *self, const char *const *arguments, size_t count)
+{
+    char *inner = NULL, *outer = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&inner, &size);
+
+    if (!f)
+        return NULL;
+    (void)fputs("test -x ", f);
+    put_quoted(f, self);
+    (void)fprintf(f, " || exit %d; exec ", AGENT_NO_SELF);
+    put_quoted(f, self);
+    for (size_t i = 0; i < count; i++) {
+        (void)fputc(' ', f);
+        put_quoted(f, arguments[i]);
+    }
+    if (fclose(f) != 0 || !(f = open_memstream(&outer, &size))) {
+        free(inner);
+        return NULL;
+    }
+    (void)fputs("sh -c ", f);
+    put_quoted(f, inner);
+    free(inner);
+    if (fclose(f) != 0) {
+        free(outer);
+        return NULL;
+    }
+    return outer;
+}
+
+static _Noreturn void become_agent(char *const *words, int in, int out, int err, pid_t parent)
+{
+    sigset_t none;
+
+    (void)setsid(); /* no question at the terminal */
+    if (family_follow(parent, SIGTERM) < 0)
+        _exit(255);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)dup2(in, STDIN_FILENO);
+    (void)dup2(out, STDOUT_FILENO);
+    (void)dup2(err, STDERR_FILENO);
+    (void)execvp(words[0], words);
+    dprintf(STDERR_FILENO, "cannot execute %s: %s\n", words[0], strerror(errno));
+    _exit(255);
+}
+
+pid_t agent_start(char *const *words, int in, int out, int err)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0)
+        become_agent(words, in, out, err, parent);
+    return pid < 0 ? -errno : pid;
+}
+
+/* In an allocation of Slurm where nobody logs in: a step of its own, beside those of the job. */
+static int make_step(const struct plan_host *host, const char *script, char **text, char **words)
+{
+    static const char *const fixed[] = {"srun",     "--overlap", "--quiet", "--cpu-bind=none",
+                                        "--nodes=1", "--ntasks=1"};
+    size_t count = 0;
+
+    *text = str_format("--nodelist=%s", host->name);
+    if (!*text)
+        return -ENOMEM;
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        words[count++] = (char *)fixed[i];
+    words[count++] = *text;
+    words[count++] = (char *)"sh";
+    words[count++] = (char *)"-c";
+    words[count++] = (char *)script;
+    words[count] = NULL;
+    return 0;
+}
+
 int agent_make_command(const struct cmdline *options, const struct plan_host *host,
                        const char *script, char **text, char **words)
 {
@@ -178,6 +272,8 @@ int agent_make_command(const struct cmdline *options, const struct plan_host *ho
     size_t count = 0;
     int r;
 
+    if (!agent_is_used(options))
+        return make_step(host, script, text, words);
     /* Both texts and the port, one behind the other. */
     *text = str_format("%s%c%s%c%u", agent_program(options), 1, agent_arguments(options, arguments),
                        1, host->port);

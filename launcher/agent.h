@@ -21,6 +21,7 @@ enum {
     AGENT_NAME_MAX = 256,
     AGENT_WORDS_MAX = 64,
     AGENT_OPTIONS_MAX = 256,
+    AGENT_NO_SELF = 101, /* exit status of a script: there is no plenumrun */
 };
 
 /** A setting of Open MPI that the person has made, on our command line or in the environment, or
@@ -48,8 +49,13 @@ void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME
 /** All hosts, "name|real name|port|user", separated by commas. Owned; NULL when memory is short. */
 char *agent_list_hosts(const struct plan *plan);
 
+/** What a host's shell must execute to start plenumrun (its file is `self`) there with these arguments.
+ * Owned by the caller; NULL when memory is short. */
+char *agent_make_script(const char *self, const char *const *arguments, size_t count);
+
 /**
- * The command line that executes `script` in the shell of a host.
+ * The command line that executes `script` in the shell of a host: by the agent, or by srun where that
+ * starts processes.
  *
  * @param text   scratch that the words lie in; owned by the caller
  * @param words  [AGENT_WORDS_MAX + 1]; ended by NULL
@@ -57,6 +63,10 @@ char *agent_list_hosts(const struct plan *plan);
  */
 int agent_make_command(const struct cmdline *options, const struct plan_host *host,
                        const char *script, char **text, char **words);
+
+/** Start such a command line with these standard descriptors, in a session of its own: its process,
+ * which is ended with us, or -errno. */
+pid_t agent_start(char *const *words, int in, int out, int err);
 
 /** plenumrun as an agent: becomes the real one. Returns when it cannot: an exit status. */
 int agent_main(int argc, char **argv);

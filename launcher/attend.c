@@ -34,6 +34,7 @@
 #include "common/error.h"
 #include "common/jobloader.h"
 #include "common/log.h"
+#include "common/tls.h"
 #include "common/util.h"
 #include "launcher/child.h"
 #include "launcher/family.h"
@@ -96,6 +97,7 @@ struct attend {
     struct jobloader *loader;
     char **environment; /* of the program, and of the loader */
     int loader_fd;      /* what it prints */
+    int key_fd;         /* the key of loaders on other hosts */
     char loader_error[CONTROL_TEXT_MAX];
 };
 
@@ -264,6 +266,20 @@ static void bind_loader(const struct attend *a)
         bind_apply(&bind, &result);
 }
 
+/* The program finds it where a key is looked for, but what lies in its environment is a name that
+ * means something on this host, to this user, as long as we live. */
+static int keep_key(struct attend *a)
+{
+    char path[TLS_PATH_MAX];
+
+    if (!*a->plan.loader_key)
+        return 0;
+    a->key_fd = tls_keep_key(a->plan.loader_key, path);
+    if (a->key_fd < 0)
+        return a->key_fd;
+    return environ_list_put(&a->plan.environment, ENVIRON_SET, "PLENUM_LOADER_KEY", path);
+}
+
 static void start_program(struct attend *a)
 {
     struct child_options options = {
@@ -279,6 +295,11 @@ static void start_program(struct attend *a)
                            (enum place_memory)a->plan.memory, &bind, NULL);
     if (r < 0) {
         send_failed(a, CONTROL_STEP_PLAN, r);
+        return;
+    }
+    r = keep_key(a);
+    if (r < 0) {
+        send_failed(a, CONTROL_STEP_FORK, r);
         return;
     }
     (void)environ_list_put(&a->plan.environment, ENVIRON_SET, "PWD", a->plan.directory);
@@ -767,6 +788,7 @@ int shim_attend(const struct shim_task *task, pid_t outer)
         .give_up_at = UINT64_MAX,
         .child = {.input = -1, .output = {-1, -1}, .report_fd = -1},
         .loader_fd = -1,
+        .key_fd = -1,
     };
     /* mpirun signals the outer shim's process group: it shall not reach us. */
     (void)setpgid(0, 0);
@@ -780,6 +802,7 @@ int shim_attend(const struct shim_task *task, pid_t outer)
     run(a);
     close_loader(a);
     environ_free(a->environment);
+    io_close(&a->key_fd);
     frame_conn_fini(&a->conn);
     return a->end ? 0 : SHIM_LOST;
 }

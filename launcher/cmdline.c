@@ -377,6 +377,14 @@ static int set_loader(void *target, const char *value, struct plenum_error *err)
     return 0;
 }
 
+static int add_loader_hosts(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r = hostlist_add_text(&c->loader_hosts, value, err);
+
+    return r < 0 ? error_prefix(err, r, "--loader-host") : 0;
+}
+
 static int set_tag(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
@@ -484,6 +492,9 @@ static const struct option_def defs[] = {
      .help = "auto: one loader a host for this job, started when it is first asked (default, "
              "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or tcp:HOST:PORT, "
              "separated by commas"},
+    {"loader-host", 0, "LIST", OPTION_CALL, .call = add_loader_hosts,
+     .help = "these hosts, which run no instance, lend their cores: they render batches for all of "
+             "the job"},
     {"verify-batches", 0, "P%", OPTION_CALL, .call = set_verify,
      .help = "have so many of a hundred batches made by two loaders, and end when these differ "
              "(default: 0)"},
@@ -574,6 +585,7 @@ static void list_fini(struct cmdline_list *list)
 void cmdline_fini(struct cmdline *cmdline)
 {
     hostlist_fini(&cmdline->hosts);
+    hostlist_fini(&cmdline->loader_hosts);
     device_pool_fini(&cmdline->pool);
     list_fini(&cmdline->excluded);
     list_fini(&cmdline->topologies);

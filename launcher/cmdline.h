@@ -55,6 +55,7 @@ struct cmdline {
     struct cmdline_list topologies; /* sources for topology_read() */
 
     const char *loader; /* "auto", "none" or addresses */
+    struct hostlist loader_hosts;
     const char *verify; /* a percentage of batches; NULL: what the environment says */
 
     const char *only_output; /* instances, as ranges */

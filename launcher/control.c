@@ -115,6 +115,16 @@ static size_t count_of(char *const *texts)
     return n;
 }
 
+static void put_environment(struct frame_buffer *b, const struct environ_list *list)
+{
+    frame_put_u32(b, (uint32_t)list->count);
+    for (size_t i = 0; i < list->count; i++) {
+        frame_put_u8(b, (uint8_t)list->entries[i].how);
+        frame_put_text(b, list->entries[i].name);
+        frame_put_text(b, list->entries[i].value);
+    }
+}
+
 int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
 {
     size_t begin = frame_begin(b, CONTROL_PLAN, 0), argc = count_of(m->argv);
@@ -133,15 +143,22 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     frame_put_text(b, m->cpus);
     frame_put_text(b, m->nodes);
     frame_put_text(b, m->loader_cpus);
+    frame_put_text(b, m->loader_key);
     frame_put_u32(b, (uint32_t)argc);
     for (size_t i = 0; i < argc; i++)
         frame_put_text(b, m->argv[i]);
-    frame_put_u32(b, (uint32_t)m->environment.count);
-    for (size_t i = 0; i < m->environment.count; i++) {
-        frame_put_u8(b, (uint8_t)m->environment.entries[i].how);
-        frame_put_text(b, m->environment.entries[i].name);
-        frame_put_text(b, m->environment.entries[i].value);
-    }
+    put_environment(b, &m->environment);
+    return frame_end(b, begin);
+}
+
+int control_put_lend(struct frame_buffer *b, const struct control_lend *m)
+{
+    size_t begin = frame_begin(b, CONTROL_LEND, 0);
+
+    frame_put_u64(b, m->silence_ns);
+    frame_put_text(b, m->address);
+    frame_put_text(b, m->key);
+    put_environment(b, &m->environment);
     return frame_end(b, begin);
 }
 
@@ -234,6 +251,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     plan.cpus = dup_text(r);
     plan.nodes = dup_text(r);
     plan.loader_cpus = dup_text(r);
+    plan.loader_key = dup_text(r);
     r->bad |= plan.memory > PLACE_MEMORY_DEFAULT;
     get_argv(r, &plan);
     get_environment(r, &plan.environment);
@@ -245,8 +263,32 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     return 0;
 }
 
+int control_get_lend(struct frame_reader *r, struct control_lend *ret)
+{
+    struct control_lend lend = {.silence_ns = frame_get_u64(r)};
+
+    lend.address = dup_text(r);
+    lend.key = dup_text(r);
+    get_environment(r, &lend.environment);
+    if (r->bad) {
+        control_lend_fini(&lend);
+        return -EPROTO;
+    }
+    *ret = lend;
+    return 0;
+}
+
+void control_lend_fini(struct control_lend *lend)
+{
+    free(lend->address);
+    free(lend->key);
+    environ_list_fini(&lend->environment);
+    *lend = (struct control_lend){0};
+}
+
 void control_plan_fini(struct control_plan *plan)
 {
+    free(plan->loader_key);
     free(plan->directory);
     free(plan->cpus);
     free(plan->nodes);

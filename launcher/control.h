@@ -23,6 +23,9 @@
  * nothing else, so that heartbeats and exits always pass. A shim may have `window` bytes under way,
  * or one frame if that is larger.
  *
+ * What a host that only lends its cores is told has the same form, by its standard input (lend.c): LEND,
+ * then BEAT.
+ *
  * Both sides use the functions of this file and nothing else, and both come from the same build:
  * another version is refused at HELLO. */
 #ifndef LAUNCHER_CONTROL_H
@@ -67,6 +70,7 @@ enum control_type {
     CONTROL_DRAINED,
     CONTROL_BEAT,
     CONTROL_END,
+    CONTROL_LEND,
 };
 
 struct control_hello {
@@ -95,7 +99,16 @@ struct control_plan {
     uint8_t strict; /* a binding that fails is a failure */
     char *directory, *cpus, *nodes;
     char *loader_cpus; /* where the host's loader shall run; "": anywhere */
+    char *loader_key;  /* of loaders on other hosts; "": none */
     char **argv;       /* ended by NULL */
+    struct environ_list environment;
+};
+
+/** What a loader of the job needs on a host without instances. Owned texts: control_lend_fini(). */
+struct control_lend {
+    uint64_t silence_ns; /* plenumrun is lost after so long */
+    char *address;       /* to listen at: HOST:PORT, see address_parse_listen() */
+    char *key;
     struct environ_list environment;
 };
 
@@ -145,6 +158,7 @@ struct control_exited {
 /* Each appends one frame: 0 or -ENOMEM. */
 int control_put_hello(struct frame_buffer *b, const struct control_hello *m);
 int control_put_plan(struct frame_buffer *b, const struct control_plan *m);
+int control_put_lend(struct frame_buffer *b, const struct control_lend *m);
 int control_put_started(struct frame_buffer *b, const struct control_started *m);
 int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
@@ -168,6 +182,7 @@ int control_put_empty(struct frame_buffer *b, enum control_type type);
 /* Each reads one payload: 0, -EPROTO (cut short, or a field out of its bounds) or -ENOMEM. */
 int control_get_hello(struct frame_reader *r, struct control_hello *ret);
 int control_get_plan(struct frame_reader *r, struct control_plan *ret);
+int control_get_lend(struct frame_reader *r, struct control_lend *ret);
 int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
@@ -180,6 +195,7 @@ int control_get_number(struct frame_reader *r, uint64_t *ret);
 void control_get_bytes(struct frame_reader *r, const char **bytes, size_t *len);
 
 void control_plan_fini(struct control_plan *plan);
+void control_lend_fini(struct control_lend *lend);
 void control_started_fini(struct control_started *started);
 
 /** Fill a HELLO of this build. */

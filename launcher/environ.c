@@ -313,6 +313,20 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
     return 0;
 }
 
+int environ_of_loader(const struct cmdline *options, struct environ_list *ret)
+{
+    struct environ_list list = {0};
+    int r = put_travelling(&list, options);
+
+    if (r == 0) /* what lies there is the programs' key to other loaders */
+        r = environ_list_put(&list, ENVIRON_UNSET, "PLENUM_LOADER_KEY", "");
+    if (r < 0)
+        environ_list_fini(&list);
+    else
+        *ret = list;
+    return r;
+}
+
 void environ_warn(const struct plan *plan, const struct cmdline *options)
 {
     const struct {

@@ -57,6 +57,9 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
                         const struct cmdline *options, const char *loader,
                         struct environ_list *ret);
 
+/** The changes for a loader on a host without instances: what travels, and what the person exports. */
+int environ_of_loader(const struct cmdline *options, struct environ_list *ret);
+
 /** Take the quotes off the value of NAME="value" or NAME='value', in place: 0, or -EINVAL when it
  * is not NAME=value. */
 int environ_unquote(char *text);

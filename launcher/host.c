@@ -13,7 +13,6 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -178,10 +177,8 @@ static void run_lookup(struct lookup *l, size_t threads)
 {
     pthread_attr_t attr;
     pthread_t thread;
-    struct timespec until;
+    uint64_t until = time_now_ns() + LOOKUP_MS * NS_PER_MS;
 
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LOOKUP_MS / 1000;
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     (void)pthread_mutex_lock(&l->mu);
@@ -192,7 +189,7 @@ static void run_lookup(struct lookup *l, size_t threads)
     }
     (void)pthread_attr_destroy(&attr);
     while (l->answered < l->count && l->users > 1)
-        if (pthread_cond_timedwait(&l->done, &l->mu, &until) != 0)
+        if (cond_wait_until(&l->done, &l->mu, until) < 0)
             break;
     (void)pthread_mutex_unlock(&l->mu);
 }

@@ -16,6 +16,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/address.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/util.h"
@@ -46,6 +47,7 @@ static const char *choose_loader(const struct cmdline *options)
 static int choose_hosts(struct cmdline *options, struct plenum_error *err)
 {
     struct allocation allocation;
+    bool allocated = options->hosts.count == 0;
     int r = 0;
 
     if (options->hosts.count == 0 && options->topologies.count == 0) {
@@ -56,15 +58,20 @@ static int choose_hosts(struct cmdline *options, struct plenum_error *err)
             log_info("%zu host%s given by %s", allocation.hosts.count,
                      allocation.hosts.count == 1 ? "" : "s", allocation.name);
         options->hosts = allocation.hosts;
-        if (options->num_instances == 0 && options->excluded.count == 0)
+        if (options->num_instances == 0 && options->excluded.count == 0 &&
+            options->loader_hosts.count == 0)
             options->num_instances = allocation.tasks;
     }
     if (options->hosts.count == 0)
         return 0;
+    if (allocated) /* of which some only lend their cores */
+        for (size_t i = 0; r == 0 && i < options->loader_hosts.count; i++)
+            r = hostlist_remove_text(&options->hosts, options->loader_hosts.hosts[i].name, err);
     for (size_t i = 0; r == 0 && i < options->excluded.count; i++)
         r = hostlist_remove_text(&options->hosts, options->excluded.items[i], err);
     if (r == 0 && options->hosts.count == 0)
-        r = error_set(err, -EINVAL, "--exclude leaves no host");
+        r = error_set(err, -EINVAL, "%s leaves no host",
+                      options->excluded.count > 0 ? "--exclude" : "--loader-host");
     return r;
 }
 
@@ -93,11 +100,38 @@ static void merge_this_host(struct hostlist *hosts, bool *local)
     hosts->count = kept;
 }
 
+/* Loaders of the job's own have the job's own key, and a program has one. */
+static int check_loaders(const struct cmdline *options, struct plenum_error *err)
+{
+    struct address list[ADDRESS_LIST_MAX];
+    const char *named = choose_loader(options);
+    int count;
+
+    if (options->loader_hosts.count == 0 || strcmp(named, "auto") == 0 || strcmp(named, "none") == 0)
+        return 0;
+    count = address_parse_list(named, list, err);
+    if (count < 0)
+        return error_prefix(err, count, "PLENUM_LOADER");
+    if (count == ADDRESS_LIST_MAX)
+        return error_set(err, -EINVAL,
+                         "--loader-host: a program uses %d loaders, and so many are named already",
+                         ADDRESS_LIST_MAX);
+    for (int i = 0; i < count; i++)
+        if (list[i].tcp)
+            return error_set(err, -EINVAL,
+                             "--loader-host gives the programs a key of the job's own, with which "
+                             "loader %s cannot be used: name that host there, too, or leave one of "
+                             "them out",
+                             list[i].text);
+    return 0;
+}
+
 static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_error *err)
 {
     char name[HOST_NAME_MAX_BYTES];
     struct plan_request request = {
         .hosts = &options->hosts,
+        .loader_hosts = &options->loader_hosts,
         .this_host = name,
         .num_instances = options->num_instances,
         .num_replicas = options->num_replicas,
@@ -110,20 +144,25 @@ static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_er
                   .reserve_cores = options->reserve_cores},
         .pool = options->pool.variable ? &options->pool : NULL,
     };
-    bool *local;
+    bool *local, *loader_local;
     int r = choose_hosts(options, err);
 
+    if (r == 0)
+        r = check_loaders(options, err);
     if (r < 0)
         return r;
     host_get_name(name, sizeof(name));
-    local = calloc(options->hosts.count + 1, sizeof(*local));
+    local = calloc(options->hosts.count + options->loader_hosts.count + 1, sizeof(*local));
     if (!local)
         return error_set(err, -ENOMEM, "out of memory");
+    loader_local = local + options->hosts.count;
     if (options->topologies.count == 0) { /* else the hosts need not exist */
+        host_find_this(&options->loader_hosts, loader_local);
         host_find_this(&options->hosts, local);
         merge_this_host(&options->hosts, local);
     }
     request.local = local;
+    request.loader_local = loader_local;
     r = plan_create(&request, ret, err);
     free(local);
     return r;

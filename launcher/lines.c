@@ -2,8 +2,12 @@
 
 #include "launcher/lines.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/util.h"
 
 enum { READ_BYTES = 64 * 1024 };
 
@@ -90,6 +94,42 @@ size_t lines_peek_progress(const struct lines *lines, const char **ret)
 void lines_drop(struct lines *lines, size_t len)
 {
     lines->at += len;
+}
+
+void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg)
+{
+    const char *text;
+    size_t len;
+
+    while ((len = lines_peek(lines, 4096, flush, &text)) > 0) {
+        for (const char *p = text, *end = text + len; p < end;) {
+            const char *newline = memchr(p, '\n', (size_t)(end - p));
+            size_t n = newline ? (size_t)(newline - p) : (size_t)(end - p);
+
+            call(arg, p, n > 0 && p[n - 1] == '\r' ? n - 1 : n);
+            p += n + 1;
+        }
+        lines_drop(lines, len);
+    }
+}
+
+void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg)
+{
+    while (*fd >= 0) {
+        size_t size;
+        char *place = lines_reserve(lines, &size);
+        ssize_t n = place ? read(*fd, place, size) : -1;
+
+        if (!place || (n < 0 && errno == EAGAIN))
+            return;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            io_close(fd);
+        else
+            lines_added(lines, (size_t)n);
+        lines_hand_on(lines, *fd < 0, call, arg);
+    }
 }
 
 void tail_add(struct tail *tail, const char *bytes, size_t len)

@@ -41,6 +41,16 @@ void lines_drop(struct lines *lines, size_t len);
  */
 size_t lines_peek_progress(const struct lines *lines, const char **ret);
 
+/** Takes a line without its end, which was a newline, or a carriage return and a newline. */
+typedef void lines_call(void *arg, const char *line, size_t len);
+
+/** Hand on and drop what lines_peek() would give, line by line. */
+void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg);
+
+/** Read what a non-blocking pipe holds, and hand it on; at its end also what is left, and the pipe is
+ * closed (-1). */
+void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg);
+
 /** Bytes that wait. */
 static inline size_t lines_pending(const struct lines *lines)
 {

@@ -18,6 +18,8 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/guard.c %D%/guard.h \
 	%D%/host.c %D%/host.h \
 	%D%/launch.c %D%/launch.h \
+	%D%/lend.c %D%/lend.h \
+	%D%/lenders.c %D%/lenders.h \
 	%D%/lines.c %D%/lines.h \
 	%D%/members.c \
 	%D%/mpirun.c %D%/mpirun.h \

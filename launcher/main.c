@@ -6,6 +6,7 @@
 
 #include "launcher/agent.h"
 #include "launcher/launch.h"
+#include "launcher/lend.h"
 #include "launcher/mpirun.h"
 #include "launcher/probe.h"
 #include "launcher/shim.h"
@@ -31,5 +32,7 @@ int main(int argc, char **argv)
         return agent_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], PROBE_ARGUMENT) == 0)
         return probe_answer(argc, argv);
+    if (argc == 2 && strcmp(argv[1], LEND_ARGUMENT) == 0)
+        return lend_main();
     return launch_main(argc, argv);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/address.h"
 #include "common/log.h"
 #include "common/util.h"
 #include "launcher/dial.h"
@@ -426,14 +427,15 @@ void members_accept(struct supervisor *s)
 static const char *loader_of(const struct supervisor *s, const struct member *m, char *text,
                              size_t size)
 {
-    if (strcmp(s->job->loader, "none") == 0)
-        return NULL;
-    if (strcmp(s->job->loader, "auto") != 0)
-        return s->job->loader;
-    if (!s->members[member_host(s, m)->first].loader)
-        return NULL;
-    (void)snprintf(text, size, "unix:@plenum-%s", s->id);
-    return text;
+    *text = '\0';
+    if (strcmp(s->job->loader, "auto") == 0) {
+        if (s->members[member_host(s, m)->first].loader)
+            (void)snprintf(text, size, "unix:@plenum-%s", s->id);
+    } else if (strcmp(s->job->loader, "none") != 0) {
+        (void)snprintf(text, size, "%s", s->job->loader);
+    }
+    lenders_add_addresses(s->lenders, member_index(s, m), text, size);
+    return *text ? text : NULL;
 }
 
 static bool is_shown(const struct supervisor *s, uint32_t instance)
@@ -509,9 +511,10 @@ static int send_plan(struct supervisor *s, struct member *m)
         .cpus = instance->cpus ? instance->cpus : (char *)"",
         .nodes = instance->nodes ? instance->nodes : (char *)"",
         .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
+        .loader_key = (char *)lenders_get_key(s->lenders),
         .argv = s->options->program,
     };
-    char loader[64];
+    char loader[ADDRESS_LIST_MAX * sizeof(((struct address *)0)->text)];
     int r;
 
     plan.window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),

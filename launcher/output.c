@@ -486,17 +486,12 @@ static int start_thread(struct output *o)
 
 static int init_sync(struct output *o)
 {
-    pthread_condattr_t attr;
-    int r;
+    int r = pthread_mutex_init(&o->mu, NULL);
 
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    r = pthread_mutex_init(&o->mu, NULL);
     if (r == 0)
         r = pthread_cond_init(&o->work, NULL);
     if (r == 0)
-        r = pthread_cond_init(&o->idle, &attr);
-    (void)pthread_condattr_destroy(&attr);
+        r = pthread_cond_init(&o->idle, NULL);
     return -r;
 }
 
@@ -658,22 +653,15 @@ bool output_is_idle(struct output *output)
 
 int output_flush(struct output *output, int timeout_ms)
 {
-    struct timespec until;
+    uint64_t until =
+        timeout_ms < 0 ? UINT64_MAX : time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
     int r = 0;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     (void)pthread_mutex_lock(&output->mu);
     while ((output->first || output->busy) && r == 0)
-        r = timeout_ms < 0 ? pthread_cond_wait(&output->idle, &output->mu)
-                           : pthread_cond_timedwait(&output->idle, &output->mu, &until);
+        r = cond_wait_until(&output->idle, &output->mu, until);
     (void)pthread_mutex_unlock(&output->mu);
-    return -r;
+    return r;
 }
 
 void output_destroy(struct output *output)

@@ -25,41 +25,68 @@ void plan_fini(struct plan *plan)
 {
     for (uint32_t i = 0; plan->hosts && i < plan->num_hosts; i++)
         free_host(&plan->hosts[i]);
+    for (uint32_t i = 0; plan->loader_hosts && i < plan->num_loader_hosts; i++)
+        free_host(&plan->loader_hosts[i]);
     for (uint32_t i = 0; plan->instances && i < plan->num_instances; i++) {
         free(plan->instances[i].cpus);
         free(plan->instances[i].nodes);
         free(plan->instances[i].devices);
     }
     free(plan->hosts);
+    free(plan->loader_hosts);
     free(plan->instances);
     *plan = (struct plan){0};
 }
 
+static int take_host(struct plan_host *host, const struct hostlist_host *named, bool local)
+{
+    host->local = local;
+    host->port = named->port;
+    host->name = strdup(named->name);
+    host->user = named->user ? strdup(named->user) : NULL;
+    return host->name && (host->user || !named->user) ? 0 : -ENOMEM;
+}
+
+static int take_hosts(const struct hostlist *list, const bool *local, struct plan_host **ret,
+                      uint32_t *num)
+{
+    int r = 0;
+
+    *ret = calloc(list->count, sizeof(**ret));
+    if (!*ret)
+        return -ENOMEM;
+    *num = (uint32_t)list->count;
+    for (uint32_t i = 0; r == 0 && i < *num; i++)
+        r = take_host(&(*ret)[i], &list->hosts[i], local && local[i]);
+    return r;
+}
+
 static int add_hosts(struct plan *plan, const struct plan_request *request)
 {
-    const struct hostlist *list = request->hosts;
-    uint32_t n = list->count ? (uint32_t)list->count : 1;
+    struct hostlist_host here = {.name = (char *)request->this_host};
+    const struct hostlist alone = {.hosts = &here, .count = 1};
+    const bool yes = true;
+    int r = request->hosts->count
+                ? take_hosts(request->hosts, request->local, &plan->hosts, &plan->num_hosts)
+                : take_hosts(&alone, &yes, &plan->hosts, &plan->num_hosts);
 
-    plan->hosts = calloc(n, sizeof(*plan->hosts));
-    if (!plan->hosts)
-        return -ENOMEM;
-    plan->num_hosts = n;
-    for (uint32_t i = 0; i < n; i++) {
-        struct plan_host *host = &plan->hosts[i];
+    if (r == 0 && request->loader_hosts && request->loader_hosts->count > 0)
+        r = take_hosts(request->loader_hosts, request->loader_local, &plan->loader_hosts,
+                       &plan->num_loader_hosts);
+    return r;
+}
 
-        host->name = strdup(list->count ? list->hosts[i].name : request->this_host);
-        if (!host->name)
-            return -ENOMEM;
-        host->local = list->count ? request->local && request->local[i] : true;
-        if (list->count == 0)
-            break;
-        host->port = list->hosts[i].port;
-        if (!list->hosts[i].user)
-            continue;
-        host->user = strdup(list->hosts[i].user);
-        if (!host->user)
-            return -ENOMEM;
-    }
+/* A host with instances has a loader of its own. */
+static int check_loader_hosts(const struct plan *plan, struct plenum_error *err)
+{
+    for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
+        for (uint32_t h = 0; h < plan->num_hosts; h++)
+            if ((plan->loader_hosts[i].local && plan->hosts[h].local) ||
+                strcmp(plan->loader_hosts[i].name, plan->hosts[h].name) == 0)
+                return error_set(err, -EINVAL,
+                                 "--loader-host %s: instances run there, so it has a loader of its "
+                                 "own: leave it out, or --exclude it from the instances",
+                                 plan->loader_hosts[i].name);
     return 0;
 }
 
@@ -214,6 +241,9 @@ int plan_create(const struct plan_request *request, struct plan *ret, struct ple
     if (r < 0)
         goto fail;
     drop_idle_hosts(&plan);
+    r = check_loader_hosts(&plan, err);
+    if (r < 0)
+        goto fail;
     r = add_instances(&plan);
     if (r < 0) {
         (void)error_set(err, r, "out of memory");

@@ -45,6 +45,8 @@ struct plan_instance {
 struct plan {
     struct plan_host *hosts;
     uint32_t num_hosts;
+    struct plan_host *loader_hosts; /* that run no instance, but a loader: how to reach them */
+    uint32_t num_loader_hosts;
     struct plan_instance *instances;
     uint32_t num_instances;
     uint32_t num_replicas;
@@ -59,6 +61,8 @@ struct plan {
 struct plan_request {
     const struct hostlist *hosts; /* empty: this host */
     const bool *local;            /* [hosts->count]: is it this machine? NULL: none is */
+    const struct hostlist *loader_hosts;
+    const bool *loader_local;     /* likewise */
     const char *this_host;        /* its name, where none is given */
     uint32_t num_instances, num_replicas, devices_per_replica;
     bool allow_uneven;              /* replicas need not divide evenly */

@@ -35,12 +35,10 @@
 #include "common/memory.h"
 #include "common/util.h"
 #include "launcher/agent.h"
-#include "launcher/family.h"
 #include "launcher/grid.h"
 #include "launcher/host.h"
 
 enum {
-    NO_SELF = 101,
     ANSWER_BYTES = 16384,
     SIDE_BY_SIDE = 64, /* logins at a time */
     POLL_MS = 1000,
@@ -85,78 +83,20 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...)
 
 /* ---- the question ---- */
 
-/* 'text' as one word of a shell: quotes around, each quote inside as '\''. */
-static void put_quoted(FILE *f, const char *text)
-{
-    (void)fputc('\'', f);
-    for (; *text; text++) {
-        if (*text == '\'')
-            (void)fputs("'\\''", f);
-        else
-            (void)fputc(*text, f);
-    }
-    (void)fputc('\'', f);
-}
-
-/* What the other host's shell executes; the login shell may be of any kind, so sh is named. */
-static char *make_script(const struct probe_question *q)
+static char *make_script(const struct probe_question *q, bool loader)
 {
     const char *program = q->options->program[0], *path = getenv("PATH");
-    const char *const words[] = {PACKAGE_VERSION, q->directory, program ? program : "",
-                                 path ? path : ""};
-    char *inner = NULL, *outer = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&inner, &size);
+    const char *const words[] = {PROBE_ARGUMENT, PACKAGE_VERSION, loader ? "/" : q->directory,
+                                 program && !loader ? program : "", path ? path : ""};
 
-    if (!f)
-        return NULL;
-    (void)fputs("test -x ", f);
-    put_quoted(f, q->self);
-    (void)fprintf(f, " || exit %d; exec ", NO_SELF);
-    put_quoted(f, q->self);
-    (void)fputs(" " PROBE_ARGUMENT, f);
-    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
-        (void)fputc(' ', f);
-        put_quoted(f, words[i]);
-    }
-    if (fclose(f) != 0 || !(f = open_memstream(&outer, &size))) {
-        free(inner);
-        return NULL;
-    }
-    (void)fputs("sh -c ", f);
-    put_quoted(f, inner);
-    free(inner);
-    if (fclose(f) != 0) {
-        free(outer);
-        return NULL;
-    }
-    return outer;
-}
-
-static _Noreturn void become_agent(char *const *words, int fd, pid_t parent)
-{
-    int null = open("/dev/null", O_RDONLY);
-    sigset_t none;
-
-    (void)setsid(); /* no question at the terminal */
-    if (family_follow(parent, SIGTERM) < 0)
-        _exit(255);
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)dup2(null, STDIN_FILENO);
-    (void)dup2(fd, STDOUT_FILENO);
-    (void)dup2(fd, STDERR_FILENO);
-    (void)execvp(words[0], words);
-    dprintf(STDERR_FILENO, "cannot execute %s: %s\n", words[0], strerror(errno));
-    _exit(255);
+    return agent_make_script(q->self, words, ARRAY_LEN(words));
 }
 
 static int ask(const struct probe_question *question, const struct plan_host *host, char *script,
                struct inquiry *q)
 {
     char *words[AGENT_WORDS_MAX + 1], *text;
-    pid_t parent = getpid();
-    int fds[2], r;
+    int null, fds[2], r;
 
     q->said = malloc(ANSWER_BYTES);
     if (!q->said)
@@ -169,17 +109,18 @@ static int ask(const struct probe_question *question, const struct plan_host *ho
         free(text);
         return r;
     }
+    null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     q->asked_ns = real_time_ns();
-    q->pid = fork();
-    if (q->pid == 0)
-        become_agent(words, fds[1], parent);
+    q->pid = agent_start(words, null, fds[1], fds[1]);
     free(text);
+    io_close(&null);
     (void)close(fds[1]);
     q->fd = fds[0];
     if (q->pid < 0) {
+        r = q->pid;
         q->pid = 0;
         io_close(&q->fd);
-        return -EAGAIN;
+        return r;
     }
     return io_set_nonblock(q->fd);
 }
@@ -296,7 +237,7 @@ static void judge(const struct probe_question *question, struct inquiry *q, stru
         probe_read_answer(q->said, q->asked_ns, q->heard_ns, p);
     else if (silent)
         probe_fail(p, "log in", "no answer within %.3g s", question->limit_ms / 1000.0);
-    else if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SELF)
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == AGENT_NO_SELF)
         probe_fail(p, "plenumrun", "there is no %s: install it at the same place on all hosts",
                    question->self);
     else if (strstr(q->said, "unknown option " PROBE_ARGUMENT))
@@ -309,14 +250,15 @@ static void judge(const struct probe_question *question, struct inquiry *q, stru
 
 /* Ask as many as may be asked at a time: false when all have been. */
 static bool ask_more(const struct probe_question *question, struct probe *probes,
-                     struct inquiry *list, uint32_t count, uint32_t *next, char *script)
+                     struct inquiry *list, uint32_t count, uint32_t *next, char *const scripts[2])
 {
     uint32_t busy = 0;
 
     for (uint32_t i = 0; i < *next; i++)
         busy += list[i].fd >= 0;
     while (*next < count && busy < SIDE_BY_SIDE) {
-        int r = ask(question, probes[*next].host, script, &list[*next]);
+        const struct probe *p = &probes[*next];
+        int r = ask(question, p->host, scripts[p->loader], &list[*next]);
 
         if (r < 0)
             probe_fail(&probes[*next], "log in", "cannot be asked: %s", strerror(-r));
@@ -327,14 +269,14 @@ static bool ask_more(const struct probe_question *question, struct probe *probes
 }
 
 static void wait_for_all(const struct probe_question *question, struct probe *probes,
-                         struct inquiry *list, uint32_t count, char *script)
+                         struct inquiry *list, uint32_t count, char *const scripts[2])
 {
     uint64_t deadline = time_now_ns() + (uint64_t)question->limit_ms * NS_PER_MS, now;
     struct pollfd *fds = calloc(count, sizeof(*fds));
     uint32_t next = 0;
 
     while (fds && (now = time_now_ns()) < deadline &&
-           ask_more(question, probes, list, count, &next, script)) {
+           ask_more(question, probes, list, count, &next, scripts)) {
         for (uint32_t i = 0; i < count; i++)
             fds[i] = (struct pollfd){.fd = list[i].fd, .events = POLLIN};
         if (poll(fds, count, (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS)) < 0)
@@ -349,24 +291,23 @@ static void wait_for_all(const struct probe_question *question, struct probe *pr
 int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count)
 {
     struct inquiry *list = calloc((size_t)count + 1, sizeof(*list));
-    char *script = make_script(question);
-    int failed = 0;
+    char *const scripts[] = {make_script(question, false), make_script(question, true)};
+    int failed = list && scripts[0] && scripts[1] ? 0 : -ENOMEM;
 
-    if (!list || !script) {
-        free(list);
-        free(script);
-        return -ENOMEM;
-    }
+    if (failed < 0)
+        goto out;
     for (uint32_t i = 0; i < count; i++)
         list[i].fd = -1;
-    wait_for_all(question, probes, list, count, script);
+    wait_for_all(question, probes, list, count, scripts);
     for (uint32_t i = 0; i < count; i++) {
         judge(question, &list[i], &probes[i]);
         failed += probes[i].failed;
         free(list[i].said);
     }
+out:
     free(list);
-    free(script);
+    free(scripts[0]);
+    free(scripts[1]);
     return failed;
 }
 

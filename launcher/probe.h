@@ -24,6 +24,7 @@ struct probe_question {
 /** One host, and what it said. */
 struct probe {
     const struct plan_host *host;
+    bool loader; /* a loader shall run there, and no program of the job */
     bool failed;
     char step[32];  /* at which it failed: "log in" */
     char what[400]; /* and why */

@@ -114,7 +114,7 @@ static int ask_hosts(const struct cmdline *options, const struct plan *plan, con
         log_error("%s", err.text);
         return REPORT_LAUNCH;
     }
-    h->probes = calloc(plan->num_hosts, sizeof(*h->probes));
+    h->probes = calloc((size_t)plan->num_hosts + plan->num_loader_hosts, sizeof(*h->probes));
     if (!h->probes) {
         log_error("out of memory");
         return REPORT_LAUNCH;
@@ -122,6 +122,9 @@ static int ask_hosts(const struct cmdline *options, const struct plan *plan, con
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         if (!plan->hosts[i].local)
             h->probes[h->count++].host = &plan->hosts[i];
+    for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
+        if (!plan->loader_hosts[i].local)
+            h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
     if (probe_hosts(&question, h->probes, h->count) < 0) {
         log_error("the hosts cannot be asked: out of memory");
         return REPORT_LAUNCH;
@@ -237,26 +240,34 @@ static void list_virtual(const struct network *network, char *ret, size_t size)
     }
 }
 
+/* "eth0 10.1.2.3" */
+static int note_interface(struct plan_host *host, const struct network_address *a)
+{
+    char text[100], *slash;
+
+    network_format_address(a, text, sizeof(text));
+    slash = strchr(text, '/');
+    if (slash)
+        *slash = '\0';
+    free(host->interface);
+    host->interface = strdup(text);
+    return host->interface ? 0 : -ENOMEM;
+}
+
 static int note_interfaces(struct plan *plan, const struct hosts *h, const struct subnet *subnet,
                            struct ready *ret)
 {
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         const struct network *network = network_of(h, &plan->hosts[i]);
         const struct network_address *a = network ? network_find(network, subnet) : NULL;
-        char text[100], *slash;
 
         if (!a)
             continue;
-        network_format_address(a, text, sizeof(text));
-        slash = strchr(text, '/');
-        if (slash)
-            *slash = '\0';
-        if (i == plan->instances[0].host)
-            (void)snprintf(ret->master, sizeof(ret->master), "%s", strchr(text, ' ') + 1);
-        free(plan->hosts[i].interface);
-        plan->hosts[i].interface = strdup(text);
-        if (!plan->hosts[i].interface)
+        if (note_interface(&plan->hosts[i], a) < 0)
             return -ENOMEM;
+        if (i == plan->instances[0].host)
+            (void)snprintf(ret->master, sizeof(ret->master), "%s",
+                           strchr(plan->hosts[i].interface, ' ') + 1);
     }
     return 0;
 }
@@ -283,6 +294,44 @@ static void describe_include(const struct network *const *list, size_t count,
     (void)snprintf(ret, SUBNET_TEXT_MAX, "%s", name ? name : "");
 }
 
+/* By which addresses do instances come to loaders on hosts of their own? By those on a network that all
+ * of them share. Where there is none, by those that we come by. */
+static int choose_loader_network(struct plan *plan, const struct hosts *h,
+                                 const struct subnet *named)
+{
+    uint32_t count = 0, all = plan->num_hosts + plan->num_loader_hosts;
+    const struct network **list = calloc(all, sizeof(*list));
+    struct subnet subnet;
+    bool known = named != NULL;
+    int r = 0;
+
+    if (!list)
+        return -ENOMEM;
+    if (named)
+        subnet = *named;
+    for (uint32_t i = 0; i < all; i++) {
+        const struct plan_host *host =
+            i < plan->num_hosts ? &plan->hosts[i] : &plan->loader_hosts[i - plan->num_hosts];
+
+        list[count] = network_of(h, host);
+        count += list[count] != NULL;
+    }
+    if (!known && count == all)
+        known = network_find_shared(list, count, &subnet) == 0;
+    free(list);
+    for (uint32_t i = 0; r == 0 && i < plan->num_loader_hosts; i++) {
+        const struct network *network = network_of(h, &plan->loader_hosts[i]);
+        const struct network_address *a =
+            network && known ? network_find(network, &subnet) : NULL;
+
+        for (size_t k = 0; network && !a && k < network->count; k++)
+            a = network->list[k].reached ? &network->list[k] : NULL;
+        if (a)
+            r = note_interface(&plan->loader_hosts[i], a);
+    }
+    return r;
+}
+
 static int choose_network(struct plan *plan, struct hosts *h, const struct subnet *named,
                           struct ready *ret)
 {
@@ -294,8 +343,6 @@ static int choose_network(struct plan *plan, struct hosts *h, const struct subne
 
     if (!list)
         return -ENOMEM;
-    for (uint32_t i = 0; i < h->count; i++)
-        mark_own(&h->own, &h->probes[i].network);
     for (uint32_t i = 0; i < plan->num_hosts; i++) {
         list[count] = network_of(h, &plan->hosts[i]);
         count += list[count] != NULL;
@@ -326,11 +373,12 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
 {
     struct hosts h = {0};
     struct subnet subnet = {0};
+    const struct subnet *named = options->host_subnet ? &subnet : NULL;
     int status;
 
     *ret = (struct ready){0};
     status = check_here(options, plan);
-    if (status != 0 || plan_is_local(plan))
+    if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
         return status;
     if (options->host_subnet)
         (void)subnet_parse(options->host_subnet, &subnet, NULL); /* looked at before */
@@ -343,7 +391,11 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
             status = report(&h);
         }
     }
-    if (status == 0 && choose_network(plan, &h, options->host_subnet ? &subnet : NULL, ret) < 0) {
+    for (uint32_t i = 0; i < h.count; i++)
+        mark_own(&h.own, &h.probes[i].network);
+    if (status == 0 &&
+        ((!plan_is_local(plan) && choose_network(plan, &h, named, ret) < 0) ||
+         choose_loader_network(plan, &h, named) < 0)) {
         log_error("out of memory");
         status = REPORT_LAUNCH;
     }

@@ -48,6 +48,7 @@ enum {
     CLOSE_FAILED_MS = 200,  /* the same when it never came to run all shims */
     ABANDON_MS = 15000,     /* for its guard to end it */
     LAST_WORDS_MS = 500,    /* for connections to close after mpirun has ended */
+    LENDERS_MS = 3000,      /* for loaders on other hosts to end, likewise */
     MPIRUN_REASON_MS = 400, /* mpirun wants the job to end: how long a better reason may take */
     ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
 };
@@ -108,6 +109,7 @@ static void begin_close(struct supervisor *s)
     s->phase = CLOSING;
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     members_send_empty(s, CONTROL_END);
+    lenders_end(s->lenders);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         complete &= s->members[i].peer != NULL;
     s->end_mpirun_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
@@ -131,6 +133,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
 {
     members_send_number(s, CONTROL_SUSPEND, suspend);
     members_flush(s);
+    lenders_suspend(s->lenders, suspend);
 }
 
 /* Ctrl-Z: the programs stop, then we do; and all go on together. */
@@ -215,51 +218,21 @@ static void take_signals(struct supervisor *s)
 
 /* What mpirun prints is of interest when it fails, and to those who have given it arguments of
  * their own (--report-bindings). */
-static void show_line(const struct supervisor *s, const char *line, size_t len)
+static void take_line(void *arg, const char *line, size_t len)
 {
-    len -= len > 0 && line[len - 1] == '\r'; /* shims are on a terminal of mpirun's */
+    struct supervisor *s = arg;
+
+    tail_add(&s->text_tail, line, len);
+    tail_add(&s->text_tail, "\n", 1);
     if (s->options->mpi_global_args.count + s->options->mpi_local_args.count == 0)
         log_debug("mpirun: %.*s", (int)len, line);
     else if (output_put_own(s->output, true, line, len) == 0)
         (void)output_put_own(s->output, true, "\n", 1);
 }
 
-static void show_text(struct supervisor *s, bool flush)
-{
-    const char *text;
-    size_t len;
-
-    while ((len = lines_peek(&s->text, 4096, flush, &text)) > 0) {
-        for (const char *p = text, *end = text + len; p < end;) {
-            const char *newline = memchr(p, '\n', (size_t)(end - p));
-            size_t n = newline ? (size_t)(newline - p) : (size_t)(end - p);
-
-            show_line(s, p, n);
-            p += n + 1;
-        }
-        lines_drop(&s->text, len);
-    }
-}
-
 static void read_text(struct supervisor *s)
 {
-    while (s->mpirun.text_fd >= 0) {
-        size_t size;
-        char *place = lines_reserve(&s->text, &size);
-        ssize_t n = place ? read(s->mpirun.text_fd, place, size) : -1;
-
-        if (!place || (n < 0 && errno == EAGAIN))
-            break;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            io_close(&s->mpirun.text_fd);
-            break;
-        }
-        tail_add(&s->text_tail, place, (size_t)n);
-        lines_added(&s->text, (size_t)n);
-        show_text(s, false);
-    }
+    lines_follow(&s->text, &s->mpirun.text_fd, take_line, s);
 }
 
 static void read_status(struct supervisor *s)
@@ -316,7 +289,10 @@ static void be_late(struct supervisor *s)
         .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->options->start_timeout_ns};
     char missing[400];
 
-    members_list_missing(s, ALIVE, missing, sizeof(missing));
+    if (members_are(s, PRESENT) && !lenders_are_ready(s->lenders))
+        lenders_list_missing(s->lenders, missing, sizeof(missing));
+    else
+        members_list_missing(s, ALIVE, missing, sizeof(missing));
     (void)snprintf(report.text, sizeof(report.text), "no sign of %s", missing);
     supervise_fail(s, &report);
 }
@@ -340,6 +316,7 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     if (now >= s->beat_at) {
         s->beat_at = now + BEAT_MS * NS_PER_MS;
         members_beat(s, now);
+        lenders_beat(s->lenders, now);
     }
     if (now >= s->start_at)
         be_late(s);
@@ -363,6 +340,11 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
     }
 }
 
+static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
+{
+    return now >= s->mpirun_gone_ns + ms * NS_PER_MS;
+}
+
 static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,      s->timeout_at, s->kill_at,
@@ -375,7 +357,9 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
     if (s->phase == CLOSING && s->mpirun_gone)
-        next = min_u64(next, s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+        next = min_u64(next, is_gone_for(s, LAST_WORDS_MS, now)
+                                 ? s->mpirun_gone_ns + LENDERS_MS * NS_PER_MS
+                                 : s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
     return next;
 }
 
@@ -400,9 +384,23 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
     return true;
 }
 
+/* A host that cannot lend its cores is a fault before the job runs; later, it is not. */
+static void look_at_lenders(struct supervisor *s)
+{
+    char why[400];
+    const char *host = lenders_get_failed(s->lenders, why, sizeof(why));
+
+    if (host)
+        supervise_fail_with(s, REPORT_OTHER, NULL, "--loader-host %s: its loader cannot be started: %s",
+                            host, why);
+}
+
 static void advance(struct supervisor *s, uint64_t now)
 {
-    if (s->phase == STARTING && !s->plans_sent && members_are(s, PRESENT))
+    if (s->phase == STARTING && !s->plans_sent)
+        look_at_lenders(s);
+    if (s->phase == STARTING && !s->plans_sent && members_are(s, PRESENT) &&
+        lenders_are_ready(s->lenders))
         members_send_plans(s);
     if (s->phase == STARTING && members_are(s, ALIVE)) {
         s->phase = RUNNING;
@@ -415,10 +413,12 @@ static void advance(struct supervisor *s, uint64_t now)
 static bool is_over(const struct supervisor *s, uint64_t now)
 {
     return s->phase == CLOSING && s->mpirun_gone &&
-           (s->num_peers == 0 || s->hurry || now >= s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+           (s->hurry ||
+            ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
+             (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
 }
 
-enum { FD_SIGNAL, FD_LISTENER, FD_STATUS, FD_TEXT, FD_OUTPUT, FD_INPUT, FD_PEERS };
+enum { FD_SIGNAL, FD_LISTENER, FD_STATUS, FD_TEXT, FD_OUTPUT, FD_INPUT, FD_LENDERS, FD_PEERS };
 
 static void fill_fds(const struct supervisor *s, struct pollfd *fds)
 {
@@ -429,6 +429,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
     fds[FD_INPUT] =
         (struct pollfd){.fd = members_want_input(s) ? STDIN_FILENO : -1, .events = POLLIN};
+    fds[FD_LENDERS] = (struct pollfd){.fd = lenders_get_fd(s->lenders), .events = POLLIN};
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
 
@@ -476,6 +477,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
         members_send_credit(s);
     if (more[FD_INPUT].revents)
         read_input(s);
+    lenders_dispatch(s->lenders);
     if (!s->mpirun_gone && mpirun_reap(&s->mpirun)) {
         s->mpirun_gone = true;
         s->mpirun_gone_ns = time_now_ns();
@@ -612,7 +614,9 @@ static int start(struct supervisor *s, struct plenum_error *err)
     s->listener = dial_listen(plan_is_local(s->plan), name, control, sizeof(control), err);
     if (s->listener < 0)
         return s->listener;
-    r = mpirun_start(s->plan, s->options, &mpirun, &s->mpirun, err);
+    r = lenders_create(s->plan, s->options, &s->lenders, err);
+    if (r == 0)
+        r = mpirun_start(s->plan, s->options, &mpirun, &s->mpirun, err);
     if (r < 0)
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
@@ -652,6 +656,7 @@ static void supervisor_fini(struct supervisor *s)
     free(s->shown);
     lines_fini(&s->text);
     mpirun_fini(&s->mpirun);
+    lenders_destroy(s->lenders);
     io_close(&s->listener);
     io_close(&s->signal_fd);
     log_set_sink(NULL);
@@ -705,7 +710,7 @@ int supervise_run(const struct supervise_job *job)
             break;
         }
     }
-    show_text(&s, true);
+    lines_hand_on(&s.text, true, take_line, &s);
     aftermath_print(&s);
     status = report_exit_status(&s.report);
     s.status = status;

@@ -10,6 +10,7 @@
 #include "common/frame.h"
 #include "launcher/cmdline.h"
 #include "launcher/control.h"
+#include "launcher/lenders.h"
 #include "launcher/lines.h"
 #include "launcher/mpirun.h"
 #include "launcher/output.h"
@@ -71,6 +72,7 @@ struct supervisor {
     bool plans_sent, table_printed;
 
     int listener, signal_fd;
+    struct lenders *lenders; /* or NULL */
     struct mpirun mpirun;
     bool mpirun_ended; /* its status has come */
     int mpirun_status;

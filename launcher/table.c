@@ -120,6 +120,13 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader)
                   plan->num_instances, plural(plan->num_instances), plan->num_hosts,
                   plural(plan->num_hosts), plan->num_replicas, plural(plan->num_replicas),
                   plan->devices_per_replica, plural(plan->devices_per_replica), loader);
+    if (plan->num_loader_hosts > 0) {
+        (void)fprintf(file, "Loaders on %u more host%s: ", plan->num_loader_hosts,
+                      plural(plan->num_loader_hosts));
+        for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
+            (void)fprintf(file, "%s%s", i ? ", " : "", plan->loader_hosts[i].name);
+        (void)fputs("\n\n", file);
+    }
     print_hosts(file, plan);
     (void)fputc('\n', file);
     print_instances(file, plan);
@@ -206,6 +213,10 @@ void table_print_json(FILE *file, const struct plan *plan, const char *loader)
     json_begin_array(&j, "hosts", false);
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         put_host(&j, &plan->hosts[i]);
+    json_end_array(&j);
+    json_begin_array(&j, "loader_hosts", true);
+    for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
+        json_text(&j, NULL, plan->loader_hosts[i].name);
     json_end_array(&j);
     json_begin_array(&j, "instances", false);
     for (uint32_t i = 0; i < plan->num_instances; i++)

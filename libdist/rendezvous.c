@@ -55,17 +55,11 @@ static void on_fence(pmix_status_t status, void *arg)
 /* 0, or -ETIMEDOUT when the fence did not end in time. */
 static int wait_for_fence(uint64_t deadline_ns)
 {
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SEC),
-                             .tv_nsec = (long)(deadline_ns % NS_PER_SEC)};
     int r = 0;
 
     (void)pthread_mutex_lock(&fence.mu);
-    while (!fence.over && r == 0) {
-        if (deadline_ns)
-            r = -pthread_cond_timedwait(&fence.changed, &fence.mu, &until);
-        else
-            r = -pthread_cond_wait(&fence.changed, &fence.mu);
-    }
+    while (!fence.over && r == 0)
+        r = cond_wait_until(&fence.changed, &fence.mu, deadline_ns ? deadline_ns : UINT64_MAX);
     if (fence.over)
         r = fence.all_came ? 0 : -ENOTSUP;
     (void)pthread_mutex_unlock(&fence.mu);
@@ -123,7 +117,6 @@ static bool knows_us(const pmix_proc_t *me, uint32_t instances, uint32_t index)
 
 int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came)
 {
-    pthread_condattr_t attr;
     pmix_proc_t me, all;
     int r;
 
@@ -135,10 +128,7 @@ int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *c
     joined = true;
     if (!knows_us(&me, instances, index))
         return -ENOTSUP;
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&fence.changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    (void)pthread_cond_init(&fence.changed, NULL);
     put_mark(&me);
     PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
     if (PMIx_Fence_nb(&all, 1, NULL, 0, on_fence, NULL) != PMIX_SUCCESS)

@@ -457,6 +457,22 @@ static bool take_cancelled(struct session *se, uint64_t request)
     return false;
 }
 
+/* A loader's word for a failure, where it is none that plenum_stream_next() has for the stream's own
+ * state: a program would take those for "not yet" or "the epochs are over". */
+static int code_of_loader(int code)
+{
+    switch (code) {
+    case -EAGAIN:
+    case -ENODATA:
+    case -ENOBUFS:
+    case -ECHILD:
+    case -ECONNRESET:
+        return -EIO;
+    default:
+        return code < 0 && code > -4096 ? code : -EPROTO;
+    }
+}
+
 /* DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
 static void handle_done(struct session *se, const struct frame_header *h,
                         struct frame_reader *payload)
@@ -471,6 +487,8 @@ static void handle_done(struct session *se, const struct frame_header *h,
         return;
     }
     follows = se->address->tcp && h->type == WIRE_DONE && m.status >= 0;
+    if (m.status < 0)
+        m.status = code_of_loader(m.status);
     if (cancelled) {
         se->discard = follows ? batch_bytes(se->stream) : 0;
         loaders_pump(se->stream);
@@ -562,7 +580,7 @@ static void handle_frame(struct session *se, const struct frame_header *h,
                  m.code == -ECANCELED) /* it is ending, or we were stopped */
             session_lose(se, m.text);
         else
-            refused(se, m.code < 0 ? m.code : -EPROTO, m.text);
+            refused(se, code_of_loader(m.code), m.text);
     } else if (h->type == WIRE_STATS || h->type == WIRE_PROGRESS) {
         note_life(se, h, se->heard_ns);
     } else {

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/dataname.h"
@@ -310,7 +309,6 @@ static int stream_create(const struct plenum_job_info *info,
                          struct plenum_error *err)
 {
     struct plenum_stream *s;
-    pthread_condattr_t attr;
     int r;
 
     if (options->size != sizeof(*options))
@@ -326,10 +324,7 @@ static int stream_create(const struct plenum_job_info *info,
     s->ready_fd = -1;
     atomic_init(&s->refs, 1);
     (void)pthread_mutex_init(&s->mu, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&s->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    (void)pthread_cond_init(&s->changed, NULL);
     r = take_info(s, info, err);
     if (r == 0)
         r = take_addresses(s, options, err);
@@ -563,9 +558,6 @@ void stream_changed(struct plenum_stream *s)
 static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct plenum_batch *ret,
                           struct plenum_error *err)
 {
-    struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SEC),
-                             .tv_nsec = (long)(deadline_ns % NS_PER_SEC)};
-
     for (;;) {
         if (s->first && s->first->ready)
             return deliver(s, ret, err);
@@ -580,12 +572,9 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
                 "all %u slots of the ring are leased: release a batch before asking for "
                 "the next",
                 s->open.slots);
-        if (deadline_ns == UINT64_MAX)
-            (void)pthread_cond_wait(&s->changed, &s->mu);
-        else if (time_now_ns() >= deadline_ns)
+        if (deadline_ns != UINT64_MAX && time_now_ns() >= deadline_ns)
             return error_set(err, -EAGAIN, "no batch was ready in time");
-        else
-            (void)pthread_cond_timedwait(&s->changed, &s->mu, &until);
+        (void)cond_wait_until(&s->changed, &s->mu, deadline_ns);
     }
 }
 

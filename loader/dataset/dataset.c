@@ -795,6 +795,32 @@ int dataset_check_root(const struct dataset_options *options, const char *path,
                  : error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
 }
 
+/* Before anything is looked at: does the nearest folder above a data set that exists lie below a root?
+ * What lies elsewhere is none of a client's business, not even whether it is there. */
+static int check_place(const struct dataset_options *options, const char *name,
+                       struct plenum_error *err)
+{
+    const char *path = dataname_path(name);
+    char *above, *slash, *real = NULL;
+    int r = 0;
+
+    if (!path || !*path || options->num_roots == 0)
+        return 0;
+    above = strdup(path);
+    while (above && !(real = realpath(above, NULL)) && (slash = strrchr(above, '/'))) {
+        if (slash == above && above[1] == '\0')
+            break;
+        slash[slash == above] = '\0'; /* "/" at last */
+    }
+    if (!above)
+        r = error_set(err, -ENOMEM, "out of memory");
+    else if (!real || dataset_check_root(options, real, NULL) < 0)
+        r = error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
+    free(real);
+    free(above);
+    return r;
+}
+
 int dataset_take_root(struct dataset *d, const struct dataset_options *options, const char *path,
                       struct plenum_error *err)
 {
@@ -872,7 +898,9 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
     *d = (struct dataset){.root_fd = -1, .refs = 1};
-    r = take_name(d, name, err);
+    r = check_place(options, name, err);
+    if (r == 0)
+        r = take_name(d, name, err);
     if (r == 0)
         r = d->format->locate(d, options, err);
     if (r == 0) {

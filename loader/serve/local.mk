@@ -9,6 +9,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/notify.c %D%/notify.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
+	%D%/refusals.c %D%/refusals.h \
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \

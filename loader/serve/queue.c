@@ -533,14 +533,12 @@ static void rest(struct queue *q)
     while (q->budget.millicores > 0 &&
            (ns = budget_rest_ns(&q->budget, time_now_ns(),
                                 time_clock_ns(CLOCK_PROCESS_CPUTIME_ID))) > 0) {
-        uint64_t begin = time_now_ns(), end = begin + ns;
-        struct timespec until = {.tv_sec = (time_t)(end / NS_PER_SEC),
-                                 .tv_nsec = (long)(end % NS_PER_SEC)};
+        uint64_t begin = time_now_ns();
         bool stop;
 
         lock(q);
         if (!q->stop)
-            (void)pthread_cond_timedwait(&q->rested, &q->mu, &until);
+            (void)cond_wait_until(&q->rested, &q->mu, begin + ns);
         stop = q->stop;
         q->counters.all.rested_ns += time_now_ns() - begin;
         unlock(q);
@@ -614,16 +612,12 @@ static int make_items(struct queue *q)
 int queue_create(const struct queue_options *options, struct queue **ret)
 {
     struct queue *q = calloc(1, sizeof(*q));
-    pthread_condattr_t monotonic;
     int r;
 
     if (!q)
         return -ENOMEM;
     q->options = *options;
-    (void)pthread_condattr_init(&monotonic);
-    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&q->rested, &monotonic);
-    (void)pthread_condattr_destroy(&monotonic);
+    (void)pthread_cond_init(&q->rested, NULL);
     budget_init(&q->budget, options->cpu_millicores, time_now_ns(),
                 time_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     q->num_lanes = options->lanes ? options->lanes : 1;

@@ -17,6 +17,7 @@
 #include "loader/serve/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ struct main_loop {
     uv_timer_t drain; /* its end is the end of patience */
     uv_async_t finished;
     bool leash_open, loop_open;
+    int spare_fd; /* given up for a moment to take, and close, a client for which there is none */
     char said[128];     /* the last STATUS= */
     uint64_t looked_ns; /* when the monitor last looked */
 };
@@ -201,6 +203,26 @@ static void on_leash(uv_poll_t *handle, int status, int events)
         stop_now(m, "the job is over");
 }
 
+/* No descriptor is left. A client that waits in the backlog would have the loop turn for ever, so it
+ * is taken with the spare one, and closed. */
+static bool shut_out(struct door *door)
+{
+    struct main_loop *m = door->loop;
+    uint32_t untold;
+    int fd;
+
+    if (refusals_add(&m->server.refusals, "", "EMFILE", time_now_ns(), &untold) == REFUSALS_SAY)
+        log_warn("no descriptor left for a new client: it is closed, as are those that follow (see "
+                 "ulimit -n)");
+    m->server.refused++;
+    io_close(&m->spare_fd);
+    fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        (void)close(fd);
+    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return fd >= 0;
+}
+
 static void on_listening(uv_poll_t *handle, int status, int events)
 {
     struct door *door = handle->data;
@@ -214,11 +236,8 @@ static void on_listening(uv_poll_t *handle, int status, int events)
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED)
                 continue;
-            if (errno == EMFILE || errno == ENFILE) {
-                log_warn("no descriptor left for a new client: %s (see ulimit -n)",
-                         strerror(errno));
-                (void)usleep(10000); /* it stays readable: do not spin */
-            }
+            if ((errno == EMFILE || errno == ENFILE) && shut_out(door))
+                continue;
             return;
         }
         (void)session_create(&door->loop->server, fd, door->remote);
@@ -319,6 +338,14 @@ static void on_hangup(uv_signal_t *handle, int signum)
     notify_send("READY=1");
 }
 
+static int take_key(struct main_loop *m, struct plenum_error *err)
+{
+    const char *path = m->server.options->tls_key;
+    int r = path && !m->server.tls ? tls_create(path, &m->server.tls, err) : 0;
+
+    return r < 0 ? error_prefix(err, r, "--tls-key") : 0;
+}
+
 /* TCP tells nobody's name: what is served there must be meant for all who can connect. */
 static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
 {
@@ -328,20 +355,21 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     int r;
 
     if (!o->listen)
-        return !o->tls_key ? 0
+        return !o->tls_key || m->tcp.fd >= 0
+                   ? 0
                            : error_set(err, -EINVAL,
                                        "--tls-key is for clients of TCP: say with --listen where "
                                        "they come to");
+    if (m->tcp.fd >= 0)
+        return error_set(err, -EINVAL, "--listen and --listen-fd both name a TCP socket: give one");
     r = address_parse_listen(o->listen, &address, err);
     if (r == 0)
         r = address_resolve(&address, err);
     if (r < 0)
         return error_prefix(err, r, "--listen");
-    if (o->tls_key) {
-        r = tls_create(o->tls_key, &m->server.tls, err);
-        if (r < 0)
-            return error_prefix(err, r, "--tls-key");
-    }
+    r = take_key(m, err);
+    if (r < 0)
+        return r;
     if (!o->tls_key && !address_is_local(&address))
         return error_set(err, -EPERM,
                          "--listen %s: other hosts would reach it without proving who they are; "
@@ -359,17 +387,37 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
+/* The socket that was handed over: of TCP it needs a key. */
+static int take_socket(struct main_loop *m, struct plenum_error *err)
+{
+    const struct server_options *o = m->server.options;
+    int family = AF_UNIX, r;
+    socklen_t len = sizeof(family);
+
+    if (getsockopt(o->listen_fd, SOL_SOCKET, SO_DOMAIN, &family, &len) < 0)
+        return error_set(err, -errno, "--listen-fd %d: %s", o->listen_fd, strerror(errno));
+    if (family != AF_UNIX && !o->tls_key)
+        return error_set(err, -EPERM, "--listen-fd %d is a TCP socket, which needs a --tls-key",
+                         o->listen_fd);
+    (void)io_set_cloexec(o->listen_fd, true);
+    r = io_set_nonblock(o->listen_fd);
+    if (r < 0)
+        return error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r));
+    if (family == AF_UNIX) {
+        m->door.fd = o->listen_fd;
+        return 0;
+    }
+    m->tcp.fd = o->listen_fd;
+    return take_key(m, err);
+}
+
 static int start_listening(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
     int r;
 
-    if (o->listen_fd >= 0) {
-        m->door.fd = o->listen_fd;
-        (void)io_set_cloexec(m->door.fd, true);
-        r = io_set_nonblock(m->door.fd);
-        return r < 0 ? error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r)) : 0;
-    }
+    if (o->listen_fd >= 0)
+        return take_socket(m, err);
     r = address_parse(o->socket, &m->address, err);
     if (r < 0)
         return r;
@@ -524,6 +572,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
     m->door.fd = m->tcp.fd = -1;
+    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     m->tcp.remote = true;
     m->live = *options;
     m->server.options = &m->live;
@@ -555,6 +604,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     pin_destroy(m->server.pin);
     io_close(&m->door.fd);
     io_close(&m->tcp.fd);
+    io_close(&m->spare_fd);
     tls_destroy(m->server.tls);
     roots_unref(m->server.roots);
     free(m);

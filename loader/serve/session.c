@@ -53,7 +53,7 @@ enum {
 
 #define NO_SLOT UINT32_MAX
 
-static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
+static const uint64_t log_progress_ns = 10 * NS_PER_SEC, silent_enough_ns = NS_PER_SEC;
 
 enum state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
 
@@ -268,6 +268,51 @@ static void session_flush(struct session *s)
     session_poll(s);
 }
 
+/* Who that is, for people: "job 17 instance 3 (pid 4711)", "job 17 instance 3 (tcp:10.0.0.7:40000)". */
+static const char *describe(const struct session *s, char *text, size_t size)
+{
+    char address[128];
+
+    if (!s->remote)
+        (void)snprintf(text, size, "%s (pid %d)", s->name, (int)s->peer.pid);
+    else if (s->state == STATE_HELLO) /* it has no name but its address */
+        (void)snprintf(text, size, "%s", s->name);
+    else
+        (void)snprintf(text, size, "%s (%s)", s->name,
+                       address_of_socket(s->conn.fd, true, address, sizeof(address)));
+    return text;
+}
+
+/* Say in the log what became of a client ("refused"), once a minute for all of its user, or of its
+ * host. */
+static void log_once(struct session *s, enum log_level level, const char *what, const char *why)
+{
+    char who[WIRE_NAME_MAX + 150], times[64] = "", *colon;
+    uint32_t untold;
+
+    if (s->remote) {
+        colon = strrchr(address_of_socket(s->conn.fd, true, who, sizeof(who)), ':');
+        if (colon)
+            *colon = '\0'; /* another port each time */
+    } else {
+        (void)snprintf(who, sizeof(who), "%u", (unsigned)s->peer.uid);
+    }
+    switch (refusals_add(&s->server->refusals, who, why, time_now_ns(), &untold)) {
+    case REFUSALS_SILENT:
+        log_debug("client %s: %s again: %s", describe(s, who, sizeof(who)), what, why);
+        return;
+    case REFUSALS_CROWD:
+        log_warn("clients are refused for more reasons than are named in a minute");
+        return;
+    case REFUSALS_SAY:
+        break;
+    }
+    if (untold > 0)
+        (void)snprintf(times, sizeof(times), " (and %u times since that was said last)", untold);
+    log_about(level, about(s, &(struct about){0}), "client %s: %s: %s%s",
+              describe(s, who, sizeof(who)), what, why, times);
+}
+
 /* Tell the client why, and close. */
 static void refuse(struct session *s, uint64_t request, int code, const char *text)
 {
@@ -276,10 +321,9 @@ static void refuse(struct session *s, uint64_t request, int code, const char *te
     s->server->refused += code != -ECANCELED && code != -ETIMEDOUT;
     strncpy(m.text, text, sizeof(m.text) - 1);
     if (code == -ECANCELED)
-        log_debug("client %s (pid %d): sent away", s->name, (int)s->peer.pid);
+        log_debug("client %s: sent away", s->name);
     else
-        log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}), "client %s (pid %d): refused: %s",
-                  s->name, (int)s->peer.pid, text);
+        log_once(s, LOG_LEVEL_INFO, "refused", text);
     if (wire_put_error(&s->conn.tx, request, &m) == 0)
         (void)frame_conn_flush(&s->conn);
     session_close(s);
@@ -506,6 +550,7 @@ static void on_dataset_open(uv_work_t *work, int status)
 {
     struct session *s = work->data;
     struct wire_opened m = {0};
+    char who[WIRE_NAME_MAX + 150];
 
     s->working = false;
     drop_allowed(s);
@@ -533,8 +578,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);
     log_about(LOG_LEVEL_INFO, about(s, &(struct about){0}),
-              "client %s (pid %d): %s, %u samples, '%s', batches of %llu", s->name,
-              (int)s->peer.pid, dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
+              "client %s: %s, %u samples, '%s', batches of %llu", describe(s, who, sizeof(who)),
+              dataset_get_name(s->dataset), m.samples, s->spec.pipeline.text,
               (unsigned long long)wire_batch_count(&s->open));
     if (s->remote)
         (void)uv_timer_start(&s->timer, on_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
@@ -818,29 +863,7 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
 }
 
-/* One that has no key, or another: said once a minute for each host. */
-static void log_stranger(struct session *s)
-{
-    struct server *server = s->server;
-    uint64_t now = time_now_ns();
-    char host[sizeof(server->stranger)];
-    char *colon;
-
-    colon = strrchr(address_of_socket(s->conn.fd, true, host, sizeof(host)), ':');
-    if (colon)
-        *colon = '\0';
-    server->refused++;
-    if (strcmp(host, server->stranger) == 0 && now - server->stranger_ns < 60 * NS_PER_SEC) {
-        log_debug("client %s: refused again: it does not have the key", s->name);
-        return;
-    }
-    log_warn("client %s: refused: it does not have the key of --tls-key, or speaks no TLS",
-             s->name);
-    memcpy(server->stranger, host, sizeof(host));
-    server->stranger_ns = now;
-}
-
-/* In case that it speaks no TLS, in the one message that every client understands; what it has sent
+/* One that has no key, or another. In case that it speaks no TLS, in the one message that every client understands; what it has sent
  * is read, as closing would else take that message back. */
 static void turn_away_stranger(struct session *s)
 {
@@ -849,7 +872,9 @@ static void turn_away_stranger(struct session *s)
                                    "PLENUM_LOADER_KEY"};
     uint8_t bytes[4096];
 
-    log_stranger(s);
+    s->server->refused++;
+    log_once(s, LOG_LEVEL_WARN, "refused",
+             "it does not have the key of --tls-key, or speaks no TLS");
     s->conn.carrier->destroy(s->conn.carrier);
     s->conn.carrier = NULL;
     for (int i = 0; i < 16 && recv(s->conn.fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0; i++)
@@ -868,6 +893,8 @@ static void session_readable(struct session *s)
     if (n < 0) {
         if (n == -EACCES && s->conn.carrier)
             turn_away_stranger(s);
+        else if (n != -EAGAIN && s->remote && s->state == STATE_HELLO)
+            log_once(s, LOG_LEVEL_INFO, "gone", "it has not said who it is");
         if (n != -EAGAIN)
             session_close(s);
         return;
@@ -939,6 +966,20 @@ struct session *session_next(const struct session *session)
     return session->next;
 }
 
+/* Who has connected and says nothing must not keep out who has something to say. */
+static bool make_room(struct server *server)
+{
+    struct session *oldest = NULL;
+
+    for (struct session *other = server->sessions; other; other = other->next)
+        if (other->state == STATE_HELLO) /* the newest is the first */
+            oldest = other;
+    if (!oldest || time_now_ns() < oldest->opened_ns + silent_enough_ns)
+        return false;
+    refuse(oldest, 0, -ETIMEDOUT, "it said nothing, and others are waiting");
+    return true;
+}
+
 static int check_peer(struct session *s)
 {
     const struct server_options *o = s->server->options;
@@ -949,38 +990,42 @@ static int check_peer(struct session *s)
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
     } else {
         r = peer_take(s->conn.fd, &s->peer);
+        (void)snprintf(s->name, sizeof(s->name), "user %u", (unsigned)s->peer.uid);
     }
     if (r < 0)
         return r;
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
-    return o->max_clients > 0 && s->server->num_sessions >= o->max_clients ? -EUSERS : 0;
+    /* A session that is being closed counts until it is gone, which is soon. */
+    return o->max_clients > 0 && s->server->num_sessions >= o->max_clients &&
+                   !make_room(s->server)
+               ? -EUSERS
+               : 0;
 }
 
 /* Tell a client that it is not served, in the one message that every client understands. */
 static void turn_away(struct session *s, int code)
 {
     struct wire_error m = {.code = code};
+    char why[160];
 
     s->server->refused++;
     if (code == -EUSERS) {
         (void)snprintf(m.text, sizeof(m.text),
                        "it has %u clients and takes no more (--max-clients)",
                        s->server->num_sessions);
-        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
-                  "a client of user %u (pid %d) was refused: there are %u, as many as "
-                  "--max-clients allows",
-                  s->peer.uid, (int)s->peer.pid, s->server->num_sessions);
+        log_once(s, LOG_LEVEL_WARN, "refused", "there are as many as --max-clients allows");
     } else {
         (void)snprintf(
             m.text, sizeof(m.text),
             "it serves user %u alone: whoever runs it names the folders that others may read "
             "with --root, or root in plenumd.conf",
             (unsigned)geteuid());
-        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
-                  "a client of user %u (pid %d) was refused: this loader serves user %u alone, "
-                  "since no --root is named",
-                  s->peer.uid, (int)s->peer.pid, (unsigned)geteuid());
+        (void)snprintf(why, sizeof(why),
+                       "it is of user %u, and this loader serves user %u alone, since no --root is "
+                       "named",
+                       (unsigned)s->peer.uid, (unsigned)geteuid());
+        log_once(s, LOG_LEVEL_WARN, "refused", why);
     }
     if (wire_put_error(&s->conn.tx, 0, &m) == 0)
         (void)frame_conn_flush(&s->conn);

@@ -7,6 +7,7 @@
 #include "common/tls.h"
 #include "loader/serve/histogram.h"
 #include "loader/serve/queue.h"
+#include "loader/serve/refusals.h"
 #include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
@@ -44,9 +45,8 @@ struct server {
     uint64_t ring_bytes;    /* of all sessions */
     uint64_t private_bytes; /* of them, memory of the loader's own: of remote clients */
     uint64_t last_id;       /* of a session */
-    char stranger[64];      /* who had no key last, without the port, */
-    uint64_t stranger_ns;   /* and when that was logged */
     uint64_t refused;       /* clients that were told why they are not served */
+    struct refusals refusals; /* of whom that was logged */
     struct histogram waits; /* of programs, for a batch */
     struct window window;
     unsigned threads, io_threads;    /* that decode, that read */

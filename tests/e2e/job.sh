@@ -26,6 +26,22 @@ job() {
     plenumrun "$@" >out 2>err
     code=$?
 }
+loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; } # have so many been started?
+# job_while_loaders_die TIMES ARGUMENT... - the same, while its loader is killed so often
+job_while_loaders_die() {
+    local times=$1 n job
+    shift
+    rm -f loaders/*
+    plenumrun "$@" >out 2>err &
+    job=$!
+    for ((n = 1; n <= times; n++)); do
+        wait_for 30 loaders $n
+        sleep 0.4
+        kill -KILL $(ls loaders) 2>/dev/null
+    done
+    code=0
+    wait $job || code=$?
+}
 # field NAME - of feed's result (--json) in out
 field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
 # delivered HASH - did the job end well, with this hash?

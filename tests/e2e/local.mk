@@ -1,5 +1,5 @@
 # Whole jobs: launcher, loader and library together.
-e2e_tests = %D%/test_bad_input.sh %D%/test_formats.sh %D%/test_hash.sh %D%/test_tiles.sh %D%/test_faults.sh
+e2e_tests = %D%/test_bad_input.sh %D%/test_formats.sh %D%/test_hash.sh %D%/test_tiles.sh %D%/test_faults.sh %D%/test_lenders.sh
 TESTS += $(e2e_tests)
 EXTRA_DIST += $(e2e_tests) %D%/archives.py %D%/bad_archives.py %D%/job.sh %D%/records.py
 if PYTHON_FOUND

@@ -10,16 +10,7 @@ loader_threads 2
 
 # ---- loaders ----
 alone=$("$ctl" hash data $stream --epochs 15)
-loaders() { [ "$(ls loaders | wc -l)" -ge "$1" ]; }
-plenumrun -n 2 --num-replicas 4 "$feed" data $stream --epochs 15 --pause 100 --json >out 2>err &
-job=$!
-for n in 1 2 3; do
-    wait_for 30 loaders $n
-    sleep 0.4
-    kill -KILL $(ls loaders) 2>/dev/null
-done
-wait $job
-code=$?
+job_while_loaders_die 3 -n 2 --num-replicas 4 "$feed" data $stream --epochs 15 --pause 100 --json
 ok "the loader is killed three times in mid-epoch: the same hash" delivered "$alone"
 ok "it was started again each time" loaders 4
 ok "and the trainers were told" test "$(field incidents)" -ge 3

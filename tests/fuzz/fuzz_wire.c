@@ -1,10 +1,16 @@
-/* fuzz_wire.c - any bytes as what comes over a connection: frames are cut out of them and read as the message that they
- * claim to be. What was read must come out the same when it is written and read again. */
+/* fuzz_wire.c - any bytes as what comes over a connection, of either side: frames are cut out of them and read as the message
+ * that they claim to be. What was read must come out the same when it is written and read again.
+ *
+ * Then both ends of a connection: one sends these frames, taking turns with bytes that follow a frame as they are (the pixels
+ * of a batch), as far as the way takes some at a time; the other receives what comes in pieces. It must get the same frames and
+ * bytes, and find fault with the same one, wherever the pieces end. */
 #include "config.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/util.h"
 #include "common/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -79,10 +85,11 @@ static void read_message(const struct frame_header *header, struct frame_reader 
         break;
     case WIRE_NAME: { /* which of the two it is depends on who sent it */
         struct frame_reader copy = *payload;
-        struct wire_ask_name ask;
 
-        (void)wire_get_ask_name(&copy, &ask);
         AGAIN(struct wire_name, wire_get_name, (wire_put_name(&b, 1, &one)));
+        *payload = copy;
+        b.len = 0;
+        AGAIN(struct wire_ask_name, wire_get_ask_name, (wire_put_ask_name(&b, 1, &one)));
         break;
     }
     default:
@@ -91,17 +98,150 @@ static void read_message(const struct frame_header *header, struct frame_reader 
     frame_buffer_fini(&b);
 }
 
+/* A way that takes and gives some bytes at a time, and sometimes none. */
+struct way {
+    struct frame_carrier carrier;
+    const uint8_t *bytes; /* that come, or what those that go must be */
+    size_t len, at;
+    uint32_t turn;
+};
+
+static size_t some(struct way *w, size_t most)
+{
+    w->turn = w->turn * 1103515245 + 12345;
+    return w->turn >> 30 ? min_u64(most, 1 + (w->turn >> 16) % (w->turn >> 29 & 1 ? 8 : 500)) : 0;
+}
+
+static int64_t way_read(struct frame_carrier *carrier, void *bytes, size_t len)
+{
+    struct way *w = (struct way *)carrier;
+    size_t n = some(w, min_u64(len, w->len - w->at));
+
+    if (n == 0)
+        return w->at == w->len ? -ECONNRESET : -EAGAIN;
+    memcpy(bytes, w->bytes + w->at, n);
+    w->at += n;
+    return (int64_t)n;
+}
+
+static int64_t way_write(struct frame_carrier *carrier, const void *bytes, size_t len)
+{
+    struct way *w = (struct way *)carrier;
+    size_t n = some(w, len);
+
+    if (n == 0)
+        return -EAGAIN;
+    require(n <= w->len - w->at && memcmp(bytes, w->bytes + w->at, n) == 0);
+    w->at += n;
+    return (int64_t)n;
+}
+
+static bool way_has_read(const struct frame_carrier *carrier)
+{
+    (void)carrier;
+    return false;
+}
+
+static void way_destroy(struct frame_carrier *carrier)
+{
+    (void)carrier;
+}
+
+static struct frame_conn conn_of(struct way *w, const uint8_t *data, size_t size, uint32_t turn)
+{
+    *w = (struct way){.carrier = {way_read, way_write, way_has_read, way_destroy, false},
+                      .bytes = data,
+                      .len = size,
+                      .turn = turn};
+    return (struct frame_conn){
+        .fd = -1, .tx_fd = -1, .rx_fd = -1, .max_payload = WIRE_MAX_PAYLOAD, .carrier = &w->carrier};
+}
+
+/* So many of the bytes behind a frame are none. */
+static size_t bulk_behind(const struct frame_header *header, size_t left)
+{
+    return header->type == WIRE_DONE ? min_u64(header->request % 1000, left) : 0;
+}
+
+static void receive(const uint8_t *data, size_t size, uint32_t turn)
+{
+    struct way w;
+    struct frame_conn conn = conn_of(&w, data, size, turn);
+    struct frame_header got, header;
+    struct frame_reader payload, want;
+    uint8_t bulk[1000];
+    size_t at = 0;
+
+    for (;;) {
+        int64_t n = frame_parse(data + at, size - at, WIRE_MAX_PAYLOAD, &header, &want), r;
+
+        while ((r = frame_conn_next(&conn, &got, &payload)) == 0 && (r = frame_conn_fill(&conn)) != -ECONNRESET)
+            require(r > 0 || r == -EAGAIN);
+        if (n <= 0) {
+            require(n == 0 ? r == -ECONNRESET : r == n);
+            break;
+        }
+        require(r == 1 && got.type == header.type && got.request == header.request && got.len == header.len &&
+                payload.end - payload.at == got.len && memcmp(payload.at, want.at, got.len) == 0);
+        at += (size_t)n;
+        for (size_t left = bulk_behind(&header, size - at); left > 0;) {
+            r = frame_conn_read_bulk(&conn, bulk, left);
+            require(r == -EAGAIN || (r > 0 && (size_t)r <= left && memcmp(bulk, data + at, (size_t)r) == 0));
+            at += r > 0 ? (size_t)r : 0;
+            left -= r > 0 ? (size_t)r : 0;
+        }
+    }
+    frame_conn_fini(&conn);
+}
+
+static void send_all(const uint8_t *data, size_t size, uint32_t turn)
+{
+    struct way w;
+    struct frame_conn conn = conn_of(&w, data, size, turn);
+    struct frame_header header;
+    struct frame_reader payload;
+    size_t at = 0;
+    int64_t n;
+    int r;
+
+    while ((n = frame_parse(data + at, size - at, WIRE_MAX_PAYLOAD, &header, &payload)) > 0) {
+        size_t begin = frame_begin(&conn.tx, header.type, header.request), bulk;
+
+        frame_put_bytes(&conn.tx, payload.at, header.len);
+        require(frame_end(&conn.tx, begin) == 0);
+        at += (size_t)n;
+        bulk = bulk_behind(&header, size - at);
+        if (bulk > 0) { /* one at a time */
+            while (frame_conn_attach_bulk(&conn, data + at, bulk) == -EBUSY)
+                (void)frame_conn_flush(&conn);
+            at += bulk;
+        }
+        if (header.request & 1)
+            (void)frame_conn_flush(&conn);
+    }
+    while ((r = frame_conn_flush(&conn)) != 0)
+        require(r == -EAGAIN);
+    require(w.at == at && frame_conn_pending(&conn) == 0 && frame_conn_bulk_left(&conn) == 0);
+    frame_conn_fini(&conn);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct frame_header header;
     struct frame_reader payload;
+    const uint8_t *at = data;
+    uint32_t turn = (uint32_t)size;
+    size_t left = size;
     int64_t n;
 
-    while ((n = frame_parse(data, size, WIRE_MAX_PAYLOAD, &header, &payload)) > 0) {
-        require((size_t)n <= size);
+    while ((n = frame_parse(at, left, WIRE_MAX_PAYLOAD, &header, &payload)) > 0) {
+        require((size_t)n <= left);
         read_message(&header, &payload);
-        data += n;
-        size -= (size_t)n;
+        at += n;
+        left -= (size_t)n;
+        turn = turn * 31 + (uint32_t)header.request;
     }
+    receive(data, size, turn);
+    send_all(data, size, turn);
     return 0;
 }

@@ -175,7 +175,9 @@ static void launcher_seeds(void)
                                 .cpus = (char *)"0-3",
                                 .nodes = (char *)"0",
                                 .loader_cpus = (char *)"",
+                                .loader_key = (char *)"0a1b",
                                 .argv = argv};
+    struct control_lend lend = {.address = (char *)"0.0.0.0:0", .key = (char *)"0a1b"};
     const struct control_started started = {
         .pid = 1, .cpus = (char *)"0", .nodes = (char *)""};
     struct control_hello hello;
@@ -189,6 +191,10 @@ static void launcher_seeds(void)
     b.len = 0;
     (void)environ_list_put(&plan.environment, ENVIRON_SET, "A", "1");
     (void)control_put_plan(&b, &plan);
+    write_seed(b.bytes + FRAME_HEADER_BYTES, b.len - FRAME_HEADER_BYTES);
+    b.len = 0;
+    lend.environment = plan.environment;
+    (void)control_put_lend(&b, &lend);
     write_seed(b.bytes + FRAME_HEADER_BYTES, b.len - FRAME_HEADER_BYTES);
     b.len = 0;
     (void)control_put_started(&b, &started);

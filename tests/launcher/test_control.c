@@ -65,6 +65,7 @@ static void make_plan(struct control_plan *plan)
                                   .memory = PLACE_MEMORY_INTERLEAVE,
                                   .strict = 1,
                                   .loader_cpus = (char *)"7",
+                                  .loader_key = (char *)"8899",
                                   .directory = (char *)"/tmp",
                                   .cpus = (char *)"0-3",
                                   .nodes = (char *)"",
@@ -91,6 +92,7 @@ Test(control, plan)
     cr_expect(eq(u8, out.memory, PLACE_MEMORY_INTERLEAVE));
     cr_expect(eq(u8, out.strict, 1));
     cr_expect(eq(str, out.loader_cpus, (char *)"7"));
+    cr_expect(eq(str, out.loader_key, (char *)"8899"));
     cr_expect(eq(str, out.directory, (char *)"/tmp"));
     cr_expect(eq(str, out.argv[0], (char *)"prog"));
     cr_expect(eq(str, out.argv[1], (char *)""));
@@ -100,6 +102,33 @@ Test(control, plan)
     cr_expect(out.environment.entries[1].how == ENVIRON_UNSET);
     control_plan_fini(&out);
     environ_list_fini(&in.environment);
+    frame_buffer_fini(&b);
+}
+
+Test(control, lend)
+{
+    struct control_lend in = {
+        .silence_ns = 6, .address = (char *)"10.1.2.3:0", .key = (char *)"0a1b"};
+    struct frame_buffer b = {0};
+    struct control_lend out;
+    struct frame_reader r;
+
+    cr_assert(eq(int, environ_list_put(&in.environment, ENVIRON_SET, "A", "1"), 0));
+    cr_assert(eq(int, control_put_lend(&b, &in), 0));
+    environ_list_fini(&in.environment);
+    r = payload_of(&b, CONTROL_LEND);
+    cr_assert(eq(int, control_get_lend(&r, &out), 0));
+    cr_expect(eq(u64, out.silence_ns, 6));
+    cr_expect(eq(str, out.address, (char *)"10.1.2.3:0"));
+    cr_expect(eq(str, out.key, (char *)"0a1b"));
+    cr_assert(eq(sz, out.environment.count, 1));
+    cr_expect(eq(str, out.environment.entries[0].name, (char *)"A"));
+    control_lend_fini(&out);
+    for (size_t len = FRAME_HEADER_BYTES; len < b.len; len++) {
+        struct frame_reader cut = {.at = b.bytes + FRAME_HEADER_BYTES, .end = b.bytes + len};
+
+        cr_expect(eq(int, control_get_lend(&cut, &out), -EPROTO), "cut to %zu", len);
+    }
     frame_buffer_fini(&b);
 }
 

@@ -136,6 +136,31 @@ Test(plan, local_means_this_host_alone)
     plan_fini(&plan);
 }
 
+/* Hosts that lend their cores are no hosts of instances. */
+Test(plan, loader_hosts)
+{
+    struct hostlist lenders = {0};
+    const bool local[] = {false, false};
+    struct plan_request request = {.loader_hosts = &lenders, .loader_local = local};
+    struct plenum_error err;
+    struct plan plan;
+
+    cr_assert(eq(int, hostlist_add_text(&lenders, "c1,me@c2:2222", NULL), 0));
+    cr_assert(eq(int, make_with(request, "h[1-2]", 4, 4, &plan, NULL), 0));
+    cr_expect(eq(u32, plan.num_hosts, 2));
+    cr_assert(eq(u32, plan.num_loader_hosts, 2));
+    cr_expect(eq(str, plan.loader_hosts[1].name, (char *)"c2"));
+    cr_expect(eq(str, plan.loader_hosts[1].user, (char *)"me"));
+    cr_expect(eq(u16, plan.loader_hosts[1].port, 2222));
+    plan_fini(&plan);
+    cr_expect(eq(int, make_with(request, "h1,c2", 4, 4, &plan, &err), -EINVAL));
+    cr_expect(strstr(err.text, "--loader-host c2: instances run there") != NULL, "%s", err.text);
+    /* A host that has got no instance runs none. */
+    cr_assert(eq(int, make_with(request, "h1,c2", 1, 1, &plan, NULL), 0));
+    plan_fini(&plan);
+    hostlist_fini(&lenders);
+}
+
 /* What replicas and devices obey, even or not. */
 Test(plan, uneven_replicas_and_their_devices)
 {

@@ -18,8 +18,21 @@ check_PROGRAMS += %D%/plenumd-wrong
 %C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
 %C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_position,--wrap=wire_hello_init,--wrap=wire_put_hello \
 	-Wl,--wrap=wire_put_opened,--wrap=wire_put_done,--wrap=wire_put_stats
+# Frames that were read are counted on both sides.
+check_PROGRAMS += %D%/plenumd-counted
+%C%_plenumd_counted_SOURCES = %D%/counted_frames.c %D%/counted_frames.h loader/serve/main.c
+%C%_plenumd_counted_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
+%C%_plenumd_counted_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
+%C%_plenumd_counted_LDADD = $(plenumd_LDADD)
+%C%_plenumd_counted_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=frame_conn_next
+%C%_test_play_SOURCES = %D%/test_play.c %D%/counted_frames.c %D%/counted_frames.h
 %C%_test_play_CFLAGS = $(test_cflags)
 %C%_test_play_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
+%C%_test_play_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=frame_conn_next
+# Ten million frames by each way: best in a build with sanitizers.
+play: all %D%/test_play %D%/plenumd-counted
+	$(AM_TESTS_ENVIRONMENT) PLAY_FRAMES="$${PLAY_FRAMES-10000000}" %D%/test_play
+.PHONY: play
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 

@@ -93,6 +93,17 @@ ok "--exclude" same "$(sort out)" "0 v2
 in_slurm salloc -N3 "$run" --host v3,v2 sh -c 'echo $RANK $(hostname)'
 ok "--host takes some of them" same "$(sort out)" "0 v3
 1 v2"
+if [ -e "$top_builddir/.libs/libplenum-tls.so" ]; then
+    export PLENUM_CACHE_DIR=$PWD/cache LD_LIBRARY_PATH=$top_builddir/.libs
+    "$top_builddir/plenumctl" make-sample data --classes 2 --images 20 --size 96 >log 2>&1
+    want=$("$top_builddir/plenumctl" hash data --epochs 5)
+    in_slurm salloc -N3 "$run" --loader none --loader-host v3 sh -c 'echo $(hostname) >>where; exec "$@"' - \
+        "$top_builddir/examples/feed" data --epochs 5 --json
+    ok "--loader-host: one of them lends its cores, by a step" all 'same $code 0' 'same "$(sort where)" "v1
+v2"' 'grep -q "$want" out' 'wait_for 20 no_step'
+else
+    skip "--loader-host: one of them lends its cores, by a step" "built without TLS"
+fi
 if [ -x "$mpi_sum" ]; then
     in_slurm salloc -N3 --ntasks-per-node=2 "$run" "$mpi_sum"
     ok "MPI" same "$(grep -c 'sum 6' out)" 6

@@ -1,0 +1,252 @@
+/* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is killed, or stopped.
+ *
+ * One stream over both takes batches as fast as they come, so that nothing lies ready when it
+ * happens: the worst case. The time to compare with is measured in the same run, before and after,
+ * of a stream from one of the loaders alone: that in which it renders as many batches as are
+ * asked for ahead of time. A stall is the longest that plenum_stream_next() took from shortly
+ * before a loader is struck until it is whole again.
+ *
+ *     kill    SIGKILL; a new loader is started at the same address WHOLE_AGAIN_MS later
+ *     stop    SIGSTOP; SIGCONT WHOLE_AGAIN_MS later
+ *
+ * By TCP on the loopback, then by unix sockets. */
+#include "config.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <plenum/plenum.h>
+
+#include "bench/bench.h"
+#include "common/options.h"
+#include "common/philox.h"
+#include "common/util.h"
+#include "tests/daemon.h"
+
+enum { LOADERS = 2, TIMES_MAX = 1000, WHOLE_AGAIN_MS = 2000, APART_MS = 700, ALONE_ROUNDS = 3, WARM_UP = 8 };
+
+struct arguments {
+    const char *images;
+    uint32_t times, depth, micro_batch, seed;
+};
+
+#define AT(field) offsetof(struct arguments, field)
+
+static const struct option_def defs[] = {
+    {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "photographs (needed)", NULL},
+    {"times", 'n', "N", OPTION_U32, AT(times), 1, TIMES_MAX, "how often each is done, by each way (default 20)", NULL},
+    {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64, "batches asked for ahead of time (default 6)", NULL},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images in a batch (default 64)", NULL},
+    {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX, "other moments (default 1)", NULL},
+};
+
+static const struct options_program program = {
+    .name = "bench/stall",
+    .usage = "--images DIR [options]",
+    .summary = "How long a program waits when one of two loaders is killed or stopped.",
+    .footer = "PLENUM_PLENUMD names the loader; by default it is ./plenumd.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+};
+
+static char folder[] = "/tmp/plenum-bench-XXXXXX";
+
+static void die(const char *what)
+{
+    (void)fprintf(stderr, "bench/stall: %s\n", what);
+    exit(1);
+}
+
+/* What takes the batches. */
+static struct {
+    struct plenum_stream *stream;
+    pthread_t thread;
+    atomic_bool stop;
+    atomic_ulong batches;
+    atomic_ulong waiting; /* since when, ns; 0: not */
+    atomic_ulong longest; /* wait of those that are over */
+} taker;
+
+static struct plenum_stream *open_stream(const struct arguments *a, const char *loaders)
+{
+    struct plenum_stream_options o;
+    struct plenum_stream *s;
+    struct plenum_error err;
+
+    plenum_stream_options_init(&o);
+    o.dataset = a->images;
+    o.loader = loaders;
+    o.micro_batch = a->micro_batch;
+    o.prefetch_depth = a->depth;
+    if (plenum_stream_open(NULL, &o, &s, &err) < 0)
+        die(err.text);
+    return s;
+}
+
+static void take(struct plenum_stream *s)
+{
+    struct plenum_batch batch;
+    struct plenum_error err;
+
+    if (plenum_stream_next(s, PLENUM_FOREVER, &batch, &err) < 0)
+        die(err.text);
+    plenum_batch_release(&batch);
+}
+
+static void *taker_main(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&taker.stop)) {
+        uint64_t begin = time_now_ns(), took;
+
+        atomic_store(&taker.waiting, begin);
+        take(taker.stream);
+        took = time_now_ns() - begin;
+        atomic_store(&taker.waiting, 0);
+        if (took > atomic_load(&taker.longest))
+            atomic_store(&taker.longest, took);
+        (void)atomic_fetch_add(&taker.batches, 1);
+    }
+    return NULL;
+}
+
+static void sleep_ms(uint64_t ms)
+{
+    (void)usleep((useconds_t)(ms * 1000));
+}
+
+/* The longest wait since the last call, with the one that goes on, seconds. */
+static double take_longest(void)
+{
+    uint64_t since = atomic_load(&taker.waiting), longest = atomic_exchange(&taker.longest, 0);
+
+    return (double)max_u64(longest, since ? time_now_ns() - since : 0) / (double)NS_PER_SEC;
+}
+
+/* Seconds in which one loader alone renders the prefetch depth. */
+static double render_depth(const struct arguments *a, const char *loader)
+{
+    struct plenum_stream *s = open_stream(a, loader);
+    uint64_t begin;
+    double took;
+
+    for (uint32_t i = 0; i < WARM_UP; i++)
+        take(s);
+    begin = time_now_ns();
+    for (uint32_t i = 0; i < 2 * a->depth; i++)
+        take(s);
+    took = (double)(time_now_ns() - begin) / (double)NS_PER_SEC / 2;
+    plenum_stream_destroy(s);
+    return took;
+}
+
+struct loaders {
+    char sockets[LOADERS][128], listens[LOADERS][64], addresses[LOADERS][128], both[300];
+    pid_t pids[LOADERS];
+};
+
+static void start(struct loaders *l, unsigned i, const char *root)
+{
+    const char *const args[] = {"--listen", l->listens[i], "--root", root, "--io-threads", "1", NULL};
+
+    l->pids[i] = daemon_start_with(l->sockets[i], "1", args);
+}
+
+/* Strike one of the loaders so many times, each time when all is well. */
+static void strike(const struct arguments *a, struct loaders *l, int signum, const char *way, double bound)
+{
+    static double stalls[TIMES_MAX], usual[TIMES_MAX];
+    const char *name = signum == SIGKILL ? "SIGKILL" : "SIGSTOP";
+    struct plenum_stream_stats before, after;
+    struct bench_spread s, calm;
+    uint32_t below = 0;
+
+    plenum_stream_get_stats(taker.stream, &before);
+    for (uint32_t i = 0; i < a->times; i++) {
+        struct philox_block dice = philox_draw(a->seed, i, (uint32_t)signum, DRAW_SAMPLE_SET, 0);
+        unsigned victim = dice.word[0] % LOADERS;
+        unsigned long done;
+
+        sleep_ms(APART_MS);
+        (void)take_longest();
+        sleep_ms(APART_MS + dice.word[1] % 1000);
+        usual[i] = take_longest();
+        if (signum == SIGKILL)
+            (void)daemon_end(l->pids[victim], SIGKILL);
+        else
+            (void)kill(l->pids[victim], signum);
+        sleep_ms(WHOLE_AGAIN_MS);
+        stalls[i] = take_longest();
+        below += stalls[i] < bound;
+        if (signum == SIGKILL)
+            start(l, victim, a->images);
+        else
+            (void)kill(l->pids[victim], SIGCONT);
+        done = atomic_load(&taker.batches); /* it goes on, or there is nothing to measure */
+        while (atomic_load(&taker.batches) < done + a->depth)
+            sleep_ms(10);
+    }
+    plenum_stream_get_stats(taker.stream, &after);
+    s = bench_spread_of(stalls, a->times);
+    calm = bench_spread_of(usual, a->times);
+    printf("%-5s %s of one of two, %u times: longest wait median %.3f s, max %.3f s (without it: median %.3f s, max %.3f s); "
+           "bound %.3f s: %u of %u below it; hedged %llu, moved %llu\n",
+           way, name, a->times, s.median, s.max, calm.median, calm.max, bound, below, a->times,
+           (unsigned long long)(after.hedged - before.hedged), (unsigned long long)(after.moved - before.moved));
+    (void)fflush(stdout);
+}
+
+static void measure(const struct arguments *a, bool tcp, uint16_t port)
+{
+    const char *way = tcp ? "tcp" : "unix";
+    double alone[2 * ALONE_ROUNDS];
+    struct bench_spread depth;
+    struct loaders l;
+
+    for (unsigned i = 0; i < LOADERS; i++) {
+        (void)snprintf(l.sockets[i], sizeof(l.sockets[i]), "unix:%s/%s%u", folder, way, i);
+        (void)snprintf(l.listens[i], sizeof(l.listens[i]), "127.0.0.1:%u", port + i);
+        (void)snprintf(l.addresses[i], sizeof(l.addresses[i]), tcp ? "tcp:%s" : "%s", tcp ? l.listens[i] : l.sockets[i]);
+        start(&l, i, a->images);
+    }
+    (void)snprintf(l.both, sizeof(l.both), "%s,%s", l.addresses[0], l.addresses[1]);
+    for (unsigned i = 0; i < 2 * ALONE_ROUNDS; i++)
+        alone[i] = render_depth(a, l.addresses[i % LOADERS]);
+    depth = bench_spread_of(alone, 2 * ALONE_ROUNDS);
+    printf("%-5s one loader alone renders the prefetch depth (%u batches of %u) in %.3f s (%.3f to %.3f)\n", way, a->depth,
+           a->micro_batch, depth.median, depth.min, depth.max);
+    (void)fflush(stdout);
+    taker.stream = open_stream(a, l.both);
+    atomic_store(&taker.stop, false);
+    (void)pthread_create(&taker.thread, NULL, taker_main, NULL);
+    strike(a, &l, SIGKILL, way, depth.median + 1);
+    strike(a, &l, SIGSTOP, way, depth.median + 1);
+    atomic_store(&taker.stop, true);
+    (void)pthread_join(taker.thread, NULL);
+    plenum_stream_destroy(taker.stream);
+    for (unsigned i = 0; i < LOADERS; i++)
+        (void)daemon_end(l.pids[i], SIGTERM);
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.times = 20, .depth = 6, .micro_batch = 64, .seed = 1};
+    char remove[64];
+    int r;
+
+    r = bench_start(&program, &a, &a.images, argc, argv);
+    if (r >= 0)
+        return r;
+    (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
+    if (!mkdtemp(folder))
+        die("no folder can be made in /tmp");
+    (void)setenv("PLENUM_CACHE_DIR", folder, 1);
+    measure(&a, true, 7451);
+    measure(&a, false, 7453);
+    (void)snprintf(remove, sizeof(remove), "rm -rf %s", folder);
+    return system(remove) == 0 ? 0 : 1;
+}

@@ -1,0 +1,133 @@
+#!/bin/bash
+# test_lenders.sh - plenumrun --loader-host, on this host: an "agent" that executes here what it should execute there.
+# tests/system/test_lenders.sh has hosts. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/e2e/job.sh"
+[ -r "/proc/$$/fd" ] || skip_all "/proc cannot be read"
+[ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
+
+"$ctl" make-sample data --classes 4 --images 10 --size 96 >/dev/null || exit 99
+stream="--pipeline rrc(48)flip(0.5) --seed 3 --micro-batch 4"
+loader_threads 1
+
+# ssh [-p PORT] [-l USER] HOST SCRIPT
+cat >agent <<'END'
+#!/bin/sh
+while [ $# -gt 2 ]; do shift; done
+[ "$1" != deaf ] || { echo "nobody is there" >&2; exit 255; }
+exec sh -c "$2"
+END
+chmod +x agent
+export OMPI_MCA_plm_rsh_agent=$T/agent
+# A host that is reached as somebody, or through a port, is another one.
+one=x@localhost two=localhost:2222:1
+keepers() { pgrep -fx "$top_builddir/(.libs/)?(lt-)?plenumrun --lend-loader"; }
+fields() { sed 's/^/# /' out err; }
+
+alone=$("$ctl" hash data $stream --epochs 15)
+job --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --json
+ok "a host that lends its cores makes all batches" delivered "$alone"
+ok "by one loader" test "$(ls loaders | wc -l)" = 1
+ok "which is gone" gone $(ls loaders)
+ok "nothing else is said" test ! -s err
+rm -f loaders/*
+job --loader-host $one --loader-host $two -n 2 "$feed" data $stream --epochs 15 --pause 20 --json
+ok "two of them, and the job's own: the same" delivered "$alone"
+ok "three loaders" test "$(ls loaders | wc -l)" = 3
+ok "are gone" gone $(ls loaders)
+
+# The key: not in the environment, not in a file system, not on a command line.
+cat >look <<'END'
+#!/bin/sh
+case $PLENUM_LOADER_KEY in /proc/*) ;; *) echo "the key is at '$PLENUM_LOADER_KEY'"; exit 1 ;; esac
+key=$(cat "$PLENUM_LOADER_KEY")
+[ ${#key} = 64 ] || { echo "a key of ${#key} characters"; exit 2; }
+[ "$(stat -L -c '%a %u' "$PLENUM_LOADER_KEY")" = "600 $(id -u)" ] || { echo "it can be read by others"; exit 3; }
+[ -z "$(ls -l "$PLENUM_LOADER_KEY" | grep -e ' /[^ ]*[^)]$')" ] || { echo "it is a file"; exit 4; }
+for p in /proc/[0-9]*; do
+    ! tr '\0' '\n' <"$p/cmdline" 2>/dev/null | grep -q -e "$key" || { echo "it is an argument of $p"; exit 5; }
+    ! tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -q -e "$key" || { echo "it is in the environment of $p"; exit 6; }
+done
+echo "$key"
+END
+chmod +x look
+job --loader-host $one ./look
+first=$(cat out)
+ok "programs are told a key that nobody else sees" test "$code" = 0
+[ "$code" = 0 ] || fields
+job --loader-host $one ./look
+ok "and another one the next time" test "$code" = 0 -a -n "$first" -a "$first" != "$(cat out)"
+job ./look
+ok "without such hosts there is none" test "$code" = 1
+
+# A stream takes 16 loaders: of more, each instance has others.
+for n in {1..20}; do echo "user$n@localhost"; done >many
+job --loader none --loader-host "$(paste -sd, many)" -n 3 sh -c 'echo $RANK $PLENUM_LOADER'
+used() { sed -n "s/^$1 //p" out | tr , '\n' | sort -u; }
+ok "twenty hosts: each instance has sixteen" test "$code" = 0 -a "$(used 0 | wc -l)" = 16 -a "$(used 2 | wc -l)" = 16
+ok "and all are somebody's" test "$( (used 0 && used 1 && used 2) | sort -u | wc -l)" = 20
+
+# ---- what befalls them ----
+job_while_loaders_die 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json
+ok "its loader is killed twice: the same hash" delivered "$alone"
+ok "it was started again" loaders 3
+
+rm -f loaders/*
+plenumrun --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 70 --json >out 2>err &
+job=$!
+wait_for 30 loaders 1
+sleep 0.4
+kill -KILL $(keepers | head -n 1)
+wait $job
+code=$?
+ok "its keeper is killed: the same hash, from a new one at the same place" delivered "$alone"
+ok "its loader had ended with it" loaders 2
+ok "the job was told" says 'host localhost lends its cores no more: .*; the job goes on without it'
+ok "and that it is there again" says 'host localhost: it lends its cores again'
+
+rm -f loaders/*
+"$top_builddir/plenumrun" --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
+job=$!
+wait_for 30 loaders 1
+kill -KILL $job
+wait $job 2>/dev/null
+ok "plenumrun is killed: its loader ends" wait_for 10 gone $(ls loaders)
+no_keepers() { ! keepers; }
+ok "and so does who kept it" wait_for 10 no_keepers
+
+rm -f loaders/*
+plenumrun --heartbeat-timeout 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json >out 2>err &
+job=$!
+wait_for 30 loaders 1
+kill -STOP $(ls loaders)
+sleep 1
+kill -CONT $(ls loaders)
+wait $job
+code=$?
+ok "its loader is stopped for a second" delivered "$alone"
+
+# ---- faults before the start ----
+fault() { # SENTENCE STATUS PATTERN ARGUMENT...
+    local sentence=$1 want=$2 pattern=$3
+    shift 3
+    job "$@" -- "$feed" data $stream --epochs 1
+    ok "$sentence: status $want" test "$code" = "$want"
+    ok "... and it is said" says "$pattern"
+}
+here=$(hostname)
+fault "a host that runs instances" 2 "--loader-host $here: instances run there" --loader-host "$here"
+fault "a list that is none" 2 "--loader-host: .*'a\[1'" --loader-host 'a[1'
+fault "together with a loader that has another key" 2 "loader tcp:127.0.0.1:7 cannot be used" --loader tcp:127.0.0.1:7 --loader-host $one
+fault "a host that nobody can log in to" 125 "deaf *log in *nobody is there" --loader-host deaf
+fault "the same, not asked beforehand" 125 "loader-host deaf: its loader cannot be started: nobody is there" --no-host-check --loader-host deaf
+PLENUM_PLENUMD=$T/nowhere fault "plenumd is missing there" 125 "loader-host localhost: its loader cannot be started: .*PLENUM_PLENUMD names '$T/nowhere'" \
+    -x PLENUM_PLENUMD --loader-host $one
+job --dry-run --loader-host a,b -n 2 true
+ok "--dry-run names them" grep -q "Loaders on 2 more hosts: a, b" out
+job --dry-run --print-topology=json --loader-host a,b -n 2 true
+ok "in JSON, too" grep -q '"loader_hosts": *\["a", *"b"\]' out
+"$top_builddir/plenumrun" --lend-loader </dev/null >out 2>err
+ok "what is for plenumrun's own use ends with its input" test $? = 0
+echo "GET / HTTP/1.0 and much more than that" | "$top_builddir/plenumrun" --lend-loader >out 2>err
+ok "and refuses what is not plenumrun's" says "for plenumrun's own use"
+finish

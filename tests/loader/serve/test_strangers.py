@@ -1,0 +1,265 @@
+"""Whoever has no business here: a closed connection or one sentence, one line in the log however often it comes back, and
+nobody else notices."""
+
+import contextlib
+import os
+import pwd
+import resource
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from service import CTL, FEED, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
+import tap  # noqa: E402
+
+ERROR = 9
+ENDING = "no stream was opened within ten seconds"
+
+
+def frame(kind, payload=b"", request=0):
+    return struct.pack("<IHHQ", len(payload), kind, 0, request) + payload
+
+
+def text(s):
+    return struct.pack("<I", len(s)) + s.encode()
+
+
+HELLO = frame(1, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text("a stranger") + text(""))
+
+
+def client_hello():
+    """What a program that speaks TLS says first."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    out = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), out).do_handshake()
+    return out.read()
+
+
+class StrangersTest(ServiceCase):
+    def key(self, name):
+        path = os.path.join(self.folder, name)
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as f:
+            f.write(os.urandom(32))
+        return path
+
+    def fed_by(self, address, *arguments, key=None, data=None, **more):
+        environment = dict(self.environment, **({"PLENUM_LOADER_KEY": key} if key else {}))
+        return subprocess.run([FEED, data or self.data, *STREAM, "--loader", address, "--epochs", "1", "--loader-timeout", "5",
+                               *arguments], env=environment, capture_output=True, text=True, timeout=2 * LIMIT, **more)
+
+    def served(self, address, **more):
+        done = self.fed_by(address, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def refused(self, address, sentence, times=3, **more):
+        """Each time it is told why; the log has one line more that says so."""
+        for _ in range(times):
+            done = self.fed_by(address, **more)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(sentence, done.stderr)
+
+    def connect(self, address, limit=LIMIT):
+        kind, _, place = address.partition(":")
+        s = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+        self.addCleanup(s.close)
+        s.settimeout(limit)
+        s.connect(place if kind == "unix" else tuple([place.rsplit(":", 1)[0], int(place.rsplit(":", 1)[1])]))
+        return s
+
+    def said_by(self, s):
+        """All that a loader has to say until it closes the connection."""
+        got = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := s.recv(65536):
+                got += piece
+        return got
+
+    def once(self, sentence):
+        lines = [line for line in self.said().splitlines() if sentence in line]
+        self.assertEqual(len(lines), 1, f"{sentence!r}: {lines}")
+        return lines[0]
+
+    def descriptors(self, p):
+        return len(os.listdir(f"/proc/{p.pid}/fd"))
+
+    def resident(self, p):
+        with open(f"/proc/{p.pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
+
+    def serve_tcp(self, *arguments, **more):
+        """The address, too, of a loader that is kept: self.p."""
+        address = super().serve_tcp(*arguments, **more)
+        self.p = self.started
+        return address
+
+    def plenumd(self, *arguments, **more):
+        self.started = super().plenumd(*arguments, **more)
+        return self.started
+
+    def test_keys(self):
+        """by TLS: another key, no TLS, TLS of somebody else's; who has the key is served meanwhile"""
+        self.make_data()
+        key, other = self.key("key"), self.key("other")
+        address = self.serve_tcp("--tls-key", key)
+        self.served(address, key=key)
+        count = self.descriptors(self.p)
+        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=other)
+        self.refused(address, "it serves only who has its key")
+        for hello in (client_hello(), b"GET / HTTP/1.1\r\n\r\n"):
+            s = self.connect(address)
+            s.sendall(hello)
+            self.assertTrue(self.said_by(s))
+        self.once("refused: it does not have the key of --tls-key, or speaks no TLS")
+        self.served(address, key=key)
+        wait_for("the descriptors of who has gone", lambda: self.descriptors(self.p) <= count)
+
+    def test_tls_where_none_is(self):
+        """TLS to a loader without a key"""
+        self.make_data()
+        address = self.serve_tcp()
+        for _ in range(3):
+            s = self.connect(address)
+            s.sendall(client_hello())
+            self.assertIn(b"what came is no message", self.said_by(s))
+        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=self.key("key"))
+        self.once("refused: what came is no message")
+        self.served(address)
+
+    def test_silence(self):
+        """who says nothing, half a message or half a handshake, is sent away after ten seconds; others are served meanwhile"""
+        self.make_data()
+        key = self.key("key")
+        secret = self.serve_tcp("--tls-key", key)
+        loader = self.p
+        plain = self.serve_tcp()
+        hello = client_hello()
+        silent = [(self.connect(address), said) for address in (secret, plain) for said in (b"", hello[:100], HELLO[:20], HELLO)]
+        for s, said in silent:
+            s.sendall(said)
+        self.served(secret, key=key)
+        self.served(plain)
+        count = self.descriptors(loader)
+        for s, said in silent:
+            got = self.said_by(s)
+            self.assertTrue(got == b"" or struct.unpack_from("<H", got, 4)[0] in (1, ERROR) or got[0] == 21, got)
+        self.assertIn(ENDING.encode(), got)  # of the last, which had greeted
+        # By each loader, and of the plain one also of a client that has told its name: all are of one host.
+        self.assertEqual(self.said().count(ENDING), 2)
+        wait_for("their descriptors", lambda: self.descriptors(loader) < count)
+
+    def test_scanner(self):
+        """three thousand connections that come and go: one line, no descriptor, no memory"""
+        self.make_data()
+        key = self.key("key")
+        for address, more in ((self.serve_tcp(), {}), (self.serve_tcp("--tls-key", key), {"key": key})):
+            self.served(address, **more)
+            count = self.descriptors(self.p)
+            for _ in range(300):
+                self.connect(address).close()
+            wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
+            before = self.resident(self.p)
+            for _ in range(3000):
+                self.connect(address).close()
+            wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
+            if not os.environ.get("PLENUM_SANITIZED"):  # which keep what was freed
+                # Many may have been there at once, with some tens of KiB each; three thousand of these would be more.
+                self.assertLess(self.resident(self.p), before + 65536)
+            self.served(address, **more)
+        self.assertEqual(self.said().count("gone: it has not said who it is"), 2)
+
+    def test_places(self):
+        """outside of the roots: by its name, by .., by links; and what is not there is not told from what is"""
+        self.make_data()
+        elsewhere = os.path.join(self.folder, "elsewhere")
+        self.run_ok(CTL, "make-sample", elsewhere, "--images", "2", "--size", "32")
+        os.symlink(elsewhere, os.path.join(self.data, "zz"))
+        with open(os.path.join(self.data, "x.txt"), "w") as f:
+            f.write(f"{elsewhere}/a.jpg 0\n")
+        self.serve("--root", self.data)
+        address = f"unix:{self.socket}"
+        for place in (elsewhere, f"{self.data}/../elsewhere", f"{self.data}/zz", f"tar:{elsewhere}/x.tar", "/etc/passwd",
+                      f"{self.folder}/no-such-thing", f"{self.data}/../no-such-thing", f"folder:{self.data}/zz/no-such-thing",
+                      f"tar:{self.folder}/no-such-{{0..9}}.tar", f"list:{self.folder}/no-such.txt", f"generated:folder:{elsewhere}"):
+            path = place[place.index("/"):]
+            self.refused(address, f"{path} does not lie below a --root of this loader", times=2, data=place)
+            self.once(f"refused: {path} does not lie below a --root of this loader")
+        self.refused(address, "does not lie below a --root of this loader", times=1, data=f"list,base={elsewhere}:{self.data}/x.txt")
+        self.refused(address, "No such file or directory", times=1, data=f"{self.data}/no-such-thing")
+        os.unlink(os.path.join(self.data, "zz"))
+        os.unlink(os.path.join(self.data, "x.txt"))
+        self.served(address)
+
+    def test_other_users(self):
+        """a loader of one user says so to others, and to its log once"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can be other users")
+        self.make_data()
+        os.chmod(self.folder, 0o755)
+        self.serve("--socket-mode", "0666")
+        nobody = pwd.getpwnam("nobody")
+        self.refused(f"unix:{self.socket}", "it serves user 0 alone", user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=())
+        self.once(f"refused: it is of user {nobody.pw_uid}, and this loader serves user 0 alone")
+        self.served(f"unix:{self.socket}")
+
+    def enter(self, address, said):
+        """A client that is not sent away, once the loader has seen that others have gone."""
+        while True:
+            s = self.connect(address, 0.5)
+            with contextlib.suppress(ConnectionError):
+                s.sendall(said)
+                try:
+                    kind = struct.unpack_from("<H", s.recv(65536), 4)[0]
+                except TimeoutError:
+                    kind = 0
+                if kind != ERROR:
+                    s.settimeout(LIMIT)
+                    return s
+
+    def test_too_many(self):
+        """too many clients are told so; those that say nothing make room for those that do"""
+        self.make_data()
+        self.serve("--max-clients", "3")
+        address = f"unix:{self.socket}"
+        greeted = [self.enter(address, HELLO) for _ in range(3)]
+        self.refused(address, "it has 3 clients and takes no more (--max-clients)")
+        self.once("refused: there are as many as --max-clients allows")
+        greeted.pop().close()
+        silent = self.enter(address, b"")
+        time.sleep(1.5)  # a second's silence is enough
+        self.served(address)
+        self.assertIn(b"it said nothing, and others are waiting", self.said_by(silent))
+
+    def test_descriptors(self):
+        """no descriptor is left: who comes is closed, one line says so, and those that are there are served"""
+        self.make_data()
+        p = self.plenumd("--socket", f"unix:{self.socket}", "--threads", "1")
+        wait_for("a loader that listens", self.listening)
+        feed = self.feed("--epochs", "1000000", "--pause", "20")
+        wait_for("a client", lambda: "client " in self.said())
+        count = self.descriptors(p)
+        _, most = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (count + 3, most))
+        many = [self.connect(f"unix:{self.socket}") for _ in range(20)]
+        for s in many[10:]:
+            self.assertEqual(self.said_by(s), b"")
+        self.once("no descriptor left for a new client")
+        for s in many:
+            s.close()
+        self.assertIsNone(feed.poll())
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (count + 50, most))
+        self.served(f"unix:{self.socket}")
+        self.assertIsNone(feed.poll())
+        self.end(feed)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,84 @@
+#!/bin/bash
+# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 lend their cores to a job on v1. What befalls them, and
+# what is left. Speaks TAP. Needs root.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/system/hosts.sh"
+[ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
+
+feed=$top_builddir/examples/feed ctl=$top_builddir/plenumctl
+export PLENUM_CACHE_DIR=$dir/cache LD_LIBRARY_PATH=$top_builddir/.libs
+"$ctl" make-sample data --classes 4 --images 30 --size 128 >log 2>&1 || exit 99
+stream=(data --pipeline "rrc(64)flip(0.5)" --seed 3 --micro-batch 4)
+epochs=40
+want=$("$ctl" hash "${stream[@]}" --epochs $epochs)
+works() { same "$code ${want:+$(sed -n 's/.*"hash": "\([^"]*\)".*/\1/p' out)}" "0 $want"; }
+lent() { for h; do on $h pgrep -f plenumd >/dev/null || { echo "no plenumd on $h"; return 1; }; done; }
+lends=(--heartbeat-timeout 3 --loader none --loader-host 'v[2-3]' --host v1)
+
+for how in agent ssh; do
+    eval "$("$vhosts" env $how)"
+    job "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --json
+    ok "$how: two hosts lend their cores" all works 'same "$(cat err)" ""' nothing_is_left
+    job --loader-host v2,vhead --host v1,v3 "$feed" "${stream[@]}" --epochs $epochs --json
+    ok "$how: the launching host lends its, too" all works nothing_is_left
+    job --start-timeout 20 --loader-host vghost,v2 --host v1 true
+    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' nothing_is_left
+    job --start-timeout 20 --no-host-check --loader-host no-such-host --host v1 true
+    ok "$how: a name that nobody knows, unasked" all 'same $code 125' \
+        'last_line_has "loader-host no-such-host: its loader cannot be started"' 'below $took 25000' nothing_is_left
+done
+job --loader-host v2 --host v1,v2 true
+ok "a host that has instances" all 'same $code 2' 'has "--loader-host v2: instances run there"'
+job --host-subnet 10.9.9.0/24 --loader-host v2 --host v1 true
+ok "a host that is not on the network" all 'same $code 125' 'last_line_has "v2  *network"'
+
+# with FAULT... - it strikes while a job runs
+with() {
+    timeout -k 5 100 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --pause 20 --silence 600 --json >out 2>err &
+    local job=$!
+    wait_for 30 lent v2 v3
+    sleep 0.5
+    "$@"
+    code=0
+    wait $job || code=$?
+}
+kill_loaders() { for h in v2 v3 v2; do on $h pkill -KILL -f plenumd; sleep 0.7; done; }
+with kill_loaders
+ok "loaders are killed" all works nothing_is_left
+kill_keeper() { on v2 pkill -KILL -f lend-loader; }
+with kill_keeper
+ok "a keeper is killed" all works 'has "host v2 lends its cores no more"' nothing_is_left
+cut() { "$vhosts" drop v3; sleep 7; }
+with cut
+ok "a host is cut off" works
+alone() { ! on v3 pgrep -f 'plenumd|lend-loader' >/dev/null; }
+ok "nothing is left on it, though nobody can tell it" wait_for 15 alone
+"$vhosts" undrop v3
+ok "nor anywhere else" nothing_is_left
+freeze() { "$vhosts" freeze v2; sleep 4; "$vhosts" thaw v2; }
+with freeze
+ok "a host is frozen for longer than heartbeats may be missing" all works nothing_is_left
+stop() { pkill -STOP -x plenumrun; sleep 0.2; pkill -CONT -x plenumrun; }
+with stop
+ok "plenumrun is stopped for a moment" all works nothing_is_left
+
+timeout -k 5 100 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs 10000 --pause 20 >out 2>err &
+wait_for 30 lent v2 v3
+pkill -KILL -o -f "^$run --heartbeat"
+ok "plenumrun is killed: nothing is left" nothing_is_left
+wait
+timeout -k 5 100 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs 10000 --pause 20 >out 2>err &
+wait_for 30 lent v2 v3
+"$vhosts" drop v2
+pkill -TERM -o -f "^$run --heartbeat"
+wait
+ok "ended while a host is cut off: nothing stays there" wait_for 15 sh -c '! "$0" exec v2 pgrep -f "plenumd|lend-loader"' "$vhosts"
+"$vhosts" undrop v2
+
+rm -f marker
+job "${lends[@]}" --max-restarts 1 sh -c '[ -e marker ] && exec "$@"; : >marker; exit 3' - "$feed" "${stream[@]}" --epochs $epochs --json
+ok "a job that starts again, with another key" all works nothing_is_left
+crash() { "$vhosts" crash v3; }
+with crash
+ok "a host is powered off" works
+finish
