@@ -202,6 +202,23 @@ int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
     return 0;
 }
 
+uint64_t ring_resident(const struct ring *ring)
+{
+    static const size_t page = 4096, most = 4096;
+    unsigned char there[4096];
+    uint64_t pages = 0;
+
+    for (size_t at = 0; at < ring->bytes; at += most * page) {
+        size_t len = min_u64(ring->bytes - at, most * page), n = (len + page - 1) / page;
+
+        if (mincore(ring->base + at, len, there) < 0)
+            return ring->bytes;
+        for (size_t i = 0; i < n; i++)
+            pages += there[i] & 1;
+    }
+    return min_u64(pages * page, ring->bytes);
+}
+
 struct ring *ring_ref(struct ring *ring)
 {
     (void)atomic_fetch_add_explicit(&ring->refs, 1, memory_order_relaxed);

@@ -45,6 +45,9 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
 int ring_create_private(uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                         struct plenum_error *err);
 
+/** Bytes of a private ring that have been written to. */
+uint64_t ring_resident(const struct ring *ring);
+
 struct ring *ring_ref(struct ring *ring);
 
 /** Give up one reference; the last one unmaps. NULL is nothing. Threads: any. */

@@ -37,6 +37,8 @@
 enum {
     /* A loader that greets us and dies of our data set again and again is as good as none. */
     FAILED_OPENINGS_MAX = 8,
+    /* Answers to STATS in a row that are too late to be usual, before they are. */
+    ODD_PONGS_MAX = 3,
     /* Received at once, so that the program does not wait long for the lock. */
     RECEIVE_MAX = 1 << 20,
 };
@@ -274,8 +276,7 @@ static void connect_now(struct session *se, uint64_t now)
     se->state = SESSION_HELLO;
     se->heard_ns = se->asked_ns = se->pinged_ns = now;
     wire_hello_init(&m, s->name);
-    if (s->info.job_id)
-        (void)snprintf(m.job, sizeof(m.job), "%s", s->info.job_id);
+    memcpy(m.job, s->job, sizeof(m.job));
     (void)wire_put_hello(&se->conn.tx, &m);
     (void)session_flush(se);
 }
@@ -549,6 +550,20 @@ static void handle_name(struct session *se, const struct frame_header *h,
     loaders_ask_names(se->stream);
 }
 
+/* How long a loader may take to answer STATS before it is silent. */
+static uint64_t patience(const struct session *se)
+{
+    uint64_t usual = se->pong.mean_ns + 4 * se->pong.dev_ns;
+
+    return min_u64(max_u64(4 * usual, pong_least_ns), se->stream->silence_ns);
+}
+
+/* When a loader that has not answered STATS becomes silent. */
+static uint64_t silent_at(const struct session *se)
+{
+    return max_u64(se->pinged_ns, se->heard_ns) + patience(se);
+}
+
 /* That it came is what it tells: an index of millions of files takes its time. */
 static void note_life(struct session *se, const struct frame_header *h, uint64_t now)
 {
@@ -556,8 +571,15 @@ static void note_life(struct session *se, const struct frame_header *h, uint64_t
         se->stream->alone_ns = now;
     if (h->type != WIRE_STATS || h->request != se->ping)
         return;
-    spread_add(&se->pong, now - se->pinged_ns);
     se->ping = 0;
+    /* One that was stopped meanwhile tells nothing of what is usual: with it, we would wait as long the
+     * next time. If all are late it is the way that has become longer. */
+    if (now - se->pinged_ns > patience(se) && se->odd_pongs < ODD_PONGS_MAX) {
+        se->odd_pongs++;
+        return;
+    }
+    se->odd_pongs = 0;
+    spread_add(&se->pong, now - se->pinged_ns);
 }
 
 static void handle_frame(struct session *se, const struct frame_header *h,
@@ -684,15 +706,6 @@ static uint64_t waiting_since(const struct session *se)
         !(se->stream->asks && se->stream->names == se))
         return 0;
     return max_u64(se->heard_ns, se->asked_ns);
-}
-
-/* When a loader that has not answered STATS becomes silent. */
-static uint64_t silent_at(const struct session *se)
-{
-    uint64_t usual = se->pong.mean_ns + 4 * se->pong.dev_ns;
-
-    return max_u64(se->pinged_ns, se->heard_ns) +
-           min_u64(max_u64(4 * usual, pong_least_ns), se->stream->silence_ns);
 }
 
 bool session_is_silent(const struct session *se, uint64_t now_ns)

@@ -113,6 +113,7 @@ static int take_info(struct plenum_stream *s, const struct plenum_job_info *info
                          s->info.replica_offset + s->info.num_local_replicas, s->info.num_replicas);
     (void)snprintf(s->name, sizeof(s->name), "job %.100s instance %u (pid %ld)",
                    s->info.job_id ? s->info.job_id : "-", s->info.instance_index, (long)s->pid);
+    (void)snprintf(s->job, sizeof(s->job), "%s", s->info.job_id ? s->info.job_id : "");
     return 0;
 }
 

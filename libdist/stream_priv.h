@@ -118,7 +118,8 @@ struct session {
     uint64_t asked_ns;  /* the last time we began to wait for something */
     uint64_t pinged_ns; /* the last STATS sent, */
     uint64_t ping;      /* its request; 0: it was answered */
-    struct spread pong; /* how long an answer to it takes */
+    struct spread pong; /* how long an answer to it takes, */
+    unsigned odd_pongs; /* and how many of the last were so late that they did not count */
 
     /* Work. */
     unsigned filling;     /* slots that it was asked to fill */
@@ -166,6 +167,7 @@ struct plenum_stream {
     double verify_share; /* of batches that two loaders are asked for, which must agree: 0 to 1 */
     bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
     char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
+    char job[WIRE_NAME_MAX]; /* what all instances call the job, by which loaders share; or empty */
 
     atomic_uint refs; /* the program's handle, the I/O thread's list, leases */
 

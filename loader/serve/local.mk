@@ -7,6 +7,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/metrics.c %D%/metrics.h \
 	%D%/monitor.c %D%/monitor.h \
 	%D%/notify.c %D%/notify.h \
+	%D%/people.c %D%/people.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
 	%D%/refusals.c %D%/refusals.h \

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "common/util.h"
 #include "loader/serve/settings.h"
 #include "loader/serve/notify.h"
+#include "loader/serve/people.h"
 #include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
@@ -149,6 +151,10 @@ static const struct option_def defs[] = {
      NULL},
     {"socket-mode", 0, "MODE", OPTION_CALL, 0, 0, 0, "mode of the socket's file (default 0600)",
      take_mode},
+    {"socket-group", 0, "GROUP", OPTION_TEXT, AT(server.socket_group), 0, 0,
+     "give the socket's file to GROUP, whose members may then connect (mode 0660 unless told)", NULL},
+    {"user", 0, "USER", OPTION_TEXT, AT(server.user), 0, 0,
+     "become USER as soon as the sockets are there and the key is read (of root)", NULL},
     {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen), 0, 0,
      "serve clients of TCP at HOST:PORT, too; a PORT alone is of 127.0.0.1 (default: none)", NULL},
     {"tls-key", 0, "FILE", OPTION_TEXT, AT(server.tls_key), 0, 0,
@@ -250,10 +256,16 @@ static uint64_t half_of_memory(void)
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
+    struct person person;
     struct roots *roots;
+    uint32_t group;
 
     if (strcmp(name, "socket") == 0)
         return address_parse(value, &address, err);
+    if (strcmp(name, "socket-group") == 0)
+        return people_find(value, true, &group, err);
+    if (strcmp(name, "user") == 0)
+        return people_find_user(value, &person, err);
     if (strcmp(name, "listen") == 0)
         return address_parse_listen(value, &address, err);
     if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0 ||
@@ -305,7 +317,7 @@ static int read_settings(struct settings *s)
     struct plenum_error err;
     int operands;
 
-    *a = (struct arguments){.server = {.socket_mode = 0600,
+    *a = (struct arguments){.server = {.socket_mode = UINT_MAX,
                                        .listen_fd = -1,
                                        .leash_fd = -1,
                                        .max_clients = 4096,

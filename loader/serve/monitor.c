@@ -22,6 +22,7 @@
 
 enum {
     MILLION = 1000000,
+    THREAD_BYTES = 2 << 20, /* that a thread holds once it has worked on photographs */
     WAITS = 20000, /* from this share of its time on, a program is waiting (2 %) */
     ONLY_WAITS = 900000,
     WORKS = 200000,  /* from this share on, what threads get of CPUs tells something */
@@ -101,18 +102,6 @@ void monitor_judge(const struct server *server, const struct window *window, boo
         ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
 }
 
-void monitor_beat(struct server *server, uint64_t now_ns)
-{
-    struct window_point point = {.at_ns = now_ns};
-    struct queue_counters c;
-
-    queue_get_counters(server->queue, &c);
-    point.totals = c.all;
-    window_add(&server->window, &point);
-    for (struct session *s = server->sessions; s; s = session_next(s))
-        session_beat(s, now_ns);
-}
-
 /* "VmRSS:     1234 kB" of /proc/self/status; 0 where the kernel does not tell. */
 static uint64_t memory_of(const char *key)
 {
@@ -129,9 +118,31 @@ static uint64_t memory_of(const char *key)
     return kib * 1024;
 }
 
-uint64_t monitor_own_bytes(void)
+uint64_t monitor_own_bytes(struct server *server)
 {
-    return memory_of("RssAnon");
+    uint64_t now = memory_of("RssAnon"), rings = 0;
+
+    for (const struct session *s = server->sessions; s; s = session_next(s))
+        rings += session_private_bytes(s);
+    now -= min_u64(now, rings);
+    if (server->num_sessions <= 1) /* whoever asks is there */
+        server->own_bytes = 0;
+    server->own_bytes = max_u64(server->own_bytes, now);
+    return max_u64(server->own_bytes, (server->threads + server->io_threads) * THREAD_BYTES);
+}
+
+void monitor_beat(struct server *server, uint64_t now_ns)
+{
+    struct window_point point = {.at_ns = now_ns};
+    struct queue_counters c;
+
+    queue_get_counters(server->queue, &c);
+    point.totals = c.all;
+    window_add(&server->window, &point);
+    for (struct session *s = server->sessions; s; s = session_next(s))
+        session_beat(s, now_ns);
+    if (server->options->memory_budget > 0)
+        (void)monitor_own_bytes(server);
 }
 
 static uint32_t open_descriptors(void)

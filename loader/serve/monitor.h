@@ -5,10 +5,11 @@
 #include "common/wire.h"
 #include "loader/serve/session.h"
 
-/** A second has passed, at the least. */
-/** Memory that the loader holds itself, in bytes: neither rings nor what the kernel may drop. */
-uint64_t monitor_own_bytes(void);
+/** Memory that the loader holds itself, or will as soon as it works, in bytes: neither rings nor what
+ * the kernel may drop. The most that was seen since there was no client. */
+uint64_t monitor_own_bytes(struct server *server);
 
+/** A second has passed, at the least. */
 void monitor_beat(struct server *server, uint64_t now_ns);
 
 /** The loader as a whole. `ret` starts as zeros. */

@@ -4,8 +4,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/serve/people.h"
 
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS 59
@@ -89,32 +88,14 @@ void peer_fini(struct peer *peer)
     peer->num_groups = 0;
 }
 
-static bool is_number(const char *text)
-{
-    return *text && text[strspn(text, "0123456789")] == '\0';
-}
-
 /* "alice", "1004", "@research", "@100" */
 static int take_reader(struct root *root, const char *word, struct plenum_error *err)
 {
     struct reader reader = {.group = word[0] == '@'}, *grown;
-    const char *name = word + reader.group;
-    const struct passwd *user = NULL;
-    const struct group *group = NULL;
-    uint64_t number = 0;
+    int r = people_find(word + reader.group, reader.group, &reader.id, err);
 
-    if (is_number(name) && parse_u64(name, UINT32_MAX - 1, &number) < 0)
-        return error_set(err, -EINVAL, "readers: %s is no number of a user or group", word);
-    if (is_number(name)) {
-        reader.id = (uint32_t)number;
-    } else if (reader.group && (group = getgrnam(name))) {
-        reader.id = group->gr_gid;
-    } else if (!reader.group && (user = getpwnam(name))) {
-        reader.id = user->pw_uid;
-    } else {
-        return error_set(err, -ENOENT, "readers: there is no %s '%s' on this host",
-                         reader.group ? "group" : "user", name);
-    }
+    if (r < 0)
+        return error_prefix(err, r, "readers");
     grown = realloc(root->readers, (root->num_readers + 1) * sizeof(*grown));
     if (!grown)
         return error_set(err, -ENOMEM, "out of memory");

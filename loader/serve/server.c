@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@
 #include "loader/serve/http.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
+#include "loader/serve/people.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/session.h"
 
@@ -52,6 +54,7 @@ struct main_loop {
     struct server_options live;
     struct http *http; /* or NULL */
     struct door door, tcp;
+    struct person person;   /* whom we become, where one is named */
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
     bool ending; /* handles are being closed */
@@ -288,6 +291,8 @@ static void warn_unchanged(const struct server_options *old, const struct server
     } keys[] = {
         {"socket", same_text(old->socket, new->socket) || old->listen_fd >= 0},
         {"socket-mode", old->socket_mode == new->socket_mode},
+        {"socket-group", same_text(old->socket_group, new->socket_group)},
+        {"user", same_text(old->user, new->user)},
         {"listen", same_text(old->listen, new->listen)},
         {"tls-key", same_text(old->tls_key, new->tls_key)},
         {"threads", old->threads == new->threads},
@@ -387,6 +392,36 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
+/* Whose the socket's file is: the user that we are about to be, and the group that is named. */
+static int give_socket(struct main_loop *m, struct plenum_error *err)
+{
+    const struct server_options *o = m->server.options;
+    const char *path = m->address.un.sun_path;
+    uint32_t group = UINT32_MAX;
+    int r = 0;
+
+    if (o->socket_group) {
+        if (!m->owns_path)
+            return error_set(err, -EINVAL,
+                             "--socket-group %s: %s has no file that could be a group's: name "
+                             "unix:PATH with --socket",
+                             o->socket_group, o->socket);
+        r = people_find(o->socket_group, true, &group, err);
+        if (r < 0)
+            return error_prefix(err, r, "--socket-group");
+    }
+    if (m->owns_path && o->user && geteuid() == 0 &&
+        lchown(path, m->person.uid, group == UINT32_MAX ? m->person.gid : UINT32_MAX) < 0)
+        return error_set(err, -errno, "cannot give %s to user %s: %s", o->socket, m->person.name,
+                         strerror(errno));
+    if (group != UINT32_MAX && lchown(path, (uid_t)-1, group) < 0)
+        return error_set(err, -errno,
+                         "--socket-group %s: cannot give %s to it: %s; who is not root can give it "
+                         "only to groups of their own",
+                         o->socket_group, o->socket, strerror(errno));
+    return 0;
+}
+
 /* The socket that was handed over: of TCP it needs a key. */
 static int take_socket(struct main_loop *m, struct plenum_error *err)
 {
@@ -414,6 +449,7 @@ static int take_socket(struct main_loop *m, struct plenum_error *err)
 static int start_listening(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
+    unsigned mode = o->socket_mode <= 0777 ? o->socket_mode : o->socket_group ? 0660 : 0600;
     int r;
 
     if (o->listen_fd >= 0)
@@ -421,11 +457,11 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
     r = address_parse(o->socket, &m->address, err);
     if (r < 0)
         return r;
-    m->door.fd = address_listen(&m->address, o->socket_mode, err);
+    m->door.fd = address_listen(&m->address, mode, err);
     if (m->door.fd < 0)
         return m->door.fd;
     m->owns_path = address_is_path(&m->address);
-    return 0;
+    return give_socket(m, err);
 }
 
 static int start_threads(struct main_loop *m, struct plenum_error *err)
@@ -534,6 +570,15 @@ static int start(struct main_loop *m, struct plenum_error *err)
 
     if (r < 0)
         return error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
+    if (m->live.user) {
+        r = people_find_user(m->live.user, &m->person, err);
+        if (r < 0)
+            return error_prefix(err, r, "--user");
+        /* Its cache, not root's. */
+        (void)setenv("HOME", m->person.home, 1);
+        (void)unsetenv("XDG_CACHE_HOME");
+        (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* of the threads that follow, too */
+    }
     r = start_threads(m, err);
     if (r == 0)
         r = start_listening(m, err);
@@ -541,6 +586,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
         r = start_listening_tcp(m, err);
     if (r == 0 && m->live.http_port > 0)
         r = http_start(&m->live, &m->http, err);
+    if (r == 0 && m->live.user)
+        r = people_become(&m->person, err);
     if (r < 0)
         return r;
     r = start_polling(m);

@@ -137,7 +137,6 @@ static void maybe_free(struct session *s)
     queue_stream_close(s->stream);
     ring_unref(s->ring);
     server->ring_bytes -= s->ring_bytes;
-    server->private_bytes -= s->remote ? s->ring_bytes : 0;
     dataset_unref(s->dataset);
     frame_conn_fini(&s->conn);
     peer_fini(&s->peer);
@@ -622,13 +621,12 @@ static void on_timer(uv_timer_t *timer)
 /* Is there room for another ring? */
 static int check_room(const struct session *s, uint64_t bytes, struct plenum_error *err)
 {
-    const struct server *server = s->server;
+    struct server *server = s->server;
     const struct server_options *o = server->options;
-    uint64_t limit = o->ring_limit, own = o->memory_budget ? monitor_own_bytes() : 0;
+    uint64_t limit = o->ring_limit, own = o->memory_budget ? monitor_own_bytes(server) : 0;
     char want[32], most[32], held[32];
     bool budget;
 
-    own -= min_u64(own, server->private_bytes); /* as far as they were written to */
     budget = o->memory_budget > 0 && o->memory_budget - min_u64(own, o->memory_budget) < limit;
     if (budget)
         limit = o->memory_budget - min_u64(own, o->memory_budget);
@@ -681,7 +679,6 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
         return r;
     s->ring_bytes = bytes;
     server->ring_bytes += bytes;
-    server->private_bytes += s->remote ? bytes : 0;
     return 0;
 }
 
@@ -1141,6 +1138,11 @@ bool session_get_status(const struct session *session, struct wire_status_stream
     ret->failed = all.totals.failed;
     monitor_judge(s->server, &s->window, s->waited_ns != WIRE_UNKNOWN, ret);
     return true;
+}
+
+uint64_t session_private_bytes(const struct session *session)
+{
+    return session->remote && session->ring ? ring_resident(session->ring) : 0;
 }
 
 bool session_get_view(const struct session *session, struct session_view *ret)

@@ -43,7 +43,7 @@ struct server {
     unsigned num_sessions;
     uint64_t started_ns;
     uint64_t ring_bytes;    /* of all sessions */
-    uint64_t private_bytes; /* of them, memory of the loader's own: of remote clients */
+    uint64_t own_bytes;     /* monitor_own_bytes() */
     uint64_t last_id;       /* of a session */
     uint64_t refused;       /* clients that were told why they are not served */
     struct refusals refusals; /* of whom that was logged */
@@ -74,6 +74,9 @@ void session_beat(struct session *session, uint64_t now_ns);
 /** What there is to know of a session's stream; false when it has none (yet). `ret` starts as
  * zeros. */
 bool session_get_status(const struct session *session, struct wire_status_stream *ret);
+
+/** Memory of the loader's own that it has written a remote client's pixels to. */
+uint64_t session_private_bytes(const struct session *session);
 
 /** What is needed to render what the stream asked for last, anywhere: false when it has asked for
  * nothing. The data set is a reference of the caller's. */

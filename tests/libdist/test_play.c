@@ -394,9 +394,9 @@ static void play_with_loader(const char *side, pid_t loader, const char *unix_so
     tap_ok(!hung && hash_from(address->text, &err) == want && want != 0,
            "%s: a loader serves as before, after mutated frames", side);
     tap_ok(after < g.before + GROWTH_KB, "%s: and has not grown", side);
-    for (int i = 0; i < 600 && count_descriptors(loader) != descriptors; i++)
+    for (int i = 0; i < 600 && count_descriptors(loader) > descriptors; i++)
         (void)usleep(100000);
-    tap_ok(count_descriptors(loader) == descriptors, "%s: and holds as many descriptors as before (%u)", side, descriptors);
+    tap_ok(count_descriptors(loader) <= descriptors, "%s: and holds no more descriptors than before (%u)", side, descriptors);
     ring_unref(ring);
 }
 

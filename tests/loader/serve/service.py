@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,20 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 PLENUMD, CTL, FEED = (os.path.join(BUILD, name) for name in ("plenumd", "plenumctl", "examples/feed"))
 STREAM = ["--pipeline", "rrc(48)flip(0.5)", "--seed", "3", "--micro-batch", "4"]
 LIMIT = 60  # seconds for anything that must happen
+
+
+ERROR = 9  # type of a frame
+
+
+def frame(kind, payload=b"", request=0):
+    return struct.pack("<IHHQ", len(payload), kind, 0, request) + payload
+
+
+def text(s):
+    return struct.pack("<I", len(s)) + s.encode()
+
+
+HELLO = frame(1, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text("a stranger") + text(""))
 
 
 def clean_environment():
@@ -116,12 +131,26 @@ class ServiceCase(unittest.TestCase):
         return p
 
     def serve_tcp(self, *arguments, **more):
-        """Start a loader that listens on a free port of this host, too: its address."""
+        """Start a loader, self.p, that listens on a free port of this host, too: its address."""
         told = len(self.said()) if os.path.exists(self.log) else 0
-        p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder, *arguments, **more)
+        p = self.p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder, *arguments,
+                                  **more)
         wait_for("a loader that listens", lambda: "listening on tcp:" in self.said()[told:] or p.poll() is not None)
         self.assertIsNone(p.poll(), self.said())
         return re.search(r"listening on (\S+)", self.said()[told:]).group(1)
+
+    def connect(self, address, limit=LIMIT):
+        kind, _, place = address.partition(":")
+        s = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
+        self.addCleanup(s.close)
+        s.settimeout(limit)
+        s.connect(place if kind == "unix" else tuple([place.rsplit(":", 1)[0], int(place.rsplit(":", 1)[1])]))
+        return s
+
+    def resident(self, p, *kinds):
+        """KiB of these kinds."""
+        with open(f"/proc/{p.pid}/status") as f:
+            return sum(int(line.split()[1]) for line in f if line.startswith(kinds))
 
     def said(self):
         with open(self.log) as f:

@@ -1,7 +1,12 @@
 """What a loader may take and whom it serves: budgets of CPU time and memory, numbers of clients, readers of folders."""
 
+import fcntl
+import grp
+import json
 import os
 import pwd
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -9,7 +14,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
+from service import CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -44,6 +49,115 @@ class LimitsTest(ServiceCase):
         self.assertNotEqual(p.returncode, 0)
         self.assertRegex(err, r"a ring of 2\.9 GiB goes beyond the 96 MiB that this loader may use, of which .*--memory-budget")
         self.fed(self.feed("--epochs", "1"))
+
+    def test_memory_of_many(self):
+        """by sockets and by TCP, streams of several sizes until there is no room: the loader and all rings stay below its budget"""
+        if os.environ.get("PLENUM_SANITIZED"):
+            self.skipTest("a sanitizer needs memory of its own")
+        self.make_data(images=20, size=400)
+        for tcp in (False, True):
+            budget = 128 << 10
+            arguments = ("--memory-budget", "128M", "--io-threads", "2")
+            address = self.serve_tcp(*arguments) if tcp else None
+            p = self.p if tcp else self.serve(*arguments)
+            most, feeds, turned_away = 0, [], 0
+            for batch, side, depth in 2 * ((16, 64, 3), (64, 96, 3), (32, 224, 2), (64, 224, 3), (128, 224, 3), (8, 512, 2), (64, 160, 3)):
+                feed = self.feed("--epochs", "1000000", "--micro-batch", str(batch), "--pipeline", f"rrc({side})",
+                                 "--prefetch-depth", str(depth), *(["--loader", address] if tcp else []))
+                opened = self.said().count("samples, 'v1")
+                wait_for("a stream, or none", lambda: self.said().count("samples, 'v1") > opened or feed.poll() is not None)
+                if feed.poll() is None:
+                    feeds.append(feed)
+                else:
+                    self.assertIn("(--memory-budget)", feed.communicate()[1])
+                    turned_away += 1
+                for _ in range(5):
+                    time.sleep(0.1)
+                    most = max(most, self.resident(p, "RssAnon", "RssShmem"))
+            self.assertGreater(len(feeds), 3)
+            self.assertGreater(turned_away, 1)
+            self.assertLess(most, budget)
+            self.assertGreater(most, budget // 4)
+            for feed in feeds:
+                self.assertIsNone(feed.poll())
+                self.end(feed)
+            self.end(p)
+
+    def open_raw(self, address, side=224, count=64, slots=8):
+        """A client that is told nothing but what it asks for: its connection, and the bytes of its ring."""
+        labels = -(-count * side * side * 3 // 64) * 64
+        slot = -(-(labels + count * 12) // 4096) * 4096
+        ring = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.posix_fallocate(ring, 0, slots * slot)
+        fcntl.fcntl(ring, 1033, 0x7)
+        s = self.connect(address)
+        s.sendall(HELLO)
+        s.recv(65536)
+        pipeline = f"v1 rrc({side},scale=2/25:1,ratio=3/4:4/3)"
+        opening = frame(2, text(f"folder:{self.data}") + text(pipeline) + struct.pack(
+            "<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots, slot), 1)
+        if address.startswith("unix"):
+            socket.send_fds(s, [opening], [ring])
+        else:
+            s.sendall(opening)
+        os.close(ring)
+        while True:
+            length, kind, _, _ = struct.unpack("<IHHQ", s.recv(16, socket.MSG_WAITALL))
+            payload = s.recv(length, socket.MSG_WAITALL) if length else b""
+            self.assertNotEqual(kind, ERROR, payload)
+            if kind == 3:
+                return s, slots * slot
+
+    def test_who_does_not_read(self):
+        """who asks for all and reads nothing costs its ring and a little more, and starves nobody; who goes on asking is closed"""
+        self.make_data(images=20, size=256)
+        tcp = self.serve_tcp()
+        by_tcp = self.p
+        for address, p in ((tcp, by_tcp), (f"unix:{self.socket}", self.serve())):
+            place = ["--loader", address]
+            self.fed(self.feed("--epochs", "1", *place))
+            before = self.resident(p, "RssAnon")
+            s, ring = self.open_raw(address)
+            for slot in range(8):
+                s.sendall(frame(4, struct.pack("<QQIQ", 0, slot, slot, 0), 10 + slot))
+            for _ in range(3):
+                self.assertEqual(self.fed(self.feed("--epochs", "3", *place))[0]["hash"], self.alone(3))
+            most = before + 16384 + (ring >> 10 if address == tcp else 0)
+            if not os.environ.get("PLENUM_SANITIZED"):
+                self.assertLess(self.resident(p, "RssAnon"), most)
+            self.assertNotIn("refused", self.said())
+            asked = frame(8, b"", 5) * 1000
+            with self.assertRaises(ConnectionError):
+                for _ in range(20000):
+                    s.sendall(asked)
+            if not os.environ.get("PLENUM_SANITIZED"):
+                self.assertLess(self.resident(p, "RssAnon"), most)
+            self.fed(self.feed("--epochs", "1", *place))
+        self.assertEqual(self.said().count("does not read its answers: closed"), 2)
+
+    def test_jobs_share(self):
+        """two jobs, of one stream and of five: each gets half, as the library tells the loader whose a stream is"""
+        self.make_data(size=256)
+        self.serve("--threads", "1", "--cpu-budget", "0.2")
+        alone = {"PLENUM_NUM_INSTANCES": "1", "PLENUM_INSTANCE_INDEX": "0", "PLENUM_NUM_LOCAL_INSTANCES": "1",
+                 "PLENUM_LOCAL_INSTANCE_INDEX": "0", "PLENUM_NUM_REPLICAS": "1", "PLENUM_NUM_LOCAL_REPLICAS": "1",
+                 "PLENUM_REPLICA_OFFSET": "0"}
+        outside = self.environment
+        for job in ("few",) + 5 * ("many",):
+            self.environment = dict(outside, **alone, PLENUM_JOB_ID=job)
+            self.feed("--epochs", "1000000", "--prefetch-depth", "8", "--micro-batch", "8", "--pipeline", "rrc(224)")
+        self.environment = outside
+
+        def samples():
+            streams = json.loads(self.run_ok(CTL, "status", f"unix:{self.socket}", "--json"))["streams"]
+            each = [[s["samples"] for s in streams if s["client"].startswith(f"job {job} ")] for job in ("few", "many")]
+            return [sum(e) for e in each] if [len(e) for e in each] == [1, 5] else None
+
+        wait_for("six streams", samples)
+        before = samples()
+        wait_for("some hundred samples", lambda: sum(samples()) > sum(before) + 400)
+        few, many = (now - then for now, then in zip(samples(), before))
+        self.assertTrue(0.8 < few / many < 1.25, f"{few} and {many}")
 
     def test_clients(self):
         """one client too many is told so, and is served when another has gone"""
@@ -107,6 +221,64 @@ class LimitsTest(ServiceCase):
         for done in (fed_as(folders["theirs"], daemon), fed_as(folders["theirs"], gid=daemon)):
             self.assertEqual(done.returncode, 0, done.stderr)
         self.fed(self.feed("--epochs", "1", data=folders["theirs"]))  # root may
+
+    def test_user(self):
+        """root's loader becomes another user, with nothing of root's left, in all threads; its socket is that user's"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        user, group = pwd.getpwnam("daemon"), grp.getgrnam("games")
+        self.make_data()
+        os.chmod(self.folder, 0o755)
+        key = os.path.join(self.folder, "key")
+        with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as f:
+            f.write(os.urandom(32))  # only root can read it
+        p = self.serve("--user", "daemon", "--socket-group", "games", "--root", self.data, "--listen", "0", "--tls-key", key,
+                       PLENUM_CACHE_DIR="")
+        wait_for("a loader that serves", lambda: "threads decode for" in self.said())
+        for task in os.listdir(f"/proc/{p.pid}/task"):
+            with open(f"/proc/{p.pid}/task/{task}/status") as f:
+                status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+            self.assertEqual(status["Uid"].split(), [str(user.pw_uid)] * 4)
+            self.assertEqual(status["Gid"].split(), [str(user.pw_gid)] * 4)
+            self.assertEqual(sorted(map(int, status["Groups"].split())), sorted(os.getgrouplist("daemon", user.pw_gid)))
+            self.assertEqual({int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")}, {0})
+            self.assertEqual(status["NoNewPrivs"], "1")
+        at = os.stat(self.socket)
+        self.assertEqual((at.st_uid, at.st_gid, at.st_mode & 0o777), (user.pw_uid, group.gr_gid, 0o660))
+        arguments = dict(env=self.environment, capture_output=True, text=True, timeout=LIMIT)
+        command = [FEED, self.data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"]
+        nobody = pwd.getpwnam("nobody")
+        done = subprocess.run(command, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[group.gr_gid], **arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = subprocess.run([*command, "--loader-timeout", "1"], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[],
+                              **arguments)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Permission denied", done.stderr)
+
+    def test_no_such_people(self):
+        """a user or group that cannot be had"""
+        taken = os.path.join(self.folder, "x")
+        cases = [(["--user", "nobody-of-that-name"], "--user: there is no user 'nobody-of-that-name' on this host"),
+                 (["--user", "4294967290"], "--user: there is no user '4294967290' on this host"),
+                 (["--socket-group", "no-such-group"], "--socket-group: there is no group 'no-such-group' on this host"),
+                 (["--socket", "unix:@plenum-test-x", "--socket-group", "root"],
+                  "--socket-group root: unix:@plenum-test-x has no file that could be a group's")]
+        for arguments, sentence in cases:
+            done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment, capture_output=True,
+                                  text=True, timeout=LIMIT)
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn(sentence, done.stderr)
+            self.assertFalse(os.path.exists(taken))
+        if os.geteuid() == 0:
+            os.chmod(self.folder, 0o777)
+            user = {"user": pwd.getpwnam("daemon").pw_uid, "group": pwd.getpwnam("daemon").pw_gid, "extra_groups": []}
+            for arguments, sentence in ((["--user", "root"], "only root can become user root"),
+                                        (["--socket-group", "games"], "who is not root can give it only to groups of their own")):
+                done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment,
+                                      capture_output=True, text=True, timeout=LIMIT, **user)
+                self.assertEqual(done.returncode, 1, arguments)
+                self.assertIn(sentence, done.stderr)
+                self.assertFalse(os.path.exists(taken))
 
     def test_readers_alone(self):
         """where all roots have readers, others are told so"""

@@ -40,7 +40,7 @@ class SettingsTest(ServiceCase):
     def test_every_option(self):
         """every option is a key or said to be for the command line alone"""
         values = {"socket": "unix:@x", "socket-mode": "0660", "pin": "node", "root": self.folder, "cache-dir": "/tmp",
-                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "listen": "127.0.0.1:0", "tls-key": "/key", "decoder": "libjpeg"}
+                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "listen": "127.0.0.1:0", "tls-key": "/key", "socket-group": "root", "user": "root", "decoder": "libjpeg"}
         known = options()
         self.assertLessEqual(COMMAND_LINE_ONLY - {"help", "version"}, set(known))
         for name, has_value in known.items():

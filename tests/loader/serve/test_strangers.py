@@ -15,22 +15,10 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import CTL, FEED, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
+from service import CTL, ERROR, FEED, HELLO, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
-ERROR = 9
 ENDING = "no stream was opened within ten seconds"
-
-
-def frame(kind, payload=b"", request=0):
-    return struct.pack("<IHHQ", len(payload), kind, 0, request) + payload
-
-
-def text(s):
-    return struct.pack("<I", len(s)) + s.encode()
-
-
-HELLO = frame(1, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text("a stranger") + text(""))
 
 
 def client_hello():
@@ -67,14 +55,6 @@ class StrangersTest(ServiceCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn(sentence, done.stderr)
 
-    def connect(self, address, limit=LIMIT):
-        kind, _, place = address.partition(":")
-        s = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
-        self.addCleanup(s.close)
-        s.settimeout(limit)
-        s.connect(place if kind == "unix" else tuple([place.rsplit(":", 1)[0], int(place.rsplit(":", 1)[1])]))
-        return s
-
     def said_by(self, s):
         """All that a loader has to say until it closes the connection."""
         got = b""
@@ -90,20 +70,6 @@ class StrangersTest(ServiceCase):
 
     def descriptors(self, p):
         return len(os.listdir(f"/proc/{p.pid}/fd"))
-
-    def resident(self, p):
-        with open(f"/proc/{p.pid}/status") as f:
-            return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
-
-    def serve_tcp(self, *arguments, **more):
-        """The address, too, of a loader that is kept: self.p."""
-        address = super().serve_tcp(*arguments, **more)
-        self.p = self.started
-        return address
-
-    def plenumd(self, *arguments, **more):
-        self.started = super().plenumd(*arguments, **more)
-        return self.started
 
     def test_keys(self):
         """by TLS: another key, no TLS, TLS of somebody else's; who has the key is served meanwhile"""
@@ -166,13 +132,13 @@ class StrangersTest(ServiceCase):
             for _ in range(300):
                 self.connect(address).close()
             wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
-            before = self.resident(self.p)
+            before = self.resident(self.p, "VmRSS")
             for _ in range(3000):
                 self.connect(address).close()
             wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
             if not os.environ.get("PLENUM_SANITIZED"):  # which keep what was freed
                 # Many may have been there at once, with some tens of KiB each; three thousand of these would be more.
-                self.assertLess(self.resident(self.p), before + 65536)
+                self.assertLess(self.resident(self.p, "VmRSS"), before + 65536)
             self.served(address, **more)
         self.assertEqual(self.said().count("gone: it has not said who it is"), 2)
 

@@ -1,0 +1,84 @@
+#include "config.h"
+
+#include "loader/serve/people.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+static bool is_number(const char *text)
+{
+    return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+int people_find(const char *name, bool group, uint32_t *ret, struct plenum_error *err)
+{
+    const struct passwd *user = NULL;
+    const struct group *g = NULL;
+    uint64_t number = 0;
+
+    if (is_number(name)) {
+        if (parse_u64(name, UINT32_MAX - 1, &number) < 0)
+            return error_set(err, -EINVAL, "%s is no number of a user or group", name);
+        *ret = (uint32_t)number;
+    } else if (group && (g = getgrnam(name))) {
+        *ret = g->gr_gid;
+    } else if (!group && (user = getpwnam(name))) {
+        *ret = user->pw_uid;
+    } else {
+        return error_set(err, -ENOENT, "there is no %s '%s' on this host",
+                         group ? "group" : "user", name);
+    }
+    return 0;
+}
+
+int people_find_user(const char *name, struct person *ret, struct plenum_error *err)
+{
+    const struct passwd *user;
+    uint32_t uid = 0;
+    int r = people_find(name, false, &uid, err);
+
+    if (r < 0)
+        return r;
+    user = getpwuid(uid); /* a number must be somebody's, too: whose groups would it have? */
+    if (!user)
+        return error_set(err, -ENOENT, "there is no %s '%s' on this host", "user", name);
+    *ret = (struct person){.uid = user->pw_uid, .gid = user->pw_gid};
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", user->pw_name);
+    (void)snprintf(ret->home, sizeof(ret->home), "%s", user->pw_dir);
+    return 0;
+}
+
+int people_become(const struct person *person, struct plenum_error *err)
+{
+    uid_t real, effective, saved;
+
+    if (geteuid() != 0)
+        return geteuid() == person->uid
+                   ? 0
+                   : error_set(err, -EPERM,
+                               "only root can become user %s: start it as root, or as that user "
+                               "without --user",
+                               person->name);
+    if (initgroups(person->name, person->gid) < 0 ||
+        setresgid(person->gid, person->gid, person->gid) < 0 ||
+        setresuid(person->uid, person->uid, person->uid) < 0)
+        return error_set(err, -errno, "cannot become user %s: %s", person->name, strerror(errno));
+    if (person->uid == 0)
+        return 0;
+    if (getresuid(&real, &effective, &saved) < 0 || real != person->uid ||
+        effective != person->uid || saved != person->uid || setuid(0) == 0 || setgid(0) == 0)
+        return error_set(err, -EPERM,
+                         "cannot become user %s: the rights of root could be had again",
+                         person->name);
+    /* As if it had been started as that user: it may look into its own /proc. */
+    (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* people.h - users and groups of this host, as people name them, and becoming one. */
+#ifndef LOADER_SERVE_PEOPLE_H
+#define LOADER_SERVE_PEOPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <plenum/error.h>
+
+/** The number of a user or group, "alice" or "1004": 0, or -EINVAL or -ENOENT with a sentence. */
+int people_find(const char *name, bool group, uint32_t *ret, struct plenum_error *err);
+
+struct person {
+    char name[64], home[256];
+    uid_t uid;
+    gid_t gid;
+};
+
+/** A user of this host, by name or number: 0, or -ENOENT with a sentence. */
+int people_find_user(const char *name, struct person *ret, struct plenum_error *err);
+
+/**
+ * Be that user for good, with the groups that it has: 0, or -errno with a sentence. Whoever is it
+ * already need not be root. Threads: all of the process change.
+ */
+int people_become(const struct person *person, struct plenum_error *err);
+
+#endif
