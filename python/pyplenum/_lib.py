@@ -170,10 +170,12 @@ class CCarrier(Structure):
 
 
 def _load() -> ctypes.CDLL:
-    """$PLENUM_LIBRARY, beside this package, or where the linker looks."""
-    named = os.environ.get("PLENUM_LIBRARY")
+    """$PLENUM_LIBRARY, beside this package, in PREFIX/lib where it lies in PREFIX/lib/python3.N/site-packages, or where the
+    linker looks."""
+    named, here = os.environ.get("PLENUM_LIBRARY"), os.path.dirname(os.path.abspath(__file__))
     candidates = [named] if named else []
-    candidates.append(os.path.join(os.path.dirname(__file__), "libplenum.so.1"))
+    candidates.append(os.path.join(here, "libplenum.so.1"))
+    candidates.append(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), "libplenum.so.1"))
     candidates.append("libplenum.so.1")
     problems = []
     for path in candidates:
