@@ -599,14 +599,14 @@ void loaders_done(struct session *se, struct plenum_lease *slot, const struct wi
     struct plenum_stream *s = se->stream;
     struct entry *e = entry_of(s, slot);
 
-    if (done->status < 0 && slot != e->third) {
+    if (slot == e->third) {
+        take_third(s, e, done->status < 0 ? NULL : slot);
+    } else if (done->status < 0) {
         note_failure(se, e, slot, done);
     } else {
         note_times(se, slot);
         count_done(s, slot, done);
-        if (slot == e->third)
-            take_third(s, e, done->status < 0 ? NULL : slot);
-        else if (e->verify)
+        if (e->verify)
             verify(s, e, slot);
         else
             settle(s, e, slot, done);
