@@ -1,4 +1,5 @@
-/* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is killed, or stopped.
+/* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is
+ * killed, or stopped.
  *
  * One stream over both takes batches as fast as they come, so that nothing lies ready when it
  * happens: the worst case. The time to compare with is measured in the same run, before and after,
@@ -27,7 +28,14 @@
 #include "common/util.h"
 #include "tests/daemon.h"
 
-enum { LOADERS = 2, TIMES_MAX = 1000, WHOLE_AGAIN_MS = 2000, APART_MS = 700, ALONE_ROUNDS = 3, WARM_UP = 8 };
+enum {
+    LOADERS = 2,
+    TIMES_MAX = 1000,
+    WHOLE_AGAIN_MS = 2000,
+    APART_MS = 700,
+    ALONE_ROUNDS = 3,
+    WARM_UP = 8
+};
 
 struct arguments {
     const char *images;
@@ -38,9 +46,12 @@ struct arguments {
 
 static const struct option_def defs[] = {
     {"images", 'i', "DIR", OPTION_TEXT, AT(images), 0, 0, "photographs (needed)", NULL},
-    {"times", 'n', "N", OPTION_U32, AT(times), 1, TIMES_MAX, "how often each is done, by each way (default 20)", NULL},
-    {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64, "batches asked for ahead of time (default 6)", NULL},
-    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096, "images in a batch (default 64)", NULL},
+    {"times", 'n', "N", OPTION_U32, AT(times), 1, TIMES_MAX,
+     "how often each is done, by each way (default 20)", NULL},
+    {"depth", 'd', "N", OPTION_U32, AT(depth), 1, 64, "batches asked for ahead of time (default 6)",
+     NULL},
+    {"micro-batch", 'm', "M", OPTION_U32, AT(micro_batch), 1, 4096,
+     "images in a batch (default 64)", NULL},
     {"seed", 0, "N", OPTION_U32, AT(seed), 0, UINT32_MAX, "other moments (default 1)", NULL},
 };
 
@@ -151,13 +162,15 @@ struct loaders {
 
 static void start(struct loaders *l, unsigned i, const char *root)
 {
-    const char *const args[] = {"--listen", l->listens[i], "--root", root, "--io-threads", "1", NULL};
+    const char *const args[] = {"--listen",     l->listens[i], "--root", root,
+                                "--io-threads", "1",           NULL};
 
     l->pids[i] = daemon_start_with(l->sockets[i], "1", args);
 }
 
 /* Strike one of the loaders so many times, each time when all is well. */
-static void strike(const struct arguments *a, struct loaders *l, int signum, const char *way, double bound)
+static void strike(const struct arguments *a, struct loaders *l, int signum, const char *way,
+                   double bound)
 {
     static double stalls[TIMES_MAX], usual[TIMES_MAX];
     const char *name = signum == SIGKILL ? "SIGKILL" : "SIGSTOP";
@@ -193,10 +206,12 @@ static void strike(const struct arguments *a, struct loaders *l, int signum, con
     plenum_stream_get_stats(taker.stream, &after);
     s = bench_spread_of(stalls, a->times);
     calm = bench_spread_of(usual, a->times);
-    printf("%-5s %s of one of two, %u times: longest wait median %.3f s, max %.3f s (without it: median %.3f s, max %.3f s); "
+    printf("%-5s %s of one of two, %u times: longest wait median %.3f s, max %.3f s (without it: "
+           "median %.3f s, max %.3f s); "
            "bound %.3f s: %u of %u below it; hedged %llu, moved %llu\n",
            way, name, a->times, s.median, s.max, calm.median, calm.max, bound, below, a->times,
-           (unsigned long long)(after.hedged - before.hedged), (unsigned long long)(after.moved - before.moved));
+           (unsigned long long)(after.hedged - before.hedged),
+           (unsigned long long)(after.moved - before.moved));
     (void)fflush(stdout);
 }
 
@@ -210,15 +225,17 @@ static void measure(const struct arguments *a, bool tcp, uint16_t port)
     for (unsigned i = 0; i < LOADERS; i++) {
         (void)snprintf(l.sockets[i], sizeof(l.sockets[i]), "unix:%s/%s%u", folder, way, i);
         (void)snprintf(l.listens[i], sizeof(l.listens[i]), "127.0.0.1:%u", port + i);
-        (void)snprintf(l.addresses[i], sizeof(l.addresses[i]), tcp ? "tcp:%s" : "%s", tcp ? l.listens[i] : l.sockets[i]);
+        (void)snprintf(l.addresses[i], sizeof(l.addresses[i]), tcp ? "tcp:%s" : "%s",
+                       tcp ? l.listens[i] : l.sockets[i]);
         start(&l, i, a->images);
     }
     (void)snprintf(l.both, sizeof(l.both), "%s,%s", l.addresses[0], l.addresses[1]);
     for (unsigned i = 0; i < 2 * ALONE_ROUNDS; i++)
         alone[i] = render_depth(a, l.addresses[i % LOADERS]);
     depth = bench_spread_of(alone, 2 * ALONE_ROUNDS);
-    printf("%-5s one loader alone renders the prefetch depth (%u batches of %u) in %.3f s (%.3f to %.3f)\n", way, a->depth,
-           a->micro_batch, depth.median, depth.min, depth.max);
+    printf("%-5s one loader alone renders the prefetch depth (%u batches of %u) in %.3f s (%.3f to "
+           "%.3f)\n",
+           way, a->depth, a->micro_batch, depth.median, depth.min, depth.max);
     (void)fflush(stdout);
     taker.stream = open_stream(a, l.both);
     atomic_store(&taker.stop, false);

@@ -458,8 +458,8 @@ static bool take_cancelled(struct session *se, uint64_t request)
     return false;
 }
 
-/* A loader's word for a failure, where it is none that plenum_stream_next() has for the stream's own
- * state: a program would take those for "not yet" or "the epochs are over". */
+/* A loader's word for a failure, where it is none that plenum_stream_next() has for the stream's
+ * own state: a program would take those for "not yet" or "the epochs are over". */
 static int code_of_loader(int code)
 {
     switch (code) {
@@ -555,7 +555,7 @@ static uint64_t patience(const struct session *se)
 {
     uint64_t usual = se->pong.mean_ns + 4 * se->pong.dev_ns;
 
-    return min_u64(max_u64(4 * usual, pong_least_ns), se->stream->silence_ns);
+    return min_u64(max_u64(2 * usual, pong_least_ns), se->stream->silence_ns);
 }
 
 /* When a loader that has not answered STATS becomes silent. */
@@ -572,8 +572,8 @@ static void note_life(struct session *se, const struct frame_header *h, uint64_t
     if (h->type != WIRE_STATS || h->request != se->ping)
         return;
     se->ping = 0;
-    /* One that was stopped meanwhile tells nothing of what is usual: with it, we would wait as long the
-     * next time. If all are late it is the way that has become longer. */
+    /* One that was stopped meanwhile tells nothing of what is usual: with it, we would wait as long
+     * the next time. If all are late it is the way that has become longer. */
     if (now - se->pinged_ns > patience(se) && se->odd_pongs < ODD_PONGS_MAX) {
         se->odd_pongs++;
         return;

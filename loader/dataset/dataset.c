@@ -795,8 +795,8 @@ int dataset_check_root(const struct dataset_options *options, const char *path,
                  : error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
 }
 
-/* Before anything is looked at: does the nearest folder above a data set that exists lie below a root?
- * What lies elsewhere is none of a client's business, not even whether it is there. */
+/* Before anything is looked at: does the nearest folder above a data set that exists lie below a
+ * root? What lies elsewhere is none of a client's business, not even whether it is there. */
 static int check_place(const struct dataset_options *options, const char *name,
                        struct plenum_error *err)
 {

@@ -23,7 +23,7 @@
 enum {
     MILLION = 1000000,
     THREAD_BYTES = 2 << 20, /* that a thread holds once it has worked on photographs */
-    WAITS = 20000, /* from this share of its time on, a program is waiting (2 %) */
+    WAITS = 20000,          /* from this share of its time on, a program is waiting (2 %) */
     ONLY_WAITS = 900000,
     WORKS = 200000,  /* from this share on, what threads get of CPUs tells something */
     BUSY = 700000,   /* from this share on, threads have no time left */

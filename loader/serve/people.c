@@ -33,8 +33,8 @@ int people_find(const char *name, bool group, uint32_t *ret, struct plenum_error
     } else if (!group && (user = getpwnam(name))) {
         *ret = user->pw_uid;
     } else {
-        return error_set(err, -ENOENT, "there is no %s '%s' on this host",
-                         group ? "group" : "user", name);
+        return error_set(err, -ENOENT, "there is no %s '%s' on this host", group ? "group" : "user",
+                         name);
     }
     return 0;
 }

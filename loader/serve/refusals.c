@@ -30,7 +30,8 @@ enum refusals_what refusals_add(struct refusals *r, const char *who, const char 
             room = i;
             break;
         }
-        if (!quiet && room == REFUSALS_MAX)
+        /* A free place rather than that of one that may come again. */
+        if (!quiet && (room == REFUSALS_MAX || (r->recent[room].said_ns && !r->recent[i].said_ns)))
             room = i;
     }
     if (room < REFUSALS_MAX) {

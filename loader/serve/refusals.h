@@ -1,5 +1,5 @@
-/* refusals.h - who was refused lately, and why: so that whoever asks again and again is in the log once
- * a minute, and nobody can fill it. */
+/* refusals.h - who was refused lately, and why: so that whoever asks again and again is in the log
+ * once a minute, and nobody can fill it. */
 #ifndef LOADER_SERVE_REFUSALS_H
 #define LOADER_SERVE_REFUSALS_H
 
@@ -10,9 +10,9 @@ enum { REFUSALS_MAX = 256 };
 /** {0}: nobody. One thread at a time. */
 struct refusals {
     struct {
-        uint64_t who_why;  /* a hash of both */
-        uint64_t said_ns;  /* 0: free */
-        uint32_t untold;   /* times since then */
+        uint64_t who_why; /* a hash of both */
+        uint64_t said_ns; /* 0: free */
+        uint32_t untold;  /* times since then */
     } recent[REFUSALS_MAX];
     uint64_t crowd_ns; /* when it was said that there are too many to name, or 0 */
 };

@@ -206,8 +206,8 @@ static void on_leash(uv_poll_t *handle, int status, int events)
         stop_now(m, "the job is over");
 }
 
-/* No descriptor is left. A client that waits in the backlog would have the loop turn for ever, so it
- * is taken with the spare one, and closed. */
+/* No descriptor is left. A client that waits in the backlog would have the loop turn for ever, so
+ * it is taken with the spare one, and closed. */
 static bool shut_out(struct door *door)
 {
     struct main_loop *m = door->loop;
@@ -362,9 +362,9 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     if (!o->listen)
         return !o->tls_key || m->tcp.fd >= 0
                    ? 0
-                           : error_set(err, -EINVAL,
-                                       "--tls-key is for clients of TCP: say with --listen where "
-                                       "they come to");
+                   : error_set(err, -EINVAL,
+                               "--tls-key is for clients of TCP: say with --listen where "
+                               "they come to");
     if (m->tcp.fd >= 0)
         return error_set(err, -EINVAL, "--listen and --listen-fd both name a TCP socket: give one");
     r = address_parse_listen(o->listen, &address, err);

@@ -16,7 +16,7 @@ struct server_options {
     const char *socket;   /* "unix:PATH"; NULL when listen_fd is given */
     unsigned socket_mode; /* of the socket's file; above 0777: 0600, or 0660 with a group */
     const char *socket_group; /* of the socket's file, by name or number; NULL: the process's */
-    const char *user;     /* become that user when all sockets are there; NULL: stay who started it */
+    const char *user; /* become that user when all sockets are there; NULL: stay who started it */
     const char *listen;   /* HOST:PORT or PORT, for clients of TCP; NULL: none */
     const char *tls_key;  /* file of the key that these must have; NULL: none, and this host alone */
     int listen_fd;        /* a socket that listens already, taken; or -1 */

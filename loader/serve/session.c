@@ -267,7 +267,7 @@ static void session_flush(struct session *s)
     session_poll(s);
 }
 
-/* Who that is, for people: "job 17 instance 3 (pid 4711)", "job 17 instance 3 (tcp:10.0.0.7:40000)". */
+/* Who that is, for people: "job 17 instance 3 (pid 4711)", or "(tcp:10.0.0.7:40000)" behind it. */
 static const char *describe(const struct session *s, char *text, size_t size)
 {
     char address[128];
@@ -860,8 +860,8 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
 }
 
-/* One that has no key, or another. In case that it speaks no TLS, in the one message that every client understands; what it has sent
- * is read, as closing would else take that message back. */
+/* One that has no key, or another. In case that it speaks no TLS, in the one message that every
+ * client understands; what it has sent is read, as closing would else take that message back. */
 static void turn_away_stranger(struct session *s)
 {
     struct wire_error m = {.code = -EACCES,
@@ -996,8 +996,7 @@ static int check_peer(struct session *s)
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
     /* A session that is being closed counts until it is gone, which is soon. */
-    return o->max_clients > 0 && s->server->num_sessions >= o->max_clients &&
-                   !make_room(s->server)
+    return o->max_clients > 0 && s->server->num_sessions >= o->max_clients && !make_room(s->server)
                ? -EUSERS
                : 0;
 }
