@@ -150,14 +150,31 @@ static int open_context(const void *key, size_t len, void **ret)
     return 0;
 }
 
+/* What the library says of a call that failed: it tells of one failure in several steps. */
+static int64_t failure(bool greeted)
+{
+    int64_t r = greeted ? -EPROTO : -EACCES;
+    unsigned long e;
+
+    while ((e = ERR_get_error()) != 0) {
+        int reason = ERR_GET_REASON(e);
+
+        if (reason == ERR_R_MALLOC_FAILURE)
+            r = -ENOMEM;
+        else if (r != -ENOMEM && (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING ||
+                                  reason == ERR_R_INTERNAL_ERROR ||
+                                  reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR))
+            r = -ECONNRESET; /* the fault of a side that is in trouble, and nobody's key */
+    }
+    return r;
+}
+
 /* What a call that did not succeed means. */
 static int64_t outcome(struct carrier *c, int r)
 {
     int error = errno, what = SSL_get_error(c->ssl, r);
-    bool greeted = SSL_is_init_finished(c->ssl);
-    bool ended = ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+    int64_t failed = failure(SSL_is_init_finished(c->ssl)); /* which forgets it, too */
 
-    ERR_clear_error();
     c->base.wants_read = what == SSL_ERROR_WANT_READ;
     switch (what) {
     case SSL_ERROR_WANT_READ:
@@ -171,7 +188,7 @@ static int64_t outcome(struct carrier *c, int r)
             return -error; /* it was never connected */
         return -ECONNRESET; /* it may have died in the midst of the handshake: nobody was refused */
     default:
-        return ended ? -ECONNRESET : greeted ? -EPROTO : -EACCES;
+        return failed;
     }
 }
 

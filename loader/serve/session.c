@@ -890,6 +890,8 @@ static void session_readable(struct session *s)
     if (n < 0) {
         if (n == -EACCES && s->conn.carrier)
             turn_away_stranger(s);
+        else if (n == -ENOMEM)
+            log_once(s, LOG_LEVEL_WARN, "closed", "the loader is out of memory");
         else if (n != -EAGAIN && s->remote && s->state == STATE_HELLO)
             log_once(s, LOG_LEVEL_INFO, "gone", "it has not said who it is");
         if (n != -EAGAIN)

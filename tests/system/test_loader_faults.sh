@@ -390,15 +390,17 @@ fault_out_of_memory() {
 }
 # No group ends it, but nothing can be allocated any more.
 fault_no_memory() {
-    local pid size
+    local pid size before
     train
+    before=$(wc -l <log.v1)
     pid=$(on v1 pgrep -x plenumd)
     size=$(on v1 awk '/^VmSize/ { print $2 }' "/proc/$pid/status")
-    on v1 prlimit --pid "$pid" --as=$(((size + 4096) * 1024)): || check "echo no limit can be set; false"
+    on v1 prlimit --pid "$pid" --as=$(((size + RANDOM % 8192) * 1024)): || check "echo no limit can be set; false"
     big_job big
     progress 20
     check "same '$(on v1 pgrep -x plenumd)' '$pid'"
-    check "grep -q -i memory big || { cat big; false; }"
+    check "{ cat big; tail -n +$((before + 1)) log.v1; } | grep -i memory || { cat big log.v1; false; }"
+    check "! grep -e 'the key' big"
     on v1 prlimit --pid "$pid" --as=unlimited:
 }
 fault_small_budget() {
