@@ -576,8 +576,10 @@ Test(tar, every_archive_must_be_allowed_where_it_really_lies)
     cr_assert(eq(int, symlink("../secret.tar", tree_path(&tree, "data/b.tar")), 0));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,b}.tar"), &options, &d, &err), -EACCES));
     cr_expect(ne(ptr, (void *)strstr(err.text, "/b.tar"), NULL), "%s", err.text);
+    /* What lies elsewhere is not looked at, not even so far as to say what is wrong with the name. */
     cr_expect(eq(int, dataset_open(in_tree("%T/data/../{secret,secret}.tar"), &options, &d, &err),
-                 -EINVAL));
+                 -EACCES));
+    cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,a}.tar"), &options, &d, &err), -EINVAL));
 }
 
 /* --- cut and changed at every byte --- */
