@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/error.h"
+#include "common/util.h"
 
 static void *open_in(const char *folder, size_t len, const char *below, const char *file)
 {
@@ -17,21 +19,34 @@ static void *open_in(const char *folder, size_t len, const char *below, const ch
     return n < (int)sizeof(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
-const void *module_load(const char *file, const char *symbol, struct plenum_error *err)
+/* Of the library or program that this is part of: the length of its path, 0 when it is not known. */
+static size_t find_folder(char *ret, size_t size)
 {
     static const char here[] = "";
     const char *slash;
+    Dl_info self;
+    ssize_t n;
+
+    if (dladdr(here, &self) && self.dli_fname && strchr(self.dli_fname, '/')) {
+        (void)snprintf(ret, size, "%s", self.dli_fname);
+    } else { /* a program, by the name that it was given */
+        n = readlink("/proc/self/exe", ret, size - 1);
+        ret[n > 0 ? n : 0] = '\0';
+    }
+    slash = strrchr(ret, '/');
+    return slash ? (size_t)(slash - ret) : 0;
+}
+
+const void *module_load(const char *file, const char *symbol, struct plenum_error *err)
+{
+    static const char *const below[] = {"", "/.libs", "/../.libs"}; /* the last two: not installed */
+    char folder[4096];
+    size_t len = find_folder(folder, sizeof(folder));
     void *handle = NULL;
     const void *found;
-    Dl_info self;
 
-    if (dladdr(here, &self) && self.dli_fname && (slash = strrchr(self.dli_fname, '/'))) {
-        size_t len = (size_t)(slash - self.dli_fname);
-
-        handle = open_in(self.dli_fname, len, "", file);
-        if (!handle) /* of a program that is not installed */
-            handle = open_in(self.dli_fname, len, "/.libs", file);
-    }
+    for (size_t i = 0; len > 0 && !handle && i < ARRAY_LEN(below); i++)
+        handle = open_in(folder, len, below[i], file);
     if (!handle)
         handle = open_in(PLENUM_LIBDIR, strlen(PLENUM_LIBDIR), "", file);
     if (!handle)
