@@ -48,12 +48,12 @@ ok "the service is not running" fails systemctl --quiet is-active plenumd.servic
 feed member --epochs 1 --loader-timeout 5 >"$T/out" 2>"$T/err"
 ok "a client starts it" systemctl --quiet is-active plenumd.service
 ok "a client of another user is told why it is not served" has "serves user $(id -u plenum) alone" "$T/err"
-ok "whose number reached the loader through the sandbox" logged "client of user $(id -u member) "
+ok "whose number reached the loader through the sandbox" logged "client user $(id -u member) "
 
 # ---- its entries in the journal have fields ----
 entries() { journalctl --no-pager -o json -u plenumd "$@" >"$T/entries"; }
 entries "PLENUM_CLIENT_UID=$(id -u member)"
-ok "the journal finds a message by its client's user" has '"MESSAGE":"a client of user' "$T/entries"
+ok "the journal finds a message by its client's user" has '"MESSAGE":"client user' "$T/entries"
 ok "as plenumd's, with its priority" has '"PRIORITY":"4"' "$T/entries"
 ok "sent by the loader itself" has '"_TRANSPORT":"journal"' "$T/entries"
 is plenumd "under its name" sed -n 's/.*"SYSLOG_IDENTIFIER":"\([^"]*\)".*/\1/p;q' "$T/entries"
