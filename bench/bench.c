@@ -137,6 +137,31 @@ int bench_start(const struct options_program *program, void *target, const char 
     return 2;
 }
 
+_Noreturn void bench_die(const struct options_program *program, const char *what)
+{
+    (void)fprintf(stderr, "%s: %s\n", program->name, what);
+    exit(1);
+}
+
+static char stage[] = "/tmp/plenum-bench-XXXXXX";
+
+const char *bench_stage_open(const struct options_program *program)
+{
+    (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
+    if (!mkdtemp(stage))
+        bench_die(program, "no folder can be made in /tmp");
+    (void)setenv("PLENUM_CACHE_DIR", stage, 1);
+    return stage;
+}
+
+int bench_stage_close(void)
+{
+    char command[64];
+
+    (void)snprintf(command, sizeof(command), "rm -rf %s", stage);
+    return system(command) == 0 ? 0 : 1;
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

@@ -21,6 +21,15 @@
 int bench_start(const struct options_program *program, void *target, const char *const *images,
                 int argc, char **argv);
 
+/** Say what is wrong, and end with 1. */
+_Noreturn void bench_die(const struct options_program *program, const char *what);
+
+/** Loaders' stage: a folder of its own for their sockets and indices, whose path is returned (static),
+ * and ./plenumd, unless PLENUM_PLENUMD names another. */
+const char *bench_stage_open(const struct options_program *program);
+/** Remove it: 0, or 1 as an exit status. */
+int bench_stage_close(void);
+
 struct bench_file {
     char *path;
     uint8_t *bytes;

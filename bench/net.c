@@ -58,12 +58,11 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-static char folder[] = "/tmp/plenum-bench-XXXXXX";
+static const char *folder;
 
 static void die(const char *what)
 {
-    (void)fprintf(stderr, "bench/net: %s\n", what);
-    exit(1);
+    bench_die(&program, what);
 }
 
 static void run_on(unsigned cpu)
@@ -238,21 +237,16 @@ static void compare_two(const struct arguments *a)
 int main(int argc, char **argv)
 {
     struct arguments a = {.rounds = 5, .seconds = 2, .micro_batch = 64, .part = 40};
-    char remove[64];
     int operands, r;
 
     log_init("bench/net", LOG_LEVEL_INFO);
     r = options_start(&program, &a, argc, argv, &operands);
     if (r >= 0)
         return r;
-    (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
-    if (!mkdtemp(folder))
-        die("no folder can be made in /tmp");
-    (void)setenv("PLENUM_CACHE_DIR", folder, 1);
+    folder = bench_stage_open(&program);
     if (a.images)
         compare_two(&a);
     else
         compare_ways(&a);
-    (void)snprintf(remove, sizeof(remove), "rm -rf %s", folder);
-    return system(remove) == 0 ? 0 : 1;
+    return bench_stage_close();
 }

@@ -64,12 +64,11 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-static char folder[] = "/tmp/plenum-bench-XXXXXX";
+static const char *folder;
 
 static void die(const char *what)
 {
-    (void)fprintf(stderr, "bench/stall: %s\n", what);
-    exit(1);
+    bench_die(&program, what);
 }
 
 /* What takes the batches. */
@@ -252,18 +251,12 @@ static void measure(const struct arguments *a, bool tcp, uint16_t port)
 int main(int argc, char **argv)
 {
     struct arguments a = {.times = 20, .depth = 6, .micro_batch = 64, .seed = 1};
-    char remove[64];
-    int r;
+    int r = bench_start(&program, &a, &a.images, argc, argv);
 
-    r = bench_start(&program, &a, &a.images, argc, argv);
     if (r >= 0)
         return r;
-    (void)setenv("PLENUM_PLENUMD", "./plenumd", 0);
-    if (!mkdtemp(folder))
-        die("no folder can be made in /tmp");
-    (void)setenv("PLENUM_CACHE_DIR", folder, 1);
+    folder = bench_stage_open(&program);
     measure(&a, true, 7451);
     measure(&a, false, 7453);
-    (void)snprintf(remove, sizeof(remove), "rm -rf %s", folder);
-    return system(remove) == 0 ? 0 : 1;
+    return bench_stage_close();
 }
