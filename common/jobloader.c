@@ -2,9 +2,9 @@
  *
  * The keeper binds an abstract socket named after the job: binding elects the keeper among a
  * host's processes, and nothing is left in a file system. (On a host that only lends its cores it is
- * a TCP socket.) plenumd is started when the first client
- * connects (until then it would only take memory from the training program) and inherits the
- * socket. Clients that connect while it is away wait in the socket's backlog: nobody is refused.
+ * a TCP socket.) plenumd is started when the first client connects (until then it would only take
+ * memory from the training program) and inherits the socket. Clients that connect while it is away
+ * wait in the socket's backlog: nobody is refused.
  *
  * A socket pair ("leash") ties the two processes: the loader ends when its end reads end-of-file,
  * so it cannot outlive its keeper however that dies, and the keeper learns the same way that the

@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +23,32 @@ int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline
 
     return -(deadline_ns == UINT64_MAX ? pthread_cond_wait(cond, mu)
                                        : pthread_cond_clockwait(cond, mu, CLOCK_MONOTONIC, &until));
+}
+
+int random_hex(char *ret, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned char random;
+
+        if (getrandom(&random, 1, 0) != 1)
+            return -EIO;
+        (void)sprintf(ret + 2 * i, "%02x", random);
+    }
+    return 0;
+}
+
+int io_take_signals(const int *signals, size_t count)
+{
+    sigset_t set;
+    int fd;
+
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < count; i++)
+        (void)sigaddset(&set, signals[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? -errno : fd;
 }
 
 int io_write_all(int fd, const void *bytes, size_t len)

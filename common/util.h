@@ -56,6 +56,14 @@ static inline uint64_t align_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) & ~(unit - 1);
 }
 
+/** Fill `ret` with 2 * bytes hexadecimal digits that nobody can guess, and a NUL: 0, or -EIO when the
+ * kernel has no random numbers. */
+int random_hex(char *ret, size_t bytes);
+
+/** Block these signals, and have them come as reads (struct signalfd_siginfo) of a non-blocking
+ * descriptor, which is returned, or -errno. SIGPIPE is ignored. */
+int io_take_signals(const int *signals, size_t count);
+
 /** Write all of it, through EINTR and short writes: 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
 

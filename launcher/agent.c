@@ -9,7 +9,6 @@
 #include "launcher/agent.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,7 +173,7 @@ static void add_login(char **words, size_t *count, char *port, char *user)
     }
 }
 
-/* 'text' as one word of a shell: quotes around, each quote inside as '\\''. */
+/* 'text' as one word of a shell: quotes around, each quote inside as '\''. */
 static void put_quoted(FILE *f, const char *text)
 {
     (void)fputc('\'', f);

@@ -759,19 +759,11 @@ static int open_control(struct attend *a)
 
 static int open_signals(struct attend *a)
 {
-    sigset_t set;
+    const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, /* those of real time are no constants */
+                          SIGHUP,  GUARD_PARENT_SIGNAL, SHIM_ORPHAN_SIGNAL};
 
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGCHLD);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGHUP);
-    (void)sigaddset(&set, GUARD_PARENT_SIGNAL);
-    (void)sigaddset(&set, SHIM_ORPHAN_SIGNAL);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    (void)signal(SIGPIPE, SIG_IGN);
-    a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return a->signal_fd < 0 ? -errno : 0;
+    a->signal_fd = io_take_signals(wanted, ARRAY_LEN(wanted));
+    return a->signal_fd < 0 ? a->signal_fd : 0;
 }
 
 int shim_attend(const struct shim_task *task, pid_t outer)

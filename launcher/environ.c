@@ -126,6 +126,19 @@ fail:
     return NULL;
 }
 
+int environ_adopt(const struct environ_list *list)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < list->count; i++) {
+        const struct environ_entry *e = &list->entries[i];
+
+        r = e->how == ENVIRON_UNSET ? unsetenv(e->name)
+                                    : setenv(e->name, e->value, e->how == ENVIRON_SET);
+    }
+    return r < 0 ? -ENOMEM : 0;
+}
+
 static int put_number(struct environ_list *list, enum environ_how how, const char *name,
                       uint64_t value)
 {

@@ -37,6 +37,8 @@ int environ_list_put(struct environ_list *list, enum environ_how how, const char
  * it (environ_free()); NULL when memory is short. */
 char **environ_apply(char *const *environment, const struct environ_list *list);
 void environ_free(char **environment);
+/** Make the changes to our own: 0 or -ENOMEM. */
+int environ_adopt(const struct environ_list *list);
 
 /** What all instances of a job share. */
 struct environ_job {

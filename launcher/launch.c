@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/address.h"
@@ -244,19 +243,6 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
     return 0;
 }
 
-static int make_id(char ret[17])
-{
-    unsigned char random[8];
-
-    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
-        log_error("the kernel has no random numbers");
-        return REPORT_LAUNCH;
-    }
-    for (size_t i = 0; i < sizeof(random); i++)
-        (void)sprintf(ret + 2 * i, "%02x", random[i]);
-    return 0;
-}
-
 static int check_instances(const struct cmdline *options, const struct plan *plan)
 {
     for (size_t i = 0; i < options->num_instance_args; i++) {
@@ -290,10 +276,12 @@ static int run(const struct cmdline *options, struct plan *plan)
     int status = check_instances(options, plan);
 
     (void)sigprocmask(SIG_SETMASK, NULL, &before);
-    if (status == 0)
-        status = make_id(id);
     if (status != 0)
         return status;
+    if (random_hex(id, sizeof(id) / 2) < 0) {
+        log_error("the kernel has no random numbers");
+        return REPORT_LAUNCH;
+    }
     if (host_get_directory(directory, sizeof(directory), &err) < 0) {
         log_error("%s", err.text);
         return REPORT_LAUNCH;

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -25,8 +24,6 @@
 #include "common/tls.h"
 #include "common/util.h"
 #include "launcher/control.h"
-
-extern char **environ;
 
 enum {
     GRACE_MS = 2000,
@@ -41,7 +38,6 @@ struct lend {
     bool over;
     struct control_lend task;
     int key_fd; /* -1: no task yet */
-    char **environment;
     struct jobloader *loader;
 };
 
@@ -57,13 +53,8 @@ static int begin(struct lend *l, struct plenum_error *err)
     l->key_fd = tls_keep_key(l->task.key, key);
     if (l->key_fd < 0)
         return error_set(err, l->key_fd, "cannot keep the job's key: %s", strerror(-l->key_fd));
-    l->environment = environ_apply(environ, &l->task.environment);
-    if (!l->environment)
+    if (environ_adopt(&l->task.environment) < 0) /* says where plenumd is, too */
         return error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < l->task.environment.count; i++) /* where plenumd and modules are found */
-        if (l->task.environment.entries[i].how == ENVIRON_SET)
-            (void)setenv(l->task.environment.entries[i].name, l->task.environment.entries[i].value,
-                         1);
     r = tls_create(key, &tls, err);
     if (r < 0)
         return r;
@@ -71,7 +62,6 @@ static int begin(struct lend *l, struct plenum_error *err)
     r = jobloader_create(&options, &l->loader, err);
     if (r < 0)
         return r;
-    jobloader_set_environment(l->loader, l->environment);
     printf(LEND_ANSWER "%s\n", jobloader_get_address(l->loader, at, sizeof(at)));
     return fflush(stdout) == 0 ? 0 : error_set(err, -EPIPE, "plenumrun is gone");
 }
@@ -124,20 +114,6 @@ static int read_input(struct lend *l, struct plenum_error *err)
                    : 0;
 }
 
-static int open_signals(struct lend *l)
-{
-    sigset_t set;
-
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
-    (void)sigaddset(&set, SIGHUP);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    (void)signal(SIGPIPE, SIG_IGN);
-    l->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
-    return l->signal_fd < 0 ? -errno : 0;
-}
-
 static int turn(struct lend *l, struct plenum_error *err)
 {
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
@@ -161,20 +137,20 @@ static int turn(struct lend *l, struct plenum_error *err)
 
 int lend_main(void)
 {
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
     struct lend l = {.key_fd = -1, .heard_ns = time_now_ns()};
     struct plenum_error err;
-    int r;
+    int r = 0;
 
     log_init("plenumrun", LOG_LEVEL_WARN);
-    r = open_signals(&l);
-    if (r < 0)
-        (void)error_set(&err, r, "cannot take signals: %s", strerror(-r));
+    l.signal_fd = io_take_signals(ends, ARRAY_LEN(ends));
+    if (l.signal_fd < 0)
+        r = error_set(&err, l.signal_fd, "cannot take signals: %s", strerror(-l.signal_fd));
     while (r == 0 && !l.over)
         r = turn(&l, &err);
     if (r < 0)
         log_error("%s", err.text);
     jobloader_destroy(l.loader, GRACE_MS);
-    environ_free(l.environment);
     control_lend_fini(&l.task);
     frame_buffer_fini(&l.in);
     io_close(&l.key_fd);

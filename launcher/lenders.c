@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -342,13 +341,6 @@ void lenders_dispatch(struct lenders *lenders)
 
 /* ---- time ---- */
 
-static void tell(struct lender *l)
-{
-    int r = frame_conn_flush(&l->conn);
-
-    (void)r; /* the end of the connection is seen where it is read */
-}
-
 void lenders_beat(struct lenders *lenders, uint64_t now_ns)
 {
     if (!lenders || lenders->ending)
@@ -359,7 +351,7 @@ void lenders_beat(struct lenders *lenders, uint64_t now_ns)
         if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_STRANGER_PAYLOAD)
             continue;
         (void)control_put_empty(&l->conn.tx, CONTROL_BEAT);
-        tell(l);
+        (void)frame_conn_flush(&l->conn); /* its end is seen where it is read */
     }
 }
 
@@ -370,7 +362,7 @@ void lenders_suspend(struct lenders *lenders, bool suspend)
     FOR_LENDERS(l, lenders)
         if (l->conn.fd >= 0) {
             (void)control_put_number(&l->conn.tx, CONTROL_SUSPEND, suspend);
-            tell(l);
+            (void)frame_conn_flush(&l->conn);
         }
 }
 
@@ -455,17 +447,6 @@ void lenders_add_addresses(const struct lenders *lenders, uint32_t instance, cha
 
 /* ---- beginning and end ---- */
 
-static int make_key(char ret[2 * KEY_BYTES + 1])
-{
-    unsigned char random[KEY_BYTES];
-
-    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
-        return -EIO;
-    for (size_t i = 0; i < sizeof(random); i++)
-        (void)sprintf(ret + 2 * i, "%02x", random[i]);
-    return 0;
-}
-
 int lenders_create(const struct plan *plan, const struct cmdline *options, struct lenders **ret,
                    struct plenum_error *err)
 {
@@ -490,7 +471,7 @@ int lenders_create(const struct plan *plan, const struct cmdline *options, struc
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     r = all->epoll_fd < 0 ? -errno : host_get_self(all->self, sizeof(all->self), err);
     if (r == 0)
-        r = make_key(all->key);
+        r = random_hex(all->key, KEY_BYTES);
     if (r == 0)
         all->script = agent_make_script(all->self, arguments, ARRAY_LEN(arguments));
     if (r == 0 && !all->script)

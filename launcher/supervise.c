@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -51,6 +50,7 @@ enum {
     LENDERS_MS = 3000,      /* for loaders on other hosts to end, likewise */
     MPIRUN_REASON_MS = 400, /* mpirun wants the job to end: how long a better reason may take */
     ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
+    TOKEN_BYTES = 16,
 };
 
 /* The log is written by the thread that writes everything else. */
@@ -505,12 +505,8 @@ static void finish_output(struct supervisor *s)
 
 static int make_ids(struct supervisor *s, struct plenum_error *err)
 {
-    unsigned char random[16];
-
-    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+    if (random_hex(s->token, TOKEN_BYTES) < 0)
         return error_set(err, -EIO, "the kernel has no random numbers");
-    for (size_t i = 0; i < sizeof(random); i++)
-        (void)sprintf(s->token + 2 * i, "%02x", random[i]);
     /* Sockets of the start before may not be gone yet. */
     if (s->job->restart_count > 0)
         (void)snprintf(s->id, sizeof(s->id), "%s-%u", s->job->id, s->job->restart_count);
@@ -523,19 +519,11 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
 {
     static const int wanted[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
                                  SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
-    sigset_t set;
-    int r;
 
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
-        (void)sigaddset(&set, wanted[i]);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    (void)signal(SIGPIPE, SIG_IGN);
-    s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (s->signal_fd >= 0)
-        return 0;
-    r = -errno;
-    return error_set(err, r, "cannot take signals: %s", strerror(-r));
+    s->signal_fd = io_take_signals(wanted, ARRAY_LEN(wanted));
+    return s->signal_fd < 0
+               ? error_set(err, s->signal_fd, "cannot take signals: %s", strerror(-s->signal_fd))
+               : 0;
 }
 
 /* A connection for each instance, and files for its output. */
