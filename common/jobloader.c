@@ -9,7 +9,8 @@
  * A socket pair ("leash") ties the two processes: the loader ends when its end reads end-of-file,
  * so it cannot outlive its keeper however that dies, and the keeper learns the same way that the
  * loader is gone. (PR_SET_PDEATHSIG would do for a process, but it follows the thread that forked.)
- */
+ * A byte that the keeper writes to it asks the loader for beats: a byte each second while its loop
+ * turns. */
 #include "config.h"
 
 #include "common/jobloader.h"
@@ -248,6 +249,7 @@ static int spawn(struct jobloader *l)
         return r;
     }
     l->leash = pair[0];
+    (void)send(l->leash, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     l->started_ns = time_now_ns();
     (void)watch(l, l->leash, true);
     return 0;
@@ -285,6 +287,15 @@ static void reap(struct jobloader *l)
     retry_later(l);
 }
 
+/* Something came from the loader: false when that is its end. */
+static bool take_beats(struct jobloader *l)
+{
+    char bytes[64];
+    ssize_t n = recv(l->leash, bytes, sizeof(bytes), MSG_DONTWAIT);
+
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
 void jobloader_dispatch(struct jobloader *loader)
 {
     struct epoll_event ev;
@@ -297,7 +308,7 @@ void jobloader_dispatch(struct jobloader *loader)
             (void)!read(loader->timer_fd, &ticks, sizeof(ticks));
             if (loader->pid == 0)
                 (void)watch(loader, loader->listen_fd, true);
-        } else {
+        } else if (!take_beats(loader)) {
             reap(loader);
         }
     }

@@ -64,6 +64,7 @@ struct main_loop {
     uv_timer_t drain; /* its end is the end of patience */
     uv_async_t finished;
     bool leash_open, loop_open;
+    bool beats_wanted;  /* by the keeper, which has said so */
     int spare_fd; /* given up for a moment to take, and close, a client for which there is none */
     char said[128];     /* the last STATUS= */
     uint64_t looked_ns; /* when the monitor last looked */
@@ -169,8 +170,8 @@ static void on_signal(uv_signal_t *handle, int signum)
         stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* Tell the service manager that the loop turns and that the queue's lock can be had: what a program
- * that hangs could not. */
+/* Tell the service manager or the keeper that the loop turns and that the queue's lock can be had:
+ * what a program that hangs could not. */
 static void on_beat(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
@@ -186,6 +187,8 @@ static void on_beat(uv_timer_t *timer)
     queue_get_counters(m->server.queue, &c);
     if (notify_watchdog_ns() > 0)
         notify_send("WATCHDOG=1");
+    if (m->beats_wanted) /* a keeper that does not read misses them, and we do not wait for it */
+        (void)send(m->server.options->leash_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)snprintf(text, sizeof(text), "clients: %u, samples rendered: %llu",
                    m->server.num_sessions, (unsigned long long)c.all.samples);
     if (!m->server.stopping && strcmp(text, m->said) != 0) {
@@ -194,16 +197,21 @@ static void on_beat(uv_timer_t *timer)
     }
 }
 
+/* Any byte asks for beats. */
 static void on_leash(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
-    char byte;
+    char bytes[64];
     ssize_t n;
 
     (void)events;
-    n = status < 0 ? 0 : read(m->server.options->leash_fd, &byte, 1);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+    n = status < 0 ? 0 : read(m->server.options->leash_fd, bytes, sizeof(bytes));
+    if (n > 0) {
+        m->beats_wanted = true;
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        (void)uv_poll_stop(handle); /* an end of file is there to be read for ever */
         stop_now(m, "the job is over");
+    }
 }
 
 /* No descriptor is left. A client that waits in the backlog would have the loop turn for ever, so

@@ -1,6 +1,7 @@
 """plenumd under a service manager: sockets handed over, readiness, the watchdog, draining. The manager is the test."""
 
 import os
+import select
 import shutil
 import signal
 import socket
@@ -64,6 +65,36 @@ class ServiceTest(ServiceCase):
         wait_for("the loader", self.listening)
         manager.hear(0.3)
         self.assertEqual(manager.lines, [])
+
+    def leashed(self, *arguments):
+        """A job's own loader, and the keeper's end of its leash."""
+        ours, theirs = socket.socketpair()
+        self.addCleanup(ours.close)
+        ours.settimeout(LIMIT)
+        with theirs, open(self.log, "a") as log:
+            p = subprocess.Popen([PLENUMD, "--job", "--threads", "2", "--socket", f"unix:{self.socket}",
+                                  "--leash-fd", str(theirs.fileno()), *arguments],
+                                 env=self.environment, stdin=subprocess.DEVNULL, stderr=log, pass_fds=[theirs.fileno()])
+        self.addCleanup(self.end, p)
+        wait_for("the loader", self.listening)
+        return p, ours
+
+    def test_beats(self):
+        """a keeper that asks for beats hears them while the loader's loop turns, and no other does"""
+        p, leash = self.leashed()
+        self.assertEqual(select.select([leash], [], [], 2)[0], [], "beats that nobody asked for")
+        leash.send(b"\0")
+        for _ in range(3):
+            self.assertEqual(leash.recv(1), b"\0")
+        p.send_signal(signal.SIGSTOP)
+        time.sleep(0.1)
+        while select.select([leash], [], [], 0)[0]:
+            leash.recv(64)
+        self.assertEqual(select.select([leash], [], [], 2)[0], [], "a loader that is stopped beats")
+        p.send_signal(signal.SIGCONT)
+        self.assertEqual(leash.recv(1), b"\0")
+        leash.close()
+        self.assertEqual(p.wait(LIMIT), 0, self.said())
 
     def test_socket(self):
         """a restart on a socket that was handed over loses no client: same hash"""
