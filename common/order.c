@@ -9,6 +9,8 @@
  *     the permutation through a point below n comes back below n, so it ends, and the map
  *     restricted to [0, n) is again a bijection). 2^b < 2n, so fewer than two walks on average.
  *
+ * docs/order.md has all of it, for a second implementation.
+ *
  * Small domains get more rounds: with halves of one or two bits eight rounds are visibly not
  * random (tests/common/test_order.c counts all permutations of four and five samples).
  *
@@ -23,6 +25,7 @@
 
 #include "common/order.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -36,14 +39,29 @@ enum {
     SMALL_BITS = 12,
 };
 
+/* The words in which positions and samples are counted. tests/common/test_order_small.c compiles this file with words of 8
+ * bits, where all there is can be tried. Sums and products are of type `wide`, which holds them whatever the words are. */
+#ifndef ORDER_WORD
+#define ORDER_WORD uint32_t
+#endif
+typedef ORDER_WORD word;
+typedef uint64_t wide;
+enum { WORD_BITS = 8 * sizeof(word) };
+
+static word narrow(wide x)
+{
+    assert(x == (word)x);
+    return (word)x;
+}
+
 /* One pass of the network over [0, 2^bits). `tweak` tells permutations of one purpose apart. */
-static uint32_t feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
-                        unsigned bits, uint32_t x)
+static word feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak,
+                    unsigned bits, word x)
 {
     unsigned low_bits = bits / 2, high_bits = bits - low_bits;
     uint32_t low_mask = (uint32_t)((UINT64_C(1) << low_bits) - 1);
     uint32_t high_mask = (uint32_t)((UINT64_C(1) << high_bits) - 1);
-    uint32_t low = x & low_mask, high = x >> low_bits;
+    uint32_t low = x & low_mask, high = (uint32_t)x >> low_bits;
     uint32_t rounds = bits <= SMALL_BITS ? ROUNDS_SMALL : ROUNDS;
 
     for (uint32_t round = 0; round < rounds; round += 2) {
@@ -52,60 +70,82 @@ static uint32_t feistel(uint64_t seed, uint32_t epoch, enum draw_purpose purpose
         low ^=
             philox_draw(seed, high | (round + 1) << 16, epoch, purpose, tweak).word[0] & low_mask;
     }
-    return high << low_bits | low;
+    return narrow((wide)high << low_bits | low);
 }
 
-static uint32_t permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
-                        uint32_t n, uint32_t x)
+/* How many bits the numbers below n have; n >= 2. */
+static unsigned bits_below(word n)
+{
+    return 64 - (unsigned)__builtin_clzll((wide)n - 1);
+}
+
+/*
+ * The place of x in a permutation of [0, n).
+ *
+ * It ends: a walk never meets a point twice before it is back at x, so it takes at most one pass
+ * more than there are points in [n, 2^bits). That needs x < n: the cycle of a point beyond n need
+ * not lead below n at all.
+ */
+static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, word tweak, word n,
+                    word x)
 {
     unsigned bits;
+    wide left;
 
+    assert(x < n);
     if (n < 2)
         return x;
-    bits = 32 - (unsigned)__builtin_clz(n - 1);
-    do
+    bits = bits_below(n);
+    assert(bits <= WORD_BITS);
+    left = ((wide)1 << bits) - n + 1;
+    do {
+        assert(left > 0);
+        left--;
         x = feistel(seed, epoch, purpose, tweak, bits, x);
-    while (x >= n);
+    } while (x >= n);
     return x;
 }
 
-static uint32_t block_sample(const struct order *order, uint32_t epoch, uint32_t position)
+static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, word position)
 {
-    uint32_t block = order->block < order->n ? order->block : order->n;
-    uint32_t blocks = order->n / block; /* whole ones; the rest goes with the last window */
-    uint64_t window_len = (uint64_t)block * ORDER_WINDOW_BLOCKS;
-    uint32_t windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
-    uint32_t window = (uint32_t)(position / window_len), start, len, q, slot, storage, cut;
+    wide block = block_len; /* at most n */
+    wide blocks = n / block; /* whole ones; the rest goes with the last window */
+    wide window_len = block * ORDER_WINDOW_BLOCKS;
+    wide windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
+    wide window = position / window_len, start, len, q, slot, storage, cut;
 
     if (window >= windows)
         window = windows - 1;
-    start = (uint32_t)(window * window_len);
-    len = window == windows - 1 ? order->n - start : (uint32_t)window_len;
-    q = permute(order->seed, epoch, DRAW_WINDOW, window, len, position - start);
+    start = window * window_len;
+    len = window == windows - 1 ? n - start : window_len;
+    q = permute(seed, epoch, DRAW_WINDOW, narrow(window), narrow(len), narrow(position - start));
     slot = window * ORDER_WINDOW_BLOCKS + q / block;
     if (slot < blocks)
-        storage = permute(order->seed, epoch, DRAW_BLOCK, 0, blocks, slot) * block + q % block;
+        storage = permute(seed, epoch, DRAW_BLOCK, 0, narrow(blocks), narrow(slot)) * block +
+                  q % block;
     else
         storage = start + q; /* the rest behind the last whole block */
-    cut = philox_below(philox_draw(order->seed, 0, epoch, DRAW_ROTATE, 0).word[0], order->n);
-    return (uint32_t)(((uint64_t)storage + cut) % order->n);
+    assert(storage < n);
+    cut = philox_below(philox_draw(seed, 0, epoch, DRAW_ROTATE, 0).word[0], n);
+    return narrow((storage + cut) % n);
 }
 
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position)
 {
-    if (order->repeat > 1)
-        position /= order->repeat;
+    word n = narrow(order->n), p = narrow(position / (order->repeat ? order->repeat : 1));
+
+    assert(p < n);
     switch (order->shuffle) {
     case ORDER_GLOBAL:
-        position = permute(order->seed, epoch, DRAW_ORDER, 0, order->n, position);
+        p = permute(order->seed, epoch, DRAW_ORDER, 0, n, p);
         break;
     case ORDER_BLOCK:
-        position = block_sample(order, epoch, position);
+        p = block_sample(order->seed, epoch, n, (word)min_u64(order->block, n), p);
         break;
     case ORDER_NONE:
         break;
     }
-    return order->first + position;
+    return narrow((wide)order->first + p);
 }
 
 int order_parse_subset(const char *text, struct order_subset *ret, struct plenum_error *err)
@@ -136,16 +176,17 @@ int order_take(struct order *order, uint32_t samples, const struct order_subset 
 {
     uint32_t end = subset->end ? subset->end : samples;
 
+    repeat = repeat ? repeat : 1;
     if (end > samples || subset->first >= end)
         return error_set(err, -EINVAL, "subset %u:%u goes beyond the %u samples of the data set",
                          subset->first, end, samples);
-    if (repeat > 1 && (uint64_t)(end - subset->first) * repeat >= UINT32_MAX)
+    if ((uint64_t)(end - subset->first) * repeat >= UINT32_MAX)
         return error_set(err, -EINVAL,
                          "%u samples, %u times each, are more than 2^32 - 2 positions",
                          end - subset->first, repeat);
     order->first = subset->first;
     order->n = end - subset->first;
-    order->repeat = repeat ? repeat : 1;
+    order->repeat = repeat;
     return 0;
 }
 

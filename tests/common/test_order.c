@@ -10,6 +10,7 @@
 #include <criterion/parameterized.h>
 
 #include "common/order.h"
+#include "common/philox.h"
 #include "common/util.h"
 
 static const uint64_t seeds[] = {0, 1, 0xfeedface12345678};
@@ -86,16 +87,105 @@ Test(order, none_is_the_identity)
         cr_assert(eq(u32, order_sample(&order, 4, p), p));
 }
 
-Test(order, works_at_the_largest_size)
+/* The inverse, written again from docs/order.md: where order_sample() is not a bijection, something does not come back. */
+static uint32_t unpermute(const struct order *order, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
+                          uint32_t n, uint32_t x)
 {
-    struct order order = {.seed = 1, .n = UINT32_MAX, .shuffle = ORDER_GLOBAL};
+    unsigned bits, low_bits;
 
-    for (uint32_t p = UINT32_MAX - 1000; p < UINT32_MAX; p++)
-        cr_assert(lt(u32, order_sample(&order, 0, p), UINT32_MAX));
-    order.shuffle = ORDER_BLOCK;
-    order.block = 1000;
-    for (uint32_t p = UINT32_MAX - 1000; p < UINT32_MAX; p++)
-        cr_assert(lt(u32, order_sample(&order, 0, p), UINT32_MAX));
+    if (n < 2)
+        return x;
+    for (bits = 1; bits < 32 && (n - 1) >> bits; bits++)
+        ;
+    low_bits = bits / 2;
+    do {
+        uint32_t low = x & ((1u << low_bits) - 1), high = x >> low_bits;
+
+        for (uint32_t round = bits <= 12 ? 24 : 12; round-- > 0;)
+            if (round % 2)
+                low ^= philox_draw(order->seed, high | round << 16, epoch, purpose, tweak).word[0] &
+                       ((1u << low_bits) - 1);
+            else
+                high ^= philox_draw(order->seed, low | round << 16, epoch, purpose, tweak).word[0] &
+                        ((1u << (bits - low_bits)) - 1);
+        x = high << low_bits | low;
+    } while (x >= n);
+    return x;
+}
+
+static uint32_t position_of(const struct order *order, uint32_t epoch, uint32_t sample)
+{
+    uint64_t n = order->n, block = min_u64(order->block, n), blocks, window, windows, len, slot, storage, q;
+
+    if (order->shuffle == ORDER_GLOBAL)
+        return unpermute(order, epoch, DRAW_ORDER, 0, order->n, sample);
+    blocks = n / block;
+    windows = (blocks + 15) / 16;
+    storage = (sample + n - philox_below(philox_draw(order->seed, 0, epoch, DRAW_ROTATE, 0).word[0], order->n)) % n;
+    slot = storage / block < blocks
+               ? unpermute(order, epoch, DRAW_BLOCK, 0, (uint32_t)blocks, (uint32_t)(storage / block))
+               : blocks;
+    window = min_u64(slot / 16, windows - 1);
+    len = window == windows - 1 ? n - window * 16 * block : 16 * block;
+    q = (slot - window * 16) * block + storage % block;
+    return (uint32_t)(window * 16 * block +
+                      unpermute(order, epoch, DRAW_WINDOW, (uint32_t)window, (uint32_t)len, (uint32_t)q));
+}
+
+static void comes_back(const struct order *order, uint32_t position)
+{
+    uint32_t sample = order_sample(order, 1, position);
+
+    if (sample >= order->n || position_of(order, 1, sample) != position)
+        cr_fatal("n %u, block %u, position %u shows %u", order->n, order->block, position, sample);
+}
+
+/* The first, the last, those beside powers of two, and some others. */
+static void positions_come_back(const struct order *order)
+{
+    for (uint32_t i = 0; i < 12 && i < order->n; i++) {
+        comes_back(order, i);
+        comes_back(order, order->n - 1 - i);
+        comes_back(order, philox_below(philox_draw(1, i, order->n, DRAW_SAMPLE_SET, 0).word[0], order->n));
+    }
+    for (unsigned bit = 4; bit < 32; bit++)
+        for (uint32_t p = (1u << bit) - 2; p <= (1u << bit) + 1 && p < order->n; p++)
+            comes_back(order, p);
+}
+
+Test(order, is_a_bijection_beside_all_powers_of_two, .timeout = 120)
+{
+    static const int besides[] = {-17, -16, -15, -2, -1, 0, 1, 2, 15, 16};
+
+    for (unsigned bit = 1; bit <= 32; bit++)
+        for (size_t i = 0; i < ARRAY_LEN(besides); i++) {
+            int64_t n = (INT64_C(1) << bit) + besides[i];
+            struct order order = {.seed = seeds[bit % 3], .n = (uint32_t)n, .shuffle = ORDER_GLOBAL};
+
+            if (n < 1 || n > UINT32_MAX)
+                continue;
+            positions_come_back(&order);
+            order.shuffle = ORDER_BLOCK;
+            for (unsigned b = 0; b < 32; b += b < 5 ? 1 : 9) {
+                order.block = (1u << b) + (uint32_t)i % 2;
+                positions_come_back(&order);
+            }
+            order.block = order.n / 2 + 1;
+            positions_come_back(&order);
+        }
+}
+
+/* 2^32 - 15 blocks and more were 0 windows once, and the walk never ended. */
+Test(order, blocks_of_one_sample_end_at_the_largest_size, .timeout = 20)
+{
+    for (uint32_t n = UINT32_MAX - 20; n >= UINT32_MAX - 20; n++) {
+        struct order order = {.seed = 1, .n = n, .shuffle = ORDER_BLOCK, .block = 1};
+        uint32_t moved = 0;
+
+        for (uint32_t p = n - 1000; p < n; p++)
+            moved += order_sample(&order, 0, p) != p;
+        cr_expect(gt(u32, moved, 990), "n = %u is mixed", n);
+    }
 }
 
 /* Correlation of the places of neighbours, which for unrelated orders is about 0 +- 1 / sqrt(n). */
