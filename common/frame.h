@@ -80,7 +80,10 @@ struct frame_carrier {
     /** Has it read more than it was asked for, so that the socket does not tell of it? */
     bool (*has_read)(const struct frame_carrier *carrier);
     void (*destroy)(struct frame_carrier *carrier);
-    bool wants_read; /* what answered -EAGAIN waits for something to read, even if it was a write */
+    /* What it waits for, where that is not what it was asked for: a handshake writes and reads,
+     * whoever called. */
+    bool wants_read;  /* nothing can be written before something is read */
+    bool wants_write; /* nothing can be read before something is written */
 };
 
 /**
@@ -132,11 +135,12 @@ static inline size_t frame_conn_pending(const struct frame_conn *conn)
     return conn->tx.len - conn->tx_at;
 }
 
-/** Is there something to be sent as soon as the socket takes it? */
+/** Is there something to be sent as soon as the socket takes it? Reading may change that. */
 static inline bool frame_conn_wants_write(const struct frame_conn *conn)
 {
-    return (conn->tx.len > conn->tx_at || conn->bulk_left > 0) &&
-           !(conn->carrier && conn->carrier->wants_read);
+    if (conn->carrier && (conn->carrier->wants_read || conn->carrier->wants_write))
+        return conn->carrier->wants_write;
+    return conn->tx.len > conn->tx_at || conn->bulk_left > 0;
 }
 
 /** Is there something to be read that poll() does not tell of? */

@@ -1,7 +1,7 @@
 /* tls_openssl.c - TLS 1.3 by OpenSSL 3: libplenum-tls.so, the only file that knows it.
  *
  * There are no certificates. Both sides have a key, and a client that does not have the server's key,
- * or a server that does not have the client's, fails the handshake: TLS 1.3 derives all it sends from
+ * or a server that does not have the client's, fails the handshake. TLS 1.3 derives all it sends from
  * the key and a fresh Diffie-Hellman exchange, so that a key that is stolen later reads nothing that
  * was sent before. Resumption, early data and everything older than 1.3 are off. */
 #include "config.h"
@@ -34,6 +34,7 @@ struct context {
 struct carrier {
     struct frame_carrier base;
     SSL *ssl;
+    bool proven; /* the other side has the key */
 };
 
 /* OpenSSL's own socket writes in a way that ends a process whose peer has gone (SIGPIPE), and the
@@ -169,13 +170,15 @@ static int64_t failure(bool greeted)
     return r;
 }
 
-/* What a call that did not succeed means. */
+/* What a call that did not succeed means. Only the handshake is one thing for both directions: once
+ * it is over, a reader that waits says nothing of what may be written. */
 static int64_t outcome(struct carrier *c, int r)
 {
     int error = errno, what = SSL_get_error(c->ssl, r);
-    int64_t failed = failure(SSL_is_init_finished(c->ssl)); /* which forgets it, too */
+    int64_t failed = failure(c->proven); /* which forgets it, too */
 
-    c->base.wants_read = what == SSL_ERROR_WANT_READ;
+    c->base.wants_read = what == SSL_ERROR_WANT_READ && !c->proven;
+    c->base.wants_write = what == SSL_ERROR_WANT_WRITE;
     switch (what) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE:
@@ -192,29 +195,51 @@ static int64_t outcome(struct carrier *c, int r)
     }
 }
 
+/* Before the first byte is said or believed: the handshake. */
+static int64_t greet(struct carrier *c)
+{
+    int r;
+
+    if (c->proven)
+        return 0;
+    r = SSL_do_handshake(c->ssl);
+    if (r != 1)
+        return outcome(c, r);
+    c->proven = true;
+    c->base.wants_read = c->base.wants_write = false;
+    return 0;
+}
+
 static int64_t carrier_read(struct frame_carrier *base, void *bytes, size_t len)
 {
     struct carrier *c = (struct carrier *)base;
     size_t n = 0;
-    int r;
+    int64_t r;
 
     ERR_clear_error();
     errno = 0;
+    r = greet(c);
+    if (r < 0)
+        return r;
     r = SSL_read_ex(c->ssl, bytes, len, &n);
-    return r == 1 ? (int64_t)n : outcome(c, r);
+    c->base.wants_write = false;
+    return r == 1 ? (int64_t)n : outcome(c, (int)r);
 }
 
 static int64_t carrier_write(struct frame_carrier *base, const void *bytes, size_t len)
 {
     struct carrier *c = (struct carrier *)base;
     size_t n = 0;
-    int r;
+    int64_t r;
 
     ERR_clear_error();
     errno = 0;
+    r = greet(c);
+    if (r < 0)
+        return r;
     r = SSL_write_ex(c->ssl, bytes, len, &n);
-    c->base.wants_read = false;
-    return r == 1 ? (int64_t)n : outcome(c, r);
+    c->base.wants_write = false;
+    return r == 1 ? (int64_t)n : outcome(c, (int)r);
 }
 
 static bool carrier_has_read(const struct frame_carrier *base)
@@ -252,10 +277,11 @@ static int carry(void *context, int fd, bool server, struct frame_carrier **ret)
     BIO_set_data(bio, (void *)(intptr_t)fd);
     BIO_set_init(bio, 1);
     SSL_set_bio(c->ssl, bio, bio);
-    if (server)
+    if (server) {
         SSL_set_accept_state(c->ssl);
-    else
+    } else {
         SSL_set_connect_state(c->ssl);
+    }
     c->base = (struct frame_carrier){.read = carrier_read,
                                      .write = carrier_write,
                                      .has_read = carrier_has_read,

@@ -215,7 +215,7 @@ static void refused(struct session *se, int code, const char *text)
 int session_flush(struct session *se)
 {
     int r = frame_conn_flush(&se->conn);
-    bool write = r == -EAGAIN && frame_conn_wants_write(&se->conn);
+    bool write = (r == 0 || r == -EAGAIN) && frame_conn_wants_write(&se->conn);
 
     /* A broken socket is noticed by the I/O thread, which reads its end. */
     if (write != se->wants_write) {
@@ -642,7 +642,7 @@ void session_ready(struct session *se)
         int64_t n = se->receiving || se->discard ? receive(se) : frame_conn_fill(&se->conn);
 
         if (n == -EAGAIN)
-            return;
+            break;
         if (n < 0) {
             lose_connection(se, (int)n);
             return;
@@ -651,6 +651,9 @@ void session_ready(struct session *se)
         budget -= min_u64(budget, (uint64_t)n);
         handle_frames(se);
     }
+    /* A handshake that ended while we read has let go what waited for it. */
+    if (se->state != SESSION_DOWN && frame_conn_wants_write(&se->conn) != se->wants_write)
+        (void)session_flush(se);
 }
 
 int session_render(struct session *se, struct order_place place, struct plenum_lease *slot)

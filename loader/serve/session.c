@@ -914,7 +914,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         session_close(s);
         return;
     }
-    if (events & UV_READABLE)
+    if (events & UV_READABLE || (s->conn.carrier && s->conn.carrier->wants_write))
         session_readable(s);
     if (s->state != STATE_CLOSING)
         session_flush(s);

@@ -12,6 +12,9 @@ common_tests = \
 	%D%/test_progress \
 	%D%/test_ring \
 	%D%/test_wire
+if TLS
+common_tests += %D%/test_tls
+endif
 check_PROGRAMS += $(common_tests)
 TESTS += $(common_tests)
 
@@ -41,3 +44,7 @@ TESTS += $(common_tests)
 %C%_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_progress_CFLAGS = $(test_cflags)
 %C%_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)
+# The module itself.
+%C%_test_tls_SOURCES = %D%/test_tls.c common/tls_openssl.c
+%C%_test_tls_CFLAGS = $(test_cflags) $(OPENSSL_CFLAGS)
+%C%_test_tls_LDADD = common/libcommon.la $(OPENSSL_LIBS) $(CRITERION_LIBS)

@@ -9,6 +9,8 @@ TESTS += $(libdist_tests)
 %C%_test_stream_LDADD = tests/libtree.la libdist/libdist.la $(loader_libs) -ldl \
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_test_loaders_CFLAGS = $(test_cflags)
+# Its recv() is that of the module, too.
+%C%_test_loaders_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_test_loaders_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 # A loader that is not what it should be.
 check_PROGRAMS += %D%/plenumd-wrong

@@ -2,6 +2,7 @@
  * one loader delivers alone. (That this is right is test_stream.c's business.) */
 #include "config.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -760,6 +762,42 @@ Test(loaders, with_a_key_comes_what_comes_without)
         plenum_stream_destroy(s);
     }
     (void)daemon_end(a, SIGTERM);
+}
+
+/* What comes by TLS is looked at by recv(): the `blind`th look of the client finds nothing, as where the
+ * loader's answer comes in two segments. */
+static atomic_int blind;
+
+PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
+{
+    static ssize_t (*next)(int, void *, size_t, int);
+
+    if (!next)
+        next = (ssize_t(*)(int, void *, size_t, int))(intptr_t)dlsym(RTLD_NEXT, "recv");
+    if (atomic_fetch_sub(&blind, 1) == 1) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return next(fd, bytes, len, flags);
+}
+
+/* Nothing else would come before the loader is given up for its silence. */
+Test(loaders, a_handshake_that_ends_while_reading_goes_on)
+{
+    const char *key = make_key("key", "0123456789abcdef0123456789abcdef");
+    struct plenum_stream_options o = options_of(at[0].tcp);
+    struct plenum_error err = {""};
+    pid_t loader = start_with_key(0, key);
+
+    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    o.loader_timeout_ns = 20 * NS_PER_SEC;
+    o.silence_ns = 3600 * NS_PER_SEC;
+    for (int look = 1; look < 12; look++) {
+        atomic_store(&blind, look);
+        cr_expect(eq(int, open_error(&o, &err), 0), "look %d: %s", look, err.text);
+        cr_expect(le(int, atomic_load(&blind), 0), "look %d was not reached", look);
+    }
+    (void)daemon_end(loader, SIGTERM);
 }
 
 Test(loaders, who_has_no_key_or_another_is_refused)
