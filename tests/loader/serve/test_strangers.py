@@ -5,6 +5,7 @@ import contextlib
 import os
 import pwd
 import resource
+import shutil
 import socket
 import ssl
 import struct
@@ -87,6 +88,46 @@ class StrangersTest(ServiceCase):
         self.once("refused: it does not have the key of --tls-key, or speaks no TLS")
         self.served(address, key=key)
         wait_for("the descriptors of who has gone", lambda: self.descriptors(self.p) <= count)
+
+    def impostor(self, *arguments):
+        """OpenSSL's own server, which does not have the key: its address, and a file of what it was told."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        told = os.path.join(self.folder, f"told-{port}")
+        with open(told, "wb") as f:
+            p = subprocess.Popen(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-quiet", *arguments], stdin=subprocess.PIPE,
+                                 stdout=f, stderr=subprocess.PIPE)
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(p.stdin.close)
+        self.addCleanup(self.end, p)
+
+        def listening():
+            if p.poll() is not None:
+                raise AssertionError(p.stderr.read())
+            with socket.socket() as s:
+                return s.connect_ex(("127.0.0.1", port)) == 0
+
+        wait_for("an impostor that listens", listening)
+        return f"tcp:127.0.0.1:{port}", told
+
+    def test_loaders_without_the_key(self):
+        """who answers for the loader's address but does not have the key is not believed, and told nothing"""
+        if not shutil.which("openssl"):
+            self.skipTest("there is no openssl")
+        key, pem = self.key("key"), os.path.join(self.folder, "pem")
+        self.run_ok("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", pem, "-out", f"{pem}.crt", "-days", "2",
+                    "-subj", "/CN=loader")
+        mine = ["-cert", f"{pem}.crt", "-key", pem]
+        for arguments in (["-tls1_3", *mine], ["-tls1_2", *mine], ["-nocert", "-cipher", "ALL:aNULL:@SECLEVEL=0"],
+                          [*mine, "-psk_identity", "plenum", "-psk", "00" * 32]):
+            address, told = self.impostor(*arguments)
+            done = self.fed_by(address, key=key, data="/data")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            # Its last word is lost where it closes with something unread.
+            self.assertRegex(done.stderr, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS|closed the connection at once")
+            with open(told, "rb") as f:
+                self.assertEqual(f.read(), b"", arguments)
 
     def test_tls_where_none_is(self):
         """TLS to a loader without a key"""
