@@ -7,21 +7,50 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-void identity_of(const uint8_t fingerprint[16], const struct wire_open *open, uint8_t ret[16])
+/* One form of all that give the same order of so many samples (0: not known yet, then as it was asked for). */
+static void canonical(const struct wire_open *open, uint32_t samples, struct order *order, uint32_t *end)
+{
+    uint32_t n;
+
+    *order = (struct order){.shuffle = open->shuffle,
+                            .block = open->shuffle == ORDER_BLOCK ? open->block : 0,
+                            .first = open->subset.first,
+                            .repeat = open->repeat ? open->repeat : 1};
+    *end = open->subset.end;
+    if (samples == 0)
+        return;
+    n = (*end ? *end : samples) - order->first;
+    if (*end == samples)
+        *end = 0;
+    if (order->block > n / 2) /* one whole block and the rest are mixed as all of it would be */
+        order->block = n;
+    if (n == 1) {
+        order->shuffle = ORDER_NONE;
+        order->block = 0;
+    }
+}
+
+void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open, uint8_t ret[16])
 {
     uint8_t text[96 + WIRE_PIPELINE_MAX];
-    uint32_t some[3] = {open->subset.first, open->subset.end, open->repeat ? open->repeat : 1};
-    uint32_t order[3] = {(uint32_t)open->shuffle, open->shuffle == ORDER_BLOCK ? open->block : 0,
-                         (uint32_t)open->last};
+    uint32_t some[3], words[3], end;
     size_t n = 0, len = strlen(open->pipeline);
     XXH128_canonical_t hash;
+    struct order order;
 
+    canonical(open, samples, &order, &end);
+    words[0] = (uint32_t)order.shuffle;
+    words[1] = order.block;
+    words[2] = (uint32_t)open->last;
+    some[0] = order.first;
+    some[1] = end;
+    some[2] = order.repeat;
     memcpy(text + n, fingerprint, 16);
     n += 16;
     memcpy(text + n, &open->seed, sizeof(open->seed));
     n += sizeof(open->seed);
-    memcpy(text + n, order, sizeof(order));
-    n += sizeof(order);
+    memcpy(text + n, words, sizeof(words));
+    n += sizeof(words);
     memcpy(text + n, open->pipeline, len);
     n += len;
     if (some[0] > 0 || some[1] > 0 || some[2] > 1) {

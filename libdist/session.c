@@ -359,7 +359,7 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
     s->num_samples = m->samples;
     s->num_classes = m->classes;
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
-    identity_of(s->fingerprint, &s->open, s->identity);
+    identity_of(s->fingerprint, s->num_samples, &s->open, s->identity);
     s->opened = true;
     return 0;
 }

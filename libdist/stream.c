@@ -230,7 +230,7 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     open->channels = o->channels;
     open->side = s->pipeline.side;
     open->repeat = o->repeat;
-    identity_of(nothing, open, s->choices);
+    identity_of(nothing, 0, open, s->choices);
     s->split = o->split;
     r = o->split == PLENUM_SPLIT_FILE ? take_part(s, err) : 0;
     if (r == 0)
@@ -743,7 +743,7 @@ static bool is_from_before_bad(const struct plenum_stream *s, const struct plenu
         return false;
     sum.bad = 0;
     datasum_fingerprint(&sum, fingerprint);
-    identity_of(fingerprint, &s->open, identity);
+    identity_of(fingerprint, s->num_samples, &s->open, identity);
     return memcmp(cursor->identity, identity, sizeof(identity)) == 0;
 }
 
