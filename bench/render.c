@@ -39,7 +39,7 @@ struct note {
 
 /* What the rows work with. */
 struct context {
-    struct pipeline pipeline, fast; /* the same in version 1 and in fast-v1 */
+    struct pipeline pipeline;
     struct image_decoder *decoder;
     struct crop_tables tables;
     uint8_t *dst;               /* [side][side][3] */
@@ -86,13 +86,6 @@ static int run_plain(struct context *c, const struct row *row, const struct benc
 {
     (void)row;
     return render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
-}
-
-static int run_fast(struct context *c, const struct row *row, const struct bench_file *file,
-                    size_t index, uint32_t round)
-{
-    (void)row;
-    return render(c, c->decoder, &c->fast, file->bytes, file->len, index, round);
 }
 
 /* Pack a file; it may take the place of one that another row refused. */
@@ -292,8 +285,6 @@ static struct row rows[] = {
      run_indexed, NULL, false, NULL},
     {"packed", "Plenum, version 1, the same pixels from packed files", add_packed, run_packed, NULL,
      false, NULL},
-    {"fast-v1", "Plenum, fast-v1: large crops are decoded smaller", NULL, run_fast, NULL, false,
-     NULL},
     {NULL, "the same with other loops", NULL, run_other, NULL, false, NULL},
     {NULL, "the same with other loops", NULL, run_other, NULL, false, NULL},
 };
@@ -579,11 +570,6 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
         return r;
     if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
         return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
-    if (c->pipeline.version != PIPELINE_V1)
-        return error_set(err, -EINVAL,
-                         "--pipeline: leave out the version; there is a row for each");
-    c->fast = c->pipeline;
-    c->fast.version = PIPELINE_FAST_V1;
     c->seed = a->seed;
     c->dst = malloc((size_t)c->pipeline.side * c->pipeline.side * 4);
     if (!c->dst || image_decoder_create(&c->decoder) < 0)

@@ -71,7 +71,6 @@ struct context {
 };
 
 static const struct image_store store = {PLENUM_INT8, PLENUM_NHWC, 3};
-static const struct resize_grid grid = {.step = 1};
 
 static int run_read(struct context *c)
 {
@@ -211,7 +210,7 @@ static int decode(struct context *c, struct image_reader *reader, bool keep)
     int r = reader->ops->open(reader, c->file->bytes, c->file->len, &header, NULL);
 
     if (r == 0)
-        r = reader->ops->seek(reader, 1, &c->region, NULL);
+        r = reader->ops->seek(reader, &c->region, NULL);
     for (uint32_t y = 0; r == 0 && y < c->region.height; y += rows.count) {
         r = reader->ops->read(reader, &rows, NULL);
         for (uint32_t i = 0; keep && r == 0 && i < rows.count; i++, to += c->region.width * 4)
@@ -240,7 +239,7 @@ static int resize_into(struct context *c, const struct crop *crop, uint8_t *dst)
 {
     size_t pitch = (size_t)c->region.width * 4;
     struct rect need;
-    int r = resize_begin(c->resize, crop, &grid, &store, dst, &need);
+    int r = resize_begin(c->resize, crop, &store, dst, &need);
     const uint8_t *rows =
         c->rows + (need.top - c->region.top) * pitch + (size_t)(need.left - c->region.left) * 4;
 
@@ -286,7 +285,7 @@ static int prepare(struct context *c, const struct bench_file *file, uint32_t po
     c->file = file;
     c->draw = (struct image_draw){.seed = seed, .epoch = round, .position = position};
     crop_place(&c->pipeline, &c->draw, file->width, file->height, &c->tables, &c->crop);
-    if (resize_begin(c->resize, &c->crop, &grid, &store, c->slots, &c->region) < 0)
+    if (resize_begin(c->resize, &c->crop, &store, c->slots, &c->region) < 0)
         return -ENOMEM;
     size = (size_t)c->region.width * c->region.height * 4;
     if (size > c->rows_room || !c->rows) {

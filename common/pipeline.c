@@ -231,7 +231,6 @@ static void write_rational(struct rational v, char *text, size_t size)
 
 static const char *const version_names[PIPELINE_VERSIONS] = {
     [PIPELINE_V1] = "v1",
-    [PIPELINE_FAST_V1] = "fast-v1",
 };
 
 const char *pipeline_version_name(enum pipeline_version version)
@@ -271,6 +270,10 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
             made.version = (enum pipeline_version)i;
             break;
         }
+    if (accept_word(&p, "fast-v1"))
+        return error_set(err, -EINVAL,
+                         "pipeline: fast-v1 is no longer there, as v1 is the faster one: leave the "
+                         "word out");
     made.exif = accept_word(&p, "exif");
     skip_space(&p);
     if (strcmp(p.at, "train") == 0)

@@ -13,11 +13,10 @@ enum { PIPELINE_SIDE_MAX = 8192 };
 /** A named definition of pixels. Bytes never change under a name; a new rule gets a new name. */
 enum pipeline_version {
     PIPELINE_V1,
-    PIPELINE_FAST_V1,  /* large crops are decoded at a half, a fourth or an eighth of their size */
     PIPELINE_VERSIONS, /* how many there are */
 };
 
-/** "v1", "fast-v1". */
+/** "v1". */
 const char *pipeline_version_name(enum pipeline_version version);
 
 struct rational {
@@ -44,7 +43,7 @@ struct pipeline {
 };
 
 /**
- * Parse `text`: [v1 | fast-v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
+ * Parse `text`: [v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
  * resize(256) center_crop(224)) or (rrc(S,...) | resize(S) center_crop(C)) [flip(p)].
  *
  * Returns 0, or -EINVAL with a sentence that quotes the stage in question.

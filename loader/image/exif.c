@@ -134,17 +134,6 @@ struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width
     return r;
 }
 
-struct rect exif_to_seen(uint8_t orientation, struct rect stored, uint32_t width, uint32_t height)
-{
-    struct rect r = stored;
-
-    if (mirrors_x(orientation))
-        r.left = width - r.left - r.width;
-    if (mirrors_y(orientation))
-        r.top = height - r.top - r.height;
-    return exif_swaps(orientation) ? (struct rect){r.top, r.left, r.height, r.width} : r;
-}
-
 void exif_turn_row(uint8_t orientation, const uint8_t *row, uint32_t y, uint32_t width,
                    uint32_t height, uint8_t *turned)
 {

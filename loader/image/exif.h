@@ -23,9 +23,6 @@ static inline int exif_swaps(uint8_t orientation)
 /** Where `seen`, a part of the turned image, lies in the stored image of width x height. */
 struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height);
 
-/** The other way round: where `stored` is seen in the turned image. */
-struct rect exif_to_seen(uint8_t orientation, struct rect stored, uint32_t width, uint32_t height);
-
 /**
  * Put one row of a stored region where it belongs in the turned region.
  *

@@ -3,9 +3,6 @@
  *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes
  *           -> reader: those rows -> resize -> dst
  *
- * In fast-v1, a crop that is at least twice as large as what becomes of it is taken from a smaller
- * image, which the JPEG reader makes by a smaller inverse DCT.
- *
  * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
  * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
  * its rows are columns, or come from the bottom. */
@@ -158,18 +155,6 @@ static int pass_turned(struct image_decoder *d, struct image_reader *reader,
     return 0;
 }
 
-/* By how much the image may be divided so that the box has no fewer pixels than are asked for. */
-static uint32_t choose_shrink(const struct pipeline *pipeline, const struct crop *crop,
-                              const struct image_header *header)
-{
-    uint32_t shrink = pipeline->version == PIPELINE_FAST_V1 ? header->shrink_max : 1;
-
-    while (shrink > 1 &&
-           (crop->box.width / shrink < crop->width || crop->box.height / shrink < crop->height))
-        shrink /= 2;
-    return shrink;
-}
-
 /* All that follows the header. */
 static int render_open(struct image_decoder *d, struct image_reader *reader,
                        const struct image_header *header, const struct pipeline *pipeline,
@@ -177,26 +162,17 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
                        struct plenum_error *err)
 {
     uint8_t orientation = pipeline->exif ? header->orientation : 1;
-    struct rect region = {.width = header->width, .height = header->height};
-    struct rect seen = exif_to_seen(orientation, region, header->width, header->height);
-    struct resize_grid grid;
-    uint32_t columns, rows; /* of the image that the reader makes */
+    struct rect region;
+    bool swap = exif_swaps(orientation);
     struct crop crop;
     int r;
 
-    crop_place(pipeline, draw, seen.width, seen.height, &d->tables, &crop);
-    grid.step = choose_shrink(pipeline, &crop, header);
-    columns = (header->width + grid.step - 1) / grid.step;
-    rows = (header->height + grid.step - 1) / grid.step;
-    /* Its last squares reach beyond the stored image: before its beginning where EXIF mirrors it.
-     */
-    seen = exif_to_seen(orientation, region, columns * grid.step, rows * grid.step);
-    grid.left = seen.left;
-    grid.top = seen.top;
-    if (resize_begin(d->resize, &crop, &grid, store, dst, &region) < 0)
+    crop_place(pipeline, draw, swap ? header->height : header->width,
+               swap ? header->width : header->height, &d->tables, &crop);
+    if (resize_begin(d->resize, &crop, store, dst, &region) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
-    region = exif_to_stored(orientation, region, columns, rows);
-    r = reader->ops->seek(reader, grid.step, &region, err);
+    region = exif_to_stored(orientation, region, header->width, header->height);
+    r = reader->ops->seek(reader, &region, err);
     if (r < 0)
         return r;
     return orientation == 1 ? pass_rows(d, reader, &region, err)
@@ -334,7 +310,7 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
         return r;
     all = (struct rect){.width = header.width, .height = header.height};
     (void)XXH3_64bits_reset(&state);
-    r = reader->ops->seek(reader, 1, &all, err);
+    r = reader->ops->seek(reader, &all, err);
     for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count) {
         r = reader->ops->read(reader, &rows, err);
         for (uint32_t i = 0; r == 0 && i < rows.count; i++)
@@ -367,7 +343,7 @@ int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
     if (r < 0)
         return r;
     last = (struct rect){header.width - 1, header.height - 1, 1, 1};
-    r = reader->ops->seek(reader, 1, &last, err);
+    r = reader->ops->seek(reader, &last, err);
     if (r == 0)
         r = reader->ops->read(reader, &rows, err);
     reader->ops->close(reader);

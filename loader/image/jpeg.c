@@ -12,10 +12,6 @@
  * - Rows: jpeg_skip_scanlines() drops what is above; it decodes the MCU row above the first one
  *   where the upsampler needs it. It is called once, from row 0, which is its simplest case.
  *   tests/loader/image/test_jpeg.c compares regions at every offset with full decodes.
- * - Scale: the library makes a half, a fourth or an eighth of the size by a smaller inverse DCT.
- *   Everything above then counts in pixels of that size. Columns are not cut where the library both
- *   decodes a component at a larger scale than the others and upsamples it (4:1:0 at a half), since
- *   jpeg_crop_scanline() takes its rows for shorter than they are.
  * - Block smoothing, which guesses coefficients of progressive files that were never sent, is off:
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
@@ -296,7 +292,7 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     j->bytes = j->part = bytes;
     j->len = j->part_len = len;
     j->ours = false;
-    *ret = (struct image_header){.shrink_max = DCTSIZE};
+    *ret = (struct image_header){0};
     if (!reader->whole)
         r = pack_read(bytes, len, &j->intervals, &j->layout, NULL);
     if (r == -ENOMEM)
@@ -312,28 +308,6 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     }
     ret->orientation = exif_of_jpeg(bytes, len);
     return 0;
-}
-
-#if JPEG_LIB_VERSION >= 70
-#define SCALED_SIZE(component) (component)->DCT_h_scaled_size
-#else
-#define SCALED_SIZE(component) (component)->DCT_scaled_size
-#endif
-
-/* Whether jpeg_crop_scanline() knows how long the components' rows are: see the top. */
-static bool can_cut(const struct jpeg_decompress_struct *d)
-{
-    int least = DCTSIZE / (int)d->scale_denom;
-
-    for (int i = 0; i < d->num_components; i++) {
-        const jpeg_component_info *c = &d->comp_info[i];
-        int size = SCALED_SIZE(c);
-
-        if (size != least && (size * c->h_samp_factor != least * d->max_h_samp_factor ||
-                              size * c->v_samp_factor != least * d->max_v_samp_factor))
-            return false;
-    }
-    return true;
 }
 
 /* The columns that must be decoded for those of the region to come out right: see the top. */
@@ -366,8 +340,8 @@ static struct rect widen_both(const struct pack_layout *l, const struct rect *re
 }
 
 /* Choose what is decoded of a packed file: a part that holds the region, which then becomes a
- * region of that, or all. What is decoded smaller is decoded from all. */
-static int choose_part(struct jpeg_reader *j, uint32_t shrink)
+ * region of that, or all. */
+static int choose_part(struct jpeg_reader *j)
 {
     struct rect wide, pixels;
     struct splice splice;
@@ -375,8 +349,6 @@ static int choose_part(struct jpeg_reader *j, uint32_t shrink)
 
     j->part = j->bytes;
     j->part_len = j->len;
-    if (shrink > 1)
-        return 0;
     wide = widen_both(&j->layout, &j->region);
     if (!splice_plan(&j->layout, &wide, &splice))
         return 0;
@@ -390,19 +362,14 @@ static int choose_part(struct jpeg_reader *j, uint32_t shrink)
     return 0;
 }
 
-static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *region)
+static void seek(struct jpeg_reader *j, const struct rect *region)
 {
     uint32_t begin, end;
     JDIMENSION left, width;
 
-    j->d.scale_num = 1;
-    j->d.scale_denom = shrink;
     (void)jpeg_start_decompress(&j->d);
-    begin = 0;
-    end = j->d.output_width;
-    if (can_cut(&j->d))
-        widen((uint32_t)j->d.max_h_samp_factor, DCTSIZE / shrink * (uint32_t)j->d.max_h_samp_factor,
-              end, region, &begin, &end);
+    widen((uint32_t)j->d.max_h_samp_factor, DCTSIZE * (uint32_t)j->d.max_h_samp_factor,
+          j->d.output_width, region, &begin, &end);
     left = begin;
     width = end - begin;
     jpeg_crop_scanline(&j->d, &left, &width);
@@ -413,19 +380,18 @@ static void seek(struct jpeg_reader *j, uint32_t shrink, const struct rect *regi
         (void)jpeg_skip_scanlines(&j->d, region->top);
 }
 
-static int seek_library(struct jpeg_reader *j, uint32_t shrink, const struct rect *region,
-                        struct plenum_error *err)
+static int seek_library(struct jpeg_reader *j, const struct rect *region, struct plenum_error *err)
 {
     if (setjmp(j->escape))
         return error_set(err, j->code, "%s", j->message);
-    seek(j, shrink, region);
+    seek(j, region);
     j->pitch = align_up((size_t)j->d.output_width * 4, STRIP_UNIT);
     if (scratch_reserve(&j->strip, STRIP_SKEW + STRIP_ROWS * j->pitch) < 0)
         return error_set(err, -ENOMEM, "out of memory for rows of %u pixels", j->d.output_width);
     return 0;
 }
 
-static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
+static int jpeg_reader_seek(struct image_reader *reader, const struct rect *region,
                             struct plenum_error *err)
 {
     struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
@@ -435,13 +401,13 @@ static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const 
     j->region = *region;
     j->delivered = 0;
     if (j->packed) {
-        if (choose_part(j, shrink) < 0)
+        if (choose_part(j) < 0)
             return error_set(err, -ENOMEM, "out of memory for %zu bytes", j->len);
         r = open_part(j, &width, &height, err);
         if (r < 0)
             return r;
     }
-    if (j->ours && shrink == 1) {
+    if (j->ours) {
         r = reader->tiles && !j->packed
                 ? jpeg_own_take_note(j->own, reader->tiles->note, reader->tiles->len)
                 : 0;
@@ -453,7 +419,7 @@ static int jpeg_reader_seek(struct image_reader *reader, uint32_t shrink, const 
             return error_set(err, r, "out of memory for rows of %u pixels", region->width);
     }
     r = j->ours ? open_library(j, err) : 0;
-    return r < 0 ? r : seek_library(j, shrink, &j->region, err);
+    return r < 0 ? r : seek_library(j, &j->region, err);
 }
 
 static uint8_t times_255th(uint32_t a, uint32_t b)
@@ -515,7 +481,7 @@ static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct pl
     int r = open_library(j, err);
 
     if (r == 0)
-        r = seek_library(j, 1, &j->region, err);
+        r = seek_library(j, &j->region, err);
     while (r == 0) {
         r = read_library(j, ret, err);
         if (r == 0 && ret->count > drop)

@@ -159,7 +159,7 @@ static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, si
     if (!p->info)
         return error_set(err, -ENOMEM, "PNG decoder: out of memory");
     orientation = read_header(p);
-    *ret = (struct image_header){p->width, p->height, orientation, .shrink_max = 1};
+    *ret = (struct image_header){p->width, p->height, orientation};
     return 0;
 }
 
@@ -194,13 +194,12 @@ static void read_passes(struct png_reader *p)
     }
 }
 
-static int png_reader_seek(struct image_reader *reader, uint32_t shrink, const struct rect *region,
+static int png_reader_seek(struct image_reader *reader, const struct rect *region,
                            struct plenum_error *err)
 {
     struct png_reader *p = container_of(reader, struct png_reader, base);
     size_t rows = p->interlaced ? region->height + 1 : STRIP_ROWS;
 
-    (void)shrink;
     p->region = *region;
     p->rows_done = 0;
     if (scratch_reserve(&p->pixels, rows * p->width * 4) < 0)

@@ -1,7 +1,7 @@
 /* reader.h - the door to a decoder: an encoded image, read as the rows of one region.
  *
  *     open()  the header          -> size and orientation
- *     seek()  choose a scale and a region -> whatever the format needs before its first row
+ *     seek()  choose a region -> whatever the format needs before its first row
  *     read()  some rows at a time, until the region is delivered
  *     close() at any point, also after a failure; then open() again
  *
@@ -23,7 +23,6 @@
 struct image_header {
     uint32_t width, height; /* as stored, before EXIF; within limits.h */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
-    uint32_t shrink_max;    /* what seek() can divide the size by: any power of 2 up to this one */
 };
 
 /** Some rows of the region. A pixel has four bytes: R, G, B, and one that means nothing, because
@@ -42,10 +41,8 @@ struct image_reader_ops {
     /** `bytes` are borrowed until close(). -EBADMSG or -ENOMEM, like all of them. */
     int (*open)(struct image_reader *reader, const uint8_t *bytes, size_t len,
                 struct image_header *ret, struct plenum_error *err);
-    /** From here on the image has ceil(width / shrink) x ceil(height / shrink) pixels; `region` is
-     * of these, lies inside, and is not empty. */
-    int (*seek)(struct image_reader *reader, uint32_t shrink, const struct rect *region,
-                struct plenum_error *err);
+    /** `region` lies inside the image, and is not empty. */
+    int (*seek)(struct image_reader *reader, const struct rect *region, struct plenum_error *err);
     /** Not to be called again after the region's last row. */
     int (*read)(struct image_reader *reader, struct image_rows *ret, struct plenum_error *err);
     void (*close)(struct image_reader *reader);

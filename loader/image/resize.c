@@ -27,13 +27,9 @@ const struct resize_kernels *const resize_kernels[] = {
     NULL,
 };
 
-/* What one axis is asked for: outputs first ... first + count - 1 of n -> m. There are `samples`
- * source samples that are `step` apart, the first one's centre at (step + skew) / 2; in the image
- * itself these are n samples, step = 1 and skew = 0. */
+/* What one axis is asked for: outputs first ... first + count - 1 of n -> m. */
 struct axis_request {
     uint32_t n, m;
-    uint32_t samples, step;
-    int32_t skew;
     uint32_t first, count;
     uint32_t unit; /* taps begin and end at multiples of it */
     bool mirror;
@@ -93,7 +89,7 @@ static void walk_on(struct walk *w)
 }
 
 /* The source samples begin ... end - 1 of one output, as weights; x has the distance
- * |((2x + 1) step + skew) m - (2i + 1) n| from the centre of output i, and the weight
+ * |(2x + 1) m - (2i + 1) n| from the centre of output i, and the weight
  * reach - distance. */
 struct window {
     int64_t reach;
@@ -159,9 +155,9 @@ static void find_coefficients_small(const struct window *w, int16_t *coef)
 /* Room for the most taps that an output can have, as they are stored. */
 static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
 {
-    uint64_t apart = (uint64_t)q->step * q->m, taps = (reach + apart - 1) / apart + 1;
+    uint64_t taps = (reach + q->m - 1) / q->m + 1;
 
-    taps = taps < q->samples ? taps : q->samples;
+    taps = taps < q->n ? taps : q->n;
     if (q->unit > 1)
         taps = (taps + 2 * (q->unit - 1)) / q->unit * q->unit;
     return (uint32_t)taps;
@@ -189,8 +185,7 @@ static void fill_output(struct resize_axis *axis, const struct axis_request *q, 
 
 static bool same_request(const struct axis_request *a, const struct axis_request *b)
 {
-    return a->n == b->n && a->m == b->m && a->samples == b->samples && a->step == b->step &&
-           a->skew == b->skew && a->first == b->first && a->count == b->count &&
+    return a->n == b->n && a->m == b->m && a->first == b->first && a->count == b->count &&
            a->unit == b->unit && a->mirror == b->mirror;
 }
 
@@ -198,11 +193,10 @@ static bool same_request(const struct axis_request *a, const struct axis_request
 static int fill_table(struct axis_table *t, const struct axis_request *q)
 {
     int64_t n = q->n, m = q->m, reach = 2 * (n > m ? n : m);
-    int64_t centre = (2 * (int64_t)q->first + 1) * n, half = q->step * m,
-            origin = half + q->skew * m;
+    int64_t centre = (2 * (int64_t)q->first + 1) * n;
     /* The first sample has the lowest x with weight > 0, the last one the highest. */
-    struct walk low = walk_from(centre - reach - origin, 2 * n, 2 * half);
-    struct walk high = walk_from(centre + reach - origin - 1, 2 * n, 2 * half);
+    struct walk low = walk_from(centre - reach - m, 2 * n, 2 * m);
+    struct walk high = walk_from(centre + reach - m - 1, 2 * n, 2 * m);
     uint32_t stride = taps_max(q, (uint64_t)reach);
     bool small = reach <= 1 << 15 && stride * reach <= 1 << 29;
     struct resize_axis *axis = &t->axis;
@@ -223,8 +217,8 @@ static int fill_table(struct axis_table *t, const struct axis_request *q)
     };
     for (uint32_t k = 0; k < q->count; k++, walk_on(&low), walk_on(&high), centre += 2 * n) {
         uint32_t begin = low.whole < 0 ? 0 : (uint32_t)(low.whole + 1);
-        uint32_t end = (uint32_t)(high.whole + 1 > q->samples ? q->samples : high.whole + 1);
-        struct window w = {reach, 2 * begin * half + origin - centre, 2 * half, 0};
+        uint32_t end = (uint32_t)(high.whole + 1 > n ? n : high.whole + 1);
+        struct window w = {reach, (2 * begin + 1) * m - centre, 2 * m, 0};
 
         axis->end = end;
         fill_output(axis, q, q->mirror ? q->count - 1 - k : k, begin, end, &w, small);
@@ -313,24 +307,12 @@ static struct resize_store store_of(const struct image_store *s, uint32_t width,
     };
 }
 
-/* The squares of the grid, as samples of one axis, whose centres lie in a box that begins at
- * `begin`: q->n, m and step are there. Returns the number of the first one. */
-static uint32_t place_samples(struct axis_request *q, uint32_t begin)
-{
-    uint32_t step = q->step, first = (2 * begin + step - 1) / (2 * step);
-
-    q->samples = (2 * (begin + q->n) + step - 1) / (2 * step) - first;
-    q->skew = (int32_t)(2 * (first * step - begin));
-    return first;
-}
-
-int resize_begin(struct resize *r, const struct crop *crop, const struct resize_grid *grid,
-                 const struct image_store *store, void *dst, struct rect *needed)
+int resize_begin(struct resize *r, const struct crop *crop, const struct image_store *store,
+                 void *dst, struct rect *needed)
 {
     struct axis_request across = {
         .n = crop->box.width,
         .m = crop->width,
-        .step = grid->step,
         .first = crop->window.left,
         .count = crop->window.width,
         .unit = 1,
@@ -339,13 +321,10 @@ int resize_begin(struct resize *r, const struct crop *crop, const struct resize_
     struct axis_request down = {
         .n = crop->box.height,
         .m = crop->height,
-        .step = grid->step,
         .first = crop->window.top,
         .count = crop->window.height,
         .unit = 2,
     };
-    uint32_t left = place_samples(&across, crop->box.left + grid->left);
-    uint32_t top = place_samples(&down, crop->box.top + grid->top);
     int made = fill_table(&r->across, &across);
     const struct resize_axis *x = &r->across.axis, *y = &r->down.axis;
 
@@ -371,8 +350,8 @@ int resize_begin(struct resize *r, const struct crop *crop, const struct resize_
         r->prepared = r->kernels;
     }
     *needed = (struct rect){
-        .left = left + x->begin,
-        .top = top + y->begin,
+        .left = crop->box.left + x->begin,
+        .top = crop->box.top + y->begin,
         .width = x->end - x->begin,
         .height = y->end - y->begin,
     };

@@ -2,10 +2,7 @@
  *
  * The rule (docs/pixels.md, "Resize") is in integers, so that every implementation gives the same
  * bytes. Rows are pushed from the top; output rows are written as soon as their last source row is
- * there, so that only a few rows are in memory at any time, however large the image.
- *
- * The rows may be of a smaller image than the one that the crop is of, each pixel standing for a
- * square of it: struct resize_grid says where these squares lie. */
+ * there, so that only a few rows are in memory at any time, however large the image. */
 #ifndef LOADER_IMAGE_RESIZE_H
 #define LOADER_IMAGE_RESIZE_H
 
@@ -26,13 +23,6 @@ extern const struct resize_kernels *const resize_kernels[];
 /** Tables and rows, kept from image to image. Opaque. */
 struct resize;
 
-/** What is pushed: pixel (x, y) is the square of `step` pixels of the image whose upper left corner
- * is at (x * step - left, y * step - top). {1} is the image itself. */
-struct resize_grid {
-    uint32_t step;
-    uint32_t left, top; /* less than step */
-};
-
 int resize_create(struct resize **ret);
 void resize_destroy(struct resize *resize);
 
@@ -43,13 +33,12 @@ void resize_use(struct resize *resize, const struct resize_kernels *kernels);
  * Prepare for one sample.
  *
  * @param dst     crop->window's pixels as `store` says; written by resize_push().
- * @param grid    crop->box holds the centre of at least one of its squares, across and down.
- * @param needed  The pixels of the grid that have weight: their rows are to be pushed.
+ * @param needed  The pixels of the image that have weight: their rows are to be pushed.
  *
  * 0 or -ENOMEM.
  */
-int resize_begin(struct resize *resize, const struct crop *crop, const struct resize_grid *grid,
-                 const struct image_store *store, void *dst, struct rect *needed);
+int resize_begin(struct resize *resize, const struct crop *crop, const struct image_store *store,
+                 void *dst, struct rect *needed);
 
 /** The next `count` rows of needed->width pixels each, `pitch` bytes apart. A pixel has four bytes:
  * R, G, B, and one that means nothing. */

@@ -29,11 +29,6 @@ static const struct {
     [PIPELINE_V1] = {{"v1 rrc(32) flip(0.5)", "v1 resize(40) center_crop(32)"},
                      {0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,
                       0xcb16095ebc23249d, 0xb24c734ffe3eac34, 0xb17fc19c926dae45}},
-    /* Between them they use each of the scales. */
-    [PIPELINE_FAST_V1] = {{"fast-v1 rrc(3,scale=0.5:1) flip(0.5)", "fast-v1 rrc(6,scale=0.5:1)",
-                           "fast-v1 resize(12) center_crop(11)"},
-                          {0xe9684d3f08edb047, 0x3433bd4a45bcfa44, 0xd689c9396b1b6c77,
-                           0x0776a06dbcc1f03b, 0xd4c306556901e412, 0x069c888e308349b5}},
 };
 
 /* The hash of all renderings of one image. */

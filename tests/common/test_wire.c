@@ -144,7 +144,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
                                                .cores = 23};
 
     wire_hello_init(&hello, "job 1 instance 2");
-    strcpy(hello.versions, "v1 fast-v1");
+    strcpy(hello.versions, "v1 another");
     strcpy(hello.job, "17");
     ROUND_TRIP_SINCE(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello, 46);
     ROUND_TRIP(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good);
@@ -214,9 +214,9 @@ Test(wire, hello_is_refused_for_another_major_only)
 
 Test(wire, versions_are_whole_words)
 {
-    struct wire_hello m = {.versions = "fast-v1 v12"};
+    struct wire_hello m = {.versions = "v3 v12"};
 
-    cr_expect(wire_hello_has_version(&m, "fast-v1"));
+    cr_expect(wire_hello_has_version(&m, "v3"));
     cr_expect(wire_hello_has_version(&m, "v12"));
     cr_expect(not(wire_hello_has_version(&m, "v1")));
     m.versions[0] = '\0';

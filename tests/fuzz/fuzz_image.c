@@ -21,9 +21,9 @@ static const char *const pipelines[] = {
     "resize(17) center_crop(12)",
     "exif rrc(16) flip(0.5)",
     "exif resize(17) center_crop(12)",
-    "fast-v1 rrc(5) flip(0.5)",
-    "fast-v1 exif rrc(2,ratio=1/9:9) flip(0.5)",
-    "fast-v1 exif resize(7) center_crop(4)",
+    "rrc(5) flip(0.5)",
+    "exif rrc(2,ratio=1/9:9) flip(0.5)",
+    "exif resize(7) center_crop(4)",
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

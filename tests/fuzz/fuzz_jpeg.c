@@ -51,7 +51,7 @@ static void run(struct image_reader *reader, const uint8_t *bytes, size_t len,
     o->err.text[0] = 0;
     o->r = reader->ops->open(reader, bytes, len, &header, &o->err);
     if (o->r == 0)
-        o->r = reader->ops->seek(reader, 1, region, &o->err);
+        o->r = reader->ops->seek(reader, region, &o->err);
     while (o->r == 0 && o->rows < region->height) {
         o->r = reader->ops->read(reader, &rows, &o->err);
         for (uint32_t i = 0; o->r == 0 && i < rows.count; i++, o->rows++)

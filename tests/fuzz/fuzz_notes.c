@@ -66,7 +66,7 @@ static void read_jpeg(struct image_tiles *tiles, const struct rect *region)
     jpeg.reader->tiles = tiles;
     r = jpeg.reader->ops->open(jpeg.reader, jpeg.file.bytes, jpeg.file.len, &header, NULL);
     if (r == 0)
-        r = jpeg.reader->ops->seek(jpeg.reader, 1, region, NULL);
+        r = jpeg.reader->ops->seek(jpeg.reader, region, NULL);
     for (uint32_t y = 0; r == 0 && y < region->height; y += rows.count)
         r = jpeg.reader->ops->read(jpeg.reader, &rows, NULL);
     jpeg.reader->ops->close(jpeg.reader);

@@ -37,8 +37,8 @@ static void check_packing(struct image_decoder *decoder, struct image_reader *re
     if (!packed.bytes)
         return;
     require(pack_prove(packed.bytes, packed.len, &err) == 1, err.text);
-    a = forge_read(reader, true, 1, bytes, len, region);
-    b = forge_read(reader, false, 1, packed.bytes, packed.len, region);
+    a = forge_read(reader, true, bytes, len, region);
+    b = forge_read(reader, false, packed.bytes, packed.len, region);
     require(a && b, "packed, but it was bad or is now");
     require(memcmp(a, b, (size_t)region.width * region.height * 3) == 0, "packing changes pixels");
     free(a);

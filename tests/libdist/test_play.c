@@ -110,7 +110,7 @@ static void put_hello(struct frame_buffer *b)
     struct wire_hello m;
 
     wire_hello_init(&m, "a player");
-    (void)snprintf(m.versions, sizeof(m.versions), "v1 fast-v1");
+    (void)snprintf(m.versions, sizeof(m.versions), "v1 another");
     (void)wire_put_hello(b, &m);
 }
 

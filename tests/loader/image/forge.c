@@ -93,7 +93,7 @@ int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret)
     return 0;
 }
 
-uint8_t *forge_read(struct image_reader *reader, bool whole, uint32_t shrink, const uint8_t *bytes,
+uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes,
                     size_t len, struct rect region)
 {
     uint8_t *pixels = malloc((size_t)region.width * region.height * 3), *to = pixels;
@@ -105,7 +105,7 @@ uint8_t *forge_read(struct image_reader *reader, bool whole, uint32_t shrink, co
     reader->whole = whole;
     r = reader->ops->open(reader, bytes, len, &header, &err);
     if (r == 0)
-        r = reader->ops->seek(reader, shrink, &region, &err);
+        r = reader->ops->seek(reader, &region, &err);
     for (uint32_t y = 0; r == 0 && y < region.height; y += rows.count) {
         r = reader->ops->read(reader, &rows, &err);
         for (uint32_t i = 0; r == 0 && i < rows.count; i++)
@@ -122,14 +122,14 @@ uint8_t *forge_read(struct image_reader *reader, bool whole, uint32_t shrink, co
 bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len, struct rect region,
                   char *why, bool *shown)
 {
-    uint8_t *got = forge_read(reader, false, 1, bytes, len, region);
+    uint8_t *got = forge_read(reader, false, bytes, len, region);
     struct oracle_image all, strict;
     int r;
 
     why[0] = 0;
     *shown = got != NULL;
     if (!got) {
-        if (oracle_decode(bytes, len, 1, UINT32_MAX, &strict) == 0) {
+        if (oracle_decode(bytes, len, UINT32_MAX, &strict) == 0) {
             (void)snprintf(why, 200, "it is bad in part, but good as a whole");
             free(strict.rgb);
         }

@@ -36,8 +36,8 @@ static uint8_t muldiv255(int a, int b)
 }
 
 /* Without `pixels` only the size. */
-static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t shrink,
-                       uint32_t last, struct oracle_image *ret)
+static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
+                       struct oracle_image *ret)
 {
     struct jpeg_decompress_struct d;
     struct oracle_errors errors;
@@ -63,8 +63,6 @@ static int decode_jpeg(const uint8_t *bytes, size_t len, bool pixels, uint32_t s
         d.out_color_space = d.num_components == 4 ? JCS_CMYK : JCS_RGB;
         d.dct_method = JDCT_ISLOW;
         d.do_block_smoothing = FALSE;
-        d.scale_num = 1;
-        d.scale_denom = shrink;
         (void)jpeg_start_decompress(&d);
         ret->width = d.output_width;
         ret->height = d.output_height;
@@ -182,12 +180,12 @@ out:
     return r;
 }
 
-static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t shrink, uint32_t last,
+static int decode(const uint8_t *bytes, size_t len, bool pixels, uint32_t last,
                   struct oracle_image *ret)
 {
     ret->orientation = 1;
     if (len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8)
-        return decode_jpeg(bytes, len, pixels, shrink, last, ret);
+        return decode_jpeg(bytes, len, pixels, last, ret);
     if (len >= 4 && memcmp(bytes, "\x89PNG", 4) == 0)
         return decode_png(bytes, len, pixels, last, ret);
     return -EBADMSG;
@@ -197,7 +195,7 @@ int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *h
                   uint8_t *orientation)
 {
     struct oracle_image image;
-    int r = decode(bytes, len, false, 1, 0, &image);
+    int r = decode(bytes, len, false, 0, &image);
 
     if (r < 0)
         return r;
@@ -207,61 +205,33 @@ int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *h
     return 0;
 }
 
-int oracle_decode(const uint8_t *bytes, size_t len, uint32_t shrink, uint32_t last,
-                  struct oracle_image *ret)
+int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle_image *ret)
 {
-    return decode(bytes, len, true, shrink, last, ret);
+    return decode(bytes, len, true, last, ret);
 }
 
-uint32_t oracle_shrink(const struct pipeline *pipeline, const struct crop *crop, bool jpeg)
+static int64_t weight_of(uint32_t n, uint32_t m, uint32_t i, uint32_t x)
 {
-    for (uint32_t d = 8; d > 1; d /= 2)
-        if (pipeline->version == PIPELINE_FAST_V1 && jpeg && crop->box.width >= d * crop->width &&
-            crop->box.height >= d * crop->height)
-            return d;
-    return 1;
-}
-
-/* Source samples of one axis from a box of n to m: twice the distance of their centres from the
- * beginning of the box. */
-struct sources {
-    uint32_t n, m;
-    uint32_t count;
-    int64_t *twice; /* [count] */
-};
-
-static int64_t weight_of(const struct sources *s, uint32_t i, uint32_t x)
-{
-    int64_t reach = 2 * (int64_t)(s->n > s->m ? s->n : s->m);
-    int64_t apart = llabs(s->twice[x] * s->m - (2 * (int64_t)i + 1) * s->n);
+    int64_t reach = 2 * (int64_t)(n > m ? n : m);
+    int64_t apart = llabs((2 * (int64_t)x + 1) * m - (2 * (int64_t)i + 1) * n);
 
     return apart < reach ? reach - apart : 0;
 }
 
-static void find_coefficients(const struct sources *s, uint32_t i, int32_t *coef)
+void oracle_coefficients(uint32_t n, uint32_t m, uint32_t i, int32_t *coef)
 {
     int64_t sum = 0, rest = 16384;
     uint32_t best = 0;
 
-    for (uint32_t x = 0; x < s->count; x++)
-        sum += weight_of(s, i, x);
-    for (uint32_t x = 0; x < s->count; x++) { /* floor(weight * 2^14 / sum + 1/2) */
-        coef[x] = (int32_t)((2 * 16384 * weight_of(s, i, x) + sum) / (2 * sum));
+    for (uint32_t x = 0; x < n; x++)
+        sum += weight_of(n, m, i, x);
+    for (uint32_t x = 0; x < n; x++) { /* floor(weight * 2^14 / sum + 1/2) */
+        coef[x] = (int32_t)((2 * 16384 * weight_of(n, m, i, x) + sum) / (2 * sum));
         rest -= coef[x];
         if (coef[x] > coef[best])
             best = x;
     }
     coef[best] += (int32_t)rest;
-}
-
-void oracle_coefficients(uint32_t n, uint32_t m, uint32_t i, int32_t *coef)
-{
-    struct sources s = {n, m, n, malloc(n * sizeof(*s.twice))};
-
-    for (uint32_t x = 0; x < n; x++)
-        s.twice[x] = 2 * (int64_t)x + 1;
-    find_coefficients(&s, i, coef);
-    free(s.twice);
 }
 
 static uint8_t apply(const uint8_t *from, size_t step, const int32_t *coef, uint32_t begin,
@@ -295,19 +265,18 @@ struct axis {
     uint32_t first, last;  /* sources with weight for any output */
 };
 
-static struct axis make_axis(const struct sources *s, uint32_t first, uint32_t count)
+static struct axis make_axis(uint32_t n, uint32_t m, uint32_t first, uint32_t count)
 {
-    uint32_t n = s->count;
     struct axis a = {.n = n, .count = count, .first = UINT32_MAX};
 
     a.coef = malloc((size_t)n * count * sizeof(*a.coef));
     a.begin = malloc(count * sizeof(*a.begin));
     a.end = malloc(count * sizeof(*a.end));
     for (uint32_t i = 0; i < count; i++) {
-        find_coefficients(s, first + i, a.coef + (size_t)i * n);
+        oracle_coefficients(n, m, first + i, a.coef + (size_t)i * n);
         a.begin[i] = UINT32_MAX;
         for (uint32_t x = 0; x < n; x++) {
-            if (weight_of(s, first + i, x) == 0)
+            if (weight_of(n, m, first + i, x) == 0)
                 continue;
             a.begin[i] = x < a.begin[i] ? x : a.begin[i];
             a.end[i] = x + 1;
@@ -357,44 +326,6 @@ static void stored_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t x, u
     }
 }
 
-/* Twice the centre, as it is seen in the turned image, of the square of d pixels of a stored image
- * of w x h that is number (x, y) of those that are seen. */
-static void seen_at(uint8_t orientation, uint32_t w, uint32_t h, uint32_t d, uint32_t x, uint32_t y,
-                    int64_t *cx, int64_t *cy)
-{
-    uint32_t sx, sy;
-    int64_t px, py;
-
-    stored_at(orientation, (w + d - 1) / d, (h + d - 1) / d, x, y, &sx, &sy);
-    px = (2 * (int64_t)sx + 1) * d;
-    py = (2 * (int64_t)sy + 1) * d;
-    *cx = px, *cy = py;
-    if (orientation == 2 || orientation == 3)
-        *cx = 2 * (int64_t)w - px;
-    if (orientation == 3 || orientation == 4)
-        *cy = 2 * (int64_t)h - py;
-    if (orientation >= 5) {
-        *cx = orientation == 5 || orientation == 8 ? py : 2 * (int64_t)h - py;
-        *cy = orientation == 5 || orientation == 6 ? px : 2 * (int64_t)w - px;
-    }
-}
-
-/* The squares of `all` in a row (or a column) whose centres lie in a box from `begin` on. */
-static struct sources choose_sources(uint32_t n, uint32_t m, uint32_t begin, const int64_t *twice,
-                                     uint32_t all, uint32_t *first)
-{
-    struct sources s = {n, m, 0, malloc(all * sizeof(*s.twice))};
-
-    for (uint32_t x = 0; x < all; x++) {
-        if (twice[x] < 2 * (int64_t)begin || twice[x] >= 2 * ((int64_t)begin + n))
-            continue;
-        if (s.count == 0)
-            *first = x;
-        s.twice[s.count++] = twice[x] - 2 * (int64_t)begin;
-    }
-    return s;
-}
-
 static void store_pixel(const struct image_store *store, uint32_t side, uint32_t x, uint32_t y,
                         const uint8_t *rgb, uint8_t *dst)
 {
@@ -413,12 +344,10 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
     struct crop_tables tables = {0};
     struct oracle_image image;
     struct crop crop;
-    struct sources columns, rows;
     struct axis across, down;
-    uint32_t w, h, d, seen_w, seen_h, left = 0, top = 0, side = pipeline->side, last = 0;
+    uint32_t w, h, left, top, columns, rows, side = pipeline->side, last = 0;
     uint8_t orientation;
     uint8_t *narrow, *shown;
-    int64_t *cx, *cy, unused;
     int r;
 
     r = oracle_header(bytes, len, &w, &h, &orientation);
@@ -427,45 +356,38 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
     if (!pipeline->exif)
         orientation = 1;
     crop_place(pipeline, draw, orientation >= 5 ? h : w, orientation >= 5 ? w : h, &tables, &crop);
-    d = oracle_shrink(pipeline, &crop, bytes[0] == 0xFF);
-    seen_w = ((orientation >= 5 ? h : w) + d - 1) / d;
-    seen_h = ((orientation >= 5 ? w : h) + d - 1) / d;
-    cx = malloc(seen_w * sizeof(*cx));
-    cy = malloc(seen_h * sizeof(*cy));
-    for (uint32_t x = 0; x < seen_w; x++)
-        seen_at(orientation, w, h, d, x, 0, &cx[x], &unused);
-    for (uint32_t y = 0; y < seen_h; y++)
-        seen_at(orientation, w, h, d, 0, y, &unused, &cy[y]);
-    columns = choose_sources(crop.box.width, crop.width, crop.box.left, cx, seen_w, &left);
-    rows = choose_sources(crop.box.height, crop.height, crop.box.top, cy, seen_h, &top);
-    across = make_axis(&columns, crop.window.left, side);
-    down = make_axis(&rows, crop.window.top, side);
+    left = crop.box.left;
+    top = crop.box.top;
+    columns = crop.box.width;
+    rows = crop.box.height;
+    across = make_axis(columns, crop.width, crop.window.left, side);
+    down = make_axis(rows, crop.height, crop.window.top, side);
     for (int corner = 0; corner < 4; corner++) {
         uint32_t x = left + (corner & 1 ? across.first : across.last), sx;
         uint32_t y = top + (corner & 2 ? down.first : down.last), sy;
 
-        stored_at(orientation, (w + d - 1) / d, (h + d - 1) / d, x, y, &sx, &sy);
+        stored_at(orientation, w, h, x, y, &sx, &sy);
         last = sy > last ? sy : last;
     }
-    r = oracle_decode(bytes, len, d, last, &image);
+    r = oracle_decode(bytes, len, last, &image);
     if (r < 0)
         goto out;
     /* The box as it is shown; where it was not decoded, it has no weight. */
-    shown = calloc((size_t)columns.count * rows.count, 3);
+    shown = calloc((size_t)columns * rows, 3);
     for (uint32_t y = down.first; y <= down.last; y++)
         for (uint32_t x = across.first; x <= across.last; x++) {
             uint32_t sx, sy;
 
             stored_at(orientation, image.width, image.height, left + x, top + y, &sx, &sy);
-            memcpy(shown + ((size_t)y * columns.count + x) * 3,
+            memcpy(shown + ((size_t)y * columns + x) * 3,
                    image.rgb + ((size_t)sy * image.width + sx) * 3, 3);
         }
-    narrow = malloc((size_t)side * rows.count * 3);
+    narrow = malloc((size_t)side * rows * 3);
     for (uint32_t y = down.first; y <= down.last; y++)
         for (uint32_t i = 0; i < side; i++)
             for (uint32_t c = 0; c < 3; c++)
                 narrow[((size_t)y * side + i) * 3 + c] =
-                    apply(shown + (size_t)y * columns.count * 3 + c, 3,
+                    apply(shown + (size_t)y * columns * 3 + c, 3,
                           across.coef + (size_t)i * across.n, across.begin[i], across.end[i]);
     for (uint32_t i = 0; i < side; i++)
         for (uint32_t x = 0; x < side; x++) {
@@ -481,10 +403,6 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
     free(image.rgb);
 
 out:
-    free(cx);
-    free(cy);
-    free(columns.twice);
-    free(rows.twice);
     free_axis(&across);
     free_axis(&down);
     return r;

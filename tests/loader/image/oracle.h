@@ -24,13 +24,8 @@ struct oracle_image {
 int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *height,
                   uint8_t *orientation);
 
-/** Decode rows 0 ... last (the whole image where it has fewer) of the image divided by `shrink` (1
- * for a PNG): 0, or -EBADMSG. */
-int oracle_decode(const uint8_t *bytes, size_t len, uint32_t shrink, uint32_t last,
-                  struct oracle_image *ret);
-
-/** By how much fast-v1 divides an image for this crop. */
-uint32_t oracle_shrink(const struct pipeline *pipeline, const struct crop *crop, bool jpeg);
+/** Decode rows 0 ... last (the whole image where it has fewer): 0, or -EBADMSG. */
+int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle_image *ret);
 
 /** Resize `count` samples that are `step` bytes apart from n to m and write outputs first ... first
  * + outputs - 1, `to_step` bytes apart. */

@@ -68,7 +68,7 @@ Test(allocation, nothing_per_image_after_warm_up)
     static const struct image_store stores[] = {{PLENUM_INT8, PLENUM_NHWC, 3},
                                                 {PLENUM_UINT8, PLENUM_NCHW, 4}};
     struct pipeline pipelines[] = {parse("rrc(64) flip(0.5)"), parse("resize(80) center_crop(64)"),
-                                   parse("fast-v1 rrc(20) flip(0.5)"), parse("exif rrc(64)")};
+                                   parse("rrc(20) flip(0.5)"), parse("exif rrc(64)")};
     static uint8_t pixels[SIDE * SIDE * 4];
     struct image_decoder *decoder;
     struct made made[COUNT];

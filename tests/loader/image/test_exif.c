@@ -118,23 +118,6 @@ static void stored_at(int orientation, uint32_t w, uint32_t h, uint32_t x, uint3
     *sy = table[orientation][1];
 }
 
-Test(exif, to_seen_and_to_stored_undo_each_other)
-{
-    for (uint8_t o = 1; o <= 8; o++)
-        for (uint32_t i = 0; i < 500; i++) {
-            uint32_t w = 1 + i % 23, h = 1 + i % 17;
-            struct rect r = {.left = i % w, .top = i % h}, back;
-
-            r.width = 1 + i * 7 % (w - r.left);
-            r.height = 1 + i * 5 % (h - r.top);
-            back = exif_to_stored(o, exif_to_seen(o, r, w, h), w, h);
-            cr_assert(back.left == r.left && back.top == r.top && back.width == r.width &&
-                          back.height == r.height,
-                      "orientation %d, %ux%u+%u+%u of %ux%u", o, r.width, r.height, r.left, r.top,
-                      w, h);
-        }
-}
-
 Test(exif, a_turned_region_is_the_region_of_the_turned_image)
 {
     enum { W = 11, H = 7 };

@@ -51,7 +51,7 @@ static bool check_region(struct image_reader *reader, const struct made *m,
 
     reader->tiles = &tiles;
     cr_assert(eq(int, reader->ops->open(reader, m->bytes, m->len, &header, NULL), 0), "%s", what);
-    cr_assert(eq(int, reader->ops->seek(reader, 1, region, NULL), 0), "%s", what);
+    cr_assert(eq(int, reader->ops->seek(reader, region, NULL), 0), "%s", what);
     for (uint32_t y = 0; y < region->height;) {
         cr_assert(eq(int, reader->ops->read(reader, &rows, NULL), 0), "%s", what);
         for (uint32_t i = 0; i < rows.count; i++, y++)
@@ -136,7 +136,7 @@ Test(jpeg_tiles, regions_are_the_same_whatever_is_known)
             struct oracle_image whole;
             struct rect last;
 
-            cr_assert(eq(int, oracle_decode(m.bytes, m.len, 1, UINT32_MAX, &whole), 0));
+            cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
             note.len = all.len = again.len = 0;
             for (uint32_t n = 0; n < 12; n++) {
                 struct rect region = any_region(i, n, &whole);
@@ -188,7 +188,7 @@ Test(jpeg_tiles, crops_at_every_offset)
         spec.height = 59;
         spec.quality = 95;
         m = make_jpeg(&spec);
-        cr_assert(eq(int, oracle_decode(m.bytes, m.len, 1, UINT32_MAX, &whole), 0));
+        cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
         note.len = 0;
         region = last_pixel(&whole);
         (void)check_region(reader, &m, &whole, &region, &note, spec.name);
@@ -226,7 +226,7 @@ Test(jpeg_tiles, every_flipped_bit_of_a_note)
     struct oracle_image whole;
     struct rect last;
 
-    cr_assert(eq(int, oracle_decode(m.bytes, m.len, 1, UINT32_MAX, &whole), 0));
+    cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
     last = last_pixel(&whole);
     note.len = 0;
     cr_assert(check_region(reader, &m, &whole, &last, &note, "whole"));
@@ -257,14 +257,14 @@ Test(jpeg_tiles, changed_files)
     struct oracle_image whole;
     uint32_t bad = 0;
 
-    cr_assert(eq(int, oracle_decode(m.bytes, m.len, 1, UINT32_MAX, &whole), 0));
+    cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
     last = last_pixel(&whole);
     old.len = 0;
     cr_assert(check_region(reader, &m, &whole, &last, &old, "whole"));
     free(whole.rgb);
 
     note = old;
-    cr_assert(eq(int, oracle_decode(other.bytes, other.len, 1, UINT32_MAX, &whole), 0));
+    cr_assert(eq(int, oracle_decode(other.bytes, other.len, UINT32_MAX, &whole), 0));
     cr_assert(check_region(reader, &other, &whole, &last, &note, "another file's note"),
               "it was believed");
     free(whole.rgb);
@@ -283,8 +283,8 @@ Test(jpeg_tiles, changed_files)
         if (r == 0 && a.width == 150 && a.height == 100) {
             uint32_t done[2] = {0};
 
-            r = reader->ops->seek(reader, 1, &region, NULL);
-            s = plain->ops->seek(plain, 1, &region, NULL);
+            r = reader->ops->seek(reader, &region, NULL);
+            s = plain->ops->seek(plain, &region, NULL);
             while (r == 0 && s == 0 && done[0] < region.height) {
                 r = reader->ops->read(reader, &rows[0], NULL);
                 s = plain->ops->read(plain, &rows[1], NULL);

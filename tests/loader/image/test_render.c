@@ -39,11 +39,8 @@ static const char *const pipelines[] = {
     "exif rrc(20) flip(1)",
     "exif resize(64) center_crop(48)",
     "rrc(224,scale=0.3:1)",
-    "fast-v1 rrc(16) flip(0.5)",
-    "fast-v1 rrc(5,ratio=1/4:4) flip(0.5)",
-    "fast-v1 exif rrc(11) flip(0.5)",
-    "fast-v1 exif resize(6) center_crop(5)",
-    "fast-v1 exif resize(3) center_crop(3) flip(1)",
+    "rrc(5,ratio=1/4:4) flip(0.5)",
+    "exif resize(3) center_crop(3) flip(1)",
 };
 
 struct kind {
@@ -112,11 +109,9 @@ ParameterizedTestParameters(render, extremes)
         {"resize(1) center_crop(1)", 700, 500, 0},
         {"rrc(600)", 50, 40, 0},
         {"resize(300) center_crop(299)", 1, 400, 0},
-        {"fast-v1 rrc(1)", 1, 1, 0},
-        {"fast-v1 resize(1) center_crop(1)", 3000, 8, 0},
-        {"fast-v1 rrc(1)", 700, 500, 0},
-        {"fast-v1 exif rrc(2)", 8, 3000, 6},
-        {"fast-v1 exif rrc(3)", 65500, 9, 3},
+        {"resize(1) center_crop(1)", 3000, 8, 0},
+        {"exif rrc(2)", 8, 3000, 6},
+        {"exif rrc(3)", 65500, 9, 3},
     };
     return cr_make_param_array(struct extreme_case, cases, ARRAY_LEN(cases));
 }
@@ -219,8 +214,8 @@ static void compare_photograph(void *context, const char *path, uint32_t number)
 
         p = parse(i < 4    ? "train"
                   : i == 4 ? "eval"
-                  : i == 5 ? "fast-v1 rrc(64)"
-                           : "fast-v1 rrc(99)");
+                  : i == 5 ? "rrc(64)"
+                           : "rrc(99)");
         cr_assert(oracle_agrees(context, &p, &draw, &stores[(number + i) % ARRAY_LEN(stores)],
                                 m.bytes, m.len, why, NULL, NULL),
                   "%s, %s: %s", path, p.text, why);
@@ -254,104 +249,6 @@ ParameterizedTest(struct part *p, render, photographs)
     image_decoder_destroy(decoder);
     if (count == 0)
         cr_skip("no photographs: PLENUM_TEST_IMAGES names no folder of folders of images");
-}
-
-/* How far fast-v1 is from version 1, where it is another one: squares of differences. */
-struct distance {
-    struct image_decoder *decoder;
-    uint32_t renderings; /* of those that were made from a smaller image */
-    double sum, worst;   /* of their means */
-};
-
-/* Render by both definitions: the mean of the squares, or a negative number where no smaller image
- * was used; then they must be equal. */
-static double compare_definitions(struct image_decoder *decoder, const char *text,
-                                  const struct made *m, const struct image_draw *draw,
-                                  const char *what)
-{
-    static uint8_t exact[128 * 128 * 3], fast[128 * 128 * 3];
-    struct pipeline p = parse(text), q = p;
-    struct crop_tables tables = {0};
-    struct image_info info;
-    struct crop crop;
-    size_t size = (size_t)p.side * p.side * 3;
-    double sum = 0;
-
-    q.version = PIPELINE_FAST_V1;
-    cr_assert(eq(int, image_verify(decoder, m->bytes, m->len, &info, NULL), 0), "%s", what);
-    crop_place(&p, draw, info.width, info.height, &tables, &crop);
-    cr_assert(
-        eq(int, image_render(decoder, &p, draw, &stores[0], m->bytes, m->len, exact, NULL), 0));
-    cr_assert(
-        eq(int, image_render(decoder, &q, draw, &stores[0], m->bytes, m->len, fast, NULL), 0));
-    if (oracle_shrink(&q, &crop, true) == 1) {
-        cr_assert(memcmp(exact, fast, size) == 0, "%s: the same where the crop is small", what);
-        return -1;
-    }
-    for (size_t i = 0; i < size; i++)
-        sum += (exact[i] - fast[i]) * (exact[i] - fast[i]);
-    return sum / (double)size;
-}
-
-static void add_distance(void *context, const char *path, uint32_t number)
-{
-    static const char *const texts[] = {"rrc(112)", "rrc(64)", "rrc(32)",
-                                        "resize(128) center_crop(112)"};
-    struct distance *d = context;
-    struct made m = read_file(path);
-
-    for (uint32_t i = 0; i < ARRAY_LEN(texts); i++) {
-        struct image_draw draw = {.seed = 3, .epoch = i, .position = number};
-        double mean = compare_definitions(d->decoder, texts[i], &m, &draw, path);
-
-        if (mean < 0)
-            continue;
-        d->renderings++;
-        d->sum += mean;
-        d->worst = mean > d->worst ? mean : d->worst;
-    }
-    free(m.bytes);
-}
-
-/* PSNR = 10 log10(255^2 / mean square). docs/pixels.md states what is asserted here. */
-Test(render, fast_v1_is_close_to_version_1_on_photographs)
-{
-    struct distance d = {0};
-
-    cr_assert(eq(int, image_decoder_create(&d.decoder), 0));
-    if (for_photographs(0, 1, add_distance, &d) == 0)
-        cr_skip("no photographs: PLENUM_TEST_IMAGES names no folder of folders of images");
-    image_decoder_destroy(d.decoder);
-    cr_expect(d.renderings > 0);
-    cr_expect(d.worst <= 103, "every rendering has 28 dB: mean square %.1f", d.worst);
-    cr_expect(d.sum / d.renderings <= 8.1, "all of them have 39 dB: mean square %.2f",
-              d.sum / d.renderings);
-}
-
-/* The same on what is made here: also of every sampling, and at each of the three scales. */
-Test(render, fast_v1_is_close_to_version_1)
-{
-    static const char *const texts[] = {"rrc(100,scale=0.8:1)", "rrc(50,scale=0.8:1)",
-                                        "rrc(25,scale=0.8:1)"};
-    struct image_decoder *decoder;
-
-    cr_assert(eq(int, image_decoder_create(&decoder), 0));
-    for (size_t k = 0; k < made_kinds_count; k++) {
-        struct made_jpeg spec = made_kinds[k];
-        struct made m;
-
-        spec.width = 470;
-        spec.height = 390;
-        m = make_jpeg(&spec);
-        for (uint32_t i = 0; i < 3 * ARRAY_LEN(texts); i++) {
-            struct image_draw draw = {.seed = 1, .position = i};
-            double mean = compare_definitions(decoder, texts[i / 3], &m, &draw, spec.name);
-
-            cr_expect(mean >= 0 && mean <= 103, "%s, %s: %.1f", spec.name, texts[i / 3], mean);
-        }
-        free(m.bytes);
-    }
-    image_decoder_destroy(decoder);
 }
 
 /* What came before must not matter: many images through one decoder, in two orders. */

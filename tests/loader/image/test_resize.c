@@ -99,12 +99,11 @@ static bool resize_agrees(struct resize *r, const struct span *x, const struct s
         .window = {x->first, y->first, x->count, y->count},
         .mirror = mirror,
     };
-    const struct resize_grid grid = {.step = 1};
     struct rect need;
     bool good;
 
     memset(got, 0x55, size + GUARD);
-    cr_assert(eq(int, resize_begin(r, &crop, &grid, store, got, &need), 0));
+    cr_assert(eq(int, resize_begin(r, &crop, store, got, &need), 0));
     need.left -= 5;
     need.top -= 3;
     cr_assert(need.left + need.width <= x->n && need.top + need.height <= y->n);

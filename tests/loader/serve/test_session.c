@@ -97,7 +97,6 @@ static void say_hello(struct frame_conn *c)
     cr_assert(await(c, WIRE_HELLO, &h, &r));
     cr_assert(eq(int, wire_get_hello(&r, &m), 0));
     cr_expect(wire_hello_has_version(&m, "v1"));
-    cr_expect(wire_hello_has_version(&m, "fast-v1"));
 }
 
 /* The loader must answer with this sentence and close. */
