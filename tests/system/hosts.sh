@@ -9,7 +9,7 @@ if [ "${1:-}" != --at-head ]; then
     for tool in mpirun ssh ssh-keygen /usr/sbin/sshd ip unshare nsenter pgrep; do
         command -v $tool >/dev/null || skip_all "$tool is not installed"
     done
-    export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$top_builddir
+    export VHOSTS_DIR=${VHOSTS_DIR:-$T/v} VHOSTS_NET=${VHOSTS_NET:-10.77.$((100 + $$ % 100))} VHOSTS_SHARE=$top_builddir
     at_end() { "$vhosts" down; }
     "$vhosts" up 3 >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no virtual hosts can be made here"; }
     "$vhosts" head bash "$0" --at-head
