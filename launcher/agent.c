@@ -20,7 +20,12 @@
 #include "launcher/family.h"
 #include "launcher/host.h"
 
-enum { CONNECT_SECONDS_MOST = 10, CONNECT_SECONDS_LEAST = 2 };
+enum {
+    CONNECT_SECONDS_MOST = 10,
+    CONNECT_SECONDS_LEAST = 2,
+    KEEPALIVE_SECONDS_LEAST = 5,
+    KEEPALIVE_SECONDS_MOST = 32767, /* what TCP takes */
+};
 
 const char *agent_get_setting(const struct cmdline *options, const char *name)
 {
@@ -69,6 +74,14 @@ static bool is_ssh(const char *agent)
     return len == 3 && memcmp(agent, "ssh", 3) == 0;
 }
 
+unsigned agent_keepalive_seconds(const struct cmdline *options)
+{
+    /* The first probe may be due at once, so the waits behind them must do: 3 times a half. */
+    uint64_t half = options->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
+
+    return (unsigned)min_u64(max_u64(half, KEEPALIVE_SECONDS_LEAST), KEEPALIVE_SECONDS_MOST);
+}
+
 const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTIONS_MAX])
 {
     const char *own = agent_get_setting(options, "plm_rsh_args");
@@ -82,8 +95,8 @@ const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTION
     seconds = min_u64(max_u64(seconds, CONNECT_SECONDS_LEAST), CONNECT_SECONDS_MOST);
     (void)snprintf(ret, AGENT_OPTIONS_MAX,
                    "-o BatchMode=yes -o ConnectTimeout=%u -o ConnectionAttempts=2 -o "
-                   "ServerAliveInterval=5 -o ServerAliveCountMax=3",
-                   (unsigned)seconds);
+                   "ServerAliveInterval=%u -o ServerAliveCountMax=%d",
+                   (unsigned)seconds, agent_keepalive_seconds(options), AGENT_KEEPALIVE_PROBES);
     return ret;
 }
 

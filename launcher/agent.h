@@ -22,7 +22,15 @@ enum {
     AGENT_WORDS_MAX = 64,
     AGENT_OPTIONS_MAX = 256,
     AGENT_NO_SELF = 101, /* exit status of a script: there is no plenumrun */
+    AGENT_KEEPALIVE_PROBES = 3,
 };
+
+/**
+ * Seconds between two keepalive probes of a connection that is not ours (ssh, Open MPI's daemons).
+ * AGENT_KEEPALIVE_PROBES of them without an answer take longer than --heartbeat-timeout: it is our
+ * heartbeat that loses a host, and names it.
+ */
+unsigned agent_keepalive_seconds(const struct cmdline *options);
 
 /** A setting of Open MPI that the person has made, on our command line or in the environment, or
  * NULL. */

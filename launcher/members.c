@@ -26,6 +26,7 @@
 enum {
     STRANGER_MS = 10000,             /* to say HELLO */
     STRANGERS_MAX = 256,             /* connections that have not */
+    SILENT_MS = 4000,                /* some beats: no slip of a busy host */
     WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
     WINDOW_LEAST = 64 * 1024,
     WINDOW_MOST = 1024 * 1024,
@@ -633,14 +634,19 @@ void members_flush(struct supervisor *s)
 
 /* ---- whether they are there ---- */
 
+/* Between PRESENT and DONE a shim beats. */
+static bool is_heard(const struct member *m)
+{
+    return m->state != ABSENT && m->state != DONE && m->peer;
+}
+
 static void check_silence(struct supervisor *s, uint64_t now)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
         struct member *m = &s->members[i];
         char why[128];
 
-        if (m->state == ABSENT || m->state == DONE || !m->peer ||
-            now < m->heard_ns + s->options->heartbeat_timeout_ns)
+        if (!is_heard(m) || now < m->heard_ns + s->options->heartbeat_timeout_ns)
             continue;
         (void)snprintf(why, sizeof(why),
                        "host %s has said nothing for %.1f s (--heartbeat-timeout)",
@@ -650,6 +656,24 @@ static void check_silence(struct supervisor *s, uint64_t now)
     for (size_t i = s->num_peers; i-- > 0;)
         if (!s->peers[i]->member && now > s->peers[i]->since_ns + STRANGER_MS * NS_PER_MS)
             drop_peer(s, s->peers[i]);
+}
+
+const struct member *members_find_silent(const struct supervisor *s, uint64_t now,
+                                         uint64_t *ret_silence_ns)
+{
+    const struct member *found = NULL;
+    uint64_t longest = SILENT_MS * NS_PER_MS;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct member *m = &s->members[i];
+
+        if (!is_heard(m) || now < m->heard_ns + longest)
+            continue;
+        longest = now - m->heard_ns;
+        found = m;
+    }
+    *ret_silence_ns = longest;
+    return found;
 }
 
 void members_beat(struct supervisor *s, uint64_t now)

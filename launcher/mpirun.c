@@ -35,7 +35,7 @@ extern char **environ;
 
 enum { STATUS_FD = 3, TEXT_FD = 4 }; /* in the guard */
 
-enum when { ALWAYS, ONE_HOST, SEVERAL_HOSTS, NO_FABRIC_ONE, NO_FABRIC_SEVERAL };
+enum when { ALWAYS, ONE_HOST, NO_FABRIC_ONE, NO_FABRIC_SEVERAL };
 
 static const struct {
     const char *name, *value;
@@ -49,10 +49,6 @@ static const struct {
     /* A rank that waits in MPI leaves its core to the loader. */
     {"OMPI_MCA_mpi_yield_when_idle", "1", ALWAYS},
     {"OMPI_MCA_oob_tcp_if_include", "lo", ONE_HOST},
-    /* Lost hosts: the defaults (300, 20, 9) notice after eight minutes. */
-    {"OMPI_MCA_oob_tcp_keepalive_time", "5", SEVERAL_HOSTS},
-    {"OMPI_MCA_oob_tcp_keepalive_intvl", "2", SEVERAL_HOSTS},
-    {"OMPI_MCA_oob_tcp_keepalive_probes", "3", SEVERAL_HOSTS},
 };
 
 void mpirun_words_fini(struct mpirun_words *words)
@@ -231,8 +227,6 @@ static bool applies(enum when when, bool one_host)
         return true;
     case ONE_HOST:
         return one_host;
-    case SEVERAL_HOSTS:
-        return !one_host;
     case NO_FABRIC_ONE:
         return one_host && !has_fabric();
     case NO_FABRIC_SEVERAL:
@@ -280,6 +274,22 @@ static int add_agent(struct mpirun_words *w, const struct plan *plan, const stru
     /* Only this host can translate: it starts all the others itself. */
     take_word(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
     return 0;
+}
+
+/* Open MPI's own look at its daemons comes after ours: it would end the job without naming the host.
+ * (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
+static void add_keepalive(struct mpirun_words *w, const struct cmdline *options,
+                          char *const *environment)
+{
+    static const char *const names[] = {"OMPI_MCA_oob_tcp_keepalive_time",
+                                        "OMPI_MCA_oob_tcp_keepalive_intvl"};
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%u", agent_keepalive_seconds(options));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        add_setting(w, environment, names[i], text);
+    (void)snprintf(text, sizeof(text), "%d", AGENT_KEEPALIVE_PROBES);
+    add_setting(w, environment, "OMPI_MCA_oob_tcp_keepalive_probes", text);
 }
 
 static void add_networks(struct mpirun_words *w, const struct mpirun_job *job,
@@ -370,6 +380,7 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
             mpirun_words_fini(&w);
             return r;
         }
+        add_keepalive(&w, options, environment);
         add_networks(&w, job, environment);
         add_allocation(&w, plan);
     }

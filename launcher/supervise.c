@@ -257,8 +257,16 @@ static void read_status(struct supervisor *s)
 static void blame_mpirun(struct supervisor *s)
 {
     char status[128];
+    uint64_t silence;
+    const struct member *silent = members_find_silent(s, time_now_ns(), &silence);
 
     s->reason_at = SUPERVISE_NEVER;
+    if (silent) {
+        supervise_fail_with(s, REPORT_LOST, silent,
+                            "host %s has said nothing for %.1f s, and mpirun ended the job",
+                            member_host(s, silent)->name, (double)silence / 1e9);
+        return;
+    }
     if (!s->mpirun_ended && s->mpirun_gone) {
         supervise_fail_with(s, REPORT_MPIRUN, NULL, "the process that guards mpirun was killed");
         return;

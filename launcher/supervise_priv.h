@@ -145,6 +145,9 @@ void members_send_empty(struct supervisor *s, enum control_type type);
 
 /** Say that we are here; lose those who have not for too long. */
 void members_beat(struct supervisor *s, uint64_t now);
+/** Who has said nothing for the longest time, if that is more than some beats; or NULL. */
+const struct member *members_find_silent(const struct supervisor *s, uint64_t now,
+                                         uint64_t *ret_silence_ns);
 
 /** Does instance 0 want our standard input now? */
 bool members_want_input(const struct supervisor *s);

@@ -25,10 +25,10 @@ start_mpi() {
     wait_for 20 six_add || { echo "# the job did not start"; sed 's/^/# /' err; }
     begin=$(date +%s%N)
 }
-# await_end - its end, 40 seconds at most: $code, $took in milliseconds
+# await_end [SECONDS] - its end, 40 seconds at most: $code, $took in milliseconds
 await_end() {
     local i
-    for ((i = 0; i < 400; i++)); do
+    for ((i = 0; i < ${1:-40} * 10; i++)); do
         kill -0 $job 2>/dev/null || break
         sleep 0.1
     done
@@ -110,6 +110,24 @@ fault_dropped() {
         "$vhosts" undrop v2
     done
 }
+fault_default() { # as people start jobs: nothing is said of time
+    eval "$("$vhosts" env ${how:-agent})"
+    "$run" --host 'v[1-3]:2' sh -c "trap '' TERM; echo up; sleep 2002.$id; sleep 2002.$id" >out 2>err &
+    job=$!
+    wait_for 20 six_run
+    "$vhosts" drop v2
+    sleep 12
+    "$vhosts" undrop v2
+    sleep 20
+    ok "the network is away for 12 s (by ${how:-agent}): the job goes on" all 'kill -0 $job' '[ ! -s err ]'
+    "$vhosts" drop v2
+    begin=$(date +%s%N)
+    await_end 90
+    ok "and for ever: the host is named" all 'same $code 125' 'last_line_has "host v2 has said nothing for 3[0-9]\.. s"' nothing_is_left
+    "$vhosts" undrop v2
+    eval "$("$vhosts" env agent)"
+}
+fault_default_ssh() { how=ssh fault_default; }
 fault_printing() { # what waits to be sent does not keep anybody
     "$run" --grace 1 --heartbeat-timeout 4 --host 'v[1-3]:2' yes 2003.$id >/dev/null 2>err &
     job=$!
@@ -201,7 +219,7 @@ fault_crashed() { # the last: the host is gone then
 }
 
 eval "$("$vhosts" env agent)"
-for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped printing frozen launcher missing restart sshd crashed}; do
+for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped default default_ssh printing frozen launcher missing restart sshd crashed}; do
     fault_$fault
 done
 finish
