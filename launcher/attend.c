@@ -49,6 +49,7 @@ enum {
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* until the plan has told another */
     TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
+    SAME_MS = 1000,           /* between two ways of one signal */
     LOOK_MS = 10,             /* between two looks at what is being killed */
     UNKILLABLE_MS = 5000,     /* then it is left behind */
     LOADER_GRACE_MS = 2000,
@@ -56,6 +57,12 @@ enum {
     FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
     PROGRESS_MS = 100,       /* between two PROGRESSes of a stream */
     READS = 16,              /* of one pipe, before others have their turn */
+};
+
+/* The last SIGUSR1 or SIGUSR2 for the program. */
+struct handed {
+    uint64_t ns;
+    pid_t from;
 };
 
 struct attend {
@@ -75,6 +82,7 @@ struct attend {
     bool failed;        /* to start */
     uint64_t started_ns;
 
+    struct handed handed[2];
     bool stopped; /* by somebody, and told */
     bool exited;
     enum control_cause cause; /* of an end that comes */
@@ -287,6 +295,7 @@ static void start_program(struct attend *a)
         .directory = a->plan.directory,
         .strict = a->plan.strict,
         .input = a->plan.input,
+        .ignored = a->task->ignored,
     };
     struct bind_request bind;
     int r;
@@ -379,10 +388,22 @@ static void take_input(struct attend *a, struct frame_reader *payload)
     a->input_len += len;
 }
 
-static void take_signal(struct attend *a, int signal)
+/* A signal for the program, from the process `from`; 0: from plenumrun. The same one may come by
+ * several ways when a batch system signals all processes of a job: that is one signal. */
+static void hand_on(struct attend *a, int signal, pid_t from)
 {
-    if (signal > 0 && signal < NSIG && is_running(a))
-        child_signal(&a->child, signal);
+    uint64_t now = time_now_ns();
+
+    if (signal <= 0 || signal >= NSIG || !is_running(a))
+        return;
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+        struct handed *last = &a->handed[signal == SIGUSR2];
+
+        if (last->ns && last->from != from && now - last->ns < SAME_MS * NS_PER_MS)
+            return;
+        *last = (struct handed){.ns = now, .from = from};
+    }
+    child_signal(&a->child, signal);
 }
 
 static void take_frame(struct attend *a, const struct frame_header *header,
@@ -411,7 +432,7 @@ static void take_frame(struct attend *a, const struct frame_header *header,
         take_input(a, payload);
         break;
     case CONTROL_SIGNAL:
-        take_signal(a, (int)min_u64(number, NSIG));
+        hand_on(a, (int)min_u64(number, NSIG), 0);
         break;
     case CONTROL_TERMINATE:
         a->told_at = UINT64_MAX;
@@ -572,6 +593,10 @@ static void take_signals(struct attend *a)
     while (read(a->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGCHLD)
             continue; /* reap() comes in any case */
+        if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
+            hand_on(a, (int)info.ssi_signo, (pid_t)info.ssi_pid);
+            continue;
+        }
         if (info.ssi_signo != (uint32_t)GUARD_PARENT_SIGNAL) {
             if (!a->told) {
                 (void)control_put_number(&a->conn.tx, CONTROL_TOLD,
@@ -759,8 +784,9 @@ static int open_control(struct attend *a)
 
 static int open_signals(struct attend *a)
 {
-    const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, /* those of real time are no constants */
-                          SIGHUP,  GUARD_PARENT_SIGNAL, SHIM_ORPHAN_SIGNAL};
+    const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2,
+                          /* those of real time are no constants */
+                          GUARD_PARENT_SIGNAL, SHIM_ORPHAN_SIGNAL};
 
     a->signal_fd = io_take_signals(wanted, ARRAY_LEN(wanted));
     return a->signal_fd < 0 ? a->signal_fd : 0;

@@ -16,6 +16,7 @@
 
 #include "common/util.h"
 #include "launcher/family.h"
+#include "launcher/signals.h"
 
 extern char **environ;
 
@@ -38,17 +39,6 @@ static _Noreturn void give_up(int report, enum control_step step, int error, str
     r->error = error;
     (void)!write(report, r, sizeof(*r));
     _exit(step == CONTROL_STEP_EXEC && error == -ENOENT ? 127 : 126);
-}
-
-static void reset_signals(void)
-{
-    sigset_t none;
-
-    for (int s = 1; s < NSIG; s++)
-        if (s != SIGKILL && s != SIGSTOP)
-            (void)signal(s, SIG_DFL);
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static _Noreturn void become_program(const struct child_options *o, const struct ends *e,
@@ -74,7 +64,7 @@ static _Noreturn void become_program(const struct child_options *o, const struct
                 error, &r);
     if (write(e->report, &r, sizeof(r)) != (ssize_t)sizeof(r))
         _exit(126);
-    reset_signals();
+    signals_reset(o->ignored);
     environ = (char **)o->environment;
     (void)execvp(o->argv[0], o->argv);
     give_up(e->report, CONTROL_STEP_EXEC, -errno, &r);

@@ -3,6 +3,7 @@
 #define LAUNCHER_CHILD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "launcher/bind.h"
@@ -14,6 +15,7 @@ struct child_options {
     const struct bind_request *bind;
     bool strict; /* a binding that fails is a failure */
     bool input;  /* a pipe to its standard input, else /dev/null */
+    uint64_t ignored; /* signals (signals.h) */
 };
 
 /** What the child tells of its start. */

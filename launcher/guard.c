@@ -48,6 +48,8 @@ static void signals(sigset_t *set)
     (void)sigaddset(set, SIGTERM);
     (void)sigaddset(set, SIGINT);
     (void)sigaddset(set, SIGHUP);
+    (void)sigaddset(set, SIGUSR1);
+    (void)sigaddset(set, SIGUSR2);
     (void)sigaddset(set, GUARD_PARENT_SIGNAL);
 }
 
@@ -117,6 +119,11 @@ static void handle_signal(struct guard *g, int signal)
 {
     if (signal == SIGCHLD)
         return;
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+        if (g->options->hand_on && !g->ended)
+            (void)kill(g->options->ward, signal);
+        return;
+    }
     if (signal != GUARD_PARENT_SIGNAL) {
         begin(g, g->options->told);
         g->told = true;

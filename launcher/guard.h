@@ -3,6 +3,7 @@
 #define LAUNCHER_GUARD_H
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -21,13 +22,15 @@ struct guard_options {
     const struct guard_step *told, *orphaned;
     /* How long descendants of the ward may go on after it ended by itself, to end in order. */
     uint64_t linger_ns;
+    bool hand_on;  /* SIGUSR1 and SIGUSR2, to the ward: they are meant for the program */
     int status_fd; /* the ward's wait status is written here when it ends; -1: nowhere */
 };
 
 /** The signal by which guards and shims ask to be told of their parent's end. */
 #define GUARD_PARENT_SIGNAL SIGRTMIN
 
-/** Block the signals that guard_run() waits for; to be called before the ward is forked. */
+/** Block the signals that guard_run() waits for; to be called before the ward is forked. A guard
+ * itself ignores the others (signals.h). */
 void guard_block_signals(sigset_t *before);
 
 /**

@@ -33,6 +33,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/report.c %D%/report.h \
 	%D%/result.c \
 	%D%/shim.c %D%/shim.h \
+	%D%/signals.c %D%/signals.h \
 	%D%/supervise.c %D%/supervise.h %D%/supervise_priv.h \
 	%D%/sweep.c %D%/sweep.h \
 	%D%/table.c %D%/table.h \

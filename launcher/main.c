@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@ static void fill_standard_descriptors(void)
 int main(int argc, char **argv)
 {
     fill_standard_descriptors();
+    (void)signal(SIGCHLD, SIG_DFL); /* where it is ignored nobody can be waited for */
     if (argc > 1 && strcmp(argv[1], MPIRUN_SHIM_ARGUMENT) == 0)
         return shim_main();
     if (argc > 1 && strcmp(argv[1], AGENT_ARGUMENT) == 0)

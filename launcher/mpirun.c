@@ -29,6 +29,7 @@
 #include "launcher/family.h"
 #include "launcher/guard.h"
 #include "launcher/host.h"
+#include "launcher/signals.h"
 #include "launcher/sweep.h"
 
 extern char **environ;
@@ -136,7 +137,8 @@ static void add_application(struct mpirun_words *w, const struct plan *plan,
                             uint32_t count)
 {
     static const char *const exports[] = {MPIRUN_ENV_CONTROL, MPIRUN_ENV_TOKEN, MPIRUN_ENV_JOB,
-                                          MPIRUN_ENV_LOADER, MPIRUN_ENV_GRACE};
+                                          MPIRUN_ENV_LOADER, MPIRUN_ENV_GRACE,
+                                          MPIRUN_ENV_IGNORED};
     const struct cmdline_instance_args *own;
     size_t at = 0;
 
@@ -389,6 +391,7 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
     take_word(&w, str_format(MPIRUN_ENV_JOB "=%s", job->id));
     take_word(&w, str_format(MPIRUN_ENV_LOADER "=%d", job->keep_loader));
     take_word(&w, str_format(MPIRUN_ENV_GRACE "=%llu", (unsigned long long)grace_ms));
+    take_word(&w, str_format(MPIRUN_ENV_IGNORED "=%llu", (unsigned long long)job->ignored));
     return finish(&w, ret);
 }
 
@@ -404,13 +407,10 @@ struct start {
 
 static void become_mpirun(const struct start *s, pid_t guard)
 {
-    sigset_t none;
-
     /* Its guard does more than end it; without one there is nothing to wait for. */
     if (family_follow(guard, SIGKILL) < 0)
         _exit(125);
-    (void)sigemptyset(&none); /* plenumrun takes its signals by descriptor */
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    signals_reset(0);
     (void)execve(s->program, s->arguments.words, s->environment.words);
     dprintf(STDERR_FILENO, "cannot execute %s: %s\n", s->program, strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
@@ -443,7 +443,7 @@ static void become_guard(const struct start *s)
 
     /* A session of its own: Ctrl-C at the terminal is plenumrun's to interpret. */
     (void)setsid();
-    (void)signal(SIGPIPE, SIG_IGN);
+    signals_ignore_strays();
     (void)dup2(s->null, STDIN_FILENO);
     (void)dup2(s->text[1], STDOUT_FILENO);
     (void)dup2(s->text[1], STDERR_FILENO);

@@ -17,6 +17,7 @@
 #define MPIRUN_ENV_JOB "PLENUM_SHIM_JOB"
 #define MPIRUN_ENV_LOADER "PLENUM_SHIM_LOADER" /* "1": the host's first shim keeps a loader */
 #define MPIRUN_ENV_GRACE "PLENUM_SHIM_GRACE"   /* milliseconds */
+#define MPIRUN_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
 
 /** The argument by which plenumrun knows that it is a shim. */
 #define MPIRUN_SHIM_ARGUMENT "--shim"
@@ -27,6 +28,7 @@ struct mpirun_job {
     /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs;
      * NULL: it may choose. Interfaces that it must not choose, "docker0,virbr0"; NULL: none. */
     const char *daemon_include, *program_include, *excluded;
+    uint64_t ignored; /* signals (signals.h), by programs */
 };
 
 /** A running mpirun. */

@@ -26,6 +26,7 @@
 #include "launcher/family.h"
 #include "launcher/guard.h"
 #include "launcher/mpirun.h"
+#include "launcher/signals.h"
 #include "launcher/sweep.h"
 
 enum {
@@ -64,7 +65,7 @@ static bool read_number(const char *name, uint32_t *ret)
 
 static bool take_task(struct shim_task *ret)
 {
-    uint64_t loader = 0, grace_ms = 0;
+    uint64_t loader = 0, grace_ms = 0, ignored = 0;
     bool ok;
 
     *ret = (struct shim_task){0};
@@ -75,10 +76,12 @@ static bool take_task(struct shim_task *ret)
     ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));
     ok &= take_number(MPIRUN_ENV_LOADER, 1, &loader);
     ok &= take_number(MPIRUN_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
+    ok &= take_number(MPIRUN_ENV_IGNORED, UINT64_MAX, &ignored);
     ok &= read_number("OMPI_COMM_WORLD_RANK", &ret->rank);
     ok &= read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
     ret->keep_loader = loader != 0;
     ret->grace_ns = grace_ms * NS_PER_MS;
+    ret->ignored = ignored;
     return ok;
 }
 
@@ -151,9 +154,10 @@ int shim_main(void)
     const struct guard_step told[] = {{0, SIGTERM}, {patience, SIGKILL}, {0, 0}};
     const struct guard_step orphaned[] = {{0, SHIM_ORPHAN_SIGNAL}, {patience, SIGKILL}, {0, 0}};
     struct guard_options options = {
-        .parent = parent, .told = told, .orphaned = orphaned, .status_fd = -1};
+        .parent = parent, .told = told, .orphaned = orphaned, .hand_on = true, .status_fd = -1};
 
     guard_block_signals(&before);
+    signals_ignore_strays();
     if (family_adopt() < 0 || family_follow(parent, GUARD_PARENT_SIGNAL) < 0)
         return 1;
     options.ward = fork();

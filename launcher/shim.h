@@ -25,6 +25,7 @@ struct shim_task {
     uint32_t rank, local_rank;
     bool keep_loader;  /* when local_rank is 0 */
     uint64_t grace_ns; /* until plenumrun has told another */
+    uint64_t ignored;  /* signals, by the program (signals.h) */
 };
 
 /** The program "plenumrun --shim", started by mpirun: its exit status. */

@@ -37,6 +37,7 @@
 #include "common/util.h"
 #include "launcher/dial.h"
 #include "launcher/ranges.h"
+#include "launcher/signals.h"
 #include "launcher/supervise_priv.h"
 #include "launcher/topology.h"
 
@@ -525,10 +526,16 @@ static int make_ids(struct supervisor *s, struct plenum_error *err)
 
 static int open_signals(struct supervisor *s, struct plenum_error *err)
 {
-    static const int wanted[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
-                                 SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    static const int all[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
+                              SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    uint64_t ignored = signals_get_ignored();
+    int wanted[ARRAY_LEN(all)];
+    size_t count = 0;
 
-    s->signal_fd = io_take_signals(wanted, ARRAY_LEN(wanted));
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) /* one that is blocked would come nevertheless */
+        if (!(ignored >> all[i] & 1))
+            wanted[count++] = all[i];
+    s->signal_fd = io_take_signals(wanted, count);
     return s->signal_fd < 0
                ? error_set(err, s->signal_fd, "cannot take signals: %s", strerror(-s->signal_fd))
                : 0;
@@ -601,7 +608,8 @@ static int start(struct supervisor *s, struct plenum_error *err)
                                 .keep_loader = strcmp(s->job->loader, "auto") == 0,
                                 .daemon_include = told(s->job->ready->daemon_include),
                                 .program_include = told(s->job->ready->program_include),
-                                .excluded = told(s->job->ready->excluded)};
+                                .excluded = told(s->job->ready->excluded),
+                                .ignored = signals_get_ignored()};
     hwloc_topology_t topology;
     uint64_t now = time_now_ns();
     int r;

@@ -254,7 +254,7 @@ ok "--timeout" all 'same $code 124' 'last_line_has err "--timeout"' 'sleeping 10
 # start ARGUMENT... - a job in the background, until its two sleepers 1005 are there: $job is
 # plenumrun's process
 start() {
-    "$run" --grace 500ms -n 2 sh -c "trap 'exit 6' USR1; ${1:-} setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
+    env --default-signal=INT "$run" --grace 500ms -n 2 sh -c "trap 'exit 6' USR1; ${1:-} setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
     job=$!
     wait_for 10 sleeping 1005.$id 2
 }
@@ -299,6 +299,42 @@ sleep 0.2
 kill -INT $job
 await_end
 ok "the second SIGINT kills" all 'same $code 130' 'sleeping 1005.$id 0'
+
+# wait_job [OPTION]... - a job in the background whose program counts SIGUSR1 in got and waits for the file go
+wait_job() {
+    rm -f up go got
+    "$run" "$@" -n 1 sh -c "trap 'echo got >>got' USR1; : >up; while [ ! -e go ]; do sleep 0.05; done; grep SigIgn /proc/self/status" >out 2>err &
+    job=$!
+    wait_for 10 test -e up
+}
+end_job() {
+    : >go
+    await_end
+}
+lines_in() { [ "$(wc -l <"$1")" = "$2" ]; }
+wait_job
+find_parts
+for part in outer inner; do
+    rm -f got
+    kill -USR1 ${!part}
+    wait_for 10 test -e got
+    ok "SIGUSR1 to the $part shim reaches the program" lines_in got 1
+    sleep 1.2 # another signal, not the same by another way
+done
+rm -f got
+kill -USR1 $job $guard $mpirun $outer $inner
+wait_for 10 test -e got
+sleep 0.5
+ok "and once, when all of them get it" lines_in got 1
+for part in guard outer inner; do
+    for signal in QUIT PIPE ALRM VTALRM PROF IO PWR STKFLT TSTP TTIN TTOU WINCH RTMAX; do kill -$signal ${!part}; done
+done
+end_job
+ok "other signals do nothing to the processes in between" all 'same $code 0' 'has_not err error'
+
+(trap '' HUP && wait_job && kill -HUP $job && kill -INT $job && sleep 0.2 && end_job && echo $code >code)
+ok "nohup, and a script's job in the background: what is ignored stays so" all 'same "$(cat code)" 0' '[ ! -s err ]'
+ok "and is so for the program" has out '^SigIgn:.0*7$'
 
 for part in plenumrun guard mpirun outer inner; do
     start "trap '' TERM;"

@@ -1,0 +1,44 @@
+#include "config.h"
+
+#include "launcher/signals.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/util.h"
+
+uint64_t signals_get_ignored(void)
+{
+    static const int asked[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+    uint64_t ignored = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++)
+        if (signal_is_ignored(asked[i]))
+            ignored |= UINT64_C(1) << asked[i];
+    return ignored;
+}
+
+void signals_reset(uint64_t ignored)
+{
+    sigset_t none;
+
+    for (int s = 1; s < NSIG; s++)
+        if (s != SIGKILL && s != SIGSTOP)
+            (void)signal(s, s < 64 && ignored >> s & 1 ? SIG_IGN : SIG_DFL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static bool is_fault(int signal)
+{
+    return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL ||
+           signal == SIGABRT || signal == SIGTRAP || signal == SIGSYS;
+}
+
+void signals_ignore_strays(void)
+{
+    for (int s = 1; s < NSIG; s++)
+        if (!is_fault(s) && s != SIGKILL && s != SIGSTOP && s != SIGCHLD)
+            (void)signal(s, SIG_IGN);
+}

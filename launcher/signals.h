@@ -1,0 +1,21 @@
+/* signals.h - what signals do to plenumrun, its shims, and what they start. */
+#ifndef LAUNCHER_SIGNALS_H
+#define LAUNCHER_SIGNALS_H
+
+#include <stdint.h>
+
+/** Which of HUP, INT, QUIT and TERM are ignored, as nohup(1) and shells without job control leave
+ * it: a bit (1 << signal) each. Whoever started us so wants the programs to be started so. */
+uint64_t signals_get_ignored(void);
+
+/** As a program expects them: nothing blocked, nothing ignored but these. */
+void signals_reset(uint64_t ignored);
+
+/**
+ * Ignore what would end or stop this process, but for faults of its own, SIGKILL and SIGSTOP.
+ * Signals that are blocked and waited for come nevertheless. Batch systems and people signal whole
+ * trees of processes, and mean the programs: a shim shall not fall.
+ */
+void signals_ignore_strays(void);
+
+#endif
