@@ -37,6 +37,14 @@ int random_hex(char *ret, size_t bytes)
     return 0;
 }
 
+bool signal_is_ignored(int signal)
+{
+    struct sigaction now;
+
+    return sigaction(signal, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+           now.sa_handler == SIG_IGN;
+}
+
 int io_take_signals(const int *signals, size_t count)
 {
     sigset_t set;

@@ -50,6 +50,28 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/**
+ * For a loop that comes round at least once a beat, and measures how long others have been silent:
+ * the time since the last call when we ourselves did not run for more than two beats, else 0. We
+ * were stopped then, and perhaps those others with us (a batch system that suspends a job, a frozen
+ * container, a machine that sleeps): that time counts against nobody.
+ *
+ * @param last_ns  of the loop's; 0: this is the first call
+ */
+static inline uint64_t time_not_run(uint64_t *last_ns, uint64_t now_ns, uint64_t beat_ns)
+{
+    uint64_t gap = *last_ns ? now_ns - *last_ns : 0;
+
+    *last_ns = now_ns;
+    return gap > 2 * beat_ns ? gap : 0;
+}
+
+/** A moment that is put off by such a gap; UINT64_MAX, never, stays. */
+static inline uint64_t time_put_off(uint64_t when_ns, uint64_t gap_ns)
+{
+    return when_ns == UINT64_MAX ? when_ns : when_ns + gap_ns;
+}
+
 /** `value` up to the next multiple of `unit`, a power of two. */
 static inline uint64_t align_up(uint64_t value, uint64_t unit)
 {
@@ -59,6 +81,9 @@ static inline uint64_t align_up(uint64_t value, uint64_t unit)
 /** Fill `ret` with 2 * bytes hexadecimal digits that nobody can guess, and a NUL: 0, or -EIO when the
  * kernel has no random numbers. */
 int random_hex(char *ret, size_t bytes);
+
+/** Is this signal ignored? (nohup(1), and a shell that starts a job in the background, see to it.) */
+bool signal_is_ignored(int signal);
 
 /** Block these signals, and have them come as reads (struct signalfd_siginfo) of a non-blocking
  * descriptor, which is returned, or -errno. SIGPIPE is ignored. */

@@ -73,6 +73,7 @@ struct attend {
     bool connected;
     bool suspended; /* plenumrun is stopped, and told us so */
     bool end;       /* plenumrun has said END */
+    uint64_t turn_ns; /* when the loop last came round */
     uint64_t heard_ns, beat_at;
 
     bool planned;
@@ -671,6 +672,17 @@ static void fill_fds(struct attend *a, struct pollfd fds[FDS])
             .fd = lines_has_room(&a->lines[s]) ? *pipe_of(a, s) : -1, .events = POLLIN};
 }
 
+/* After we have been stopped, perhaps with all of the job: plenumrun was not silent. */
+static void forgive(struct attend *a)
+{
+    uint64_t gap = time_not_run(&a->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+
+    a->heard_ns += gap;
+    a->told_at = time_put_off(a->told_at, gap);
+    a->kill_at = time_put_off(a->kill_at, gap);
+    a->give_up_at = time_put_off(a->give_up_at, gap);
+}
+
 static void run(struct attend *a)
 {
     while (!is_done(a)) {
@@ -680,6 +692,7 @@ static void run(struct attend *a)
         fill_fds(a, fds);
         if (poll(fds, FDS, time_to_wait(a, now)) < 0 && errno != EINTR)
             return;
+        forgive(a);
         if (fds[FD_SIGNAL].revents)
             take_signals(a);
         if (fds[FD_REPORT].revents)

@@ -27,13 +27,14 @@
 
 enum {
     GRACE_MS = 2000,
+    BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* until LEND has told another */
 };
 
 struct lend {
     int signal_fd;
     struct frame_buffer in;
-    uint64_t heard_ns;
+    uint64_t heard_ns, turn_ns; /* turn: when the loop last came round */
     bool suspended; /* plenumrun is stopped, and told us so */
     bool over;
     struct control_lend task;
@@ -124,8 +125,9 @@ static int turn(struct lend *l, struct plenum_error *err)
     uint64_t wait_ms = now < end ? (end - now) / NS_PER_MS + 1 : 0;
     int r = 0;
 
-    if (poll(fds, ARRAY_LEN(fds), l->suspended ? -1 : (int)min_u64(wait_ms, INT32_MAX)) < 0)
+    if (poll(fds, ARRAY_LEN(fds), (int)(l->suspended ? BEAT_MS : min_u64(wait_ms, BEAT_MS))) < 0)
         return errno == EINTR ? 0 : error_set(err, -errno, "poll: %s", strerror(errno));
+    l->heard_ns += time_not_run(&l->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
     l->over |= fds[1].revents != 0;
     if (fds[0].revents)
         r = read_input(l, err);

@@ -137,6 +137,22 @@ static void suspend_all(struct supervisor *s, bool suspend)
     lenders_suspend(s->lenders, suspend);
 }
 
+/* After we have been stopped, perhaps with all of the job: nobody was silent, and nothing is late.
+ * But --timeout is a time of the day. */
+static void forgive(struct supervisor *s)
+{
+    uint64_t *const times[] = {&s->start_at, &s->kill_at,       &s->reason_at,
+                               &s->close_at, &s->end_mpirun_at, &s->abandon_at};
+    uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        *times[i] = time_put_off(*times[i], gap);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        s->members[i].heard_ns += gap;
+    if (gap > 0)
+        log_debug("nothing of us ran for %.1f s", (double)gap / 1e9);
+}
+
 /* Ctrl-Z: the programs stop, then we do; and all go on together. */
 static void stop_and_continue(struct supervisor *s)
 {
@@ -145,8 +161,7 @@ static void stop_and_continue(struct supervisor *s)
     (void)raise(SIGSTOP);
     suspend_all(s, false);
     members_send_number(s, CONTROL_SIGNAL, SIGCONT);
-    for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        s->members[i].heard_ns = time_now_ns();
+    forgive(s);
 }
 
 /* Whoever presses Ctrl-C often does so because something seems to hang: what? */
@@ -469,6 +484,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
             return -errno;
         return 0;
     }
+    forgive(s);
     if (more[FD_SIGNAL].revents)
         take_signals(s);
     if (more[FD_TEXT].revents)

@@ -92,6 +92,7 @@ struct supervisor {
     int interrupts; /* how often somebody wanted us to end */
     bool hurry;     /* do not even wait for the output */
 
+    uint64_t turn_ns; /* when the loop last came round */
     /* When something is due; NEVER: nothing. */
     uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_mpirun_at, abandon_at;
 };

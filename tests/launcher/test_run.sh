@@ -336,6 +336,15 @@ ok "other signals do nothing to the processes in between" all 'same $code 0' 'ha
 ok "nohup, and a script's job in the background: what is ignored stays so" all 'same "$(cat code)" 0' '[ ! -s err ]'
 ok "and is so for the program" has out '^SigIgn:.0*7$'
 
+wait_job --heartbeat-timeout 2
+find_parts
+kill -STOP $members
+sleep 5
+kill -CONT $members
+sleep 2
+end_job
+ok "a job that was frozen as a whole goes on" all 'same $code 0' 'has_not err error'
+
 for part in plenumrun guard mpirun outer inner; do
     start "trap '' TERM;"
     find_parts
