@@ -139,6 +139,21 @@ wait_for 20 three_up
 on v1 scancel "$number"
 gone() { no_step && ! pgrep -fx 'sleep 1000' >/dev/null; }
 ok "scancel leaves nothing" wait_for 30 gone
+cat >script <<END
+#!/bin/sh
+#SBATCH -N3 -o $PWD/batch
+exec "$run" sh -c 'trap "echo got >>got.\$RANK" USR1; : >up.\$RANK; until [ -e go ]; do sleep 0.1; done 2>/dev/null; echo end'
+END
+in_slurm sbatch script
+number=$(sed -n 's/Submitted batch job //p' out)
+wait_for 20 test -e up.0 -a -e up.1 -a -e up.2
+on v1 scancel -s USR1 "$number"
+ok "scancel -s USR1 reaches the programs of the other hosts" wait_for 10 test -e got.1 -a -e got.2
+on v1 scancel -f -s USR1 "$number"
+wait_for 10 test -e got.0
+: >go
+wait_for 20 no_step
+ok "with --full all of them, and the job goes on" all '[ -e got.0 ]' 'same "$(sort -u batch)" end'
 in_slurm env SLURM_JOB_NODELIST='v[1-' "$run" true
 ok "an allocation that is not understood" all 'same $code 2' 'has "SLURM_JOB_NODELIST"'
 
