@@ -59,10 +59,13 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
     int r;
 
     /* Unless mpirun started what looks like torchrun's: then MPI says whether its world is ours. */
-    if (job->info.launcher == PLENUM_LAUNCHER_TORCH && !getenv("OMPI_COMM_WORLD_SIZE"))
-        return error_set(err, -ENOTSUP,
-                         "this job was started by torchrun, where plenum has no collectives: use "
-                         "torch.distributed (or set a carrier), or start the job with plenumrun");
+    if ((job->info.launcher == PLENUM_LAUNCHER_TORCH ||
+         job->info.launcher == PLENUM_LAUNCHER_PROGRAM) &&
+        !getenv("OMPI_COMM_WORLD_SIZE"))
+        return error_set(
+            err, -ENOTSUP,
+            "this job was not started by plenumrun or mpirun, so torch.distributed must carry its "
+            "collectives: call torch.distributed.init_process_group() first (in C: set a carrier)");
     backend = module_load(backend_file, COMM_BACKEND_SYMBOL, &why);
     if (!backend)
         return error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
@@ -100,7 +103,10 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
             "this process was forked from the one that opened the job; collectives are "
             "that one's");
     (void)pthread_mutex_lock(&world.mu);
-    if (world.broken)
+    if (world.carried && world.pid != getpid())
+        r = error_set(err, -ECHILD,
+                      "this process was forked from one that has collectives: they are that one's");
+    else if (world.broken)
         r = error_set(err, -ENOTRECOVERABLE,
                       "an earlier collective timed out: no further one can be trusted; end the "
                       "process");
@@ -289,12 +295,14 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
 
     (void)job;
     (void)pthread_mutex_lock(&world.mu);
-    if (world.used) {
+    if (world.used && world.pid == getpid()) {
         r = error_set(err, -EBUSY,
                       "collectives have begun: what carries them cannot be changed any more");
     } else {
         world.carrier = *carrier;
         world.carried = true;
+        world.used = world.broken = false; /* what a parent has begun is not this process's */
+        world.pid = getpid();
     }
     (void)pthread_mutex_unlock(&world.mu);
     return r;

@@ -16,23 +16,38 @@
 #include "common/util.h"
 #include "libdist/job_priv.h"
 
-/* The names that one launcher uses. NULL: it has no such variable. */
+/* The names that one launcher uses. */
 struct names {
     enum plenum_launcher launcher;
     const char *count, *index, *local_count, *local_index;
+    bool mpi; /* where all four are there, they count before Slurm's; else behind */
 };
 
+#define MPI(size, rank, local_size, local_rank) \
+    {PLENUM_LAUNCHER_MPI, size, rank, local_size, local_rank, true}
+
+/* The first that is there counts. Those of an MPI come before Slurm's: where srun has started only
+ * the daemons of mpirun, programs still find its variables. */
 static const struct names known[] = {
     {PLENUM_LAUNCHER_PLENUM, "PLENUM_NUM_INSTANCES", "PLENUM_INSTANCE_INDEX",
-     "PLENUM_NUM_LOCAL_INSTANCES", "PLENUM_LOCAL_INSTANCE_INDEX"},
-    {PLENUM_LAUNCHER_TORCH, "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
-    {PLENUM_LAUNCHER_MPI, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+     "PLENUM_NUM_LOCAL_INSTANCES", "PLENUM_LOCAL_INSTANCE_INDEX", false},
+    {PLENUM_LAUNCHER_TORCH, "WORLD_SIZE", "RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK", false},
+    MPI("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK"),
+    /* MVAPICH 2 and 3, also where Hydra starts them. */
+    MPI("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE",
+        "MV2_COMM_WORLD_LOCAL_RANK"),
+    MPI("MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_LOCAL_SIZE",
+        "MVP_COMM_WORLD_LOCAL_RANK"),
+    /* Hydra, the mpirun of MPICH and Intel MPI; Cray's PALS. */
+    MPI("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
+    MPI("PMI_SIZE", "PMI_RANK", "PMI_LOCAL_SIZE", "PMI_LOCAL_RANK"),
     /* Of a step: in the script of an sbatch job SLURM_PROCID is 0, however many tasks the job has.
      */
     {PLENUM_LAUNCHER_SLURM, "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE",
-     "SLURM_LOCALID"},
+     "SLURM_LOCALID", false},
 };
+#undef MPI
 
 static pthread_mutex_t job_mu = PTHREAD_MUTEX_INITIALIZER;
 static struct plenum_job *the_job;
@@ -82,9 +97,102 @@ static int read_local_count(job_getenv get, const struct names *n, uint32_t *ret
                      text, node);
 }
 
-static bool mentions(job_getenv get, const struct names *n)
+static bool same_text(const char *a, const char *b)
 {
-    return get(n->count) && get(n->index);
+    return a && b && strcmp(a, b) == 0;
+}
+
+static bool mentions(job_getenv get, const struct names *n, bool all)
+{
+    if (!get(n->count) || !get(n->index))
+        return false;
+    /* srun --mpi=pmi2 sets PMI's variables, too; where they differ from its own, they are those of
+     * an mpirun whose daemons it has started. */
+    if (n->launcher == PLENUM_LAUNCHER_SLURM && get("PMI_SIZE") && get("PMI_RANK"))
+        return same_text(get("PMI_SIZE"), get(n->count)) &&
+               same_text(get("PMI_RANK"), get(n->index));
+    return !n->mpi || !all || (get(n->local_count) && get(n->local_index));
+}
+
+static const struct names *find_names(job_getenv get)
+{
+    for (int all = 1; all >= 0; all--)
+        for (size_t i = 0; i < ARRAY_LEN(known); i++)
+            if (mentions(get, &known[i], all))
+                return &known[i];
+    return NULL;
+}
+
+static bool tells_of_others(const char *count)
+{
+    return count && strcmp(count, "1") != 0;
+}
+
+static int refuse_half(struct plenum_error *err, const char *said, const char *value,
+                       const char *missing)
+{
+    return error_set(
+        err, -EINVAL,
+        "%s is %s, but %s is not set, so it is not known which process of the job this is: start "
+        "it with plenumrun, torchrun or mpirun, or set RANK and WORLD_SIZE",
+        said, value, missing);
+}
+
+/* Nobody has said both how many there are and which of them this is. That is a process alone,
+ * unless half of it was said: to take itself for the only one would give all processes the same
+ * samples. */
+static int refuse_halves(job_getenv get, struct plenum_error *err)
+{
+    const char *text;
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        const struct names *n = &known[i];
+
+        if (tells_of_others(get(n->count)) && !get(n->index))
+            return refuse_half(err, n->count, get(n->count), n->index);
+        if (get(n->index) && !get(n->count) && n->launcher != PLENUM_LAUNCHER_SLURM)
+            return refuse_half(err, n->index, get(n->index), n->count);
+    }
+    text = get("LOCAL_WORLD_SIZE");
+    if (tells_of_others(text))
+        return refuse_half(err, "LOCAL_WORLD_SIZE", text, "RANK");
+    text = get("LOCAL_RANK");
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "-1") != 0)
+        return refuse_half(err, "LOCAL_RANK", text, "RANK");
+    /* 0 is also said by Open MPI's MPI_Init() to a program that nobody has started; where there are
+     * others, these are refused. PMIx has no variable for their number. */
+    text = get("PMIX_RANK");
+    if (text && strcmp(text, "0") != 0)
+        return refuse_half(err, "PMIX_RANK", text, "WORLD_SIZE");
+    return 0;
+}
+
+/* RANK=0 and WORLD_SIZE=1 may have been set for a whole host or container, in which mpirun has then
+ * started several. torchrun, whose word counts, also says who is on this host. */
+static int refuse_alone_among_others(job_getenv get, const struct names *n,
+                                     const struct plenum_job_info *info, struct plenum_error *err)
+{
+    if (n->launcher != PLENUM_LAUNCHER_TORCH || info->num_instances > 1 || get(n->local_count))
+        return 0;
+    for (const struct names *o = n + 1; o < known + ARRAY_LEN(known); o++)
+        if (mentions(get, o, false) && tells_of_others(get(o->count)))
+            return error_set(err, -EINVAL, "%s is 1, but %s is %s: unset the one that is not meant",
+                             n->count, o->count, get(o->count));
+    return 0;
+}
+
+static int check_instances(const struct plenum_job_info *info, const struct names *n,
+                           struct plenum_error *err)
+{
+    if (info->num_instances == 0 || info->instance_index >= info->num_instances)
+        return error_set(err, -EINVAL, "%s is %u, but %s is %u: an index lies below the count",
+                         n->index, info->instance_index, n->count, info->num_instances);
+    if (info->num_local_instances == 0 || info->num_local_instances > info->num_instances ||
+        info->local_instance_index >= info->num_local_instances)
+        return error_set(err, -EINVAL, "%s = %u, %s = %u and %s = %u contradict each other",
+                         n->local_index, info->local_instance_index, n->local_count,
+                         info->num_local_instances, n->count, info->num_instances);
+    return 0;
 }
 
 static int read_instances(job_getenv get, const struct names *n, struct plenum_job_info *info,
@@ -103,14 +211,17 @@ static int read_instances(job_getenv get, const struct names *n, struct plenum_j
         r = read_number(get, n->local_index, &info->local_instance_index, err);
     if (r < 0)
         return r;
-    if (info->num_instances == 0 || info->instance_index >= info->num_instances)
-        return error_set(err, -EINVAL, "%s is %u, but %s is %u: an index lies below the count",
-                         n->index, info->instance_index, n->count, info->num_instances);
-    if (info->num_local_instances == 0 || info->num_local_instances > info->num_instances ||
-        info->local_instance_index >= info->num_local_instances)
-        return error_set(err, -EINVAL, "%s = %u, %s = %u and %s = %u contradict each other",
-                         n->local_index, info->local_instance_index, n->local_count,
-                         info->num_local_instances, n->count, info->num_instances);
+    return check_instances(info, n, err);
+}
+
+static int check_replicas(const struct plenum_job_info *info, const char *count,
+                          const char *local_count, const char *offset, struct plenum_error *err)
+{
+    if (info->num_local_replicas == 0 || info->num_local_replicas > info->num_replicas ||
+        info->replica_offset > info->num_replicas - info->num_local_replicas)
+        return error_set(err, -EINVAL, "%s = %u, %s = %u and %s = %u contradict each other", count,
+                         info->num_replicas, local_count, info->num_local_replicas, offset,
+                         info->replica_offset);
     return 0;
 }
 
@@ -136,13 +247,8 @@ static int read_replicas(job_getenv get, struct plenum_job_info *info, struct pl
         r = read_number(get, "PLENUM_RESTART_COUNT", &info->restart_count, err);
     if (r < 0)
         return r;
-    if (info->num_local_replicas == 0 || info->num_local_replicas > info->num_replicas ||
-        info->replica_offset > info->num_replicas - info->num_local_replicas)
-        return error_set(err, -EINVAL,
-                         "PLENUM_NUM_REPLICAS = %u, PLENUM_NUM_LOCAL_REPLICAS = %u and "
-                         "PLENUM_REPLICA_OFFSET = %u contradict each other",
-                         info->num_replicas, info->num_local_replicas, info->replica_offset);
-    return 0;
+    return check_replicas(info, "PLENUM_NUM_REPLICAS", "PLENUM_NUM_LOCAL_REPLICAS",
+                          "PLENUM_REPLICA_OFFSET", err);
 }
 
 /* A text that all instances of the job on a host can find, and no other job of it has. */
@@ -157,6 +263,7 @@ static void name_job(job_getenv get, struct plenum_job *job)
         a = get("PLENUM_JOB_ID");
         break;
     case PLENUM_LAUNCHER_TORCH:
+    case PLENUM_LAUNCHER_PROGRAM:
         a = get("MASTER_ADDR");
         b = get("MASTER_PORT");
         break;
@@ -182,30 +289,57 @@ static void name_job(job_getenv get, struct plenum_job *job)
             *c = '_';
 }
 
-int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err)
+/* What the program is told of by its environment, whoever said who it is. */
+static void name_rest(job_getenv get, struct plenum_job *job)
 {
-    const struct names *n = NULL;
     const char *loader = get("PLENUM_LOADER");
-    int r = 0;
 
-    job->info = (struct plenum_job_info){.num_instances = 1, .num_local_instances = 1};
-    for (size_t i = 0; i < ARRAY_LEN(known) && !n; i++)
-        if (mentions(get, &known[i]))
-            n = &known[i];
-    if (n) {
-        job->info.launcher = n->launcher;
-        r = read_instances(get, n, &job->info, err);
-    }
-    if (r == 0)
-        r = read_replicas(get, &job->info, err);
-    if (r < 0)
-        return r;
     name_job(get, job);
     job->info.job_id = job->id;
     if (loader && *loader) {
         (void)snprintf(job->loader, sizeof(job->loader), "%s", loader);
         job->info.loader = job->loader;
     }
+}
+
+int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err)
+{
+    const struct names *n = find_names(get);
+    int r;
+
+    job->info = (struct plenum_job_info){.num_instances = 1, .num_local_instances = 1};
+    if (n) {
+        job->info.launcher = n->launcher;
+        r = read_instances(get, n, &job->info, err);
+        if (r == 0)
+            r = refuse_alone_among_others(get, n, &job->info, err);
+    } else {
+        r = refuse_halves(get, err);
+    }
+    if (r == 0)
+        r = read_replicas(get, &job->info, err);
+    if (r == 0)
+        name_rest(get, job);
+    return r;
+}
+
+int job_from_info(job_getenv get, const struct plenum_job_info *info, struct plenum_job *job,
+                  struct plenum_error *err)
+{
+    static const struct names fields = {.count = "num_instances",
+                                        .index = "instance_index",
+                                        .local_count = "num_local_instances",
+                                        .local_index = "local_instance_index"};
+    int r = check_instances(info, &fields, err);
+
+    if (r == 0)
+        r = check_replicas(info, "num_replicas", "num_local_replicas", "replica_offset", err);
+    if (r < 0)
+        return r;
+    job->info = *info;
+    job->info.launcher = PLENUM_LAUNCHER_PROGRAM;
+    job->info.loader = NULL;
+    name_rest(get, job);
     return 0;
 }
 
@@ -214,30 +348,67 @@ static const char *get_from_process(const char *name)
     return getenv(name);
 }
 
-int plenum_job_open(struct plenum_job **ret, struct plenum_error *err)
+/* Is it the same place, by numbers? */
+static bool same_place(const struct plenum_job_info *a, const struct plenum_job_info *b)
 {
-    struct plenum_job *job;
+    return a->num_instances == b->num_instances && a->instance_index == b->instance_index &&
+           a->num_local_instances == b->num_local_instances &&
+           a->local_instance_index == b->local_instance_index &&
+           a->num_replicas == b->num_replicas && a->num_local_replicas == b->num_local_replicas &&
+           a->replica_offset == b->replica_offset;
+}
+
+static int make_job(const struct plenum_job_info *info, struct plenum_job **ret,
+                    struct plenum_error *err)
+{
+    struct plenum_job *job = calloc(1, sizeof(*job));
+    int r;
+
+    if (!job)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = info ? job_from_info(get_from_process, info, job, err)
+             : job_from_environment(get_from_process, job, err);
+    if (r < 0) {
+        free(job);
+        return r;
+    }
+    job->pid = getpid();
+    *ret = job;
+    return 0;
+}
+
+/* The one job of this process, which is who the environment says, or `info`. A forked child has a
+ * job of its own: its parent's object stays valid, and is nobody's. */
+static int open_job(const struct plenum_job_info *info, struct plenum_job **ret,
+                    struct plenum_error *err)
+{
     int r = 0;
 
     (void)pthread_mutex_lock(&job_mu);
-    job = the_job;
-    if (!job) {
-        job = calloc(1, sizeof(*job));
-        r = job ? job_from_environment(get_from_process, job, err)
-                : error_set(err, -ENOMEM, "out of memory");
-        if (r == 0) {
-            job->pid = getpid();
-            the_job = job;
-        } else {
-            free(job);
-        }
-    }
+    if (!the_job || the_job->pid != getpid())
+        r = make_job(info, &the_job, err);
+    else if (info && !same_place(info, &the_job->info))
+        r = error_set(
+            err, -EBUSY,
+            "this process is instance %u of %u already: say who it is before anything else asks",
+            the_job->info.instance_index, the_job->info.num_instances);
     if (r == 0) {
-        job->opens++;
-        *ret = job;
+        the_job->opens++;
+        *ret = the_job;
     }
     (void)pthread_mutex_unlock(&job_mu);
     return r;
+}
+
+int plenum_job_open(struct plenum_job **ret, struct plenum_error *err)
+{
+    return open_job(NULL, ret, err);
+}
+
+int plenum_job_open_as(const struct plenum_job_info *info, struct plenum_job **ret,
+                       struct plenum_error *err)
+{
+    return open_job(info, ret, err);
 }
 
 void plenum_job_close(struct plenum_job *job)
@@ -248,7 +419,7 @@ void plenum_job_close(struct plenum_job *job)
         return;
     (void)pthread_mutex_lock(&job_mu);
     last = --job->opens == 0;
-    if (last)
+    if (last && the_job == job)
         the_job = NULL;
     (void)pthread_mutex_unlock(&job_mu);
     if (last)

@@ -22,5 +22,7 @@ struct plenum_job {
 typedef const char *(*job_getenv)(const char *name);
 
 int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err);
+int job_from_info(job_getenv get, const struct plenum_job_info *info, struct plenum_job *job,
+                  struct plenum_error *err);
 
 #endif

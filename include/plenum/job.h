@@ -18,8 +18,11 @@ enum plenum_launcher {
     PLENUM_LAUNCHER_NONE,   /**< Nobody: a job of one instance. */
     PLENUM_LAUNCHER_PLENUM, /**< plenumrun: PLENUM_* variables. */
     PLENUM_LAUNCHER_TORCH,  /**< torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE. */
-    PLENUM_LAUNCHER_MPI,    /**< mpirun of Open MPI: OMPI_COMM_WORLD_*. */
-    PLENUM_LAUNCHER_SLURM,  /**< srun: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID. */
+    PLENUM_LAUNCHER_MPI, /**< mpirun of an MPI: OMPI_COMM_WORLD_* (Open MPI), PMI_RANK and PMI_SIZE
+                              (MPICH, Intel MPI and others), MV2_* and MVP_COMM_WORLD_* (MVAPICH).
+                          */
+    PLENUM_LAUNCHER_SLURM,   /**< srun: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID. */
+    PLENUM_LAUNCHER_PROGRAM, /**< The program itself, by plenum_job_open_as(). */
 };
 
 /**
@@ -46,16 +49,30 @@ struct plenum_job_info {
 /**
  * Find out who this process is, from the environment.
  *
- * The first of these that is there counts: plenumrun's variables, torchrun's, Open MPI's, Slurm's
- * (of a step started by srun); none of them makes a job of one instance. Calling it again gives the
- * same object and counts; the environment is read once.
+ * The first of these that is there counts: plenumrun's variables, torchrun's, an MPI's, Slurm's
+ * (of a step started by srun); none of them makes a job of one instance. A process that is told of
+ * others, but not which of them it is, is refused. Calling it again gives the same object and
+ * counts; the environment is read once. A forked child has a job of its own.
  *
  * Ownership: close each successful open once, with plenum_job_close().
- * Errors:    -EINVAL variables contradict each other or are not numbers (`err` names the variable);
- *            -ENOMEM.
- * Threads:   any.
+ * Errors:    -EINVAL variables contradict each other, are not numbers, or say only half (`err`
+ * names the variable); -ENOMEM. Threads:   any.
  */
 PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err);
+
+/**
+ * Say who this process is, for programs that learn it from something else than the environment.
+ * From then on plenum_job_open() gives this job.
+ *
+ * @param info  Copied. Its `launcher`, `job_id` and `loader` are not looked at: the launcher
+ * becomes PLENUM_LAUNCHER_PROGRAM, the others are found as by plenum_job_open().
+ *
+ * Ownership: as of plenum_job_open().
+ * Errors:    -EINVAL numbers contradict each other; -EBUSY the job is open, and this process
+ * another in it; -ENOMEM. Threads:   any.
+ */
+PLENUM_API int plenum_job_open_as(const struct plenum_job_info *info, struct plenum_job **ret,
+                                  struct plenum_error *err);
 
 /**
  * Give the job up. NULL is nothing. It may be opened again.

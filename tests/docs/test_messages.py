@@ -110,8 +110,8 @@ class MessagesTest(unittest.TestCase):
         found = said()
         self.assertGreater(len(found), 350)
         self.assertIn("the data set has no sample …", found)
-        self.assertIn("this job was started by torchrun, where plenum has no collectives: use torch.distributed (or set a carrier), or start the "
-                      "job with plenumrun", found)
+        self.assertIn("this job was not started by plenumrun or mpirun, so torch.distributed must carry its collectives: call "
+                      "torch.distributed.init_process_group() first (in C: set a carrier)", found)
         self.assertNotIn("", [remedy for _, remedy in page()])
 
     def test_patterns(self):

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -130,6 +132,185 @@ Test(job, the_script_of_an_sbatch_job_is_alone)
 
     cr_expect(eq(int, job->info.launcher, PLENUM_LAUNCHER_NONE));
     cr_expect(eq(u32, job->info.num_instances, 1));
+}
+
+struct told_case {
+    const char *why;
+    const char *environment[12];
+    /* What is made of it; nothing: it is refused, by a sentence that names `variable`. */
+    uint32_t place[4]; /* instances, index, on this host, index on this host */
+    enum plenum_launcher launcher;
+    const char *variable;
+};
+
+#define NONE PLENUM_LAUNCHER_NONE
+#define TORCH PLENUM_LAUNCHER_TORCH
+#define MPI PLENUM_LAUNCHER_MPI
+#define SLURM PLENUM_LAUNCHER_SLURM
+#define HYDRA "PMI_SIZE=8", "PMI_RANK=5", "MPI_LOCALNRANKS=4", "MPI_LOCALRANKID=1"
+#define STEP(tasks, index)                                                  \
+    "SLURM_STEP_NUM_TASKS=" tasks, "SLURM_PROCID=" index, "SLURM_NODEID=0", \
+        "SLURM_LOCALID=" index, "SLURM_STEP_TASKS_PER_NODE=" tasks
+
+static const struct told_case told[] = {
+    {"MPICH's and Intel MPI's Hydra", {HYDRA}, {8, 5, 4, 1}, MPI, ""},
+    {"within a step of Slurm's that runs its proxies",
+     {HYDRA, STEP("2", "1")},
+     {8, 5, 4, 1},
+     MPI,
+     ""},
+    {"Cray's PALS",
+     {"PMI_SIZE=8", "PMI_RANK=5", "PMI_LOCAL_SIZE=2", "PMI_LOCAL_RANK=1"},
+     {8, 5, 2, 1},
+     MPI,
+     ""},
+    {"MVAPICH 2",
+     {"MV2_COMM_WORLD_SIZE=4", "MV2_COMM_WORLD_RANK=2", "MV2_COMM_WORLD_LOCAL_SIZE=2",
+      "MV2_COMM_WORLD_LOCAL_RANK=0", "PMI_ID=2"},
+     {4, 2, 2, 0},
+     MPI,
+     ""},
+    {"MVAPICH 3",
+     {"MVP_COMM_WORLD_SIZE=4", "MVP_COMM_WORLD_RANK=3", "MVP_COMM_WORLD_LOCAL_SIZE=2",
+      "MVP_COMM_WORLD_LOCAL_RANK=1", "PMI_SIZE=4", "PMI_RANK=3"},
+     {4, 3, 2, 1},
+     MPI,
+     ""},
+    {"PMI that does not say who is on this host",
+     {"PMI_SIZE=3", "PMI_RANK=2"},
+     {3, 2, 1, 0},
+     MPI,
+     ""},
+    {"Open MPI's that do not",
+     {"OMPI_COMM_WORLD_SIZE=3", "OMPI_COMM_WORLD_RANK=2"},
+     {3, 2, 1, 0},
+     MPI,
+     ""},
+    {"srun --mpi=pmi2 says the same twice",
+     {"PMI_SIZE=2", "PMI_RANK=1", STEP("2", "1")},
+     {2, 1, 2, 1},
+     SLURM,
+     ""},
+    {"an mpirun in a step of its daemons",
+     {"PMI_SIZE=4", "PMI_RANK=3", STEP("2", "1")},
+     {4, 3, 1, 0},
+     MPI,
+     ""},
+    {"srun --mpi=pmix", {"PMIX_RANK=1", STEP("2", "1")}, {2, 1, 2, 1}, SLURM, ""},
+    {"one process of Hydra's",
+     {"PMI_SIZE=1", "PMI_RANK=0", "MPI_LOCALNRANKS=1", "MPI_LOCALRANKID=0"},
+     {1, 0, 1, 0},
+     MPI,
+     ""},
+    {"torchrun in a step of Slurm's, one a host", /* each step task is a host's torchrun */
+     {"WORLD_SIZE=1", "RANK=0", "LOCAL_WORLD_SIZE=1", "LOCAL_RANK=0", STEP("2", "1")},
+     {1, 0, 1, 0},
+     TORCH,
+     ""},
+    {"Open MPI's MPI_Init() of a program that nobody started",
+     {"PMIX_RANK=0"},
+     {1, 0, 1, 0},
+     NONE,
+     ""},
+    {"a world of one, of which nothing else is said", {"WORLD_SIZE=1"}, {1, 0, 1, 0}, NONE, ""},
+    {"LOCAL_RANK as frameworks set it where there is nobody else",
+     {"LOCAL_RANK=-1"},
+     {1, 0, 1, 0},
+     NONE,
+     ""},
+    {"LOCAL_RANK that chooses a device", {"LOCAL_RANK=0"}, {1, 0, 1, 0}, NONE, ""},
+
+    {"PMIx alone does not say how many", {"PMIX_RANK=3"}, .variable = "PMIX_RANK"},
+    {"Lightning's processes",
+     {"WORLD_SIZE=2", "LOCAL_RANK=1", "NODE_RANK=0"},
+     .variable = "RANK is not set"},
+    {"how many, not which", {"WORLD_SIZE=2"}, .variable = "WORLD_SIZE is 2, but RANK is not set"},
+    {"how many, not which, of PMI", {"PMI_SIZE=2"}, .variable = "PMI_RANK"},
+    {"how many, not which, of Open MPI",
+     {"OMPI_COMM_WORLD_SIZE=2"},
+     .variable = "OMPI_COMM_WORLD_RANK"},
+    {"how many, not which, of plenumrun",
+     {"PLENUM_NUM_INSTANCES=2"},
+     .variable = "PLENUM_INSTANCE_INDEX"},
+    {"which, not how many", {"RANK=0"}, .variable = "RANK is 0, but WORLD_SIZE is not set"},
+    {"which, not how many, of PMI", {"PMI_RANK=0"}, .variable = "PMI_SIZE"},
+    {"which, not how many, of MVAPICH",
+     {"MV2_COMM_WORLD_RANK=0"},
+     .variable = "MV2_COMM_WORLD_SIZE"},
+    {"how many on this host", {"LOCAL_WORLD_SIZE=2"}, .variable = "LOCAL_WORLD_SIZE"},
+    {"which on this host", {"LOCAL_RANK=1"}, .variable = "LOCAL_RANK"},
+    {"a host's RANK and WORLD_SIZE, and Hydra's below them",
+     {"WORLD_SIZE=1", "RANK=0", HYDRA},
+     .variable = "WORLD_SIZE is 1, but PMI_SIZE is 8"},
+    {"a host's RANK and WORLD_SIZE, and a step of two tasks",
+     {"WORLD_SIZE=1", "RANK=0", STEP("2", "1")},
+     .variable = "SLURM_STEP_NUM_TASKS is 2"},
+    {"nonsense of PMI", {"PMI_SIZE=2", "PMI_RANK=2"}, .variable = "PMI_RANK is 2"},
+    {"nonsense of Hydra",
+     {"PMI_SIZE=2", "PMI_RANK=1", "MPI_LOCALNRANKS=3", "MPI_LOCALRANKID=1"},
+     .variable = "MPI_LOCALNRANKS"},
+};
+
+Test(job, whoever_tells_and_whatever_is_missing)
+{
+    for (size_t i = 0; i < ARRAY_LEN(told); i++) {
+        const struct told_case *c = &told[i];
+        struct plenum_job job = {.id = ""};
+        struct plenum_error err = {""};
+        int r;
+
+        environment = c->environment;
+        r = job_from_environment(get, &job, &err);
+        if (c->place[0] == 0) {
+            cr_expect(eq(int, r, -EINVAL), "%s", c->why);
+            cr_expect(ne(ptr, (void *)strstr(err.text, c->variable), NULL),
+                      "%s: '%s' does not say %s", c->why, err.text, c->variable);
+            continue;
+        }
+        cr_expect(eq(int, r, 0), "%s: %s", c->why, err.text);
+        cr_expect(eq(u32, job.info.num_instances, c->place[0]), "%s", c->why);
+        cr_expect(eq(u32, job.info.instance_index, c->place[1]), "%s", c->why);
+        cr_expect(eq(u32, job.info.num_local_instances, c->place[2]), "%s", c->why);
+        cr_expect(eq(u32, job.info.local_instance_index, c->place[3]), "%s", c->why);
+        cr_expect(eq(u32, job.info.num_replicas, c->place[0]), "%s", c->why);
+        cr_expect(eq(u32, job.info.replica_offset, c->place[1]), "%s", c->why);
+        cr_expect(eq(int, job.info.launcher, c->launcher), "%s", c->why);
+    }
+}
+
+/* The law: of each set of variables, whatever is taken away, a process of several is never the only
+ * one. */
+Test(job, no_half_of_a_set_makes_a_process_the_only_one)
+{
+    static const char *const sets[][4] = {
+        {"WORLD_SIZE=4", "RANK=2", "LOCAL_WORLD_SIZE=4", "LOCAL_RANK=2"},
+        {"OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=2", "OMPI_COMM_WORLD_LOCAL_SIZE=4",
+         "OMPI_COMM_WORLD_LOCAL_RANK=2"},
+        {"PMI_SIZE=4", "PMI_RANK=2", "MPI_LOCALNRANKS=4", "MPI_LOCALRANKID=2"},
+        {"MV2_COMM_WORLD_SIZE=4", "MV2_COMM_WORLD_RANK=2", "MV2_COMM_WORLD_LOCAL_SIZE=4",
+         "MV2_COMM_WORLD_LOCAL_RANK=2"},
+        {"PLENUM_NUM_INSTANCES=4", "PLENUM_INSTANCE_INDEX=2", "PLENUM_NUM_LOCAL_INSTANCES=4",
+         "PLENUM_LOCAL_INSTANCE_INDEX=2"},
+    };
+
+    for (size_t set = 0; set < ARRAY_LEN(sets); set++)
+        for (unsigned mask = 1; mask < 16; mask++) {
+            const char *some[5] = {NULL};
+            struct plenum_job job = {.id = ""};
+            struct plenum_error err = {""};
+            size_t count = 0;
+
+            if ((mask & 3) == 0)
+                continue; /* who is on this host says nothing of others elsewhere */
+            for (size_t i = 0; i < 4; i++)
+                if (mask >> i & 1)
+                    some[count++] = sets[set][i];
+            environment = some;
+            if (job_from_environment(get, &job, &err) == 0)
+                cr_expect(eq(u32, job.info.num_instances, 4), "%s, %x", sets[set][0], mask);
+            else
+                cr_expect(gt(sz, strlen(err.text), 20));
+        }
 }
 
 static void refused(const char *const *env, const char *variable)
@@ -274,6 +455,70 @@ Test(job, collectives_may_be_carried_by_something_else)
     other.code = 0;
     cr_expect(eq(int, plenum_barrier(job, NULL), -ENOTRECOVERABLE));
     plenum_job_close(job);
+}
+
+Test(job, a_program_may_say_who_it_is)
+{
+    const struct plenum_job_info third = {.num_instances = 4,
+                                          .instance_index = 2,
+                                          .num_local_instances = 2,
+                                          .local_instance_index = 0,
+                                          .num_replicas = 4,
+                                          .num_local_replicas = 1,
+                                          .replica_offset = 2,
+                                          .devices_per_replica = 1};
+    struct plenum_job_info other = third;
+    struct plenum_job *a, *b;
+    struct plenum_error err = {""};
+
+    (void)setenv("WORLD_SIZE", "2", 1); /* half of it, which is not looked at */
+    cr_assert(eq(int, plenum_job_open_as(&third, &a, &err), 0), "%s", err.text);
+    cr_expect(eq(u32, plenum_job_get_info(a)->instance_index, 2));
+    cr_expect(eq(int, plenum_job_get_info(a)->launcher, PLENUM_LAUNCHER_PROGRAM));
+    cr_assert(eq(int, plenum_job_open(&b, &err), 0), "%s", err.text);
+    cr_expect(eq(ptr, a, b));
+    other.instance_index = other.replica_offset = 3;
+    cr_expect(eq(int, plenum_job_open_as(&other, &b, &err), -EBUSY));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "instance 2 of 4"), NULL), "%s", err.text);
+    cr_expect(eq(int, plenum_barrier(a, &err), -ENOTSUP));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "init_process_group"), NULL), "%s", err.text);
+    plenum_job_close(a);
+    plenum_job_close(b);
+
+    other.instance_index = 4;
+    cr_expect(eq(int, plenum_job_open_as(&other, &b, &err), -EINVAL));
+    other = third;
+    other.replica_offset = 4;
+    cr_expect(eq(int, plenum_job_open_as(&other, &b, &err), -EINVAL));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "replica_offset"), NULL), "%s", err.text);
+    cr_expect(eq(int, plenum_job_open(&b, &err), -EINVAL), "and the environment is asked again");
+}
+
+Test(job, a_forked_child_has_a_job_of_its_own)
+{
+    struct plenum_job *parents, *own;
+    int status;
+    pid_t child;
+
+    (void)setenv("RANK", "1", 1);
+    (void)setenv("WORLD_SIZE", "2", 1);
+    cr_assert(eq(int, plenum_job_open(&parents, NULL), 0));
+    child = fork();
+    if (child == 0) {
+        (void)setenv("RANK", "0", 1);
+        if (plenum_job_open(&own, NULL) < 0 || plenum_job_get_info(own)->instance_index != 0 ||
+            plenum_job_get_info(parents)->instance_index != 1)
+            _exit(1);
+        if (plenum_barrier(parents, NULL) != -ECHILD)
+            _exit(2);
+        plenum_job_close(parents);
+        plenum_job_close(own);
+        _exit(0);
+    }
+    cr_assert(eq(int, waitpid(child, &status, 0), child));
+    cr_expect(eq(int, status, 0));
+    cr_expect(eq(u32, plenum_job_get_info(parents)->instance_index, 1));
+    plenum_job_close(parents);
 }
 
 static void *open_and_close(void *arg)
