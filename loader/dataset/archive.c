@@ -55,9 +55,9 @@ static void keep_range(struct pattern_list *list, uint32_t begin, uint32_t end)
     list->count = end - begin;
 }
 
-static int by_bytes(const struct dirent **a, const struct dirent **b)
+static int compare_paths(const void *a, const void *b)
 {
-    return strcmp((*a)->d_name, (*b)->d_name);
+    return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 static bool is_archive_name(const struct format *format, const char *name)
@@ -69,28 +69,25 @@ static bool is_archive_name(const struct format *format, const char *name)
 }
 
 /* All files of a folder that are called as the format's are, as whole paths. */
-static int list_folder(const struct format *format, const char *folder, struct pattern_list *ret,
+static int list_folder(const struct dataset *d, const char *folder, struct pattern_list *ret,
                        struct plenum_error *err)
 {
-    struct dirent **entries;
-    int count = scandir(folder, &entries, NULL, by_bytes), r = 0;
+    struct dirent *entry;
+    DIR *dir;
+    int r = place_open_folder(&d->place, folder, &dir);
 
-    if (count < 0)
-        return error_set(err, -errno, "%s: %s", folder, strerror(errno));
-    ret->paths = calloc((size_t)count + 1, sizeof(char *));
-    for (int i = 0; i < count; i++) {
-        if (ret->paths && is_archive_name(format, entries[i]->d_name)) {
-            ret->paths[ret->count] = str_format("%s/%s", folder, entries[i]->d_name);
-            ret->count += ret->paths[ret->count] != NULL;
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    if (!ret->paths)
-        r = error_set(err, -ENOMEM, "out of memory");
-    else if (ret->count == 0)
-        r = error_set(err, -ENOENT, "there is no %s in %s", format->patterns[0], folder);
-    return r;
+    if (r < 0)
+        return place_error(err, r, folder);
+    while (r == 0 && (entry = readdir(dir)))
+        if (is_archive_name(d->format, entry->d_name))
+            r = pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name));
+    (void)closedir(dir);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    if (ret->count == 0)
+        return error_set(err, -ENOENT, "there is no %s in %s", d->format->patterns[0], folder);
+    qsort(ret->paths, ret->count, sizeof(*ret->paths), compare_paths);
+    return 0;
 }
 
 /* How much of a path is plain folders, with the slash. */
@@ -103,36 +100,41 @@ static size_t plain_folders(const char *path, bool exists)
     return len;
 }
 
+/* The archives in a folder, by a pattern or a name that begins at d->where + len, and the canonical
+ * form of it. */
+static int find_in_folder(struct dataset *d, size_t len, char **canonical, struct plenum_error *err)
+{
+    char *given = len ? strndup(d->where, len) : strdup("."), *folder = NULL;
+    int r = given ? place_resolve(&d->place, given, &folder) : -ENOMEM;
+
+    if (r < 0) {
+        r = place_error(err, r, given ? given : d->where);
+    } else {
+        if (strcmp(folder, "/") == 0)
+            *folder = 0;
+        *canonical = str_format("%s/%s", folder, d->where + len);
+        r = *canonical ? pattern_expand(&d->place, folder, d->where + len, &d->files, err)
+                       : error_set(err, -ENOMEM, "out of memory");
+    }
+    free(given);
+    free(folder);
+    return r;
+}
+
 /* Find the archives, as whole paths, and the canonical form of the pattern. */
 static int find_archives(struct dataset *d, struct plenum_error *err)
 {
+    char *canonical = NULL;
     struct stat st;
-    bool exists = stat(d->where, &st) == 0;
-    size_t len = plain_folders(d->where, exists);
-    char *given, *folder, *canonical = NULL;
-    int r;
+    int r = place_stat(&d->place, d->where, &st);
 
-    if (exists && S_ISDIR(st.st_mode)) {
-        canonical = realpath(d->where, NULL);
-        r = canonical ? list_folder(d->format, canonical, &d->files, err)
-                      : error_set(err, -errno, "%s", strerror(errno));
-    } else if (!exists && !pattern_is_magic(d->where)) {
-        r = error_set(err, -errno, "%s", strerror(errno));
+    if (r == 0 && S_ISDIR(st.st_mode)) {
+        r = place_resolve(&d->place, d->where, &canonical);
+        r = r < 0 ? place_error(err, r, d->where) : list_folder(d, canonical, &d->files, err);
+    } else if (r < 0 && !pattern_is_magic(d->where)) {
+        r = r == -EXDEV ? place_error(err, r, d->where) : error_set(err, r, "%s", strerror(-r));
     } else {
-        given = len ? strndup(d->where, len) : strdup(".");
-        folder = given ? realpath(given, NULL) : NULL;
-        if (folder && strcmp(folder, "/") == 0)
-            *folder = 0;
-        if (folder)
-            canonical = str_format("%s/%s", folder, d->where + len);
-        if (!folder)
-            r = error_set(err, -errno, "%s: %s", given ? given : d->where, strerror(errno));
-        else if (!canonical)
-            r = error_set(err, -ENOMEM, "out of memory");
-        else
-            r = pattern_expand(folder, d->where + len, &d->files, err);
-        free(given);
-        free(folder);
+        r = find_in_folder(d, plain_folders(d->where, r == 0), &canonical, err);
     }
     if (r == 0) {
         free(d->where);
@@ -159,11 +161,6 @@ static size_t common_folder(const struct pattern_list *list)
     return len;
 }
 
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* A file that is named twice would be shown twice an epoch: most likely a slip. */
 static int check_twice(const struct pattern_list *list, struct plenum_error *err)
 {
@@ -181,13 +178,12 @@ static int check_twice(const struct pattern_list *list, struct plenum_error *err
     return r;
 }
 
-/* Make the paths relative to the folder that they have in common, which becomes the root. */
-static int set_root(struct dataset *d, const struct dataset_options *options,
-                    struct plenum_error *err)
+/* Make the paths relative to the folder that they have in common, which becomes the place's. */
+static int enter_common_folder(struct dataset *d, struct plenum_error *err)
 {
     size_t len = common_folder(&d->files);
     char *folder = len ? strndup(d->files.paths[0], len) : strdup("/");
-    int r = folder ? dataset_take_root(d, options, folder, err)
+    int r = folder ? dataset_enter(d, folder, err)
                    : error_set(err, -ENOMEM, "out of memory");
 
     free(folder);
@@ -209,6 +205,7 @@ int archive_locate(struct dataset *d, const struct dataset_options *options,
     uint32_t begin = 0, end = 0;
     int r = find_archives(d, err);
 
+    (void)options;
     if (r == 0)
         r = check_twice(&d->files, err);
     if (r == 0)
@@ -216,9 +213,7 @@ int archive_locate(struct dataset *d, const struct dataset_options *options,
     if (r < 0)
         return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
     keep_range(&d->files, begin, end);
-    for (size_t i = 0; r == 0 && i < d->files.count; i++)
-        r = dataset_check_root(options, d->files.paths[i], err);
-    return r < 0 ? r : set_root(d, options, err);
+    return enter_common_folder(d, err);
 }
 
 /* All archives of a data set while they are scanned. */
@@ -233,8 +228,10 @@ struct scan {
 
 static int open_archive(struct archive *a, struct stat *st)
 {
-    a->fd = openat(a->dataset->root_fd, a->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (a->fd < 0 || fstat(a->fd, st) < 0)
+    a->fd = place_open(&a->dataset->place, a->name, 0);
+    if (a->fd < 0)
+        return place_error(&a->err, a->fd, a->path);
+    if (fstat(a->fd, st) < 0)
         return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
     if (!S_ISREG(st->st_mode))
         return error_set(&a->err, -EINVAL, "%s: it is no file", a->path);
@@ -280,6 +277,7 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
 static int scan_init(struct scan *s, struct plenum_error *err)
 {
     const struct dataset *d = s->dataset;
+    const char *folder = d->place.folder;
     struct stat st;
 
     s->archives = calloc(d->files.count, sizeof(*s->archives));
@@ -291,12 +289,12 @@ static int scan_init(struct scan *s, struct plenum_error *err)
                                           .dataset = d,
                                           .options = s->options,
                                           .name = d->files.paths[i],
-                                          .path = str_format("%s/%s", d->root, d->files.paths[i]),
+                                          .path = str_format("%s/%s", folder, d->files.paths[i]),
                                           .fd = -1,
                                           .progress = &s->progress};
         if (!s->archives[i].path)
             return error_set(err, -ENOMEM, "out of memory");
-        if (fstatat(d->root_fd, d->files.paths[i], &st, 0) == 0)
+        if (place_stat(&d->place, d->files.paths[i], &st) == 0)
             s->total += (uint64_t)st.st_size;
     }
     return 0;
@@ -344,7 +342,7 @@ bool archive_fresh(const struct dataset *dataset)
 
         if (!(c->flags & INDEX_SETTLED) ||
             (i < dataset->files.count && strcmp(name, dataset->files.paths[i]) != 0) ||
-            fstatat(dataset->root_fd, name, &st, 0) < 0 || dataset_mtime(&st) != c->mtime_ns ||
+            place_stat(&dataset->place, name, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
             (uint64_t)st.st_size != c->size)
             return false;
     }
@@ -355,7 +353,7 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
                     size_t size)
 {
     const struct index *index = &dataset->index;
-    int n = snprintf(ret, size, "%s/%s", dataset->root,
+    int n = snprintf(ret, size, "%s/%s", dataset->place.folder,
                      index_name(index, index->containers[sample->container].name));
 
     return n < 0 ? 0 : min_u64((uint64_t)n, size - 1);
@@ -379,13 +377,16 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     struct stat st;
 
     if (sample->container >= dataset->files.count) /* an index that says so is damaged */
-        return dataset_has_changed(err, dataset->root, name);
+        return dataset_has_changed(err, dataset->place.folder, name);
     kept = &dataset->fds[sample->container];
     fd = atomic_load(kept);
     if (fd < 0) {
-        fd = openat(dataset->root_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        char path[8192];
+
+        fd = place_open(&dataset->place, name, 0);
+        (void)archive_path(dataset, sample, path, sizeof(path));
         if (fd < 0)
-            return error_set(err, -errno, "%s/%s: %s", dataset->root, name, strerror(errno));
+            return place_error(err, fd, path);
         if (may_keep(fd) && !atomic_compare_exchange_strong(kept, &none, fd)) {
             (void)close(fd); /* another thread was first */
             fd = none;
@@ -394,7 +395,7 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     if (fstat(fd, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
         (uint64_t)st.st_size != c->size) {
         archive_close(dataset, sample, fd);
-        return dataset_has_changed(err, dataset->root, name);
+        return dataset_has_changed(err, dataset->place.folder, name);
     }
     return fd;
 }

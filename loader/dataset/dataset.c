@@ -154,32 +154,37 @@ int dataset_has_changed(struct plenum_error *err, const char *folder, const char
                      folder, path);
 }
 
-/* "/root/path", or the path alone if it is absolute. */
+/* Of a file of the data set. */
 static int file_error(const struct dataset *d, const char *path, int r, struct plenum_error *err)
 {
-    bool absolute = path[0] == '/';
+    char whole[8192];
 
-    return error_set(err, r == -ENODATA ? -ESTALE : r, "%s%s%s: %s", absolute ? "" : d->root,
-                     absolute ? "" : "/", path,
-                     r == -ENODATA ? "the file has become shorter" : strerror(-r));
+    if (path[0] != '/') {
+        (void)snprintf(whole, sizeof(whole), "%s/%s", d->place.folder, path);
+        path = whole;
+    }
+    if (r == -ENODATA)
+        return error_set(err, -ESTALE, "%s: the file has become shorter", path);
+    return place_error(err, r, path);
 }
 
 int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
+    int fd = place_open(&d->place, path, 0), r;
     struct stat st;
-    /* O_NONBLOCK, here and wherever else a path is opened: it may be a pipe by now. */
-    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
 
-    if (fd < 0 || fstat(fd, &st) < 0) {
+    if (fd < 0)
+        return file_error(d, path, fd, err);
+    if (fstat(fd, &st) < 0) {
         r = -errno;
-        io_close(&fd);
+        (void)close(fd);
         return file_error(d, path, r, err);
     }
     if ((uint64_t)st.st_size != sample->len || dataset_mtime(&st) != sample->where) {
         (void)close(fd);
         return path[0] == '/' ? dataset_has_changed(err, "", path + 1)
-                              : dataset_has_changed(err, d->root, path);
+                              : dataset_has_changed(err, d->place.folder, path);
     }
     r = dataset_buffer_reserve(buffer, sample->len);
     if (r == 0)
@@ -192,7 +197,7 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
 
 void dataset_announce_file(const struct dataset *d, const char *path)
 {
-    int fd = openat(d->root_fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = place_open(&d->place, path, 0);
 
     if (fd < 0)
         return;
@@ -582,19 +587,19 @@ static const char *compression_of(const struct dataset_place *place)
 }
 
 /* What lies at a path, with its first bytes in `head` [size]: 0 or -errno. */
-static int look_at(const char *path, uint8_t *head, size_t size, struct dataset_place *ret)
+static int look_at(const struct place *p, const char *path, uint8_t *head, size_t size,
+                   struct dataset_place *ret)
 {
-    int fd;
+    int fd, r;
     ssize_t n;
 
     *ret = (struct dataset_place){.path = path, .head = head};
-    if (stat(path, &ret->st) < 0)
-        return -errno;
-    if (!S_ISREG(ret->st.st_mode))
-        return 0;
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    r = place_stat(p, path, &ret->st);
+    if (r < 0 || !S_ISREG(ret->st.st_mode))
+        return r;
+    fd = place_open(p, path, 0);
     if (fd < 0)
-        return -errno;
+        return fd;
     n = pread(fd, head, size, 0);
     if (n > 0)
         ret->head_len = (size_t)n;
@@ -602,43 +607,51 @@ static int look_at(const char *path, uint8_t *head, size_t size, struct dataset_
     return 0;
 }
 
+/* The format of archives that calls its files so. */
+static const struct format *archive_of(const struct dataset_place *place, const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        for (unsigned k = 0; k < formats[i]->num_patterns; k++)
+            if (fnmatch(formats[i]->patterns[k], name, 0) == 0 && formats[i]->recognise(place))
+                return formats[i];
+    return NULL;
+}
+
 /* A folder without folders may hold archives: the format of the first that is one. */
-static const struct format *archives_of(const char *folder)
+static const struct format *archives_of(const struct place *p, const char *folder)
 {
     const struct format *format = NULL;
-    DIR *dir = opendir(folder);
     struct dirent *entry;
+    DIR *dir;
 
-    while (dir && (entry = readdir(dir))) {
+    if (place_open_folder(p, folder, &dir) < 0)
+        return NULL;
+    while ((entry = readdir(dir))) {
         struct dataset_place place;
         uint8_t head[HEAD_BYTES];
         char *path = NULL;
 
         if (entry->d_name[0] != '.')
             path = str_format("%s/%s", folder, entry->d_name);
-        if (!path || look_at(path, head, sizeof(head), &place) < 0) {
+        if (!path || look_at(p, path, head, sizeof(head), &place) < 0) {
             free(path);
             continue;
         }
+        if (!format)
+            format = archive_of(&place, entry->d_name);
+        free(path);
         if (S_ISDIR(place.st.st_mode)) { /* classes, which decide */
-            free(path);
             format = NULL;
             break;
         }
-        for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
-            for (unsigned k = 0; k < formats[i]->num_patterns && !format; k++)
-                if (fnmatch(formats[i]->patterns[k], entry->d_name, 0) == 0 &&
-                    formats[i]->recognise(&place))
-                    format = formats[i];
-        free(path);
     }
-    if (dir)
-        (void)closedir(dir);
+    (void)closedir(dir);
     return format;
 }
 
 /* The first file that a pattern stands for: malloc. */
-static int first_of(const char *pattern, char **ret, struct plenum_error *err)
+static int first_of(const struct place *p, const char *pattern, char **ret,
+                    struct plenum_error *err)
 {
     struct pattern_list list = {0};
     size_t len = strcspn(pattern, "{*?[");
@@ -648,7 +661,7 @@ static int first_of(const char *pattern, char **ret, struct plenum_error *err)
     while (len > 0 && pattern[len - 1] != '/')
         len--;
     folder = len > 1 ? strndup(pattern, len - 1) : strdup(len ? "" : ".");
-    r = folder ? pattern_expand(folder, pattern + len, &list, err) : -ENOMEM;
+    r = folder ? pattern_expand(p, folder, pattern + len, &list, err) : -ENOMEM;
     if (r == 0 && list.count > 0)
         *ret = strdup(list.paths[0]);
     if (r == 0 && !*ret)
@@ -660,33 +673,42 @@ static int first_of(const char *pattern, char **ret, struct plenum_error *err)
     return r;
 }
 
+/* What a plain path is, or the first of the files that it stands for. */
+static int look_at_plain(const struct place *p, const char *name, uint8_t *head, size_t size,
+                         struct dataset_place *ret, struct plenum_error *err)
+{
+    int r = look_at(p, name, head, size, ret);
+    char *first = NULL;
+
+    if (r == 0)
+        return 0;
+    if (r != -ENOENT || !pattern_is_magic(name))
+        return r == -EXDEV ? place_error(err, r, name) : error_set(err, r, "%s", strerror(-r));
+    r = first_of(p, name, &first, err);
+    if (r < 0)
+        return r;
+    r = look_at(p, first, head, size, ret);
+    ret->path = name;
+    if (r < 0)
+        r = place_error(err, r, first);
+    free(first);
+    return r;
+}
+
 /* The format of a plain path, or of the first of the files that it stands for. */
-static int recognise_path(const char *name, const struct format **ret, struct plenum_error *err)
+static int recognise_path(const struct place *p, const char *name, const struct format **ret,
+                          struct plenum_error *err)
 {
     const struct format *format = NULL;
     struct dataset_place place;
     uint8_t head[HEAD_BYTES];
     const char *what;
-    int r = look_at(name, head, sizeof(head), &place);
+    int r = look_at_plain(p, name, head, sizeof(head), &place, err);
 
-    if (r == -ENOENT && pattern_is_magic(name)) {
-        char *first = NULL;
-
-        r = first_of(name, &first, err);
-        if (r < 0)
-            return r;
-        r = look_at(first, head, sizeof(head), &place);
-        place.path = name;
-        if (r < 0)
-            (void)error_set(err, r, "%s: %s", first, strerror(-r));
-        free(first);
-    } else if (r < 0) {
-        (void)error_set(err, r, "%s", strerror(-r));
-    }
     if (r < 0)
         return r;
     if (S_ISDIR(place.st.st_mode))
-        format = archives_of(name);
+        format = archives_of(p, name);
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
         if (formats[i]->recognise && formats[i]->recognise(&place))
             format = formats[i];
@@ -772,65 +794,27 @@ int dataset_setting_number(const struct dataset *dataset, const char *key, int64
     return 0;
 }
 
-int dataset_check_root(const struct dataset_options *options, const char *path,
-                       struct plenum_error *err)
-{
-    char *real;
-    bool below = false;
-
-    if (options->num_roots == 0)
-        return 0;
-    real = realpath(path, NULL);
-    if (!real)
-        return error_set(err, -errno, "%s: %s", path, strerror(errno));
-    for (unsigned i = 0; i < options->num_roots && !below; i++) {
-        const char *root = options->roots[i];
-        size_t len = strlen(root);
-
-        below = strncmp(real, root, len) == 0 &&
-                (real[len] == '/' || real[len] == '\0' || root[len - 1] == '/');
-    }
-    free(real);
-    return below ? 0
-                 : error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
-}
-
-/* Before anything is looked at: does the nearest folder above a data set that exists lie below a
- * root? What lies elsewhere is none of a client's business, not even whether it is there. */
-static int check_place(const struct dataset_options *options, const char *name,
-                       struct plenum_error *err)
+/* Before anything is looked at: does it lie below a root, or would it if it were there? What lies
+ * elsewhere is none of a client's business, not even whether it is there. */
+static int check_place(const struct place *p, const char *name, struct plenum_error *err)
 {
     const char *path = dataname_path(name);
-    char *above, *slash, *real = NULL;
-    int r = 0;
+    struct stat st;
 
-    if (!path || !*path || options->num_roots == 0)
+    if (!path || !*path || p->num_roots == 0 || place_stat(p, path, &st) != -EXDEV)
         return 0;
-    above = strdup(path);
-    while (above && !(real = realpath(above, NULL)) && (slash = strrchr(above, '/'))) {
-        if (slash == above && above[1] == '\0')
-            break;
-        slash[slash == above] = '\0'; /* "/" at last */
-    }
-    if (!above)
-        r = error_set(err, -ENOMEM, "out of memory");
-    else if (!real || dataset_check_root(options, real, NULL) < 0)
-        r = error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
-    free(real);
-    free(above);
-    return r;
+    return place_error(err, -EXDEV, path);
 }
 
-int dataset_take_root(struct dataset *d, const struct dataset_options *options, const char *path,
-                      struct plenum_error *err)
+int dataset_enter(struct dataset *d, const char *path, struct plenum_error *err)
 {
-    d->root = realpath(*path ? path : ".", NULL);
-    if (d->root)
-        d->root_fd = open(d->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (d->root_fd < 0)
-        return error_set(err, -errno, "data set '%s:%s': %s", d->format->name, d->where,
-                         strerror(errno));
-    return dataset_check_root(options, d->root, err);
+    int r = place_enter(&d->place, *path ? path : ".");
+
+    if (r == -EXDEV)
+        return place_error(err, r, path);
+    return r < 0 ? error_set(err, r, "data set '%s:%s': %s", d->format->name, d->where,
+                             strerror(-r))
+                 : 0;
 }
 
 /* "format,key=value:where" of what is known by now. */
@@ -865,16 +849,19 @@ static int take_format(struct dataset *d, const struct dataname *parts, struct p
 static int take_name(struct dataset *d, const char *name, struct plenum_error *err)
 {
     struct dataname parts;
+    struct stat st;
     bool plain;
     int r;
 
     dataname_split(name, &parts);
     plain = !parts.format || (parts.format_len == 4 && memcmp(parts.format, "auto", 4) == 0);
-    if (!plain && !find_format(parts.format, parts.format_len) && access(name, F_OK) == 0) {
+    if (!plain && !find_format(parts.format, parts.format_len) &&
+        place_stat(&d->place, name, &st) == 0) {
         parts = (struct dataname){.where = name}; /* a file whose name has a colon */
         plain = true;
     }
-    r = plain ? recognise_path(parts.where, &d->format, err) : take_format(d, &parts, err);
+    r = plain ? recognise_path(&d->place, parts.where, &d->format, err)
+              : take_format(d, &parts, err);
     if (r == 0 && parts.settings_len >= 1024)
         r = error_set(err, -EINVAL, "its settings are too long");
     if (r < 0)
@@ -897,8 +884,12 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     d = malloc(sizeof(*d));
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
-    *d = (struct dataset){.root_fd = -1, .refs = 1};
-    r = check_place(options, name, err);
+    *d = (struct dataset){.place.fd = -1, .refs = 1};
+    r = place_init(&d->place, options->roots, options->num_roots);
+    if (r < 0)
+        (void)error_set(err, r, "out of memory");
+    if (r == 0)
+        r = check_place(&d->place, name, err);
     if (r == 0)
         r = take_name(d, name, err);
     if (r == 0)
@@ -945,14 +936,13 @@ void dataset_unref(struct dataset *dataset)
         free(dataset->settings[i].key);
         free(dataset->settings[i].value);
     }
-    io_close(&dataset->root_fd);
+    place_fini(&dataset->place);
     dataset_unref(dataset->inner);
     notes_close(dataset->notes);
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
     free(dataset->bad_path);
-    free(dataset->root);
     free(dataset->name);
     free(dataset);
 }

@@ -110,6 +110,25 @@ static int add_file(struct class_scan *c, const struct level *level, const char 
 static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
                        const struct level *up);
 
+/* An entry of a folder that cannot be looked at. */
+static int entry_error(const struct scan *s, struct plenum_error *err, const char *folder,
+                       const char *name, int code)
+{
+    char *path =
+        str_format("%s/%s%s%s", s->dataset->place.folder, folder, *folder ? "/" : "", name);
+
+    if (!path)
+        code = error_set(err, -ENOMEM, "out of memory");
+    else if (code == -ELOOP)
+        code = error_set(err, code, "%s: symbolic links go in a circle", path);
+    else if (code == -ENOENT)
+        code = error_set(err, code, "%s: the symbolic link leads nowhere", path);
+    else
+        code = place_error(err, code, path);
+    free(path);
+    return code;
+}
+
 /* An entry that is, or leads to, a folder or a file. */
 static int scan_entry(const struct scan *s, struct class_scan *c, const struct level *level,
                       const struct dirent *entry)
@@ -122,23 +141,11 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
         c->passed_over++;
         return 0;
     }
-    if (fstatat(level->fd, entry->d_name, &st, 0) < 0) {
-        r = -errno;
-        if (r == -ENOENT && entry->d_type != DT_LNK)
-            return 0; /* removed while we looked */
-        return error_set(&c->err, r, "%s/%s/%s: %s", s->dataset->root, level->path, entry->d_name,
-                         r == -ELOOP    ? "symbolic links go in a circle"
-                         : r == -ENOENT ? "the symbolic link leads nowhere"
-                                        : strerror(-r));
-    }
-    if (entry->d_type != DT_REG && entry->d_type != DT_DIR && s->options->num_roots > 0) {
-        path = str_format("%s/%s/%s", s->dataset->root, level->path, entry->d_name);
-        r = path ? dataset_check_root(s->options, path, &c->err)
-                 : error_set(&c->err, -ENOMEM, "out of memory");
-        free(path);
-        if (r < 0)
-            return r;
-    }
+    r = place_stat_entry(&s->dataset->place, level->fd, level->path, entry->d_name, &st);
+    if (r == -ENOENT && entry->d_type != DT_LNK)
+        return 0; /* removed while we looked */
+    if (r < 0)
+        return entry_error(s, &c->err, level->path, entry->d_name, r);
     if (S_ISDIR(st.st_mode)) {
         path = str_format("%s/%s", level->path, entry->d_name);
         if (!path)
@@ -161,16 +168,16 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     struct stat st;
 
     if (fstat(level->fd, &st) < 0)
-        return error_set(&c->err, -errno, "%s/%s: %s", s->dataset->root, level->path,
+        return error_set(&c->err, -errno, "%s/%s: %s", s->dataset->place.folder, level->path,
                          strerror(errno));
     if (level->depth > DEPTH_MAX)
         return error_set(&c->err, -ELOOP, "%s/%s: folders are nested more than %d deep",
-                         s->dataset->root, level->path, DEPTH_MAX);
+                         s->dataset->place.folder, level->path, DEPTH_MAX);
     for (const struct level *l = level->up; l; l = l->up)
         if (l->dev == st.st_dev && l->ino == st.st_ino)
             return error_set(&c->err, -ELOOP,
                              "%s/%s: a symbolic link leads back into a folder above",
-                             s->dataset->root, level->path);
+                             s->dataset->place.folder, level->path);
     level->dev = st.st_dev;
     level->ino = st.st_ino;
     level->folder = (uint32_t)c->num_folders;
@@ -192,21 +199,17 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
     DIR *dir = NULL;
     int r;
 
-    level.fd = openat(s->dataset->root_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (level.fd >= 0)
-        dir = fdopendir(level.fd);
-    if (!dir) {
-        r = -errno;
-        io_close(&level.fd);
-        return error_set(&c->err, r, "%s/%s: %s", s->dataset->root, path, strerror(-r));
-    }
+    r = place_open_folder(&s->dataset->place, path, &dir);
+    if (r < 0)
+        return entry_error(s, &c->err, "", path, r);
+    level.fd = dirfd(dir);
     r = enter_folder(s, c, &level);
     while (r == 0) {
         errno = 0;
         entry = readdir(dir);
         if (!entry) {
             if (errno)
-                r = error_set(&c->err, -errno, "%s/%s: %s", s->dataset->root, path,
+                r = error_set(&c->err, -errno, "%s/%s: %s", s->dataset->place.folder, path,
                               strerror(errno));
             break;
         }
@@ -240,7 +243,7 @@ static int scan_class(void *arg, uint64_t index, unsigned thread)
     int r;
 
     (void)thread;
-    if (fstat(s->dataset->root_fd, &st) == 0) {
+    if (fstat(s->dataset->place.fd, &st) == 0) {
         root.dev = st.st_dev;
         root.ino = st.st_ino;
     }
@@ -261,19 +264,23 @@ static void scan_progress(void *arg, uint64_t done, uint64_t total)
 /* The root's own entries: each folder is a class. Images that lie here belong to none. */
 static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
 {
-    int fd = openat(s->dataset->root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct place *place = &s->dataset->place;
     struct dirent *entry;
     struct stat st;
+    DIR *dir;
+    int r = place_open_folder(place, ".", &dir);
 
-    if (!dir) {
-        int r = -errno;
-
-        io_close(&fd);
-        return error_set(err, r, "%s: %s", s->dataset->root, strerror(-r));
-    }
+    if (r < 0)
+        return place_error(err, r, place->folder);
     while ((entry = readdir(dir))) {
-        if (entry->d_name[0] == '.' || fstatat(fd, entry->d_name, &st, 0) < 0)
+        if (entry->d_name[0] == '.')
+            continue;
+        r = place_stat_entry(place, dirfd(dir), ".", entry->d_name, &st);
+        if (r == -EXDEV) {
+            (void)closedir(dir);
+            return entry_error(s, err, "", entry->d_name, r);
+        }
+        if (r < 0)
             continue;
         if (!S_ISDIR(st.st_mode)) {
             *stray += dataset_is_image_name(entry->d_name);
@@ -320,7 +327,7 @@ static int pour(const struct scan *s, struct index_builder *b, struct plenum_err
                 file->path + file->base);
         }
         if (r < 0)
-            return error_set(err, (int)r, "%s: %s", s->dataset->root,
+            return error_set(err, (int)r, "%s: %s", s->dataset->place.folder,
                              r == -EOVERFLOW ? "more samples or classes than an index can hold"
                                              : "out of memory");
         b->passed_over += c->passed_over;
@@ -356,8 +363,8 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
     struct stat st;
     int r;
 
-    if (fstat(dataset->root_fd, &st) < 0)
-        return error_set(err, -errno, "%s: %s", dataset->root, strerror(errno));
+    if (fstat(dataset->place.fd, &st) < 0)
+        return error_set(err, -errno, "%s: %s", dataset->place.folder, strerror(errno));
     if (index_builder_add_container(b, ".", dataset_mtime(&st), 0, dataset_settled(&st)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     r = list_classes(&s, &stray, err);
@@ -376,7 +383,8 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
         r = error_set(err, -EBADMSG,
                       "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
                       "sub-folders, one for each class%s",
-                      dataset->root, stray ? " (there are images, but none in a sub-folder)" : "");
+                      dataset->place.folder,
+                      stray ? " (there are images, but none in a sub-folder)" : "");
     if (r == 0)
         b->passed_over += stray;
     scan_fini(&s);
@@ -392,7 +400,7 @@ static bool folder_fresh(const struct dataset *dataset)
         struct stat st;
 
         if (!(c->flags & INDEX_SETTLED) ||
-            fstatat(dataset->root_fd, index_name(index, c->name), &st, 0) < 0 ||
+            place_stat(&dataset->place, index_name(index, c->name), &st) < 0 ||
             dataset_mtime(&st) != c->mtime_ns)
             return false;
     }
@@ -411,7 +419,7 @@ static void folder_path(const struct dataset *dataset, const struct index_sample
 static void folder_describe(const struct dataset *dataset, const struct index_sample *sample,
                             char *ret, size_t size)
 {
-    int n = snprintf(ret, size, "%s/", dataset->root);
+    int n = snprintf(ret, size, "%s/", dataset->place.folder);
 
     if (n > 0 && (size_t)n < size)
         folder_path(dataset, sample, ret + n, size - (size_t)n);
@@ -442,12 +450,13 @@ static bool folder_recognise(const struct dataset_place *place)
 static int folder_locate(struct dataset *d, const struct dataset_options *options,
                          struct plenum_error *err)
 {
-    int r = dataset_take_root(d, options, d->where, err);
+    int r = dataset_enter(d, d->where, err);
 
+    (void)options;
     if (r < 0)
         return r;
     free(d->where);
-    d->where = strdup(d->root);
+    d->where = strdup(d->place.folder);
     return d->where ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 

@@ -11,6 +11,7 @@
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/index.h"
 #include "loader/dataset/pattern.h"
+#include "loader/dataset/place.h"
 
 enum { DATASET_SETTINGS_MAX = 16 };
 
@@ -25,9 +26,8 @@ struct dataset {
     char *where; /* what follows the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
-    char *root;                  /* absolute folder, without links; NULL where there is none */
-    int root_fd;                 /* opened once, files are opened relative to it */
-    struct pattern_list files;   /* of archives: relative to root, in their order */
+    struct place place;          /* all files are opened by it, relative to its folder */
+    struct pattern_list files;   /* of archives: relative to the folder, in their order */
     atomic_int *fds;             /* of archives: [files.count] opened so far, -1 not yet */
     void *state;                 /* the format's own */
     char *index_path;            /* or NULL */
@@ -70,8 +70,8 @@ struct format {
     unsigned num_patterns;
     /** Is what lies at this plain path ours? */
     bool (*recognise)(const struct dataset_place *place);
-    /** From `where` and settings to root, files and canonical where; looks at the file system no
-     * more than that takes. */
+    /** From `where` and settings to the place's folder, files and canonical where; looks at the
+     * file system no more than that takes. */
     int (*locate)(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);
     /** Free state; also after locate() has failed. */
@@ -112,15 +112,8 @@ const char *dataset_setting(const struct dataset *dataset, const char *key, cons
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err);
 
-/** Make `path` (a folder) the root: without links, opened, and below one of the roots that the
- * loader serves. 0 or -errno with a sentence. */
-int dataset_take_root(struct dataset *dataset, const struct dataset_options *options,
-                      const char *path, struct plenum_error *err);
-
-/** May a loader with these roots serve what lies at `path`? 0, -EACCES or another -errno with a
- * sentence. */
-int dataset_check_root(const struct dataset_options *options, const char *path,
-                       struct plenum_error *err);
+/** Make `path` the place's folder: 0 or -errno with a sentence. */
+int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);
 
 static inline uint64_t dataset_mtime(const struct stat *st)
 {
@@ -130,7 +123,7 @@ static inline uint64_t dataset_mtime(const struct stat *st)
 /** INDEX_SETTLED, or 0 when it changed just before this moment. */
 uint64_t dataset_settled(const struct stat *st);
 
-/** Read a file, relative to the root unless absolute, that is a whole sample: its size and mtime
+/** Read a file, relative to the folder unless absolute, that is a whole sample: its size and mtime
  * must be sample->len and sample->where. As struct format's read. */
 int dataset_read_file(const struct dataset *dataset, const char *path,
                       const struct index_sample *sample, struct dataset_buffer *buffer,

@@ -44,12 +44,14 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
                        struct plenum_error *err)
 {
     const char *base = dataset_setting(d, "base", NULL);
-    char *file = realpath(d->where, NULL), *folder;
-    char *slash;
-    int r;
+    char *file, *folder, *slash;
+    int r = place_resolve(&d->place, d->where, &file);
 
-    if (!file)
-        return error_set(err, -errno, "data set 'list:%s': %s", d->where, strerror(errno));
+    (void)options;
+    if (r == -EXDEV)
+        return place_error(err, r, d->where);
+    if (r < 0)
+        return error_set(err, r, "data set 'list:%s': %s", d->where, strerror(-r));
     free(d->where);
     d->where = file;
     slash = strrchr(file, '/');
@@ -60,9 +62,7 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
                             base ? base : "");
     if (!folder)
         return error_set(err, -ENOMEM, "out of memory");
-    r = dataset_check_root(options, file, err);
-    if (r == 0)
-        r = dataset_take_root(d, options, folder, err);
+    r = dataset_enter(d, folder, err);
     free(folder);
     return r;
 }
@@ -71,10 +71,12 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 static int read_text(const struct dataset *d, char **text, size_t *len, struct stat *st,
                      struct plenum_error *err)
 {
-    int fd = open(d->where, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+    int fd = place_open(&d->place, d->where, 0), r = 0;
     struct stat after;
 
-    if (fd < 0 || fstat(fd, st) < 0)
+    if (fd < 0)
+        return place_error(err, fd, d->where);
+    if (fstat(fd, st) < 0)
         r = -errno;
     else if (!S_ISREG(st->st_mode))
         r = S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
@@ -137,6 +139,21 @@ static int read_lines(struct scan *s, struct listfile *list, struct plenum_error
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
+/* The file of a line that cannot be shown. Nothing is said of what lies outside of the roots. */
+static int line_error(const struct scan *s, const struct found *f, int code,
+                      struct plenum_error *err)
+{
+    bool absolute = f->path[0] == '/';
+    char *path = str_format("%s%s%s", absolute ? "" : s->dataset->place.folder, absolute ? "" : "/",
+                            f->path);
+
+    if (!path)
+        return error_set(err, -ENOMEM, "out of memory");
+    code = place_error(err, code, path);
+    free(path);
+    return error_prefix(err, code, "%s, line %zu", s->dataset->where, f->line);
+}
+
 /* Sizes and times of some of the files. */
 static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 {
@@ -150,22 +167,14 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
     for (size_t i = turn * FILES_A_TURN; i < end && r == 0; i++) {
         struct found *f = &s->files[i];
 
-        if (fstatat(s->dataset->root_fd, f->path, &st, 0) < 0)
-            r = error_set(err, -errno, "%s, line %zu: %s%s%s: %s", s->dataset->where, f->line,
-                          f->path[0] == '/' ? "" : s->dataset->root, f->path[0] == '/' ? "" : "/",
-                          f->path, strerror(errno));
-        else if (!S_ISREG(st.st_mode))
-            r = error_set(err, -EBADMSG, "%s, line %zu: %s is no file", s->dataset->where, f->line,
-                          f->path);
+        r = place_stat(&s->dataset->place, f->path, &st);
+        if (r < 0)
+            return line_error(s, f, r, err);
+        if (!S_ISREG(st.st_mode))
+            return error_set(err, -EBADMSG, "%s, line %zu: %s is no file", s->dataset->where,
+                             f->line, f->path);
         f->size = (uint64_t)st.st_size;
         f->mtime_ns = dataset_mtime(&st);
-        if (r == 0 && s->options->num_roots > 0) {
-            char *path = f->path[0] == '/' ? strdup(f->path)
-                                           : str_format("%s/%s", s->dataset->root, f->path);
-
-            r = path ? dataset_check_root(s->options, path, err) : -ENOMEM;
-            free(path);
-        }
     }
     return r;
 }
@@ -263,7 +272,7 @@ static bool list_fresh(const struct dataset *d)
     struct stat st;
 
     return d->index.header->containers == 1 && (d->index.containers[0].flags & INDEX_SETTLED) &&
-           stat(d->where, &st) == 0 && is_same_list(d, &st);
+           place_stat(&d->place, d->where, &st) == 0 && is_same_list(d, &st);
 }
 
 static void list_describe(const struct dataset *d, const struct index_sample *sample, char *ret,
@@ -274,7 +283,7 @@ static void list_describe(const struct dataset *d, const struct index_sample *sa
     if (path[0] == '/')
         (void)snprintf(ret, size, "%s", path);
     else
-        (void)snprintf(ret, size, "%s/%s", d->root, path);
+        (void)snprintf(ret, size, "%s/%s", d->place.folder, path);
 }
 
 static int list_read(const struct dataset *d, const struct index_sample *sample,
@@ -294,7 +303,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
                        dataset_field *field, void *arg, struct plenum_error *err)
 {
     char *head = malloc(LINE_MAX_BYTES + 1), *text = malloc(LINE_MAX_BYTES + 1);
-    int fd = open(d->where, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+    int fd = place_open(&d->place, d->where, 0), r = 0;
     struct listfile_line line;
     struct listfile list = {0}, at;
     struct stat st;
@@ -302,7 +311,9 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
 
     if (!head || !text)
         r = error_set(err, -ENOMEM, "out of memory");
-    else if (fd < 0 || fstat(fd, &st) < 0)
+    else if (fd < 0)
+        r = place_error(err, fd, d->where);
+    else if (fstat(fd, &st) < 0)
         r = error_set(err, -errno, "%s: %s", d->where, strerror(errno));
     else if (!is_same_list(d, &st))
         r = error_set(err, -ESTALE, "%s has changed since the data set was indexed", d->where);

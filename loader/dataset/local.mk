@@ -14,6 +14,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/listfile.c %D%/listfile.h \
 	%D%/notes.c %D%/notes.h \
 	%D%/pattern.c %D%/pattern.h \
+	%D%/place.c %D%/place.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tar_writer.c %D%/tar_writer.h \

@@ -5,16 +5,17 @@
 #include "loader/dataset/pattern.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/dataset/place.h"
 
 enum { DEPTH_MAX = 32 }; /* of braces in one pattern */
 
@@ -26,23 +27,8 @@ void pattern_list_fini(struct pattern_list *list)
     *list = (struct pattern_list){0};
 }
 
-bool pattern_is_magic(const char *text)
+int pattern_list_add(struct pattern_list *list, char *path)
 {
-    return strpbrk(text, "{*?[") != NULL;
-}
-
-/* What is being made, and in which folder. */
-struct expansion {
-    struct pattern_list list;
-    const char *folder;
-    struct plenum_error *err;
-};
-
-/* Takes `path`; NULL: memory was short. */
-static int take_path(struct expansion *e, char *path)
-{
-    struct pattern_list *list = &e->list;
-
     if (path && list->count == list->cap) {
         size_t cap = list->cap ? 2 * list->cap : 64;
         char **grown = realloc(list->paths, cap * sizeof(*grown));
@@ -54,10 +40,31 @@ static int take_path(struct expansion *e, char *path)
     }
     if (!path || list->count == list->cap) {
         free(path);
-        return error_set(e->err, -ENOMEM, "out of memory");
+        return -ENOMEM;
     }
     list->paths[list->count++] = path;
-    return list->count <= PATTERN_PATHS_MAX
+    return 0;
+}
+
+bool pattern_is_magic(const char *text)
+{
+    return strpbrk(text, "{*?[") != NULL;
+}
+
+/* What is being made, and in which folder. */
+struct expansion {
+    const struct place *place;
+    struct pattern_list list;
+    const char *folder;
+    struct plenum_error *err;
+};
+
+/* Takes `path`; NULL: memory was short. */
+static int take_path(struct expansion *e, char *path)
+{
+    if (pattern_list_add(&e->list, path) < 0)
+        return error_set(e->err, -ENOMEM, "out of memory");
+    return e->list.count <= PATTERN_PATHS_MAX
                ? 0
                : error_set(e->err, -E2BIG, "it stands for more than %d files", PATTERN_PATHS_MAX);
 }
@@ -67,45 +74,86 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The folder and a pattern in it, for glob(): with what is special in the folder's name escaped. */
-static char *escape(const char *folder, const char *pattern)
-{
-    char *text = malloc(2 * strlen(folder) + strlen(pattern) + 2), *to = text;
+static int add_matches(struct expansion *e, const char *folder, const char *pattern);
 
-    for (const char *p = folder; text && *p; p++) {
-        if (strchr("*?[\\", *p))
-            *to++ = '\\';
-        *to++ = *p;
+/* An entry that matches: itself, or what the rest of the pattern matches in it. */
+static int take_entry(struct expansion *e, const char *folder, const char *name, const char *rest)
+{
+    char *path = str_format("%s/%s", folder, name);
+    int r;
+
+    if (!path || !*rest)
+        return take_path(e, path);
+    r = add_matches(e, path, rest);
+    free(path);
+    return r;
+}
+
+/* The entries of a folder that match the first part of a pattern [len], and in them the rest. */
+static int match_entries(struct expansion *e, const char *folder, const char *pattern, size_t len)
+{
+    const char *rest = pattern + len + strspn(pattern + len, "/");
+    char *part = strndup(pattern, len);
+    struct dirent *entry;
+    DIR *dir;
+    int r = part ? place_open_folder(e->place, *folder ? folder : "/", &dir) : -ENOMEM;
+
+    if (r < 0) {
+        free(part);
+        return r == -ENOENT || r == -ENOTDIR ? 0 : place_error(e->err, r, folder);
     }
-    if (text)
-        (void)sprintf(to, "/%s", pattern);
-    return text;
+    while (r == 0 && (errno = 0, entry = readdir(dir)))
+        if (fnmatch(part, entry->d_name, FNM_PERIOD) == 0 && strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0)
+            r = take_entry(e, folder, entry->d_name, rest);
+    if (r == 0 && errno)
+        r = place_error(e->err, -errno, folder);
+    (void)closedir(dir);
+    free(part);
+    return r;
+}
+
+/* What a pattern without braces matches in a folder. */
+static int add_matches(struct expansion *e, const char *folder, const char *pattern)
+{
+    size_t plain = strcspn(pattern, "*?["); /* up to the part with the first of these */
+    struct stat st;
+    char *path;
+    int r;
+
+    if (!pattern[plain]) {
+        path = str_format("%s/%s", folder, pattern);
+        r = path ? place_stat(e->place, path, &st) : -ENOMEM;
+        if (r == 0 || !path)
+            return take_path(e, path);
+        if (r == -EXDEV)
+            (void)place_error(e->err, r, path);
+        free(path);
+        return r == -EXDEV ? -EACCES : 0;
+    }
+    while (plain > 0 && pattern[plain - 1] != '/')
+        plain--;
+    pattern += plain;
+    path = plain ? str_format("%s/%.*s", folder, (int)plain - 1, pattern - plain) : strdup(folder);
+    r = path ? match_entries(e, path, pattern, strcspn(pattern, "/"))
+             : error_set(e->err, -ENOMEM, "out of memory");
+    free(path);
+    return r;
 }
 
 /* A pattern without braces. */
 static int add_glob(struct expansion *e, const char *pattern)
 {
-    char *text;
-    glob_t found;
+    size_t before = e->list.count;
     int r;
 
     if (!strpbrk(pattern, "*?["))
         return take_path(e, str_format("%s/%s", e->folder, pattern));
-    text = escape(e->folder, pattern);
-    r = text ? glob(text, GLOB_NOSORT | GLOB_ERR, NULL, &found) : GLOB_NOSPACE;
-    free(text);
-    if (r == GLOB_NOMATCH || (r == GLOB_ABORTED && (errno == ENOENT || errno == ENOTDIR)))
+    r = add_matches(e, e->folder, pattern);
+    if (r == 0 && e->list.count == before)
         return error_set(e->err, -ENOENT, "no file matches '%s'", pattern);
-    if (r == GLOB_NOSPACE)
-        return error_set(e->err, -ENOMEM, "out of memory");
-    if (r != 0)
-        return error_set(e->err, -EIO, "'%s': a folder cannot be read: %s", pattern,
-                         strerror(errno));
-    if (found.gl_pathc > 1)
-        qsort(found.gl_pathv, found.gl_pathc, sizeof(char *), by_bytes);
-    for (size_t i = 0; i < found.gl_pathc && r == 0; i++)
-        r = take_path(e, strdup(found.gl_pathv[i]));
-    globfree(&found);
+    if (e->list.count > before)
+        qsort(e->list.paths + before, e->list.count - before, sizeof(char *), by_bytes);
     return r;
 }
 
@@ -258,18 +306,33 @@ static int expand(struct expansion *e, const char *pattern, unsigned depth)
     return add_glob(e, pattern);
 }
 
-int pattern_expand(const char *folder, const char *pattern, struct pattern_list *ret,
-                   struct plenum_error *err)
+/* Is there a ".." behind a part that is expanded, or in it? What it leads to would depend on what
+ * was found. */
+static bool turns_back(const char *pattern)
 {
-    struct expansion e = {.folder = folder, .err = err};
+    for (const char *p = pattern + strcspn(pattern, "{*?["); (p = strstr(p, "..")); p += 2)
+        if (strchr("/{,", p[-1]) && strchr("/},", p[2])) /* or the end */
+            return true;
+    return false;
+}
+
+int pattern_expand(const struct place *place, const char *folder, const char *pattern,
+                   struct pattern_list *ret, struct plenum_error *err)
+{
+    struct expansion e = {.place = place, .folder = folder, .err = err};
     char *exact = str_format("%s/%s", folder, pattern);
+    struct stat st;
     int r;
 
-    if (exact && access(exact, F_OK) == 0) {
+    if (exact && place_stat(place, exact, &st) == 0) {
         r = take_path(&e, exact);
     } else {
         free(exact);
-        r = expand(&e, pattern, 0);
+        r = turns_back(pattern) ? error_set(err, -EINVAL,
+                                            "'%s': '..' cannot follow a part with '*', '?', '[' "
+                                            "or '{'",
+                                            pattern)
+                                : expand(&e, pattern, 0);
     }
     if (r < 0)
         pattern_list_fini(&e.list);

@@ -19,6 +19,11 @@ void pattern_list_fini(struct pattern_list *list);
 /** Does a text hold anything that would be expanded? */
 bool pattern_is_magic(const char *text);
 
+/** Put a path, which is taken, at the end: 0 or -ENOMEM, also for a path of NULL. */
+int pattern_list_add(struct pattern_list *list, char *path);
+
+struct place;
+
 /**
  * All that a pattern in a folder stands for. The folder's own name is taken as it is.
  *
@@ -28,9 +33,10 @@ bool pattern_is_magic(const char *text);
  * exists as it is written is only itself.
  *
  * Errors: -ENOENT a part with *, ? or [ matches nothing; -E2BIG more than PATTERN_PATHS_MAX;
- * -EINVAL a range that cannot be; -ENOMEM.
+ * -EINVAL a range that cannot be, or ".." behind a part that is expanded; -EACCES a folder that
+ * would have to be looked into lies below none of the place's roots; -ENOMEM.
  */
-int pattern_expand(const char *folder, const char *pattern, struct pattern_list *ret,
-                   struct plenum_error *err);
+int pattern_expand(const struct place *place, const char *folder, const char *pattern,
+                   struct pattern_list *ret, struct plenum_error *err);
 
 #endif

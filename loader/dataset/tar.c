@@ -566,15 +566,22 @@ static int scan_archive(struct archive *a)
 static int add_class_names(const struct dataset *d, struct index_builder *b,
                            struct plenum_error *err)
 {
-    int fd = openat(d->root_fd, classes_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+    int fd = place_open(&d->place, classes_file, 0), r = 0;
     struct stat st;
     char *text;
 
-    if (fd < 0)
+    if (fd == -ENOENT)
         return 0;
+    if (fd < 0) {
+        char path[8192];
+
+        (void)snprintf(path, sizeof(path), "%s/%s", d->place.folder, classes_file);
+        return place_error(err, fd, path);
+    }
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CLASSES_FILE_MAX) {
         (void)close(fd);
-        return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->root, classes_file);
+        return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->place.folder,
+                         classes_file);
     }
     text = malloc((size_t)st.st_size + 1);
     if (!text)
@@ -583,7 +590,7 @@ static int add_class_names(const struct dataset *d, struct index_builder *b,
         r = io_pread_all(fd, text, (size_t)st.st_size, 0);
     (void)close(fd);
     if (r < 0 && text)
-        (void)error_set(err, r, "%s/%s: %s", d->root, classes_file,
+        (void)error_set(err, r, "%s/%s: %s", d->place.folder, classes_file,
                         r == -ENODATA ? "it has become shorter" : strerror(-r));
     if (r == 0) {
         text[st.st_size] = 0;
@@ -591,7 +598,7 @@ static int add_class_names(const struct dataset *d, struct index_builder *b,
             end = strchrnul(line, '\n');
             *end = 0;
             if (b->num_classes >= CLASSES_MAX)
-                r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->root,
+                r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->place.folder,
                               classes_file, CLASSES_MAX);
             else if (index_builder_add_class(b, line) < 0)
                 r = out_of_memory(err);
@@ -876,7 +883,7 @@ static int tar_read(const struct dataset *dataset, const struct index_sample *sa
     r = read_from(fd, dataset, sample, buffer, err);
     archive_close(dataset, sample, fd);
     if (r < 0)
-        return error_prefix(err, r, "%s/%s", dataset->root,
+        return error_prefix(err, r, "%s/%s", dataset->place.folder,
                             index_name(index, index->containers[sample->container].name));
     return 0;
 }
@@ -892,7 +899,7 @@ static void tar_describe(const struct dataset *dataset, const struct index_sampl
 {
     const struct index *index = &dataset->index;
 
-    (void)snprintf(ret, size, "%s/%s: %s", dataset->root,
+    (void)snprintf(ret, size, "%s/%s: %s", dataset->place.folder,
                    index_name(index, index->containers[sample->container].name),
                    index_name(index, sample->name));
 }

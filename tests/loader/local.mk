@@ -2,7 +2,7 @@ check_LTLIBRARIES += tests/libtree.la
 tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_notes %D%/dataset/test_pattern \
+loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_notes %D%/dataset/test_pattern %D%/dataset/test_place \
 	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_queue %D%/serve/test_refusals \
 	%D%/serve/test_session
 threads_tests += %D%/serve/test_queue
@@ -28,6 +28,8 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_render_test_tiles_LDADD = tests/libtree.la tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_dataset_test_pattern_CFLAGS = $(test_cflags)
 %C%_dataset_test_pattern_LDADD = $(dataset_test_libs)
+%C%_dataset_test_place_CFLAGS = $(test_cflags)
+%C%_dataset_test_place_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_CFLAGS = $(test_cflags)
 %C%_dataset_test_tar_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_SOURCES = %D%/dataset/test_tar.c %D%/dataset/opened.h
@@ -46,6 +48,6 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_index_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 
 if PYTHON_FOUND
-TESTS += %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py
+TESTS += %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py
 endif
-EXTRA_DIST += %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py %D%/serve/service.py
+EXTRA_DIST += %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py %D%/serve/service.py

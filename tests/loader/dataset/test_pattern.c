@@ -9,7 +9,10 @@
 
 #include "common/util.h"
 #include "loader/dataset/pattern.h"
+#include "loader/dataset/place.h"
 #include "tests/tree.h"
+
+static const struct place anywhere = {.fd = -1};
 
 static void spelled(const char *text, const char *want)
 {
@@ -17,7 +20,7 @@ static void spelled(const char *text, const char *want)
     struct plenum_error err = {""};
     char got[1024] = "";
 
-    cr_assert(eq(int, pattern_expand("/f", text, &paths, &err), 0), "%s: %s", text, err.text);
+    cr_assert(eq(int, pattern_expand(&anywhere, "/f", text, &paths, &err), 0), "%s: %s", text, err.text);
     for (size_t i = 0; i < paths.count; i++) {
         strcat(got, i ? " " : "");
         strcat(got, paths.paths[i] + strlen("/f/"));
@@ -63,7 +66,7 @@ Test(pattern, ranges_multiply)
             uint32_t k = 0;
 
             (void)snprintf(text, sizeof(text), "{000..%03u}/{0..%u}", a, b);
-            cr_assert(eq(int, pattern_expand("/f", text, &paths, NULL), 0));
+            cr_assert(eq(int, pattern_expand(&anywhere, "/f", text, &paths, NULL), 0));
             cr_assert(eq(sz, paths.count, (a + 1) * (b + 1)));
             for (uint32_t i = 0; i <= a; i++)
                 for (uint32_t j = 0; j <= b; j++) {
@@ -79,7 +82,7 @@ static void refused(const char *text, int code, const char *sentence)
     struct pattern_list paths = {0};
     struct plenum_error err = {""};
 
-    cr_expect(eq(int, pattern_expand("/f", text, &paths, &err), code), "%s", text);
+    cr_expect(eq(int, pattern_expand(&anywhere, "/f", text, &paths, &err), code), "%s", text);
     cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
               sentence);
     cr_expect(eq(sz, paths.count, 0));
@@ -90,6 +93,10 @@ Test(pattern, what_cannot_be_meant_is_refused)
     refused("{0..99999999}", -E2BIG, "more than 1000000 files");
     refused("{0..9999}{0..9999}", -E2BIG, "more than 1000000 files");
     refused("{0..9..0}", -EINVAL, "step of 0");
+    refused("*/../a", -EINVAL, "'..' cannot follow");
+    refused("a{b,c}/..", -EINVAL, "'..' cannot follow");
+    refused("{b,..}/a", -EINVAL, "'..' cannot follow");
+    refused("[a]/b/../../c", -EINVAL, "'..' cannot follow");
     refused("nothing/*.tar", -ENOENT, "no file matches 'nothing/*.tar'");
     refused("{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{"
             "a,{a,{a,{a,b}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}",
@@ -108,20 +115,27 @@ Test(pattern, globs_are_matched_in_byte_order_and_files_win_over_patterns)
     tree_write_text(&tree, "X-1", "");
     tree_write_text(&tree, "b/x-2", "");
     tree_write_text(&tree, "odd{0..1}*", "");
-    cr_assert(eq(int, pattern_expand(tree.root, "x-*", &paths, &err), 0), "%s", err.text);
+    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "x-*", &paths, &err), 0), "%s", err.text);
     cr_assert(eq(sz, paths.count, 2));
     cr_expect(eq(str, paths.paths[0], (char *)tree_path(&tree, "x-10")));
     pattern_list_fini(&paths);
-    cr_assert(eq(int, pattern_expand(tree.root, "{b/x-[0-9],x-?,missing}", &paths, &err),
+    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "{b/x-[0-9],x-?,missing}", &paths, &err),
                  0));
     cr_assert(eq(sz, paths.count, 3), "the order of braces; what is no glob is not looked up");
     cr_expect(eq(str, paths.paths[0], (char *)tree_path(&tree, "b/x-2")));
     cr_expect(eq(str, paths.paths[1], (char *)tree_path(&tree, "x-9")));
     cr_expect(eq(str, paths.paths[2], (char *)tree_path(&tree, "missing")));
     pattern_list_fini(&paths);
-    cr_assert(eq(int, pattern_expand(tree.root, "odd{0..1}*", &paths, &err), 0));
+    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "odd{0..1}*", &paths, &err), 0));
     cr_assert(eq(sz, paths.count, 1));
     cr_expect(eq(str, paths.paths[0], (char *)tree_path(&tree, "odd{0..1}*")));
+    pattern_list_fini(&paths);
+    tree_write_text(&tree, "c/x-2", "");
+    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "[bc]/{x,y}-*", &paths, &err), -ENOENT));
+    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "?/x-2", &paths, &err), 0));
+    cr_assert(eq(sz, paths.count, 2));
+    cr_expect(eq(str, paths.paths[0], (char *)tree_path(&tree, "b/x-2")));
+    cr_expect(eq(str, paths.paths[1], (char *)tree_path(&tree, "c/x-2")));
     pattern_list_fini(&paths);
     tree_fini(&tree);
 }
