@@ -53,4 +53,5 @@ system_tests =
 check-system: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(system_tests)'
 .PHONY: check-system
+include tests/failures/local.mk
 include tests/system/local.mk
