@@ -111,25 +111,23 @@ int parallel_run(const struct parallel *p)
 
     if (threads > p->count)
         threads = (unsigned)p->count;
+    if (threads == 1 && !p->progress)
+        threads = 0;
     workers = calloc(threads ? threads : 1, sizeof(*workers));
-    if (!workers)
-        return -ENOMEM;
-    if (threads > 1 || (threads == 1 && p->progress)) {
-        for (; started < threads; started++) {
-            workers[started] = (struct worker){.run = &run, .index = started};
+    for (; workers && started < threads; started++) {
+        workers[started] = (struct worker){.run = &run, .index = started};
+        (void)pthread_mutex_lock(&run.mu);
+        run.running++;
+        (void)pthread_mutex_unlock(&run.mu);
+        if (pthread_create(&workers[started].thread, NULL, worker_main, &workers[started])) {
             (void)pthread_mutex_lock(&run.mu);
-            run.running++;
+            run.running--;
             (void)pthread_mutex_unlock(&run.mu);
-            if (pthread_create(&workers[started].thread, NULL, worker_main, &workers[started])) {
-                (void)pthread_mutex_lock(&run.mu);
-                run.running--;
-                (void)pthread_mutex_unlock(&run.mu);
-                break;
-            }
+            break;
         }
     }
     if (started == 0)
-        work(&run, 0); /* one thread, or not even one more to be had */
+        work(&run, 0); /* one thread, or neither memory nor a thread to be had for more */
     wait_and_tell(&run);
     for (unsigned i = 0; i < started; i++)
         (void)pthread_join(workers[i].thread, NULL);
