@@ -72,6 +72,12 @@ static inline uint64_t time_put_off(uint64_t when_ns, uint64_t gap_ns)
     return when_ns == UINT64_MAX ? when_ns : when_ns + gap_ns;
 }
 
+/** The sum, or UINT64_MAX where it is more: a time limit of "for ever" stays one. */
+static inline uint64_t sum_u64(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
 /** `value` up to the next multiple of `unit`, a power of two. */
 static inline uint64_t align_up(uint64_t value, uint64_t unit)
 {

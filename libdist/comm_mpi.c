@@ -173,7 +173,7 @@ static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
 
 static uint64_t deadline_of(uint64_t timeout_ns)
 {
-    return timeout_ns ? time_now_ns() + timeout_ns : 0;
+    return timeout_ns ? sum_u64(time_now_ns(), timeout_ns) : 0;
 }
 
 static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,

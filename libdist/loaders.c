@@ -790,7 +790,7 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
 {
     uint64_t next = UINT64_MAX;
 
-    if (s->error_code == 0 && s->alone_ns && now_ns >= s->alone_ns + s->loader_timeout_ns)
+    if (s->error_code == 0 && s->alone_ns && now_ns >= sum_u64(s->alone_ns, s->loader_timeout_ns))
         no_loader(s, now_ns);
     FOR_SESSIONS(se, s) {
         if (s->error_code < 0)
@@ -802,7 +802,7 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
         return UINT64_MAX;
     if (count_open(s) > 1)
         next = min_u64(next, hedge_late(s, now_ns));
-    return s->alone_ns ? min_u64(next, s->alone_ns + s->loader_timeout_ns) : next;
+    return s->alone_ns ? min_u64(next, sum_u64(s->alone_ns, s->loader_timeout_ns)) : next;
 }
 
 void loaders_forgive(struct plenum_stream *s, uint64_t now_ns)

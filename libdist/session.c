@@ -466,6 +466,7 @@ static int code_of_loader(int code)
     case -EAGAIN:
     case -ENODATA:
     case -ENOBUFS:
+    case -EBADF:
     case -ECHILD:
     case -ECONNRESET:
         return -EIO;
@@ -730,7 +731,7 @@ uint64_t session_tick(struct session *se, uint64_t now_ns, bool others)
     since = waiting_since(se);
     if (since == 0)
         return UINT64_MAX;
-    if (now_ns >= since + s->silence_ns) {
+    if (now_ns >= sum_u64(since, s->silence_ns)) {
         char text[64];
 
         (void)snprintf(text, sizeof(text), "said nothing for %.1f s",
@@ -738,7 +739,7 @@ uint64_t session_tick(struct session *se, uint64_t now_ns, bool others)
         lose_since(se, since, text);
         return now_ns;
     }
-    next = since + s->silence_ns;
+    next = sum_u64(since, s->silence_ns);
     if (se->state == SESSION_HELLO)
         return next;
     if (!se->ping && now_ns >= max_u64(since, se->pinged_ns) + ping_ns) {

@@ -433,17 +433,77 @@ static void show_ring(struct plenum_stream *s, struct slot_set *set)
     (void)pthread_mutex_lock(&s->mu);
 }
 
+static int forked(struct plenum_error *err)
+{
+    return error_set(err, -ECHILD,
+                     "this process was forked from the one that opened the stream; open one here");
+}
+
+static int shut_down(struct plenum_error *err)
+{
+    return error_set(err, -EBADF, "the stream is closed");
+}
+
+/* A call begins, with the lock: plenum_stream_destroy() waits for its end. 0, or -ECHILD or -EBADF
+ * without the lock. */
+static int enter(struct plenum_stream *s, struct plenum_error *err)
+{
+    if (s->pid != getpid()) /* a lock may have been held when it was forked */
+        return forked(err);
+    (void)pthread_mutex_lock(&s->mu);
+    if (s->closed) {
+        (void)pthread_mutex_unlock(&s->mu);
+        return shut_down(err);
+    }
+    s->inside++;
+    return 0;
+}
+
+static void leave(struct plenum_stream *s)
+{
+    if (--s->inside == 0 && s->closed)
+        (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->mu);
+}
+
+/* What is released after the end is traced, too; then the file is whole. */
+static void finish_trace(struct plenum_stream *s)
+{
+    if (!s->closed || s->leased > 0)
+        return;
+    trace_close(s->trace);
+    s->trace = NULL;
+}
+
+void plenum_stream_shutdown(struct plenum_stream *stream)
+{
+    struct plenum_stream *s = stream;
+
+    if (enter(s, NULL) < 0)
+        return;
+    s->closed = true;
+    stream_changed(s);
+    (void)pthread_mutex_unlock(&s->mu);
+    io_remove(s);
+    (void)pthread_mutex_lock(&s->mu);
+    free_entries(s);
+    retire_rings(s);
+    finish_trace(s);
+    leave(s);
+}
+
 void plenum_stream_destroy(struct plenum_stream *stream)
 {
-    if (!stream || stream->pid != getpid())
+    struct plenum_stream *s = stream;
+
+    if (!s || s->pid != getpid())
         return;
-    io_remove(stream);
-    (void)pthread_mutex_lock(&stream->mu);
-    free_entries(stream);
-    stream->destroyed = true;
-    retire_rings(stream);
-    (void)pthread_mutex_unlock(&stream->mu);
-    stream_unref(stream);
+    plenum_stream_shutdown(s);
+    (void)pthread_mutex_lock(&s->mu);
+    while (s->inside > 0)
+        (void)pthread_cond_wait(&s->changed, &s->mu);
+    (void)pthread_mutex_unlock(&s->mu);
+    stream_unref(s);
 }
 
 /* What the client knows of a batch: where each of its samples stands, and whether it counts. */
@@ -538,7 +598,8 @@ static bool finished(const struct plenum_stream *s)
 /* Make the descriptor readable, or not, as plenum_stream_next() would answer or wait. */
 static void update_ready_fd(struct plenum_stream *s)
 {
-    bool ready = (s->first && s->first->ready) || s->error_code < 0 || finished(s) || loaders_starved(s);
+    bool ready = s->closed || (s->first && s->first->ready) || s->error_code < 0 || finished(s) ||
+                 loaders_starved(s);
     uint64_t n = 1;
 
     if (s->ready_fd < 0 || ready == s->ready_fd_set)
@@ -560,6 +621,8 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
                           struct plenum_error *err)
 {
     for (;;) {
+        if (s->closed)
+            return shut_down(err);
         if (s->first && s->first->ready)
             return deliver(s, ret, err);
         if (s->error_code < 0)
@@ -579,26 +642,16 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
     }
 }
 
-static int forked(struct plenum_error *err)
-{
-    return error_set(err, -ECHILD,
-                     "this process was forked from the one that opened the stream; open one here");
-}
-
 int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct plenum_batch *ret,
                        struct plenum_error *err)
 {
-    uint64_t begin, end, deadline_ns = UINT64_MAX;
-    int r;
+    uint64_t begin = time_now_ns(), end;
+    int r = enter(stream, err);
 
-    if (stream->pid != getpid())
-        return forked(err);
-    begin = time_now_ns();
-    if (timeout_ns < UINT64_MAX - begin)
-        deadline_ns = begin + timeout_ns;
-    (void)pthread_mutex_lock(&stream->mu);
+    if (r < 0)
+        return r;
     stream->waiting_ns = begin;
-    r = wait_for_batch(stream, deadline_ns, ret, err);
+    r = wait_for_batch(stream, sum_u64(begin, timeout_ns), ret, err);
     stream->waiting_ns = 0;
     end = time_now_ns();
     stream->stats.wait_ns += end - begin;
@@ -609,18 +662,17 @@ int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns, struct
         if (r == 0 && !ret->lease->set->shown)
             show_ring(stream, ret->lease->set);
     }
-    (void)pthread_mutex_unlock(&stream->mu);
+    leave(stream);
     return r;
 }
 
 int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
 {
     struct plenum_stream *s = stream;
-    int r = 0;
+    int r = enter(s, err);
 
-    if (s->pid != getpid())
-        return forked(err);
-    (void)pthread_mutex_lock(&s->mu);
+    if (r < 0)
+        return r;
     if (s->ready_fd < 0) {
         s->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (s->ready_fd < 0)
@@ -629,7 +681,7 @@ int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
     }
     if (s->ready_fd >= 0)
         r = s->ready_fd;
-    (void)pthread_mutex_unlock(&s->mu);
+    leave(s);
     return r;
 }
 
@@ -671,8 +723,9 @@ void plenum_batch_release(struct plenum_batch *batch)
     loaders_pump(s);
     update_ready_fd(s);
     slot_set_unref(set);
-    if (s->destroyed)
+    if (s->closed)
         retire_rings(s);
+    finish_trace(s);
     (void)pthread_mutex_unlock(&s->mu);
     stream_unref(s);
 }
@@ -700,37 +753,33 @@ void plenum_stream_get_info(const struct plenum_stream *stream, struct plenum_st
     memcpy(ret->identity, s->identity, sizeof(ret->identity));
 }
 
-void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
+int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret)
 {
     *ret = (struct plenum_cursor){0};
-    if (stream->pid != getpid()) /* a lock may have been held when it was forked */
-        return;
+    if (stream->pid != getpid())
+        return -ECHILD;
     (void)pthread_mutex_lock(&stream->mu);
     *ret =
         (struct plenum_cursor){.epoch = stream->cursor.epoch, .position = stream->cursor.position};
     memcpy(ret->identity, stream->identity, sizeof(ret->identity));
     (void)pthread_mutex_unlock(&stream->mu);
+    return 0;
 }
 
-void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret)
+int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret)
 {
     struct order_place place;
 
     *ret = (struct plenum_place){0};
     if (stream->pid != getpid())
-        return;
+        return -ECHILD;
     (void)pthread_mutex_lock(&stream->mu);
     place = order_place_settle(&stream->steps, stream->cursor);
     *ret = (struct plenum_place){.epoch = place.epoch,
                                  .position = place.position,
                                  .steps_left = order_steps_left(&stream->steps, place)};
     (void)pthread_mutex_unlock(&stream->mu);
-}
-
-/* What was prefetched is of no use any more: ready slots are free, filling ones are called back. */
-static void drop_entries(struct plenum_stream *s)
-{
-    free_entries(s);
+    return 0;
 }
 
 /* Would it fit, if no samples were known to be bad? */
@@ -776,12 +825,15 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
                          "positions",
                          (unsigned long long)cursor->position, (unsigned long long)cursor->epoch,
                          s->steps.n);
-    (void)pthread_mutex_lock(&s->mu);
+    r = enter(s, err);
+    if (r < 0)
+        return r;
     r = s->error_code;
     if (r < 0) {
         (void)error_set(err, r, "%s", s->error.text);
     } else {
-        drop_entries(s);
+        /* What was prefetched is of no use any more. */
+        free_entries(s);
         s->cursor = place;
         s->next_place = order_place_settle(&s->steps, place);
         s->next_index = 0;
@@ -789,7 +841,7 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
         update_ready_fd(s);
         io_poke();
     }
-    (void)pthread_mutex_unlock(&s->mu);
+    leave(s);
     return r;
 }
 
@@ -849,14 +901,14 @@ static int wait_for_names(struct plenum_stream *s, struct name_ask *a, struct pl
     s->next_request += a->count;
     loaders_ask_names(s);
     io_poke(); /* there is something to wait for now */
-    while (!a->over && s->error_code == 0)
+    while (!a->over && s->error_code == 0 && !s->closed)
         (void)pthread_cond_wait(&s->changed, &s->mu);
     if (a->over)
         return a->code < 0 ? error_set(err, a->code, "%s", a->err.text) : 0;
     for (at = &s->asks; *at != a; at = &(*at)->next)
         ;
     *at = a->next;
-    return error_set(err, s->error_code, "%s", s->error.text);
+    return s->closed ? shut_down(err) : error_set(err, s->error_code, "%s", s->error.text);
 }
 
 /* One block: pointers, then the texts. */
@@ -886,14 +938,14 @@ int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *sam
     char **packed = NULL;
     int r;
 
-    if (stream->pid != getpid())
-        return forked(err);
     ask.names = calloc(count + (size_t)1, sizeof(*ask.names));
     if (!ask.names)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)pthread_mutex_lock(&stream->mu);
-    r = count ? wait_for_names(stream, &ask, err) : 0;
-    (void)pthread_mutex_unlock(&stream->mu);
+    r = enter(stream, err);
+    if (r == 0) {
+        r = count ? wait_for_names(stream, &ask, err) : 0;
+        leave(stream);
+    }
     if (r == 0 && !(packed = pack_names(ask.names, count)))
         r = error_set(err, -ENOMEM, "out of memory");
     for (uint32_t i = 0; i < count; i++)

@@ -204,7 +204,8 @@ struct plenum_stream {
     plenum_ring_call on_ring; /* constant */
     void *on_ring_arg;        /* constant */
     struct slot_set *shown;   /* rings that the program was told of, the newest first */
-    bool destroyed;           /* only leases hold the stream */
+    bool closed;              /* plenum_stream_shutdown(): nothing more comes */
+    unsigned inside;          /* calls that plenum_stream_destroy() has to wait for */
 
     /* Loaders. */
     struct session sessions[ADDRESS_LIST_MAX]; /* one an address */

@@ -83,8 +83,8 @@ enum plenum_split {
  * unmapped; no batch of it is leased any more.
  *
  * A stream has one ring, and another one after each loss of a loader; the old one goes when its
- * last batch has been released. Called by plenum_stream_next(), plenum_stream_destroy(), or, of a
- * stream that was destroyed before, by plenum_batch_release(); in the thread that called it. It may
+ * last batch has been released. Called by plenum_stream_next(), plenum_stream_shutdown() or _destroy(), or, of a
+ * stream that was ended before, by plenum_batch_release(); in the thread that called it. It may
  * call nothing of the stream's but plenum_stream_get_*().
  */
 typedef void (*plenum_ring_call)(void *arg, void *base, size_t bytes, int present);
@@ -261,7 +261,20 @@ PLENUM_API int plenum_stream_open_all(struct plenum_job *job,
                                       const struct plenum_stream_options *options,
                                       struct plenum_stream **ret, struct plenum_error *err);
 
-/** End a stream. Batches that are still leased stay valid until released. NULL is nothing. */
+/**
+ * End a stream: its connections, its prefetching, and the loader that it started. Calls that are
+ * under way in other threads return at once, and they and all later ones give -EBADF. Batches that
+ * are still leased stay valid until released. A second time it does nothing. Threads: any.
+ */
+PLENUM_API void plenum_stream_shutdown(struct plenum_stream *stream);
+
+/**
+ * The same, and free the handle. NULL is nothing.
+ *
+ * Threads: any. Calls that are under way in other threads are ended and waited for; none may begin
+ * any more. Where a thread that prefetches may just be about to call, use plenum_stream_shutdown(),
+ * join it, then destroy. Not within a call of on_ring.
+ */
 PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
 
 /**
@@ -273,8 +286,8 @@ PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
  *            loader_timeout_ns; -EBADMSG a bad sample under PLENUM_BAD_FAIL; -EIO a file could not
  * be read; -ESTALE the data set is another one than at open. `*ret` is then untouched. After
  * -EBADMSG, -EIO, -ESTALE and -ECONNRESET every further call gives the same. -ECHILD: this process
- * was forked from the one that opened the stream. Threads:   one at a time per stream; streams are
- * independent. Blocks: keep it off event loops.
+ * was forked from the one that opened the stream. -EBADF: another thread has shut the stream down.
+ * Threads: one at a time per stream; streams are independent. Blocks: keep it off event loops.
  */
 PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns,
                                   struct plenum_batch *ret, struct plenum_error *err);
@@ -284,7 +297,7 @@ PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout
  * would not answer -EAGAIN at once, be it with a batch, the end or an error.
  *
  * Ownership: the stream's. Do not read from it or close it; it goes with the stream and its leases.
- * Returns it, or -EMFILE, -ENFILE, -ENOMEM, -ECHILD. Threads: any.
+ * Returns it, or -EMFILE, -ENFILE, -ENOMEM, -ECHILD, -EBADF. Threads: any.
  */
 PLENUM_API int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err);
 
@@ -301,7 +314,7 @@ PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plen
  * @param samples  [count] indices in the data set, such as those of a batch.
  *
  * Ownership: `*ret` is [count] pointers and a NULL, one block: free() it.
- * Errors:    -EINVAL there is no such sample; -ENOTSUP the loader is too old; -ECHILD; -ENOMEM; or
+ * Errors:    -EINVAL there is no such sample; -ENOTSUP the loader is too old; -ECHILD; -EBADF; -ENOMEM; or
  *            the stream's own error. `*ret` is then untouched.
  * Threads:   any. Blocks until the loader has answered: some microseconds a name.
  */
@@ -315,21 +328,22 @@ PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
                                        struct plenum_stream_info *ret);
 
-/** The place behind the last batch that plenum_stream_next() gave. Threads: any. */
-PLENUM_API void plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
+/** The place behind the last batch that plenum_stream_next() gave. 0, or -ECHILD with `*ret` cleared.
+ * Threads: any. */
+PLENUM_API int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
 
 /**
- * The same place as the next step sees it: at the end of an epoch, the begin of the next. Threads:
- * any.
+ * The same place as the next step sees it: at the end of an epoch, the begin of the next. 0, or
+ * -ECHILD with `*ret` cleared. Threads: any.
  */
-PLENUM_API void plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret);
+PLENUM_API int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret);
 
 /**
  * Go on from `cursor`: the next batch begins there. Leased batches stay; prefetched ones are
  * dropped.
  *
  * Errors:  -ESTALE the cursor was made with another data set, pipeline, seed or order; -EINVAL it
- * lies outside the data set. Threads: as plenum_stream_next().
+ * lies outside the data set; -ECHILD; -EBADF. Threads: as plenum_stream_next().
  */
 PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
                                   struct plenum_error *err);

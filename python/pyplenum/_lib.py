@@ -10,7 +10,9 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_in
                     c_void_p)
 from typing import Any, Dict, List, Tuple
 
-__all__ = ["PlenumError", "byref", "c_void_p", "check", "lib", "libc_free"]
+__all__ = ["FOREVER", "PlenumError", "byref", "c_void_p", "check", "lib", "libc_free", "nanoseconds"]
+
+FOREVER = 2**64 - 1
 
 
 class PlenumError(OSError):
@@ -210,15 +212,16 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_options_init": (None, [POINTER(COptions)]),
     "plenum_stream_open": (c_int, [POINTER(CJobInfo), POINTER(COptions), POINTER(c_void_p), _ERR]),
     "plenum_stream_open_all": (c_int, [c_void_p, POINTER(COptions), POINTER(c_void_p), _ERR]),
+    "plenum_stream_shutdown": (None, [c_void_p]),
     "plenum_stream_destroy": (None, [c_void_p]),
     "plenum_stream_next": (c_int, [c_void_p, c_uint64, POINTER(CBatch), _ERR]),
     "plenum_stream_get_fd": (c_int, [c_void_p, _ERR]),
-    "plenum_stream_get_place": (None, [c_void_p, POINTER(CPlace)]),
+    "plenum_stream_get_place": (c_int, [c_void_p, POINTER(CPlace)]),
     "plenum_stream_get_ring": (None, [c_void_p, POINTER(CRing)]),
     "plenum_stream_sample_names": (c_int, [c_void_p, POINTER(c_uint32), c_uint32, POINTER(POINTER(c_char_p)), _ERR]),
     "plenum_batch_release": (None, [POINTER(CBatch)]),
     "plenum_stream_get_info": (None, [c_void_p, POINTER(CInfo)]),
-    "plenum_stream_cursor": (None, [c_void_p, POINTER(CCursor)]),
+    "plenum_stream_cursor": (c_int, [c_void_p, POINTER(CCursor)]),
     "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
     "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),
     "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),
@@ -229,6 +232,13 @@ for _name, (_result, _arguments) in _PROTOTYPES.items():
     _function = getattr(lib, _name)
     _function.restype = _result
     _function.argtypes = _arguments
+
+
+def nanoseconds(seconds: float, what: str) -> int:
+    """A time limit for the C library, which knows no negative numbers: 0 polls, infinity is for ever."""
+    if seconds != seconds or seconds < 0:
+        raise ValueError(f"{what} is a number of seconds, 0 or more, not {seconds}")
+    return min(int(seconds * 1e9), FOREVER) if seconds < 1e10 else FOREVER
 
 
 def check(code: int, error: CError) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional
 import numpy as np
 import numpy.typing as npt
 
-from ._lib import CError, CPrepare, PlenumError, byref, c_void_p, check, lib
+from ._lib import CError, CPrepare, PlenumError, byref, c_void_p, check, lib, nanoseconds
 
 __all__ = ["Job", "job"]
 
@@ -121,7 +121,7 @@ class Job:
 
     def set_timeout(self, seconds: Optional[float]) -> None:
         """How long a collective may take before ``ETIMEDOUT`` is raised; None waits for ever."""
-        lib.plenum_job_set_timeout(self._open_handle(), 0 if seconds is None else max(1, int(seconds * 1e9)))
+        lib.plenum_job_set_timeout(self._open_handle(), 0 if seconds is None else max(1, nanoseconds(seconds, "the time limit")))
 
     def broadcast(self, x: Any, root: int = 0) -> Any:
         """Give every instance the content of ``x`` in instance ``root``, in place; returns ``x``. Any dtype."""

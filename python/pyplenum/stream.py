@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, COptions, CPlace, CRing, CRingCall, CStats, PlenumError,
-                   byref, c_void_p, check, lib, libc_free)
+                   byref, c_void_p, check, lib, libc_free, nanoseconds)
 from .job import Job, job as this_job
 
 __all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
@@ -242,6 +242,8 @@ class Stream:
     ``asyncio``'s ``add_reader``: it is readable when ``next(timeout=0)`` would give a batch or raise something else than
     :class:`TimeoutError`.
 
+    Any thread may :meth:`close` it: what waits in others raises a :class:`PlenumError` with ``EBADF``.
+
     Errors are raised as :class:`PlenumError`, whose ``errno`` and sentence are those of the C library. A stream
     belongs to the process that opened it; one thread at a time may ask it for batches.
     """
@@ -254,6 +256,8 @@ class Stream:
                  split: str = "sample", together: bool = False,
                  on_ring: Optional[Callable[[int, int, bool], Any]] = None) -> None:
         self._handle: Optional[int] = None
+        self._pid = os.getpid()
+        self._closed = False
         o = COptions()
         lib.plenum_stream_options_init(byref(o))
         o.dataset = dataset.encode("utf-8", "surrogateescape")
@@ -270,8 +274,8 @@ class Stream:
         o.channels = channels
         o.last = _choice(last, ("pad", "drop"), "last")
         o.bad = _choice(bad, ("substitute", "fail"), "bad")
-        o.loader_timeout_ns = int(loader_timeout * 1e9)
-        o.silence_ns = int(silence * 1e9)
+        o.loader_timeout_ns = nanoseconds(loader_timeout, "loader_timeout")
+        o.silence_ns = nanoseconds(silence, "silence")
         o.subset = subset.encode() if subset is not None else None
         o.repeat = repeat
         o.split = _choice(split, ("sample", "file"), "split")
@@ -314,44 +318,42 @@ class Stream:
 
     def _open(self, opener: Callable[..., int]) -> None:
         """Open in a thread of its own, so that Ctrl-C is heard while an index is being built."""
-        handle, error = c_void_p(), CError()
-        state = {"code": 0, "abandoned": False}
-        lock = threading.Lock()
+        error, codes = CError(), []
 
         def run() -> None:
+            handle = c_void_p()
             code = opener(byref(handle), byref(error))
-            with lock:
-                state["code"] = code
-                if state["abandoned"] and code == 0:
-                    lib.plenum_stream_destroy(handle)
+            if code == 0:
+                self._handle = handle.value
+            codes.append(code)
+            if self._closed:  # nobody waits any more
+                self.close()
 
         thread = threading.Thread(target=run, name="plenum-open", daemon=True)
-        thread.start()
         try:
+            thread.start()
             while thread.is_alive():
                 thread.join(0.1)
         except BaseException:
-            with lock:
-                state["abandoned"] = True
-                if not thread.is_alive() and state["code"] == 0:
-                    lib.plenum_stream_destroy(handle)
+            self.close()
             raise
-        check(state["code"], error)
-        self._handle = handle.value
+        check(codes[0], error)
 
     def _open_handle(self) -> int:
-        if self._handle is None:
+        if self._handle is None or self._closed:
             raise PlenumError(errno.EBADF, "the stream is closed")
+        if self._pid != os.getpid():
+            raise PlenumError(errno.ECHILD, "this process was forked from the one that opened the stream; open one here")
         return self._handle
 
     def next(self, timeout: Optional[float] = None) -> Batch:
-        """The next batch; waits at most ``timeout`` seconds.
+        """The next batch; waits at most ``timeout`` seconds, not at all where that is 0 or less.
 
         Raises :class:`TimeoutError` when none was ready in time, :class:`StopIteration` after the last,
         :class:`SlotsHeldError` when views of earlier batches hold every slot, and :class:`PlenumError`.
         """
         handle, batch, error = self._open_handle(), CBatch(), CError()
-        left = None if timeout is None else int(timeout * 1e9)
+        left = None if timeout is None else nanoseconds(max(timeout, 0.0), "timeout")
         while True:
             piece = _SLICE_NS if left is None else min(_SLICE_NS, left)
             code = lib.plenum_stream_next(handle, piece, byref(batch), byref(error))
@@ -362,7 +364,7 @@ class Stream:
                 if left <= 0:
                     raise TimeoutError(errno.ETIMEDOUT, f"no batch was ready within {timeout} s")
         taken = Batch(batch, self._on_ring) if code == 0 else None
-        self._show_warnings()
+        self._show_warnings(handle)
         if taken is not None:
             return taken
         if code == -errno.ENODATA:
@@ -373,9 +375,9 @@ class Stream:
         check(code, error)
         raise AssertionError("a code that is neither 0 nor an error")
 
-    def _show_warnings(self) -> None:
+    def _show_warnings(self, handle: int) -> None:
         error = CError()
-        while lib.plenum_stream_take_warning(self._handle, byref(error)):
+        while lib.plenum_stream_take_warning(handle, byref(error)):
             warnings.warn(error.text.decode("utf-8", "replace"), LoaderWarning, stacklevel=4)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -394,14 +396,14 @@ class Stream:
     def cursor(self) -> bytes:
         """The place behind the last batch: 32 bytes for the checkpoint."""
         cursor = CCursor()
-        lib.plenum_stream_cursor(self._open_handle(), byref(cursor))
+        check(lib.plenum_stream_cursor(self._open_handle(), byref(cursor)), CError())
         return bytes(cursor)
 
     @property
     def place(self) -> Place:
         """The same place as the next step sees it: at the end of an epoch, the begin of the next."""
         p = CPlace()
-        lib.plenum_stream_get_place(self._open_handle(), byref(p))
+        check(lib.plenum_stream_get_place(self._open_handle(), byref(p)), CError())
         return Place(p.epoch, p.position, p.steps_left)
 
     def seek_to(self, epoch: int, position: int = 0) -> None:
@@ -452,10 +454,10 @@ class Stream:
                      s.loaders, s.moved, s.hedged, s.hedges_won, s.verified)
 
     def close(self) -> None:
-        """End the stream. Views of its batches stay valid."""
+        """End the stream. Views of its batches stay valid. Calls in other threads raise ``EBADF``."""
+        self._closed = True
         if self._handle is not None:
-            lib.plenum_stream_destroy(self._handle)
-            self._handle = None
+            lib.plenum_stream_shutdown(self._handle)
 
     def __enter__(self) -> "Stream":
         return self
@@ -464,5 +466,6 @@ class Stream:
         self.close()
 
     def __del__(self) -> None:
+        # Not before: another thread may be about to make a call with the handle, but it refers to this object.
         if getattr(self, "_handle", None) is not None:
-            self.close()
+            lib.plenum_stream_destroy(self._handle)

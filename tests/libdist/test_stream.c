@@ -986,6 +986,7 @@ Test(stream, a_forked_child_is_told_and_harms_nothing)
         struct plenum_cursor cursor = {.position = 1};
         struct plenum_stream_stats stats = {.batches = 1};
         struct plenum_ring ring = {.bytes = 1};
+        struct plenum_place place;
         struct plenum_error err;
         uint32_t sample = 0;
         char **names;
@@ -995,7 +996,8 @@ Test(stream, a_forked_child_is_told_and_harms_nothing)
         ok = ok && plenum_stream_get_fd(s, NULL) == -ECHILD;
         ok = ok && plenum_stream_sample_names(s, &sample, 1, &names, NULL) == -ECHILD;
         ok = ok && plenum_stream_take_warning(s, &err) == 0;
-        plenum_stream_cursor(s, &cursor);
+        ok = ok && plenum_stream_cursor(s, &cursor) == -ECHILD;
+        ok = ok && plenum_stream_get_place(s, &place) == -ECHILD;
         plenum_stream_get_stats(s, &stats);
         plenum_stream_get_ring(s, &ring);
         ok = ok && cursor.position == 0 && stats.batches == 0 && ring.bytes == 0;
@@ -1137,6 +1139,132 @@ Test(stream, names_fail_with_the_stream)
     cr_expect(eq(int, plenum_stream_sample_names(s, &sample, 1, &names, &err), -ECONNRESET));
     cr_expect(ne(ptr, (void *)strstr(err.text, socket_a), NULL), "%s", err.text);
     plenum_stream_destroy(s);
+}
+
+/* A call in another thread that waits for the loader. */
+struct waiter {
+    struct plenum_stream *s;
+    bool for_names;
+    atomic_bool began;
+    int code;
+    pthread_t thread;
+};
+
+static void *waiter_main(void *arg)
+{
+    struct waiter *w = arg;
+    struct plenum_batch b;
+    uint32_t sample = 3;
+    char **names;
+
+    atomic_store(&w->began, true);
+    do
+        w->code = w->for_names ? plenum_stream_sample_names(w->s, &sample, 1, &names, NULL)
+                               : plenum_stream_next(w->s, PLENUM_FOREVER, &b, NULL);
+    while (w->code == 0); /* what was ready */
+    return NULL;
+}
+
+static void begin_to_wait(struct waiter *w)
+{
+    cr_assert(eq(int, pthread_create(&w->thread, NULL, waiter_main, w), 0));
+    while (!atomic_load(&w->began))
+        (void)usleep(1000);
+    (void)usleep(50000); /* now it waits, most likely */
+}
+
+/* Whatever waits in a stream that is ended by another thread returns, and touches nothing later. */
+static void expect_end_by_another_thread(bool destroy)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct waiter waiters[] = {{.for_names = false}, {.for_names = true}};
+    struct plenum_stream *s;
+    struct plenum_batch b;
+    char **names;
+    uint32_t sample = 3;
+
+    o.silence_ns = o.loader_timeout_ns = PLENUM_FOREVER;
+    s = opened(NULL, &o);
+    cr_assert(eq(int, kill(loader, SIGSTOP), 0));
+    for (size_t i = 0; i < ARRAY_LEN(waiters); i++) {
+        waiters[i].s = s;
+        begin_to_wait(&waiters[i]);
+    }
+    if (destroy)
+        plenum_stream_destroy(s);
+    else
+        plenum_stream_shutdown(s);
+    for (size_t i = 0; i < ARRAY_LEN(waiters); i++) {
+        cr_assert(eq(int, pthread_join(waiters[i].thread, NULL), 0));
+        cr_expect(eq(int, waiters[i].code, -EBADF));
+    }
+    if (!destroy) {
+        struct plenum_cursor cursor = {.position = 0};
+
+        cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EBADF));
+        cr_expect(eq(int, plenum_stream_sample_names(s, &sample, 1, &names, NULL), -EBADF));
+        cr_expect(eq(int, plenum_stream_get_fd(s, NULL), -EBADF));
+        cr_expect(eq(int, plenum_stream_cursor(s, &cursor), 0));
+        cr_expect(eq(int, plenum_stream_seek(s, &cursor, NULL), -EBADF));
+        plenum_stream_shutdown(s);
+        plenum_stream_destroy(s);
+    }
+    (void)kill(loader, SIGCONT);
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, what_waits_in_a_stream_that_is_shut_down_returns)
+{
+    expect_end_by_another_thread(false);
+}
+
+Test(stream, what_waits_in_a_stream_that_is_destroyed_returns)
+{
+    expect_end_by_another_thread(true);
+}
+
+/* A batch that is held, and the descriptor, when another thread ends the stream. */
+Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_batch b = next_of(s);
+    uint64_t hash = plenum_batch_hash(&b);
+    int fd;
+
+    cr_expect(eq(int, kill(loader, SIGSTOP), 0));
+    fd = plenum_stream_get_fd(s, NULL);
+    plenum_stream_shutdown(s);
+    cr_expect(eq(int, poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 10000), 1));
+    cr_expect(eq(u64, plenum_batch_hash(&b), hash));
+    plenum_stream_destroy(s);
+    cr_expect(eq(u64, plenum_batch_hash(&b), hash));
+    plenum_batch_release(&b);
+    (void)kill(loader, SIGCONT);
+    end_loader(loader, SIGTERM);
+}
+
+Test(stream, limits_of_for_ever_never_come)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream_stats stats;
+    struct plenum_stream *s;
+    uint64_t hash;
+
+    o.loader_timeout_ns = o.silence_ns = PLENUM_FOREVER;
+    s = opened(NULL, &o);
+    hash = drain(s, 2);
+    end_loader(loader, SIGKILL);
+    loader = start_loader(socket_a, "1");
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
+    plenum_stream_get_stats(s, &stats);
+    cr_expect(le(u64, stats.incidents, 1));
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
 }
 
 /* Is the stream's descriptor readable within so many ms? */

@@ -264,10 +264,13 @@ class StreamTest(unittest.TestCase):
             if child == 0:
                 code = 1
                 try:
-                    try:
-                        next(s)
-                    except pyplenum.PlenumError as error:
-                        told = error.errno == errno.ECHILD
+                    told = True
+                    for call in (lambda: next(s), lambda: s.cursor, lambda: s.place, lambda: s.stats, lambda: s.ring):
+                        try:
+                            call()
+                            told = False
+                        except pyplenum.PlenumError as error:
+                            told = told and error.errno == errno.ECHILD
                     del held
                     s.close()
                     with stream() as own:
@@ -376,6 +379,63 @@ class StreamTest(unittest.TestCase):
         done.set()
         thread.join()
         self.assertGreater(len(ticks), 50)
+
+    def test_closed_by_another_thread(self):
+        """a stream may be closed while other threads are in it: they raise, and nothing crashes"""
+        for _ in range(20):
+            s = stream(epochs=None)
+            first = next(s)
+            threads, errors = [], []
+
+            def read(call):
+                try:
+                    while True:
+                        call()
+                except pyplenum.PlenumError as error:
+                    errors.append(error.errno)
+
+            for call in (lambda: s.next(), lambda: s.names([0, 1]), lambda: s.cursor, lambda: s.stats):
+                threads.append(threading.Thread(target=read, args=(call,)))
+                threads[-1].start()
+            time.sleep(0.01)
+            s.close()
+            for thread in threads:
+                thread.join(60)
+            self.assertEqual(errors, [errno.EBADF] * 4)
+            self.assertEqual(first.images.shape[0], 8)
+            s.close()
+
+    def test_a_handler_closes(self):
+        """a signal's handler may close the stream that the interrupted thread waits in"""
+        program = ("import os, pyplenum, signal, sys\n"
+                   "s = pyplenum.Stream(sys.argv[1], 'resize(32) center_crop(32)', micro_batch=4, epochs=None)\n"
+                   "signal.signal(signal.SIGALRM, lambda *_: s.close())\n"
+                   "signal.setitimer(signal.ITIMER_REAL, 0.2)\n"
+                   "try:\n"
+                   "    while True: next(s)\n"
+                   "except pyplenum.PlenumError as e:\n"
+                   "    print(e.errno)\n")
+        out = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
+                             env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertEqual((out.stdout, out.returncode), (f"{errno.EBADF}\n", 0), out.stderr)
+
+    def test_limits(self):
+        """time limits: what is over already is not waited for, none may be negative, infinity is for ever"""
+        with stream(epochs=None, loader_timeout=float("inf"), silence=float("inf")) as s:
+            held = [next(s) for _ in range(s.slots)]
+            del held
+            for timeout in (-0.001, -1e300, 0):
+                for _ in range(3):
+                    try:
+                        s.next(timeout=timeout)
+                    except TimeoutError:
+                        pass
+            next(s)
+        for wrong in ({"loader_timeout": -5}, {"silence": -1}, {"loader_timeout": float("nan")}):
+            with self.assertRaises(ValueError):
+                stream(**wrong)
+        with self.assertRaises(ValueError):
+            pyplenum.job().set_timeout(-1)
 
     def test_interrupt(self):
         """Ctrl-C is heard while a batch is waited for"""
