@@ -259,3 +259,20 @@ uint64_t order_steps_left(const struct order_steps *steps, struct order_place pl
     return steps->last == ORDER_PAD ? (left + steps->per_step - 1) / steps->per_step
                                     : left / steps->per_step;
 }
+
+struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
+                                    uint64_t count)
+{
+    uint64_t whole = order_steps_left(steps, (struct order_place){0});
+    uint64_t left = max_u64(order_steps_left(steps, place), 1); /* what is too little is passed over */
+
+    assert(whole > 0);
+    if (count == 0)
+        return order_place_settle(steps, place);
+    if (count < left)
+        return (struct order_place){.epoch = place.epoch,
+                                    .position = place.position + count * steps->per_step};
+    count -= left;
+    return (struct order_place){.epoch = place.epoch + 1 + count / whole,
+                                .position = count % whole * steps->per_step};
+}

@@ -104,6 +104,11 @@ struct order_place order_place_settle(const struct order_steps *steps, struct or
 /** The place behind the step at `place`, not settled. */
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place);
 
+/** The place where a step begins that is `count` steps behind the one at `place`, settled; in
+ * constant time. An epoch must have steps. */
+struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,
+                                    uint64_t count);
+
 /** Steps left in the epoch from `place` on (from position 0: steps of an epoch). */
 uint64_t order_steps_left(const struct order_steps *steps, struct order_place place);
 

@@ -363,6 +363,31 @@ Test(steps, are_those_that_counting_gives)
 
 /* Walking from step to step visits each valid position exactly once an epoch, also when the step's
  * size changes in the middle. */
+Test(steps, skipping_is_going_step_by_step)
+{
+    for (uint32_t n = 1; n < 25; n++)
+        for (uint32_t per_step = 1; per_step < 8; per_step++)
+            for (int i = 0; i < 6; i++) {
+                struct order_steps steps = {n, per_step, i % 2 ? ORDER_DROP : ORDER_PAD,
+                                            (uint64_t[]){0, n + 9, n / 2 + 1}[i / 2]};
+
+                if (order_steps_left(&steps, (struct order_place){0}) == 0)
+                    continue;
+                for (uint64_t from = 0; from < max_u64(n, steps.span); from++) {
+                    struct order_place first = {3, from}, place = first, skipped;
+
+                    for (uint64_t k = 1; k < 70; k++) {
+                        place = order_place_settle(&steps, order_place_after(&steps, place));
+                        skipped = order_place_skip(&steps, first, k);
+                        cr_assert(skipped.epoch == place.epoch &&
+                                      skipped.position == place.position,
+                                  "n %u span %u, steps of %u, %u from %u", n, (unsigned)steps.span,
+                                  per_step, (unsigned)k, (unsigned)from);
+                    }
+                }
+            }
+}
+
 Test(steps, a_run_that_changes_its_step_visits_each_position_once)
 {
     for (uint32_t n = 1; n < 30; n++)
