@@ -14,7 +14,8 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \
-	%D%/settings.c %D%/settings.h
+	%D%/settings.c %D%/settings.h \
+	%D%/turns.c %D%/turns.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)
 
 loader_libs = loader/render/librender.la loader/dataset/libdataset.la loader/image/libimage.la \

@@ -3,11 +3,12 @@
  *     submit -> [requests of a stream] -> I/O thread: read -> [lane: items that are read] ->
  * worker: render -> finished
  *
- * A request is a batch; a task is one sample of it. I/O threads take tasks from the jobs in turn,
- * within a job from its streams in turn (so that a job of many instances gets no more than one of
- * few), and within a stream from its oldest request (all cores work on the batch that is wanted
- * first). They read into buffers of a fixed number of items, which are made once and
- * go round:
+ * A request is a batch; a task is one sample of it. I/O threads take tasks from users in turn, of a
+ * user from its jobs in turn (a job's name is the client's word), of a job from its streams in turn
+ * (so that a job of many instances gets no more than one of few), and of a stream from its oldest
+ * request (all cores work on the batch that is wanted first). Turns are by CPU time (turns.h): a
+ * sample of 8192 pixels a side is worth a thousand small ones. Threads read into buffers of a fixed
+ * number of items, which are made once and go round:
  *
  *     FREE --I/O thread takes a task--> READING --> READ --worker--> RENDERING --> FREE
  *
@@ -23,7 +24,8 @@
  *
  * A lane holds what is ready for the workers of one NUMA node: the samples of the streams whose
  * slots lie on it. A worker whose lane is empty helps another: decoding a sample takes far longer
- * than writing it to a distant slot.
+ * than writing it to a distant slot. Users take turns in a lane, too: what was read ahead for one
+ * whose samples are dear does not delay what another asks for.
  *
  * Where CPU time is granted (budget.h), a worker that has finished an item rests before it takes
  * another, while more was used than was granted. Reading is bounded by what is rendered.
@@ -36,6 +38,7 @@
 #include "loader/serve/queue.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -45,6 +48,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/serve/budget.h"
+#include "loader/serve/turns.h"
 
 enum {
     BUFFER_KEEP =
@@ -55,6 +59,9 @@ enum {
     AHEAD_MEAN = 16,        /* how many */
     AHEAD_HOLD = 4096, /* samples that are announced after that: what was announced reads fast */
     AHEAD_TIME_NS = 50000000, /* that one thread gives to announcing before it reads again */
+    COST_PIXEL_NS = 20,       /* what a sample is thought to cost before one was rendered */
+    COST_MEAN = 8,            /* samples */
+    DEBTS = 256,
 };
 
 /* A walk along a stream's samples, as batches come one after the other. */
@@ -64,17 +71,19 @@ struct walk {
     uint64_t ordinal; /* samples since the walk began */
 };
 
-/* The streams of one job. Under the queue's lock; gone with the last stream. */
-struct job {
-    struct job *link;             /* the queue's list, in turn */
-    struct queue_stream *streams; /* the one whose turn it is first */
+/* A user, or one of its jobs. Under the queue's lock; gone with its last stream. */
+struct owner {
+    struct owner *link;   /* of the queue's users, or the user's jobs */
+    struct owner *owners; /* a user's jobs */
+    struct turns turns;
+    unsigned members; /* jobs of a user, streams of a job */
     char name[];
 };
 
 struct queue_stream {
     /* Constant. */
     struct queue *queue;
-    struct job *job;
+    struct owner *user, *job;
     const struct render_spec *spec;
     const struct wire_open *open;
     struct wire_slot layout;
@@ -84,7 +93,10 @@ struct queue_stream {
     void *owner;
     /* Under the queue's lock. */
     struct queue_request *first, *last; /* not finished, oldest first */
-    struct queue_stream *link;          /* the job's list, in turn */
+    struct queue_stream *link;          /* the queue's list */
+    struct turns turns;
+    uint64_t waiting;                   /* samples that nobody has taken up */
+    uint64_t cost_ns;                   /* mean CPU time of one */
     struct walk ahead;                  /* the next sample to announce */
     struct order_place expected;        /* of the next request, if the client goes on as it does */
     uint64_t asked;                     /* samples asked for since the walk began */
@@ -98,6 +110,7 @@ struct queue_stream {
 struct item {
     struct item *link;
     struct queue_request *request;
+    struct turn turn;
     uint32_t index; /* of the sample in its batch */
     struct order_place place;
     struct dataset_buffer buffer;
@@ -110,7 +123,7 @@ struct lane {
     pthread_mutex_t mu;
     pthread_cond_t
         to_render; /* its workers: an item that is read, in this lane or another, or stop */
-    struct item *first, *last;
+    struct item *first; /* in the order in which they are rendered */
     unsigned idle; /* workers that wait */
     bool stop;
 };
@@ -137,7 +150,10 @@ struct queue {
     pthread_mutex_t mu;
     pthread_cond_t
         to_read;      /* I/O threads: a task and a free item, something to announce, or stop */
-    struct job *jobs; /* the one whose turn it is first */
+    struct owner *users;
+    struct queue_stream *streams;
+    struct turns turns;    /* users are its children */
+    uint64_t debts[DEBTS]; /* what users had when they left, by a hash of their names */
     struct item *free;
     struct queue_request *finished_first, *finished_last;
     struct queue_counters counters;
@@ -185,50 +201,36 @@ static void finish(struct queue *q, struct queue_request *r)
     q->finished_last = r;
 }
 
-/* The request of the stream whose turn it is in the job, which ends its turn; or NULL. */
-static struct queue_request *take_turn(struct job *job)
+/* Samples wait to be taken up, or none does any more. Holding the lock. */
+static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more)
 {
-    struct queue_stream *s;
-
-    for (struct queue_stream **at = &job->streams; (s = *at); at = &s->link) {
-        struct queue_request *r = s->first;
-
-        while (r && r->next == r->count)
-            r = r->link;
-        if (!r)
-            continue;
-        if (s->link) { /* to the end of the list */
-            *at = s->link;
-            for (at = &s->link; *at; at = &(*at)->link)
-                ;
-            *at = s;
-            s->link = NULL;
-        }
-        return r;
-    }
-    return NULL;
+    s->waiting += (uint64_t)more;
+    q->counters.queued += (uint64_t)more;
+    turns_want(&s->turns, s->waiting > 0);
 }
 
-/* The next sample to read, from the jobs in turn. Holding the lock. */
+/* What was not taken up of a request never will be. Holding the lock. */
+static void give_up_rest(struct queue *q, struct queue_request *r)
+{
+    uint32_t untaken = r->count - r->next;
+
+    r->next = r->count;
+    r->left -= untaken;
+    wait_for_turns(q, r->stream, -(int64_t)untaken);
+}
+
+/* The next sample to read. Holding the lock. */
 static bool take_task(struct queue *q, struct item *item)
 {
-    struct queue_request *r = NULL;
+    struct turns *leaf = turns_next(&q->turns, UINT_MAX);
+    struct queue_request *r;
     struct queue_stream *s;
-    struct job *job;
 
-    for (struct job **at = &q->jobs; !r && (job = *at); at = &job->link) {
-        r = take_turn(job);
-        if (r && job->link) {
-            *at = job->link;
-            for (at = &job->link; *at; at = &(*at)->link)
-                ;
-            *at = job;
-            job->link = NULL;
-        }
-    }
-    if (!r)
+    if (!leaf)
         return false;
-    s = r->stream;
+    s = container_of(leaf, struct queue_stream, turns);
+    for (r = s->first; r->next == r->count; r = r->link)
+        ;
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
     if (r->next > 0 && r->next % s->open->local == 0) /* on to the batch's next step */
@@ -237,38 +239,39 @@ static bool take_task(struct queue *q, struct item *item)
     item->index = r->next++;
     item->place = r->place;
     item->place.position += s->open->offset + item->index % s->open->local;
+    turns_take(leaf, s->cost_ns, &item->turn);
     s->taken++;
-    q->counters.queued--;
+    wait_for_turns(q, s, -1);
     return true;
 }
 
-static void walk_on(const struct queue_stream *s, struct walk *w)
+static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t samples)
 {
-    w->ordinal++;
-    if (++w->index < s->open->local)
-        return;
-    w->index = 0;
-    w->step = order_place_settle(&s->steps, order_place_after(&s->steps, w->step));
+    uint64_t index = w->index + samples;
+
+    w->ordinal += samples;
+    w->index = (uint32_t)(index % s->open->local);
+    if (index >= s->open->local)
+        w->step = order_place_skip(&s->steps, w->step, index / s->open->local);
 }
 
 /* The next sample to announce to the kernel, of any stream whose reading is slow. Holding the lock.
  */
 static bool take_announcement(struct queue *q, const struct render_spec **spec, uint32_t *sample)
 {
-    for (struct job *job = q->jobs; job; job = job->link)
-        for (struct queue_stream *s = job->streams; s; s = s->link) {
-            if (s->taken >= s->slow_until || !s->first)
-                continue;
-            while (s->ahead.ordinal < s->taken) /* reading has overtaken it */
-                walk_on(s, &s->ahead);
-            if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
-                continue;
-            *spec = s->spec;
-            *sample = render_sample_at(s->spec, s->ahead.step.epoch,
-                                       s->ahead.step.position + s->open->offset + s->ahead.index);
-            walk_on(s, &s->ahead);
-            return true;
-        }
+    for (struct queue_stream *s = q->streams; s; s = s->link) {
+        if (s->taken >= s->slow_until || !s->first)
+            continue;
+        if (s->ahead.ordinal < s->taken) /* reading has overtaken it */
+            walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
+        if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
+            continue;
+        *spec = s->spec;
+        *sample = render_sample_at(s->spec, s->ahead.step.epoch,
+                                   s->ahead.step.position + s->open->offset + s->ahead.index);
+        walk_on(s, &s->ahead, 1);
+        return true;
+    }
     return false;
 }
 
@@ -278,6 +281,7 @@ static bool end_task(struct queue *q, struct item *item)
     struct queue_request *r = item->request;
     bool over = --r->left == 0;
 
+    turns_settle(&r->stream->turns, &item->turn, item->cpu_ns);
     r->done.read_ns += item->read_ns;
     if (over)
         finish(q, r);
@@ -290,18 +294,31 @@ static bool end_task(struct queue *q, struct item *item)
     return over;
 }
 
+/* Where an item belongs in a lane: behind those of its user, and before those of others that have
+ * had more. */
+static struct item **place_in(struct lane *lane, const struct item *item)
+{
+    const struct owner *user = item->request->stream->user;
+    struct item **place = &lane->first;
+
+    for (struct item **at = place; *at; at = &(*at)->link)
+        if ((*at)->request->stream->user == user ||
+            (*at)->turn.tags[TURNS_LEVELS - 1] <= item->turn.tags[TURNS_LEVELS - 1])
+            place = &(*at)->link;
+    return place;
+}
+
 /* An item is ready: to a worker of its lane if one is idle, else to any that is. */
 static void hand_over(struct queue *q, struct item *item)
 {
     struct lane *lane = &q->lanes[item->request->stream->lane];
+    struct item **place;
     bool taken;
 
     (void)pthread_mutex_lock(&lane->mu);
-    if (lane->last)
-        lane->last->link = item;
-    else
-        lane->first = item;
-    lane->last = item;
+    place = place_in(lane, item);
+    item->link = *place;
+    *place = item;
     (void)atomic_fetch_add(&q->ready, 1);
     taken = lane->idle > 0;
     if (taken)
@@ -416,15 +433,11 @@ static int render_item(struct render_scratch *scratch, const struct item *item,
 static void note_failure(struct queue *q, struct queue_request *r, int code,
                          const struct plenum_error *err)
 {
-    uint32_t untaken = r->count - r->next;
-
     if (r->done.status == 0) {
         r->done.status = code;
         memcpy(r->done.text, err->text, sizeof(r->done.text));
     }
-    r->next = r->count;
-    r->left -= untaken;
-    q->counters.queued -= untaken;
+    give_up_rest(q, r);
 }
 
 static struct item *pop(struct queue *q, struct lane *lane)
@@ -435,8 +448,6 @@ static struct item *pop(struct queue *q, struct lane *lane)
     item = lane->first;
     if (item) {
         lane->first = item->link;
-        if (!lane->first)
-            lane->last = NULL;
         item->link = NULL;
         (void)atomic_fetch_sub(&q->ready, 1);
     }
@@ -489,6 +500,12 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns, 
         histogram_add(&q->counters.render, render_ns);
 }
 
+/* Holding the lock. */
+static void note_cost(struct queue_stream *s, uint64_t cpu_ns)
+{
+    s->cost_ns = (s->cost_ns * (COST_MEAN - 1) + cpu_ns) / COST_MEAN;
+}
+
 /* Render one item, unless nobody wants it any more, and end its task. */
 static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
 {
@@ -500,6 +517,7 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     int code = 0;
 
     lock(q);
+    turns_serve(&r->stream->turns, &item->turn);
     skip = r->cancelled || r->done.status < 0;
     unlock(q);
 
@@ -519,6 +537,8 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     if (code == 0 && !skip)
         r->done.substituted += result.substituted;
     count(q, item, begin, code == 0 && !skip, result.substituted);
+    if (code == 0 && !skip)
+        note_cost(r->stream, item->cpu_ns);
     over = end_task(q, item);
     unlock(q);
     if (over)
@@ -676,71 +696,104 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-/* Add a stream to its job, and the job if it is new: 0 or -ENOMEM. Holding the lock. */
-static int join_job(struct queue *q, const char *name, struct queue_stream *s)
+/* Of a list of users or jobs the one with this name, which is made if there is none; NULL: no
+ * memory. Holding the lock. */
+static struct owner *join(struct owner **list, const char *name, struct turns *parent, uint64_t had)
 {
-    struct queue_stream **last;
-    struct job **at = &q->jobs;
+    struct owner *o = *list;
+    size_t size = strlen(name) + 1;
 
-    while (*at && strcmp((*at)->name, name) != 0)
-        at = &(*at)->link;
-    if (!*at) {
-        size_t size = strlen(name) + 1;
-        struct job *job = calloc(1, sizeof(*job) + size);
-
-        if (!job)
-            return -ENOMEM;
-        memcpy(job->name, name, size);
-        *at = job;
+    while (o && strcmp(o->name, name) != 0)
+        o = o->link;
+    if (!o) {
+        o = calloc(1, sizeof(*o) + size);
+        if (!o)
+            return NULL;
+        memcpy(o->name, name, size);
+        turns_init(&o->turns, parent, had);
+        o->link = *list;
+        *list = o;
     }
-    s->job = *at;
-    for (last = &s->job->streams; *last; last = &(*last)->link)
-        ;
-    *last = s;
+    o->members++;
+    return o;
+}
+
+static void leave(struct owner **list, struct owner *o)
+{
+    if (--o->members > 0)
+        return;
+    while (*list != o)
+        list = &(*list)->link;
+    *list = o->link;
+    free(o);
+}
+
+/* Who leaves and comes again finds the debts that were left. Two users may share a place: then both
+ * have the debts of one, which are of some samples at most. */
+static uint64_t *debts_of(struct queue *q, const char *user)
+{
+    uint64_t hash = 5381;
+
+    for (; *user; user++)
+        hash = hash * 33 + (unsigned char)*user;
+    return &q->debts[hash % DEBTS];
+}
+
+/* Add a stream to its job, and job and user if they are new: 0 or -ENOMEM. Holding the lock. */
+static int join_owners(struct queue *q, const struct queue_stream_options *o, struct queue_stream *s)
+{
+    s->user = join(&q->users, o->user, &q->turns, *debts_of(q, o->user));
+    if (!s->user)
+        return -ENOMEM;
+    s->job = join(&s->user->owners, o->job, &s->user->turns, 0);
+    if (!s->job) {
+        leave(&q->users, s->user);
+        return -ENOMEM;
+    }
+    turns_init(&s->turns, &s->job->turns, 0);
+    s->link = q->streams;
+    q->streams = s;
     return 0;
 }
 
 /* Holding the lock. */
-static void leave_job(struct queue *q, struct queue_stream *s)
+static void leave_owners(struct queue *q, struct queue_stream *s)
 {
-    struct queue_stream **at = &s->job->streams;
-    struct job **job = &q->jobs;
+    struct queue_stream **at = &q->streams;
 
     while (*at != s)
         at = &(*at)->link;
     *at = s->link;
-    if (s->job->streams)
-        return;
-    while (*job != s->job)
-        job = &(*job)->link;
-    *job = s->job->link;
-    free(s->job);
+    *debts_of(q, s->user->name) = s->user->turns.had;
+    leave(&s->user->owners, s->job);
+    leave(&q->users, s->user);
 }
 
-int queue_stream_open(struct queue *queue, const char *job, const struct render_spec *spec,
-                      const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,
+int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
                       struct queue_stream **ret)
 {
+    const struct queue_stream_options *o = options;
     struct queue_stream *s = malloc(sizeof(*s));
     int r;
 
     if (!s)
         return -ENOMEM;
     *s = (struct queue_stream){.queue = queue,
-                               .spec = spec,
-                               .open = open,
-                               .steps = {.n = order_positions(&spec->order),
-                                         .per_step = open->per_step,
-                                         .last = open->last,
-                                         .span = open->span},
-                               .ring = ring,
-                               .lane = lane % queue->num_lanes,
-                               .owner = owner,
+                               .spec = o->spec,
+                               .open = o->open,
+                               .steps = {.n = order_positions(&o->spec->order),
+                                         .per_step = o->open->per_step,
+                                         .last = o->open->last,
+                                         .span = o->open->span},
+                               .ring = o->ring,
+                               .lane = o->lane % queue->num_lanes,
+                               .owner = o->owner,
+                               .cost_ns = (uint64_t)o->open->side * o->open->side * COST_PIXEL_NS,
                                .expected = {.epoch = UINT64_MAX}};
-    r = wire_slot_init(open, &s->layout);
+    r = wire_slot_init(o->open, &s->layout);
     if (r == 0) {
         lock(queue);
-        r = join_job(queue, job, s);
+        r = join_owners(queue, o, s);
         unlock(queue);
     }
     if (r < 0)
@@ -755,7 +808,7 @@ void queue_stream_close(struct queue_stream *stream)
     if (!stream)
         return;
     lock(stream->queue);
-    leave_job(stream->queue, stream);
+    leave_owners(stream->queue, stream);
     unlock(stream->queue);
     free(stream);
 }
@@ -769,9 +822,7 @@ static void note_place(struct queue_stream *s, struct order_place place, uint64_
         s->asked = s->taken = 0;
     }
     s->asked += count;
-    for (uint32_t i = 0; i < s->open->steps; i++)
-        place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
-    s->expected = place;
+    s->expected = order_place_skip(&s->steps, place, s->open->steps);
 }
 
 int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render)
@@ -796,7 +847,7 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
         stream->first = r;
     stream->last = r;
     note_place(stream, r->place, r->count);
-    q->counters.queued += r->count;
+    wait_for_turns(q, stream, r->count);
     (void)pthread_cond_broadcast(&q->to_read);
     unlock(q);
     return 0;
@@ -816,12 +867,8 @@ bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot)
 /* Holding the lock. True when the request is over at once. */
 static bool cancel(struct queue *q, struct queue_request *r)
 {
-    uint32_t untaken = r->count - r->next;
-
     r->cancelled = true;
-    r->next = r->count;
-    r->left -= untaken;
-    q->counters.queued -= untaken;
+    give_up_rest(q, r);
     if (r->left > 0)
         return false;
     finish(q, r);

@@ -68,12 +68,19 @@ int queue_create(const struct queue_options *options, struct queue **ret);
 /** Ends the threads. All streams must have been closed. */
 void queue_destroy(struct queue *queue);
 
-/**
- * Add a stream of a job, known by its name. `spec`, `open` and `ring` are borrowed until
- * queue_stream_close(). `lane`: whose workers are nearest to the ring's memory.
- */
-int queue_stream_open(struct queue *queue, const char *job, const struct render_spec *spec,
-                      const struct wire_open *open, struct ring *ring, unsigned lane, void *owner,
+struct queue_stream_options {
+    /** Whose it is: users take turns, and of a user its jobs. Any names. */
+    const char *user, *job;
+    /** Borrowed until queue_stream_close(). */
+    const struct render_spec *spec;
+    const struct wire_open *open;
+    struct ring *ring;
+    unsigned lane; /* whose workers are nearest to the ring's memory */
+    void *owner;   /* of its requests */
+};
+
+/** Add a stream: 0 or -ENOMEM. */
+int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
                       struct queue_stream **ret);
 
 /** All that was submitted must have been taken from the finished ones. NULL is nothing. */

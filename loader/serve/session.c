@@ -62,7 +62,8 @@ struct session {
     struct session *prev, *next;
     struct frame_conn conn;
     char name[WIRE_NAME_MAX];     /* the client's own word for itself */
-    char job[WIRE_NAME_MAX + 24]; /* whose streams share one turn */
+    char user[160];               /* who that is, or whose host: as all that is shared goes by */
+    char job[WIRE_NAME_MAX + 24]; /* the client's word: whose streams share the user's turns */
     struct peer peer;
     enum state state;
     uint64_t id;
@@ -286,17 +287,10 @@ static const char *describe(const struct session *s, char *text, size_t size)
  * host. */
 static void log_once(struct session *s, enum log_level level, const char *what, const char *why)
 {
-    char who[WIRE_NAME_MAX + 150], times[64] = "", *colon;
+    char who[WIRE_NAME_MAX + 150], times[64] = "";
     uint32_t untold;
 
-    if (s->remote) {
-        colon = strrchr(address_of_socket(s->conn.fd, true, who, sizeof(who)), ':');
-        if (colon)
-            *colon = '\0'; /* another port each time */
-    } else {
-        (void)snprintf(who, sizeof(who), "%u", (unsigned)s->peer.uid);
-    }
-    switch (refusals_add(&s->server->refusals, who, why, time_now_ns(), &untold)) {
+    switch (refusals_add(&s->server->refusals, s->user, why, time_now_ns(), &untold)) {
     case REFUSALS_SILENT:
         log_debug("client %s: %s again: %s", describe(s, who, sizeof(who)), what, why);
         return;
@@ -388,8 +382,8 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
     for (char *c = s->name; *c; c++)
         if ((unsigned char)*c < 0x20)
             *c = '?';
-    if (theirs.job[0]) /* other users may call theirs the same */
-        (void)snprintf(s->job, sizeof(s->job), "%u %s", (unsigned)s->peer.uid, theirs.job);
+    if (theirs.job[0])
+        (void)snprintf(s->job, sizeof(s->job), "job %s", theirs.job);
     (void)gethostname(host, sizeof(host) - 1);
     wire_hello_init(&ours, "");
     (void)snprintf(ours.name, sizeof(ours.name), "plenumd %s, host %s, pid %ld", PACKAGE_VERSION,
@@ -513,11 +507,19 @@ static int start_stream(struct session *s, struct plenum_error *err)
         .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
     s->spec.bad = s->open.bad;
     s->spec.jpeg = s->server->options->jpeg;
-    r = queue_stream_open(s->server->queue, s->job, &s->spec, &s->open, s->ring,
-                          s->remote
-                              ? (unsigned)s->id /* its memory is nowhere yet: in turn */
-                              : pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
-                          s, &s->stream);
+    r = queue_stream_open(
+        s->server->queue,
+        &(struct queue_stream_options){
+            .user = s->user,
+            .job = s->job,
+            .spec = &s->spec,
+            .open = &s->open,
+            .ring = s->ring,
+            .lane = s->remote
+                        ? (unsigned)s->id /* its memory is nowhere yet: in turn */
+                        : pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
+            .owner = s},
+        &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 
@@ -984,12 +986,19 @@ static int check_peer(struct session *s)
     const struct server_options *o = s->server->options;
     int r = 0;
 
+    char *colon;
+
     if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
         s->peer = (struct peer){.uid = (uid_t)-1};
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
+        (void)address_of_socket(s->conn.fd, true, s->user, sizeof(s->user));
+        colon = strrchr(s->user, ':');
+        if (colon)
+            *colon = '\0'; /* another port each time */
     } else {
         r = peer_take(s->conn.fd, &s->peer);
         (void)snprintf(s->name, sizeof(s->name), "user %u", (unsigned)s->peer.uid);
+        (void)snprintf(s->user, sizeof(s->user), "%u", (unsigned)s->peer.uid);
     }
     if (r < 0)
         return r;

@@ -81,17 +81,19 @@ struct client {
     struct queue_stream *stream;
 };
 
-static void client_init_of(struct client *c, const char *job, struct queue *q, uint32_t per_step,
-                           uint32_t local, uint32_t steps, uint32_t slots)
+static void client_init_side(struct client *c, const char *user, const char *job, struct queue *q,
+                             uint32_t per_step, uint32_t local, uint32_t steps, uint32_t slots,
+                             uint32_t side)
 {
     static unsigned lane;
     struct plenum_error err;
+    char pipeline[64];
 
     *c = (struct client){.open = {.per_step = per_step,
                                   .local = local,
                                   .steps = steps,
                                   .channels = 3,
-                                  .side = 16,
+                                  .side = side,
                                   .slots = slots,
                                   .dtype = PLENUM_UINT8}};
     (void)wire_slot_init(&c->open, &c->layout);
@@ -99,10 +101,25 @@ static void client_init_of(struct client *c, const char *job, struct queue *q, u
     c->spec = (struct render_spec){.dataset = dataset,
                                    .order = {.seed = 3, .n = SAMPLES},
                                    .store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
-    if (pipeline_parse("rrc(16) flip(0.5)", &c->spec.pipeline, &err) < 0 ||
+    (void)snprintf(pipeline, sizeof(pipeline), "rrc(%u) flip(0.5)", side);
+    if (pipeline_parse(pipeline, &c->spec.pipeline, &err) < 0 ||
         ring_create(slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
-        queue_stream_open(q, job, &c->spec, &c->open, c->ring, lane++, c, &c->stream) < 0)
+        queue_stream_open(q,
+                          &(struct queue_stream_options){.user = user,
+                                                         .job = job,
+                                                         .spec = &c->spec,
+                                                         .open = &c->open,
+                                                         .ring = c->ring,
+                                                         .lane = lane++,
+                                                         .owner = c},
+                          &c->stream) < 0)
         abort();
+}
+
+static void client_init_of(struct client *c, const char *user, const char *job, struct queue *q,
+                           uint32_t per_step, uint32_t local, uint32_t steps, uint32_t slots)
+{
+    client_init_side(c, user, job, q, per_step, local, steps, slots, 16);
 }
 
 /* A job by itself. */
@@ -113,7 +130,7 @@ static void client_init(struct client *c, struct queue *q, uint32_t per_step, ui
     char job[32];
 
     (void)snprintf(job, sizeof(job), "job %u", ++jobs);
-    client_init_of(c, job, q, per_step, local, steps, slots);
+    client_init_of(c, "", job, q, per_step, local, steps, slots);
 }
 
 static void client_fini(struct client *c)
@@ -278,8 +295,8 @@ static void jobs_take_turns(void)
     bool fair = true;
 
     for (uint32_t i = 0; i < STREAMS; i++)
-        client_init_of(&many[i], "many", q, BATCH, BATCH, 1, BATCHES);
-    client_init_of(&one, "one", q, BATCH, BATCH, 1, BATCHES);
+        client_init_of(&many[i], "", "many", q, BATCH, BATCH, 1, BATCHES);
+    client_init_of(&one, "", "one", q, BATCH, BATCH, 1, BATCHES);
     for (uint32_t k = 0; k < BATCHES; k++) {
         for (uint32_t i = 0; i < STREAMS; i++)
             submit(&many[i], i * BATCHES + k, k, 0, k);
@@ -302,6 +319,47 @@ static void jobs_take_turns(void)
     for (uint32_t i = 0; i < STREAMS; i++)
         client_fini(&many[i]);
     client_fini(&one);
+    queue_destroy(q);
+}
+
+/* Turns are time, not samples: while both have work, whose samples are dear gets no more CPUs. */
+static void dear_samples_get_no_more_time(void)
+{
+    enum { BATCH = 50, BATCHES = 100, DEAR = 400, ALL = BATCHES + DEAR };
+    struct queue *q = started(2, 1);
+    struct queue_totals of_dear, of_cheap;
+    struct client dear, cheap;
+    unsigned tries = 0;
+
+    do { /* until both have work while we look */
+        unsigned taken = 0;
+
+        client_init_side(&dear, "alice", "job", q, 1, 1, 1, DEAR, 512);
+        client_init_side(&cheap, "bob", "job", q, BATCH, BATCH, 1, BATCHES, 16);
+        for (uint32_t i = 0; i < DEAR; i++)
+            submit(&dear, i, 0, i % SAMPLES, i);
+        for (uint32_t i = 0; i < BATCHES; i++)
+            submit(&cheap, i, i, 0, i);
+        for (unsigned left = BATCHES / 2; left > 0; taken++) {
+            struct queue_request *r = take(q);
+
+            left -= r->owner == &cheap;
+            free(r);
+        }
+        queue_stream_get_totals(cheap.stream, &of_cheap);
+        queue_stream_get_totals(dear.stream, &of_dear);
+        queue_cancel_all(dear.stream);
+        queue_cancel_all(cheap.stream);
+        for (; taken < ALL; taken++)
+            free(take(q));
+        client_fini(&dear);
+        client_fini(&cheap);
+    } while (of_cheap.samples == BATCH * BATCHES && ++tries < 10);
+    tap_ok(of_dear.samples > 0 && of_dear.samples < DEAR, "nobody starves (%u dear samples)",
+           (unsigned)of_dear.samples);
+    tap_ok(of_dear.cpu_ns < 2 * of_cheap.cpu_ns,
+           "while a user's small samples take %u us of the processors, another's large ones take %u",
+           (unsigned)(of_cheap.cpu_ns / 1000), (unsigned)(of_dear.cpu_ns / 1000));
     queue_destroy(q);
 }
 
@@ -481,6 +539,7 @@ int main(void)
     batches_are_what_one_thread_renders(2, 1, 5); /* lanes without a worker: others help */
     streams_take_turns();
     jobs_take_turns();
+    dear_samples_get_no_more_time();
     budget_is_kept(400, 1, 1000000);
     budget_is_kept(400, 4, 30000000);
     budget_is_kept(2500, 4, 700000);
