@@ -255,12 +255,28 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
     return 0;
 }
 
+enum { PAUSE_FIRST_S = 5, PAUSE_LAST_S = 60 };
+
+/* A job that ran before, and does not come to run again: a host may be on its way back. Wait, each
+ * time twice as long, but not beyond the end of the job's time. */
+static void wait_for_hosts(const struct supervise_job *job, unsigned *pause)
+{
+    uint64_t limit = job->options->timeout_ns, now = time_now_ns();
+    uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
+
+    *pause = *pause ? (unsigned)min_u64(*pause * 2, PAUSE_LAST_S) : PAUSE_FIRST_S;
+    left = left > now ? (left - now) / NS_PER_SEC + 1 : 0;
+    log_warn("not yet: trying again in %u s", (unsigned)min_u64(*pause, left));
+    (void)sleep((unsigned)min_u64(*pause, left));
+}
+
 /* The job, and the job again when it has failed and may be. */
 static int run(const struct cmdline *options, struct plan *plan)
 {
     char directory[4096], id[17];
     struct ready ready;
-    bool again = false;
+    bool again = false, ran = false;
+    unsigned pause = 0;
     struct supervise_job job = {
         .options = options,
         .plan = plan,
@@ -270,6 +286,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         .id = id,
         .begun_ns = time_now_ns(),
         .again = &again,
+        .ran = &ran,
     };
     struct plenum_error err;
     sigset_t before;
@@ -288,19 +305,25 @@ static int run(const struct cmdline *options, struct plan *plan)
     }
     environ_warn(plan, options);
     for (;;) {
-        again = false;
+        again = ran = false;
         job.attempt_ns = time_now_ns();
         status = ready_check(options, plan, directory, &ready);
-        if (status == 0)
+        if (status == 0) {
             status = supervise_run(&job);
-        else
+        } else {
             supervise_not_started(&job, status);
+            again = job.restart_count > 0; /* all was ready before */
+        }
         again &= job.restart_count < options->max_restarts;
         if (!again)
             break;
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
+        if (ran)
+            pause = 0;
+        else
+            wait_for_hosts(&job, &pause);
         log_warn("the job starts again (%u of %u times)", ++job.restart_count,
                  options->max_restarts);
-        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
     }
     return status;
 }

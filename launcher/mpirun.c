@@ -35,6 +35,7 @@
 extern char **environ;
 
 enum { STATUS_FD = 3, TEXT_FD = 4 }; /* in the guard */
+enum { ORPHAN_MS = 1000 };
 
 enum when { ALWAYS, ONE_HOST, NO_FABRIC_ONE, NO_FABRIC_SEVERAL };
 
@@ -464,6 +465,7 @@ static void become_guard(const struct start *s)
         _exit(125);
     if (options.ward == 0)
         become_mpirun(s, self);
+    (void)!write(STATUS_FD, &options.ward, sizeof(options.ward));
     (void)dup2(STDIN_FILENO, STDOUT_FILENO);
     (void)dup2(STDIN_FILENO, STDERR_FILENO);
     (void)guard_run(&options);
@@ -538,18 +540,49 @@ out:
     return r;
 }
 
+int mpirun_read_status(struct mpirun *mpirun, int *ret_status)
+{
+    int number;
+
+    for (;;) { /* two numbers come by the pipe: mpirun's process, and its wait status */
+        ssize_t n = read(mpirun->status_fd, &number, sizeof(number));
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n == (ssize_t)sizeof(number) && mpirun->pid == 0) {
+            mpirun->pid = number;
+            continue;
+        }
+        io_close(&mpirun->status_fd);
+        if (n == (ssize_t)sizeof(number))
+            *ret_status = number;
+        return n == (ssize_t)sizeof(number);
+    }
+}
+
+void mpirun_wake(const struct mpirun *mpirun)
+{
+    if (mpirun->guard > 0)
+        (void)kill(mpirun->guard, SIGCONT);
+    if (mpirun->pid > 0 && mpirun->status_fd >= 0) /* then the number is still its own */
+        (void)kill(mpirun->pid, SIGCONT);
+}
+
 void mpirun_end(const struct mpirun *mpirun)
 {
     if (mpirun->guard > 0)
         (void)kill(mpirun->guard, SIGTERM);
+    mpirun_wake(mpirun);
 }
 
 bool mpirun_reap(struct mpirun *mpirun)
 {
-    int status;
+    int status = 0;
 
-    if (mpirun->guard > 0 && waitpid(mpirun->guard, &status, WNOHANG) != 0)
+    if (mpirun->guard > 0 && waitpid(mpirun->guard, &status, WNOHANG) != 0) {
         mpirun->guard = 0;
+        mpirun->orphaned = WIFSIGNALED(status);
+    }
     return mpirun->guard == 0;
 }
 
@@ -561,6 +594,17 @@ void mpirun_abandon(struct mpirun *mpirun)
 
 void mpirun_fini(struct mpirun *mpirun)
 {
+    int status;
+
+    if (mpirun->orphaned) {
+        if (mpirun->pid == 0 && mpirun->status_fd >= 0)
+            (void)mpirun_read_status(mpirun, &status);
+        /* It dies with its guard, but not at once. */
+        for (int i = 0; mpirun->pid > 0 && i < ORPHAN_MS && kill(mpirun->pid, 0) == 0; i++)
+            (void)usleep(1000);
+        if (mpirun->pid > 0)
+            sweep_after_mpirun(mpirun->pid);
+    }
     io_close(&mpirun->status_fd);
     io_close(&mpirun->text_fd);
 }

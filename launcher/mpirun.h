@@ -34,7 +34,9 @@ struct mpirun_job {
 /** A running mpirun. */
 struct mpirun {
     pid_t guard;   /* our child, whose child is mpirun; 0: none */
-    int status_fd; /* the wait status of mpirun can be read when it has ended; owned */
+    pid_t pid;     /* mpirun's; 0: not known yet */
+    bool orphaned; /* the guard was killed, and could not clean up behind it */
+    int status_fd; /* read by mpirun_read_status(); owned; -1: no more */
     int text_fd;   /* what mpirun and shims without a connection print; owned */
 };
 
@@ -64,12 +66,19 @@ int mpirun_start(const struct plan *plan, const struct cmdline *options,
  * when. */
 void mpirun_end(const struct mpirun *mpirun);
 
+/** When status_fd is readable: 1 when mpirun has ended, with its wait status; else 0. */
+int mpirun_read_status(struct mpirun *mpirun, int *ret_status);
+
+/** Continue it, and its guard, in case that somebody has stopped them. */
+void mpirun_wake(const struct mpirun *mpirun);
+
 /** Has all of it ended? Never blocks. */
 bool mpirun_reap(struct mpirun *mpirun);
 
 /** Kill the guard, when it does not end. */
 void mpirun_abandon(struct mpirun *mpirun);
 
+/** Also does what a guard that was killed could not do. */
 void mpirun_fini(struct mpirun *mpirun);
 
 #endif

@@ -111,6 +111,7 @@ static void begin_close(struct supervisor *s)
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     members_send_empty(s, CONTROL_END);
     lenders_end(s->lenders);
+    mpirun_wake(&s->mpirun);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         complete &= s->members[i].peer != NULL;
     s->end_mpirun_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
@@ -255,13 +256,8 @@ static void read_status(struct supervisor *s)
 {
     char status[128];
 
-    if (read(s->mpirun.status_fd, &s->mpirun_status, sizeof(s->mpirun_status)) !=
-        (ssize_t)sizeof(s->mpirun_status)) {
-        if (errno != EAGAIN)
-            io_close(&s->mpirun.status_fd);
+    if (mpirun_read_status(&s->mpirun, &s->mpirun_status) != 1)
         return;
-    }
-    io_close(&s->mpirun.status_fd);
     s->mpirun_ended = true;
     read_text(s);
     report_describe_status(s->mpirun_status, status, sizeof(status));
@@ -658,13 +654,16 @@ static int start(struct supervisor *s, struct plenum_error *err)
 }
 
 /* An instance has failed, or its host: that may go better another time. What cannot be started, or
- * what somebody has ended, would not. */
+ * what somebody has ended, would not; but for a job that ran before, whose hosts come back. */
 static bool may_start_again(const struct supervisor *s)
 {
+    enum report_kind kind = s->report.kind;
+
     if (s->report.signal || s->hurry)
         return false;
-    return s->report.kind == REPORT_EXITED || s->report.kind == REPORT_LOST ||
-           (s->report.kind == REPORT_MPIRUN && s->plans_sent);
+    return kind == REPORT_EXITED || kind == REPORT_LOST ||
+           (kind == REPORT_MPIRUN && s->plans_sent) ||
+           (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));
 }
 
 static void supervisor_fini(struct supervisor *s)
@@ -736,6 +735,7 @@ int supervise_run(const struct supervise_job *job)
     s.status = status;
     result_write(&s);
     *job->again = may_start_again(&s);
+    *job->ran = s.plans_sent;
     finish_output(&s);
 out:
     if (s.output)

@@ -20,6 +20,7 @@ struct supervise_job {
     uint64_t begun_ns;   /* when the person began to wait */
     uint64_t attempt_ns; /* the same for this start of the job */
     bool *again;         /* set: an end from which a job may be started again */
+    bool *ran;           /* set: did its programs start? */
 };
 
 /**

@@ -244,6 +244,15 @@ job -n 1 --max-restarts 2 "$T/nothing-there"
 ok "nor when it cannot start" all 'same $code 127' 'has_not err "starts again"'
 job -n 1 --max-restarts 2 --timeout 1 sleep 1008.$id
 ok "nor after --timeout" all 'same $code 124' 'has_not err "starts again"'
+cat >prog <<'END'
+#!/bin/sh
+[ $PLENUM_RESTART_COUNT != 0 ] || { mv prog gone; sleep 0.2; exit 5; }
+END
+chmod +x prog
+{ wait_for 20 grep -q 'trying again in 5 s' err && mv gone prog; } &
+job -n 1 --max-restarts 2 --timeout 30 ./prog
+wait $!
+ok "what is not ready when it starts again is waited for, and that counts" all 'same $code 0' 'has err "there is no program"' 'has err "starts again (2 of 2 times)"'
 job -n 1 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
 ok "files have all of them" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
 
@@ -359,6 +368,16 @@ for part in plenumrun guard mpirun outer inner; do
     ok "kill -9 of $part leaves nothing" nothing_is_left
     [ $part = plenumrun ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
 done
+
+sessions() { ls -A "${TMPDIR:-/tmp}"/ompi.*."$(id -u)" 2>/dev/null | grep -x "pid\.$mpirun"; }
+no_session() { [ -z "$(sessions)" ]; }
+start
+find_parts
+ok "mpirun has a folder of its own for the job" sessions
+kill -STOP $guard $mpirun
+kill -TERM $job
+await_end
+ok "it and its guard, stopped, do not keep the job from its end" all 'same $code 143' nothing_is_left no_session
 
 # ---- placement ----
 job --dry-run -n 2 --print-topology=json

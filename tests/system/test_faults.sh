@@ -153,6 +153,10 @@ fault_launcher() {
     await_end
     ok "plenumrun is killed" all 'same $code 137' nothing_is_left
     start
+    kill -KILL "$(pgrep -P $job)"
+    await_end
+    ok "the guard of mpirun is killed" all 'same $code 125' nothing_is_left
+    start
     guard=$(pgrep -P $job)
     mpirun=$(pgrep -P "$guard")
     kill -STOP "$mpirun"
@@ -211,6 +215,21 @@ fault_restart() {
     await_end
     ok "a job that may starts again" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' nothing_is_left
 }
+fault_reboot() { # of a host: for a while nobody can log in there
+    eval "$("$vhosts" env ssh)"
+    "$run" --grace 1 --heartbeat-timeout 4 --max-restarts 5 --host 'v[1-3]:2' sh -c \
+        "[ \$PLENUM_RESTART_COUNT = 0 ] || exit 0; $stubborn" >out 2>err &
+    job=$!
+    begin=$(date +%s%N)
+    wait_for 20 six_run
+    on v2 pkill -KILL -x sshd
+    on v2 pkill -KILL -x orted
+    wait_for 40 has 'trying again in 10 s'
+    "$vhosts" sshd v2
+    await_end 60
+    ok "a host that is not ready when the job starts again is waited for" all 'same $code 0' 'has "1 of 3 other hosts is not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
+    eval "$("$vhosts" env agent)"
+}
 fault_crashed() { # the last: the host is gone then
     start
     "$vhosts" crash v2
@@ -219,7 +238,7 @@ fault_crashed() { # the last: the host is gone then
 }
 
 eval "$("$vhosts" env agent)"
-for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped default default_ssh printing frozen launcher missing restart sshd crashed}; do
+for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped default default_ssh printing frozen launcher missing restart reboot sshd crashed}; do
     fault_$fault
 done
 finish
