@@ -326,6 +326,16 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
     return 0;
 }
 
+const char *environ_get_path(const struct cmdline *options)
+{
+    const char *path = getenv("PATH");
+
+    for (size_t i = 0; i < options->exports.count; i++)
+        if (strncmp(options->exports.items[i], "PATH=", 5) == 0)
+            path = options->exports.items[i] + 5;
+    return path;
+}
+
 int environ_of_loader(const struct cmdline *options, struct environ_list *ret)
 {
     struct environ_list list = {0};

@@ -59,6 +59,9 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
                         const struct cmdline *options, const char *loader,
                         struct environ_list *ret);
 
+/** Where programs are looked for: PATH as the instances have it (-x PATH=...), or NULL. Borrowed. */
+const char *environ_get_path(const struct cmdline *options);
+
 /** The changes for a loader on a host without instances: what travels, and what the person exports. */
 int environ_of_loader(const struct cmdline *options, struct environ_list *ret);
 

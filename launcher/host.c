@@ -247,6 +247,12 @@ static int check_executable(const char *path)
 int host_find_program(const char *name, char *ret, size_t size)
 {
     const char *path = getenv("PATH");
+
+    return host_find_program_in(path ? path : "/usr/bin:/bin", name, ret, size);
+}
+
+int host_find_program_in(const char *path, const char *name, char *ret, size_t size)
+{
     int r = -ENOENT;
 
     if (!*name)
@@ -256,7 +262,7 @@ int host_find_program(const char *name, char *ret, size_t size)
             return -ENAMETOOLONG;
         return check_executable(name);
     }
-    for (path = path ? path : "/usr/bin:/bin"; *path;) {
+    while (*path) {
         size_t len = strcspn(path, ":");
         int n = len > 0 ? snprintf(ret, size, "%.*s/%s", (int)len, path, name)
                         : snprintf(ret, size, "./%s", name);

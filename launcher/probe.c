@@ -35,6 +35,7 @@
 #include "common/memory.h"
 #include "common/util.h"
 #include "launcher/agent.h"
+#include "launcher/environ.h"
 #include "launcher/grid.h"
 #include "launcher/host.h"
 
@@ -85,7 +86,7 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...)
 
 static char *make_script(const struct probe_question *q, bool loader)
 {
-    const char *program = q->options->program[0], *path = getenv("PATH");
+    const char *program = q->options->program[0], *path = environ_get_path(q->options);
     const char *const words[] = {PROBE_ARGUMENT, PACKAGE_VERSION, loader ? "/" : q->directory,
                                  program && !loader ? program : "", path ? path : ""};
 

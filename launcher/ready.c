@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "launcher/agent.h"
+#include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/probe.h"
 #include "launcher/report.h"
@@ -37,6 +38,7 @@ static bool root_is_allowed(const struct cmdline *options)
 /* What would fail on this host: 0, or an exit status. */
 static int check_here(const struct cmdline *options, const struct plan *plan)
 {
+    const char *where = environ_get_path(options);
     char path[4096];
     bool here = false;
 
@@ -49,7 +51,8 @@ static int check_here(const struct cmdline *options, const struct plan *plan)
         here |= plan->hosts[i].local;
     if (!here)
         return 0;
-    switch (host_find_program(options->program[0], path, sizeof(path))) {
+    switch (host_find_program_in(where ? where : "/usr/bin:/bin", options->program[0], path,
+                                 sizeof(path))) {
     case 0:
         return 0;
     case -EACCES:
