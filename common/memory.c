@@ -49,3 +49,24 @@ void memory_available(struct memory_limit *ret)
     *ret = (struct memory_limit){.bytes = machine_available(), .what = "the machine"};
     cgroup_visit("memory", look_at_group, ret);
 }
+
+/* The nearest group that counts decides. */
+static void look_at_kills(const struct cgroup *group, void *arg)
+{
+    const char *file = group->version == 1 ? "memory.oom_control" : "memory.events";
+    uint64_t *ret = arg, kills;
+
+    if (*ret == UINT64_MAX && cgroup_read(group, file, "oom_kill", &kills) == 0)
+        *ret = kills;
+}
+
+uint64_t memory_count_kills(void)
+{
+    static const struct cgroup machine = {.folder = "/proc", .name = "", .version = 2};
+    uint64_t kills = UINT64_MAX;
+
+    cgroup_visit("memory", look_at_kills, &kills);
+    if (kills == UINT64_MAX && cgroup_read(&machine, "vmstat", "oom_kill", &kills) < 0)
+        kills = 0;
+    return kills;
+}

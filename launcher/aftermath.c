@@ -1,6 +1,6 @@
 /* aftermath.c - what is printed when a job has failed: consequences first, the cause last.
  *
- *     the last lines that the failed instance wrote to standard error
+ *     the last lines that those that failed wrote to standard error, the cause's last
  *     what the hosts say when they are asked (probe.h), or else what mpirun said
  *     one sentence: the cause (report.h) */
 #include "config.h"
@@ -16,7 +16,56 @@
 #include "launcher/supervise_priv.h"
 #include "launcher/version.h"
 
-enum { PROBE_MS = 5000, MPIRUN_LINES = 15 };
+enum {
+    PROBE_MS = 5000,
+    MPIRUN_LINES = 15,
+    ORDER_MS = 200, /* a traceback that came so much earlier came first, on hosts that are busy, too */
+    TAILS_MOST = 3, /* of instances that are not the cause */
+};
+
+/* When did it fail, as far as can be told here? A program may take long to end. */
+static uint64_t failed_ns(const struct member *m)
+{
+    bool told = m->exited.traceback_ns <= m->exited.elapsed_ns;
+
+    return m->exited_ns - (told ? m->exited.traceback_ns : 0);
+}
+
+/* Did it fail by itself, in the end, or was it on its way when it was told to end? A traceback of
+ * long ago is of an exception that was caught. */
+static bool has_failed_too(const struct supervisor *s, const struct member *m)
+{
+    const struct report *r = &s->report;
+    const struct member *first = &s->members[r->by_traceback ? r->ended : r->instance];
+
+    return m->has_exited && m->exited.status != 0 &&
+           (m->exited.cause == CONTROL_CAUSE_ITSELF ||
+            (failed_ns(m) < m->exited_ns &&
+             failed_ns(m) + s->options->grace_ns >= first->exited_ns));
+}
+
+void aftermath_find_cause(struct supervisor *s)
+{
+    uint32_t first = s->report.instance, best = first;
+    uint64_t before;
+
+    if (s->report.kind != REPORT_EXITED || s->report.signal)
+        return;
+    before = failed_ns(&s->members[first]) - ORDER_MS * NS_PER_MS;
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct member *m = &s->members[i];
+
+        if (!has_failed_too(s, m) || failed_ns(m) >= before)
+            continue;
+        before = failed_ns(m);
+        best = i;
+    }
+    if (best == first)
+        return;
+    s->report.by_traceback = true;
+    s->report.ended = first;
+    s->report.instance = best;
+}
 
 static void put_line(const struct supervisor *s, const char *line, size_t len)
 {
@@ -105,21 +154,47 @@ static bool is_open_mpi(char *path, size_t size, char *version, size_t version_s
            strstr(version, "(Open MPI) 4.") != NULL;
 }
 
+static void put_tail(const struct supervisor *s, uint32_t instance)
+{
+    const char *tail = s->members[instance].tail;
+
+    if (!tail || !*tail)
+        return;
+    log_error("the last lines of instance %u on standard error:", instance);
+    put_lines(s, tail);
+}
+
+/* The last lines of those that failed by themselves: the cause last. Many say the same. */
+static void put_tails(const struct supervisor *s)
+{
+    const char *cause = s->members[s->report.instance].tail, *shown[TAILS_MOST];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < s->plan->num_instances && count < TAILS_MOST; i++) {
+        const char *tail = s->members[i].tail;
+        bool again = i == s->report.instance || !tail || !has_failed_too(s, &s->members[i]) ||
+                     (cause && strcmp(tail, cause) == 0);
+
+        for (uint32_t j = 0; j < count; j++)
+            again |= !again && strcmp(tail, shown[j]) == 0;
+        if (again || !*tail)
+            continue;
+        shown[count++] = tail;
+        put_tail(s, i);
+    }
+    put_tail(s, s->report.instance);
+}
+
 void aftermath_print(const struct supervisor *s)
 {
     const struct report *report = &s->report;
     char sentence[2048], last[sizeof(s->text_tail.bytes) + 1], path[4096], version[256];
-    const char *tail = NULL;
 
     if (report->kind == REPORT_SUCCESS)
         return;
     report_others(s);
-    if (report->kind == REPORT_EXITED)
-        tail = s->members[report->instance].tail;
-    if (tail && *tail && !report->signal) {
-        log_error("the last lines of instance %u on standard error:", report->instance);
-        put_lines(s, tail);
-    }
+    if (report->kind == REPORT_EXITED && !report->signal)
+        put_tails(s);
     report_sentence(report, s->plan, s->options->program[0], s->job->directory, sentence,
                     sizeof(sentence));
     if ((report->kind == REPORT_MPIRUN || report->kind == REPORT_LATE) && !s->hurry) {

@@ -34,6 +34,7 @@
 #include "common/error.h"
 #include "common/jobloader.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/tls.h"
 #include "common/util.h"
 #include "launcher/child.h"
@@ -98,6 +99,8 @@ struct attend {
     bool progress[CONTROL_STREAMS];        /* there may be a new one */
     uint64_t progress_at[CONTROL_STREAMS]; /* when it may be told */
     struct tail tail;
+    struct traceback traceback;
+    uint64_t memory_kills; /* when the program started */
     uint64_t in_flight; /* bytes of output without credit */
     char *input;        /* for the program */
     size_t input_len;
@@ -176,10 +179,13 @@ static void end_program(struct attend *a, uint64_t grace_ns, enum control_cause 
 
 static void note_exit(struct attend *a, int status, const struct rusage *usage)
 {
+    uint64_t now = time_now_ns();
     struct control_exited m = {
         .status = status,
         .cause = a->cause,
-        .elapsed_ns = time_now_ns() - a->started_ns,
+        .elapsed_ns = now - a->started_ns,
+        .traceback_ns = a->traceback.began_ns ? now - a->traceback.began_ns : UINT64_MAX,
+        .memory_kills = memory_count_kills() - a->memory_kills,
         .user_ns = (uint64_t)usage->ru_utime.tv_sec * NS_PER_SEC +
                    (uint64_t)usage->ru_utime.tv_usec * 1000,
         .system_ns = (uint64_t)usage->ru_stime.tv_sec * NS_PER_SEC +
@@ -188,10 +194,48 @@ static void note_exit(struct attend *a, int status, const struct rusage *usage)
     };
 
     a->exited = true;
-    a->kill_at = time_now_ns(); /* what it left behind */
+    a->kill_at = now; /* what it left behind */
     io_close(&a->child.input);
     if (!a->failed)
         (void)control_put_exited(&a->conn.tx, &m);
+}
+
+static int *pipe_of(struct attend *a, int stream)
+{
+    return stream == CONTROL_LOADER ? &a->loader_fd : &a->child.output[stream];
+}
+
+/* Read what a pipe holds; after the sweep nobody is left who could write more. */
+static void read_pipe(struct attend *a, int stream)
+{
+    struct lines *lines = &a->lines[stream];
+    int *fd = pipe_of(a, stream);
+
+    for (int round = 0; round < READS && *fd >= 0 && lines_has_room(lines); round++) {
+        size_t size;
+        char *place = lines_reserve(lines, &size);
+        ssize_t n = place ? read(*fd, place, size) : -1;
+
+        if (!place)
+            return; /* memory is short: the program waits, as for a slow reader */
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN && (!a->swept || stream == CONTROL_LOADER))
+            return;
+        if (n <= 0) {
+            io_close(fd);
+            return;
+        }
+        if (stream == CONTROL_STDERR) {
+            tail_add(&a->tail, place, (size_t)n);
+            traceback_look(&a->traceback, place, (size_t)n, time_now_ns());
+        }
+        lines_added(lines, (size_t)n);
+        if (a->plan.live & 1 << stream)
+            a->progress[stream] = true;
+        if ((a->plan.quiet && stream != CONTROL_LOADER) || !a->connected)
+            lines_drop(lines, lines_pending(lines));
+    }
 }
 
 /* Take the end of children: the program's, and of orphans that fell to us. The loader's keeper
@@ -217,6 +261,7 @@ static void reap(struct attend *a)
             continue;
         if (!a->told_started) /* the report is complete now: was this a failed start? */
             read_report(a);
+        read_pipe(a, CONTROL_STDERR); /* its last words: a traceback? */
         note_exit(a, status, &usage);
     }
 }
@@ -322,6 +367,7 @@ static void start_program(struct attend *a)
         return;
     }
     a->started_ns = time_now_ns();
+    a->memory_kills = memory_count_kills();
     bind_loader(a);
     if (a->loader)
         jobloader_set_environment(a->loader, a->environment);
@@ -472,42 +518,6 @@ static void read_control(struct attend *a)
 }
 
 /* ---- output and input ---- */
-
-static int *pipe_of(struct attend *a, int stream)
-{
-    return stream == CONTROL_LOADER ? &a->loader_fd : &a->child.output[stream];
-}
-
-/* Read what a pipe holds; after the sweep nobody is left who could write more. */
-static void read_pipe(struct attend *a, int stream)
-{
-    struct lines *lines = &a->lines[stream];
-    int *fd = pipe_of(a, stream);
-
-    for (int round = 0; round < READS && *fd >= 0 && lines_has_room(lines); round++) {
-        size_t size;
-        char *place = lines_reserve(lines, &size);
-        ssize_t n = place ? read(*fd, place, size) : -1;
-
-        if (!place)
-            return; /* memory is short: the program waits, as for a slow reader */
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && errno == EAGAIN && (!a->swept || stream == CONTROL_LOADER))
-            return;
-        if (n <= 0) {
-            io_close(fd);
-            return;
-        }
-        if (stream == CONTROL_STDERR)
-            tail_add(&a->tail, place, (size_t)n);
-        lines_added(lines, (size_t)n);
-        if (a->plan.live & 1 << stream)
-            a->progress[stream] = true;
-        if ((a->plan.quiet && stream != CONTROL_LOADER) || !a->connected)
-            lines_drop(lines, lines_pending(lines));
-    }
-}
 
 /* Send lines as far as credit goes. */
 static void send_lines(struct attend *a, int stream)

@@ -363,6 +363,8 @@ int control_put_exited(struct frame_buffer *b, const struct control_exited *m)
     frame_put_u64(b, m->user_ns);
     frame_put_u64(b, m->system_ns);
     frame_put_u64(b, m->max_rss_bytes);
+    frame_put_u64(b, m->traceback_ns);
+    frame_put_u64(b, m->memory_kills);
     return frame_end(b, begin);
 }
 
@@ -374,6 +376,8 @@ int control_get_exited(struct frame_reader *r, struct control_exited *ret)
     ret->user_ns = frame_get_u64(r);
     ret->system_ns = frame_get_u64(r);
     ret->max_rss_bytes = frame_get_u64(r);
+    ret->traceback_ns = frame_get_u64(r);
+    ret->memory_kills = frame_get_u64(r);
     return got(r);
 }
 

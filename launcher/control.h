@@ -153,6 +153,8 @@ struct control_exited {
     enum control_cause cause;
     uint64_t elapsed_ns, user_ns, system_ns;
     uint64_t max_rss_bytes;
+    uint64_t traceback_ns; /* since its last traceback began; UINT64_MAX: there was none */
+    uint64_t memory_kills; /* by the kernel, for want of memory, since it started (memory.h) */
 };
 
 /* Each appends one frame: 0 or -ENOMEM. */

@@ -9,7 +9,10 @@
 
 #include "common/util.h"
 
-enum { READ_BYTES = 64 * 1024 };
+enum {
+    READ_BYTES = 64 * 1024,
+    CHAIN_MS = 1000, /* between tracebacks of one chain of exceptions */
+};
 
 void lines_fini(struct lines *lines)
 {
@@ -129,6 +132,22 @@ void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg)
         else
             lines_added(lines, (size_t)n);
         lines_hand_on(lines, *fd < 0, call, arg);
+    }
+}
+
+/* No byte but its first is a 'T', so what does not match can only begin anew there. */
+static const char traceback_line[] = "Traceback (most recent call last):";
+
+void traceback_look(struct traceback *t, const char *bytes, size_t len, uint64_t now_ns)
+{
+    for (size_t i = 0; i < len; i++) {
+        t->matched = bytes[i] == traceback_line[t->matched] ? t->matched + 1 : bytes[i] == 'T';
+        if (t->matched < sizeof(traceback_line) - 1)
+            continue;
+        t->matched = 0;
+        if (!t->began_ns || now_ns - t->last_ns > CHAIN_MS * NS_PER_MS)
+            t->began_ns = now_ns;
+        t->last_ns = now_ns;
     }
 }
 

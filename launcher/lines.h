@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     LINES_LONGEST = 1 << 20, /* a longer line is handed on in pieces */
@@ -62,6 +63,15 @@ struct tail {
     char bytes[4096];
     size_t total; /* since the beginning: the newest byte lies at (total - 1) % sizeof bytes */
 };
+
+/** When the last traceback of a Python program began; several at once (a chain of exceptions) are
+ * one. Zero-initialised: none came. */
+struct traceback {
+    size_t matched; /* bytes of its first line, at the end of what went by */
+    uint64_t began_ns, last_ns;
+};
+
+void traceback_look(struct traceback *traceback, const char *bytes, size_t len, uint64_t now_ns);
 
 void tail_add(struct tail *tail, const char *bytes, size_t len);
 

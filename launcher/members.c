@@ -252,6 +252,7 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
         return -EPROTO;
     m->state = EXITED;
     m->has_exited = true;
+    m->exited_ns = time_now_ns();
     report_describe_status(m->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              member_index(s, m), member_host(s, m)->name, status,
@@ -584,6 +585,8 @@ void members_send_empty(struct supervisor *s, enum control_type type)
 void members_send_credit(struct supervisor *s)
 {
     char why[300];
+    const char *stream;
+    int r;
 
     output_acknowledge(s->output);
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
@@ -596,14 +599,15 @@ void members_send_credit(struct supervisor *s)
         s->files_failed = true;
         log_warn("--output-dir: %s; what follows of that file is lost", why);
     }
-    if (output_get_failure(s->output) == 0 || s->output_failed)
+    r = output_get_failure(s->output, &stream);
+    if (r == 0 || s->output_failed)
         return;
     s->output_failed = true;
-    if (output_get_failure(s->output) == -EPIPE)
-        supervise_fail_with(s, REPORT_CLOSED, NULL, "%s", "");
+    if (r == -EPIPE)
+        supervise_fail_with(s, REPORT_CLOSED, NULL, "%s", stream);
     else
         log_warn("cannot write to standard output: %s; the rest of the output is lost",
-                 strerror(-output_get_failure(s->output)));
+                 strerror(-r));
 }
 
 /* A job in the background does not read from the terminal: that would stop it. */

@@ -94,6 +94,7 @@ struct output {
     bool busy; /* the thread has chunks in hand */
     bool stop;
     int failure;
+    bool failed_stderr; /* it was that of standard error */
     int file_failure;
     char file_failure_text[300];
     uint64_t *credit;    /* [count] */
@@ -171,10 +172,13 @@ int output_check_tag(const char *tag, struct plenum_error *err)
 static void fail(struct output *o, struct sink *sink, int error)
 {
     sink->error = error;
-    if (sink != o->sink_of[0])
+    if (sink != o->sink_of[0] && error != -EPIPE)
         return;
     (void)pthread_mutex_lock(&o->mu);
-    o->failure = error;
+    if (o->failure == 0) {
+        o->failure = error;
+        o->failed_stderr = sink != o->sink_of[0];
+    }
     (void)pthread_mutex_unlock(&o->mu);
 }
 
@@ -619,12 +623,13 @@ uint64_t output_take_credit(struct output *output, uint32_t source)
     return bytes;
 }
 
-int output_get_failure(struct output *output)
+int output_get_failure(struct output *output, const char **stream)
 {
     int r;
 
     (void)pthread_mutex_lock(&output->mu);
     r = output->failure;
+    *stream = output->failed_stderr ? "standard error" : "standard output";
     (void)pthread_mutex_unlock(&output->mu);
     return r;
 }

@@ -92,26 +92,55 @@ static void failed_sentence(const struct control_failed *failed, const char *who
     }
 }
 
+static void describe_instance(const struct plan *plan, uint32_t instance, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "instance %u on host %s", instance,
+                   plan->hosts[plan->instances[instance].host].name);
+}
+
+static void exited_sentence(const struct report *report, const struct plan *plan, const char *who,
+                            char *ret, size_t size)
+{
+    const struct control_exited *exited = &report->exited;
+    char status[128], first[HOST_NAME_MAX_BYTES + 64];
+    size_t n;
+
+    report_describe_status(exited->status, status, sizeof(status));
+    if (report->signal) {
+        (void)snprintf(ret, size, "the job was ended by SIG%s; %s %s",
+                       sigabbrev_np(report->signal), who, status);
+        return;
+    }
+    if (report->by_traceback) {
+        describe_instance(plan, report->ended, first, sizeof(first));
+        n = (size_t)snprintf(ret, size,
+                             "%s failed first, by its traceback; the first to end was %s, which "
+                             "%s after %.1f s",
+                             who, first, status, seconds(exited->elapsed_ns));
+    } else {
+        n = (size_t)snprintf(ret, size, "%s %s after %.1f s", who, status,
+                             seconds(exited->elapsed_ns));
+    }
+    if (exited->memory_kills > 0 && n < size)
+        (void)snprintf(ret + n, size - n,
+                       "; meanwhile the kernel killed %llu process%s there for want of memory",
+                       (unsigned long long)exited->memory_kills,
+                       exited->memory_kills == 1 ? "" : "es");
+}
+
 void report_sentence(const struct report *report, const struct plan *plan, const char *program,
                      const char *directory, char *ret, size_t size)
 {
-    char who[HOST_NAME_MAX_BYTES + 64] = "", status[128];
+    char who[HOST_NAME_MAX_BYTES + 64] = "";
 
     if (report->instance < plan->num_instances)
-        (void)snprintf(who, sizeof(who), "instance %u on host %s", report->instance,
-                       plan->hosts[plan->instances[report->instance].host].name);
+        describe_instance(plan, report->instance, who, sizeof(who));
     ret[0] = '\0';
     switch (report->kind) {
     case REPORT_SUCCESS:
         break;
     case REPORT_EXITED:
-        report_describe_status(report->exited.status, status, sizeof(status));
-        if (report->signal)
-            (void)snprintf(ret, size, "the job was ended by SIG%s; %s %s",
-                           sigabbrev_np(report->signal), who, status);
-        else
-            (void)snprintf(ret, size, "%s %s after %.1f s", who, status,
-                           seconds(report->exited.elapsed_ns));
+        exited_sentence(report, plan, who, ret, size);
         break;
     case REPORT_FAILED:
         failed_sentence(&report->failed, who, program, directory, ret, size);
@@ -128,7 +157,7 @@ void report_sentence(const struct report *report, const struct plan *plan, const
                        seconds(report->limit_ns), report->text);
         break;
     case REPORT_CLOSED:
-        (void)snprintf(ret, size, "the job was ended, for nobody reads its standard output");
+        (void)snprintf(ret, size, "the job was ended, for nobody reads its %s", report->text);
         break;
     case REPORT_MPIRUN:
     case REPORT_OTHER:

@@ -2,6 +2,7 @@
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -13,6 +14,7 @@
 /** Exit statuses that are plenumrun's own. The manual page lists them. */
 enum {
     REPORT_USAGE = 2,
+    REPORT_OUTPUT = 123, /* all went well, but standard output could not be written */
     REPORT_TIMEOUT = 124,
     REPORT_LAUNCH = 125, /* could not be started, or a part of the machinery was lost */
     REPORT_NOT_EXECUTABLE = 126,
@@ -29,7 +31,7 @@ enum report_kind {
     REPORT_MPIRUN, /* mpirun has ended, or wanted to */
     REPORT_LATE,   /* not all have started in time */
     REPORT_TIMED_OUT,
-    REPORT_CLOSED, /* nobody reads our output */
+    REPORT_CLOSED, /* nobody reads our output: `text` is which */
     REPORT_OTHER,  /* `text` says it */
 };
 
@@ -38,6 +40,8 @@ struct report {
     uint32_t instance;            /* EXITED, FAILED, LOST */
     struct control_exited exited; /* EXITED */
     struct control_failed failed; /* FAILED */
+    bool by_traceback; /* EXITED: it failed first, though `ended` was the first to end */
+    uint32_t ended;    /* whose is `exited` then */
     int signal;                   /* by which somebody ended the job before that; 0: nobody */
     uint64_t limit_ns;            /* LATE, TIMED_OUT */
     char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: more */

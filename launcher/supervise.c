@@ -682,6 +682,20 @@ static void supervisor_fini(struct supervisor *s)
     output_destroy(s->output);
 }
 
+/* Output that is lost is a failure, though the programs know nothing of it. */
+static int exit_status(struct supervisor *s)
+{
+    const char *stream;
+    int status = report_exit_status(&s->report), r;
+
+    if (!s->output_failed)
+        members_send_credit(s); /* what the last writes met */
+    r = output_get_failure(s->output, &stream);
+    if (status != 0 || r == 0)
+        return status;
+    return r == -EPIPE ? REPORT_SIGNAL + SIGPIPE : REPORT_OUTPUT;
+}
+
 int supervise_run(const struct supervise_job *job)
 {
     struct supervisor s = {
@@ -730,13 +744,13 @@ int supervise_run(const struct supervise_job *job)
         }
     }
     lines_hand_on(&s.text, true, take_line, &s);
+    aftermath_find_cause(&s);
     aftermath_print(&s);
-    status = report_exit_status(&s.report);
-    s.status = status;
+    finish_output(&s);
+    status = s.status = exit_status(&s);
     result_write(&s);
     *job->again = may_start_again(&s);
     *job->ran = s.plans_sent;
-    finish_output(&s);
 out:
     if (s.output)
         (void)output_flush(s.output, s.hurry ? 0 : 1000);

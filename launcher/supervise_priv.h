@@ -47,6 +47,7 @@ struct member {
     bool has_failed; /* to start */
     struct control_exited exited;
     bool has_exited;
+    uint64_t exited_ns; /* when that was heard */
     char *tail; /* last lines of its standard error */
 };
 
@@ -158,6 +159,9 @@ void members_send_credit(struct supervisor *s);
 
 /* ---- aftermath.c ---- */
 
+/** Of programs that failed in a row, the first need not be the first to end: whose traceback came
+ * first is the cause. To be called when all have ended. */
+void aftermath_find_cause(struct supervisor *s);
 /** Tell what went wrong, the cause last. Nothing when nothing did. */
 void aftermath_print(const struct supervisor *s);
 

@@ -195,7 +195,9 @@ Test(control, the_small_ones)
                                           .elapsed_ns = 1,
                                           .user_ns = 2,
                                           .system_ns = 3,
-                                          .max_rss_bytes = 4};
+                                          .max_rss_bytes = 4,
+                                          .traceback_ns = 5,
+                                          .memory_kills = 6};
     const struct control_failed failed = {.step = CONTROL_STEP_EXEC, .error = -ENOENT};
     const struct control_started started = {.pid = 9,
                                             .memory_error = -EPERM,

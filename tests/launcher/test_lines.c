@@ -183,3 +183,33 @@ ParameterizedTest(struct progress_case *c, lines, progress)
     cr_expect(eq(sz, lines_pending(&l), strlen(c->text)), "nothing is taken out");
     lines_fini(&l);
 }
+
+/* In whatever pieces it comes. */
+Test(lines, tracebacks_are_seen)
+{
+    static const char text[] = "TraceTraceback (most recent call last):\n  File x\nTraceback (most";
+
+    for (size_t piece = 1; piece < sizeof(text); piece++) {
+        struct traceback t = {0};
+
+        for (size_t at = 0; at < sizeof(text) - 1; at += piece)
+            traceback_look(&t, text + at, piece < sizeof(text) - 1 - at ? piece : sizeof(text) - 1 - at,
+                           7);
+        cr_expect(eq(u64, t.began_ns, 7));
+    }
+}
+
+Test(lines, tracebacks_of_a_chain_are_one)
+{
+    static const char line[] = "Traceback (most recent call last):\n";
+    struct traceback t = {0};
+
+    traceback_look(&t, line, sizeof(line) - 1, 10 * NS_PER_SEC);
+    traceback_look(&t, line, sizeof(line) - 1, 10 * NS_PER_SEC + 900 * NS_PER_MS);
+    traceback_look(&t, line, sizeof(line) - 1, 11 * NS_PER_SEC + 800 * NS_PER_MS);
+    cr_expect(eq(u64, t.began_ns, 10 * NS_PER_SEC));
+    traceback_look(&t, line, sizeof(line) - 1, 20 * NS_PER_SEC);
+    cr_expect(eq(u64, t.began_ns, 20 * NS_PER_SEC));
+    traceback_look(&t, "Traceback", 9, 30 * NS_PER_SEC);
+    cr_expect(eq(u64, t.began_ns, 20 * NS_PER_SEC));
+}

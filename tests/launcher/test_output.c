@@ -141,6 +141,7 @@ Test(output, a_reader_that_is_gone_is_told)
 {
     FILE *err = tmpfile();
     struct output_options options = {.sources = sources, .count = 2, .stderr_fd = fileno(err)};
+    const char *stream;
     struct output *o;
     int fds[2];
 
@@ -152,7 +153,8 @@ Test(output, a_reader_that_is_gone_is_told)
     put(o, 0, CONTROL_STDOUT, "lost\n");
     put(o, 0, CONTROL_STDERR, "kept\n");
     cr_assert(eq(int, output_flush(o, 5000), 0));
-    cr_expect(eq(int, output_get_failure(o), -EPIPE));
+    cr_expect(eq(int, output_get_failure(o, &stream), -EPIPE));
+    cr_expect(eq(str, (char *)stream, (char *)"standard output"));
     cr_expect(eq(u64, output_take_credit(o, 0), 10), "what is thrown away makes room too");
     cr_expect(eq(str, content_of(err), (char *)"kept\n"));
     output_destroy(o);

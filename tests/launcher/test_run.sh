@@ -57,6 +57,23 @@ ok "who does not listen to SIGTERM is killed after the grace period" \
 job -n 2 sh -c "setsid sleep 1002.$id & exit 0"
 ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$id 0' 'below $took 5000'
 
+raise='echo "Traceback (most recent call last):" >&2; echo "ValueError: $RANK" >&2'
+job -n 3 sh -c "[ \$RANK != 2 ] || { trap '' TERM; $raise; : >first; sleep 2; exit 1; }
+    while [ ! -e first ]; do sleep 0.05; done; sleep 1; [ \$RANK = 0 ] || sleep 1; $raise; exit 4"
+ok "who failed first is the cause, though others end first" all 'same $code 4' \
+    'last_line_has err "error: instance 2 on host $host failed first, by its traceback; the first to end was instance 0 on host $host, which exited with code 4"' \
+    'has err "last lines of instance 0"' 'same "$(grep "ValueError" err | tail -n 1)" "  | ValueError: 2"'
+
+group=/sys/fs/cgroup/memory/plenum-test-$$
+if mkdir $group 2>/dev/null && echo 128M >$group/memory.limit_in_bytes && [ "$PYTHON" != : ]; then
+    (echo $BASHPID >$group/tasks && job -n 1 "$PYTHON" -c 'b"x" * 600000000' && echo $code >code)
+    ok "what the kernel killed for want of memory is told as such" all 'same "$(cat code)" 137' \
+        'last_line_has err "ended by signal 9 (Killed) after .*; meanwhile the kernel killed 1 process there for want of memory"'
+else
+    skip "what the kernel killed for want of memory is told as such" "no control group can be made"
+fi
+rmdir $group 2>/dev/null
+
 # ---- what never starts ----
 job -n 2 "$T/nothing-there"
 ok "a program that does not exist" all 'same $code 127' 'same "$(cat err)" \
@@ -104,6 +121,9 @@ cd "$T" || exit 99
 ok "the working directory and arguments are the same" same "$(sort -u out)" "$T/sub dir
 : *  x "
 
+mkdir -p tools && printf '#!/bin/sh\necho the tool\n' >tools/only-there && chmod +x tools/only-there
+job -n 1 -x "PATH=$T/tools:$PATH" only-there
+ok "-x PATH=... says where the program is, too" all 'same $code 0' 'same "$(cat out)" "the tool"'
 export THIS_1=one THIS_2='two words' OTHER=no
 job -n 1 -x 'THIS_*' sh -c 'echo $THIS_1 "$THIS_2"'
 ok "-x PREFIX*" same "$(cat out)" "one two words"
@@ -204,6 +224,14 @@ ok "a slow reader loses nothing and times nothing out" all 'same "$(cat out)" 40
 timeout 30 "$run" -n 2 sh -c 'echo pid $$; yes' 2>err | head -n 1 >out
 ok "a reader that leaves ends the job" all 'has err "nobody reads"' 'sleeping 1003.$id 0'
 
+timeout 30 "$run" -n 2 sh -c 'while sleep 0.05; do echo line >&2; done' 2>&1 >/dev/null | head -n 1 >out
+codes="${PIPESTATUS[*]}"
+ok "so does a reader of standard error" all 'same "$codes" "141 0"'
+if [ -e /dev/full ]; then
+    timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK' >/dev/full 2>err
+    code=$?
+    ok "a full standard output is a failure of its own" all 'same $code 123' 'has err "cannot write to standard output: No space"' 'has full.json "\"exit_status\": 123"'
+fi
 job -n 3 --only-output-from-instance 0,2 sh -c 'echo from $RANK; [ $RANK != 1 ] || { echo hidden cause >&2; sleep 0.3; exit 5; }; sleep 0.1'
 ok "output of some instances only" all 'same $code 5' 'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
 ok "but the cause of a failure" has err "^  | hidden cause"
