@@ -6,13 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of 0x80 and above stay: they are UTF-8, or the raw bytes of a file name. */
-static void make_plain(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c; c++)
-        if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-}
+#include "common/text.h"
 
 int error_set(struct plenum_error *err, int code, const char *format, ...)
 {
@@ -24,7 +18,7 @@ int error_set(struct plenum_error *err, int code, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(made.text, sizeof(made.text), format, args);
     va_end(args);
-    make_plain(made.text);
+    (void)text_make_plain(made.text);
     memcpy(err->text, made.text, strlen(made.text) + 1);
     return code;
 }

@@ -7,7 +7,7 @@
 /**
  * Write the sentence, if there is a place for it, and hand `code` back, so that a failure is one
  * line: `return error_set(err, -EINVAL, "...", ...)`. Newlines and other control characters
- * become '?', so that a hostile file name cannot forge a line of a log.
+ * become '?' (text_make_plain()), so that a hostile file name cannot forge a line of a log.
  */
 int error_set(struct plenum_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -6,33 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "common/text.h"
 #include "common/util.h"
-
-/* Bytes of the UTF-8 character at `p`, or 0 when it is none. */
-static size_t utf8_length(const unsigned char *p)
-{
-    static const struct {
-        unsigned char mask, lead;
-        uint32_t least; /* longer forms of smaller numbers are not allowed */
-    } kinds[] = {{0x80, 0, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
-
-    for (size_t len = 1; len <= ARRAY_LEN(kinds); len++) {
-        uint32_t value = p[0] & (unsigned char)~kinds[len - 1].mask;
-
-        if ((p[0] & kinds[len - 1].mask) != kinds[len - 1].lead)
-            continue;
-        for (size_t i = 1; i < len; i++) {
-            if ((p[i] & 0xc0) != 0x80)
-                return 0;
-            value = value << 6 | (p[i] & 0x3f);
-        }
-        return value < kinds[len - 1].least || value > 0x10ffff ||
-                       (value >= 0xd800 && value < 0xe000)
-                   ? 0
-                   : len;
-    }
-    return 0;
-}
 
 static void put_quoted(FILE *file, const char *text)
 {
@@ -40,12 +15,14 @@ static void put_quoted(FILE *file, const char *text)
 
     (void)fputc('"', file);
     while (*p) {
-        size_t len = utf8_length(p);
+        size_t len = text_utf8_length(p);
 
         if (len == 0)
             (void)fputs("\\ufffd", file);
-        else if (*p < 0x20)
+        else if (*p < 0x20 || *p == 0x7f)
             (void)fprintf(file, "\\u%04x", *p);
+        else if (*p == 0xc2 && p[1] < 0xa0) /* so that the bytes do a terminal no harm either */
+            (void)fprintf(file, "\\u%04x", p[1]);
         else if (*p == '"' || *p == '\\')
             (void)fprintf(file, "\\%c", *p);
         else

@@ -24,6 +24,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/ring.c %D%/ring.h \
 	%D%/status.c %D%/status.h \
 	%D%/streamhash.c %D%/streamhash.h \
+	%D%/text.c %D%/text.h \
 	%D%/tls.c %D%/tls.h \
 	%D%/util.c %D%/util.h \
 	%D%/wire.c %D%/wire.h

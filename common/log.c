@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/json.h"
+#include "common/text.h"
 #include "common/util.h"
 
 enum { LIMIT_S = 10, MESSAGE_MAX = 2000, VALUE_MAX = 400, FIELDS_MAX = 4 };
@@ -123,14 +124,6 @@ static void write_text(enum log_level level, const char *message)
         write_line(line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
-/* One line, whatever a file or a client is called. */
-static void make_line(char *text)
-{
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-}
-
 static int send_to_journal(enum log_level level, const struct log_field *fields,
                            const char *message)
 {
@@ -144,7 +137,7 @@ static int send_to_journal(enum log_level level, const struct log_field *fields,
                           message, levels[level].priority, log_program);
     for (unsigned i = 0; fields && fields[i].name && i < FIELDS_MAX; i++) {
         (void)snprintf(value, sizeof(value), "%s", fields[i].value);
-        make_line(value);
+        (void)text_make_plain(value);
         n += (size_t)snprintf(text + n, sizeof(text) - n, "PLENUM_");
         for (const char *c = fields[i].name; *c; c++)
             text[n++] = (char)toupper((unsigned char)*c);
@@ -229,7 +222,7 @@ __attribute__((format(printf, 3, 0))) static void log_line(enum log_level level,
     if (level > log_level || !within_limit(level))
         return;
     (void)vsnprintf(message, sizeof(message), format, args);
-    make_line(message);
+    (void)text_make_plain(message);
     write_message(level, fields, message);
     errno = saved;
 }

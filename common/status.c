@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/json.h"
+#include "common/text.h"
 #include "common/util.h"
 
 const char *status_bound_name(enum wire_bound bound)
@@ -17,6 +18,15 @@ const char *status_bound_name(enum wire_bound bound)
     };
 
     return names[bound];
+}
+
+uint32_t status_other_streams(const struct wire_status *loader)
+{
+    uint64_t all = 0;
+
+    for (uint32_t i = 0; i < loader->lanes; i++)
+        all += loader->lane[i].streams;
+    return (uint32_t)(all - min_u64(all, loader->streams));
 }
 
 /* A number in units of 1 / scale; null where it is not known. */
@@ -41,6 +51,7 @@ static void put_loader(struct json *j, const struct wire_status *l)
     json_number(j, "io_threads", l->io_threads);
     json_number(j, "sessions", l->sessions);
     json_number(j, "streams", l->streams);
+    json_number(j, "other_streams", status_other_streams(l));
     json_number(j, "samples", l->samples);
     json_number(j, "substituted_samples", l->substituted);
     json_number(j, "batches", l->batches);
@@ -130,9 +141,7 @@ __attribute__((format(printf, 2, 3))) static void put_line(const struct table *t
     va_start(args, format);
     (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    for (c = text; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
+    for (c = text_make_plain(text); *c; c++) {
         columns += (*c & 0xc0) != 0x80; /* the first byte of a character */
         if (columns > t->width)
             break;
@@ -201,7 +210,7 @@ void status_write_text(FILE *file, const struct status *status, unsigned width, 
     struct table table = {file, width < 72 ? 72 : width, line_end}, *t = &table;
     const struct wire_status *l = &status->loader;
     char a[32], b[32], c[32];
-    unsigned used = 6, shown = 0;
+    unsigned used = 6 + (status_other_streams(l) > 0), shown = 0;
 
     put_line(t, "plenumd %s on %s, pid %u, up %s%s", l->version, l->host, l->pid,
              format_age(l->uptime_ns, a, sizeof(a)), l->stopping ? ", ENDING" : "");
@@ -226,4 +235,6 @@ void status_write_text(FILE *file, const struct status *status, unsigned width, 
         put_stream_lines(t, &status->streams[shown]);
     if (shown < l->streams)
         put_line(t, "     and %u more", l->streams - shown);
+    if (status_other_streams(l) > 0)
+        put_line(t, "     and %u of other users", status_other_streams(l));
 }

@@ -12,6 +12,9 @@ struct status {
     struct wire_status_stream *streams; /* [loader.streams] */
 };
 
+/** Streams that the loader has and does not tell of, since they are other users'. */
+uint32_t status_other_streams(const struct wire_status *loader);
+
 /** "decode", "trainer", ... */
 const char *status_bound_name(enum wire_bound bound);
 

@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 
@@ -65,7 +66,7 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
     (void)dataset_get_sample_name(s->dataset, sample, name, sizeof(name));
     if (!j) {
         printf("%llu\t%u\t%lld\t%llu\t%u\t%s\n", (unsigned long long)position, sample,
-               (long long)label, (unsigned long long)step, replica, name);
+               (long long)label, (unsigned long long)step, replica, text_make_plain(name));
         return;
     }
     json_begin_object(j, NULL, true);

@@ -14,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/pack_job.h"
@@ -250,8 +251,12 @@ static void print_text(const struct outcome *o, struct pack_record *record, cons
     printf("no divisor   %llu (%.1f %%): only whole rows can be left out of these\n",
            (unsigned long long)s->whole_row, 100 * share(s->whole_row, packed_of(s)));
     print_kept(s);
-    for (uint64_t i = 0; i < count && i < SHOWN_MAX; i++)
-        printf("             %s: %s\n", kept[i].name, kept[i].reason);
+    for (uint64_t i = 0; i < count && i < SHOWN_MAX; i++) {
+        char name[4096];
+
+        (void)snprintf(name, sizeof(name), "%s", kept[i].name);
+        printf("             %s: %s\n", text_make_plain(name), kept[i].reason);
+    }
     if (count > SHOWN_MAX)
         printf("             and %llu more: see %s/plenum-pack.txt\n",
                (unsigned long long)(count - SHOWN_MAX), folder);

@@ -7,6 +7,7 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 
@@ -49,12 +50,14 @@ static const char *readable(const void *value, size_t len, char *text)
 static void show_field(void *arg, const char *key, const void *value, size_t len)
 {
     struct json *j = arg;
-    char text[FIELD_MAX + 1];
+    char text[FIELD_MAX + 1], name[FIELD_MAX];
 
+    (void)readable(value, len, text);
+    (void)snprintf(name, sizeof(name), "%s", key);
     if (j)
-        json_text(j, key, readable(value, len, text));
+        json_text(j, key, text);
     else
-        printf("  %s: %s\n", key, readable(value, len, text));
+        printf("  %s: %s\n", text_make_plain(name), text_make_plain(text));
 }
 
 static int show(const struct dataset *d, uint32_t sample, bool json, struct plenum_error *err)
@@ -63,13 +66,14 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
     int64_t label = dataset_get_label(d, sample);
     const char *class = dataset_get_class_name(d, (uint32_t)label);
     const char *bad = dataset_get_why_bad(d, sample);
-    char name[4096];
+    char name[4096], plain[4096];
     int r;
 
     (void)dataset_get_sample_name(d, sample, name, sizeof(name));
     if (!json) {
-        printf("%u: %s\n  label %lld%s%s, %llu bytes\n", sample, name, (long long)label,
-               *class ? ", " : "", class, (unsigned long long)dataset_get_sample_bytes(d, sample));
+        (void)snprintf(plain, sizeof(plain), "%s", class);
+        printf("%u: %s\n  label %lld%s%s, %llu bytes\n", sample, text_make_plain(name),
+               (long long)label, *class ? ", " : "", text_make_plain(plain), (unsigned long long)dataset_get_sample_bytes(d, sample));
         if (bad)
             printf("  known to be bad: %s\n", bad);
         return dataset_fields(d, sample, show_field, NULL, err);

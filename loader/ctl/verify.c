@@ -22,6 +22,7 @@
 #include "common/error.h"
 #include "common/json.h"
 #include "common/parallel.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 #include "loader/image/pack.h"
@@ -312,7 +313,8 @@ static void print_text(const struct verify *v, double seconds)
     printf("problems     %zu\n", v->num_problems);
     for (size_t i = 0; i < v->num_problems; i++)
         printf("             %u %s: %s\n", v->problems[i].sample,
-               dataset_get_sample_name(v->dataset, v->problems[i].sample, name, sizeof(name)),
+               text_make_plain(dataset_get_sample_name(v->dataset, v->problems[i].sample, name,
+                                                       sizeof(name))),
                v->problems[i].reason.text);
     if (v->listed)
         print_list(v);

@@ -6,6 +6,7 @@
 
 #include <time.h>
 
+#include "common/text.h"
 #include "common/util.h"
 
 static void head(FILE *f, const char *name, const char *type, const char *help)
@@ -22,11 +23,14 @@ static void put_one(FILE *f, const char *name, const char *type, const char *hel
 /* A label's value: what would end it is escaped, and what is no text is not there. */
 static void put_label(FILE *f, const char *name, const char *value)
 {
+    char plain[WIRE_DATASET_MAX]; /* the longest of all texts */
+
+    (void)snprintf(plain, sizeof(plain), "%s", value);
     (void)fprintf(f, "%s=\"", name);
-    for (; *value; value++) {
+    for (value = text_make_plain(plain); *value; value++) {
         if (*value == '\\' || *value == '"')
             (void)fputc('\\', f);
-        (void)fputc((unsigned char)*value < 0x20 || *value == 0x7f ? '?' : *value, f);
+        (void)fputc(*value, f);
     }
     (void)fputc('"', f);
 }

@@ -12,6 +12,7 @@ common_tests = \
 	%D%/test_pipeline \
 	%D%/test_progress \
 	%D%/test_ring \
+	%D%/test_text \
 	%D%/test_wire
 if TLS
 common_tests += %D%/test_tls
@@ -35,6 +36,8 @@ TESTS += $(common_tests)
 %C%_test_philox_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_pipeline_CFLAGS = $(test_cflags)
 %C%_test_pipeline_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_text_CFLAGS = $(test_cflags)
+%C%_test_text_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_ring_CFLAGS = $(test_cflags)
 %C%_test_ring_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_wire_CFLAGS = $(test_cflags)

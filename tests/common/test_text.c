@@ -1,0 +1,78 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/error.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/text.h"
+
+static char line[4096];
+
+static void keep_line(const char *text, size_t len)
+{
+    memcpy(line, text, len);
+    line[len] = '\0';
+}
+
+Test(text, what_moves_a_cursor_becomes_a_question_mark)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"", ""},
+        {"plain, with spaces", "plain, with spaces"},
+        {"a\nb\x1b[2Jc\x7f", "a?b?[2Jc?"},
+        {"C1: \xc2\x9b"
+         "2J, \xc2\x85, \xc2\x80\xc2\x9f", "C1: ?2J, ?, ??"},
+        {"k\xc3\xa4se \xe2\x82\xac \xf0\x9f\x98\x80 \xc2\xa0.", "k\xc3\xa4se \xe2\x82\xac \xf0\x9f\x98\x80 \xc2\xa0."},
+        {"latin-1: \xe9\xff, and its CSI: \x9b", "latin-1: \xe9\xff, and its CSI: ?"},
+        {"cut off \xe2\x82", "cut off \xe2?"},
+        {"long forms \xc0\x9b \xe0\x82\x9b", "long forms \xc0? \xe0??"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char text[128];
+
+        strcpy(text, cases[i].text);
+        cr_expect(eq(str, text_make_plain(text), (char *)cases[i].want));
+    }
+}
+
+/* Each way by which a text of others comes to a terminal. */
+Test(text, no_way_to_a_terminal_lets_it_through)
+{
+    static const char csi[] = "\xc2\x9b", name[] = "evil \xc2\x9b" "2J";
+    static struct wire_status_stream stream;
+    struct status status = {.loader = {.streams = 1, .lanes = 1}, .streams = &stream};
+    struct plenum_error err;
+    struct json j = {0};
+    char *text = NULL;
+    size_t len;
+
+    (void)error_set(&err, -1, "client %s", name);
+    cr_expect(eq(str, err.text, "client evil ?2J"));
+    log_set_sink(keep_line);
+    log_warn("client %s", name);
+    cr_expect(eq(ptr, strstr(line, csi), NULL));
+    log_set_format(LOG_JSON);
+    log_warn("client %s", name);
+    cr_expect(eq(ptr, strstr(line, csi), NULL));
+    cr_expect(ne(ptr, strstr(line, "evil ?2J"), NULL));
+    strcpy(stream.client, name);
+    strcpy(stream.dataset, name);
+    strcpy(stream.pipeline, name);
+    j.file = open_memstream(&text, &len);
+    status_write_text(j.file, &status, 200, 0, "");
+    status_write_json(j.file, &status);
+    (void)fclose(j.file);
+    cr_expect(eq(ptr, strstr(text, csi), NULL), "%s", text);
+    cr_expect(ne(ptr, strstr(text, "evil \\u009b2J"), NULL), "JSON loses nothing");
+    free(text);
+}
