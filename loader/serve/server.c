@@ -321,6 +321,28 @@ static void warn_unchanged(const struct server_options *old, const struct server
                      keys[i].key);
 }
 
+/* TCP tells nobody's name: what is served there must be meant for all who can connect. */
+static int check_open_tcp(const struct server_options *o, struct plenum_error *err)
+{
+    if (!o->listen || o->tls_key || o->num_roots > 0)
+        return 0;
+    return error_set(err, -EPERM,
+                     "--listen %s: whoever connects there could read all that this user can; "
+                     "name the folders that may be read with --root, or a key with --tls-key",
+                     o->listen);
+}
+
+/* May these settings follow those that we started with? What we listen on stays as it was. */
+static int check_after_hangup(const struct main_loop *m, const struct server_options *fresh,
+                              struct plenum_error *err)
+{
+    struct server_options both = *fresh;
+
+    both.listen = m->live.listen;
+    both.tls_key = m->live.tls_key;
+    return check_open_tcp(&both, err);
+}
+
 /* Clients stay, and so do their data sets where a root is gone: what holds is for those to come. */
 static void on_hangup(uv_signal_t *handle, int signum)
 {
@@ -335,7 +357,8 @@ static void on_hangup(uv_signal_t *handle, int signum)
     notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
     if (m->live.reload(m->live.reload_arg, &fresh) < 0) {
         log_error("the settings stay as they were");
-    } else if (roots_create(fresh.roots, fresh.num_roots, &roots, &err) < 0) {
+    } else if (check_after_hangup(m, &fresh, &err) < 0 ||
+               roots_create(fresh.roots, fresh.num_roots, &roots, &err) < 0) {
         log_error("%s; the settings stay as they were", err.text);
     } else {
         warn_unchanged(&m->live, &fresh);
@@ -359,7 +382,6 @@ static int take_key(struct main_loop *m, struct plenum_error *err)
     return r < 0 ? error_prefix(err, r, "--tls-key") : 0;
 }
 
-/* TCP tells nobody's name: what is served there must be meant for all who can connect. */
 static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
@@ -388,11 +410,9 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
                          "--listen %s: other hosts would reach it without proving who they are; "
                          "give it and its clients a key (--tls-key), or listen on 127.0.0.1",
                          o->listen);
-    if (!o->tls_key && o->num_roots == 0)
-        return error_set(err, -EPERM,
-                         "--listen %s: whoever connects there could read all that this user can; "
-                         "name the folders that may be read with --root, or a key with --tls-key",
-                         o->listen);
+    r = check_open_tcp(o, err);
+    if (r < 0)
+        return r;
     m->tcp.fd = address_listen(&address, 0, err);
     if (m->tcp.fd < 0)
         return error_prefix(err, m->tcp.fd, "--listen");

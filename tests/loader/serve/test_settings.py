@@ -161,6 +161,25 @@ class SettingsTest(ServiceCase):
         p.send_signal(signal.SIGTERM)
         self.assertEqual(p.wait(LIMIT), 0)
 
+    def test_reload_without_roots(self):
+        """TCP without a key is for what roots name: the last one is not taken away by SIGHUP"""
+        self.make_data()
+        manager = Manager(self.folder)
+        for kept in ([], ["listen = 0"]):  # also where the file does not name the socket any more
+            self.write(f"root = {self.folder}/cache", "listen = 0")
+            os.makedirs(f"{self.folder}/cache", exist_ok=True)
+            told = len(self.said()) if os.path.exists(self.log) else 0
+            p = self.serve("--config", self.conf, manager=manager)
+            manager.wait("READY=1")
+            address = re.search(r"listening on (tcp:\S+)", self.said()[told:]).group(1)
+            self.write(*kept)
+            self.hup(p, manager)
+            self.assertIn("whoever connects there could read all that this user can", self.said()[told:])
+            self.assertIn("the settings stay as they were", self.said()[told:])
+            _, err = self.feed("--epochs", "1", "--loader", address).communicate(timeout=LIMIT)
+            self.assertIn("does not lie below a --root", err)
+            self.end(p)
+
 
 if __name__ == "__main__":
     if "built without libinih" in subprocess.run([PLENUMD, "--config", "/dev/null", "--check-config"], capture_output=True, text=True).stderr:
