@@ -12,6 +12,7 @@
 #include "common/util.h"
 
 enum {
+    FDS_MAX = 253, /* that the kernel lets through at once: those without room it would close itself */
     TX_COMPACT_BYTES = 64 * 1024,
     FLUSH_MAX = 4 << 20, /* bytes of one call, so that one fast reader does not hold up all others */
 };
@@ -215,29 +216,54 @@ int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload)
     return io_set_nonblock(fd);
 }
 
+/* Close a descriptor that is, or may carry, one of the other side's. */
+static void drop_fd(const struct frame_conn *conn, int *fd)
+{
+    if (*fd >= 0 && conn->close_fd)
+        conn->close_fd(conn->close_arg, *fd);
+    else
+        io_close(fd);
+    *fd = -1;
+}
+
+void frame_conn_hang_up(struct frame_conn *conn)
+{
+    if (conn->fd >= 0 && conn->close_fd)
+        (void)shutdown(conn->fd, SHUT_RDWR); /* closing may take a while */
+    drop_fd(conn, &conn->fd);
+}
+
 void frame_conn_fini(struct frame_conn *conn)
 {
     if (conn->carrier)
         conn->carrier->destroy(conn->carrier);
     conn->carrier = NULL;
-    io_close(&conn->fd);
+    frame_conn_hang_up(conn);
     io_close(&conn->tx_fd);
-    io_close(&conn->rx_fd);
+    drop_fd(conn, &conn->rx_fd);
     frame_buffer_fini(&conn->rx);
     frame_buffer_fini(&conn->tx);
     conn->bulk = NULL;
     conn->bulk_left = 0;
 }
 
-/* Keep the last descriptor of a message: one is all that the protocol ever sends at a time. */
+/* One descriptor is all that the protocol ever sends, and it is kept where one may come. A copy of
+ * anything else, of the other side's own end say, would live as long as we do. */
 static void take_fds(struct frame_conn *conn, struct msghdr *msg)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         for (size_t i = 0; i < (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
-            io_close(&conn->rx_fd);
-            memcpy(&conn->rx_fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+            if (conn->takes_fd && conn->rx_fd < 0) {
+                conn->rx_fd = fd;
+                continue;
+            }
+            conn->unwanted_fds++;
+            drop_fd(conn, &fd);
         }
     }
 }
@@ -246,7 +272,7 @@ int64_t frame_conn_fill(struct frame_conn *conn)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(4 * sizeof(int))];
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
     } control;
     struct iovec iov;
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -468,5 +494,6 @@ int frame_conn_take_fd(struct frame_conn *conn)
     int fd = conn->rx_fd;
 
     conn->rx_fd = -1;
+    conn->takes_fd = false;
     return fd;
 }

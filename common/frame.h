@@ -102,16 +102,25 @@ struct frame_conn {
     size_t tx_at; /* sent so far */
     int tx_fd;    /* owned; goes with the byte at tx_fd_at; -1 when none */
     size_t tx_fd_at;
-    int rx_fd; /* owned; the last one received; -1 when none */
+    bool takes_fd; /* a descriptor may come now: one, which is kept; all others are closed */
+    int rx_fd;     /* owned; the one that has come; -1 when none */
+    unsigned unwanted_fds; /* that have come all the same */
+    /* Closes what the other side had a hand in, and may so make close(2) wait; NULL: close(2). */
+    void (*close_fd)(void *arg, int fd);
+    void *close_arg;
     /* Bytes that go as they are, behind those of tx at bulk_at. Borrowed; NULL when there are none.
      */
     const uint8_t *bulk;
     size_t bulk_left, bulk_at;
 };
 
-/** Take `fd` (made non-blocking here). */
+/** Take `fd` (made non-blocking here). No descriptor is taken from the other side until takes_fd is
+ * set. */
 int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload);
 void frame_conn_fini(struct frame_conn *conn);
+
+/** Close the socket; the rest stays until frame_conn_fini(). The other side sees it at once. */
+void frame_conn_hang_up(struct frame_conn *conn);
 
 /** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, or another
  * -errno. */
@@ -170,7 +179,7 @@ int64_t frame_conn_read_bulk(struct frame_conn *conn, void *ret, size_t len);
  * one waits already. */
 int frame_conn_attach_fd(struct frame_conn *conn, int fd);
 
-/** Take the descriptor that came in, or -1. */
+/** Take the descriptor that came in, or -1; none is kept from then on. */
 int frame_conn_take_fd(struct frame_conn *conn);
 
 #endif

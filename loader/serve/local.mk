@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
 	%D%/budget.c %D%/budget.h \
+	%D%/closer.c %D%/closer.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
 	%D%/metrics.c %D%/metrics.h \
@@ -15,6 +16,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \
 	%D%/settings.c %D%/settings.h \
+	%D%/snapshot.c %D%/snapshot.h \
 	%D%/turns.c %D%/turns.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)
 

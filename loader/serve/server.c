@@ -33,12 +33,14 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "loader/image/image.h"
+#include "loader/serve/closer.h"
 #include "loader/serve/http.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
 #include "loader/serve/people.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/session.h"
+#include "loader/serve/snapshot.h"
 
 /* A socket that clients come to. */
 struct door {
@@ -229,7 +231,7 @@ static bool shut_out(struct door *door)
     io_close(&m->spare_fd);
     fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0)
-        (void)close(fd);
+        closer_close(CLOSER_STRANGER, fd);
     m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return fd >= 0;
 }
@@ -681,6 +683,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     io_close(&m->tcp.fd);
     io_close(&m->spare_fd);
     tls_destroy(m->server.tls);
+    snapshot_unref(m->server.snapshot);
     roots_unref(m->server.roots);
     free(m);
     return r;

@@ -39,16 +39,22 @@
 #include "common/frame.h"
 #include "common/log.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "loader/dataset/notes.h"
+#include "loader/serve/closer.h"
 #include "loader/serve/monitor.h"
+#include "loader/serve/snapshot.h"
 
 enum {
     HELLO_LIMIT_MS = 10000, /* for HELLO and OPEN to come */
     PROGRESS_EVERY_MS = 500,
     TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
+    STATUS_PIECE = 64 << 10,  /* of an answer to STATUS, which may be long */
+    STATUS_LIMIT_MS = 10000,  /* for a client to read it */
     SEND_LIMIT_MS = 60000,    /* for a remote client to take some of its pixels */
     SLOTS_MAX = 4096,         /* as wire_open_check() has it */
+    FRAMES_AT_ONCE = 256,     /* of one client, before others have their turn */
 };
 
 #define NO_SLOT UINT32_MAX
@@ -68,6 +74,7 @@ struct session {
     enum state state;
     uint64_t id;
     bool remote;
+    bool more; /* has sent more than was looked at in this turn */
 
     /* libuv's; memory lives until all of them are closed. */
     uv_poll_t poll;
@@ -91,6 +98,11 @@ struct session {
     unsigned under_way; /* requests submitted and not yet finished */
     bool draining;      /* the loader is about to end */
     bool told;          /* and the client has been told */
+
+    /* A STATUS that is being answered, as fast as the client reads. */
+    struct snapshot *status; /* or NULL */
+    size_t status_next;
+    uint64_t status_request, status_ns;
 
     /* Of a remote one: finished requests that wait to be sent, oldest first. */
     struct queue_request *answers, *last_answer;
@@ -139,6 +151,7 @@ static void maybe_free(struct session *s)
     ring_unref(s->ring);
     server->ring_bytes -= s->ring_bytes;
     dataset_unref(s->dataset);
+    snapshot_unref(s->status);
     frame_conn_fini(&s->conn);
     peer_fini(&s->peer);
     uv_mutex_destroy(&s->progress_mu);
@@ -170,7 +183,15 @@ void session_close(struct session *session)
         queue_cancel_all(session->stream);
     uv_close((uv_handle_t *)&session->poll, on_handle_closed);
     uv_close((uv_handle_t *)&session->timer, on_handle_closed);
-    io_close(&session->conn.fd); /* the client sees at once that it is over */
+    frame_conn_hang_up(&session->conn); /* the client sees at once that it is over */
+}
+
+/* Descriptors that a client had a hand in are not closed by the loop. */
+static void close_fd(void *arg, int fd)
+{
+    const struct session *s = arg;
+
+    closer_close(s->peer.uid, fd);
 }
 
 /* What messages about a session carry besides their text. */
@@ -242,6 +263,39 @@ static int put_answers(struct session *s)
     return r;
 }
 
+static void close_unread(struct session *s)
+{
+    log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+              "client %s does not read its answers: closed", s->name);
+    session_close(s);
+}
+
+/* Root and the loader's own user see all streams; others their own. */
+static struct snapshot_viewer viewer_of(const struct session *s)
+{
+    return (struct snapshot_viewer){
+        .all = s->peer.known && (s->peer.uid == 0 || s->peer.uid == geteuid()),
+        .known = s->peer.known,
+        .uid = s->peer.uid,
+        .id = s->id};
+}
+
+/* More of an answer to STATUS, once little is left of what was put before. */
+static int put_status(struct session *s)
+{
+    struct snapshot_viewer viewer = viewer_of(s);
+    int r = 1;
+
+    while (s->status && frame_conn_pending(&s->conn) < STATUS_PIECE) {
+        r = snapshot_put_stream(s->status, &viewer, s->status_request, &s->status_next, &s->conn.tx);
+        if (r > 0)
+            continue;
+        snapshot_unref(s->status);
+        s->status = NULL;
+    }
+    return r < 0 ? r : 0;
+}
+
 /* Send what waits; on the loop's next turn if the socket is full. */
 static void session_flush(struct session *s)
 {
@@ -251,8 +305,10 @@ static void session_flush(struct session *s)
     do {
         r = put_answers(s);
         if (r == 0)
+            r = put_status(s);
+        if (r == 0)
             r = frame_conn_flush(&s->conn);
-    } while (r == 0 && s->answers);
+    } while (r == 0 && (s->answers || s->status));
     if (left != frame_conn_bulk_left(&s->conn))
         s->sent_ns = time_now_ns();
     if (r < 0 && r != -EAGAIN) {
@@ -260,9 +316,7 @@ static void session_flush(struct session *s)
         return;
     }
     if (frame_conn_pending(&s->conn) > TX_PENDING_MAX) {
-        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
-                  "client %s does not read its answers: closed", s->name);
-        session_close(s);
+        close_unread(s);
         return;
     }
     session_poll(s);
@@ -378,10 +432,7 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
         refuse(s, 0, -EPROTONOSUPPORT, r == -EPROTO ? "this is no client of Plenum's" : err.text);
         return;
     }
-    memcpy(s->name, theirs.name, sizeof(s->name));
-    for (char *c = s->name; *c; c++)
-        if ((unsigned char)*c < 0x20)
-            *c = '?';
+    memcpy(s->name, text_make_plain(theirs.name), sizeof(s->name));
     if (theirs.job[0])
         (void)snprintf(s->job, sizeof(s->job), "job %s", theirs.job);
     (void)gethostname(host, sizeof(host) - 1);
@@ -648,6 +699,13 @@ static int check_room(const struct session *s, uint64_t bytes, struct plenum_err
                      want, format_bytes(limit, most, sizeof(most)));
 }
 
+/* Close one that a client has sent. */
+static void drop_fd(struct session *s, int fd)
+{
+    if (fd >= 0)
+        close_fd(s, fd);
+}
+
 /* Pixels, order and ring of an OPEN; the data set comes later. */
 static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
 {
@@ -665,14 +723,11 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
                       s->spec.pipeline.side, s->open.side);
     if (r == 0 && ring_fd < 0 && !s->remote)
         r = error_set(err, -EINVAL, "no ring came with the request to open a stream");
-    if (r < 0) {
-        io_close(&ring_fd);
-        return r;
-    }
     bytes = s->open.slots * s->open.slot_bytes;
-    r = check_room(s, bytes, err);
+    if (r == 0)
+        r = check_room(s, bytes, err);
     if (r < 0) {
-        io_close(&ring_fd);
+        drop_fd(s, ring_fd);
         return r;
     }
     r = s->remote ? ring_create_private(s->open.slots, s->open.slot_bytes, &s->ring, err)
@@ -692,7 +747,7 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
 
     s->open_request = request;
     if (wire_get_open(payload, &s->open) < 0) {
-        io_close(&ring_fd);
+        drop_fd(s, ring_fd);
         refuse(s, request, -EPROTO, "a request to open a stream was not understood");
         return;
     }
@@ -807,18 +862,13 @@ static void handle_stats(struct session *s, uint64_t request)
 
 static void handle_status(struct session *s, uint64_t request)
 {
-    static struct wire_status_stream stream;
-    struct wire_status status = {0};
-    int r;
+    struct snapshot_viewer viewer = viewer_of(s);
 
-    monitor_get_status(s->server, &status);
-    r = wire_put_status(&s->conn.tx, request, &status);
-    for (struct session *other = s->server->sessions; other && r == 0; other = other->next) {
-        memset(&stream, 0, sizeof(stream));
-        if (session_get_status(other, &stream))
-            r = wire_put_status_stream(&s->conn.tx, request, &stream);
-    }
-    if (r < 0)
+    s->status = snapshot_get(s->server);
+    s->status_next = 0;
+    s->status_request = request;
+    s->status_ns = time_now_ns();
+    if (!s->status || snapshot_put_loader(s->status, &viewer, request, &s->conn.tx) < 0)
         session_close(s);
 }
 
@@ -882,13 +932,41 @@ static void turn_away_stranger(struct session *s)
         (void)frame_conn_flush(&s->conn);
 }
 
-static void session_readable(struct session *s)
+/* What has come: a client has its turn, and then others have theirs. What it sent behind a STATUS waits
+ * until that is answered. */
+static void handle_frames(struct session *s)
 {
     struct frame_header header;
     struct frame_reader payload;
-    int64_t n = frame_conn_fill(&s->conn);
-    int r;
+    int r = 1;
 
+    s->more = false;
+    for (unsigned n = 0; r > 0 && s->state != STATE_CLOSING; n++) {
+        if (n == FRAMES_AT_ONCE || s->status || frame_conn_pending(&s->conn) > TX_PENDING_MAX) {
+            s->more = true;
+            return;
+        }
+        r = frame_conn_next(&s->conn, &header, &payload);
+        if (r < 0)
+            refuse(s, 0, -EPROTO, "what came is no message");
+        else if (r > 0)
+            handle_frame(s, &header, &payload);
+    }
+}
+
+static void session_readable(struct session *s)
+{
+    int64_t n;
+
+    if (s->more) {
+        handle_frames(s);
+        return;
+    }
+    if (closer_is_stuck(s->peer.uid)) {
+        refuse(s, 0, -EPROTO, "what its user sent to be closed is not closed yet");
+        return;
+    }
+    n = frame_conn_fill(&s->conn);
     if (n < 0) {
         if (n == -EACCES && s->conn.carrier)
             turn_away_stranger(s);
@@ -900,12 +978,10 @@ static void session_readable(struct session *s)
             session_close(s);
         return;
     }
-    while (s->state != STATE_CLOSING && (r = frame_conn_next(&s->conn, &header, &payload)) != 0) {
-        if (r < 0)
-            refuse(s, 0, -EPROTO, "what came is no message");
-        else
-            handle_frame(s, &header, &payload);
-    }
+    if (s->conn.unwanted_fds > 0)
+        refuse(s, 0, -EPROTO, "it sent a descriptor that nobody asked for");
+    else
+        handle_frames(s);
 }
 
 static void on_poll(uv_poll_t *poll, int status, int events)
@@ -916,7 +992,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         session_close(s);
         return;
     }
-    if (events & UV_READABLE || (s->conn.carrier && s->conn.carrier->wants_write))
+    if ((events & UV_READABLE) || s->more || (s->conn.carrier && s->conn.carrier->wants_write))
         session_readable(s);
     if (s->state != STATE_CLOSING)
         session_flush(s);
@@ -924,10 +1000,11 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         maybe_leave(s);
 }
 
-/* Watch for what we wait for: always to read, to write while something waits. */
+/* Watch for what we wait for: to read once what came is looked at, to write while something waits. */
 static void session_poll(struct session *s)
 {
-    int events = UV_READABLE | (frame_conn_wants_write(&s->conn) ? UV_WRITABLE : 0);
+    bool write = s->more || frame_conn_wants_write(&s->conn);
+    int events = (s->more ? 0 : UV_READABLE) | (write ? UV_WRITABLE : 0);
 
     if (uv_poll_start(&s->poll, events, on_poll) < 0)
         session_close(s);
@@ -984,9 +1061,8 @@ static bool make_room(struct server *server)
 static int check_peer(struct session *s)
 {
     const struct server_options *o = s->server->options;
-    int r = 0;
-
     char *colon;
+    int r = 0;
 
     if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
         s->peer = (struct peer){.uid = (uid_t)-1};
@@ -1059,7 +1135,7 @@ int session_create(struct server *server, int fd, bool remote)
     int r;
 
     if (!s) {
-        (void)close(fd);
+        closer_close(CLOSER_STRANGER, fd);
         return -ENOMEM;
     }
     s->server = server;
@@ -1072,6 +1148,11 @@ int session_create(struct server *server, int fd, bool remote)
     (void)snprintf(s->name, sizeof(s->name), "?");
     (void)snprintf(s->job, sizeof(s->job), "session %llu", (unsigned long long)s->id);
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
+    if (!remote) { /* of TCP nothing can come along */
+        s->conn.takes_fd = true;
+        s->conn.close_fd = close_fd;
+        s->conn.close_arg = s;
+    }
     if (r == 0)
         r = check_peer(s);
     if (r == 0 && remote && server->tls)
@@ -1116,6 +1197,8 @@ void session_beat(struct session *session, uint64_t now_ns)
         return;
     queue_stream_get_totals(s->stream, &point.totals);
     window_add(&s->window, &point);
+    if (s->status && now_ns > s->status_ns + STATUS_LIMIT_MS * NS_PER_MS)
+        close_unread(s);
 }
 
 bool session_get_status(const struct session *session, struct wire_status_stream *ret)

@@ -47,6 +47,7 @@ struct server {
     uint64_t last_id;       /* of a session */
     uint64_t refused;       /* clients that were told why they are not served */
     struct refusals refusals; /* of whom that was logged */
+    struct snapshot *snapshot; /* the latest one, or NULL */
     struct histogram waits; /* of programs, for a batch */
     struct window window;
     unsigned threads, io_threads;    /* that decode, that read */

@@ -144,6 +144,7 @@ Test(conn, a_descriptor_comes_with_its_frame)
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC), taken;
 
     pair(&a, &b);
+    b.takes_fd = true;
     put(&a, 1, 100);
     cr_assert(eq(int, fstat(fd, &sent), 0));
     cr_assert(eq(int, frame_conn_attach_fd(&a, fd), 0));

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -13,6 +14,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from rawclient import STATS, STATUS, STATUS_STREAM, Raw, frame  # noqa: E402
 from service import LIMIT, CTL, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
@@ -206,6 +208,41 @@ class StatusTest(ServiceCase):
         self.assertNotIn("\x1b", out)
         for line in out.splitlines():
             self.assertLessEqual(len(line), 120)
+
+    def test_whose_streams(self):
+        """a user sees that user's streams, and of others how many there are; root sees all; by TCP one sees one's own"""
+        os.chmod(self.folder, 0o755)
+        address = self.serve_tcp("--socket-mode", "0666")
+        ours = f"unix:{self.folder}/tcp-0"
+        self.feed("--epochs", "100000", "--pause", "100", "--loader", ours)
+        wait_for("a stream", lambda: json.loads(self.run_ok(CTL, "status", ours, "--json"))["streams"])
+        with Raw(address) as c:
+            c.open(f"folder:{self.data}")
+            c.send(frame(STATUS))
+            c.wait_for(STATUS)
+            told = c.wait_for(STATUS_STREAM)
+            c.send(frame(STATS))
+            c.wait_for(STATS)  # and no other stream before it
+            self.assertIn(b"a stranger", told)
+        with Raw(address) as c:
+            c.send(frame(STATUS) + frame(STATS))
+            c.wait_for(STATUS)
+            self.assertEqual(c.next()[0], STATS)
+        if os.geteuid() != 0:
+            self.skipTest("only root can be other users")
+        nobody = pwd.getpwnam("nobody")
+        who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": ()}
+
+        def seen(*arguments, **who):
+            return subprocess.run([CTL, "status", ours, *arguments], env=self.environment, capture_output=True, text=True,
+                                  timeout=LIMIT, check=True, **who).stdout
+
+        self.assertIn(self.data, seen())
+        self.assertNotIn("of other users", seen())
+        self.assertNotIn(self.data, seen(**who))
+        self.assertIn("and 1 of other users", seen(**who))
+        status = json.loads(seen("--json", **who))
+        self.assertEqual((status["streams"], status["loader"]["streams"], status["loader"]["other_streams"]), ([], 0, 1))
 
     def test_promtool(self):
         """promtool finds nothing to say of /metrics"""

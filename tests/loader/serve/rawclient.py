@@ -1,0 +1,129 @@
+"""A client that is told nothing but what it asks for, and asks for what libplenum never would."""
+
+import fcntl
+import os
+import socket
+import struct
+
+HELLO, OPEN, OPENED, RENDER, DONE = 1, 2, 3, 4, 5
+STATS, ERROR, STATUS, STATUS_STREAM = 8, 9, 13, 14
+SEALS = 0x1 | 0x2 | 0x4  # no more seals, no shrinking, no growing
+
+
+def text(s):
+    return struct.pack("<I", len(s)) + s.encode()
+
+
+def frame(kind, payload=b"", request=0):
+    return struct.pack("<IHHQ", len(payload), kind, 0, request) + payload
+
+
+def hello(name="a stranger", job="", more=0):
+    """`more`: bytes behind it, as of a later version."""
+    return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text(name) + text(job) + bytes(more))
+
+
+def slot_bytes(side, count):
+    labels = -(-count * side * side * 3 // 64) * 64
+    return -(-(labels + count * 12) // 4096) * 4096
+
+
+def make_ring(size, holes=False):
+    """A sealed memory file, as a ring must be; `holes`: without memory."""
+    fd = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    if holes:
+        os.ftruncate(fd, size)
+    else:
+        os.posix_fallocate(fd, 0, size)
+    fcntl.fcntl(fd, 1033, SEALS)  # F_ADD_SEALS
+    return fd
+
+
+def open_frame(dataset, side=32, count=4, slots=2, pipeline=None):
+    return frame(OPEN, text(dataset) + text(pipeline or f"v1 rrc({side},scale=2/25:1,ratio=3/4:4/3)") + struct.pack(
+        "<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots, slot_bytes(side, count)), 1)
+
+
+class Refused(Exception):
+    """ERROR came: its code and its sentence."""
+
+
+class Raw:
+    def __init__(self, address, limit=60, greeting=None, name="a stranger", job=""):
+        """`address`: unix:PATH or tcp:HOST:PORT. Greets, unless `greeting` is empty."""
+        kind, _, place = address.partition(":")
+        host, _, port = place.rpartition(":")
+        self.remote = kind == "tcp"
+        self.ring = -1
+        self.socket = socket.socket(socket.AF_INET if self.remote else socket.AF_UNIX)
+        self.socket.settimeout(limit)
+        self.socket.connect((host, int(port)) if self.remote else place)
+        greeting = hello(name, job) if greeting is None else greeting
+        if greeting:
+            self.send(greeting)
+            self.wait_for(HELLO)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+        if self.ring >= 0:
+            os.close(self.ring)
+        self.ring = -1
+
+    def send(self, data, *fds):
+        if fds:
+            socket.send_fds(self.socket, [data], list(fds))
+        else:
+            self.socket.sendall(data)
+
+    def exactly(self, n):
+        got = b""
+        while len(got) < n:
+            piece = self.socket.recv(n - len(got))
+            if not piece:
+                raise ConnectionResetError("the loader has closed")
+            got += piece
+        return got
+
+    def next(self):
+        """Type and payload of the next frame."""
+        length, kind, _, _ = struct.unpack("<IHHQ", self.exactly(16))
+        return kind, self.exactly(length)
+
+    def wait_for(self, wanted):
+        while True:
+            kind, payload = self.next()
+            if kind == ERROR and wanted != ERROR:
+                code, n = struct.unpack_from("<iI", payload)
+                raise Refused(code, payload[8:8 + n].decode())
+            if kind == wanted:
+                return payload
+
+    def refusal(self):
+        """The sentence of the ERROR that must come."""
+        payload = self.wait_for(ERROR)
+        return payload[8:].decode()
+
+    def open(self, dataset, side=32, count=4, slots=2, holes=False, pipeline=None, fds=None):
+        """Open a stream and have it opened; the size of its ring."""
+        size = slots * slot_bytes(side, count)
+        opening = open_frame(dataset, side, count, slots, pipeline)
+        if self.remote:
+            self.send(opening)
+        else:
+            self.ring = make_ring(size, holes)
+            self.send(opening, *(fds or [self.ring]))
+        self.wait_for(OPENED)
+        return size
+
+    def ask(self, position=0, slot=0, request=10):
+        self.send(frame(RENDER, struct.pack("<QQIQ", 0, position, slot, 0), request))
+
+    def done(self):
+        """The status of the next batch."""
+        return struct.unpack_from("<i", self.wait_for(DONE))[0]
