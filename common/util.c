@@ -81,7 +81,7 @@ int io_write_all(int fd, const void *bytes, size_t len)
     return 0;
 }
 
-/* Write, and rename unless the two are one. */
+/* Write, and rename unless the two are one: then all of it is on the disk before it has the name. */
 static int write_as(const char *temporary, int flags, const char *path, const void *bytes,
                     size_t len)
 {
@@ -90,6 +90,8 @@ static int write_as(const char *temporary, int flags, const char *path, const vo
 
     if (fd < 0)
         return r;
+    if (r == 0 && temporary != path && fsync(fd) < 0)
+        r = -errno;
     if (close(fd) < 0 && r == 0)
         r = -errno;
     if (r == 0 && temporary != path && rename(temporary, path) < 0)
@@ -106,7 +108,7 @@ int io_write_file_by(const char *temporary, const char *path, const void *bytes,
 
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
 {
-    char *temporary;
+    char *temporary, random[17];
     struct stat st;
     int fd, r;
 
@@ -118,7 +120,11 @@ int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
         io_close(&fd);
         return r;
     }
-    temporary = str_format("%s.%d", path, (int)getpid());
+    /* Not our number: a killed process 1 would leave it to the next one, container after container. */
+    r = random_hex(random, 8);
+    if (r < 0)
+        return r;
+    temporary = str_format("%s.%s", path, random);
     r = temporary ? write_as(temporary, O_EXCL, path, bytes, len) : -ENOMEM;
     free(temporary);
     return r;

@@ -13,7 +13,6 @@
 #include "loader/dataset/badlist.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,6 +26,7 @@
 
 #include "common/datasum.h"
 #include "common/util.h"
+#include "loader/dataset/cache.h"
 
 enum { BYTES_MAX = 1 << 30, LAST_LINE_MAX = 64 };
 
@@ -122,13 +122,13 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
 int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
                  struct badlist *ret)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), r = 0;
+    int fd = cache_open(path, false), r = 0;
     char *text = NULL;
     struct stat st;
 
     *ret = (struct badlist){0};
     if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
+        return fd == -ENOENT || fd == -EPERM ? 0 : fd;
     if (fstat(fd, &st) < 0)
         r = -errno;
     else if (st.st_size > BYTES_MAX)
@@ -175,7 +175,7 @@ int badlist_write(const char *path, const char *name, const uint8_t fingerprint[
     if (!failed)
         (void)fprintf(f, "end %" PRIu32 " %016" PRIx64 "\n", count, XXH3_64bits(text, len));
     failed = fclose(f) != 0 || failed;
-    r = failed ? -ENOMEM : io_write_file(path, text, len, true);
+    r = failed ? -ENOMEM : cache_write(path, text, len);
     free(text);
     return r;
 }

@@ -53,7 +53,7 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
     ret[0] = '\0';
     if (dataset_is_made_up(dataset))
         return error_set(err, -EINVAL, "%s has no index", dataset->name);
-    r = index_open(index_path, &there);
+    r = index_read(index_path, &there);
     if (r < 0)
         return error_set(err, r, "%s: %s", index_path,
                          r == -EBADMSG ? "this is no index, or one of another version"

@@ -10,7 +10,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -30,6 +29,7 @@
 #include "common/parallel.h"
 #include "common/philox.h"
 #include "common/util.h"
+#include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/notes.h"
 
@@ -90,50 +90,37 @@ int dataset_default_cache(char *ret, size_t size)
     return -ENOENT;
 }
 
-/* mkdir -p: 0 or -errno. */
-static int make_folders(const char *path)
+/* What an index is of: the data set, whose cache it is, and the roots. What a loader with other
+ * roots was allowed to index is another index. malloc. */
+static char *subject_of(const struct dataset *d, uid_t owner)
 {
-    char part[4096];
-    size_t len = strlen(path);
+    char *text = str_format("%s\n%lu", d->name, (unsigned long)owner);
 
-    if (len >= sizeof(part))
-        return -ENAMETOOLONG;
-    memcpy(part, path, len + 1);
-    for (char *p = part + 1; *p; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        (void)mkdir(part, 0755);
-        *p = '/';
+    for (unsigned i = 0; text && i < d->place.num_roots; i++) {
+        char *more = str_format("%s\n%s", text, d->place.roots[i]);
+
+        free(text);
+        text = more;
     }
-    return mkdir(part, 0755) < 0 && errno != EEXIST ? -errno : 0;
+    return text;
 }
 
-/* The folder for what we keep: 0 or -errno. */
-static int cache_of(const struct dataset_options *options, char *ret, size_t size)
+/* Where this data set's index belongs, and what stands in it; no path when it cannot be kept. */
+static int take_index_path(struct dataset *d, const struct dataset_options *options,
+                           struct plenum_error *err)
 {
-    if (!options->cache_dir)
-        return dataset_default_cache(ret, size);
-    return snprintf(ret, size, "%s", options->cache_dir) < (int)size ? 0 : -ENAMETOOLONG;
-}
-
-/* Where this data set's index belongs; NULL when it cannot be kept. What a loader with other roots
- * was allowed to index is another index. */
-static char *index_path_of(const struct dataset *d, const struct dataset_options *options)
-{
-    char cache[4096];
+    char cache[4096] = "";
     XXH128_hash_t hash;
-    XXH3_state_t state;
+    bool kept = cache_folder(options->cache_dir, cache, sizeof(cache)) == 0;
 
-    if (cache_of(options, cache, sizeof(cache)) < 0 || make_folders(cache) < 0)
-        return NULL;
-    (void)XXH3_128bits_reset(&state);
-    (void)XXH3_128bits_update(&state, d->name, strlen(d->name));
-    for (unsigned i = 0; i < options->num_roots; i++)
-        (void)XXH3_128bits_update(&state, options->roots[i], strlen(options->roots[i]) + 1);
-    hash = XXH3_128bits_digest(&state);
-    return str_format("%s/%016llx%016llx.index", cache, (unsigned long long)hash.high64,
-                      (unsigned long long)hash.low64);
+    d->subject = subject_of(d, cache_owner(cache));
+    if (!d->subject)
+        return error_set(err, -ENOMEM, "out of memory");
+    hash = XXH3_128bits(d->subject, strlen(d->subject));
+    if (kept)
+        d->index_path = str_format("%s/%016llx%016llx.index", cache,
+                                   (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    return 0;
 }
 
 uint64_t dataset_settled(const struct stat *st)
@@ -339,7 +326,9 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     if (r == 0 && b.num_samples == 0)
         r = error_set(err, -EBADMSG, "%s holds no samples", d->name);
     if (r == 0) {
-        r = index_build(&b, &d->index);
+        r = index_builder_set_subject(&b, d->subject);
+        if (r == 0)
+            r = index_build(&b, &d->index);
         if (r < 0)
             (void)error_set(err, r, "out of memory");
     }
@@ -356,7 +345,7 @@ static bool open_fresh(struct dataset *d)
 {
     if (!d->index_path || index_open(d->index_path, &d->index) < 0)
         return false;
-    if (d->format->fresh(d))
+    if (strcmp(index_subject(&d->index), d->subject) == 0 && d->format->fresh(d))
         return true;
     index_close(&d->index);
     return false;
@@ -373,10 +362,8 @@ static int take_lock(const struct dataset *d, const struct dataset_options *opti
 {
     struct timespec pause = {.tv_nsec = 50000000};
     char *path = str_format("%s.lock", d->index_path);
-    int lock = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
+    int lock = path ? cache_open_lock(path) : -1;
 
-    if (lock < 0 && path && errno == EACCES) /* another user's, in a folder that we may write */
-        lock = open(path, O_RDONLY | O_CLOEXEC);
     free(path);
     while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0) {
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -389,34 +376,13 @@ static int take_lock(const struct dataset *d, const struct dataset_options *opti
     return lock;
 }
 
-/* What a process has left that was killed while it wrote this index. We hold the lock: nobody else
- * writes it. */
-static void remove_leftovers(const struct dataset *d)
-{
-    const char *slash = strrchr(d->index_path, '/'), *name = slash + 1;
-    char *folder = strndup(d->index_path, (size_t)(slash - d->index_path) + 1);
-    DIR *dir = folder ? opendir(folder) : NULL;
-    size_t len = strlen(name);
-    struct dirent *entry;
-
-    while (dir && (entry = readdir(dir))) {
-        size_t n = strlen(entry->d_name);
-
-        if (n > len + 4 && strncmp(entry->d_name, name, len) == 0 &&
-            strcmp(entry->d_name + n - 4, ".tmp") == 0)
-            (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
-    if (dir)
-        (void)closedir(dir);
-    free(folder);
-}
-
 static int open_or_build(struct dataset *d, const struct dataset_options *options,
                          struct plenum_error *err)
 {
-    int lock = -1, r;
+    int lock = -1, r = take_index_path(d, options, err);
 
-    d->index_path = index_path_of(d, options);
+    if (r < 0)
+        return r;
     if (!options->rebuild && open_fresh(d))
         return 0;
     if (d->index_path) {
@@ -428,8 +394,8 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
             return 0;
         }
     }
-    if (d->index_path)
-        remove_leftovers(d);
+    if (d->index_path) /* we hold the lock: nobody else writes it */
+        cache_remove_leftovers(d->index_path);
     r = build(d, options, err);
     if (r == 0 && d->index_path) {
         struct index mapped;
@@ -472,7 +438,7 @@ static int take_bad_path(struct dataset *d, const struct dataset_options *option
 {
     char cache[4096], hex[33];
 
-    if (cache_of(options, cache, sizeof(cache)) < 0 || access(cache, X_OK) < 0)
+    if (cache_folder(options->cache_dir, cache, sizeof(cache)) < 0)
         return 0;
     datasum_hex(d->index.header->fingerprint, hex);
     d->bad_path = str_format("%s/%s.bad", cache, hex);
@@ -528,7 +494,9 @@ int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *ba
     if (count > 0)
         r = badlist_write(path, dataset->name, h->fingerprint, bad, count);
     else
-        r = unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+        r = cache_remove(path);
+    if (count == 0 && r == -ENOENT)
+        r = 0;
     if (r < 0)
         return error_set(err, r, "%s: the list of bad samples cannot be kept: %s", path,
                          strerror(-r));
@@ -942,6 +910,7 @@ void dataset_unref(struct dataset *dataset)
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
+    free(dataset->subject);
     free(dataset->bad_path);
     free(dataset->name);
     free(dataset);
@@ -1091,7 +1060,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
     }
     /* The next open is to find out what lies there now. Only a file that we wrote is deleted. */
     if (r == -ESTALE && dataset->index_path)
-        (void)unlink(dataset->index_path);
+        (void)cache_remove(dataset->index_path);
     return r;
 }
 

@@ -30,6 +30,7 @@ struct dataset {
     struct pattern_list files;   /* of archives: relative to the folder, in their order */
     atomic_int *fds;             /* of archives: [files.count] opened so far, -1 not yet */
     void *state;                 /* the format's own */
+    char *subject;               /* what the index is of */
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
     char *bad_path;              /* of the list of bad samples, or NULL */

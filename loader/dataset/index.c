@@ -3,7 +3,9 @@
  *     header | samples [32 bytes each] | containers | classes | names
  *
  * Read in place: a mapped index of a million samples is open as fast as its checksum can be
- * computed, and all loaders of a host share its pages. Everything that a reader follows (offsets,
+ * computed, and all loaders of a user share its pages. Only a file that nobody else can write is
+ * mapped, on a disk of this host: one that becomes shorter ends the process that looks at it. All
+ * else is read into memory. Everything that a reader follows (offsets,
  * counts) is checked once, in index_open(), so that a damaged file is refused and never followed.
  *
  * Written under a temporary name and renamed: a reader sees an old index, a new one, or none. */
@@ -25,10 +27,11 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/dataset/cache.h"
 
 static const uint8_t index_magic[8] = "PLENUMIX";
 
-enum { INDEX_VERSION = 2 };
+enum { INDEX_VERSION = 3 };
 
 _Static_assert(sizeof(struct index_sample) == 32, "a sample's entry has no holes");
 
@@ -284,7 +287,9 @@ static int settle_numbers(struct index_builder *b, int64_t offset, struct plenum
         if (!is_whole_number(b->names + label->text, &value))
             return bad_label(b, label, -EBADMSG, err,
                              " is no number, though other labels of the data set are");
-        if (value > INT32_MAX || value + offset < 0 || value + offset >= INT32_MAX) {
+        /* Offsets are small: a number that is out of range by far is so with any. */
+        if (value > 2 * (int64_t)INT32_MAX || value < -2 * (int64_t)INT32_MAX ||
+            value + offset < 0 || value + offset >= INT32_MAX) {
             char text[200];
 
             (void)snprintf(text, sizeof(text), " is out of range%s: class numbers begin at 0%s",
@@ -387,6 +392,21 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
+int index_builder_set_subject(struct index_builder *b, const char *text)
+{
+    int64_t at = index_builder_add_name(b, text, strlen(text));
+
+    if (at < 0)
+        return (int)at;
+    b->subject = (uint64_t)at;
+    return 0;
+}
+
+const char *index_subject(const struct index *index)
+{
+    return index_name(index, index->header->subject);
+}
+
 int index_build(const struct index_builder *b, struct index *ret)
 {
     size_t class_names = b->unnamed ? 0 : b->num_classes;
@@ -397,6 +417,7 @@ int index_build(const struct index_builder *b, struct index *ret)
                              .containers = (uint32_t)b->num_containers,
                              .class_names = (uint32_t)class_names,
                              .names_bytes = b->names_bytes,
+                             .subject = b->subject,
                              .bytes = b->bytes,
                              .passed_over = b->passed_over};
     char *bytes;
@@ -434,28 +455,7 @@ void index_set_sum(struct index *index, const struct datasum *sum)
 
 int index_write(const struct index *index, const char *path)
 {
-    char *temporary = str_format("%s.%ld.tmp", path, (long)getpid());
-    int fd, r;
-
-    if (!temporary)
-        return -ENOMEM;
-    fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        r = -errno;
-        free(temporary);
-        return r;
-    }
-    r = io_write_all(fd, index->header, index->bytes);
-    if (r == 0 && fsync(fd) < 0)
-        r = -errno;
-    if (close(fd) < 0 && r == 0)
-        r = -errno;
-    if (r == 0 && rename(temporary, path) < 0)
-        r = -errno;
-    if (r < 0)
-        (void)unlink(temporary);
-    free(temporary);
-    return r;
+    return cache_write(path, index->header, index->bytes);
 }
 
 /* Does [at, at + count * size) lie in the file, behind the header, and aligned? */
@@ -482,7 +482,8 @@ static bool valid(const void *bytes, size_t len)
         return false;
     /* The checksum is no signature: what it covers is still followed with care. */
     set_views(&index, bytes, len, true);
-    if (h->names_bytes == 0 || index.names[h->names_bytes - 1] != '\0')
+    if (h->names_bytes == 0 || index.names[h->names_bytes - 1] != '\0' ||
+        h->subject >= h->names_bytes)
         return false;
     for (uint32_t i = 0; i < h->samples; i++)
         if (index.samples[i].name >= h->names_bytes ||
@@ -498,35 +499,60 @@ static bool valid(const void *bytes, size_t len)
     return true;
 }
 
-int index_open(const char *path, struct index *ret)
+/* Bring a file into memory: 0 or -errno. */
+static int take_bytes(int fd, size_t len, bool map, void **ret)
+{
+    int r;
+
+    if (map) {
+        /* All of it is about to be read for the checksum. */
+        *ret = mmap(NULL, len, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+        return *ret == MAP_FAILED ? -errno : 0;
+    }
+    *ret = malloc(len);
+    r = *ret ? io_pread_all(fd, *ret, len, 0) : -ENOMEM;
+    if (r < 0)
+        free(*ret);
+    return r == -ENODATA ? -EBADMSG : r;
+}
+
+/* Takes `fd`. */
+static int open_file(int fd, bool map, struct index *ret)
 {
     struct stat st;
-    void *map;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), r;
+    void *bytes;
+    int r = 0;
 
     if (fd < 0)
-        return -errno;
-    if (fstat(fd, &st) < 0) {
+        return fd;
+    if (fstat(fd, &st) < 0)
         r = -errno;
-        (void)close(fd);
-        return r;
-    }
-    if (st.st_size < (off_t)sizeof(struct index_header)) {
-        (void)close(fd);
-        return -EBADMSG;
-    }
-    /* All of it is about to be read for the checksum. */
-    map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-    r = map == MAP_FAILED ? -errno : 0;
+    else if (st.st_size < (off_t)sizeof(struct index_header))
+        r = -EBADMSG;
+    if (r == 0)
+        r = take_bytes(fd, (size_t)st.st_size, map, &bytes);
     (void)close(fd);
     if (r < 0)
         return r;
-    if (!valid(map, (size_t)st.st_size)) {
-        (void)munmap(map, (size_t)st.st_size);
-        return -EBADMSG;
-    }
-    set_views(ret, map, (size_t)st.st_size, true);
-    return 0;
+    set_views(ret, bytes, (size_t)st.st_size, map);
+    if (valid(bytes, (size_t)st.st_size))
+        return 0;
+    index_close(ret);
+    return -EBADMSG;
+}
+
+int index_open(const char *path, struct index *ret)
+{
+    int fd = cache_open(path, false);
+
+    return open_file(fd, fd >= 0 && cache_may_map(fd), ret);
+}
+
+int index_read(const char *path, struct index *ret)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    return open_file(fd < 0 ? -errno : fd, false, ret);
 }
 
 void index_close(struct index *index)

@@ -46,6 +46,7 @@ struct index_header {
     uint32_t samples, classes, containers;
     uint32_t class_names; /* as many as classes, or none */
     uint64_t samples_at, containers_at, classes_at, names_at, names_bytes;
+    uint64_t subject;     /* place in the names of what was indexed: index_subject() */
     uint64_t bytes;       /* of all samples */
     uint64_t passed_over; /* files that are no images */
     struct datasum sum;
@@ -96,6 +97,7 @@ struct index_builder {
     uint32_t *label_slots; /* hash table of numbers + 1 of labels */
     size_t num_label_slots;
     uint64_t bytes, passed_over;
+    uint64_t subject; /* 0: none was set */
 };
 
 void index_builder_fini(struct index_builder *b);
@@ -127,18 +129,26 @@ int index_builder_append(struct index_builder *b, const struct index_builder *pa
  */
 int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct plenum_error *err);
 
+/** What the index is of: any text, by which one under a wrong name is told. 0 or -ENOMEM. */
+int index_builder_set_subject(struct index_builder *b, const char *text);
+
 /** Make the index. The caller frees it with index_close(). 0 or -ENOMEM. */
 int index_build(const struct index_builder *b, struct index *ret);
 
 /** Write the sum and the fingerprint into an index that was built. */
 void index_set_sum(struct index *index, const struct datasum *sum);
 
-/** Write it under a temporary name and rename it to `path`: 0 or -errno. */
+/** Write it into the cache folder, as a whole: 0 or -errno. */
 int index_write(const struct index *index, const char *path);
 
-/** Map a file: 0; -ENOENT; -EBADMSG it is cut short, damaged or of another version; or another
- * -errno. */
+/** Map a file of ours, or read it where it cannot be mapped safely (cache_may_map()): 0; -ENOENT;
+ * -EPERM others could have written it; -EBADMSG it is cut short, damaged or of another version; or
+ * another -errno. */
 int index_open(const char *path, struct index *ret);
+/** Read a file that may be anybody's. */
+int index_read(const char *path, struct index *ret);
+/** What the index was said to be of. Borrowed. */
+const char *index_subject(const struct index *index);
 void index_close(struct index *index);
 
 #endif

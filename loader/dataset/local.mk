@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 %C%_libdataset_la_SOURCES = \
 	%D%/archive.c %D%/archive.h \
 	%D%/badlist.c %D%/badlist.h \
+	%D%/cache.c %D%/cache.h \
 	%D%/compare.c \
 	%D%/dataset.c %D%/dataset.h \
 	%D%/folder.c \

@@ -4,8 +4,8 @@
  *
  * A piece says whose it is, how much room it has, and a checksum over itself, and nothing of it is
  * believed before that is right. So a reader needs no lock: what it meets half-written, or damaged,
- * is no note. It reads from a mapping; writers use pwrite(), as a full disk is an error there and a
- * dead process in a mapping. The file never shrinks.
+ * is no note. Nothing is mapped: a full disk, or a file that somebody cuts, is an error of pread()
+ * and pwrite(), and a dead process in a mapping.
  *
  * A writer takes the end of the file for itself, some hundred pieces at once, under a lock that all
  * processes share. Within that, its threads need only their own mutex to find places. What is left
@@ -15,13 +15,11 @@
 #include "loader/dataset/notes.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +27,7 @@
 #include <xxhash.h>
 
 #include "common/util.h"
+#include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
 
 enum {
@@ -45,8 +44,6 @@ struct notes {
     bool writable;
     uint32_t samples;
     uint64_t pieces_at, limit; /* where pieces begin, and the file's greatest size */
-    const uint8_t *map;        /* [limit], of which `size` may be looked at */
-    atomic_uint_fast64_t size; /* that is known of the file */
     atomic_uint_fast64_t written;
     atomic_int state;
     /* Any thread, holding mu. */
@@ -61,8 +58,7 @@ static uint64_t header_sum(const struct notes_header *h)
 }
 
 /* Is what is open a file of these notes? 0, -ESTALE or -errno. */
-static int check_file(int fd, const struct notes_subject *subject, uint64_t pieces_at,
-                      uint64_t *ret_size)
+static int check_file(int fd, const struct notes_subject *subject, uint64_t pieces_at)
 {
     struct notes_header h;
     struct stat st;
@@ -80,7 +76,6 @@ static int check_file(int fd, const struct notes_subject *subject, uint64_t piec
         memcmp(h.fingerprint, subject->fingerprint, sizeof(h.fingerprint)) != 0 ||
         h.checksum != header_sum(&h) || (uint64_t)st.st_size < pieces_at)
         return -ESTALE;
-    *ret_size = (uint64_t)st.st_size;
     return 0;
 }
 
@@ -97,29 +92,25 @@ static int make_file(const char *path, const struct notes_subject *subject, uint
     memcpy(h->magic, notes_magic, sizeof(h->magic));
     memcpy(h->fingerprint, subject->fingerprint, sizeof(h->fingerprint));
     h->checksum = header_sum(h);
-    r = io_write_file(path, h, pieces_at, true);
+    r = cache_write(path, h, pieces_at);
     free(h);
     return r;
 }
 
 static int open_file(const char *path, const struct notes_subject *subject, struct notes *n)
 {
-    uint64_t size = 0;
-    int r;
-
-    n->fd = open(path, O_RDWR | O_CLOEXEC);
+    n->fd = cache_open(path, true);
     n->writable = n->fd >= 0;
-    if (n->fd < 0 && errno != ENOENT)
-        n->fd = open(path, O_RDONLY | O_CLOEXEC);
-    r = n->fd < 0 ? -errno : check_file(n->fd, subject, n->pieces_at, &size);
-    atomic_store(&n->size, min_u64(size, n->limit));
-    return r;
+    if (n->fd < 0 && n->fd != -ENOENT && n->fd != -EPERM)
+        n->fd = cache_open(path, false);
+    if (n->fd == -EPERM) /* another's: as if it were of something else */
+        return -ESTALE;
+    return n->fd < 0 ? n->fd : check_file(n->fd, subject, n->pieces_at);
 }
 
 int notes_open(const char *path, const struct notes_subject *subject, bool make, struct notes **ret)
 {
     struct notes *n;
-    void *map;
     int r;
 
     n = malloc(sizeof(*n));
@@ -135,11 +126,6 @@ int notes_open(const char *path, const struct notes_subject *subject, bool make,
         if (r == 0)
             r = open_file(path, subject, n);
     }
-    if (r == 0) {
-        map = mmap(NULL, n->limit, PROT_READ, MAP_SHARED, n->fd, 0);
-        r = map == MAP_FAILED ? -errno : 0;
-        n->map = r == 0 ? map : NULL;
-    }
     if (r < 0) {
         notes_close(n);
         return r;
@@ -153,8 +139,6 @@ void notes_close(struct notes *n)
 {
     if (!n)
         return;
-    if (n->map)
-        (void)munmap((void *)n->map, n->limit);
     io_close(&n->fd);
     free(n);
 }
@@ -175,33 +159,19 @@ uint64_t notes_written(const struct notes *n)
     return atomic_load(&n->written);
 }
 
-/* Whether the file goes as far as that, of what is mapped of it. */
-static bool reaches(struct notes *n, uint64_t end)
-{
-    struct stat st;
-
-    if (end <= atomic_load_explicit(&n->size, memory_order_relaxed))
-        return true;
-    if (end > n->limit || fstat(n->fd, &st) < 0 || (uint64_t)st.st_size < end)
-        return false;
-    atomic_store_explicit(&n->size, min_u64((uint64_t)st.st_size, n->limit), memory_order_relaxed);
-    return true;
-}
-
 static uint64_t slot_at(uint32_t sample)
 {
     return sizeof(struct notes_header) + sample * (uint64_t)sizeof(uint64_t);
 }
 
 /* The place of a sample's piece, and what it says of itself; 0: it has none. */
-static uint64_t find_piece(struct notes *n, uint32_t sample, struct notes_piece *ret)
+static uint64_t find_piece(const struct notes *n, uint32_t sample, struct notes_piece *ret)
 {
-    const uint64_t *slot = (const uint64_t *)(n->map + slot_at(sample));
-    uint64_t at = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
+    uint64_t at;
 
-    if (at < n->pieces_at || at % 8 != 0 || at > n->limit || !reaches(n, at + sizeof(*ret)))
+    if (io_pread_all(n->fd, &at, sizeof(at), slot_at(sample)) < 0 || at < n->pieces_at ||
+        at % 8 != 0 || at > n->limit || io_pread_all(n->fd, ret, sizeof(*ret), at) < 0)
         return 0;
-    memcpy(ret, n->map + at, sizeof(*ret));
     return ret->sample == sample && ret->len <= ret->room ? at : 0;
 }
 
@@ -212,11 +182,11 @@ bool notes_get(struct notes *n, uint32_t sample, struct dataset_buffer *buffer, 
     uint64_t at = find_piece(n, sample, &piece);
     size_t all = sizeof(piece) + piece.len;
 
-    if (at == 0 || !reaches(n, at + all) || dataset_buffer_reserve(buffer, all) < 0)
+    if (at == 0 || all > n->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
     /* It may be written while we look: what counts is what we have got. */
-    memcpy(buffer->bytes, n->map + at, all);
-    if (memcmp(buffer->bytes, &piece, sizeof(piece)) != 0 ||
+    if (io_pread_all(n->fd, buffer->bytes, all, at) < 0 ||
+        memcmp(buffer->bytes, &piece, sizeof(piece)) != 0 ||
         XXH3_64bits(buffer->bytes + sizeof(piece.checksum), all - sizeof(piece.checksum)) !=
             piece.checksum)
         return false;

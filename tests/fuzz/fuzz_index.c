@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void read_all(const struct index *index)
 {
     const struct index_header *h = index->header;
-    size_t sum = 0;
+    size_t sum = strlen(index_subject(index));
 
     for (uint32_t i = 0; i < h->samples; i++) {
         sum += strlen(index_name(index, index->samples[i].name));
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     }
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (index_open(path, &index) == 0) {
+    if (index_read(path, &index) == 0) {
         read_all(&index);
         index_close(&index);
     }

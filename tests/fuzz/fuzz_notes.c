@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -126,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fd = memfd_create("notes", MFD_CLOEXEC);
     memcpy(bytes, data, size);
     correct(bytes, size);
-    if (fd < 0 || io_write_all(fd, bytes, size) < 0)
+    if (fd < 0 || fchmod(fd, 0600) < 0 || io_write_all(fd, bytes, size) < 0)
         abort();
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     if (notes_open(path, &subject, false, &notes) == 0) {

@@ -16,6 +16,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
+#include "loader/dataset/cache.h"
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/index.h"
 #include "tests/tree.h"
@@ -314,4 +315,145 @@ Test(index, numbers_keep_their_values)
     cr_expect(eq(sz, b.num_classes, 5010));
     cr_expect(b.unnamed);
     index_builder_fini(&b);
+}
+
+/* Turn all labels of an index round, and make its checksum right: 0 if it is still an index. */
+static int forge(const char *path)
+{
+    struct index in, out;
+    struct datasum sum;
+    char *bytes;
+    int r;
+
+    cr_assert(eq(int, index_read(path, &in), 0));
+    bytes = malloc(in.bytes);
+    cr_assert(ne(ptr, bytes, NULL));
+    memcpy(bytes, in.header, in.bytes);
+    for (uint32_t i = 0; i < in.header->samples; i++) {
+        struct index_sample *s = (struct index_sample *)(bytes + in.header->samples_at) + i;
+
+        s->label = (int32_t)in.header->classes - 1 - s->label;
+    }
+    out = in;
+    out.header = (void *)bytes;
+    sum = in.header->sum;
+    index_set_sum(&out, &sum);
+    r = index_write(&out, path);
+    index_close(&in);
+    free(bytes);
+    return r;
+}
+
+/* An index that others could have written says nothing, however right it is. */
+Test(index, of_somebody_else_is_not_believed)
+{
+    for (int i = 0; i < 3; i++) {
+        struct dataset *d;
+        char path[600];
+        struct stat st;
+
+        write_set("data", 30);
+        make_old("data/a");
+        make_old("data/b");
+        make_old("data/c");
+        make_old("data");
+        dataset_unref(opened("data"));
+        d = opened("data");
+        (void)snprintf(path, sizeof(path), "%s", dataset_get_index_path(d));
+        cr_expect(eq(int, dataset_get_label(d, 0), 0));
+        dataset_unref(d);
+        cr_assert(eq(int, forge(path), 0));
+        if (i == 0) { /* ours: nobody can help it */
+            d = opened("data");
+            cr_expect(eq(int, dataset_get_label(d, 0), 2), "the test's forgery is none");
+            dataset_unref(d);
+        }
+        if (i == 2 && geteuid() != 0)
+            break;
+        cr_assert(eq(int, i == 2 ? chown(path, 65534, 65534) : chmod(path, 0602), 0));
+        d = opened("data");
+        cr_expect(eq(int, dataset_get_label(d, 0), 0));
+        cr_expect(eq(str, (char *)dataset_get_index_path(d), path), "made anew");
+        dataset_unref(d);
+        cr_assert(eq(int, stat(path, &st), 0));
+        cr_expect(eq(int, st.st_mode & 0777, 0600));
+        cr_expect(eq(int, st.st_uid == geteuid(), 1));
+    }
+}
+
+/* One data set's index under the name of another's. */
+Test(index, says_what_it_is_of)
+{
+    char one[600], two[600];
+    struct dataset *d;
+
+    write_set("one", 30);
+    write_set("two", 3);
+    d = opened("one");
+    (void)snprintf(one, sizeof(one), "%s", dataset_get_index_path(d));
+    dataset_unref(d);
+    d = opened("two");
+    (void)snprintf(two, sizeof(two), "%s", dataset_get_index_path(d));
+    dataset_unref(d);
+    make_old("two/a");
+    make_old("two/b");
+    make_old("two/c");
+    make_old("two");
+    make_old("one/a");
+    make_old("one/b");
+    make_old("one/c");
+    make_old("one");
+    dataset_unref(opened("one"));
+    cr_assert(eq(int, rename(one, two), 0));
+    /* Its folders are those of the other, as far as their times tell. */
+    d = opened("two");
+    cr_expect(eq(u32, dataset_get_samples(d), 3));
+    dataset_unref(d);
+}
+
+Test(index, the_cache_is_private)
+{
+    struct dataset *d;
+    struct stat st;
+
+    (void)umask(0);
+    write_set("data", 3);
+    d = opened("data");
+    cr_assert(eq(int, stat(tree_path(&tree, "cache"), &st), 0));
+    cr_expect(eq(int, st.st_mode & 0777, 0700));
+    cr_assert(eq(int, stat(dataset_get_index_path(d), &st), 0));
+    cr_expect(eq(int, st.st_mode & 0777, 0600));
+    dataset_unref(d);
+}
+
+/* Process 1 of a container has the same number as the one before, which was killed while it wrote. */
+Test(cache, what_a_killed_process_left_is_not_in_the_way, .init = setup, .fini = teardown)
+{
+    char left[64];
+    int fd;
+
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(left, sizeof(left), i ? "file.%d" : "file.%d.tmp", (int)getpid());
+        tree_write_text(&tree, left, "left");
+    }
+    cr_expect(eq(int, io_write_file(tree_path(&tree, "file"), "new", 3, true), 0));
+    cr_expect(eq(int, cache_write(tree_path(&tree, "file"), "newer", 5), 0));
+    fd = cache_open(tree_path(&tree, "file"), false);
+    cr_expect(ge(int, fd, 0));
+    io_close(&fd);
+}
+
+/* A link where the lock or the file belongs does not lead to what we would write to. */
+Test(cache, links_are_not_followed_to_write, .init = setup, .fini = teardown)
+{
+    struct stat st;
+
+    tree_write_text(&tree, "victim", "victim");
+    cr_assert(eq(int, symlink("victim", tree_path(&tree, "file")), 0));
+    cr_expect(eq(int, cache_open_lock(tree_path(&tree, "file")), -ELOOP));
+    cr_expect(eq(int, cache_write(tree_path(&tree, "file"), "new", 3), 0));
+    cr_assert(eq(int, lstat(tree_path(&tree, "file"), &st), 0));
+    cr_expect(eq(int, S_ISREG(st.st_mode), 1));
+    cr_assert(eq(int, stat(tree_path(&tree, "victim"), &st), 0));
+    cr_expect(eq(i64, st.st_size, 6));
 }

@@ -213,6 +213,8 @@ Test(list, what_cannot_be_meant_is_refused_with_file_and_line)
     refused_in(&tree, "list:", "x", -EBADMSG, "/x: line 2 ('a/2.jpg') has no label");
     tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg -1\n");
     refused_in(&tree, "list:", "x", -EBADMSG, "label '-1' of x, a/2.jpg is out of range");
+    tree_write_text(&tree, "x", "a/1.jpg 1\na/2.jpg -9223372036854775808\n");
+    refused_in(&tree, "list,label-offset=-1:", "x", -EBADMSG, "is out of range");
     tree_write_text(&tree, "x", "a/1.jpg 2147483647\n");
     refused_in(&tree, "list:", "x", -EBADMSG, "out of range");
     tree_write_text(&tree, "x", "a/1.jpg 99999999999999999999999\n");

@@ -139,6 +139,22 @@ Test(notes, of_something_else_are_thrown_away)
 }
 
 /* Whatever is put, the file has no more than a 25th; and those that have a place may grow. */
+/* A file that becomes shorter while it is open: notes are missing, and nothing worse happens. */
+Test(notes, may_be_cut_while_they_are_open)
+{
+    struct notes *n = opened();
+
+    cr_assert(eq(int, put(n, 1, 1), 0));
+    cr_assert(eq(int, put(n, 7, 1), 0));
+    cr_expect(eq(int, version_of(n, 7), 1));
+    for (off_t size = (off_t)file_size(); size >= 0; size -= 8) {
+        cr_assert(eq(int, truncate(path, size), 0));
+        cr_expect(ne(int, version_of(n, 7), 2));
+    }
+    cr_expect(eq(int, version_of(n, 7), -1));
+    notes_close(n);
+}
+
 Test(notes, keep_to_their_share)
 {
     struct notes *n;

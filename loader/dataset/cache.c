@@ -1,0 +1,178 @@
+#include "config.h"
+
+#include "loader/dataset/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "loader/dataset/dataset.h"
+
+/* mkdir -p, for nobody else: 0 or -errno. */
+static int make_folders(const char *path)
+{
+    char part[4096];
+    size_t len = strlen(path);
+
+    if (len >= sizeof(part))
+        return -ENAMETOOLONG;
+    memcpy(part, path, len + 1);
+    for (char *p = part + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        (void)mkdir(part, 0700);
+        *p = '/';
+    }
+    return mkdir(part, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+int cache_folder(const char *given, char *ret, size_t size)
+{
+    int r = 0;
+
+    if (!given)
+        r = dataset_default_cache(ret, size);
+    else if (snprintf(ret, size, "%s", given) >= (int)size)
+        r = -ENAMETOOLONG;
+    return r < 0 ? r : make_folders(ret);
+}
+
+uid_t cache_owner(const char *folder)
+{
+    struct stat st;
+
+    return geteuid() == 0 && stat(folder, &st) == 0 ? st.st_uid : geteuid();
+}
+
+/* The file that is open is ours. */
+static int check_owner(int fd)
+{
+    struct stat st;
+    int r = 0;
+
+    if (fstat(fd, &st) < 0)
+        r = -errno;
+    else if (!S_ISREG(st.st_mode) || (st.st_uid != geteuid() && st.st_uid != 0) ||
+             (st.st_mode & (S_IWGRP | S_IWOTH)))
+        r = -EPERM;
+    if (r < 0)
+        (void)close(fd);
+    return r < 0 ? r : fd;
+}
+
+int cache_open(const char *path, bool write)
+{
+    int fd = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+
+    return fd < 0 ? -errno : check_owner(fd);
+}
+
+int cache_open_lock(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+
+    return fd < 0 ? -errno : check_owner(fd);
+}
+
+bool cache_may_map(int fd)
+{
+    /* ext4, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs */
+    static const uint32_t local[] = {0xEF53,     0x58465342, 0x9123683E, 0x01021994,
+                                     0x794C7630, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E};
+    struct statfs fs;
+
+    if (fstatfs(fd, &fs) < 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(local); i++)
+        if ((uint32_t)fs.f_type == local[i])
+            return true;
+    return false;
+}
+
+/* "FOLDER/" of a file's path, malloc. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+}
+
+/* What root writes for another is that other's. */
+static int give_away(int fd, const char *path)
+{
+    char *folder = folder_of(path);
+    struct stat st;
+    int r = 0;
+
+    if (!folder)
+        return -ENOMEM;
+    if (stat(folder, &st) < 0 || (st.st_uid != 0 && fchown(fd, st.st_uid, st.st_gid) < 0))
+        r = -errno;
+    free(folder);
+    return r;
+}
+
+int cache_write(const char *path, const void *bytes, size_t len)
+{
+    char random[17], *temporary;
+    int r = random_hex(random, 8), fd;
+
+    if (r < 0)
+        return r;
+    temporary = str_format("%s.%s.tmp", path, random);
+    if (!temporary)
+        return -ENOMEM;
+    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        r = -errno;
+        free(temporary);
+        return r;
+    }
+    r = io_write_all(fd, bytes, len);
+    if (r == 0 && geteuid() == 0)
+        r = give_away(fd, path);
+    if (r == 0 && fsync(fd) < 0)
+        r = -errno;
+    if (close(fd) < 0 && r == 0)
+        r = -errno;
+    if (r == 0 && rename(temporary, path) < 0)
+        r = -errno;
+    if (r < 0)
+        (void)unlink(temporary);
+    free(temporary);
+    return r;
+}
+
+int cache_remove(const char *path)
+{
+    return unlink(path) < 0 ? -errno : 0;
+}
+
+void cache_remove_leftovers(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = folder_of(path);
+    DIR *dir = folder ? opendir(folder) : NULL;
+    size_t len = strlen(name);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir))) {
+        size_t n = strlen(entry->d_name);
+
+        if (n > len + 4 && strncmp(entry->d_name, name, len) == 0 &&
+            strcmp(entry->d_name + n - 4, ".tmp") == 0)
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+    free(folder);
+}

@@ -1,0 +1,25 @@
+#!/bin/sh
+# What a data set names is opened by loader/dataset/place.c alone, which checks it against the client's roots, and files of the
+# cache by cache.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
+. "$top_srcdir/tests/lib.sh"
+
+calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'
+calls="$calls|access|faccessat|realpath|canonicalize_file_name|readlink|readlinkat|rename|unlink|unlinkat|mkdir|chdir|execv|popen|system"
+
+# others: lines that call one of these elsewhere. tar_writer.c writes what plenumctl pack was told to; compare.c's file is
+# named by who runs plenumctl: index_read() opens it.
+others() {
+    cd "$top_srcdir/loader" || exit 1
+    grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c |
+        grep -vE '^dataset/(place|cache|tar_writer)\.c:|^[^:]*:[0-9]*: ?\*|^[^:]*:[0-9]*: */\*' |
+        grep -vE '^dataset/index\.c:[0-9]*:    int fd = open\(path, O_RDONLY \| O_CLOEXEC \| O_NONBLOCK\);$'
+}
+
+# For our own eyes: the same of place.c, so that a search that finds nothing anywhere shows.
+in_place() {
+    grep -cE "(^|[^_a-z>.])($calls) ?\\(" "$top_srcdir/loader/dataset/place.c"
+}
+
+ok "the search finds what is there" test "$(in_place)" -gt 3
+is "" "nothing but place.c and cache.c opens a path" others
+finish
