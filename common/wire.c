@@ -44,6 +44,10 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
     if (open->local > open->per_step || open->offset > open->per_step - open->local)
         return error_set(err, -EINVAL, "an instance cannot take samples %u to %u of a step of %u",
                          open->offset, open->offset + open->local, open->per_step);
+    if (open->deal && (open->per_step % open->deal || open->offset % open->deal || open->local % open->deal))
+        return error_set(err, -EINVAL,
+                         "positions %u to %u of a step of %u cannot be dealt to replicas of %u each",
+                         open->offset, open->offset + open->local, open->per_step, open->deal);
     if (open->shuffle == ORDER_BLOCK && open->block == 0)
         return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
     if (open->subset.end && open->subset.end <= open->subset.first)
@@ -168,6 +172,7 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     frame_put_u32(b, m->subset.end);
     frame_put_u32(b, m->repeat);
     frame_put_u64(b, m->span);
+    frame_put_u32(b, m->deal);
     return frame_end(b, begin);
 }
 
@@ -204,12 +209,15 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->subset = (struct order_subset){0};
     ret->repeat = 0;
     ret->span = 0;
+    ret->deal = 0;
     if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
         return 0;
     ret->subset.first = frame_get_u32(r);
     ret->subset.end = frame_get_u32(r);
     ret->repeat = frame_get_u32(r);
     ret->span = frame_get_u64(r);
+    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_DEAL */
+        ret->deal = frame_get_u32(r);
     return got(r);
 }
 

@@ -40,7 +40,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 4,
+    WIRE_MINOR = 5,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -73,6 +73,7 @@ enum {
     WIRE_MINOR_SUBSET = 2, /* subset, repeat and span of OPEN; sum of OPENED */
     WIRE_MINOR_STATUS = 3, /* STATUS; waited_ns of RENDER */
     WIRE_MINOR_JOB = 4,    /* job of HELLO */
+    WIRE_MINOR_DEAL = 5,   /* deal of OPEN */
     WIRE_MINOR_TCP = 4,    /* over TCP no ring goes along with OPEN, and a batch follows its DONE */
 };
 
@@ -115,6 +116,7 @@ struct wire_open {
     struct order_subset subset;
     uint32_t repeat; /* positions that show a sample; 0 is 1 */
     uint64_t span;   /* struct order_steps; 0 where the data set is everybody's */
+    uint32_t deal;   /* since 1.5: order_deal(): 0, or M, where positions are dealt in turn */
 };
 
 struct wire_opened {
@@ -247,6 +249,12 @@ static inline uint64_t wire_batch_count(const struct wire_open *open)
 static inline uint64_t wire_batch_bytes(const struct wire_open *open, const struct wire_slot *slot)
 {
     return slot->samples_at + wire_batch_count(open) * sizeof(uint32_t);
+}
+
+/** Which of a step's positions, counted from its first, is this client's i-th of `local`. */
+static inline uint32_t wire_step_position(const struct wire_open *open, uint32_t i)
+{
+    return order_deal(open->per_step, open->deal, open->offset + i);
 }
 
 /** The order and the steps that are asked for, of a data set of so many samples: 0 or -EINVAL. */

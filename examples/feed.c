@@ -49,6 +49,7 @@ static const char usage[] =
     "  --shuffle ORDER       global (default), none or block:B\n"
     "  --subset A:B          only samples A ... B - 1 of the data set\n"
     "  --repeat K            positions in a row that show a sample (default 1)\n"
+    "  --deal WAY            consecutive (default) or round-robin: how a step's positions go to replicas\n"
     "  --split sample|file   file: each instance has a part of the archives of its own\n"
     "  --last pad|drop       what becomes of samples that do not fill a step (default pad)\n"
     "  --bad substitute|fail what becomes of a bad sample (default substitute)\n"
@@ -76,6 +77,7 @@ enum {
     OPT_SHUFFLE,
     OPT_SUBSET,
     OPT_REPEAT,
+    OPT_DEAL,
     OPT_SPLIT,
     OPT_LAST,
     OPT_BAD,
@@ -104,6 +106,7 @@ static const struct option long_options[] = {
     {"shuffle", 1, NULL, OPT_SHUFFLE},
     {"subset", 1, NULL, OPT_SUBSET},
     {"repeat", 1, NULL, OPT_REPEAT},
+    {"deal", 1, NULL, OPT_DEAL},
     {"split", 1, NULL, OPT_SPLIT},
     {"last", 1, NULL, OPT_LAST},
     {"bad", 1, NULL, OPT_BAD},
@@ -182,6 +185,10 @@ static void parse(int argc, char **argv, struct arguments *a)
             break;
         case OPT_REPEAT:
             o->repeat = (uint32_t)number(optarg, UINT32_MAX);
+            break;
+        case OPT_DEAL:
+            o->deal = choice(optarg, "consecutive", "round-robin") ? PLENUM_DEAL_ROUND_ROBIN
+                                                                   : PLENUM_DEAL_CONSECUTIVE;
             break;
         case OPT_SPLIT:
             o->split = choice(optarg, "sample", "file") ? PLENUM_SPLIT_FILE : PLENUM_SPLIT_SAMPLE;

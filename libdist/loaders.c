@@ -513,7 +513,7 @@ static void judge(struct plenum_stream *s, struct entry *e, const struct plenum_
 
     for (uint64_t step = 0; step < e->differs / s->open.local; step++)
         place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
-    position = place.position + s->open.offset + e->differs % s->open.local;
+    position = place.position + wire_step_position(&s->open, (uint32_t)(e->differs % s->open.local));
     if (like_one || like_two)
         (void)snprintf(who, sizeof(who),
                        "%s makes what %s makes, so %s, or its copy of the data, is broken",

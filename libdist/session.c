@@ -316,6 +316,11 @@ static void handle_hello(struct session *se, struct frame_reader *payload)
                 "library there");
         return;
     }
+    if (m.minor < WIRE_MINOR_DEAL && s->open.deal) {
+        refused(se, -EPROTONOSUPPORT,
+                "it is too old for deal = round-robin: install the version of this library there");
+        return;
+    }
     r = take_slots(se, &err);
     if (r < 0) {
         fail_here(se, r, err.text);

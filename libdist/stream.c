@@ -200,9 +200,9 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
                          (unsigned long long)per_step);
     if ((unsigned)o->dtype > PLENUM_UINT8 || (unsigned)o->layout > PLENUM_NCHW ||
         (unsigned)o->last > PLENUM_DROP || (unsigned)o->bad > PLENUM_BAD_FAIL ||
-        (unsigned)o->split > PLENUM_SPLIT_FILE)
+        (unsigned)o->split > PLENUM_SPLIT_FILE || (unsigned)o->deal > PLENUM_DEAL_ROUND_ROBIN)
         return error_set(err, -EINVAL,
-                         "dtype, layout, last, bad or split has a value that does not exist");
+                         "dtype, layout, last, bad, split or deal has a value that does not exist");
     if (o->repeat == 0)
         return error_set(err, -EINVAL, "repeat must be at least 1");
     if (o->subset && (r = order_parse_subset(o->subset, &open->subset, err)) < 0)
@@ -230,6 +230,7 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     open->channels = o->channels;
     open->side = s->pipeline.side;
     open->repeat = o->repeat;
+    open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
     identity_of(nothing, 0, open, s->choices);
     s->split = o->split;
     r = o->split == PLENUM_SPLIT_FILE ? take_part(s, err) : 0;
@@ -538,7 +539,7 @@ static void describe(const struct plenum_stream *s, const struct entry *e, struc
 
         slot->epochs[step] = place.epoch;
         for (uint32_t i = 0; i < s->open.local; i++, n++) {
-            slot->positions[n] = place.position + s->open.offset + i;
+            slot->positions[n] = place.position + wire_step_position(&s->open, i);
             slot->valid[n] = counts && slot->positions[n] < s->steps.n;
             b->num_valid += slot->valid[n];
         }

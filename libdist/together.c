@@ -30,6 +30,7 @@ static void tell(struct together *t, const struct plenum_stream *s, int code,
     memcpy(t->choices, s->choices, sizeof(t->choices));
     t->split = s->split;
     t->per_step = s->open.per_step;
+    t->deal = s->open.deal;
     t->steps = order_steps_left(&s->steps, (struct order_place){0});
     t->last = s->open.last;
     t->epochs = s->epochs;
@@ -78,6 +79,10 @@ static int compare(const struct together *all, uint32_t i, struct plenum_error *
         return error_set(err, -EINVAL,
                          "%s takes steps of %u samples and %s of %u: micro_batch is not the same",
                          one, a->per_step, two, b->per_step);
+    if (a->deal != b->deal)
+        return error_set(err, -EINVAL,
+                         "%s and %s share the same steps out in different ways: micro_batch or deal is not the same",
+                         one, two);
     if (datasum_difference(&a->sum, &b->sum, difference, sizeof(difference))[0])
         return error_set(err, -ESTALE, "the data sets of %s and %s differ: %s (%s and %s)", one,
                          two, difference, hex_of(&a->sum, hex[0]), hex_of(&b->sum, hex[1]));

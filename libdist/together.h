@@ -17,7 +17,7 @@ struct together {
     uint8_t choices[16]; /* hash of all options that decide what is shown */
     enum plenum_split split;
     enum order_last last;
-    uint32_t per_step;
+    uint32_t per_step, deal;
     uint64_t steps, epochs; /* steps of an epoch */
     struct datasum sum;
 };

@@ -76,6 +76,13 @@ enum plenum_split {
                             with plenum_stream_open_all(). */
 };
 
+/** Which positions of a step a replica takes: of R * M, M. */
+enum plenum_deal {
+    PLENUM_DEAL_CONSECUTIVE, /**< Replica r takes M in a row, from r * M on. */
+    PLENUM_DEAL_ROUND_ROBIN, /**< Replica r takes r, r + R, r + 2R, ...: with `repeat`, the copies
+                                  of a sample go to different replicas. */
+};
+
 /**
  * Told of the memory that batches lie in, for programs that pin it (cudaHostRegister).
  *
@@ -119,6 +126,7 @@ struct plenum_stream_options {
     uint32_t repeat;     /**< Positions in a row that show a sample, each with a crop of its own.
                               Default 1. */
     enum plenum_split split; /**< Default PLENUM_SPLIT_SAMPLE. */
+    enum plenum_deal deal;   /**< Default PLENUM_DEAL_CONSECUTIVE. */
     plenum_ring_call on_ring; /**< Told of rings that come and go, or NULL, the default. */
     void *on_ring_arg;        /**< Handed to it. */
 };

@@ -108,6 +108,9 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         return error_set(err, -EINVAL, "--last is pad or drop, not '%s'", args->last);
     if (strcmp(args->bad, "substitute") != 0 && strcmp(args->bad, "fail") != 0)
         return error_set(err, -EINVAL, "--bad is substitute or fail, not '%s'", args->bad);
+    if ((uint64_t)args->replicas * args->micro_batch > UINT32_MAX)
+        return error_set(err, -EINVAL, "a step of %u replicas with %u samples each is too large",
+                         args->replicas, args->micro_batch);
     s.spec.bad = strcmp(args->bad, "fail") == 0 ? PLENUM_BAD_FAIL : PLENUM_BAD_SUBSTITUTE;
     r = ctl_dataset_open(dataset, &options, &s.dataset, err);
     if (r < 0)

@@ -16,7 +16,7 @@ struct arguments {
     struct ctl_stream_args stream;
     uint64_t epoch;
     uint32_t instances, hosts;
-    const char *positions, *split;
+    const char *positions, *split, *deal;
     bool json;
 };
 
@@ -37,6 +37,9 @@ static const struct option_def defs[] = {
      "hosts that share the instances (default 1)", NULL},
     {"split", 0, "HOW", OPTION_TEXT, AT(split), 0, 0,
      "sample (default), or file: each instance has a part of the archives of its own", NULL},
+    {"deal", 0, "WAY", OPTION_TEXT, AT(deal), 0, 0,
+     "consecutive (default): a replica takes M positions in a row; round-robin: replicas take them in turn",
+     NULL},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last), 0, 0,
      "pad (default) or drop what does not fill a step", NULL},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
@@ -52,6 +55,14 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
+/* Whose a position is, of the replicas that share its steps. */
+static uint32_t replica_of(const struct order_steps *steps, const struct arguments *a, uint64_t position)
+{
+    uint32_t at = (uint32_t)(position % steps->per_step), m = a->stream.micro_batch;
+
+    return strcmp(a->deal, "round-robin") == 0 ? at % (steps->per_step / m) : at / m;
+}
+
 /* ---- positions ---- */
 
 static void print_position(struct json *j, const struct ctl_stream *s, uint64_t epoch,
@@ -59,7 +70,7 @@ static void print_position(struct json *j, const struct ctl_stream *s, uint64_t 
 {
     uint32_t sample = render_sample_at(&s->spec, epoch, position);
     uint64_t step = position / s->steps.per_step;
-    uint32_t replica = (uint32_t)(position % s->steps.per_step / a->stream.micro_batch);
+    uint32_t replica = replica_of(&s->steps, a, position);
     int64_t label = dataset_get_label(s->dataset, sample);
     char name[4096];
 
@@ -124,10 +135,10 @@ static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, ui
 {
     const struct arguments *a = run->args;
     uint64_t end = steps * s->steps.per_step;
-    uint32_t share = s->steps.per_step / count;
+    uint32_t share = s->steps.per_step / a->stream.micro_batch / count;
 
     for (uint64_t p = 0; p < end; p++) {
-        uint32_t instance = first + (uint32_t)(p % s->steps.per_step) / share;
+        uint32_t instance = first + replica_of(&s->steps, a, p) / share;
         struct host *host = &run->hosts[instance / (a->instances / a->hosts)];
         uint32_t sample = render_sample_at(&s->spec, a->epoch, p);
 
@@ -248,6 +259,8 @@ static int check(struct arguments *a, struct plenum_error *err)
         a->instances = a->hosts;
     if (strcmp(a->split, "sample") != 0 && strcmp(a->split, "file") != 0)
         return error_set(err, -EINVAL, "--split is sample or file, not '%s'", a->split);
+    if (strcmp(a->deal, "consecutive") != 0 && strcmp(a->deal, "round-robin") != 0)
+        return error_set(err, -EINVAL, "--deal is consecutive or round-robin, not '%s'", a->deal);
     if (a->instances % a->hosts != 0)
         return error_set(err, -EINVAL, "%u instances cannot be shared evenly by %u hosts",
                          a->instances, a->hosts);
@@ -259,7 +272,7 @@ static int check(struct arguments *a, struct plenum_error *err)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .hosts = 1, .split = "sample"};
+    struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .hosts = 1, .split = "sample", .deal = "consecutive"};
     struct ctl_stream stream;
     struct plenum_error err;
     int r;

@@ -301,7 +301,8 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     view.spec.store =
         (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3};
     pixels = malloc(render_bytes(&view.spec));
-    code = pixels ? render_position(&view.spec, &h->scratch, view.epoch, view.position + index,
+    code = pixels ? render_position(&view.spec, &h->scratch, view.epoch,
+                                    view.position + order_deal(view.per_step, view.deal, view.offset + index),
                                     NULL, 0, NULL, pixels, &result, &err)
                   : error_set(&err, -ENOMEM, "out of memory");
     picture = (struct encode_options){

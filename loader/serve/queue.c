@@ -238,7 +238,7 @@ static bool take_task(struct queue *q, struct item *item)
     item->request = r;
     item->index = r->next++;
     item->place = r->place;
-    item->place.position += s->open->offset + item->index % s->open->local;
+    item->place.position += wire_step_position(s->open, item->index % s->open->local);
     turns_take(leaf, s->cost_ns, &item->turn);
     s->taken++;
     wait_for_turns(q, s, -1);
@@ -268,7 +268,7 @@ static bool take_announcement(struct queue *q, const struct render_spec **spec, 
             continue;
         *spec = s->spec;
         *sample = render_sample_at(s->spec, s->ahead.step.epoch,
-                                   s->ahead.step.position + s->open->offset + s->ahead.index);
+                                   s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
         walk_on(s, &s->ahead, 1);
         return true;
     }

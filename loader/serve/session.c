@@ -1247,7 +1247,10 @@ bool session_get_view(const struct session *session, struct session_view *ret)
     *ret = (struct session_view){.id = s->id,
                                  .spec = s->spec,
                                  .epoch = s->asked.epoch,
-                                 .position = s->asked.position + s->open.offset,
+                                 .position = s->asked.position,
+                                 .per_step = s->open.per_step,
+                                 .deal = s->open.deal,
+                                 .offset = s->open.offset,
                                  .count = s->open.local};
     ret->spec.dataset = dataset_ref(s->dataset);
     return true;

@@ -84,8 +84,8 @@ uint64_t session_private_bytes(const struct session *session);
 struct session_view {
     uint64_t id;
     struct render_spec spec;
-    uint64_t epoch, position; /* of this client's first sample */
-    uint32_t count;           /* samples that follow one another */
+    uint64_t epoch, position; /* of the step */
+    uint32_t per_step, deal, offset, count; /* struct wire_open; count is `local` */
 };
 bool session_get_view(const struct session *session, struct session_view *ret);
 

@@ -65,6 +65,7 @@ class COptions(Structure):
         ("subset", c_char_p),
         ("repeat", c_uint32),
         ("split", c_int),
+        ("deal", c_int),
         ("on_ring", CRingCall),
         ("on_ring_arg", c_void_p),
     ]

@@ -229,6 +229,10 @@ class Stream:
     split
         "sample": the data set is there for all instances, and each takes its share of every step; "file": each has an
         equal part of the data set's archives, which is a data set of its own. It implies ``together``.
+    deal
+        "consecutive": of a step's positions a replica takes micro_batch in a row; "round-robin": positions go to the
+        replicas in turn. With ``repeat`` that is repeated augmentation: the copies of a sample are trained on by
+        different replicas.
     together
         a collective: all instances of the job open their streams at once, and all are refused when they would not show
         the same (another data set under the same name, another pipeline, seed or order), naming the difference.
@@ -253,7 +257,7 @@ class Stream:
                  last: str = "pad", bad: str = "substitute", dtype: str = "int8", layout: str = "nhwc",
                  channels: int = 3, prefetch_depth: int = 3, loader: Optional[str] = None,
                  loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None, repeat: int = 1,
-                 split: str = "sample", together: bool = False,
+                 split: str = "sample", deal: str = "consecutive", together: bool = False,
                  on_ring: Optional[Callable[[int, int, bool], Any]] = None) -> None:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
@@ -279,6 +283,7 @@ class Stream:
         o.subset = subset.encode() if subset is not None else None
         o.repeat = repeat
         o.split = _choice(split, ("sample", "file"), "split")
+        o.deal = _choice(deal, ("consecutive", "round-robin"), "deal")
         self._on_ring = CRingCall()
         if on_ring is not None:
             call = on_ring  # a name that is known not to be None

@@ -122,6 +122,30 @@ Test(laws, repeats_of_a_sample_are_neighbours_and_the_rest_is_as_without)
     }
 }
 
+/* Dealt in turn: every position of a step once, neighbours on different replicas, and each replica's in rising order. */
+Test(laws, dealing_gives_each_replica_its_share_and_parts_neighbours)
+{
+    for (uint32_t m = 1; m <= 9; m++)
+        for (uint32_t replicas = 1; replicas <= 12; replicas++) {
+            uint32_t per_step = m * replicas, of[108];
+
+            memset(of, 0xff, sizeof(of));
+            for (uint32_t i = 0; i < per_step; i++) {
+                uint32_t p = order_deal(per_step, m, i);
+
+                cr_assert(lt(u32, p, per_step));
+                cr_assert(eq(u32, of[p], UINT32_MAX));
+                of[p] = i / m;
+                cr_assert(i % m == 0 || p > order_deal(per_step, m, i - 1));
+                cr_assert(eq(u32, order_deal(per_step, 0, i), i));
+            }
+            for (uint32_t k = 1; k <= replicas; k++)
+                for (uint32_t p = 0; p + k <= per_step; p++)
+                    for (uint32_t q = p + 1; q < p + k; q++)
+                        cr_assert(ne(u32, of[p], of[q]), "M %u, R %u: %u of %u in a row", m, replicas, q - p, k);
+        }
+}
+
 /* The samples of step k, of all instances, in any order. */
 static void samples_of_step(const struct order *order, struct world w, uint64_t k, uint32_t *shown)
 {

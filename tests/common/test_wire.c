@@ -30,7 +30,8 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .slot_bytes = 12849152 + 4096,
                                       .subset = {.first = 3, .end = 4000000000},
                                       .repeat = 7,
-                                      .span = 0x123456789abc};
+                                      .span = 0x123456789abc,
+                                      .deal = 8};
 
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
 {
@@ -60,7 +61,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
         /* cut short anywhere it is refused */                                     \
         for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                  \
             /* but where an older version ends */                                  \
-            size_t later = type_number == WIRE_OPEN     ? 20                       \
+            size_t later = type_number == WIRE_OPEN     ? 24                       \
                            : type_number == WIRE_OPENED ? sizeof(struct datasum)   \
                                                         : SIZE_MAX / 2;            \
             bool older = n + FRAME_HEADER_BYTES + later == b.len;                  \
@@ -147,7 +148,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
     strcpy(hello.versions, "v1 another");
     strcpy(hello.job, "17");
     ROUND_TRIP_SINCE(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello, 46);
-    ROUND_TRIP(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good);
+    ROUND_TRIP_SINCE(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good, b.len - FRAME_HEADER_BYTES - 4);
     ROUND_TRIP(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened);
     ROUND_TRIP_SINCE(wire_put_render(&b, 2, &render), wire_get_render, WIRE_RENDER, render, 20);
     ROUND_TRIP(wire_put_done(&b, 2, &done), wire_get_done, WIRE_DONE, done);
@@ -255,6 +256,9 @@ Test(wire, an_open_out_of_bounds_is_refused)
 {
     REFUSED(open.dataset[0] = '\0');
     REFUSED(open.per_step = 0);
+    REFUSED(open.deal = 7);
+    REFUSED(open.deal = 32);
+    REFUSED(open.deal = UINT32_MAX);
     REFUSED(open.per_step = UINT32_MAX);
     REFUSED(open.local = 0);
     REFUSED(open.local = 65);

@@ -65,11 +65,18 @@ for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-o
         sh -c '"$@" | awk "NR > 1 { print \$2, \$3 }"' sh "$ctl" order "$set" --positions 0: $stream
 done
 
+# ---- who takes which position ----
+is "0 1 2 0 1 2 0 1 2" "positions dealt to three replicas in turn" \
+    sh -c '"$@" | awk "NR > 1 { printf \"%s%s\", sep, \$5; sep = \" \" }"' sh "$ctl" order data --positions 0:9 $stream --repeat 3 -r 3 -m 2 --deal round-robin
+ok "a step beyond 2^32 samples: refused" sh -c '! "$1" order data -r 1048576 -m 1048576 2>err && grep -q "is too large" err' sh "$ctl"
+
 # ---- parts of a data set ----
 for choice in "--subset 5:17" "--repeat 3" "--subset :9 --repeat 2 --shuffle block:2" "--shuffle none --subset 20:"; do
     job -n 2 "$feed" ustar-{000..002}.tar $stream $choice --micro-batch 2 --json 2>/dev/null
     job -n 2 "$feed" "ustar-{000..002}.tar" $stream $choice --micro-batch 2 --epochs 2 --json
     ok "feed $choice" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
+    job -n 2 --num-replicas 4 "$feed" data $stream $choice --micro-batch 3 --deal round-robin --epochs 2 --json
+    ok "the same, dealt round-robin" delivered "$("$ctl" hash data $stream $choice --epochs 2)"
 done
 job -n 2 "$feed" data $stream --subset 5:25
 ok "a subset beyond the data set: refused" says "subset 5:25 goes beyond the 24 samples of the data set"

@@ -133,9 +133,9 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
 
     cr_assert(eq(int, dataset_open(o->dataset, NULL, &spec.dataset, &err), 0), "%s", err.text);
     cr_assert(eq(int, pipeline_parse(o->pipeline, &spec.pipeline, &err), 0), "%s", err.text);
-    spec.order = (struct order){.seed = o->seed, .n = dataset_get_samples(spec.dataset)};
+    spec.order = (struct order){.seed = o->seed, .n = dataset_get_samples(spec.dataset), .repeat = o->repeat};
     (void)order_parse_shuffle(o->shuffle, &spec.order.shuffle, &spec.order.block, NULL);
-    for (uint64_t p = from; p < to && p < spec.order.n; p++) {
+    for (uint64_t p = from; p < to && p < order_positions(&spec.order); p++) {
         struct streamhash_image image = {pixels, spec.pipeline.side, 3, PLENUM_UINT8, PLENUM_NHWC};
         struct render_result result;
 
@@ -197,6 +197,58 @@ Test(stream, the_hash_is_the_oracles_for_all_ways_of_sharing)
         cr_expect(eq(u64, hash, want), "I %u, local R %u, M %u, S %u", ways[i].instances,
                   ways[i].local, ways[i].m, ways[i].s);
     }
+    end_loader(loader, SIGTERM);
+}
+
+/* DeiT's and torchvision's RASampler writes each sample of a permutation three times and gives rank g of R the indices g,
+ * g + R, g + 2R, ...: with deal = round-robin a replica gets these, and the copies of a sample meet on no replica. */
+Test(stream, repeats_dealt_round_robin_are_those_of_a_repeated_augmentation_sampler)
+{
+    enum { R = 6, M = 2, S = 2, K = 3, STEPS = (SAMPLES * K + R * M - 1) / (R * M) };
+    static const uint32_t owned[] = {1, 3, 2};
+    static uint8_t on[2][STEPS][SAMPLES][R], shown[2][SAMPLES];
+    pid_t loader = start_loader(socket_a, "2");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct order order = {.seed = o.seed, .n = SAMPLES, .repeat = K};
+    uint64_t hash = 0;
+    uint32_t offset = 0;
+
+    o.micro_batch = M;
+    o.steps = S;
+    o.epochs = 2;
+    o.repeat = K;
+    o.deal = PLENUM_DEAL_ROUND_ROBIN;
+    for (uint32_t i = 0; i < ARRAY_LEN(owned); offset += owned[i++]) {
+        struct plenum_job_info info = instance(i, 3, 1);
+        struct plenum_stream *s;
+        struct plenum_batch b;
+        uint64_t step = 0;
+
+        info.num_replicas = R;
+        info.num_local_replicas = owned[i];
+        info.replica_offset = offset;
+        s = opened(&info, &o);
+        for (; plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0; step += S) {
+            hash += plenum_batch_hash(&b);
+            for (uint32_t k = 0; k < b.count; k++) {
+                uint32_t g = offset + k % (owned[i] * M) / M, e = (uint32_t)b.epochs[k / (owned[i] * M)];
+                uint64_t t = (step + k / (owned[i] * M)) % STEPS, j = t * M + k % M;
+
+                cr_assert(eq(u64, b.positions[k], g + R * j));
+                cr_assert(eq(u32, b.samples[k], order_sample(&order, e, (uint32_t)(b.positions[k] % (SAMPLES * K)))));
+                if (!b.valid[k])
+                    continue;
+                shown[e][b.samples[k]]++;
+                cr_assert(eq(u8, on[e][t][b.samples[k]][g]++, 0), "two copies in one step of a replica");
+            }
+            plenum_batch_release(&b);
+        }
+        plenum_stream_destroy(s);
+    }
+    for (int e = 0; e < 2; e++)
+        for (int p = 0; p < SAMPLES; p++)
+            cr_assert(eq(u8, shown[e][p], K), "sample %d of epoch %d", p, e);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
     end_loader(loader, SIGTERM);
 }
 
@@ -458,7 +510,9 @@ Test(stream, a_cursor_of_another_stream_is_refused)
     end_loader(loader, SIGTERM);
 }
 
-/* A loader of another build, as far as its HELLO: it renders another version alone. */
+static const char *old_loader_versions; /* NULL: v1, and a protocol from before `deal` */
+
+/* A loader of another build, as far as its HELLO. */
 static void *old_loader_main(void *arg)
 {
     struct pollfd listening = {.fd = *(int *)arg, .events = POLLIN};
@@ -480,7 +534,9 @@ static void *old_loader_main(void *arg)
             break;
     }
     wire_hello_init(&m, "an older loader");
-    (void)snprintf(m.versions, sizeof(m.versions), "v0");
+    if (!old_loader_versions)
+        m.minor = WIRE_MINOR_DEAL - 1;
+    (void)snprintf(m.versions, sizeof(m.versions), "%s", old_loader_versions ? old_loader_versions : "v1");
     (void)wire_put_hello(&c.tx, &m);
     (void)frame_conn_flush(&c);
     while (frame_conn_fill(&c) != -ECONNRESET) { /* until the client goes */
@@ -492,9 +548,8 @@ static void *old_loader_main(void *arg)
     return NULL;
 }
 
-Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
+static void expect_old_loader_refused(const struct plenum_stream_options *o, const char *sentence)
 {
-    struct plenum_stream_options o = options_of(socket_a);
     struct plenum_stream *s = NULL;
     struct plenum_error err = {""};
     struct address address;
@@ -505,13 +560,27 @@ Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
     fd = address_listen(&address, 0600, &err);
     cr_assert(fd >= 0, "%s", err.text);
     cr_assert(eq(int, pthread_create(&thread, NULL, old_loader_main, &fd), 0));
-    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EPROTONOSUPPORT));
-    cr_expect(ne(ptr,
-                 (void *)strstr(err.text, "it renders pixel versions 'v0', but 'v1' is asked"),
-                 NULL),
-              "%s", err.text);
+    cr_expect(eq(int, plenum_stream_open(NULL, o, &s, &err), -EPROTONOSUPPORT));
+    cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "%s", err.text);
     (void)pthread_join(thread, NULL);
     (void)close(fd);
+}
+
+Test(stream, a_loader_that_does_not_know_the_pixels_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+
+    old_loader_versions = "v0";
+    expect_old_loader_refused(&o, "it renders pixel versions 'v0', but 'v1' is asked");
+}
+
+/* It would read past the field and show each replica what belongs to others. */
+Test(stream, a_loader_that_cannot_deal_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+
+    o.deal = PLENUM_DEAL_ROUND_ROBIN;
+    expect_old_loader_refused(&o, "it is too old for deal = round-robin");
 }
 
 /* Kills the loader and starts another, again and again, while the test goes on. */

@@ -110,6 +110,21 @@ class StreamTest(unittest.TestCase):
                     seen += [(int(b.epochs[k]), int(p)) for p in b.positions[k][b.valid[k]]]
             self.assertEqual(sorted(seen), [(e, p) for e in range(2) for p in range(56)])
 
+    def test_deal(self):
+        """copies of a sample are dealt to the replicas in turn"""
+        with stream(job=4, micro_batch=2, repeat=3, deal="round-robin", epochs=1) as s:
+            self.assertEqual(s.num_positions, 168)
+            step = 0
+            for b in s:
+                want = step * 8 + np.arange(2)[None, :] * 4 + np.arange(4)[:, None]
+                np.testing.assert_array_equal(b.positions[0], want)
+                for k in np.unique(b.samples[b.valid]):
+                    on = np.nonzero((b.samples[0] == k) & b.valid[0])[0]
+                    self.assertEqual(len(set(on)), len(on))
+                step += 1
+        with self.assertRaisesRegex(ValueError, "deal"):
+            stream(deal="even")
+
     def test_int8_is_uint8_less_128(self):
         """int8 pixels are the uint8 ones less 128, NCHW the transposed NHWC"""
         with stream() as a, stream(dtype="uint8", layout="nchw") as b:
