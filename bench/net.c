@@ -27,6 +27,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/options.h"
+#include "common/tls.h"
 #include "common/util.h"
 #include "tests/daemon.h"
 
@@ -147,21 +148,36 @@ static void print_row(const char *name, double *values, uint32_t count, double b
     printf("\n");
 }
 
+/* A loader's key, or its client's. */
+static void write_key(const char *path, const struct tls_key *key)
+{
+    char text[TLS_TEXT_MAX];
+    FILE *file = fopen(path, "w");
+
+    tls_key_format(key, text);
+    if (!file || fputs(text, file) < 0 || fclose(file) != 0)
+        die("a key cannot be written");
+}
+
 static void compare_ways(const struct arguments *a)
 {
     static const char *const names[WAYS] = {"tcp", "tls", "unix", "iperf3"};
     static double values[WAYS][ROUNDS_MAX];
-    char sockets[2][128], key[128];
+    char sockets[2][128], key[128], client[128];
+    struct tls_key keys[2] = {{.name = ""}};
+    struct plenum_error err;
     const char *loaders[3] = {"tcp:127.0.0.1:7447", "tcp:127.0.0.1:7448", sockets[0]};
     pid_t plain, secret;
-    FILE *file;
     double base;
 
     (void)snprintf(key, sizeof(key), "%s/key", folder);
     (void)umask(077);
-    file = fopen(key, "w");
-    if (!file || fputs("no secret, but long enough", file) < 0 || fclose(file) != 0)
-        die("a key cannot be written");
+    (void)snprintf(client, sizeof(client), "%s/client", folder);
+    if (random_bytes(keys[0].bytes, TLS_KEY_BYTES) < 0 ||
+        tls_key_of_client(&keys[0], "bench", &keys[1], &err) < 0)
+        die("a key cannot be made");
+    write_key(key, &keys[0]);
+    write_key(client, &keys[1]);
     for (int i = 0; i < 2; i++)
         (void)snprintf(sockets[i], sizeof(sockets[i]), "unix:%s/%d", folder, i);
     plain = start(sockets[0], "127.0.0.1:7447", "--root", folder);
@@ -171,7 +187,7 @@ static void compare_ways(const struct arguments *a)
             unsigned way = (i + round) % WAYS;
 
             if (way == 1)
-                (void)setenv("PLENUM_LOADER_KEY", key, 1);
+                (void)setenv("PLENUM_LOADER_KEY", client, 1);
             else
                 (void)unsetenv("PLENUM_LOADER_KEY");
             values[way][round] =
@@ -183,6 +199,7 @@ static void compare_ways(const struct arguments *a)
     (void)daemon_end(plain, SIGTERM);
     (void)daemon_end(secret, SIGTERM);
     (void)unlink(key);
+    (void)unlink(client);
 }
 
 /* Let the loaders run for a part of each period, all at the same time. */

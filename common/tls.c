@@ -2,6 +2,7 @@
 
 #include "common/tls.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,7 +16,9 @@
 #include "common/module.h"
 #include "common/util.h"
 
-enum { KEY_MIN = 16 };
+enum { FILE_MAX = 256 }; /* no key is longer */
+
+static const char client_word[] = "plenum-client";
 
 struct tls {
     const struct tls_backend *backend;
@@ -55,61 +58,209 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
     return 0;
 }
 
-static int read_key(const char *path, char key[TLS_KEY_MAX + 1], size_t *len,
-                    struct plenum_error *err)
+/* What a file holds, up to FILE_MAX bytes: their number, or -errno. */
+static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC), r;
+    size_t len = 0;
     ssize_t n = 0;
 
     if (fd < 0)
         return error_set(err, -errno, "key file %s: %s", path, strerror(errno));
     r = check_file(fd, path, err);
-    *len = 0;
-    while (r == 0 && *len <= TLS_KEY_MAX &&
-           (n = read(fd, key + *len, TLS_KEY_MAX + 1 - *len)) > 0)
-        *len += (size_t)n;
+    while (r == 0 && len < FILE_MAX && (n = read(fd, ret + len, FILE_MAX - len)) > 0)
+        len += (size_t)n;
     if (r == 0 && n < 0)
         r = error_set(err, -errno, "key file %s: %s", path, strerror(errno));
     (void)close(fd);
-    if (r < 0)
-        return r;
-    if (*len > 0 && *len <= TLS_KEY_MAX && key[*len - 1] == '\n')
-        --*len;
-    if (*len < KEY_MIN || *len > TLS_KEY_MAX)
-        return error_set(err, -EINVAL,
-                         "key file %s does not hold %d to %d bytes; head -c 32 /dev/urandom makes "
-                         "a good key",
-                         path, KEY_MIN, TLS_KEY_MAX);
+    return r < 0 ? r : (int64_t)len;
+}
+
+static int digit_of(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c ? strchr(digits, c | 0x20) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+static int parse_hex(const char *text, unsigned char ret[TLS_KEY_BYTES])
+{
+    if (strlen(text) != 2 * TLS_KEY_BYTES)
+        return -EINVAL;
+    for (size_t i = 0; i < TLS_KEY_BYTES; i++) {
+        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return -EINVAL;
+        ret[i] = (unsigned char)(16 * high + low);
+    }
     return 0;
 }
 
-int tls_create(const char *path, struct tls **ret, struct plenum_error *err)
+static bool is_name(const char *name, size_t len)
 {
-    char key[TLS_KEY_MAX + 1];
+    static const char others[] = "._-@";
+
+    for (size_t i = 0; i < len; i++)
+        if (!isalnum((unsigned char)name[i]) && !strchr(others, name[i]))
+            return false;
+    return len > 0 && len < TLS_NAME_MAX;
+}
+
+int tls_key_parse(const char *text, struct tls_key *ret)
+{
+    const char *name = text + sizeof(client_word);
+    struct tls_key key = {0};
+    size_t len;
+
+    if (strncmp(text, client_word, sizeof(client_word) - 1) == 0 && name[-1] == ' ') {
+        len = strcspn(name, " ");
+        if (!is_name(name, len) || name[len] != ' ')
+            return -EINVAL;
+        memcpy(key.name, name, len);
+        text = name + len + 1;
+    }
+    if (parse_hex(text, key.bytes) < 0)
+        return -EINVAL;
+    *ret = key;
+    explicit_bzero(&key, sizeof(key));
+    return 0;
+}
+
+void tls_key_format(const struct tls_key *key, char ret[TLS_TEXT_MAX])
+{
+    int at = 0;
+
+    if (key->name[0])
+        at = snprintf(ret, TLS_TEXT_MAX, "%s %s ", client_word, key->name);
+    for (size_t i = 0; i < TLS_KEY_BYTES; i++)
+        at += snprintf(ret + at, (size_t)(TLS_TEXT_MAX - at), "%02x", key->bytes[i]);
+}
+
+/* Random bytes are hardly ever all printable: one in 10^13 times. */
+static bool is_text(const char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (!isprint((unsigned char)bytes[i]))
+            return false;
+    return true;
+}
+
+static int understand(const char *path, char bytes[FILE_MAX], size_t len, struct tls_key *ret,
+                      struct plenum_error *err)
+{
+    if (len == TLS_KEY_BYTES && !is_text(bytes, len - 1)) {
+        *ret = (struct tls_key){0};
+        memcpy(ret->bytes, bytes, TLS_KEY_BYTES);
+        return 0;
+    }
+    if (len > 0 && bytes[len - 1] == '\n')
+        len--;
+    if (len < FILE_MAX) {
+        bytes[len] = '\0';
+        if (strlen(bytes) == len && tls_key_parse(bytes, ret) == 0)
+            return 0;
+    }
+    return error_set(err, -EINVAL,
+                     "key file %s holds no key: a loader's are 32 random bytes (head -c 32 "
+                     "/dev/urandom >FILE), no words that somebody could guess; a client's is made "
+                     "from it by plenumctl key",
+                     path);
+}
+
+int tls_key_read(const char *path, struct tls_key *ret, struct plenum_error *err)
+{
+    char bytes[FILE_MAX];
+    int64_t n = read_bytes(path, bytes, err);
+    int r = n < 0 ? (int)n : understand(path, bytes, (size_t)n, ret, err);
+
+    explicit_bzero(bytes, sizeof(bytes));
+    return r;
+}
+
+static int find_backend(const struct tls_backend **ret, struct plenum_error *err)
+{
     struct plenum_error why;
+
+    *ret = module_load("libplenum-tls.so", TLS_BACKEND_SYMBOL, &why);
+    if (!*ret)
+        return error_set(err, -ENOTSUP, "a key needs TLS, which is not installed: %s", why.text);
+    if ((*ret)->version != TLS_BACKEND_VERSION)
+        return error_set(err, -ENOTSUP, "libplenum-tls.so belongs to another version of Plenum");
+    return 0;
+}
+
+int tls_key_of_client(const struct tls_key *loader, const char *name, struct tls_key *ret,
+                      struct plenum_error *err)
+{
+    const struct tls_backend *backend;
+    int r;
+
+    if (!is_name(name, strlen(name)))
+        return error_set(err, -EINVAL,
+                         "'%s' is no name for a client: up to %d letters, digits and . _ - @", name,
+                         TLS_NAME_MAX - 1);
+    r = find_backend(&backend, err);
+    if (r < 0)
+        return r;
+    *ret = (struct tls_key){0};
+    memcpy(ret->name, name, strlen(name));
+    r = backend->derive(loader->bytes, name, ret->bytes);
+    return r < 0 ? error_set(err, r, "TLS cannot be used: %s", strerror(-r)) : 0;
+}
+
+int tls_create(const struct tls_key *key, struct tls **ret, struct plenum_error *err)
+{
+    const struct tls_backend *backend;
+    int r = find_backend(&backend, err);
     struct tls *tls;
-    size_t len = 0;
-    int r = read_key(path, key, &len, err);
 
     if (r < 0)
         return r;
     tls = calloc(1, sizeof(*tls));
     if (!tls)
         return error_set(err, -ENOMEM, "out of memory");
-    tls->backend = module_load("libplenum-tls.so", TLS_BACKEND_SYMBOL, &why);
-    if (!tls->backend)
-        r = error_set(err, -ENOTSUP, "a key needs TLS, which is not installed: %s", why.text);
-    else if (tls->backend->version != TLS_BACKEND_VERSION)
-        r = error_set(err, -ENOTSUP, "libplenum-tls.so belongs to another version of Plenum");
-    else if ((r = tls->backend->open(key, len, &tls->context)) < 0)
-        (void)error_set(err, r, "TLS cannot be used: %s", strerror(-r));
-    explicit_bzero(key, sizeof(key));
+    tls->backend = backend;
+    r = backend->open(key, &tls->context);
     if (r < 0) {
         free(tls);
-        return r;
+        return error_set(err, r, "TLS cannot be used: %s", strerror(-r));
     }
     *ret = tls;
     return 0;
+}
+
+static int create_from(const char *path, bool loader, struct tls **ret, struct plenum_error *err)
+{
+    struct tls_key key;
+    int r = tls_key_read(path, &key, err);
+
+    if (r < 0)
+        return r;
+    if (loader && key.name[0])
+        r = error_set(err, -EINVAL,
+                      "key file %s is of client %s: a loader has the key that this was made from",
+                      path, key.name);
+    else if (!loader && !key.name[0])
+        r = error_set(err, -EINVAL,
+                      "key file %s is a loader's: with it this program could be the loader of "
+                      "others. Make a client's from it: plenumctl key %s NAME",
+                      path, path);
+    else
+        r = tls_create(&key, ret, err);
+    explicit_bzero(&key, sizeof(key));
+    return r;
+}
+
+int tls_create_loader(const char *path, struct tls **ret, struct plenum_error *err)
+{
+    return create_from(path, true, ret, err);
+}
+
+int tls_create_client(const char *path, struct tls **ret, struct plenum_error *err)
+{
+    return create_from(path, false, ret, err);
 }
 
 void tls_destroy(struct tls *tls)
@@ -120,7 +271,7 @@ void tls_destroy(struct tls *tls)
     free(tls);
 }
 
-int tls_carry(struct tls *tls, int fd, bool server, struct frame_carrier **ret)
+int tls_carry(struct tls *tls, int fd, struct frame_carrier **ret)
 {
-    return tls->backend->carry(tls->context, fd, server, ret);
+    return tls->backend->carry(tls->context, fd, ret);
 }

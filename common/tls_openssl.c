@@ -1,7 +1,7 @@
 /* tls_openssl.c - TLS 1.3 by OpenSSL 3: libplenum-tls.so, the only file that knows it.
  *
- * There are no certificates. Both sides have a key, and a client that does not have the server's key,
- * or a server that does not have the client's, fails the handshake. OpenSSL alone would let a server
+ * There are no certificates. A client has a key, and tells its name; the server finds the key by it
+ * (tls.h), and who cannot fails the handshake, as does a client without the key of its name. OpenSSL alone would let a server
  * choose a certificate instead of the key: none is ever good, and greet() looks once more. TLS 1.3 derives all it sends from
  * the key and a fresh Diffie-Hellman exchange, so that a key that is stolen later reads nothing that
  * was sent before. Resumption, early data and everything older than 1.3 are off. */
@@ -11,31 +11,41 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <openssl/bio.h>
+#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/kdf.h>
 #include <openssl/ssl.h>
 
 #include <plenum/error.h>
 
 #include "common/tls.h"
 
-enum { KEY_BYTES = 32 };
+/* Records that one key of AES-GCM encrypts: it bears 2^24.5 of full size (RFC 8446, 5.5). */
+#ifndef TLS_RECORDS_MAX
+#define TLS_RECORDS_MAX (1U << 20)
+#endif
 
-static const unsigned char identity[] = "plenum";
+/* Of what is written at once. OpenSSL would go on after a record that a full socket has held up, and say
+ * nothing of what it has sent until it has sent all. */
+enum { RECORD_BYTES = SSL3_RT_MAX_PLAIN_LENGTH };
 
+/* Lies in pages of its own, which are in no core dump. */
 struct context {
     SSL_CTX *ctx;
     BIO_METHOD *socket;
-    unsigned char key[KEY_BYTES];
+    struct tls_key key;
 };
 
 struct carrier {
     struct frame_carrier base;
     SSL *ssl;
-    bool proven; /* the other side has the key */
+    bool proven;     /* the other side has the key */
+    unsigned written; /* records since our side has had a new key */
 };
 
 /* OpenSSL's own socket writes in a way that ends a process whose peer has gone (SIGPIPE), and the
@@ -81,16 +91,38 @@ static BIO_METHOD *make_socket(void)
     return NULL;
 }
 
-/* What the key is to TLS: a session that one could resume. */
-static SSL_SESSION *make_session(SSL *ssl)
+/* HKDF (RFC 5869) with SHA-256: a client's key tells nothing of the secret. */
+static int derive(const unsigned char secret[TLS_KEY_BYTES], const char *name,
+                  unsigned char ret[TLS_KEY_BYTES])
+{
+    char info[] = "plenum client", hash[] = "SHA256";
+    OSSL_PARAM params[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, hash, 0),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)secret,
+                                          TLS_KEY_BYTES),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, sizeof(info)),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (void *)(uintptr_t)name,
+                                          strlen(name)),
+        OSSL_PARAM_construct_end()};
+    EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+    EVP_KDF_CTX *ctx = EVP_KDF_CTX_new(kdf);
+    int ok = ctx && EVP_KDF_derive(ctx, ret, TLS_KEY_BYTES, params) == 1;
+
+    EVP_KDF_CTX_free(ctx);
+    EVP_KDF_free(kdf);
+    ERR_clear_error();
+    return ok ? 0 : -ENOTSUP;
+}
+
+/* What a client's key is to TLS: a session that one could resume. */
+static SSL_SESSION *make_session(SSL *ssl, const unsigned char key[TLS_KEY_BYTES])
 {
     /* TLS_AES_128_GCM_SHA256: every TLS 1.3 has it. */
     static const unsigned char cipher_id[] = {0x13, 0x01};
-    const struct context *c = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, cipher_id);
     SSL_SESSION *session = SSL_SESSION_new();
 
-    if (session && cipher && SSL_SESSION_set1_master_key(session, c->key, sizeof(c->key)) &&
+    if (session && cipher && SSL_SESSION_set1_master_key(session, key, TLS_KEY_BYTES) &&
         SSL_SESSION_set_cipher(session, cipher) &&
         SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
         return session;
@@ -101,19 +133,31 @@ static SSL_SESSION *make_session(SSL *ssl)
 static int on_client(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *len,
                      SSL_SESSION **session)
 {
+    const struct context *c = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+
     (void)md;
-    *session = make_session(ssl);
-    *id = identity;
-    *len = sizeof(identity) - 1;
+    *session = make_session(ssl, c->key.bytes);
+    *id = (const unsigned char *)c->key.name;
+    *len = strlen(c->key.name);
     return *session != NULL;
 }
 
+/* Whatever somebody calls himself: the key of that name is what he must have. */
 static int on_server(SSL *ssl, const unsigned char *id, size_t len, SSL_SESSION **session)
 {
+    const struct context *c = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    unsigned char key[TLS_KEY_BYTES];
+    char name[TLS_NAME_MAX];
+
     *session = NULL;
-    if (len == sizeof(identity) - 1 && memcmp(id, identity, len) == 0)
-        *session = make_session(ssl);
-    return 1; /* without one the handshake fails for want of a certificate */
+    if (len == 0 || len >= sizeof(name) || memchr(id, 0, len))
+        return 1; /* without one the handshake fails for want of a certificate */
+    memcpy(name, id, len);
+    name[len] = '\0';
+    if (derive(c->key.bytes, name, key) == 0)
+        *session = make_session(ssl, key);
+    OPENSSL_cleanse(key, sizeof(key));
+    return 1;
 }
 
 static void close_context(void *context)
@@ -122,30 +166,36 @@ static void close_context(void *context)
 
     SSL_CTX_free(c->ctx);
     BIO_meth_free(c->socket);
-    OPENSSL_cleanse(c->key, sizeof(c->key));
-    free(c);
+    OPENSSL_cleanse(c, sizeof(*c));
+    (void)munmap(c, sizeof(*c));
 }
 
-static int open_context(const void *key, size_t len, void **ret)
+static int open_context(const struct tls_key *key, void **ret)
 {
-    struct context *c = calloc(1, sizeof(*c));
+    struct context *c =
+        mmap(NULL, sizeof(*c), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (!c)
+    if (c == MAP_FAILED)
         return -ENOMEM;
+    (void)madvise(c, sizeof(*c), MADV_DONTDUMP);
+    (void)mlock(c, sizeof(*c));
+    c->key = *key;
     c->ctx = SSL_CTX_new(TLS_method());
     c->socket = make_socket();
     if (!c->ctx || !c->socket || !SSL_CTX_set_min_proto_version(c->ctx, TLS1_3_VERSION) ||
-        !SSL_CTX_set_ciphersuites(c->ctx, "TLS_AES_128_GCM_SHA256") ||
-        EVP_Digest(key, len, c->key, NULL, EVP_sha256(), NULL) != 1) {
+        !SSL_CTX_set_ciphersuites(c->ctx, "TLS_AES_128_GCM_SHA256")) {
         close_context(c);
         ERR_clear_error();
         return -ENOTSUP;
     }
     SSL_CTX_set_app_data(c->ctx, c);
-    SSL_CTX_set_psk_use_session_callback(c->ctx, on_client);
-    SSL_CTX_set_psk_find_session_callback(c->ctx, on_server);
-    (void)SSL_CTX_set_mode(c->ctx,
-                           SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if (key->name[0])
+        SSL_CTX_set_psk_use_session_callback(c->ctx, on_client);
+    else
+        SSL_CTX_set_psk_find_session_callback(c->ctx, on_server);
+    (void)SSL_CTX_set_mode(c->ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                       SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                       SSL_MODE_RELEASE_BUFFERS);
     (void)SSL_CTX_set_session_cache_mode(c->ctx, SSL_SESS_CACHE_OFF);
     (void)SSL_CTX_set_num_tickets(c->ctx, 0);
     *ret = c;
@@ -196,6 +246,14 @@ static int64_t outcome(struct carrier *c, int r)
     }
 }
 
+/* The session is kept with the connection, though nothing is ever resumed from it. */
+static void forget_key(SSL *ssl)
+{
+    static const unsigned char none[TLS_KEY_BYTES];
+
+    (void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), none, sizeof(none));
+}
+
 /* Before the first byte is said or believed: the handshake, by the key and by nothing else. A server
  * chooses between the key that it is offered and a certificate; with one it has proved nothing. */
 static int64_t greet(struct carrier *c)
@@ -209,9 +267,19 @@ static int64_t greet(struct carrier *c)
         return outcome(c, r);
     if (!SSL_session_reused(c->ssl))
         return -EACCES;
+    forget_key(c->ssl);
     c->proven = true;
     c->base.wants_read = c->base.wants_write = false;
     return 0;
+}
+
+/* A record has been written. Each side renews the key that it writes with, long before it must: with
+ * what it writes next, since OpenSSL cannot while a part of a record waits. */
+static void count_record(struct carrier *c)
+{
+    if (++c->written >= TLS_RECORDS_MAX &&
+        SSL_key_update(c->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
+        c->written = 0;
 }
 
 static int64_t carrier_read(struct frame_carrier *base, void *bytes, size_t len)
@@ -241,9 +309,12 @@ static int64_t carrier_write(struct frame_carrier *base, const void *bytes, size
     r = greet(c);
     if (r < 0)
         return r;
-    r = SSL_write_ex(c->ssl, bytes, len, &n);
+    r = SSL_write_ex(c->ssl, bytes, len < RECORD_BYTES ? len : RECORD_BYTES, &n);
     c->base.wants_write = false;
-    return r == 1 ? (int64_t)n : outcome(c, (int)r);
+    if (r != 1)
+        return outcome(c, (int)r);
+    count_record(c);
+    return (int64_t)n;
 }
 
 static bool carrier_has_read(const struct frame_carrier *base)
@@ -261,7 +332,7 @@ static void carrier_destroy(struct frame_carrier *base)
     free(c);
 }
 
-static int carry(void *context, int fd, bool server, struct frame_carrier **ret)
+static int carry(void *context, int fd, struct frame_carrier **ret)
 {
     struct context *context_ = context;
     struct carrier *c = calloc(1, sizeof(*c));
@@ -281,7 +352,7 @@ static int carry(void *context, int fd, bool server, struct frame_carrier **ret)
     BIO_set_data(bio, (void *)(intptr_t)fd);
     BIO_set_init(bio, 1);
     SSL_set_bio(c->ssl, bio, bio);
-    if (server) {
+    if (!context_->key.name[0]) {
         SSL_set_accept_state(c->ssl);
     } else {
         SSL_set_verify(c->ssl, SSL_VERIFY_PEER, NULL); /* and nobody vouches for a certificate */
@@ -296,6 +367,7 @@ static int carry(void *context, int fd, bool server, struct frame_carrier **ret)
 }
 
 PLENUM_API const struct tls_backend plenum_tls_backend = {.version = TLS_BACKEND_VERSION,
+                                                          .derive = derive,
                                                           .open = open_context,
                                                           .close = close_context,
                                                           .carry = carry};

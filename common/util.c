@@ -25,12 +25,17 @@ int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline
                                        : pthread_cond_clockwait(cond, mu, CLOCK_MONOTONIC, &until));
 }
 
+int random_bytes(void *ret, size_t bytes)
+{
+    return getrandom(ret, bytes, 0) == (ssize_t)bytes ? 0 : -EIO;
+}
+
 int random_hex(char *ret, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         unsigned char random;
 
-        if (getrandom(&random, 1, 0) != 1)
+        if (random_bytes(&random, 1) < 0)
             return -EIO;
         (void)sprintf(ret + 2 * i, "%02x", random);
     }

@@ -84,6 +84,9 @@ static inline uint64_t align_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) & ~(unit - 1);
 }
 
+/** Fill `ret` with up to 256 bytes that nobody can guess: 0, or -EIO when the kernel has none. */
+int random_bytes(void *ret, size_t bytes);
+
 /** Fill `ret` with 2 * bytes hexadecimal digits that nobody can guess, and a NUL: 0, or -EIO when the
  * kernel has no random numbers. */
 int random_hex(char *ret, size_t bytes);

@@ -281,6 +281,7 @@ int control_get_lend(struct frame_reader *r, struct control_lend *ret)
 void control_lend_fini(struct control_lend *lend)
 {
     free(lend->address);
+    explicit_bzero(lend->key, lend->key ? strlen(lend->key) : 0);
     free(lend->key);
     environ_list_fini(&lend->environment);
     *lend = (struct control_lend){0};
@@ -288,6 +289,7 @@ void control_lend_fini(struct control_lend *lend)
 
 void control_plan_fini(struct control_plan *plan)
 {
+    explicit_bzero(plan->loader_key, plan->loader_key ? strlen(plan->loader_key) : 0);
     free(plan->loader_key);
     free(plan->directory);
     free(plan->cpus);

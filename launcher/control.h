@@ -99,7 +99,7 @@ struct control_plan {
     uint8_t strict; /* a binding that fails is a failure */
     char *directory, *cpus, *nodes;
     char *loader_cpus; /* where the host's loader shall run; "": anywhere */
-    char *loader_key;  /* of loaders on other hosts; "": none */
+    char *loader_key;  /* of a client of loaders on other hosts (tls.h); "": none */
     char **argv;       /* ended by NULL */
     struct environ_list environment;
 };
@@ -108,7 +108,7 @@ struct control_plan {
 struct control_lend {
     uint64_t silence_ns; /* plenumrun is lost after so long */
     char *address;       /* to listen at: HOST:PORT, see address_parse_listen() */
-    char *key;
+    char *key; /* the loader's (tls.h) */
     struct environ_list environment;
 };
 

@@ -56,7 +56,7 @@ static int begin(struct lend *l, struct plenum_error *err)
         return error_set(err, l->key_fd, "cannot keep the job's key: %s", strerror(-l->key_fd));
     if (environ_adopt(&l->task.environment) < 0) /* says where plenumd is, too */
         return error_set(err, -ENOMEM, "out of memory");
-    r = tls_create(key, &tls, err);
+    r = tls_create_loader(key, &tls, err);
     if (r < 0)
         return r;
     tls_destroy(tls);

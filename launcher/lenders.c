@@ -23,6 +23,7 @@
 #include "common/address.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/tls.h"
 #include "common/util.h"
 #include "launcher/agent.h"
 #include "launcher/control.h"
@@ -32,7 +33,6 @@
 #include "launcher/report.h"
 
 enum {
-    KEY_BYTES = 32,
     ANSWER_MAX = 4096, /* of what a login prints before our line */
     RETRY_FIRST_MS = 1000,
     RETRY_LAST_MS = 30000,
@@ -58,7 +58,8 @@ struct lender {
 
 struct lenders {
     const struct cmdline *options;
-    char self[4096], key[2 * KEY_BYTES + 1];
+    char self[4096];
+    char key[TLS_TEXT_MAX], client_key[TLS_TEXT_MAX]; /* of the loaders, of the programs */
     char *script;
     int epoll_fd;
     bool ending;
@@ -385,7 +386,7 @@ int lenders_get_fd(const struct lenders *lenders)
 
 const char *lenders_get_key(const struct lenders *lenders)
 {
-    return lenders ? lenders->key : "";
+    return lenders ? lenders->client_key : "";
 }
 
 bool lenders_are_ready(const struct lenders *lenders)
@@ -447,6 +448,21 @@ void lenders_add_addresses(const struct lenders *lenders, uint32_t instance, cha
 
 /* ---- beginning and end ---- */
 
+/* The programs are clients: none of them can be a loader of the others. */
+static int make_keys(struct lenders *all, struct plenum_error *err)
+{
+    struct tls_key loader = {0}, client = {0};
+    int r = random_bytes(loader.bytes, sizeof(loader.bytes));
+
+    if (r == 0)
+        r = tls_key_of_client(&loader, "job", &client, err);
+    tls_key_format(&loader, all->key);
+    tls_key_format(&client, all->client_key);
+    explicit_bzero(&loader, sizeof(loader));
+    explicit_bzero(&client, sizeof(client));
+    return r;
+}
+
 int lenders_create(const struct plan *plan, const struct cmdline *options, struct lenders **ret,
                    struct plenum_error *err)
 {
@@ -471,7 +487,7 @@ int lenders_create(const struct plan *plan, const struct cmdline *options, struc
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     r = all->epoll_fd < 0 ? -errno : host_get_self(all->self, sizeof(all->self), err);
     if (r == 0)
-        r = random_hex(all->key, KEY_BYTES);
+        r = make_keys(all, err);
     if (r == 0)
         all->script = agent_make_script(all->self, arguments, ARRAY_LEN(arguments));
     if (r == 0 && !all->script)
@@ -479,6 +495,10 @@ int lenders_create(const struct plan *plan, const struct cmdline *options, struc
     FOR_LENDERS(l, all)
         if (r == 0)
             r = start(all, l);
+    if (r == -ENOTSUP) {
+        lenders_destroy(all);
+        return error_prefix(err, r, "--loader-host");
+    }
     if (r < 0) {
         lenders_destroy(all);
         return error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
@@ -499,6 +519,7 @@ void lenders_destroy(struct lenders *lenders)
     }
     io_close(&lenders->epoll_fd);
     explicit_bzero(lenders->key, sizeof(lenders->key));
+    explicit_bzero(lenders->client_key, sizeof(lenders->client_key));
     free(lenders->script);
     free(lenders);
 }

@@ -232,8 +232,8 @@ static const char *why_not(const struct session *se, int r)
     if (r == -ECONNREFUSED)
         return "nobody listens there: is plenumd running?";
     if (r == -EACCES && se->stream->tls && se->address->tcp)
-        return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: give its plenumd the "
-               "same key with --tls-key";
+        return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: its plenumd must have "
+               "the one that this was made from, with --tls-key";
     if (r == -ECONNRESET || r == -EPIPE)
         return se->state == SESSION_HELLO ? "closed the connection at once" : "died";
     return strerror(-r);
@@ -263,7 +263,7 @@ static void connect_now(struct session *se, uint64_t now)
     if (fd >= 0)
         r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);
     if (r >= 0 && s->tls && se->address->tcp)
-        r = tls_carry(s->tls, fd, false, &se->conn.carrier);
+        r = tls_carry(s->tls, fd, &se->conn.carrier);
     if (r >= 0)
         r = io_watch(se, false);
     if (r < 0) {

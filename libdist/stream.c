@@ -293,7 +293,7 @@ static int take_key(struct plenum_stream *s, struct plenum_error *err)
         tcp |= s->addresses[i].tcp;
     if (!tcp || !path || !*path)
         return 0;
-    r = tls_create(path, &s->tls, err);
+    r = tls_create_client(path, &s->tls, err);
     return r < 0 ? error_prefix(err, r, "PLENUM_LOADER_KEY") : 0;
 }
 

@@ -16,7 +16,7 @@ struct ctl_command {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_make_sample, ctl_order,
+extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_key, ctl_make_sample, ctl_order,
     ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
 
 /** What says which pixels are meant; shared by subcommands that render. */

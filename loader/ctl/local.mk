@@ -11,6 +11,7 @@ plenumctl_SOURCES = \
 	%D%/font.c %D%/font.h \
 	%D%/hash.c \
 	%D%/index.c \
+	%D%/key.c \
 	%D%/main.c \
 	%D%/make_sample.c \
 	%D%/order.c \

@@ -379,7 +379,7 @@ static void on_hangup(uv_signal_t *handle, int signum)
 static int take_key(struct main_loop *m, struct plenum_error *err)
 {
     const char *path = m->server.options->tls_key;
-    int r = path && !m->server.tls ? tls_create(path, &m->server.tls, err) : 0;
+    int r = path && !m->server.tls ? tls_create_loader(path, &m->server.tls, err) : 0;
 
     return r < 0 ? error_prefix(err, r, "--tls-key") : 0;
 }

@@ -1156,7 +1156,7 @@ int session_create(struct server *server, int fd, bool remote)
     if (r == 0)
         r = check_peer(s);
     if (r == 0 && remote && server->tls)
-        r = tls_carry(server->tls, fd, true, &s->conn.carrier);
+        r = tls_carry(server->tls, fd, &s->conn.carrier);
     if (r == 0)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {

@@ -52,6 +52,7 @@ TESTS += $(common_tests)
 %C%_test_progress_LDADD = common/libcommon.la $(CRITERION_LIBS)
 # The module itself, and what it asks of OpenSSL.
 %C%_test_tls_SOURCES = %D%/test_tls.c common/tls_openssl.c
+%C%_test_tls_CPPFLAGS = $(AM_CPPFLAGS) -DTLS_RECORDS_MAX=8
 %C%_test_tls_CFLAGS = $(test_cflags) $(OPENSSL_CFLAGS)
 %C%_test_tls_LDADD = common/libcommon.la $(OPENSSL_LIBS) $(CRITERION_LIBS)
-%C%_test_tls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=SSL_set_verify
+%C%_test_tls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=SSL_set_verify,--wrap=SSL_key_update

@@ -3,6 +3,8 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -27,7 +29,7 @@ void __wrap_SSL_set_verify(SSL *ssl, int mode, SSL_verify_cb callback)
     __real_SSL_set_verify(ssl, believe_certificates ? SSL_VERIFY_NONE : mode, callback);
 }
 
-static const char secret[] = "0123456789abcdef0123456789abcdef";
+static const struct tls_key loader = {.bytes = "0123456789abcdef0123456789abcde"};
 
 /* One side of a connection. */
 struct side {
@@ -35,14 +37,28 @@ struct side {
     struct frame_conn conn;
 };
 
-static struct side side_of(const char *key, int fd, bool server)
+static struct tls_key key_of(const char *name)
+{
+    struct tls_key key = {0};
+
+    (void)snprintf(key.name, sizeof(key.name), "%s", name);
+    cr_assert(eq(int, plenum_tls_backend.derive(loader.bytes, name, key.bytes), 0));
+    return key;
+}
+
+static struct side side_with(struct tls_key key, int fd)
 {
     struct side s = {0};
 
-    cr_assert(eq(int, plenum_tls_backend.open(key, strlen(key), &s.context), 0));
+    cr_assert(eq(int, plenum_tls_backend.open(&key, &s.context), 0));
     cr_assert(eq(int, frame_conn_init(&s.conn, fd, 1 << 20), 0));
-    cr_assert(eq(int, plenum_tls_backend.carry(s.context, fd, server, &s.conn.carrier), 0));
+    cr_assert(eq(int, plenum_tls_backend.carry(s.context, fd, &s.conn.carrier), 0));
     return s;
+}
+
+static struct side side_of(int fd, bool server)
+{
+    return side_with(server ? loader : key_of("alice"), fd);
 }
 
 static void end(struct side *s)
@@ -81,8 +97,8 @@ Test(tls, who_has_the_key_understands)
     int fds[2];
 
     connect_two(fds);
-    a = side_of(secret, fds[0], false);
-    b = side_of(secret, fds[1], true);
+    a = side_of(fds[0], false);
+    b = side_of(fds[1], true);
     put(&a, "hello");
     for (int i = 0; i < 4; i++) {
         (void)frame_conn_flush(&a.conn);
@@ -108,8 +124,8 @@ Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
 
     connect_two(client);
     connect_two(server);
-    a = side_of(secret, client[0], false);
-    b = side_of(secret, server[0], true);
+    a = side_of(client[0], false);
+    b = side_of(server[0], true);
     put(&a, "hello");
     cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN));
     cr_expect(not(frame_conn_wants_write(&a.conn)), "it waits for an answer");
@@ -142,8 +158,8 @@ Test(tls, a_handshake_that_cannot_be_written_wants_to)
 
     connect_two(client);
     connect_two(server);
-    a = side_of(secret, client[0], false);
-    b = side_of(secret, server[0], true);
+    a = side_of(client[0], false);
+    b = side_of(server[0], true);
     put(&a, "hello");
     (void)frame_conn_flush(&a.conn);
     len = recv(client[1], hello, sizeof(hello), 0);
@@ -213,15 +229,17 @@ static SSL_CTX *older(void)
     return ctx;
 }
 
-/* One that knows what the key is called, and would take anything for it. */
+/* One that takes what it has for the key of whoever comes: a client that wants to be a loader. */
+static struct tls_key guessed;
+
 static int guess(SSL *ssl, const unsigned char *id, size_t len, SSL_SESSION **session)
 {
-    static const unsigned char cipher_id[] = {0x13, 0x01}, key[32] = {1};
+    static const unsigned char cipher_id[] = {0x13, 0x01};
 
     (void)id;
     (void)len;
     *session = SSL_SESSION_new();
-    return SSL_SESSION_set1_master_key(*session, key, sizeof(key)) &&
+    return SSL_SESSION_set1_master_key(*session, guessed.bytes, TLS_KEY_BYTES) &&
            SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, cipher_id)) &&
            SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION);
 }
@@ -244,7 +262,7 @@ static int64_t meet(SSL_CTX *ctx, size_t *told)
     int fds[2];
 
     connect_two(fds);
-    a = side_of(secret, fds[0], false);
+    a = side_of(fds[0], false);
     (void)io_set_nonblock(fds[1]);
     (void)SSL_set_fd(ssl, fds[1]);
     SSL_set_accept_state(ssl);
@@ -279,4 +297,239 @@ Test(tls, a_server_without_the_key_is_told_nothing_and_not_believed)
             cr_expect(eq(i64, meet(impostors[i](), &told), -EACCES), "impostor %zu, %d", i, blind);
             cr_expect(eq(sz, told, 0), "impostor %zu, %d", i, blind);
         }
+}
+
+/* A client can play its loader towards itself, which is nobody's loss, and towards no other client. */
+Test(tls, a_client_is_no_loader_of_others)
+{
+    size_t told = 0;
+
+    guessed = key_of("bob");
+    cr_expect(eq(i64, meet(guessing(), &told), -EACCES));
+    cr_expect(eq(sz, told, 0));
+    guessed = key_of("alice");
+    (void)meet(guessing(), &told);
+    cr_expect(gt(sz, told, 0), "the test itself: with the right key it would be told");
+}
+
+/* What the loader's side says of a client. */
+static int64_t admit(struct tls_key key)
+{
+    struct side a, b;
+    int64_t r = -EAGAIN;
+    int fds[2];
+
+    connect_two(fds);
+    a = side_with(key, fds[0]);
+    b = side_of(fds[1], true);
+    put(&a, "hello");
+    for (int i = 0; i < 8 && r == -EAGAIN; i++) {
+        (void)frame_conn_flush(&a.conn);
+        r = frame_conn_fill(&b.conn);
+    }
+    end(&a);
+    end(&b);
+    return r;
+}
+
+Test(tls, a_client_is_no_other_client)
+{
+    struct tls_key alice = key_of("alice"), bob = alice, master = loader;
+
+    cr_expect(gt(i64, admit(alice), 0));
+    (void)snprintf(bob.name, sizeof(bob.name), "bob");
+    cr_expect(eq(i64, admit(bob), -EACCES), "her key under his name");
+    (void)snprintf(master.name, sizeof(master.name), "alice");
+    cr_expect(eq(i64, admit(master), -EACCES), "a secret is no client's key");
+    cr_expect(gt(i64, admit(key_of("bob")), 0));
+}
+
+/* HKDF-SHA256 without salt; the info is "plenum client", a NUL, and the name. */
+Test(tls, keys_of_clients_are_what_the_page_says)
+{
+    static const char secret_hex[] =
+        "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    struct tls_key key, client;
+    struct plenum_error err;
+    char text[TLS_TEXT_MAX];
+
+    cr_assert(eq(int, tls_key_parse(secret_hex, &key), 0));
+    client = (struct tls_key){.name = "gpu-7"};
+    cr_assert(eq(int, plenum_tls_backend.derive(key.bytes, client.name, client.bytes), 0));
+    tls_key_format(&client, text);
+    cr_expect(eq(str, text, "plenum-client gpu-7 efdf3409757dfddb36c7f5f9c784d8643e6570f23636e7c4fee5ce3ec54ee5ce"));
+    cr_assert(eq(int, tls_key_parse(text, &key), 0));
+    cr_expect(eq(int, memcmp(&key, &client, sizeof(key)), 0));
+    text[strlen(text) - 1] = '\0';
+    cr_expect(eq(int, tls_key_parse(text, &key), -EINVAL));
+    cr_expect(eq(int, tls_key_parse("plenum-client a/b 00", &key), -EINVAL));
+    cr_expect(eq(int, tls_key_of_client(&key, "a b", &client, &err), -EINVAL));
+    cr_expect(eq(int, tls_key_of_client(&key, "", &client, &err), -EINVAL));
+}
+
+/* ---- long runs ---- */
+
+static unsigned updates;
+int __real_SSL_key_update(SSL *ssl, int type);
+int __wrap_SSL_key_update(SSL *ssl, int type);
+int __wrap_SSL_key_update(SSL *ssl, int type)
+{
+    int r = __real_SSL_key_update(ssl, type);
+
+    updates += r == 1;
+    return r;
+}
+
+/* Both sides write more than their sockets hold, and all of it arrives, whatever the key it was encrypted
+ * with: it is renewed every few records here (see local.mk). */
+Test(tls, keys_are_renewed_while_both_sides_write)
+{
+    enum { BYTES = 8 << 20 };
+    uint8_t *bytes = malloc(BYTES);
+    size_t got[2] = {0};
+    struct side s[2];
+    int fds[2];
+
+    for (size_t i = 0; i < BYTES; i++)
+        bytes[i] = (uint8_t)(i * 2654435761U >> 24);
+    connect_two(fds);
+    s[0] = side_of(fds[0], false);
+    s[1] = side_of(fds[1], true);
+    for (int i = 0; i < 2; i++) {
+        put(&s[i], "hello");
+        cr_assert(eq(int, frame_conn_attach_bulk(&s[i].conn, bytes, BYTES), 0));
+    }
+    for (int round = 0; round < 100000 && (got[0] < BYTES || got[1] < BYTES); round++)
+        for (int i = 0; i < 2; i++) {
+            uint8_t part[40000];
+            int64_t n = -EAGAIN;
+            int r = frame_conn_flush(&s[i].conn);
+
+            cr_assert(r == 0 || r == -EAGAIN, "%d", r);
+            if (got[i] == 0 && (n = frame_conn_fill(&s[i].conn)) > 0)
+                expect_text(&s[i], "hello");
+            if (n > 0 || got[i] > 0)
+                n = frame_conn_read_bulk(&s[i].conn, part, min_u64(sizeof(part), BYTES - got[i]));
+            cr_assert(n > 0 || n == -EAGAIN || got[i] == BYTES, "%d", (int)n);
+            if (n > 0 && got[i] < BYTES) {
+                cr_assert(eq(int, memcmp(part, bytes + got[i], (size_t)n), 0));
+                got[i] += (size_t)n;
+            }
+        }
+    cr_expect(eq(sz, got[0], BYTES));
+    cr_expect(eq(sz, got[1], BYTES));
+    cr_expect(gt(u32, updates, 2 * BYTES / 16384 / TLS_RECORDS_MAX - 4));
+    end(&s[0]);
+    end(&s[1]);
+    free(bytes);
+}
+
+/* Who waits for a slow reader must know whether it reads at all. */
+Test(tls, what_a_slow_reader_has_taken_is_seen)
+{
+    enum { BYTES = 8 << 20 };
+    uint8_t *bytes = calloc(1, BYTES);
+    struct side a, b;
+    size_t got = 0;
+    int fds[2];
+
+    connect_two(fds);
+    a = side_of(fds[0], false);
+    b = side_of(fds[1], true);
+    cr_assert(eq(int, frame_conn_attach_bulk(&a.conn, bytes, BYTES), 0));
+    while (got < BYTES / 2) {
+        uint8_t part[1000];
+        int64_t n;
+
+        (void)frame_conn_flush(&a.conn);
+        n = frame_conn_read_bulk(&b.conn, part, sizeof(part));
+        got += n > 0 ? (size_t)n : 0;
+    }
+    cr_expect(lt(sz, frame_conn_bulk_left(&a.conn), BYTES - got + 16384));
+    end(&a);
+    end(&b);
+    free(bytes);
+}
+
+/* ---- what a core dump would show ---- */
+
+/* How often 32 bytes, each of which is given inverted, lie in memory that a core dump holds. */
+static unsigned count_dumped(const unsigned char inverted[TLS_KEY_BYTES], unsigned *kept)
+{
+    FILE *f = fopen("/proc/self/smaps", "r"), *mem = fopen("/proc/self/mem", "r");
+    unsigned long from = 0, to = 0, a, b;
+    unsigned found = 0;
+    char line[512], how[8];
+
+    cr_assert(f && mem);
+    *kept = 0;
+    while (fgets(line, sizeof(line), f)) {
+        unsigned char *bytes;
+        size_t len;
+
+        if (sscanf(line, "%lx-%lx %7s", &a, &b, how) == 3) {
+            from = a;
+            to = how[0] == 'r' && how[1] == 'w' ? b : a;
+        }
+        if (strncmp(line, "VmFlags:", 8) != 0 || from == to)
+            continue;
+        bytes = malloc(to - from);
+        (void)fseeko(mem, (off_t)from, SEEK_SET);
+        len = fread(bytes, 1, to - from, mem);
+        for (size_t i = 0; i + TLS_KEY_BYTES <= len; i++) {
+            size_t same = 0;
+
+            while (same < TLS_KEY_BYTES && bytes[i + same] == (unsigned char)~inverted[same])
+                same++;
+            if (same == TLS_KEY_BYTES)
+                *(strstr(line, " dd") ? kept : &found) += 1;
+        }
+        explicit_bzero(bytes, len);
+        free(bytes);
+    }
+    (void)fclose(f);
+    (void)fclose(mem);
+    return found;
+}
+
+/* A loader that has served, and serves: its secret lies in memory that is not dumped, and nowhere else. The
+ * same of a client, whose own key OpenSSL must have had. */
+Test(tls, secrets_are_in_no_core_dump)
+{
+    unsigned char inverted[2][TLS_KEY_BYTES];
+    struct tls_key keys[2] = {{.name = ""}, {.name = "alice"}};
+    struct side a, b;
+    unsigned kept;
+    int fds[2];
+
+    cr_assert(eq(int, random_bytes(keys[0].bytes, TLS_KEY_BYTES), 0));
+    cr_assert(eq(int, plenum_tls_backend.derive(keys[0].bytes, "alice", keys[1].bytes), 0));
+    connect_two(fds);
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < TLS_KEY_BYTES; i++)
+            inverted[k][i] = (unsigned char)~keys[k].bytes[i];
+    cr_assert(ge(u32, count_dumped(inverted[0], &kept), 1), "the test itself finds it here");
+    b = (struct side){0};
+    cr_assert(eq(int, plenum_tls_backend.open(&keys[0], &b.context), 0));
+    a = (struct side){0};
+    cr_assert(eq(int, plenum_tls_backend.open(&keys[1], &a.context), 0));
+    explicit_bzero(keys, sizeof(keys));
+    cr_assert(eq(int, frame_conn_init(&a.conn, fds[0], 1 << 20), 0));
+    cr_assert(eq(int, frame_conn_init(&b.conn, fds[1], 1 << 20), 0));
+    cr_assert(eq(int, plenum_tls_backend.carry(a.context, fds[0], &a.conn.carrier), 0));
+    cr_assert(eq(int, plenum_tls_backend.carry(b.context, fds[1], &b.conn.carrier), 0));
+    put(&a, "hello");
+    for (int i = 0; i < 4; i++) {
+        (void)frame_conn_flush(&a.conn);
+        (void)frame_conn_fill(&b.conn);
+    }
+    expect_text(&b, "hello");
+    for (int k = 0; k < 2; k++) {
+        cr_expect(eq(u32, count_dumped(inverted[k], &kept), 0), "key %d", k);
+        cr_expect(eq(u32, kept, 1), "key %d", k);
+    }
+    end(&a);
+    end(&b);
+    for (int k = 0; k < 2; k++)
+        cr_expect(eq(u32, count_dumped(inverted[k], &kept) + kept, 0), "key %d, afterwards", k);
 }

@@ -40,7 +40,8 @@ ok "are gone" gone $(ls loaders)
 cat >look <<'END'
 #!/bin/sh
 case $PLENUM_LOADER_KEY in /proc/*) ;; *) echo "the key is at '$PLENUM_LOADER_KEY'"; exit 1 ;; esac
-key=$(cat "$PLENUM_LOADER_KEY")
+read -r word name key <"$PLENUM_LOADER_KEY"
+[ "$word $name" = "plenum-client job" ] || { echo "it is a loader's"; exit 2; }
 [ ${#key} = 64 ] || { echo "a key of ${#key} characters"; exit 2; }
 [ "$(stat -L -c '%a %u' "$PLENUM_LOADER_KEY")" = "600 $(id -u)" ] || { echo "it can be read by others"; exit 3; }
 [ -z "$(ls -l "$PLENUM_LOADER_KEY" | grep -e ' /[^ ]*[^)]$')" ] || { echo "it is a file"; exit 4; }

@@ -21,6 +21,7 @@
 
 #include "common/address.h"
 #include "common/frame.h"
+#include "common/tls.h"
 #include "common/util.h"
 #include "common/wire.h"
 #include "tests/daemon.h"
@@ -712,7 +713,7 @@ static const char *make_key(const char *name, const char *text)
 #ifndef HAVE_TLS
     cr_skip_test("built without OpenSSL");
 #endif
-    static char paths[4][256];
+    static char paths[8][256];
     static unsigned count;
     char *path = paths[count++ % ARRAY_LEN(paths)];
 
@@ -720,6 +721,21 @@ static const char *make_key(const char *name, const char *text)
     (void)snprintf(path, sizeof(paths[0]), "%s", tree_path(&tree, name));
     cr_assert(eq(int, chmod(path, 0600), 0));
     return path;
+}
+
+#define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeef"
+
+/* The key of a client, from that of a loader. */
+static const char *make_client(const char *key, const char *name)
+{
+    struct tls_key loader, client;
+    struct plenum_error err;
+    char text[TLS_TEXT_MAX];
+
+    cr_assert(eq(int, tls_key_read(key, &loader, &err), 0), "%s", err.text);
+    cr_assert(eq(int, tls_key_of_client(&loader, name, &client, &err), 0), "%s", err.text);
+    tls_key_format(&client, text);
+    return make_key(name, text);
 }
 
 static int open_error(const struct plenum_stream_options *o, struct plenum_error *err)
@@ -734,12 +750,12 @@ static int open_error(const struct plenum_stream_options *o, struct plenum_error
 /* Batches of some MB, and of some bytes; several loaders, of which one is killed. */
 Test(loaders, with_a_key_comes_what_comes_without)
 {
-    const char *key = make_key("key", "0123456789abcdef\n");
+    const char *key = make_key("key", SECRET "0\n");
     pid_t a = start_with_key(0, key), b = start_with_key(1, key);
     struct plenum_stream *s;
     uint64_t want, hash;
 
-    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    (void)setenv("PLENUM_LOADER_KEY", make_client(key, "trainer"), 1);
     for (int big = 0; big < 2; big++) {
         struct plenum_stream_options o = options_of(NULL);
 
@@ -784,12 +800,12 @@ PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
 /* Nothing else would come before the loader is given up for its silence. */
 Test(loaders, a_handshake_that_ends_while_reading_goes_on)
 {
-    const char *key = make_key("key", "0123456789abcdef0123456789abcdef");
+    const char *key = make_key("key", SECRET "0");
     struct plenum_stream_options o = options_of(at[0].tcp);
     struct plenum_error err = {""};
     pid_t loader = start_with_key(0, key);
 
-    (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    (void)setenv("PLENUM_LOADER_KEY", make_client(key, "trainer"), 1);
     o.loader_timeout_ns = 20 * NS_PER_SEC;
     o.silence_ns = 3600 * NS_PER_SEC;
     for (int look = 1; look < 12; look++) {
@@ -802,17 +818,20 @@ Test(loaders, a_handshake_that_ends_while_reading_goes_on)
 
 Test(loaders, who_has_no_key_or_another_is_refused)
 {
-    const char *key = make_key("key", "0123456789abcdef"), *other = make_key("other", "0123456789abcdeF");
+    const char *key = make_key("key", SECRET "0"), *other = make_key("other", SECRET "1");
     struct plenum_stream_options o = options_of(at[0].tcp);
     struct plenum_error err = {""};
     pid_t with = start_with_key(0, key), without = start(1);
 
     cr_expect(eq(int, open_error(&o, &err), -EACCES), "no key");
     cr_expect(strstr(err.text, "PLENUM_LOADER_KEY") != NULL, "%s", err.text);
-    (void)setenv("PLENUM_LOADER_KEY", other, 1);
+    (void)setenv("PLENUM_LOADER_KEY", make_client(other, "another"), 1);
     cr_expect(eq(int, open_error(&o, &err), -EACCES), "another key: %s", err.text);
     cr_expect(strstr(err.text, "does not have the key") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", key, 1);
+    cr_expect(eq(int, open_error(&o, &err), -EINVAL), "the loader's own key");
+    cr_expect(strstr(err.text, "could be the loader of others") != NULL, "%s", err.text);
+    (void)setenv("PLENUM_LOADER_KEY", make_client(key, "trainer"), 1);
     cr_expect(eq(int, open_error(&o, &err), 0), "%s", err.text);
     o.loader = at[1].tcp;
     cr_expect(eq(int, open_error(&o, &err), -EACCES), "a loader without TLS");
@@ -826,16 +845,16 @@ Test(loaders, who_has_no_key_or_another_is_refused)
 Test(loaders, a_key_that_others_can_read_is_none)
 {
     struct plenum_stream_options o = options_of(at[0].tcp);
-    const char *key = make_key("key", "0123456789abcdef");
+    const char *key = make_client(make_key("secret", SECRET "0"), "trainer");
     struct plenum_error err = {""};
 
     (void)setenv("PLENUM_LOADER_KEY", key, 1);
     (void)chmod(key, 0640);
     cr_expect(eq(int, open_error(&o, &err), -EACCES));
     cr_expect(strstr(err.text, "can be read by others") != NULL, "%s", err.text);
-    (void)setenv("PLENUM_LOADER_KEY", make_key("short", "0123456789abcde\n"), 1);
+    (void)setenv("PLENUM_LOADER_KEY", make_key("words", "correct horse battery staple 123"), 1);
     cr_expect(eq(int, open_error(&o, &err), -EINVAL));
-    cr_expect(strstr(err.text, "does not hold 16") != NULL, "%s", err.text);
+    cr_expect(strstr(err.text, "words holds no key") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", tree_path(&tree, "nowhere"), 1);
     cr_expect(eq(int, open_error(&o, &err), -ENOENT));
     cr_expect(strstr(err.text, "nowhere") != NULL, "%s", err.text);

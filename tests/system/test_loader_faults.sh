@@ -15,7 +15,7 @@ plenumd=$top_builddir/plenumd ctl=$top_builddir/plenumctl feed=$top_builddir/exa
 wrong=$top_builddir/tests/libdist/plenumd-wrong broken_disk=$top_builddir/tests/system/.libs/broken_disk.so
 : "${PYTHON:=python3}"
 export PLENUM_CACHE_DIR=$dir/cache LD_LIBRARY_PATH=$top_builddir/.libs
-(umask 077 && head -c 32 /dev/urandom >key)
+(umask 077 && head -c 32 /dev/urandom >key && "$ctl" key key trainer >client)
 stream=(data --pipeline "rrc(64)flip(0.5)" --seed 3)
 "$ctl" make-sample data --classes 4 --images 30 --size 128 >log 2>&1
 "$ctl" make-sample other --classes 4 --images 29 --size 128 >>log 2>&1
@@ -76,7 +76,7 @@ launch() { # [LOADERS [ARGUMENT of feed...]]
     local loaders=${1:-$both}
     shift
     : >err
-    PLENUM_LOADER_KEY=$dir/key PLENUM_VERIFY_BATCHES=$verify% on v3 timeout 100 "$feed" "${stream[@]}" --micro-batch 4 --epochs 1000000 \
+    PLENUM_LOADER_KEY=$dir/client PLENUM_VERIFY_BATCHES=$verify% on v3 timeout 100 "$feed" "${stream[@]}" --micro-batch 4 --epochs 1000000 \
         --pause 3 --silence 600 --loader "$loaders" --verbose --json "$@" >out 2>err &
     trainer=$!
 }
@@ -373,7 +373,7 @@ at_end() { [ -z "$group" ] || { end v1; rmdir "$group"; } }
 killed_for_memory() { sed -n 's/^oom_kill //p' "$group/$events"; }
 # Another job, whose batches need much memory of the loader's.
 big_job() { # NAME
-    PLENUM_LOADER_KEY=$dir/key on v3 timeout 10 "$feed" data --pipeline "rrc(224)" --micro-batch 512 --batches 20 --loader tcp:v1:7000 \
+    PLENUM_LOADER_KEY=$dir/client on v3 timeout 10 "$feed" data --pipeline "rrc(224)" --micro-batch 512 --batches 20 --loader tcp:v1:7000 \
         --loader-timeout 2 >"$1" 2>&1
 }
 fault_out_of_memory() {
@@ -457,7 +457,7 @@ hosts=v1 ok "a host that was powered off" run none
 end v1
 (umask 077 && head -c 32 /dev/urandom >key2)
 mv key key1 && cp -p key2 key && start v1 && mv key1 key
-PLENUM_LOADER_KEY=$dir/key on v3 timeout 100 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
+PLENUM_LOADER_KEY=$dir/client on v3 timeout 100 "$feed" "${stream[@]}" --loader tcp:v1:7000 >out 2>err
 code=$?
 ok "another key is refused, and the loader says so once" all 'same $code 1' 'has "does not have the key"' \
     'same "$(grep -c "does not have the key" log.v1)" 1'
@@ -467,6 +467,6 @@ ok "and so is none" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 
 # A trainer's host that is gone without a word: what the loader kept for it is free again, in a minute or so.
 as_before v1
-PLENUM_LOADER_KEY=$dir/key on v3 "$feed" "${stream[@]}" --epochs 1000000 --pause 10 --loader tcp:v1:7000 >out 2>err &
+PLENUM_LOADER_KEY=$dir/client on v3 "$feed" "${stream[@]}" --epochs 1000000 --pause 10 --loader tcp:v1:7000 >out 2>err &
 ok "a trainer's host that was powered off" eval 'wait_for 60 serves v1 && "$vhosts" crash v3 && wait_for 300 eval "! serves v1"'
 finish

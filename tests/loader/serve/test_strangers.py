@@ -40,6 +40,12 @@ class StrangersTest(ServiceCase):
             f.write(os.urandom(32))
         return path
 
+    def client(self, key, name="tester"):
+        path = f"{key}-{name}"
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+            f.write(self.run_ok(CTL, "key", key, name))
+        return path
+
     def fed_by(self, address, *arguments, key=None, data=None, **more):
         environment = dict(self.environment, **({"PLENUM_LOADER_KEY": key} if key else {}))
         return subprocess.run([FEED, data or self.data, *STREAM, "--loader", address, "--epochs", "1", "--loader-timeout", "5",
@@ -77,16 +83,16 @@ class StrangersTest(ServiceCase):
         self.make_data()
         key, other = self.key("key"), self.key("other")
         address = self.serve_tcp("--tls-key", key)
-        self.served(address, key=key)
+        self.served(address, key=self.client(key))
         count = self.descriptors(self.p)
-        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=other)
+        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=self.client(other))
         self.refused(address, "it serves only who has its key")
         for hello in (client_hello(), b"GET / HTTP/1.1\r\n\r\n"):
             s = self.connect(address)
             s.sendall(hello)
             self.assertTrue(self.said_by(s))
         self.once("refused: it does not have the key of --tls-key, or speaks no TLS")
-        self.served(address, key=key)
+        self.served(address, key=self.client(key))
         wait_for("the descriptors of who has gone", lambda: self.descriptors(self.p) <= count)
 
     def impostor(self, *arguments):
@@ -122,7 +128,7 @@ class StrangersTest(ServiceCase):
         for arguments in (["-tls1_3", *mine], ["-tls1_2", *mine], ["-nocert", "-cipher", "ALL:aNULL:@SECLEVEL=0"],
                           [*mine, "-psk_identity", "plenum", "-psk", "00" * 32]):
             address, told = self.impostor(*arguments)
-            done = self.fed_by(address, key=key, data="/data")
+            done = self.fed_by(address, key=self.client(key), data="/data")
             self.assertEqual(done.returncode, 1, done.stderr)
             # Its last word is lost where it closes with something unread.
             self.assertRegex(done.stderr, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS|closed the connection at once")
@@ -137,7 +143,7 @@ class StrangersTest(ServiceCase):
             s = self.connect(address)
             s.sendall(client_hello())
             self.assertIn(b"what came is no message", self.said_by(s))
-        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=self.key("key"))
+        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=self.client(self.key("key")))
         self.once("refused: what came is no message")
         self.served(address)
 
@@ -152,7 +158,7 @@ class StrangersTest(ServiceCase):
         silent = [(self.connect(address), said) for address in (secret, plain) for said in (b"", hello[:100], HELLO[:20], HELLO)]
         for s, said in silent:
             s.sendall(said)
-        self.served(secret, key=key)
+        self.served(secret, key=self.client(key))
         self.served(plain)
         count = self.descriptors(loader)
         for s, said in silent:
@@ -167,7 +173,7 @@ class StrangersTest(ServiceCase):
         """three thousand connections that come and go: one line, no descriptor, no memory"""
         self.make_data()
         key = self.key("key")
-        for address, more in ((self.serve_tcp(), {}), (self.serve_tcp("--tls-key", key), {"key": key})):
+        for address, more in ((self.serve_tcp(), {}), (self.serve_tcp("--tls-key", key), {"key": self.client(key)})):
             self.served(address, **more)
             count = self.descriptors(self.p)
             for _ in range(300):

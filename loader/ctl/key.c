@@ -1,0 +1,56 @@
+/* key.c - plenumctl key: a client's key, from the loader's. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/tls.h"
+#include "common/util.h"
+#include "loader/ctl/ctl.h"
+
+struct arguments {
+    char none;
+};
+
+static const struct options_program program = {
+    .name = "plenumctl key",
+    .usage = "FILE NAME",
+    .summary = "Print the key of the client NAME of a loader whose --tls-key is FILE. The client's "
+               "PLENUM_LOADER_KEY names a file with it: umask 077; plenumctl key FILE NAME "
+               ">NAME.key",
+};
+
+static int run(int argc, char **argv)
+{
+    struct tls_key loader, client;
+    struct plenum_error err;
+    char text[TLS_TEXT_MAX];
+    struct arguments a;
+    int r = ctl_start(&program, &a, argc, argv, 2, "the loader's key file and a name are");
+
+    if (r >= 0)
+        return r;
+    r = tls_key_read(argv[1], &loader, &err);
+    if (r == 0 && loader.name[0])
+        r = error_set(&err, -EINVAL,
+                      "key file %s is of client %s: a loader has the key that this was made from",
+                      argv[1], loader.name);
+    if (r == 0)
+        r = tls_key_of_client(&loader, argv[2], &client, &err);
+    explicit_bzero(&loader, sizeof(loader));
+    if (r < 0)
+        return ctl_fail("key", &err);
+    tls_key_format(&client, text);
+    (void)puts(text);
+    explicit_bzero(&client, sizeof(client));
+    explicit_bzero(text, sizeof(text));
+    return 0;
+}
+
+const struct ctl_command ctl_key = {
+    .name = "key",
+    .summary = "the key of a client of a loader on another host",
+    .run = run,
+};
