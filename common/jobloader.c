@@ -7,16 +7,23 @@
  * wait in the socket's backlog: nobody is refused.
  *
  * A socket pair ("leash") ties the two processes: the loader ends when its end reads end-of-file,
- * so it cannot outlive its keeper however that dies, and the keeper learns the same way that the
- * loader is gone. (PR_SET_PDEATHSIG would do for a process, but it follows the thread that forked.)
- * A byte that the keeper writes to it asks the loader for beats: a byte each second while its loop
- * turns. */
+ * so it cannot outlive its keeper however that dies. (PR_SET_PDEATHSIG would do for a process, but
+ * it follows the thread that forked.) A byte from us asks it for one a second. When these cease, it
+ * hangs, and is killed and replaced like one that has died; unless it is we who did not run.
+ *
+ * The loader is nobody's child but process 1's (or a subreaper's): the program that libplenum is
+ * part of waits for its own children in its own ways. It is held by a pidfd, never by its number,
+ * which may be another process's by then. Of the program's descriptors it inherits none but its
+ * standard error.
+ */
 #include "config.h"
 
 #include "common/jobloader.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -25,6 +32,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,7 +51,14 @@ enum {
         50, /* between a loader's death and its restart, doubled for each early death */
     BACKOFF_LAST_MS = 5000,
     SETTLED_MS = 10000, /* a loader that lived so long was not a failed start */
+    SILENT_MAX = 10, /* seconds without a beat: it hangs. Longer than clients wait for a word */
+    KILLED_MS = 1000, /* that jobloader_destroy() waits for a killed loader: it may hang in the kernel */
+    BETWEEN_STACK = 64 << 10,
 };
+
+#ifndef P_PIDFD /* glibc 2.36 */
+#define P_PIDFD ((idtype_t)3)
+#endif
 
 struct jobloader {
     char *plenumd;
@@ -54,6 +69,10 @@ struct jobloader {
     int timer_fd;
     int leash; /* to the running loader; -1 when there is none */
     pid_t pid; /* of the running loader; 0 when there is none */
+    int pidfd; /* likewise; -1 */
+    int dying; /* pidfd of one that is being replaced, and is not gone yet; or -1 */
+    bool beats;      /* while it runs: it has said a word, */
+    unsigned silent; /* and then none in so many of our own seconds */
     uint64_t started_ns;
     int backoff_ms;
 };
@@ -150,6 +169,8 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
                             .epoll_fd = -1,
                             .timer_fd = -1,
                             .leash = -1,
+                            .pidfd = -1,
+                            .dying = -1,
                             .backoff_ms = BACKOFF_FIRST_MS};
     l->plenumd = strdup(options->plenumd ? options->plenumd : program);
     r = l->plenumd ? copy_args(l, options->args) : -ENOMEM;
@@ -210,58 +231,126 @@ static int move_up(int fd)
     return fcntl(fd, F_DUPFD_CLOEXEC, 16);
 }
 
-static int spawn(struct jobloader *l)
-{
+/* A process that is to be started. */
+struct birth {
+    const struct jobloader *loader;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
+    int r;
+    pid_t pid;
+    int pidfd;
+};
+
+/* The process between: it has our memory and our descriptors, and ends at once, so that what it
+ * starts is not our child. While it is there the number is the loader's for certain. */
+static int between(void *arg)
+{
+    struct birth *b = arg;
+    const struct jobloader *l = b->loader;
+
+    b->r = -posix_spawn(&b->pid, l->plenumd, &b->actions, &b->attr, l->args,
+                        l->environment ? l->environment : environ);
+    if (b->r < 0)
+        return 0;
+    b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0);
+    if (b->pidfd < 0) { /* it ends by its leash */
+        b->r = -errno;
+        (void)kill(b->pid, SIGKILL);
+    }
+    return 0;
+}
+
+/* With no signal when it ends, and waited for by __WCLONE alone, the program does not see it. */
+static int bear(struct birth *b)
+{
+    char *stack = malloc(BETWEEN_STACK);
+    sigset_t all, old;
+    pid_t pid;
+
+    if (!stack)
+        return -ENOMEM;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    pid = clone(between, stack + BETWEEN_STACK, CLONE_VM | CLONE_VFORK | CLONE_FILES, b);
+    if (pid < 0)
+        b->r = -errno;
+    while (pid > 0 && waitpid(pid, NULL, (int)__WCLONE) < 0 && errno == EINTR)
+        ;
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    free(stack);
+    return b->r;
+}
+
+/* With these two descriptors and no others. */
+static int bear_with(struct birth *b, int listen_fd, int leash_fd)
+{
     sigset_t none, all;
+    int r;
+
+    (void)sigemptyset(&none);
+    (void)sigfillset(&all);
+    (void)posix_spawn_file_actions_init(&b->actions);
+    (void)posix_spawn_file_actions_adddup2(&b->actions, listen_fd, LISTEN_FD);
+    (void)posix_spawn_file_actions_adddup2(&b->actions, leash_fd, LEASH_FD);
+    (void)posix_spawn_file_actions_addclosefrom_np(&b->actions, LEASH_FD + 1);
+    (void)posix_spawn_file_actions_addopen(&b->actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    (void)posix_spawn_file_actions_addopen(&b->actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    (void)posix_spawnattr_init(&b->attr);
+    (void)posix_spawnattr_setsigmask(&b->attr, &none);
+    (void)posix_spawnattr_setsigdefault(&b->attr, &all);
+    /* Its own session: Ctrl-C at the terminal is for the training program; the leash ends the
+     * loader. */
+    (void)posix_spawnattr_setflags(&b->attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                                 POSIX_SPAWN_SETSID);
+    r = bear(b);
+    (void)posix_spawnattr_destroy(&b->attr);
+    (void)posix_spawn_file_actions_destroy(&b->actions);
+    return r;
+}
+
+static void set_timer(struct jobloader *l, unsigned first_ms, unsigned every_ms)
+{
+    struct itimerspec t = {
+        .it_value = {.tv_sec = first_ms / 1000, .tv_nsec = (long)(first_ms % 1000) * 1000000},
+        .it_interval = {.tv_sec = every_ms / 1000, .tv_nsec = (long)(every_ms % 1000) * 1000000}};
+
+    (void)timerfd_settime(l->timer_fd, 0, &t, NULL);
+}
+
+static int spawn(struct jobloader *l)
+{
+    struct birth b = {.loader = l, .pidfd = -1};
     int pair[2], listen_fd, leash_fd, r;
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return -errno;
     listen_fd = move_up(l->listen_fd);
     leash_fd = move_up(pair[1]);
-    (void)sigemptyset(&none);
-    (void)sigfillset(&all);
-    (void)posix_spawn_file_actions_init(&actions);
-    (void)posix_spawn_file_actions_adddup2(&actions, listen_fd, LISTEN_FD);
-    (void)posix_spawn_file_actions_adddup2(&actions, leash_fd, LEASH_FD);
-    (void)posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    (void)posix_spawnattr_init(&attr);
-    (void)posix_spawnattr_setsigmask(&attr, &none);
-    (void)posix_spawnattr_setsigdefault(&attr, &all);
-    /* Its own session: Ctrl-C at the terminal is for the training program; the leash ends the
-     * loader. */
-    (void)posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                              POSIX_SPAWN_SETSID);
-    r = listen_fd < 0 || leash_fd < 0
-            ? -EMFILE
-            : -posix_spawn(&l->pid, l->plenumd, &actions, &attr, l->args,
-                           l->environment ? l->environment : environ);
-    (void)posix_spawnattr_destroy(&attr);
-    (void)posix_spawn_file_actions_destroy(&actions);
+    r = listen_fd < 0 || leash_fd < 0 ? -EMFILE : bear_with(&b, listen_fd, leash_fd);
     io_close(&listen_fd);
     io_close(&leash_fd);
     (void)close(pair[1]);
     if (r < 0) {
-        l->pid = 0;
         (void)close(pair[0]);
         return r;
     }
     l->leash = pair[0];
-    (void)send(l->leash, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    l->pid = b.pid;
+    l->pidfd = b.pidfd;
+    l->beats = false;
+    l->silent = 0;
     l->started_ns = time_now_ns();
+    (void)send(l->leash, "", 1, MSG_NOSIGNAL); /* asks for beats */
     (void)watch(l, l->leash, true);
+    (void)watch(l, l->pidfd, true);
+    set_timer(l, 1000, 1000);
     return 0;
 }
 
 /* The next try, when somebody still waits for a loader then. */
 static void retry_later(struct jobloader *l)
 {
-    struct itimerspec t = {.it_value = {.tv_sec = l->backoff_ms / 1000,
-                                        .tv_nsec = (long)(l->backoff_ms % 1000) * 1000000}};
-
-    (void)timerfd_settime(l->timer_fd, 0, &t, NULL);
+    set_timer(l, (unsigned)l->backoff_ms, 0);
     l->backoff_ms = l->backoff_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : l->backoff_ms * 2;
 }
 
@@ -272,45 +361,77 @@ static void start(struct jobloader *l)
         retry_later(l);
 }
 
-static void reap(struct jobloader *l)
+/* One that was killed is gone, or is not waited for any more. */
+static void bury(struct jobloader *l)
 {
-    int status;
+    siginfo_t info;
 
+    if (l->dying < 0)
+        return;
+    (void)waitid(P_PIDFD, (id_t)l->dying, &info, WEXITED | WNOHANG); /* where it fell to us */
+    (void)watch(l, l->dying, false);
+    io_close(&l->dying);
+}
+
+/* The loader has ended, or shall: another one is to be started. */
+static void lose(struct jobloader *l)
+{
+    bury(l);
     (void)watch(l, l->leash, false);
     io_close(&l->leash);
-    /* The leash breaks when the process exits; it is a zombie within the same moment. */
-    (void)kill(l->pid, SIGKILL);
-    (void)waitpid(l->pid, &status, 0);
+    (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
+    l->dying = l->pidfd; /* still watched: it becomes readable when the process is gone */
+    l->pidfd = -1;
     l->pid = 0;
     if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
         l->backoff_ms = BACKOFF_FIRST_MS;
     retry_later(l);
 }
 
-/* Something came from the loader: false when that is its end. */
-static bool take_beats(struct jobloader *l)
+static void hear(struct jobloader *l)
 {
     char bytes[64];
-    ssize_t n = recv(l->leash, bytes, sizeof(bytes), MSG_DONTWAIT);
+    ssize_t n = recv(l->leash, bytes, sizeof(bytes), 0);
 
-    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+    if (n > 0) {
+        l->beats = true;
+        l->silent = 0;
+    } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        lose(l);
+    }
+}
+
+/* A second of a loader's life has passed, or the pause after a death. One that has not said a word
+ * yet may take long to be loaded from a file server. Seconds in which we did not run ourselves (a
+ * job that is frozen as a whole) come as one. */
+static void tick(struct jobloader *l)
+{
+    uint64_t ticks;
+
+    (void)!read(l->timer_fd, &ticks, sizeof(ticks));
+    if (l->pid == 0) {
+        (void)watch(l, l->listen_fd, true);
+        return;
+    }
+    if (l->beats && ++l->silent > SILENT_MAX)
+        lose(l);
 }
 
 void jobloader_dispatch(struct jobloader *loader)
 {
     struct epoll_event ev;
-    uint64_t ticks;
 
     while (epoll_wait(loader->epoll_fd, &ev, 1, 0) == 1) {
-        if (ev.data.fd == loader->listen_fd) {
+        if (ev.data.fd == loader->listen_fd)
             start(loader);
-        } else if (ev.data.fd == loader->timer_fd) {
-            (void)!read(loader->timer_fd, &ticks, sizeof(ticks));
-            if (loader->pid == 0)
-                (void)watch(loader, loader->listen_fd, true);
-        } else if (!take_beats(loader)) {
-            reap(loader);
-        }
+        else if (ev.data.fd == loader->timer_fd)
+            tick(loader);
+        else if (ev.data.fd == loader->leash)
+            hear(loader);
+        else if (ev.data.fd == loader->pidfd)
+            lose(loader);
+        else
+            bury(loader);
     }
 }
 
@@ -320,23 +441,35 @@ void jobloader_forget(struct jobloader *loader)
     io_close(&loader->epoll_fd);
     io_close(&loader->timer_fd);
     io_close(&loader->leash);
+    io_close(&loader->pidfd);
+    io_close(&loader->dying);
     loader->pid = 0;
+}
+
+static bool is_gone_within(int pidfd, int timeout_ms)
+{
+    uint64_t end = time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS, now;
+    struct pollfd fd = {.fd = pidfd, .events = POLLIN};
+
+    while ((now = time_now_ns()) < end)
+        if (poll(&fd, 1, (int)((end - now) / NS_PER_MS) + 1) == 1)
+            return true;
+    return false;
 }
 
 static void end_process(struct jobloader *l, int grace_ms)
 {
-    int status;
+    siginfo_t info;
 
+    bury(l);
     if (l->pid == 0)
         return;
     (void)shutdown(l->leash, SHUT_WR);
-    for (int waited = 0; waited < grace_ms; waited += 5) {
-        if (waitpid(l->pid, &status, WNOHANG) != 0)
-            return; /* reaped here, or by somebody else */
-        (void)usleep(5000);
+    if (!is_gone_within(l->pidfd, grace_ms)) {
+        (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
+        (void)is_gone_within(l->pidfd, KILLED_MS);
     }
-    (void)kill(l->pid, SIGKILL);
-    (void)waitpid(l->pid, &status, 0);
+    (void)waitid(P_PIDFD, (id_t)l->pidfd, &info, WEXITED | WNOHANG);
 }
 
 void jobloader_destroy(struct jobloader *loader, int grace_ms)

@@ -1,5 +1,5 @@
-/* jobloader.h - a loader of the job's own: bound early, started when somebody connects, restarted
- * when it dies. */
+/* jobloader.h - a loader of the job's own: bound early, started when somebody connects, replaced
+ * when it dies or hangs. */
 #ifndef COMMON_JOBLOADER_H
 #define COMMON_JOBLOADER_H
 
@@ -38,10 +38,11 @@ void jobloader_set_environment(struct jobloader *loader, char *const *environmen
 /** The running loader, 0 when there is none: for a caller that ends all its other children. */
 pid_t jobloader_get_pid(const struct jobloader *loader);
 
-/** Start, reap, restart. Never blocks. */
+/** Start, watch, replace. Never blocks. */
 void jobloader_dispatch(struct jobloader *loader);
 
-/** End the loader (asked, then killed after `grace_ms` milliseconds) and close the socket. */
+/** End the loader (asked, then killed after `grace_ms` milliseconds) and close the socket. It takes a
+ * second more at the most. */
 void jobloader_destroy(struct jobloader *loader, int grace_ms);
 
 /** In a forked child: close what was inherited and leave the process alone. */

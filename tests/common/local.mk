@@ -5,6 +5,7 @@ common_tests = \
 	%D%/test_frame \
 	%D%/test_hostlist \
 	%D%/test_identity \
+	%D%/test_jobloader \
 	%D%/test_laws \
 	%D%/test_order \
 	%D%/test_order_small \
@@ -28,6 +29,8 @@ TESTS += $(common_tests)
 %C%_test_hostlist_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_identity_CFLAGS = $(test_cflags)
 %C%_test_identity_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_jobloader_CFLAGS = $(test_cflags)
+%C%_test_jobloader_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_order_CFLAGS = $(test_cflags)
 %C%_test_order_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
 %C%_test_order_small_CFLAGS = $(AM_CFLAGS) -Wno-type-limits

@@ -1,0 +1,203 @@
+/* A job's own loader, as its keeper has it: who its parent is, what it inherits, and what becomes of one that dies or
+ * hangs. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/address.h"
+#include "common/jobloader.h"
+#include "common/util.h"
+
+static struct jobloader *loader;
+static struct address address;
+static atomic_uint children_ended;
+
+static void on_child(int signum)
+{
+    (void)signum;
+    atomic_fetch_add(&children_ended, 1);
+}
+
+static void setup(void)
+{
+    char text[64];
+    struct jobloader_options options = {.address = text};
+    struct plenum_error err = {""};
+
+    (void)snprintf(text, sizeof(text), "unix:@plenum-test-jobloader-%ld", (long)getpid());
+    cr_assert(eq(int, address_parse(text, &address, &err), 0));
+    cr_assert(eq(int, jobloader_create(&options, &loader, &err), 0), "%s", err.text);
+    (void)signal(SIGCHLD, on_child);
+}
+
+static void teardown(void)
+{
+    jobloader_destroy(loader, 1000);
+}
+
+TestSuite(jobloader, .init = setup, .fini = teardown, .timeout = 300);
+
+/* Do a keeper's work until another process than `not` serves. */
+static pid_t served_by_another(pid_t not )
+{
+    while (jobloader_get_pid(loader) == 0 || jobloader_get_pid(loader) == not ) {
+        struct pollfd fd = {.fd = jobloader_get_fd(loader), .events = POLLIN};
+
+        (void)poll(&fd, 1, 1000);
+        jobloader_dispatch(loader);
+    }
+    return jobloader_get_pid(loader);
+}
+
+static void keep_for(int ms)
+{
+    uint64_t end = time_now_ns() + (uint64_t)ms * NS_PER_MS, now;
+
+    while ((now = time_now_ns()) < end) {
+        struct pollfd fd = {.fd = jobloader_get_fd(loader), .events = POLLIN};
+
+        (void)poll(&fd, 1, (int)((end - now) / NS_PER_MS) + 1);
+        jobloader_dispatch(loader);
+    }
+}
+
+/* Has the process a descriptor of this file? */
+static bool has_open(pid_t pid, const struct stat *file)
+{
+    char path[64];
+    struct dirent *e;
+    bool found = false;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/fd", (long)pid);
+    dir = opendir(path);
+    cr_assert(ne(ptr, dir, NULL));
+    while ((e = readdir(dir))) {
+        struct stat st;
+
+        if (fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
+            found |= st.st_dev == file->st_dev && st.st_ino == file->st_ino;
+    }
+    (void)closedir(dir);
+    return found;
+}
+
+static bool runs(pid_t pid)
+{
+    char path[64], state = 'X';
+    FILE *f;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    f = fopen(path, "r");
+    if (f) {
+        (void)!fscanf(f, "%*d %*s %c", &state);
+        (void)fclose(f);
+    }
+    return state != 'X' && state != 'Z';
+}
+
+static void expect_end(pid_t pid)
+{
+    for (int i = 0; i < 6000 && runs(pid); i++)
+        (void)usleep(10000);
+    cr_expect(not(runs(pid)));
+}
+
+/* The program waits for all of its children, in a handler or not at all: plenumd is not among them. */
+Test(jobloader, is_no_child_of_the_program)
+{
+    int connection = address_connect(&address, 0);
+    pid_t pid = served_by_another(0);
+
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
+    cr_expect(eq(int, errno, ECHILD));
+    cr_expect(eq(int, kill(pid, SIGKILL), 0));
+    pid = served_by_another(pid);
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
+    jobloader_destroy(loader, 1000);
+    loader = NULL;
+    expect_end(pid);
+    cr_expect(eq(u32, atomic_load(&children_ended), 0));
+    (void)close(connection);
+}
+
+Test(jobloader, inherits_no_descriptor_of_the_program)
+{
+    int fds[2], connection = address_connect(&address, 0);
+    struct stat st;
+    pid_t pid;
+
+    cr_assert(eq(int, pipe(fds), 0));
+    cr_assert(eq(int, dup2(fds[1], 200), 200));
+    cr_assert(eq(int, dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO));
+    cr_assert(eq(int, fstat(fds[1], &st), 0));
+    pid = served_by_another(0);
+    keep_for(500); /* the other program runs now, most likely; if not, it has them still closed on exec */
+    cr_expect(not(has_open(pid, &st)));
+    (void)close(connection);
+}
+
+/* Where the program has the kernel reap its children, too. */
+Test(jobloader, is_replaced_when_it_dies)
+{
+    int connection = address_connect(&address, 0);
+    pid_t pid = served_by_another(0);
+
+    (void)signal(SIGCHLD, SIG_IGN);
+    for (int i = 0; i < 3; i++) {
+        pid_t before = pid;
+
+        cr_expect(eq(int, kill(pid, SIGKILL), 0));
+        pid = served_by_another(before);
+        expect_end(before);
+        (void)close(connection);
+        connection = address_connect(&address, 0);
+    }
+    (void)close(connection);
+}
+
+Test(jobloader, is_replaced_when_it_hangs)
+{
+    int connection = address_connect(&address, 0);
+    pid_t pid = served_by_another(0), other;
+
+    keep_for(3500); /* it has said a word */
+    cr_expect(eq(int, jobloader_get_pid(loader), pid));
+    cr_assert(eq(int, kill(pid, SIGSTOP), 0));
+    (void)close(connection);
+    connection = address_connect(&address, 0); /* which waits for another */
+    other = served_by_another(pid);
+    expect_end(pid);
+    cr_expect(runs(other));
+    (void)close(connection);
+}
+
+/* A job that is frozen as a whole goes on with the loader that it had. */
+Test(jobloader, is_not_to_blame_when_the_keeper_was_stopped)
+{
+    int connection = address_connect(&address, 0);
+    pid_t pid = served_by_another(0);
+
+    keep_for(3500);
+    cr_assert(eq(int, kill(pid, SIGSTOP), 0));
+    (void)sleep(14); /* the keeper does not run */
+    keep_for(100);
+    cr_assert(eq(int, kill(pid, SIGCONT), 0));
+    keep_for(1500);
+    cr_expect(eq(int, jobloader_get_pid(loader), pid));
+    (void)close(connection);
+}
