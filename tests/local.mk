@@ -54,4 +54,5 @@ check-system: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(system_tests)'
 .PHONY: check-system
 include tests/failures/local.mk
+include tests/models/local.mk
 include tests/system/local.mk
