@@ -52,7 +52,6 @@ enum {
     TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
     SAME_MS = 1000,           /* between two ways of one signal */
     LOOK_MS = 10,             /* between two looks at what is being killed */
-    UNKILLABLE_MS = 5000,     /* then it is left behind */
     LOADER_GRACE_MS = 2000,
     TAIL_LINES = 20,
     FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
@@ -91,7 +90,7 @@ struct attend {
     bool told;                /* mpirun wants the end */
     uint64_t told_at;         /* its wish becomes ours then; UINT64_MAX: not */
     uint64_t kill_at;         /* UINT64_MAX: not yet */
-    uint64_t give_up_at;      /* on those that SIGKILL does not end */
+    struct family_end family; /* as it is killed */
     bool swept;
     bool drained;
 
@@ -287,13 +286,10 @@ static void sweep(struct attend *a, uint64_t now)
 {
     if (a->swept || now < a->kill_at)
         return;
-    if (a->give_up_at == UINT64_MAX) {
-        a->give_up_at = now + UNKILLABLE_MS * NS_PER_MS;
+    if (a->family.give_up_at == 0)
         child_signal(&a->child, SIGKILL); /* all of a group at once: nobody can fork away */
-    }
-    if ((family_kill(a->loader ? jobloader_get_pid(a->loader) : 0) == 0 && a->exited) ||
-        now >= a->give_up_at)
-        a->swept = true;
+    a->swept = family_end(&a->family, a->loader ? jobloader_get_pid(a->loader) : 0, now) &&
+               (a->exited || now >= a->family.give_up_at);
 }
 
 /* ---- the control connection ---- */
@@ -690,7 +686,6 @@ static void forgive(struct attend *a)
     a->heard_ns += gap;
     a->told_at = time_put_off(a->told_at, gap);
     a->kill_at = time_put_off(a->kill_at, gap);
-    a->give_up_at = time_put_off(a->give_up_at, gap);
 }
 
 static void run(struct attend *a)
@@ -826,7 +821,6 @@ int shim_attend(const struct shim_task *task, pid_t outer)
         .heard_ns = time_now_ns(),
         .told_at = UINT64_MAX,
         .kill_at = UINT64_MAX,
-        .give_up_at = UINT64_MAX,
         .child = {.input = -1, .output = {-1, -1}, .report_fd = -1},
         .loader_fd = -1,
         .key_fd = -1,

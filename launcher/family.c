@@ -5,8 +5,9 @@
  * killed would outrun the walk; so its members are stopped first, until a walk finds nobody new,
  * and killed then.
  *
- * All parents are read from /proc/PID/stat: /proc/PID/task/TID/children would be less to read, but
- * not every kernel has it. When no child is left, nothing is read at all. */
+ * Children are read from /proc/PID/task/TID/children, so that a family costs what it has members,
+ * however many processes there are. Kernels without these files have all of /proc read. When no child
+ * is left, nothing is read at all. */
 #include "config.h"
 
 #include "launcher/family.h"
@@ -14,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,19 +27,23 @@
 
 #include "common/util.h"
 
-enum { ROUNDS = 8 }; /* walks until the stopped family is taken for complete */
+enum {
+    ROUNDS = 8,           /* walks until the stopped family is taken for complete */
+    UNKILLABLE_MS = 5000, /* then it is left behind */
+};
 
 struct member {
     pid_t pid, parent;
     bool dead; /* a zombie */
-    bool ours; /* a descendant */
-    bool spared;
+    enum { UNKNOWN, OURS, NOT_OURS } kin; /* a descendant, and not to be spared? */
 };
 
 struct family {
     struct member *members;
     size_t count, cap;
 };
+
+bool family_walks_proc; /* for tests: as on a kernel without lists of children */
 
 /* State and parent of a process: 0, or -ESRCH when it is gone. */
 static int read_stat(int proc, pid_t pid, struct member *ret)
@@ -103,36 +109,113 @@ static int read_all(struct family *f)
     return r;
 }
 
-/* Mark descendants, level by level. */
+static int by_pid(const void *a, const void *b)
+{
+    pid_t x = ((const struct member *)a)->pid, y = ((const struct member *)b)->pid;
+
+    return (x > y) - (x < y);
+}
+
+/* Mark descendants: from each process upwards, until it is known whose they are. */
 static void mark(struct family *f, pid_t root, pid_t spare)
 {
-    bool more = true;
+    qsort(f->members, f->count, sizeof(*f->members), by_pid);
+    for (size_t i = 0; i < f->count; i++) {
+        struct member *m = &f->members[i];
+        int kin = UNKNOWN;
 
-    while (more) {
-        more = false;
-        for (size_t i = 0; i < f->count; i++) {
-            struct member *m = &f->members[i];
-
-            if (m->ours)
-                continue;
-            m->ours = m->parent == root;
-            for (size_t j = 0; !m->ours && j < f->count; j++) {
-                if (f->members[j].ours && f->members[j].pid == m->parent) {
-                    m->ours = true;
-                    m->spared = f->members[j].spared;
-                }
-            }
-            if (m->ours) {
-                m->spared |= spare > 0 && m->pid == spare;
-                more = true;
-            }
-        }
+        for (; m && kin == UNKNOWN; m = bsearch(&(struct member){.pid = m->parent}, f->members,
+                                                f->count, sizeof(*m), by_pid))
+            kin = m->kin != UNKNOWN                       ? (int)m->kin
+                  : m->pid == root || m->pid == spare     ? NOT_OURS
+                  : m->parent == root                     ? OURS
+                                                          : UNKNOWN;
+        if (kin == UNKNOWN)
+            kin = NOT_OURS;
+        for (m = &f->members[i]; m && m->kin == UNKNOWN && m->pid != root;
+             m = bsearch(&(struct member){.pid = m->parent}, f->members, f->count, sizeof(*m),
+                         by_pid))
+            m->kin = kin;
     }
+}
+
+/* Add the children of one thread: 0, -ESRCH when it is gone or the kernel has no such list. */
+static int read_children(struct family *f, int proc, const char *list, pid_t spare)
+{
+    int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), pid, r = 0;
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+
+    if (!file) {
+        io_close(&fd);
+        return -ESRCH;
+    }
+    while (r == 0 && fscanf(file, "%d", &pid) == 1) {
+        struct member m = {.pid = pid, .kin = OURS};
+
+        if (pid != spare && read_stat(proc, pid, &m) == 0)
+            r = add(f, &m);
+    }
+    (void)fclose(file);
+    return r;
+}
+
+/* Add the children of all threads of a process. */
+static int read_threads(struct family *f, int proc, pid_t pid, pid_t spare)
+{
+    char path[64];
+    int fd, r = 0;
+    struct dirent *entry;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof(path), "%d/task", (int)pid);
+    fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        io_close(&fd);
+        return -ESRCH;
+    }
+    while (r != -ENOMEM && (entry = readdir(dir))) {
+        if (entry->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof(path), "%d/task/%.20s/children", (int)pid, entry->d_name);
+        r = read_children(f, proc, path, spare);
+    }
+    (void)closedir(dir);
+    return r;
+}
+
+/* All descendants, generation by generation: the list is its own queue. */
+static int read_descendants(struct family *f, pid_t root, pid_t spare)
+{
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+
+    if (proc < 0)
+        return -errno;
+    f->count = 0;
+    r = read_threads(f, proc, root, spare); /* -ESRCH: no such lists */
+    for (size_t i = 0; r == 0 && i < f->count; i++)
+        if (read_threads(f, proc, f->members[i].pid, spare) == -ENOMEM)
+            r = -ENOMEM;
+    (void)close(proc);
+    return r;
+}
+
+/* The family as it is now. */
+static int read_family(struct family *f, pid_t root, pid_t spare)
+{
+    int r = family_walks_proc ? -ESRCH : read_descendants(f, root, spare);
+
+    if (r != -ESRCH)
+        return r;
+    r = read_all(f);
+    if (r == 0)
+        mark(f, root, spare);
+    return r;
 }
 
 static bool wanted(const struct member *m)
 {
-    return m->ours && !m->spared && !m->dead;
+    return m->kin == OURS && !m->dead;
 }
 
 /* Stop them: how many there are. */
@@ -165,10 +248,9 @@ int family_kill(pid_t spare)
         return 0;
     for (int round = 0; round < ROUNDS && r != before; round++) {
         before = r;
-        r = read_all(&f);
+        r = read_family(&f, getpid(), spare);
         if (r < 0)
             break;
-        mark(&f, getpid(), spare);
         r = stop_all(&f);
     }
     if (r > 0)
@@ -178,6 +260,17 @@ int family_kill(pid_t spare)
     free(f.members);
     /* A walk can miss who was born while it went on; that no child is left cannot be wrong. */
     return r == 0 && spare == 0 && has_children() ? 1 : r;
+}
+
+bool family_end(struct family_end *end, pid_t spare, uint64_t now_ns)
+{
+    int left = family_kill(spare);
+
+    if (end->give_up_at == 0 || (left > 0 && left < end->least)) {
+        end->least = left > 0 ? left : INT_MAX;
+        end->give_up_at = now_ns + UNKILLABLE_MS * NS_PER_MS;
+    }
+    return left == 0 || now_ns >= end->give_up_at;
 }
 
 int family_adopt(void)

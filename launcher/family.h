@@ -2,7 +2,9 @@
 #ifndef LAUNCHER_FAMILY_H
 #define LAUNCHER_FAMILY_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /**
@@ -16,6 +18,18 @@
  * /proc cannot be read
  */
 int family_kill(pid_t spare);
+
+extern bool family_walks_proc;
+
+/** Kill a family in bounded time: patience for those whom even SIGKILL does not end, but none is lost
+ * while their number falls. Zero-initialised: not begun. */
+struct family_end {
+    int least;           /* of those that were found alive */
+    uint64_t give_up_at; /* on those that are left; 0: not begun */
+};
+
+/** family_kill() once more: true when nobody is left, or none who can be killed. */
+bool family_end(struct family_end *end, pid_t spare, uint64_t now_ns);
 
 /** Become the one to whom orphaned descendants fall: 0 or -errno. */
 int family_adopt(void);

@@ -38,7 +38,8 @@ struct guard {
     const struct guard_step *steps; /* being taken; NULL: none yet */
     uint64_t begun_ns;              /* when the first of them was due */
     uint64_t kill_at;               /* when the family is killed; UINT64_MAX: not yet known */
-    uint64_t give_up_at;
+    uint64_t give_up_at;            /* on the ward */
+    struct family_end family;       /* as it is killed */
 };
 
 static void signals(sigset_t *set)
@@ -157,7 +158,6 @@ static void wait_for_signal(struct guard *g, uint64_t until, uint64_t now)
 int guard_run(const struct guard_options *options)
 {
     struct guard g = {.options = options, .kill_at = UINT64_MAX, .give_up_at = UINT64_MAX};
-    bool killing = false;
 
     if (getppid() != options->parent)
         begin(&g, options->orphaned);
@@ -165,15 +165,11 @@ int guard_run(const struct guard_options *options)
         uint64_t now = time_now_ns();
 
         take_steps(&g, now);
-        if (now >= g.give_up_at)
+        if (!g.ended && now >= g.give_up_at)
             break;
-        if (g.ended && now >= g.kill_at) {
-            if (!killing)
-                g.give_up_at = now + UNKILLABLE_MS * NS_PER_MS;
-            killing = true;
-            if (family_kill(0) == 0 && !reap(&g))
-                break;
-        }
+        if (g.ended && now >= g.kill_at && family_end(&g.family, 0, now) &&
+            (!reap(&g) || now >= g.family.give_up_at))
+            break;
         wait_for_signal(&g, next_wakeup(&g, now), now);
     }
     return g.status;

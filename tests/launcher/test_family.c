@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static void end_family(pid_t spare)
     cr_fatal("some are still alive");
 }
 
-Test(family, all_of_it_ends, .timeout = 20)
+static void all_of_it_ends(void)
 {
     cr_assert(eq(int, family_adopt(), 0));
     for (int i = 0; i < 3; i++)
@@ -59,6 +60,63 @@ Test(family, all_of_it_ends, .timeout = 20)
     end_family(0);
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
     cr_expect(eq(int, errno, ECHILD));
+}
+
+Test(family, all_of_it_ends, .timeout = 20)
+{
+    all_of_it_ends();
+}
+
+Test(family, all_of_it_ends_where_the_kernel_has_no_lists_of_children, .timeout = 20)
+{
+    family_walks_proc = true;
+    all_of_it_ends();
+}
+
+/* Children of a thread that is not the first are in a list of its own. */
+static void *fork_away(void *arg)
+{
+    (void)arg;
+    if (fork() == 0)
+        get_away();
+    (void)sleep(60);
+    return NULL;
+}
+
+Test(family, children_of_threads_are_of_it, .timeout = 20)
+{
+    pthread_t thread;
+
+    cr_assert(eq(int, family_adopt(), 0));
+    if (fork() == 0) {
+        (void)pthread_create(&thread, NULL, fork_away, NULL);
+        sleep_on();
+    }
+    (void)usleep(200000);
+    end_family(0);
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
+}
+
+/* The stopped and the many: all are looked at again while their number falls. */
+Test(family, is_not_given_up_while_it_falls)
+{
+    struct family_end end = {0};
+    pid_t some[8];
+
+    cr_assert(eq(int, family_adopt(), 0));
+    for (size_t i = 0; i < ARRAY_LEN(some); i++)
+        if ((some[i] = fork()) == 0)
+            sleep_on();
+    cr_expect(eq(int, family_end(&end, some[0], 1), false));
+    cr_expect(gt(u64, end.give_up_at, 1));
+    end.least = 100; /* as if there had been many */
+    cr_expect(eq(int, family_end(&end, 0, 60 * NS_PER_SEC), false), "there are fewer than there were");
+    for (bool over = false; !over; (void)usleep(10000)) {
+        while (waitpid(-1, NULL, WNOHANG) > 0)
+            ;
+        over = family_end(&end, 0, 61 * NS_PER_SEC);
+    }
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
 }
 
 /* A chain of processes, each of which is replaced by a child after some milliseconds. It ends by
