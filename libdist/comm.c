@@ -198,18 +198,26 @@ struct digest {
     XXH128_canonical_t hash;
 };
 
-/* The digest that most instances have; instance 0's where no other has more. */
+/* The digest that most instances have; the first one's where no other has more. A digest that more
+ * than half have is looked for first, in one pass (Boyer and Moore): the usual case. */
 static uint32_t majority(const struct digest *all, uint32_t count)
 {
-    uint32_t best = 0, best_votes = 0;
+    uint32_t best = 0, best_votes = 0, lead = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t votes = 0;
+        if (lead == 0)
+            best = i;
+        lead = memcmp(&all[i], &all[best], sizeof(all[i])) == 0 ? lead + 1 : lead - 1;
+    }
+    for (uint32_t i = 0; i <= count; i++) { /* the candidate, and then all */
+        uint32_t at = i == 0 ? best : i - 1, votes = 0;
 
         for (uint32_t k = 0; k < count; k++)
-            votes += memcmp(&all[i], &all[k], sizeof(all[i])) == 0;
-        if (votes > best_votes) {
-            best = i;
+            votes += memcmp(&all[at], &all[k], sizeof(all[at])) == 0;
+        if (votes > count / 2)
+            return at;
+        if (i > 0 && votes > best_votes) {
+            best = at;
             best_votes = votes;
         }
     }

@@ -213,6 +213,11 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
 /* Tell all others where we wait. */
 static void send_notices(void)
 {
+    int done = 1;
+
+    (void)MPI_Testall((int)world_size, sent, &done, MPI_STATUSES_IGNORE);
+    if (!done) /* the last ones, to somebody who hears nothing */
+        return;
     sent_number = number;
     for (uint32_t i = 0; i < world_size; i++)
         if (i != world_rank)
@@ -233,6 +238,13 @@ static void take_notices(void)
         if (noticed[status.MPI_SOURCE] < theirs)
             noticed[status.MPI_SOURCE] = theirs;
     }
+}
+
+/* Who comes late has been told so by the others: what nobody receives would stay in memory. */
+static void begin_collective(void)
+{
+    number++;
+    take_notices();
 }
 
 static int not_in_time(const char *what, struct plenum_error *err)
@@ -340,7 +352,7 @@ struct pieces {
 
 static int pieces_begin(struct pieces *p, size_t bytes)
 {
-    number++;
+    begin_collective();
     p->moving = bytes >= LARGE_BYTES;
     return p->moving ? gather(p->deadline_ns, p->what, p->err) : 0;
 }
@@ -454,7 +466,7 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
 static int backend_barrier(void *arg, uint64_t timeout_ns, struct plenum_error *err)
 {
     (void)arg;
-    number++;
+    begin_collective();
     return gather(deadline_of(timeout_ns), "barrier", err);
 }
 

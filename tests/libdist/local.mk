@@ -45,5 +45,5 @@ check_PROGRAMS += %D%/comm_world
 %C%_comm_world_SOURCES = %D%/comm_world.c
 %C%_comm_world_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 %C%_comm_world_LDADD = libplenum.la $(MPI_LIBS)
-%C%_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install
+%C%_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install -export-dynamic
 endif

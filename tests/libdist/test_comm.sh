@@ -18,6 +18,7 @@ timed_out() { # ARGUMENT... - do both others name the one that stays away?
     mpi -n 3 "$world" "$@" >"$T/late" 2>"$T/late.err"
     [ "$(grep -c "timed out" "$T/late")" = 2 ] || { cat "$T/late.err"; return 1; }
 }
+ok "notices to one that is late are received" mpi -n 3 "$world" straggler
 ok "an instance that does not come is named by both others when the time is up" timed_out late
 ok "so it is in a small broadcast" timed_out away 100
 ok "so it is in a large one" timed_out away 3000000
