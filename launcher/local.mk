@@ -18,6 +18,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/guard.c %D%/guard.h \
 	%D%/host.c %D%/host.h \
 	%D%/launch.c %D%/launch.h \
+	%D%/input.c %D%/input.h \
 	%D%/lend.c %D%/lend.h \
 	%D%/lenders.c %D%/lenders.h \
 	%D%/lines.c %D%/lines.h \

@@ -41,7 +41,9 @@
 
 enum {
     ANSWER_BYTES = 16384,
-    SIDE_BY_SIDE = 64, /* logins at a time */
+    SIDE_BY_SIDE = 64, /* logins at a time, */
+    PROMPT_MS = 3000,  /* but for those that have been silent for so long */
+    LEAVE_MS = 1000,   /* for logins to end that have said what they had to say */
     POLL_MS = 1000,
 };
 
@@ -52,6 +54,7 @@ struct inquiry {
     pid_t pid;                   /* 0: not asked yet, or over */
     int fd;                      /* what is printed there; -1: nothing more */
     uint64_t asked_ns, heard_ns; /* of the real-time clock */
+    uint64_t since_ns;           /* asked_ns, of the one that does not jump */
     char *said;                  /* ANSWER_BYTES */
     size_t len;
 };
@@ -112,6 +115,7 @@ static int ask(const struct probe_question *question, const struct plan_host *ho
     }
     null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     q->asked_ns = real_time_ns();
+    q->since_ns = time_now_ns();
     q->pid = agent_start(words, null, fds[1], fds[1]);
     free(text);
     io_close(&null);
@@ -217,23 +221,36 @@ static const char *last_line(struct inquiry *q)
     return line ? line + 1 : q->said;
 }
 
-static void judge(const struct probe_question *question, struct inquiry *q, struct probe *p)
+/* The end of a login, which may have closed its output and stay: true when it had to be killed. */
+static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
 {
-    bool silent = q->fd >= 0, well;
+    pid_t pid;
+
+    while ((pid = waitpid(q->pid, status, WNOHANG)) == 0 && time_now_ns() < patience_ns)
+        (void)usleep(1000);
+    if (pid != 0)
+        return false;
+    (void)kill(-q->pid, SIGKILL);
+    (void)waitpid(q->pid, status, 0);
+    return true;
+}
+
+static void judge(const struct probe_question *question, struct inquiry *q, uint64_t patience_ns,
+                  struct probe *p)
+{
+    bool silent = q->fd >= 0, stayed, well;
     int status = 0;
 
     if (q->pid == 0) {
         probe_fail(p, "log in", "there was no time left to ask");
         return;
     }
-    if (silent)
-        (void)kill(-q->pid, SIGKILL);
-    (void)waitpid(q->pid, &status, 0);
+    stayed = end_login(q, silent ? 0 : patience_ns, &status);
     io_close(&q->fd);
     q->said[q->len] = '\0';
     q->pid = 0;
     p->took_ns = q->heard_ns > q->asked_ns ? q->heard_ns - q->asked_ns : 0;
-    well = !silent && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    well = !silent && (stayed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
     if (well)
         probe_read_answer(q->said, q->asked_ns, q->heard_ns, p);
     else if (silent)
@@ -249,24 +266,54 @@ static void judge(const struct probe_question *question, struct inquiry *q, stru
         probe_fail(p, "log in", "%s ended without a word", agent_program(question->options));
 }
 
-/* Ask as many as may be asked at a time: false when all have been. */
-static bool ask_more(const struct probe_question *question, struct probe *probes,
-                     struct inquiry *list, uint32_t count, uint32_t *next, char *const scripts[2])
+/* Is it under way, and so that others wait for it? Silent hosts are not waited for: a rack of them
+ * would keep the rest from being asked. */
+static bool is_busy(const struct inquiry *q, uint64_t now)
 {
-    uint32_t busy = 0;
+    return q->fd >= 0 && (q->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);
+}
 
-    for (uint32_t i = 0; i < *next; i++)
-        busy += list[i].fd >= 0;
-    while (*next < count && busy < SIDE_BY_SIDE) {
+/* Ask as many as may be asked at a time: how many are under way. */
+static uint32_t ask_more(const struct probe_question *question, struct probe *probes,
+                         struct inquiry *list, uint32_t count, uint32_t *next,
+                         char *const scripts[2])
+{
+    uint32_t busy = 0, open = 0;
+    uint64_t now = time_now_ns();
+
+    for (uint32_t i = 0; i < *next; i++) {
+        busy += is_busy(&list[i], now);
+        open += list[i].fd >= 0;
+    }
+    for (; *next < count && busy < SIDE_BY_SIDE; (*next)++) {
         const struct probe *p = &probes[*next];
         int r = ask(question, p->host, scripts[p->loader], &list[*next]);
 
+        if ((r == -EMFILE || r == -ENFILE || r == -EAGAIN) && open > 0) {
+            free(list[*next].said);
+            list[*next].said = NULL;
+            break; /* when one of those has ended */
+        }
         if (r < 0)
             probe_fail(&probes[*next], "log in", "cannot be asked: %s", strerror(-r));
         busy += r == 0;
-        (*next)++;
+        open += r == 0;
     }
-    return *next < count || busy > 0;
+    return open;
+}
+
+static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *fds, int wait_ms)
+{
+    nfds_t open = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].fd >= 0)
+            fds[open++] = (struct pollfd){.fd = list[i].fd, .events = POLLIN};
+    if (poll(fds, open, wait_ms) <= 0)
+        return;
+    for (uint32_t i = count; i-- > 0;) /* backwards: each takes its place from the end */
+        if (list[i].fd >= 0 && fds[--open].revents)
+            listen_to(&list[i]);
 }
 
 static void wait_for_all(const struct probe_question *question, struct probe *probes,
@@ -276,16 +323,10 @@ static void wait_for_all(const struct probe_question *question, struct probe *pr
     struct pollfd *fds = calloc(count, sizeof(*fds));
     uint32_t next = 0;
 
+    io_raise_descriptors(count);
     while (fds && (now = time_now_ns()) < deadline &&
-           ask_more(question, probes, list, count, &next, scripts)) {
-        for (uint32_t i = 0; i < count; i++)
-            fds[i] = (struct pollfd){.fd = list[i].fd, .events = POLLIN};
-        if (poll(fds, count, (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS)) < 0)
-            continue;
-        for (uint32_t i = 0; i < count; i++)
-            if (list[i].fd >= 0 && fds[i].revents)
-                listen_to(&list[i]);
-    }
+           (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count))
+        listen_to_all(list, next, fds, (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));
     free(fds);
 }
 
@@ -294,14 +335,16 @@ int probe_hosts(const struct probe_question *question, struct probe *probes, uin
     struct inquiry *list = calloc((size_t)count + 1, sizeof(*list));
     char *const scripts[] = {make_script(question, false), make_script(question, true)};
     int failed = list && scripts[0] && scripts[1] ? 0 : -ENOMEM;
+    uint64_t patience_ns;
 
     if (failed < 0)
         goto out;
     for (uint32_t i = 0; i < count; i++)
         list[i].fd = -1;
     wait_for_all(question, probes, list, count, scripts);
+    patience_ns = time_now_ns() + LEAVE_MS * NS_PER_MS;
     for (uint32_t i = 0; i < count; i++) {
-        judge(question, &list[i], &probes[i]);
+        judge(question, &list[i], patience_ns, &probes[i]);
         failed += probes[i].failed;
         free(list[i].said);
     }

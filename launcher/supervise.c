@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +35,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "launcher/dial.h"
+#include "launcher/input.h"
 #include "launcher/ranges.h"
 #include "launcher/signals.h"
 #include "launcher/supervise_priv.h"
@@ -119,14 +119,13 @@ static void begin_close(struct supervisor *s)
 
 /* ---- input and signals ---- */
 
-static void read_input(struct supervisor *s)
+static void read_input(struct supervisor *s, const struct pollfd *fds)
 {
     char bytes[SUPERVISE_INPUT_BYTES];
-    ssize_t n = read(STDIN_FILENO, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
+    ssize_t n = input_take(fds, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
 
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+    if (n < 0)
         return;
-    n = n < 0 ? 0 : n;
     s->input_ended |= n == 0;
     members_send_input(s, bytes, (size_t)n);
 }
@@ -438,7 +437,16 @@ static bool is_over(const struct supervisor *s, uint64_t now)
              (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
 }
 
-enum { FD_SIGNAL, FD_LISTENER, FD_STATUS, FD_TEXT, FD_OUTPUT, FD_INPUT, FD_LENDERS, FD_PEERS };
+enum {
+    FD_SIGNAL,
+    FD_LISTENER,
+    FD_STATUS,
+    FD_TEXT,
+    FD_OUTPUT,
+    FD_LENDERS,
+    FD_INPUT,
+    FD_PEERS = FD_INPUT + INPUT_FDS
+};
 
 static void fill_fds(const struct supervisor *s, struct pollfd *fds)
 {
@@ -447,8 +455,8 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_STATUS] = (struct pollfd){.fd = s->mpirun.status_fd, .events = POLLIN};
     fds[FD_TEXT] = (struct pollfd){.fd = s->mpirun.text_fd, .events = POLLIN};
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
-    fds[FD_INPUT] =
-        (struct pollfd){.fd = members_want_input(s) ? STDIN_FILENO : -1, .events = POLLIN};
+    input_poll(members_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
+               &fds[FD_INPUT]);
     fds[FD_LENDERS] = (struct pollfd){.fd = lenders_get_fd(s->lenders), .events = POLLIN};
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
@@ -496,8 +504,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
         read_status(s);
     if (more[FD_OUTPUT].revents)
         members_send_credit(s);
-    if (more[FD_INPUT].revents)
-        read_input(s);
+    read_input(s, &more[FD_INPUT]);
     lenders_dispatch(s->lenders);
     if (!s->mpirun_gone && mpirun_reap(&s->mpirun)) {
         s->mpirun_gone = true;
@@ -553,18 +560,6 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
-/* A connection for each instance, and files for its output. */
-static void raise_descriptors(const struct supervisor *s)
-{
-    rlim_t wanted = 128 + (rlim_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1);
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static int open_output(struct supervisor *s, struct plenum_error *err)
 {
     struct output_source *sources = calloc(s->plan->num_instances, sizeof(*sources));
@@ -579,7 +574,8 @@ static int open_output(struct supervisor *s, struct plenum_error *err)
 
     if (!sources)
         return error_set(err, -ENOMEM, "out of memory");
-    raise_descriptors(s);
+    /* A connection for each instance, and files for its output. */
+    io_raise_descriptors((uint64_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1));
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         sources[i] = (struct output_source){.instance = i,
                                             .host = s->plan->hosts[s->plan->instances[i].host].name,

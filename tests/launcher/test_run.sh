@@ -164,6 +164,27 @@ ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n 6 --dry-run
 ok "has no room for more" all 'same $code 2' 'has err "have 5 slots"'
 
+# other_hosts NUMBER WAYS - as an agent: what host hN does by its last digit
+cat >agent <<'END'
+#!/bin/bash
+host=$1
+shift
+case $host in
+silent*) exec sleep 1000 ;;
+stays*) bash -c "$*" </dev/null; exec >/dev/null 2>&1; exec sleep 1000 ;;
+*) [ -z "${ASKED:-}" ] || echo $host >>"$ASKED"; exit 7 ;;
+esac
+END
+chmod +x agent
+export OMPI_MCA_plm_rsh_agent=$T/agent
+job --start-timeout 16 --host 'silent[001-100],last' true
+ok "a rack of silent hosts does not keep others from being asked" all 'same $code 125' 'has err "silent100  *log in  *no answer"' 'has_not err "no time left"' 'last_line_has err "last .* ended without a word"'
+job --start-timeout 20 --host stays1,gone true
+ok "a login that stays when it has answered does not hold up the rest" all 'same $code 125' 'has err "1 of 2 other hosts are not ready"' 'last_line_has err "gone "' 'below $took 12000'
+(ulimit -Sn 64; job --start-timeout 30 --host 'h[001-130]' true; echo $code >code)
+ok "more hosts than descriptors" all 'same "$(cat code)" 125' 'has err "130 of 130 other hosts are not ready"' 'has_not err "no time\|no answer\|cannot be asked"'
+unset OMPI_MCA_plm_rsh_agent
+
 # ---- plans for other machines ----
 begin=$(date +%s%N)
 job --host 'h[01-64]' -n 256 --num-replicas 512 --topology 'synthetic:package:2 numa:2 core:8 pu:2' --print-topology=json
@@ -203,6 +224,27 @@ ok "8 MB through standard input and output" cmp bytes out
 echo hello | timeout 30 "$run" --stdin none -n 1 cat >out 2>err
 ok "--stdin none" test ! -s out
 
+mkfifo shared
+exec 8<>shared
+rm -f up.*
+jobs=
+for i in 1 2 3; do
+    timeout 60 "$run" -n 1 sh -c ": >up.$i; exec cat >/dev/null" <&8 2>err.$i &
+    jobs="$jobs $!"
+done
+wait_for 20 test -e up.1 -a -e up.2 -a -e up.3
+for ((i = 0; i < 1500; i++)); do
+    echo $i >&8
+    sleep 0.001
+done
+kill -TERM $jobs
+codes=
+for i in $jobs; do
+    wait $i
+    codes="$codes $?"
+done
+exec 8>&-
+ok "jobs that share their input: none waits for it where another one took it" same "$codes" " 143 143 143"
 job -n 4 --tag-output='%i:' sh -c 'seq -f "$RANK line %.0f" 200000'
 cat >check.awk <<'EOF'
 $0 !~ /^[0-3]: [0-3] line [0-9]+$/ || substr($1, 1, 1) != $2 || $4 != last[$2] + 1 { bad++ }

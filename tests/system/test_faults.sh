@@ -227,7 +227,7 @@ fault_reboot() { # of a host: for a while nobody can log in there
     wait_for 40 has 'trying again in 10 s'
     "$vhosts" sshd v2
     await_end 60
-    ok "a host that is not ready when the job starts again is waited for" all 'same $code 0' 'has "1 of 3 other hosts is not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
+    ok "a host that is not ready when the job starts again is waited for" all 'same $code 0' 'has "1 of 3 other hosts are not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
     eval "$("$vhosts" env agent)"
 }
 fault_crashed() { # the last: the host is gone then
