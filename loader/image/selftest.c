@@ -20,7 +20,7 @@
 
 enum { SIDE = 32, DRAWS = 6 };
 
-enum { IMAGES = 6 };
+enum { IMAGES = 7 };
 
 static const struct {
     const char *pipelines[4]; /* ends with NULL */
@@ -28,7 +28,8 @@ static const struct {
 } definitions[PIPELINE_VERSIONS] = {
     [PIPELINE_V1] = {{"v1 rrc(32) flip(0.5)", "v1 resize(40) center_crop(32)"},
                      {0xe20d40e5981fb5ef, 0x80a20cd99c763e1c, 0x028d8b19ff641ad6,
-                      0xcb16095ebc23249d, 0xb24c734ffe3eac34, 0xb17fc19c926dae45}},
+                      0xcb16095ebc23249d, 0xb24c734ffe3eac34, 0xb17fc19c926dae45,
+                      0x523a269d3b15380e}},
 };
 
 /* The hash of all renderings of one image. */

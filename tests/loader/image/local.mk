@@ -62,3 +62,7 @@ check_PROGRAMS += %D%/dump
 %C%_dump_LDADD = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la
 dist_check_SCRIPTS += %D%/test_pillow.py
 TESTS += %D%/test_pillow.py
+
+# The images of selftest.c, for second implementations.
+EXTRA_DIST += %D%/golden/420.jpg %D%/golden/422.jpg %D%/golden/440.jpg %D%/golden/444.jpg %D%/golden/arithmetic.jpg %D%/golden/grey.jpg \
+	%D%/golden/progressive.jpg

@@ -17,6 +17,7 @@ static const struct made_jpeg images[] = {
     {"grey", 33, 27, MADE_GREY, "11", .quality = 75, .seed = 4},
     {"progressive", 41, 35, MADE_COLOUR, "22 11 11", .quality = 60, .progressive = true, .seed = 5},
     {"4:4:0", 24, 40, MADE_COLOUR, "12 11 11", .quality = 75, .seed = 6},
+    {"arithmetic", 35, 37, MADE_COLOUR, "22 11 11", .quality = 75, .arithmetic = true, .seed = 7},
 };
 
 int main(void)

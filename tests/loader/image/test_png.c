@@ -280,3 +280,42 @@ Test(png, exif_turns_it_too)
     image_decoder_destroy(decoder);
     free(m.bytes);
 }
+
+/* docs/pixels.md, 4.3: of two eXIf chunks the first counts, and one with a wrong CRC is not there. */
+Test(png, of_several_orientations_the_first_good_one_counts)
+{
+    static const struct {
+        int first, second; /* 0: none; negative: with a wrong CRC */
+        uint8_t want;
+    } cases[] = {{3, 0, 3}, {3, 6, 3}, {6, 3, 6}, {-3, 0, 1}, {-3, 6, 6}, {3, -6, 3}};
+    struct image_decoder *decoder;
+
+    cr_assert(eq(int, image_decoder_create(&decoder), 0));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct made_png spec = {.width = 7, .height = 5, .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8};
+        struct made m = make_png(&spec);
+        uint8_t *bytes = malloc(m.len + 2 * 38);
+        struct image_info info;
+        size_t len = 33; /* signature and IHDR */
+
+        memcpy(bytes, m.bytes, len);
+        for (int k = 0; k < 2; k++) {
+            int o = k ? cases[i].second : cases[i].first;
+            static const uint8_t chunk[34] = "\0\0\0\x1a" "eXIf" "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0";
+
+            if (o == 0)
+                continue;
+            memcpy(bytes + len, chunk, sizeof(chunk));
+            bytes[len + 27] = (uint8_t)abs(o);
+            put32(bytes + len + 34, crc_of(bytes + len + 4, 30) ^ (o < 0));
+            len += 38;
+        }
+        memcpy(bytes + len, m.bytes + 33, m.len - 33);
+        len += m.len - 33;
+        cr_assert(eq(int, image_verify(decoder, bytes, len, &info, NULL), 0));
+        cr_expect(eq(u8, info.orientation, cases[i].want), "%d, then %d", cases[i].first, cases[i].second);
+        free(bytes);
+        free(m.bytes);
+    }
+    image_decoder_destroy(decoder);
+}
