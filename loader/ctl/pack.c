@@ -220,7 +220,7 @@ static void print_kept(const struct pack_sum *s)
     } lines[] = {
         {PACK_KEPT_PACKED, "are packed already"}, {PACK_KEPT_PNG, "are PNGs"},
         {PACK_KEPT_CMYK, "have four components"}, {PACK_KEPT_ARITHMETIC, "are arithmetic coded"},
-        {PACK_KEPT_ODD, "cannot be packed"},      {PACK_KEPT_BAD, "are bad: no loader shows them"},
+        {PACK_KEPT_ODD, "cannot be packed"},      {PACK_KEPT_BAD, "do not decode whole: of these, loaders show what lies above the damage"},
     };
     const char *title = "kept";
 

@@ -93,7 +93,7 @@ struct verify {
     struct dataset_buffer *buffers;
     unsigned threads;
     struct content *content; /* [samples], or NULL */
-    atomic_uint_fast64_t packed, jpeg, png, bytes;
+    atomic_uint_fast64_t packed, jpeg, progressive, png, bytes;
     atomic_bool unread; /* some bytes could not be had */
     bool listed;        /* a list was written, or removed */
     struct dataset_kept kept;
@@ -182,6 +182,7 @@ static int check_image(struct verify *v, uint32_t sample, unsigned thread)
     if (r < 0)
         return r == -EBADMSG ? add_problem(v, sample, "bad", false, &err) : r;
     (void)atomic_fetch_add(strcmp(info.format, "PNG") == 0 ? &v->png : &v->jpeg, 1);
+    (void)atomic_fetch_add(&v->progressive, info.progressive);
     r = pack_prove(buffer->bytes, buffer->len, &err);
     if (r > 0)
         (void)atomic_fetch_add(&v->packed, 1);
@@ -258,6 +259,7 @@ static void print_json(const struct verify *v)
     json_number(&j, "samples", dataset_get_samples(v->dataset));
     json_number(&j, "bytes", v->bytes);
     json_number(&j, "jpeg", v->jpeg);
+    json_number(&j, "progressive", v->progressive);
     json_number(&j, "png", v->png);
     json_number(&j, "packed", v->packed);
     json_text(&j, "content", content[0] ? content : NULL);
@@ -305,6 +307,10 @@ static void print_text(const struct verify *v, double seconds)
            format_bytes(v->bytes, bytes, sizeof(bytes)));
     printf("good         %llu JPEGs and %llu PNGs decode whole\n", (unsigned long long)v->jpeg,
            (unsigned long long)v->png);
+    if (v->progressive > 0)
+        printf("progressive  %llu of the JPEGs, which take several times as long to decode as others: "
+               "plenumctl pack makes copies with the same pixels that do not\n",
+               (unsigned long long)v->progressive);
     printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
            (unsigned long long)v->packed);
     if (v->content)

@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "loader/image/jpeg_marker.h"
+
 enum { TAG_ORIENTATION = 0x0112, TYPE_BYTE = 1, TYPE_SHORT = 3, TYPE_LONG = 4 };
 
 /* A TIFF block and the order of bytes in it. */
@@ -82,32 +84,11 @@ uint8_t exif_of_tiff(const uint8_t *bytes, size_t len)
 uint8_t exif_of_jpeg(const uint8_t *bytes, size_t len)
 {
     static const uint8_t mark[6] = {'E', 'x', 'i', 'f', 0, 0};
-    size_t at = 2; /* behind SOI */
+    struct jpeg_markers m = {bytes, len, .at = 2};
 
-    while (len >= 4 && at <= len - 4) {
-        uint8_t code = bytes[at + 1];
-        size_t size;
-
-        if (bytes[at] != 0xFF)
-            return 1;
-        if (code == 0xFF) { /* a byte that fills up */
-            at++;
-            continue;
-        }
-        if (code == 0x01 || (code >= 0xD0 && code <= 0xD7)) { /* TEM, RSTn: no length */
-            at += 2;
-            continue;
-        }
-        if (code == 0xD8 || code == 0xD9 || code == 0xDA) /* SOI, EOI, SOS */
-            return 1;
-        size = (size_t)bytes[at + 2] << 8 | bytes[at + 3];
-        if (size < 2 || size > len - at - 2)
-            return 1;
-        if (code == 0xE1 && size >= 2 + sizeof(mark) &&
-            memcmp(bytes + at + 4, mark, sizeof(mark)) == 0)
-            return exif_of_tiff(bytes + at + 4 + sizeof(mark), size - 2 - sizeof(mark));
-        at += 2 + size;
-    }
+    while (jpeg_markers_next(&m))
+        if (m.code == 0xE1 && m.size >= sizeof(mark) && memcmp(m.data, mark, sizeof(mark)) == 0)
+            return exif_of_tiff(m.data + sizeof(mark), m.size - sizeof(mark));
     return 1;
 }
 

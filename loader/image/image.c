@@ -54,12 +54,34 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         uint8_t at, len;
         char mark[9];
     } known[] = {
-        {"a GIF", 0, 4, "GIF8"},       {"a WebP", 8, 4, "WEBP"},
-        {"a TIFF", 0, 4, "II*\0"},     {"a TIFF", 0, 4, "MM\0*"},
-        {"an AVIF", 4, 8, "ftypavif"}, {"a HEIC", 4, 8, "ftypheic"},
-        {"a JPEG 2000", 4, 4, "jP  "}, {"a JPEG XL", 0, 2, "\xFF\x0A"},
-        {"a Photoshop", 0, 4, "8BPS"}, {"a BMP", 0, 2, "BM"},
+        {"a GIF", 0, 4, "GIF8"},
+        {"a WebP", 8, 4, "WEBP"},
+        {"a TIFF", 0, 4, "II*\0"},
+        {"a TIFF", 0, 4, "MM\0*"},
+        {"a BigTIFF", 0, 4, "II+\0"},
+        {"a BigTIFF", 0, 4, "MM\0+"},
+        {"an AVIF", 4, 8, "ftypavif"},
+        {"an AVIF", 4, 8, "ftypavis"},
+        {"a HEIC", 4, 8, "ftypheic"},
+        {"a HEIC", 4, 8, "ftypheix"},
+        {"a HEIF", 4, 8, "ftypmif1"},
+        {"a HEIF", 4, 8, "ftypmsf1"},
+        {"a JPEG 2000", 4, 4, "jP  "},
+        {"a JPEG 2000", 0, 4, "\xFF\x4F\xFF\x51"},
+        {"a JPEG XL", 0, 2, "\xFF\x0A"},
+        {"a JPEG XL", 4, 4, "JXL "},
+        {"a Photoshop", 0, 4, "8BPS"},
+        {"an OpenEXR", 0, 4, "\x76\x2F\x31\x01"},
+        {"a Radiance HDR", 0, 7, "#?RADIA"},
+        {"a Radiance HDR", 0, 6, "#?RGBE"},
+        {"a QOI", 0, 4, "qoif"},
+        {"an ICO", 0, 4, "\0\0\1\0"},
+        {"an SVG", 0, 4, "<svg"},
+        {"a BMP", 0, 2, "BM"},
     };
+    /* Netpbm: P1 ... P6, then white space. */
+    if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '6' && strchr("\n\r\t ", bytes[2]) && bytes[2])
+        return "a PNM";
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (len >= (size_t)known[i].at + known[i].len &&
@@ -322,6 +344,7 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
                                    .width = header.width,
                                    .height = header.height,
                                    .orientation = header.orientation,
+                                   .progressive = header.progressive,
                                    .pixels = XXH3_64bits_digest(&state)};
     return r;
 }

@@ -42,6 +42,7 @@ struct image_info {
     const char *format;     /* "JPEG" or "PNG" */
     uint32_t width, height; /* as stored, before EXIF */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
+    bool progressive;       /* a JPEG whose scans must all be read for any row */
     uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; by image_verify() */
 };
 

@@ -48,6 +48,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/image/exif.h"
+#include "loader/image/jpeg_marker.h"
 #include "loader/image/jpeg_own.h"
 #include "loader/image/jpeg_pixels.h"
 #include "loader/image/jpeg_tiles.h"
@@ -77,6 +78,7 @@ struct jpeg_reader {
     int code;       /* of that failure, and its sentence: */
     char message[JMSG_LENGTH_MAX + 100];
 
+    bool in_header;       /* it is still being read */
     const uint8_t *bytes; /* of the file */
     size_t len;
     uint64_t blocks;
@@ -111,13 +113,13 @@ static int describe_place(const struct jpeg_reader *j, char *text, size_t size)
 {
     const struct jpeg_decompress_struct *d = &j->d;
 
+    if (j->in_header)
+        return snprintf(text, size, "in the header");
     if (d->output_scanline > 0 || j->rows_left > 0)
         return snprintf(text, size, "near row %u of %u", d->output_scanline, d->output_height);
     if (d->input_scan_number > 1)
         return snprintf(text, size, "in scan %d", d->input_scan_number);
-    if (d->input_scan_number == 1)
-        return snprintf(text, size, "in the image data");
-    return snprintf(text, size, "in the header");
+    return snprintf(text, size, "in the image data");
 }
 
 static _Noreturn void leave(struct jpeg_reader *j, int code, const char *format, ...)
@@ -215,14 +217,45 @@ static void check_limits(struct jpeg_reader *j)
               d->image_width, d->image_height);
 }
 
+/* What kind of JPEG it is: 0xC0 + n of its SOFn, and the bits of a sample; 0 where there is none. */
+static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
+{
+    struct jpeg_markers m = {bytes, len, .at = 2};
+
+    while (jpeg_markers_next(&m)) {
+        if ((m.code & 0xF0) != 0xC0 || m.code == 0xC4 || m.code == 0xC8 || m.code == 0xCC)
+            continue; /* no SOFn */
+        if (bits)
+            *bits = m.size > 0 ? m.data[0] : 8;
+        return m.code;
+    }
+    return 0;
+}
+
+/* What the definition leaves out is refused here, since what a library makes of it depends on its version. */
+static void check_process(struct jpeg_reader *j)
+{
+    uint8_t bits = 8, code = frame_code(j->part, j->part_len, &bits);
+
+    if (code % 4 == 3)
+        leave(j, -EBADMSG, "a lossless JPEG is not decoded");
+    if (code % 8 >= 5)
+        leave(j, -EBADMSG, "a hierarchical JPEG is not decoded");
+    if (bits != 8)
+        leave(j, -EBADMSG, "a JPEG of %u bits a sample is not decoded, only of 8", bits);
+}
+
 static void start(struct jpeg_reader *j)
 {
+    check_process(j);
     j->live = true; /* also if the next line fails: what it has made by then is destroyed */
     jpeg_create_decompress(&j->d);
     j->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
     j->d.src = &j->source;
     j->d.progress = &j->progress;
+    j->in_header = true;
     (void)jpeg_read_header(&j->d, TRUE);
+    j->in_header = false;
     check_limits(j);
     j->d.out_color_space = j->d.num_components == 4 ? JCS_CMYK : JCS_EXT_RGBX;
     j->d.dct_method = JDCT_ISLOW;
@@ -235,7 +268,7 @@ static int open_library(struct jpeg_reader *j, struct plenum_error *err)
 {
     if (j->live)
         jpeg_destroy_decompress(&j->d);
-    j->live = j->ours = false;
+    j->live = j->ours = j->in_header = false;
     j->d = (struct jpeg_decompress_struct){.err = &j->errors};
     j->source.next_input_byte = j->part;
     j->source.bytes_in_buffer = j->part_len;
@@ -307,6 +340,7 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
             return r;
     }
     ret->orientation = exif_of_jpeg(bytes, len);
+    ret->progressive = frame_code(bytes, len, NULL) % 4 == 2;
     return 0;
 }
 

@@ -23,6 +23,7 @@
 struct image_header {
     uint32_t width, height; /* as stored, before EXIF; within limits.h */
     uint8_t orientation;    /* EXIF's, 1 ... 8; 1 where there is none */
+    bool progressive;       /* a JPEG of that kind */
 };
 
 /** Some rows of the region. A pixel has four bytes: R, G, B, and one that means nothing, because

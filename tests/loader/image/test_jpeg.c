@@ -436,7 +436,9 @@ Test(jpeg, odd_forms_are_refused_with_a_sentence)
 {
     struct made_jpeg spec = {.width = 40, .height = 40, .colour = MADE_TWO};
     struct made two = make_jpeg(&spec), twelve = make_kind("4:2:0", 40, 40);
-    struct made lossless = make_kind("4:2:0", 40, 40);
+    struct made lossless = make_kind("4:2:0", 40, 40), hierarchical = make_kind("4:2:0", 40, 40);
+    struct made ordinary = make_kind("4:4:4", 40, 40);
+    uint8_t *adobe = malloc(ordinary.len + 16);
     struct image_decoder *decoder;
     struct plenum_error err;
     uint8_t pixels[16 * 16 * 3];
@@ -446,11 +448,21 @@ Test(jpeg, odd_forms_are_refused_with_a_sentence)
     expect_sentence(&err, "a JPEG with 2 components is neither grey, colour nor CMYK");
     twelve.bytes[find_marker(&twelve, 0xC0, 2) + 4] = 12;
     cr_expect(eq(int, render(decoder, &twelve, pixels, &err), -EBADMSG));
-    expect_sentence(&err, "JPEG decoder: Unsupported JPEG data precision 12, in the image data");
+    expect_sentence(&err, "a JPEG of 12 bits a sample is not decoded, only of 8");
     lossless.bytes[find_marker(&lossless, 0xC0, 2) + 1] = 0xC3;
     cr_expect(eq(int, render(decoder, &lossless, pixels, &err), -EBADMSG));
-    expect_sentence(&err, "JPEG decoder: Unsupported JPEG process: SOF type 0xc3, in the header");
+    expect_sentence(&err, "a lossless JPEG is not decoded");
+    hierarchical.bytes[find_marker(&hierarchical, 0xC0, 2) + 1] = 0xCE;
+    cr_expect(eq(int, render(decoder, &hierarchical, pixels, &err), -EBADMSG));
+    expect_sentence(&err, "a hierarchical JPEG is not decoded");
+    memcpy(adobe, "\xFF\xD8\xFF\xEE\0\x0E" "Adobe\0\x64\0\0\0\0\x02", 18);
+    memcpy(adobe + 18, ordinary.bytes + 20, ordinary.len - 20); /* in place of JFIF's APP0 */
+    cr_expect(eq(int, render(decoder, &(struct made){adobe, ordinary.len - 2}, pixels, &err), -EBADMSG));
+    expect_sentence(&err, "JPEG decoder: Unknown Adobe color transform code 2, in the header");
     image_decoder_destroy(decoder);
+    free(adobe);
+    free(ordinary.bytes);
+    free(hierarchical.bytes);
     free(two.bytes);
     free(twelve.bytes);
     free(lossless.bytes);
