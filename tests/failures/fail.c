@@ -162,6 +162,17 @@ static bool fails(const char *kind, const void *caller)
     return true;
 }
 
+/* An eventfd neither breaks nor takes half a number: it can be interrupted, and no more. */
+static bool is_sound(int fd)
+{
+    char link[32], what[32] = "";
+
+    if (plan.code == EINTR || !plan.state)
+        return false;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    return readlink(link, what, sizeof(what) - 1) > 0 && strstr(what, "[eventfd]");
+}
+
 #define FAILS(kind) fails(kind, __builtin_return_address(0))
 
 static int code_of(const char *name)
@@ -234,7 +245,7 @@ static void *next(_Atomic(void *) *kept, const char *name)
         static _Atomic(void *) kept;                                                                                             \
         ssize_t(*f) parameters = (ssize_t(*) parameters)(intptr_t)next(&kept, #name);                                            \
                                                                                                                                  \
-        if (FAILS(kind)) {                                                                                                       \
+        if (!is_sound(fd) && FAILS(kind)) {                                                                                      \
             if (plan.code != SHORT)                                                                                              \
                 return -1;                                                                                                       \
             len = len > 1 ? 1 : len;                                                                                             \
