@@ -234,6 +234,22 @@ int address_connect(const struct address *address, unsigned turn)
     return fd;
 }
 
+int address_check_peer(const struct address *address, int fd)
+{
+    struct ucred peer;
+    socklen_t len = sizeof(peer);
+    struct stat st;
+
+    if (address->tcp)
+        return 0;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+        return -errno;
+    if (peer.uid == 0 || peer.uid == geteuid() ||
+        (address_is_path(address) && stat(address->un.sun_path, &st) == 0 && st.st_uid == peer.uid))
+        return 0;
+    return -EPERM;
+}
+
 int address_listen(const struct address *address, unsigned mode, struct plenum_error *err)
 {
     const struct sockaddr *at;

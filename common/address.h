@@ -59,6 +59,13 @@ int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
 int address_connect(const struct address *address, unsigned turn);
 
 /**
+ * May what listens there be believed? 0, or -EPERM when whoever listened on a unix socket that is
+ * connected was neither root, nor this user, nor the owner of the socket's file: anybody can bind an
+ * abstract name.
+ */
+int address_check_peer(const struct address *address, int fd);
+
+/**
  * A listening socket, close-on-exec, or -errno with a sentence.
  *
  * A path that a dead process left behind is taken over; one where somebody listens is -EADDRINUSE.

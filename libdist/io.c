@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -32,6 +33,13 @@ struct served {
     struct served *next;
 };
 
+/* Loaders that this process keeps: one for each address that its streams found nobody at. */
+struct keeper {
+    struct jobloader *loader;
+    char address[sizeof(((struct address *)0)->text)];
+    struct keeper *next;
+};
+
 static struct {
     /* Constant while the thread runs. */
     int epoll_fd, wake_fd;
@@ -43,38 +51,45 @@ static struct {
     pthread_mutex_t mu;
     bool stop;
     struct served *served;
-    struct jobloader *keeper;
+    struct keeper *keepers;
 } io = {.epoll_fd = -1,
         .wake_fd = -1,
         .life = PTHREAD_MUTEX_INITIALIZER,
         .mu = PTHREAD_MUTEX_INITIALIZER};
 
-/* Addresses in epoll's data that are no stream's. */
-static char tag_wake, tag_keeper;
+/* An address in epoll's data that is no session's and no keeper's. */
+static char tag_wake;
 
 static void in_child(void)
 {
     io_close(&io.epoll_fd);
     io_close(&io.wake_fd);
-    if (io.keeper)
-        jobloader_forget(io.keeper);
+    for (struct keeper *k = io.keepers; k; k = k->next)
+        jobloader_forget(k->loader);
     for (struct served *s = io.served; s; s = s->next)
         for (int i = 0; i < s->stream->num_addresses; i++)
             io_close(&s->stream->sessions[i].conn.fd);
+    for (struct served *s = io.served; s; s = s->next)
+        slot_sets_leave(s->stream);
     (void)pthread_mutex_init(&io.life, NULL);
-    (void)pthread_mutex_init(&io.mu, NULL); /* held since before_fork() */
+    (void)pthread_mutex_init(&io.mu, NULL); /* held since before_fork(), as those of streams */
     io.running = false;
     io.served = NULL;
-    io.keeper = NULL;
+    io.keepers = NULL;
 }
 
+/* Nothing is half done in what the child inherits. */
 static void before_fork(void)
 {
     (void)pthread_mutex_lock(&io.mu);
+    for (struct served *s = io.served; s; s = s->next)
+        (void)pthread_mutex_lock(&s->stream->mu);
 }
 
 static void in_parent(void)
 {
+    for (struct served *s = io.served; s; s = s->next)
+        (void)pthread_mutex_unlock(&s->stream->mu);
     (void)pthread_mutex_unlock(&io.mu);
 }
 
@@ -86,11 +101,11 @@ static void serve(void *tag)
         (void)!read(io.wake_fd, &n, sizeof(n));
         return;
     }
-    if (tag == &tag_keeper) {
-        if (io.keeper)
-            jobloader_dispatch(io.keeper);
-        return;
-    }
+    for (struct keeper *k = io.keepers; k; k = k->next)
+        if (k == tag) {
+            jobloader_dispatch(k->loader);
+            return;
+        }
     for (struct served *s = io.served; s; s = s->next)
         for (int i = 0; i < s->stream->num_addresses; i++)
             if (&s->stream->sessions[i] == tag) {
@@ -109,8 +124,30 @@ static int watch(int op, int fd, void *tag, bool write)
     return epoll_ctl(io.epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
+static int keep(const struct jobloader_options *options, struct plenum_error *err)
+{
+    struct keeper *k = calloc(1, sizeof(*k));
+    int r = k ? jobloader_create(options, &k->loader, err) : error_set(err, -ENOMEM, "out of memory");
+
+    if (r == 0) {
+        r = watch(EPOLL_CTL_ADD, jobloader_get_fd(k->loader), k, false);
+        if (r < 0)
+            (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
+    }
+    if (r < 0) {
+        if (k)
+            jobloader_destroy(k->loader, 0);
+        free(k);
+        return r;
+    }
+    (void)snprintf(k->address, sizeof(k->address), "%s", options->address);
+    k->next = io.keepers;
+    io.keepers = k;
+    return 0;
+}
+
 /* The stream's loader is this host's own, and nobody listens: keep one, unless another process has
- * just begun to. */
+ * just begun to. One that has only bound the address, and goes on not to listen, is no loader. */
 static void keep_loader(struct plenum_stream *s)
 {
     static const char *const widened[] = {"--all-cpus", NULL};
@@ -119,14 +156,15 @@ static void keep_loader(struct plenum_stream *s)
         .args = s->info.num_local_instances > 1 ? widened : NULL,
     };
     struct plenum_error err;
-    int r = 0;
+    int r;
 
     s->wants_keeper = false;
-    if (io.keeper)
-        return;
-    r = jobloader_create(&options, &io.keeper, &err);
-    if (r == 0)
-        r = watch(EPOLL_CTL_ADD, jobloader_get_fd(io.keeper), &tag_keeper, false);
+    for (const struct keeper *k = io.keepers; k; k = k->next)
+        if (strcmp(k->address, options.address) == 0)
+            return;
+    r = keep(&options, &err);
+    if (r == -EADDRINUSE)
+        session_own_is_taken(s);
     if (r < 0 && r != -EADDRINUSE)
         stream_fail(s, r, err.text);
 }
@@ -245,8 +283,11 @@ static void stop(void)
     (void)pthread_mutex_unlock(&io.mu);
     io_poke();
     (void)pthread_join(io.thread, NULL);
-    jobloader_destroy(io.keeper, LOADER_GRACE_MS);
-    io.keeper = NULL;
+    for (struct keeper *k = io.keepers; k; k = io.keepers) {
+        io.keepers = k->next;
+        jobloader_destroy(k->loader, LOADER_GRACE_MS);
+        free(k);
+    }
     io.running = false;
     io_close(&io.epoll_fd);
     io_close(&io.wake_fd);

@@ -9,7 +9,7 @@
 struct plenum_job {
     /* Constant after plenum_job_open(). */
     struct plenum_job_info info;
-    char id[64];
+    char id[320]; /* a host's whole name, and a port */
     char loader[2048];
     pid_t pid; /* that opened it */
     /* Under job.c's lock. */

@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -41,6 +42,8 @@ enum {
     ODD_PONGS_MAX = 3,
     /* Received at once, so that the program does not wait long for the lock. */
     RECEIVE_MAX = 1 << 20,
+    /* Tries, within a second or so, before the own loader's address is believed to be taken. */
+    OWN_TAKEN_MAX = 8,
 };
 
 static const uint64_t retry_first_ns = 5 * NS_PER_MS, retry_last_ns = 1000 * NS_PER_MS,
@@ -72,6 +75,30 @@ void slot_set_unref(struct slot_set *set)
         free(set->slots[i].epochs);
     }
     free(set);
+}
+
+static void leave_ring(struct slot_set *set)
+{
+    bool leased = false;
+
+    for (uint32_t i = 0; set && i < set->num_slots; i++)
+        leased |= set->slots[i].state == SLOT_LEASED;
+    if (!set || leased || !set->ring->base)
+        return;
+    (void)munmap(set->ring->base, set->ring->bytes);
+    set->ring->base = NULL;
+    io_close(&set->ring->fd);
+}
+
+void slot_sets_leave(struct plenum_stream *s)
+{
+    for (int i = 0; i < s->num_addresses; i++)
+        leave_ring(s->sessions[i].set);
+    leave_ring(s->remote);
+    for (struct slot_set *set = s->shown; set; set = set->next_shown)
+        leave_ring(set);
+    for (const struct entry *e = s->first; e; e = e->next)
+        leave_ring(e->slot ? e->slot->set : NULL);
 }
 
 static int slot_set_create(struct plenum_stream *s, uint32_t n, struct slot_set **ret,
@@ -205,10 +232,27 @@ void session_lose(struct session *se, const char *text)
     lose_since(se, time_now_ns(), text);
 }
 
+/* A loader that has served the stream, or we, may be short of something for a moment: our session of
+ * before is not closed yet there, and batches of its ring are held here. */
+static bool is_for_later(const struct plenum_stream *s, int code)
+{
+    return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM ||
+                         code == -EMFILE || code == -ENFILE);
+}
+
 /* The loader says that it will not serve this stream. */
 static void refused(struct session *se, int code, const char *text)
 {
-    se->refused = code;
+    struct plenum_stream *s = se->stream;
+
+    if (is_for_later(s, code)) {
+        if (!se->warned && !s->alone_ns)
+            stream_warn(s, "loader %s is not used for now: %s", se->address->text, text);
+        se->warned = !s->alone_ns;
+        se->failed_openings = 0; /* it was none that died of us */
+    } else {
+        se->refused = code;
+    }
     session_lose(se, text);
 }
 
@@ -225,12 +269,31 @@ int session_flush(struct session *se)
     return r;
 }
 
+/* The own loader's address is another user's: 0 when the next one is tried from now on. */
+static int try_next_own(struct plenum_stream *s)
+{
+    if (!s->own_loader || s->own_turn + 1 >= OWNLOADER_TURNS)
+        return -EADDRINUSE;
+    s->own_taken = 0;
+    ownloader_address(&s->own_key, ++s->own_turn, &s->addresses[0]);
+    return 0;
+}
+
+void session_own_is_taken(struct plenum_stream *s)
+{
+    if (++s->own_taken >= OWN_TAKEN_MAX)
+        (void)try_next_own(s);
+}
+
 static const char *why_not(const struct session *se, int r)
 {
     if (r == -ENOENT && !se->address->tcp)
         return "no such socket: is plenumd running?";
     if (r == -ECONNREFUSED)
         return "nobody listens there: is plenumd running?";
+    if (r == -EPERM)
+        return "another user listens there, who is neither root nor this user: name another loader, "
+               "or have that user end it";
     if (r == -EACCES && se->stream->tls && se->address->tcp)
         return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: its plenumd must have "
                "the one that this was made from, with --tls-key";
@@ -248,6 +311,15 @@ static void lose_connection(struct session *se, int r)
         session_lose(se, why_not(se, r));
 }
 
+/* Somebody else listens where our loader should. */
+static void lose_to_stranger(struct session *se, uint64_t now)
+{
+    if (try_next_own(se->stream) == 0)
+        se->retry_ns = now;
+    else
+        refused(se, -EPERM, why_not(se, -EPERM));
+}
+
 static void connect_now(struct session *se, uint64_t now)
 {
     struct plenum_stream *s = se->stream;
@@ -260,6 +332,11 @@ static void connect_now(struct session *se, uint64_t now)
     }
     fd = address_connect(se->address, se->turn);
     r = fd;
+    if (fd >= 0 && address_check_peer(se->address, fd) < 0) {
+        (void)close(fd);
+        lose_to_stranger(se, now);
+        return;
+    }
     if (fd >= 0)
         r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);
     if (r >= 0 && s->tls && se->address->tcp)
@@ -270,6 +347,8 @@ static void connect_now(struct session *se, uint64_t now)
         if (fd >= 0)
             frame_conn_fini(&se->conn);
         s->wants_keeper = s->own_loader && r == -ECONNREFUSED;
+        if (s->own_loader && r == -EAGAIN)
+            session_own_is_taken(s);
         session_lose(se, why_not(se, r));
         return;
     }
@@ -281,9 +360,13 @@ static void connect_now(struct session *se, uint64_t now)
     (void)session_flush(se);
 }
 
-/* Our own memory is short, or descriptors: no loader can help. */
+/* Our own memory is short, or descriptors: no other loader can help. */
 static void fail_here(struct session *se, int code, const char *text)
 {
+    if (is_for_later(se->stream, code)) {
+        refused(se, code, text);
+        return;
+    }
     stream_fail(se->stream, code, text);
     session_close(se, false);
 }
@@ -295,7 +378,7 @@ static void handle_hello(struct session *se, struct frame_reader *payload)
     struct wire_open open = s->open;
     const char *version = pipeline_version_name(s->pipeline.version);
     struct plenum_error err;
-    int fd, r;
+    int r;
 
     r = wire_get_hello(payload, &m) < 0
             ? error_set(&err, -EPROTONOSUPPORT, "the other side does not speak Plenum's protocol")
@@ -308,6 +391,7 @@ static void handle_hello(struct session *se, struct frame_reader *payload)
         return;
     }
     memcpy(se->loader_name, m.name, sizeof(se->loader_name));
+    s->own_taken = 0;
     se->loader_minor = m.minor;
     if (m.minor < WIRE_MINOR_SUBSET && (s->open.subset.first || s->open.subset.end ||
                                         s->open.repeat > 1 || s->split == PLENUM_SPLIT_FILE)) {
@@ -326,14 +410,9 @@ static void handle_hello(struct session *se, struct frame_reader *payload)
         fail_here(se, r, err.text);
         return;
     }
-    if (!se->address->tcp) {
-        fd = dup(se->set->ring->fd);
-        if (fd < 0) {
-            fail_here(se, -EMFILE,
-                      "no descriptor is left to send the ring to the loader (see ulimit -n)");
-            return;
-        }
-        (void)frame_conn_attach_fd(&se->conn, fd);
+    if (!se->address->tcp) { /* closed when it is sent: it would keep the memory in forked children */
+        (void)frame_conn_attach_fd(&se->conn, se->set->ring->fd);
+        se->set->ring->fd = -1;
     }
     open.slots = se->set->num_slots;
     (void)wire_put_open(&se->conn.tx, ++s->next_request, &open);

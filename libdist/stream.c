@@ -249,23 +249,26 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     return wire_open_check(open, err);
 }
 
+/* Of the loader that nobody named: their number, one. */
+static int take_own_address(struct plenum_stream *s, struct plenum_error *err)
+{
+    int r = ownloader_key(&s->info, &s->own_key, err);
+
+    if (r < 0)
+        return r;
+    ownloader_address(&s->own_key, 0, &s->addresses[0]);
+    return 1;
+}
+
 static int take_addresses(struct plenum_stream *s, const struct plenum_stream_options *o,
                           struct plenum_error *err)
 {
     const char *text = o->loader ? o->loader : s->info.loader;
     int known = 0;
-    char own[128];
 
-    if (!text) {
-        (void)snprintf(own, sizeof(own), "unix:@plenum-%u-%.60s", (unsigned)geteuid(),
-                       s->info.job_id ? s->info.job_id : s->name);
-        if (!s->info.job_id)
-            (void)snprintf(own, sizeof(own), "unix:@plenum-%u-pid-%ld", (unsigned)geteuid(),
-                           (long)s->pid);
-        s->own_loader = true;
-        text = own;
-    }
-    s->num_addresses = address_parse_list(text, s->addresses, err);
+    s->own_loader = !text;
+    s->num_addresses = text ? address_parse_list(text, s->addresses, err)
+                            : take_own_address(s, err);
     if (s->num_addresses < 0)
         return s->num_addresses;
     loaders_init(s);

@@ -18,6 +18,7 @@
 #include "common/ring.h"
 #include "common/tls.h"
 #include "common/wire.h"
+#include "libdist/ownloader.h"
 #include "libdist/trace.h"
 
 enum { WARNINGS_MAX = 8, DEPTH_MAX = 64, EXTRA_SLOTS = 2, HEDGE_SLOTS = 2 };
@@ -154,10 +155,14 @@ struct plenum_stream {
     struct plenum_job_info info;
     struct wire_open open;
     struct pipeline pipeline;
-    struct address addresses[ADDRESS_LIST_MAX]; /* looked up, where they are names */
+    struct address addresses[ADDRESS_LIST_MAX]; /* looked up, where they are names; the own loader's may
+                                                   become another, under mu */
     int num_addresses;
     bool own_loader; /* none was named: the one address is the job's own, kept by one of its
-                        processes */
+                        processes, */
+    struct ownloader_key own_key; /* at one of the addresses that this gives, */
+    unsigned own_turn;            /* this one; under mu */
+    unsigned own_taken;           /* times in a row that it was bound, and nobody listened; under mu */
     uint64_t epochs;
     uint32_t depth;
     uint64_t loader_timeout_ns, silence_ns;
@@ -271,6 +276,9 @@ void session_cancel(struct plenum_lease *slot);
 bool session_is_silent(const struct session *se, uint64_t now_ns);
 /** Send what was put into its buffer. */
 int session_flush(struct session *se);
+/** The own loader's address was bound, or its queue full, and nobody could be met there: it is
+ * believed to be taken when that happens again and again. */
+void session_own_is_taken(struct plenum_stream *s);
 /** End the connection without telling anybody; `bye`: but the loader. */
 void session_close(struct session *se, bool bye);
 /** The same, because the loader did something that it must not. */
@@ -279,6 +287,9 @@ void session_lose(struct session *se, const char *text);
 void spread_add(struct spread *s, uint64_t ns);
 /** Drop one reference of a slot set. */
 void slot_set_unref(struct slot_set *set);
+/** In a forked child: let go of the memory of rings, which would stay after the program's end; but for
+ * those of which the program holds batches. */
+void slot_sets_leave(struct plenum_stream *s);
 
 /* io.c */
 

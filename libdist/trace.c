@@ -92,6 +92,7 @@ int trace_open(const struct plenum_job_info *info, const char *title, struct tra
     (void)snprintf(text, sizeof(text), "instance %u on %s: %s", info->instance_index, host, title);
     name_it(t, "process_name", 0, text);
     name_it(t, "thread_name", TRACK_PROGRAM, "program");
+    (void)fflush(t->file);
     *ret = t;
     return 0;
 }
@@ -129,10 +130,19 @@ static void end_span(struct json *j)
     json_end_object(j);
 }
 
+/* What is left in the buffer would be written by a forked child, too, when it exits. */
+static void end_event(struct trace *t)
+{
+    end_span(&t->json);
+    (void)fflush(t->file);
+}
+
 void trace_wait(struct trace *t, uint64_t begin_ns, uint64_t end_ns)
 {
-    if (t)
-        end_span(begin_span(t, TRACK_PROGRAM, "wait", begin_ns, end_ns));
+    if (!t)
+        return;
+    (void)begin_span(t, TRACK_PROGRAM, "wait", begin_ns, end_ns);
+    end_event(t);
 }
 
 void trace_batch(struct trace *t, const struct trace_batch *b)
@@ -167,6 +177,7 @@ void trace_batch(struct trace *t, const struct trace_batch *b)
         }
         end_span(j);
     }
+    (void)fflush(t->file);
 }
 
 void trace_incident(struct trace *t, const char *text)
@@ -180,5 +191,5 @@ void trace_incident(struct trace *t, const char *text)
     put_time(t, time_now_ns());
     json_begin_object(j, "args", true);
     json_text(j, "text", text);
-    end_span(j);
+    end_event(t);
 }

@@ -9,11 +9,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,6 +30,7 @@
 #include "common/streamhash.h"
 #include "common/util.h"
 #include "common/wire.h"
+#include "libdist/ownloader.h"
 #include "loader/render/render.h"
 #include "tests/daemon.h"
 #include "tests/tree.h"
@@ -1208,6 +1211,214 @@ Test(stream, names_fail_with_the_stream)
     cr_expect(eq(int, plenum_stream_sample_names(s, &sample, 1, &names, &err), -ECONNRESET));
     cr_expect(ne(ptr, (void *)strstr(err.text, socket_a), NULL), "%s", err.text);
     plenum_stream_destroy(s);
+}
+
+/* What a loader is short of while the stream runs is there again later. */
+Test(stream, refusals_that_pass_do_not_end_a_stream_that_runs)
+{
+    static const char *const none[] = {"--ring-limit", "4K", NULL}, *const all[] = {NULL};
+    struct plenum_stream_options o = options_of(socket_a);
+    pid_t loader = daemon_start_with(socket_a, "1", all);
+    struct plenum_stream *s = opened(NULL, &o);
+    struct plenum_error err = {""};
+    struct plenum_batch b;
+    uint64_t hash = drain(s, 2);
+    int r;
+
+    end_loader(loader, SIGKILL);
+    loader = daemon_start_with(socket_a, "1", none);
+    while ((r = plenum_stream_next(s, 1500 * NS_PER_MS, &b, &err)) == 0) { /* what was ready */
+        hash += plenum_batch_hash(&b);
+        plenum_batch_release(&b);
+    }
+    cr_assert(eq(int, r, -EAGAIN), "%s", err.text);
+    end_loader(loader, SIGKILL);
+    loader = daemon_start_with(socket_a, "1", all);
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
+    plenum_stream_destroy(s);
+
+    /* A stream that has not begun hears why, at once. */
+    end_loader(loader, SIGKILL);
+    loader = daemon_start_with(socket_a, "1", none);
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ENOSPC));
+    end_loader(loader, SIGTERM);
+}
+
+/* Streams of a job's instance and of a process alone have loaders of their own. */
+Test(stream, a_process_may_keep_several_loaders)
+{
+    struct plenum_job_info info = instance(0, 2, 1);
+    struct plenum_stream_options o = options_of(NULL);
+    char job[64];
+    struct plenum_stream *s, *t;
+    struct plenum_stream_stats of_s, of_t;
+
+    (void)snprintf(job, sizeof(job), "test-%ld", (long)getpid());
+    info.job_id = job;
+    o.loader_timeout_ns = 20 * NS_PER_SEC;
+    s = opened(&info, &o);
+    t = opened(NULL, &o);
+    (void)drain(s, 2);
+    (void)drain(t, 2);
+    plenum_stream_get_stats(s, &of_s);
+    plenum_stream_get_stats(t, &of_t);
+    cr_expect(ne(str, of_s.loader, of_t.loader));
+    plenum_stream_destroy(s);
+    cr_expect(eq(u64, drain(t, UINT64_MAX) != 0, 1));
+    plenum_stream_destroy(t);
+}
+
+static struct address own_address(const char *job, unsigned turn)
+{
+    struct plenum_job_info info = {.num_instances = 2, .job_id = job};
+    struct ownloader_key key;
+    struct address ret;
+
+    cr_assert(eq(int, ownloader_key(&info, &key, NULL), 0));
+    ownloader_address(&key, turn, &ret);
+    return ret;
+}
+
+/* Those who may share a loader find the same name, and nobody else does. */
+Test(stream, the_name_of_a_jobs_loader_is_its_own)
+{
+    static const char long_name[] =
+        "a-host-with-a-long-name.in-a-rack.of-a-row.of-a-hall.of-a-cluster.of-an-institute.example.org-";
+    char here[128], one[200], two[200];
+    struct plenum_job_info alone = {.num_instances = 1, .job_id = "pid-1"};
+    struct ownloader_key key, again;
+    int status;
+    pid_t child;
+
+    (void)snprintf(here, sizeof(here), "%s", own_address("x", 0).text);
+    cr_expect(eq(str, own_address("x", 0).text, here));
+    cr_expect(ne(str, own_address("x", 1).text, here));
+    (void)snprintf(one, sizeof(one), "%s29500", long_name);
+    (void)snprintf(two, sizeof(two), "%s29501", long_name);
+    cr_expect(ne(str, own_address(one, 0).text, own_address(two, 0).text));
+
+    /* Of a process alone: the same for all of its streams, another in each process. */
+    cr_assert(eq(int, ownloader_key(&alone, &key, NULL), 0));
+    cr_assert(eq(int, ownloader_key(&alone, &again, NULL), 0));
+    cr_expect(eq(int, memcmp(&key, &again, sizeof(key)), 0));
+    child = fork();
+    if (child == 0) {
+        int same = 0;
+
+        (void)ownloader_key(&alone, &again, NULL);
+        same |= memcmp(&key, &again, sizeof(key)) == 0;
+        same |= unshare(CLONE_NEWNS) == 0 && strcmp(own_address("x", 0).text, here) == 0;
+        _exit(same);
+    }
+    cr_assert(eq(int, waitpid(child, &status, 0), child));
+    cr_expect(eq(int, status, 0));
+}
+
+/* Another user binds the name, and listens there or not; until it is killed. */
+static pid_t start_stranger(const char *text, bool listens)
+{
+    struct address address;
+    int pipes[2];
+    char byte;
+    pid_t pid;
+
+    cr_assert(eq(int, address_parse(text, &address, NULL), 0));
+    cr_assert(eq(int, pipe(pipes), 0));
+    pid = fork();
+    if (pid == 0) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        bool ok = setgid(65533) == 0 && setuid(65533) == 0 &&
+                  bind(fd, (struct sockaddr *)&address.un, address.len) == 0 &&
+                  (!listens || listen(fd, 5) == 0);
+
+        (void)!write(pipes[1], ok ? "y" : "n", 1);
+        (void)pause();
+    }
+    cr_assert(eq(i64, read(pipes[0], &byte, 1), 1));
+    cr_assert(eq(chr, byte, 'y'));
+    (void)close(pipes[0]);
+    (void)close(pipes[1]);
+    return pid;
+}
+
+Test(stream, what_another_user_serves_is_not_believed)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    struct plenum_job_info info = instance(0, 2, 1);
+    struct plenum_stream_stats stats;
+    struct plenum_error err = {""};
+    struct plenum_stream *s = NULL;
+    char job[64], text[128];
+    pid_t strangers[2];
+
+    if (geteuid() != 0)
+        cr_skip("only root can play another user");
+    (void)snprintf(job, sizeof(job), "test-%ld", (long)getpid());
+    info.job_id = job;
+    o.loader_timeout_ns = 30 * NS_PER_SEC;
+    for (unsigned i = 0; i < 2; i++)
+        strangers[i] = start_stranger(own_address(job, i).text, i == 0);
+    s = opened(&info, &o);
+    (void)drain(s, 2);
+    plenum_stream_get_stats(s, &stats);
+    cr_expect(eq(str, stats.loader, own_address(job, 2).text));
+    plenum_stream_destroy(s);
+
+    /* An address that is named is refused. */
+    (void)snprintf(text, sizeof(text), "%s", own_address(job, 0).text);
+    o.loader = text;
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EPERM));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "another user"), NULL), "%s", err.text);
+    for (unsigned i = 0; i < 2; i++) {
+        (void)kill(strangers[i], SIGKILL);
+        (void)waitpid(strangers[i], NULL, 0);
+    }
+}
+
+static unsigned rings_of(pid_t pid)
+{
+    char path[64], line[512];
+    unsigned count = 0;
+    FILE *f;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+    f = fopen(path, "r");
+    cr_assert(ne(ptr, f, NULL));
+    while (fgets(line, sizeof(line), f))
+        count += strstr(line, "plenum-ring") != NULL;
+    (void)fclose(f);
+    return count;
+}
+
+/* A worker that lives on does not hold the memory of streams that the program has ended. */
+Test(stream, a_forked_child_keeps_no_ring_but_of_batches_that_were_held)
+{
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream_options o = options_of(socket_a);
+    struct plenum_stream *s = opened(NULL, &o);
+
+    for (int held = 0; held < 2; held++) {
+        struct plenum_batch b = next_of(s);
+        uint64_t hash = plenum_batch_hash(&b);
+        int status;
+        pid_t child;
+
+        if (!held)
+            plenum_batch_release(&b);
+        child = fork();
+        if (child == 0)
+            _exit(rings_of(getpid()) == (unsigned)held && (!held || plenum_batch_hash(&b) == hash)
+                      ? 0
+                      : 1);
+        cr_assert(eq(int, waitpid(child, &status, 0), child));
+        cr_expect(eq(int, status, 0), "held: %d", held);
+        plenum_batch_release(&b);
+    }
+    cr_expect(gt(u32, rings_of(getpid()), 0));
+    (void)drain(s, UINT64_MAX);
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGTERM);
 }
 
 /* A call in another thread that waits for the loader. */

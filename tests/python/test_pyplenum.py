@@ -434,6 +434,20 @@ class StreamTest(unittest.TestCase):
                              env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
         self.assertEqual((out.stdout, out.returncode), (f"{errno.EBADF}\n", 0), out.stderr)
 
+    def test_trace_and_fork(self):
+        """a child that exits in the ordinary way writes nothing into the parent's trace"""
+        program = ("import glob, json, os, pyplenum, sys\n"
+                   "s = pyplenum.Stream(sys.argv[1], 'resize(32) center_crop(32)', micro_batch=4, epochs=2)\n"
+                   "for i, b in enumerate(s):\n"
+                   "    if i % 3 == 0 and os.fork() == 0: sys.exit(0)\n"
+                   "del b; s.close()\n"
+                   "file, = glob.glob(os.environ['PLENUM_TRACE'] + '/*')\n"
+                   "print(len(json.load(open(file))) > 20)\n")
+        out = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
+                             env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"),
+                                  "PLENUM_TRACE": os.path.join(T, "trace")})
+        self.assertEqual((out.stdout, out.returncode), ("True\n", 0), out.stderr)
+
     def test_limits(self):
         """time limits: what is over already is not waited for, none may be negative, infinity is for ever"""
         with stream(epochs=None, loader_timeout=float("inf"), silence=float("inf")) as s:

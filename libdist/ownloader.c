@@ -1,0 +1,101 @@
+/* ownloader.c - see ownloader.h.
+ *
+ * The instances of a job on a host find each other by an abstract socket, whose name is a hash of the
+ * job's. Names of sockets belong to the name space of networks, but what a loader reads to that of
+ * mounts: two containers that share a network (--network host) may have the same user, the same
+ * numbers of processes and other files under the same paths. So the name is of the place, too: the
+ * name spaces of mounts and processes, and the root folder.
+ *
+ * A process that is alone needs to be found by nobody: its name is random. Others' names can be
+ * guessed, and taken first by another user. Who listens is therefore looked at (session.c), and there
+ * are several names, which all instances try in the same order. */
+#include "config.h"
+
+#include "libdist/ownloader.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+/* 64 random bits that stay the same in this process: 0, or -EIO. */
+static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_error *err)
+{
+    uint64_t fresh, before = 0;
+
+    *ret = atomic_load(at);
+    if (*ret)
+        return 0;
+    if (getrandom(&fresh, sizeof(fresh), 0) != (ssize_t)sizeof(fresh))
+        return error_set(err, -EIO, "the system gives no random numbers: %s", strerror(errno));
+    fresh |= 1; /* 0: there is none yet */
+    *ret = atomic_compare_exchange_strong(at, &before, fresh) ? fresh : before;
+    return 0;
+}
+
+static int add_process(XXH3_state_t *hash, struct plenum_error *err)
+{
+    static _Atomic uint64_t randoms[2];
+    uint64_t id[3] = {(uint64_t)getpid()}; /* a forked child has another */
+
+    for (size_t i = 0; i < ARRAY_LEN(randoms); i++) {
+        int r = random_of_process(&randoms[i], &id[1 + i], err);
+
+        if (r < 0)
+            return r;
+    }
+    (void)XXH3_128bits_update(hash, id, sizeof(id));
+    return 0;
+}
+
+static void add_file(XXH3_state_t *hash, const char *path)
+{
+    struct stat st = {0};
+    uint64_t id[2];
+
+    (void)stat(path, &st); /* no /proc: then only the rest tells places apart */
+    id[0] = st.st_dev;
+    id[1] = st.st_ino;
+    (void)XXH3_128bits_update(hash, id, sizeof(id));
+}
+
+int ownloader_key(const struct plenum_job_info *info, struct ownloader_key *ret,
+                  struct plenum_error *err)
+{
+    XXH128_canonical_t digest;
+    XXH3_state_t hash;
+    int r = 0;
+
+    (void)XXH3_128bits_reset(&hash);
+    if (info->num_instances == 1 || !info->job_id)
+        r = add_process(&hash, err);
+    else
+        (void)XXH3_128bits_update(&hash, info->job_id, strlen(info->job_id));
+    if (r < 0)
+        return r;
+    add_file(&hash, "/proc/self/ns/mnt");
+    add_file(&hash, "/proc/self/ns/pid");
+    add_file(&hash, "/");
+    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&hash));
+    memcpy(ret->bytes, digest.digest, sizeof(ret->bytes));
+    return 0;
+}
+
+void ownloader_address(const struct ownloader_key *key, unsigned turn, struct address *ret)
+{
+    XXH128_hash_t hash = XXH3_128bits_withSeed(key->bytes, sizeof(key->bytes), turn);
+    char text[sizeof(ret->text)];
+
+    (void)snprintf(text, sizeof(text), "unix:@plenum-%u-%016llx%016llx", (unsigned)geteuid(),
+                   (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    (void)address_parse(text, ret, NULL);
+}
