@@ -5,12 +5,15 @@ instances keeps no other thread from running.
 """
 
 import ctypes
+import operator
 import os
+import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64,
                     c_void_p)
 from typing import Any, Dict, List, Tuple
 
-__all__ = ["FOREVER", "PlenumError", "byref", "c_void_p", "check", "lib", "libc_free", "nanoseconds"]
+__all__ = ["FOREVER", "PlenumError", "byref", "c_void_p", "caller", "check", "lib", "libc_free", "nanoseconds", "text_of",
+           "whole"]
 
 FOREVER = 2**64 - 1
 
@@ -173,21 +176,23 @@ class CCarrier(Structure):
 
 
 def _load() -> ctypes.CDLL:
-    """$PLENUM_LIBRARY, beside this package, in PREFIX/lib where it lies in PREFIX/lib/python3.N/site-packages, or where the
-    linker looks."""
+    """$PLENUM_LIBRARY; beside this package; in PREFIX/lib where it lies in PREFIX/lib/python3.N/site-packages; where the
+    linker looks; in this Python's prefix; and where "make install" puts it, as the linker may not know of that yet."""
     named, here = os.environ.get("PLENUM_LIBRARY"), os.path.dirname(os.path.abspath(__file__))
     candidates = [named] if named else []
     candidates.append(os.path.join(here, "libplenum.so.1"))
     candidates.append(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), "libplenum.so.1"))
     candidates.append("libplenum.so.1")
+    for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local")):
+        candidates += [os.path.join(prefix, folder, "libplenum.so.1") for folder in ("lib", "lib64")]
     problems = []
     for path in candidates:
         try:
             return ctypes.CDLL(path)
         except OSError as error:
             problems.append(str(error))
-    raise ImportError("libplenum.so.1 cannot be loaded: install libplenum, or set PLENUM_LIBRARY to its path ("
-                      + "; ".join(problems) + ")")
+    raise ImportError("libplenum.so.1 cannot be loaded: install libplenum (\"make install\" from Plenum's sources), or set "
+                      "PLENUM_LIBRARY to its path (" + "; ".join(problems) + ")")
 
 
 lib = _load()
@@ -198,6 +203,7 @@ libc_free.argtypes = [c_void_p]
 
 _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_job_open": (c_int, [POINTER(c_void_p), _ERR]),
+    "plenum_job_open_as": (c_int, [POINTER(CJobInfo), POINTER(c_void_p), _ERR]),
     "plenum_job_close": (None, [c_void_p]),
     "plenum_job_get_info": (POINTER(CJobInfo), [c_void_p]),
     "plenum_job_set_timeout": (None, [c_void_p, c_uint64]),
@@ -206,7 +212,6 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_allgather": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p, _ERR]),
     "plenum_barrier": (c_int, [c_void_p, _ERR]),
     "plenum_same": (c_int, [c_void_p, c_void_p, c_size_t, _ERR]),
-    "plenum_broadcast_seed": (c_int, [c_void_p, POINTER(c_uint64), _ERR]),
     "plenum_replica_seed": (c_uint64, [c_uint64, c_uint32]),
     "plenum_once_per_host": (c_int, [c_void_p, CPrepare, c_void_p, _ERR]),
     "plenum_job_set_carrier": (c_int, [c_void_p, POINTER(CCarrier), _ERR]),
@@ -237,6 +242,8 @@ for _name, (_result, _arguments) in _PROTOTYPES.items():
 
 def nanoseconds(seconds: float, what: str) -> int:
     """A time limit for the C library, which knows no negative numbers: 0 polls, infinity is for ever."""
+    if isinstance(seconds, str):
+        raise TypeError(f"{what} is a number of seconds, not {seconds!r}")
     if seconds != seconds or seconds < 0:
         raise ValueError(f"{what} is a number of seconds, 0 or more, not {seconds}")
     return min(int(seconds * 1e9), FOREVER) if seconds < 1e10 else FOREVER
@@ -246,3 +253,32 @@ def check(code: int, error: CError) -> None:
     """Raise :class:`PlenumError` when ``code`` is a negative errno."""
     if code < 0:
         raise PlenumError(-code, error.text.decode("utf-8", "replace"))
+
+
+def whole(value: Any, what: str, low: int, high: int) -> int:
+    """A whole number within bounds: C would cut it to 32 or 64 bits in silence."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is a whole number, not {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{what} must lie in {low} ... {high}: {number} does not")
+    return number
+
+
+def text_of(value: Any, what: str) -> bytes:
+    """A text as C takes it, which ends at the first NUL."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a text, not {value!r}")
+    if "\0" in value:
+        raise ValueError(f"{what} holds a NUL character: {value!r}")
+    return value.encode("utf-8", "surrogateescape")
+
+
+def caller() -> int:
+    """The ``stacklevel`` for a warning of the function that calls this one: the line of the program that called the package."""
+    here, level = os.path.dirname(__file__), 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:
+        frame, level = frame.f_back, level + 1
+    return level

@@ -3,21 +3,108 @@
 import ctypes
 import errno
 import io
+import os
 import pickle
+import platform
+import secrets
 import sys
 import threading
-from typing import Any, Callable, List, Optional
+from datetime import timedelta
+from typing import Any, Callable, List, NamedTuple, NoReturn, Optional, Tuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ._lib import CError, CPrepare, PlenumError, byref, c_void_p, check, lib, nanoseconds
+from ._lib import CError, CJobInfo, CPrepare, PlenumError, byref, c_void_p, check, lib, nanoseconds, whole
 
 __all__ = ["Job", "job"]
 
 _TYPES = {"int32": 0, "int64": 1, "float32": 2, "float64": 3}
 _OPS = {"sum": 0, "min": 1, "max": 2, "mean": 3}
-_LAUNCHERS = ("none", "plenumrun", "torchrun", "mpirun", "srun")
+_LAUNCHERS = ("none", "plenumrun", "torchrun", "mpirun", "srun", "program")
+_MOST = 2**32 - 1
+_OTHERS_S = 60.0  # how long ranks that share no variables wait for each other's word of their hosts
+
+
+class _Place(NamedTuple):
+    """Who a process is, told by something else than the environment."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    by: str  # "program" or "torch.distributed"
+
+    def info(self) -> CJobInfo:
+        return CJobInfo(num_instances=self.world_size, instance_index=self.rank,
+                        num_local_instances=self.local_world_size, local_instance_index=self.local_rank,
+                        num_replicas=self.world_size, num_local_replicas=1, replica_offset=self.rank,
+                        devices_per_replica=1)
+
+
+def _place_of(rank: Any, world_size: Any, local_rank: Any = None, local_world_size: Any = None) -> Optional[_Place]:
+    """What the program says of itself; None where it says nothing."""
+    if rank is None and world_size is None and local_rank is None and local_world_size is None:
+        return None
+    for one, other, names in ((rank, world_size, "rank and world_size"),
+                              (local_rank, local_world_size, "local_rank and local_world_size")):
+        if (one is None) != (other is None):
+            raise ValueError(f"{names} are given together: which process this is, and of how many")
+    if rank is None:
+        raise ValueError("local_rank and local_world_size are given beside rank and world_size")
+    world = whole(world_size, "world_size", 1, _MOST)
+    local_world = 1 if local_world_size is None else whole(local_world_size, "local_world_size", 1, world)
+    return _Place(whole(rank, "rank", 0, world - 1), world,
+                  0 if local_rank is None else whole(local_rank, "local_rank", 0, local_world - 1), local_world,
+                  "program")
+
+
+def _group() -> Optional[Tuple[int, int]]:
+    """Rank and world size of torch.distributed, where the program has initialised it."""
+    distributed = sys.modules.get("torch.distributed")
+    is_initialized = getattr(distributed, "is_initialized", None)  # torch may be built without it
+    if is_initialized is None or not is_initialized():
+        return None
+    return int(distributed.get_rank()), int(distributed.get_world_size())  # type: ignore[union-attr]
+
+
+def in_worker() -> bool:
+    """Is this a worker process of a DataLoader?"""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+def _hosts(rank: int, world_size: int) -> List[str]:
+    """The host of each rank, by way of the group's store, whatever the group's backend is."""
+    import torch.distributed as dist
+
+    here: Any = dist
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            host = f"{platform.node()} {file.read().strip()}"
+        store = here.distributed_c10d._get_default_store()
+        store.set(f"plenum/host/{rank}", host)
+    except Exception as error:
+        raise PlenumError(errno.ENOTSUP, "torch.distributed does not tell which ranks are on this host: set LOCAL_RANK and "
+                          f"LOCAL_WORLD_SIZE, or call pyplenum.job(rank=..., world_size=..., ...) ({error})") from None
+    hosts = []
+    for other in range(world_size):
+        try:
+            store.wait([f"plenum/host/{other}"], timedelta(seconds=_OTHERS_S))
+            hosts.append(store.get(f"plenum/host/{other}").decode())
+        except Exception:
+            raise PlenumError(errno.ETIMEDOUT, f"rank {other} of torch.distributed has opened neither a job nor a stream "
+                              f"within {_OTHERS_S:.0f} s: all ranks do so, unless LOCAL_RANK and LOCAL_WORLD_SIZE are set") from None
+    return hosts
+
+
+def _adopted(rank: int, world_size: int) -> _Place:
+    """The place that torch.distributed gives this process."""
+    local = os.environ.get("LOCAL_RANK", ""), os.environ.get("LOCAL_WORLD_SIZE", "")
+    if local[0].isdecimal() and local[1].isdecimal() and int(local[0]) < int(local[1]) <= world_size:
+        return _Place(rank, world_size, int(local[0]), int(local[1]), "torch.distributed")
+    hosts = _hosts(rank, world_size)
+    return _Place(rank, world_size, hosts[:rank].count(hosts[rank]), hosts.count(hosts[rank]), "torch.distributed")
 
 
 class _Memory:
@@ -63,7 +150,7 @@ class Job:
     ``devices_per_replica``, ``restart_count``
         accelerators of a replica; how often the job was started again
     ``launcher``
-        who told: "plenumrun", "torchrun", "mpirun", "srun" or "none"
+        who told: "plenumrun", "torchrun", "mpirun", "srun", "torch.distributed", "program" or "none"
     ``job_id``
         the same text in all instances of the job
 
@@ -71,18 +158,31 @@ class Job:
     and on torch tensors in host memory. With one instance they do nothing. The interpreter's lock is not held while
     they wait.
 
-    Under torchrun, where there is no MPI, torch.distributed carries them, once the program has called its
+    Where there is no MPI, as under torchrun, torch.distributed carries them, once the program has called its
     ``init_process_group()``; before, they raise ``ENOTSUP``.
 
     Errors are raised as :class:`PlenumError` with the C library's ``errno`` (see comm.h): among them ``ETIMEDOUT``, with
     the instances that have not come, and ``EBADMSG`` from :meth:`same`.
     """
 
-    def __init__(self) -> None:
-        handle, error = c_void_p(), CError()
-        check(lib.plenum_job_open(byref(handle), byref(error)), error)
-        self._handle: Optional[int] = handle.value
-        self._info = lib.plenum_job_get_info(handle).contents
+    def __init__(self, place: Optional[_Place] = None) -> None:
+        self._handle: Optional[int] = None
+        self._pid = os.getpid()
+        self._open(place)
+        if place is None:
+            group = _group()
+            alone = self._handle is None or self._info.launcher == 0
+            if group is not None and alone and group != (0, 1):
+                place = _adopted(*group)
+                self.close()
+                self._open(place)
+            elif self._handle is None:
+                raise self._half_told
+            elif alone and in_worker():
+                self.close()
+                raise PlenumError(errno.ECHILD, "a worker process of a DataLoader is not told which process of the job it belongs "
+                                  "to: say rank= and world_size=")
+        self._info = lib.plenum_job_get_info(self._handle).contents
         self._carrier: Any = None
         info = self._info
         self.num_instances: int = info.num_instances
@@ -94,8 +194,36 @@ class Job:
         self.replica_offset: int = info.replica_offset
         self.devices_per_replica: int = info.devices_per_replica
         self.restart_count: int = info.restart_count
-        self.launcher: str = _LAUNCHERS[info.launcher]
+        self.launcher: str = place.by if place is not None else _LAUNCHERS[info.launcher]
         self.job_id: str = info.job_id.decode()
+        try:
+            self._check_group()
+        except PlenumError:
+            self.close()
+            raise
+
+    def _open(self, place: Optional[_Place]) -> None:
+        """Open what `place`, or the environment, says. Where that says only half, torch.distributed may know."""
+        handle, error = c_void_p(), CError()
+        if place is not None:
+            check(lib.plenum_job_open_as(byref(place.info()), byref(handle), byref(error)), error)
+        else:
+            try:
+                check(lib.plenum_job_open(byref(handle), byref(error)), error)
+            except PlenumError as half_told:
+                self._half_told = half_told
+                return
+        self._handle = handle.value
+        self._info = lib.plenum_job_get_info(handle).contents
+
+    def _check_group(self) -> None:
+        """Refuse a group of torch.distributed that is not this job: ranks that take themselves for the only one would all
+        be given the same samples. What the program has said itself counts."""
+        group = None if self.launcher == "program" else _group()
+        if group is not None and group != (self.instance_index, self.num_instances):
+            raise PlenumError(errno.EINVAL, f"torch.distributed says that this is rank {group[0]} of {group[1]}, but when the job was "
+                              f"opened it was instance {self.instance_index} of {self.num_instances} (told by {self.launcher}): call "
+                              "init_process_group() before the first job, stream or loader is opened, or say rank= and world_size=")
 
     def _open_handle(self) -> int:
         if self._handle is None:
@@ -105,9 +233,14 @@ class Job:
     def _for_collective(self) -> int:
         """The handle, with something that carries collectives where that is not MPI."""
         handle = self._open_handle()
-        if self.launcher == "torchrun" and self.num_instances > 1 and self._carrier is None:
-            distributed = sys.modules.get("torch.distributed")
-            if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        self._check_group()
+        by_torch = self.launcher in ("torchrun", "torch.distributed", "program")
+        if by_torch and self.num_instances > 1 and self._carrier is None:
+            group = _group()
+            if group is not None and group != (self.instance_index, self.num_instances):
+                raise PlenumError(errno.EINVAL, f"torch.distributed cannot carry the collectives of instance {self.instance_index} of "
+                                  f"{self.num_instances}: there it is rank {group[0]} of {group[1]}")
+            if group is not None:
                 from ._torch_carrier import carry
 
                 self._carrier = carry(handle)
@@ -125,7 +258,7 @@ class Job:
 
     def broadcast(self, x: Any, root: int = 0) -> Any:
         """Give every instance the content of ``x`` in instance ``root``, in place; returns ``x``. Any dtype."""
-        memory, error = _memory_of(x, "broadcast", True), CError()
+        memory, error, root = _memory_of(x, "broadcast", True), CError(), whole(root, "root", 0, _MOST)
         check(lib.plenum_broadcast(self._for_collective(), memory.address, memory.nbytes, root, byref(error)), error)
         return x
 
@@ -167,13 +300,13 @@ class Job:
 
     def broadcast_seed(self, seed: Optional[int] = None) -> int:
         """One seed for the whole job: instance 0's ``seed``, or a number from the system's randomness where it has none."""
-        number, error = ctypes.c_uint64(seed or 0), CError()
-        check(lib.plenum_broadcast_seed(self._for_collective(), byref(number), byref(error)), error)
-        return number.value
+        mine = secrets.randbits(64) or 1 if seed is None else whole(seed, "seed", 0, 2**64 - 1)
+        return int(self.broadcast(np.array([mine], np.uint64))[0])
 
     def replica_seed(self, seed: int, replica: Optional[int] = None) -> int:
         """A seed for one replica, this process's first unless told: each has another, wherever it runs. No collective."""
-        return int(lib.plenum_replica_seed(seed, self.replica_offset if replica is None else replica))
+        number = self.replica_offset if replica is None else whole(replica, "replica", 0, _MOST)
+        return int(lib.plenum_replica_seed(whole(seed, "seed", 0, 2**64 - 1), number))
 
     def broadcast_object(self, x: Any, root: int = 0) -> Any:
         """What instance ``root`` gave, pickled and made again in the others."""
@@ -216,6 +349,9 @@ class Job:
             raise raised[0]
         check(code, error)
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a Job belongs to its process and cannot be pickled or copied: call pyplenum.job() where it is needed")
+
     def __repr__(self) -> str:
         return (f"<plenum job {self.job_id}: instance {self.instance_index} of {self.num_instances}, replicas "
                 f"{self.replica_offset}..{self.replica_offset + self.num_local_replicas - 1} of "
@@ -226,10 +362,44 @@ _job: Optional[Job] = None
 _lock = threading.Lock()
 
 
-def job() -> Job:
-    """This process's job: the same object at each call."""
+def _as_place(job: Job) -> _Place:
+    return _Place(job.instance_index, job.num_instances, job.local_instance_index, job.num_local_instances, job.launcher)
+
+
+def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_rank: Optional[int] = None,
+        local_world_size: Optional[int] = None) -> Job:
+    """This process's job: the same object at each call.
+
+    Who this process is, is told by the launcher's variables (see plenum_job(3)). Without any, a process group of
+    torch.distributed that is initialised already tells it, as under ``torch.multiprocessing.spawn``; unless LOCAL_RANK and
+    LOCAL_WORLD_SIZE are set, all ranks must then open their job or a stream. A group that contradicts the launcher is refused.
+
+    ``rank`` and ``world_size`` say it instead, as may ``local_rank`` and ``local_world_size`` (of this host; 0 of 1 unless told).
+    """
     global _job
+    place = _place_of(rank, world_size, local_rank, local_world_size)
     with _lock:
+        if _job is not None and _job._handle is not None and _job._pid != os.getpid():  # a forked child has one of its own
+            if place is None and _job.launcher in ("program", "torch.distributed"):
+                place = _as_place(_job)
+            _job = None
         if _job is None or _job._handle is None:
-            _job = Job()
+            _job = Job(place)
+        elif place is not None and place[:4] != _as_place(_job)[:4]:
+            raise PlenumError(errno.EBUSY, f"this process is instance {_job.instance_index} of {_job.num_instances} already (told by "
+                              f"{_job.launcher}): call pyplenum.job(rank=..., world_size=...) before anything else asks who it is")
         return _job
+
+
+def info_as(rank: Any, world_size: Any) -> CJobInfo:
+    """For a stream that is told whose share it is, whoever this process is otherwise."""
+    place = _place_of(rank, world_size)
+    assert place is not None
+    with _lock:
+        known = _job if _job is not None and _job._handle is not None and _job._pid == os.getpid() else None
+        source = known or Job(place)
+        info = place.info()
+        info.job_id, info.loader = source._info.job_id, source._info.loader  # bytes of their own
+        if known is None:
+            source.close()
+    return info

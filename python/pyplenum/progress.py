@@ -4,6 +4,7 @@ import time
 import warnings
 from typing import Any, Dict, Iterable, Iterator, Optional, TypeVar
 
+from ._lib import caller
 from .job import Job, job as this_job
 
 __all__ = ["progress"]
@@ -35,7 +36,7 @@ def progress(batches: Iterable[T], *, job: Optional[Job] = None, **options: Any)
     try:
         from tqdm import tqdm
     except ImportError:
-        warnings.warn("tqdm is not installed: there is no bar", stacklevel=2)
+        warnings.warn("tqdm is not installed: there is no bar", stacklevel=caller())
         yield from batches
         return
     with tqdm(batches, **{"unit": "batch", **options}) as bar:

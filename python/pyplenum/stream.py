@@ -5,16 +5,34 @@ import errno
 import os
 import threading
 import warnings
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, COptions, CPlace, CRing, CRingCall, CStats, PlenumError,
-                   byref, c_void_p, check, lib, libc_free, nanoseconds)
-from .job import Job, job as this_job
+                   byref, c_void_p, caller, check, lib, libc_free, nanoseconds, text_of, whole)
+from .job import Job, in_worker, info_as, job as this_job
 
 __all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
+
+_MOST = 2**32 - 1
+
+# Options of DataLoader, and of other loaders, by what is said here instead.
+_ELSEWHERE = {
+    "batch_size": "'micro_batch' says how many samples a replica (in PyTorch: a process) takes in a step",
+    "drop_last": "it is last='drop'",
+    "num_workers": "there are no worker processes: plenumd decodes, with a thread for each CPU",
+    "persistent_workers": "there are no worker processes",
+    "prefetch_factor": "it is 'prefetch_depth'",
+    "sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
+    "batch_sampler": "each instance is given its share of an order that 'seed' and 'shuffle' decide",
+    "collate_fn": "batches come as arrays; change them in the loop",
+    "transform": "crop, resize and flip are the 'pipeline'; all else is done with the batch",
+    "timeout": "it is 'loader_timeout'",
+    "num_replicas": "it is 'world_size', beside 'rank'",
+    "root": "the first argument is the data set",
+}
 
 # How long a call into the library may take before Python looks for Ctrl-C.
 _SLICE_NS = 100_000_000
@@ -74,6 +92,9 @@ class _Lease:
     def __del__(self) -> None:
         lib.plenum_batch_release(byref(self.batch))
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("the lease of a slot cannot be copied")
+
 
 class _View:
     """Memory of a slot, for NumPy: its array keeps this object, and this object keeps the lease."""
@@ -112,7 +133,8 @@ class Batch:
     ``jax.dlpack.from_dlpack(batch.images)`` (DLPack, also of torch) go on without a copy. DLPack of this NumPy may know no
     bool: then it is ``batch.valid.view("u1")``.
 
-    The slot is free again when the last view of it is gone: keep a copy, not a view, of what is needed for long.
+    The slot is free again when the last view of it is gone: keep a copy, not a view, of what is needed for long, such as
+    ``batch.images.copy()``. The same holds for what hands arrays to a framework that keeps them for a while (TensorFlow).
     """
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
@@ -171,6 +193,16 @@ class Batch:
         """The sum modulo 2**64 of the hashes of the valid samples; see ``plenumctl hash``."""
         return int(lib.plenum_batch_hash(byref(self._held().batch)))
 
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a Batch is a view of the loader's memory and cannot be copied or pickled: copy its arrays, such as "
+                        "batch.images.copy()")
+
+    def __repr__(self) -> str:
+        if self._lease is None:
+            return f"<pyplenum.Batch {self.index}: released>"
+        return (f"<pyplenum.Batch {self.index}: {self.pixels.dtype} pixels {list(self.pixels.shape)}, epoch "
+                f"{self.epochs[0]}, {self.num_valid} valid>")
+
     def release(self) -> None:
         """Let go of the slot now, unless views of it are still held."""
         self._lease = None
@@ -182,10 +214,19 @@ class Batch:
         self.release()
 
 
-def _choice(value: str, choices: Tuple[str, ...], what: str) -> int:
+def _choice(value: Any, choices: Tuple[str, ...], what: str) -> int:
     if value not in choices:
         raise ValueError(f"{what} is one of {', '.join(choices)}, not {value!r}")
     return choices.index(value)
+
+
+def shuffle_of(value: Any) -> str:
+    """True and False as a DataLoader takes them."""
+    if isinstance(value, (bool, np.bool_)):
+        return "global" if value else "none"
+    if not isinstance(value, str):
+        raise TypeError(f"shuffle is \"global\", \"none\", \"block:B\", True or False, not {value!r}")
+    return value
 
 
 class Stream:
@@ -197,19 +238,21 @@ class Stream:
     Parameters
     ----------
     dataset
-        "folder:DIR", "tar:ARCHIVES" or a plain path: see plenumctl(1).
+        "folder:DIR", "tar:ARCHIVES" or a plain path, also a :class:`pathlib.Path`: see plenumctl(1).
     pipeline
         "train", "eval", or stages such as "rrc(160, scale=0.25:1) flip(0.5)".
     job
         whose share to stream; this process's unless told. Or a number of replicas that this process owns alone.
+    rank, world_size
+        whose share to stream, whoever this process is otherwise: rank 0 of 1 has all.
     seed
-        keys every random number.
+        keys every random number; 0 ... 2**64 - 1.
     epochs
         the stream ends before this epoch, counted from 0; None: never.
     micro_batch, steps
         samples that a replica takes in a step; steps in a batch.
     shuffle
-        "global", "none" or "block:B".
+        "global" (or True), "none" (or False) or "block:B".
     last
         "pad": the last step of an epoch is filled up with samples that are not valid; "drop": it is left out.
     bad
@@ -249,39 +292,46 @@ class Stream:
     Any thread may :meth:`close` it: what waits in others raises a :class:`PlenumError` with ``EBADF``.
 
     Errors are raised as :class:`PlenumError`, whose ``errno`` and sentence are those of the C library. A stream
-    belongs to the process that opened it; one thread at a time may ask it for batches.
+    belongs to the process that opened it; in a forked one, as in a worker of a DataLoader, all that asks for its batches
+    or its place raises ``ECHILD``. One thread at a time may ask it for batches.
+
+    A :class:`LoaderWarning` is told before a batch is taken: one that is made an error loses no batch.
     """
 
-    def __init__(self, dataset: str, pipeline: str = "train", *, job: Union[Job, int, None] = None, seed: int = 0,
-                 epochs: Optional[int] = None, micro_batch: int = 1, steps: int = 1, shuffle: str = "global",
+    def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
+                 job: Union[Job, int, None] = None, rank: Optional[int] = None, world_size: Optional[int] = None,
+                 seed: int = 0, epochs: Optional[int] = None, micro_batch: int = 1, steps: int = 1,
+                 shuffle: Union[str, bool] = "global",
                  last: str = "pad", bad: str = "substitute", dtype: str = "int8", layout: str = "nhwc",
                  channels: int = 3, prefetch_depth: int = 3, loader: Optional[str] = None,
                  loader_timeout: float = 60.0, silence: float = 5.0, subset: Optional[str] = None, repeat: int = 1,
                  split: str = "sample", deal: str = "consecutive", together: bool = False,
-                 on_ring: Optional[Callable[[int, int, bool], Any]] = None) -> None:
+                 on_ring: Optional[Callable[[int, int, bool], Any]] = None, **unknown: Any) -> None:
         self._handle: Optional[int] = None
         self._pid = os.getpid()
         self._closed = False
+        for name in unknown:
+            raise TypeError(f"there is no option '{name}'" + (f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""))
         o = COptions()
         lib.plenum_stream_options_init(byref(o))
-        o.dataset = dataset.encode("utf-8", "surrogateescape")
-        o.pipeline = pipeline.encode()
-        o.shuffle = shuffle.encode()
-        o.loader = loader.encode() if loader is not None else None
-        o.seed = seed
-        o.epochs = epochs or 0
-        o.micro_batch = micro_batch
-        o.steps = steps
-        o.prefetch_depth = prefetch_depth
+        o.dataset = text_of(os.fspath(dataset), "dataset")
+        o.pipeline = text_of(pipeline, "pipeline")
+        o.shuffle = text_of(shuffle_of(shuffle), "shuffle")
+        o.loader = text_of(loader, "loader") if loader is not None else None
+        o.seed = whole(seed, "seed", 0, 2**64 - 1)
+        o.epochs = whole(epochs, "epochs", 1, 2**64 - 1) if epochs is not None else 0
+        o.micro_batch = whole(micro_batch, "micro_batch", 1, _MOST)
+        o.steps = whole(steps, "steps", 1, _MOST)
+        o.prefetch_depth = whole(prefetch_depth, "prefetch_depth", 1, _MOST)
         o.dtype = _choice(dtype, ("int8", "uint8"), "dtype")
         o.layout = _choice(layout, ("nhwc", "nchw"), "layout")
-        o.channels = channels
+        o.channels = whole(channels, "channels", 0, _MOST)
         o.last = _choice(last, ("pad", "drop"), "last")
         o.bad = _choice(bad, ("substitute", "fail"), "bad")
         o.loader_timeout_ns = nanoseconds(loader_timeout, "loader_timeout")
         o.silence_ns = nanoseconds(silence, "silence")
-        o.subset = subset.encode() if subset is not None else None
-        o.repeat = repeat
+        o.subset = text_of(subset, "subset") if subset is not None else None
+        o.repeat = whole(repeat, "repeat", 1, _MOST)
         o.split = _choice(split, ("sample", "file"), "split")
         o.deal = _choice(deal, ("consecutive", "round-robin"), "deal")
         self._on_ring = CRingCall()
@@ -289,16 +339,26 @@ class Stream:
             call = on_ring  # a name that is known not to be None
             self._on_ring = CRingCall(lambda _, base, size, present: call(base, size, bool(present)))
         o.on_ring = self._on_ring
-        if epochs is not None and epochs < 1:
-            raise ValueError("epochs must be at least 1, or None for an endless stream")
+        self._of_job: Optional[Job] = None  # whose group of torch.distributed must be the one that the stream was opened for
+        told = rank is not None or world_size is not None
+        if told and job is not None:
+            raise ValueError("'job' says whose share to stream, and so do 'rank' and 'world_size': give one of them")
+        if in_worker() and not told:
+            raise PlenumError(errno.ECHILD, "each worker process of a DataLoader would be given all of this process's samples: take "
+                              "the batches in the process itself (num_workers=0), or say with rank= and world_size= whose share is "
+                              "this worker's")
         if together or split == "file":
-            if isinstance(job, int):
-                raise ValueError("streams that are opened together are those of a whole job: 'job' cannot be a number")
-            whole = (job or this_job())._for_collective()
-            self._open(lambda *to: lib.plenum_stream_open_all(whole, byref(o), *to))
+            if told or (job is not None and not isinstance(job, Job)):
+                raise ValueError("streams that are opened together are those of a whole job: 'job' cannot be a number, nor are "
+                                 "'rank' and 'world_size' given: see pyplenum.job()")
+            self._of_job = job or this_job()
+            whole_job = self._of_job._for_collective()
+            self._open(lambda *to: lib.plenum_stream_open_all(whole_job, byref(o), *to))
+            self._share = self._of_job._info
         else:
-            info_of_job = self._info_of(job)
-            self._open(lambda *to: lib.plenum_stream_open(byref(info_of_job), byref(o), *to))
+            self._share = info_as(rank, world_size) if told else self._share_of(job)
+            self._open(lambda *to: lib.plenum_stream_open(byref(self._share), byref(o), *to))
+        self._named = f"{os.fspath(dataset)!r} {pipeline!r}"
         info = CInfo()
         lib.plenum_stream_get_info(self._handle, byref(info))
         self.num_samples: int = info.num_samples
@@ -310,15 +370,15 @@ class Stream:
         self.slots: int = info.slots
         self._batches: int = info.batches
 
-    @staticmethod
-    def _info_of(job: Union[Job, int, None]) -> CJobInfo:
+    def _share_of(self, job: Union[Job, int, None]) -> CJobInfo:
         info = CJobInfo()
-        source = job if isinstance(job, Job) else this_job()
+        self._of_job = source = job if isinstance(job, Job) else this_job()
+        source._check_group()
         ctypes.memmove(byref(info), byref(source._info), ctypes.sizeof(info))
-        if isinstance(job, int):
+        if job is not None and not isinstance(job, Job):
             if source.num_instances > 1:
                 raise ValueError("a number of replicas can be chosen only where the job has one instance")
-            info.num_replicas = info.num_local_replicas = job
+            info.num_replicas = info.num_local_replicas = whole(job, "job, a number of replicas,", 1, _MOST)
         return info
 
     def _open(self, opener: Callable[..., int]) -> None:
@@ -348,7 +408,8 @@ class Stream:
         if self._handle is None or self._closed:
             raise PlenumError(errno.EBADF, "the stream is closed")
         if self._pid != os.getpid():
-            raise PlenumError(errno.ECHILD, "this process was forked from the one that opened the stream; open one here")
+            raise PlenumError(errno.ECHILD, "this process was forked from the one that opened the stream (as workers of a DataLoader "
+                              "are): ask for batches there")
         return self._handle
 
     def next(self, timeout: Optional[float] = None) -> Batch:
@@ -359,7 +420,10 @@ class Stream:
         """
         handle, batch, error = self._open_handle(), CBatch(), CError()
         left = None if timeout is None else nanoseconds(max(timeout, 0.0), "timeout")
+        if self._of_job is not None:
+            self._of_job._check_group()
         while True:
+            self._show_warnings(handle)  # before a batch is taken, as a filter may make them errors
             piece = _SLICE_NS if left is None else min(_SLICE_NS, left)
             code = lib.plenum_stream_next(handle, piece, byref(batch), byref(error))
             if code != -errno.EAGAIN:
@@ -368,22 +432,22 @@ class Stream:
                 left -= piece
                 if left <= 0:
                     raise TimeoutError(errno.ETIMEDOUT, f"no batch was ready within {timeout} s")
-        taken = Batch(batch, self._on_ring) if code == 0 else None
+        if code == 0:
+            return Batch(batch, self._on_ring)
         self._show_warnings(handle)
-        if taken is not None:
-            return taken
         if code == -errno.ENODATA:
             raise StopIteration
         if code == -errno.ENOBUFS:
             raise SlotsHeldError(errno.ENOBUFS, f"views of earlier batches hold all {self.slots} slots of the ring: "
-                                 "drop or copy some before asking for the next batch")
+                                 "drop or copy some before asking for the next batch (batch.images.copy(); frameworks such as "
+                                 "TensorFlow hold what they are given)")
         check(code, error)
         raise AssertionError("a code that is neither 0 nor an error")
 
     def _show_warnings(self, handle: int) -> None:
         error = CError()
         while lib.plenum_stream_take_warning(handle, byref(error)):
-            warnings.warn(error.text.decode("utf-8", "replace"), LoaderWarning, stacklevel=4)
+            warnings.warn(error.text.decode("utf-8", "replace"), LoaderWarning, stacklevel=caller())
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -413,10 +477,13 @@ class Stream:
 
     def seek_to(self, epoch: int, position: int = 0) -> None:
         """Go on from a place of this stream's own epochs."""
-        self.seek(self.identity + epoch.to_bytes(8, "little") + position.to_bytes(8, "little"))
+        self.seek(self.identity + whole(epoch, "epoch", 0, 2**64 - 1).to_bytes(8, "little")
+                  + whole(position, "position", 0, 2**64 - 1).to_bytes(8, "little"))
 
     def seek(self, cursor: bytes) -> None:
         """Go on from a cursor. It may come from a run with another number of replicas or another micro-batch."""
+        if not isinstance(cursor, (bytes, bytearray)):
+            raise TypeError(f"a cursor is the {ctypes.sizeof(CCursor)} bytes of Stream.cursor, not {cursor!r}")
         if len(cursor) != ctypes.sizeof(CCursor):
             raise ValueError(f"a cursor has {ctypes.sizeof(CCursor)} bytes, not {len(cursor)}")
         error = CError()
@@ -425,8 +492,10 @@ class Stream:
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
         """How the data set names samples, such as ``batch.samples``: of a folder, the paths of their files."""
-        ids = np.ascontiguousarray(np.asarray(samples if isinstance(samples, np.ndarray) else list(samples)).reshape(-1),
-                                   dtype=np.uint32)
+        given = np.asarray(samples if isinstance(samples, np.ndarray) else list(samples)).reshape(-1)
+        if given.size and (given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _MOST):
+            raise ValueError(f"samples are whole numbers from 0 to {_MOST}")
+        ids = np.ascontiguousarray(given, dtype=np.uint32)
         result, error = ctypes.POINTER(ctypes.c_char_p)(), CError()
         check(lib.plenum_stream_sample_names(self._open_handle(), ids.ctypes.data_as(ctypes.POINTER(ctypes.c_uint32)),
                                              len(ids), byref(result), byref(error)), error)
@@ -461,14 +530,37 @@ class Stream:
     def close(self) -> None:
         """End the stream. Views of its batches stay valid. Calls in other threads raise ``EBADF``."""
         self._closed = True
-        if self._handle is not None:
-            lib.plenum_stream_shutdown(self._handle)
+        if self._handle is None:
+            return
+        lib.plenum_stream_shutdown(self._handle)
+        if self._pid == os.getpid():
+            self._show_warnings(self._handle)
 
     def __enter__(self) -> "Stream":
         return self
 
     def __exit__(self, *exc: Any) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a Stream belongs to the process that opened it and cannot be copied or pickled: open another one, and give "
+                        "that its cursor")
+
+    def _where(self) -> str:
+        """For people: where it stands."""
+        if self._pid != os.getpid():
+            return "of another process"
+        try:
+            place = self.place
+        except PlenumError:
+            return "closed"
+        return f"at epoch {place.epoch}, position {place.position}"
+
+    def __repr__(self) -> str:
+        share = self._share
+        first, count = share.replica_offset, share.num_local_replicas
+        return (f"<pyplenum.Stream {self._named}: {self.num_samples} samples of {self.num_classes} classes, replicas "
+                f"{first}..{first + count - 1} of {share.num_replicas}, {self._where()}>")
 
     def __del__(self) -> None:
         # Not before: another thread may be about to make a call with the handle, but it refers to this object.

@@ -5,20 +5,23 @@ Nothing is copied unless said so: tensors are views of the memory that the loade
 
 import errno
 import io
+import os
 import warnings
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, Union, cast
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NoReturn, Optional, Tuple, Union, cast
 
 import numpy as np
 import torch
 
-from ._lib import PlenumError
+from ._lib import PlenumError, caller
 from .job import Job, job as this_job
-from .stream import Batch, Stats, Stream
+from .stream import Batch, Stats, Stream, shuffle_of
 
 __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check_same", "pin_ring", "tensor", "tensors"]
 
 # NumPy's unsigned numbers that torch has no type for: their bytes as signed ones, which hold every value that occurs.
 _SIGNED = {"samples": np.int32, "positions": np.int64, "epochs": np.int64}
+
+_FIELDS = ("images", "labels", "valid", "samples", "positions", "epochs")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
@@ -32,8 +35,8 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     """
     if field == "images":
         return torch.from_numpy(batch.images)
-    if field not in ("labels", "valid", "samples", "positions", "epochs"):
-        raise ValueError(f"a batch has no '{field}': it has images, labels, valid, samples, positions, epochs")
+    if field not in _FIELDS:
+        raise ValueError(f"a batch has no '{field}': it has {', '.join(_FIELDS)}")
     array = getattr(batch, field).reshape(-1)
     return torch.from_numpy(array.view(_SIGNED[field]) if field in _SIGNED else array)
 
@@ -41,6 +44,19 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
 def tensors(batch: Batch) -> Tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """``(images, labels, valid)`` of a batch: see :func:`tensor`."""
     return tensor(batch, "images"), tensor(batch, "labels"), tensor(batch, "valid")
+
+
+class _Loop:
+    """One loop over a loader: what ``iter()`` gives."""
+
+    def __init__(self, loader: "Loader", number: int, left: int) -> None:
+        self.loader, self.number, self.left = loader, number, left
+
+    def __iter__(self) -> "_Loop":
+        return self
+
+    def __next__(self) -> Tuple[torch.Tensor, ...]:
+        return self.loader._next(self)
 
 
 class Loader:
@@ -53,17 +69,30 @@ class Loader:
     ...     torch.save({"loader": loader.state_dict(), ...}, "checkpoint.pt")
 
     Each ``for`` goes through one epoch; the next one goes through the next. A loop that is left early leaves the rest of
-    its epoch out. ``len()`` is the number of batches of an epoch, the same in all instances.
+    its epoch out; after one that ended in an error of the loader's (a warning made an error, a loader that is gone) the next goes on
+    where it stood. ``len()`` is the number of batches of an epoch, the same in all instances.
 
     ``state_dict()`` is the place behind the last batch that the loop was given, also in mid-epoch; after
     ``load_state_dict()`` the next loop goes on there, to the end of that epoch. It is as torchdata's StatefulDataLoader
     has them, but holds for any number of instances and any micro-batch, and costs nothing to go on from.
 
-    Parameters are those of :class:`Stream`, where ``layout`` is "nchw" unless told, and
+    It belongs to the process that made it, and has no worker processes: it is not given to a DataLoader.
+
+    Parameters are those of :class:`Stream`, where ``layout`` is "nchw" and ``dtype`` "uint8" unless told, and
 
     fields
-        what each batch is a tuple of, by the names of :func:`tensor`; ("images", "labels") unless told. An evaluation
-        that counts each sample once needs "valid".
+        what each batch is a tuple of, by the names of :func:`tensor`; ("images", "labels") unless told.
+    last
+        "partial": the last batch of an epoch is short, so that each sample counts once, as of a DataLoader. With several
+        instances all have the same number of batches, but the last one may be shorter in some, and empty where fewer samples
+        than instances are left: form sums, not means.
+        "pad": it is filled up with samples whose "valid" is False, so that all batches have one shape. "drop": what does not
+        fill a step is left out.
+        Unless told, it is "partial" where there is one instance, or shuffle is "none" (an evaluation); and "pad" where several
+        instances train together, since the mean over an empty batch is not a number.
+    deal
+        as of a Stream; "round-robin" where shuffle is "none" and "last" leaves short batches, so that instances share the last
+        step evenly.
     pin_memory
         copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot is
         free at once. Without an accelerator it is a warning and no copy, as in a DataLoader.
@@ -74,17 +103,39 @@ class Loader:
     ``steps`` must divide the steps of an epoch, since a batch belongs to one epoch here.
     """
 
-    def __init__(self, dataset: str, pipeline: str = "train", *, fields: Iterable[str] = ("images", "labels"),
-                 pin_memory: bool = False, copy: bool = False, layout: str = "nchw", **options: Any) -> None:
+    def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
+                 fields: Iterable[str] = ("images", "labels"), pin_memory: bool = False, copy: bool = False,
+                 layout: str = "nchw", dtype: Optional[str] = None, last: Optional[str] = None, seed: int = 0,
+                 shuffle: Union[str, bool] = "global", deal: Optional[str] = None, **options: Any) -> None:
         if "epochs" in options:
             raise TypeError("a Loader has no 'epochs': each loop over it is one epoch")
+        if isinstance(fields, str):
+            raise TypeError(f"fields are several names, as in fields=({fields!r},)")
         self.fields = tuple(fields)
+        for field in self.fields:
+            if field not in _FIELDS:
+                raise ValueError(f"a batch has no '{field}': it has {', '.join(_FIELDS)}")
+        if last not in (None, "pad", "drop", "partial"):
+            raise ValueError(f"last is one of pad, drop, partial, not {last!r}")
         self.copy = copy
         self.pin_memory = pin_memory
         if pin_memory and not torch.cuda.is_available():
-            warnings.warn("pin_memory was asked for, but there is no accelerator: memory is not pinned", stacklevel=2)
+            warnings.warn("pin_memory was asked for, but there is no accelerator: memory is not pinned", stacklevel=caller())
             self.pin_memory = False
-        self.stream = Stream(dataset, pipeline, layout=layout, **options)
+        order, dropped = shuffle_of(shuffle), last == "drop"
+        if deal is None:
+            deal = "round-robin" if order == "none" and last in (None, "partial") else "consecutive"
+        self.dtype = dtype or "uint8"
+        self._dtype_was_chosen = dtype is not None
+        self.stream = Stream(dataset, pipeline, layout=layout, dtype=self.dtype, last="drop" if dropped else "pad",
+                             seed=seed, shuffle=order, deal=deal, **options)
+        if last is None:
+            last = "partial" if order == "none" or self.stream._share.num_instances == 1 else "pad"
+        self.last: str = last
+        # What decides the order, for whoever asks why a state does not fit.
+        self._choices = {"data set": self.stream.fingerprint.hex(), "pipeline": pipeline, "seed": int(seed), "shuffle": order,
+                         "last": "drop" if dropped else "pad", "subset": options.get("subset"),
+                         "repeat": int(options.get("repeat", 1)), "split": options.get("split", "sample")}
         steps = int(options.get("steps", 1))
         if self.stream.steps_per_epoch % steps:
             self.stream.close()
@@ -115,16 +166,26 @@ class Loader:
             place = self.stream.place
         self._loaded = False
         self._loop += 1
-        return self._batches(self._loop, place.steps_left // self._steps)
+        return _Loop(self, self._loop, place.steps_left // self._steps)
 
-    def _batches(self, loop: int, count: int) -> Iterator[Tuple[torch.Tensor, ...]]:
-        for _ in range(count):
-            if loop != self._loop:
-                raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
-            yield self._tensors(next(self.stream))
+    def _next(self, loop: _Loop) -> Tuple[torch.Tensor, ...]:
+        if loop.left == 0:
+            raise StopIteration
+        if loop.number != self._loop:
+            raise RuntimeError("another loop over this loader has begun: of two loops only the newer one goes on")
+        try:
+            batch = next(self.stream)
+        except Exception:
+            self._loaded = True  # nothing was taken: the next loop goes on here
+            raise
+        loop.left -= 1
+        return self._tensors(batch)
 
     def _tensors(self, batch: Batch) -> Tuple[torch.Tensor, ...]:
         views = tuple(tensor(batch, field) for field in self.fields)
+        valid = tensor(batch, "valid")
+        if self.last == "partial" and batch.num_valid < len(valid):
+            views = tuple(view if field == "epochs" else view[valid] for field, view in zip(self.fields, views))
         if self.pin_memory:
             return tuple(view.pin_memory() for view in views)
         return tuple(view.clone() for view in views) if self.copy else views
@@ -137,14 +198,20 @@ class Loader:
 
     def state_dict(self) -> Dict[str, Any]:
         """The place behind the last batch that a loop was given. The same in all instances: one copy is enough."""
-        return {"version": 1, "cursor": self.stream.cursor.hex()}
+        return {"version": 1, "cursor": self.stream.cursor.hex(), "dtype": self.dtype, "made with": dict(self._choices)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Have the next loop go on from there, to the end of that epoch."""
         if state.get("version") != 1 or not isinstance(state.get("cursor"), str):
             raise ValueError("this is no state of a pyplenum.torch.Loader, or one of another version")
+        if "dtype" not in state and not self._dtype_was_chosen:
+            raise ValueError("this state was made when a Loader gave int8 unless told, and now it gives uint8: say dtype=\"int8\" to go "
+                             "on as before")
         before = self.stream.cursor
-        self.stream.seek(bytes.fromhex(state["cursor"]))
+        try:
+            self.stream.seek(bytes.fromhex(state["cursor"]))
+        except PlenumError as error:
+            raise PlenumError(error.errno, f"{error.strerror}{self._differences(state)}") from None
         left = self.stream.place.steps_left
         if left % self._steps:
             self.stream.seek(before)
@@ -152,6 +219,14 @@ class Loader:
                              "divide")
         self._loop += 1
         self._loaded = True
+
+    def _differences(self, state: Mapping[str, Any]) -> str:
+        made = state.get("made with")
+        if not isinstance(made, Mapping):
+            return ""
+        differ = [f"{name} was {made[name]!r} and is {now!r}" for name, now in self._choices.items()
+                  if name in made and made[name] != now]
+        return f": {'; '.join(differ)}" if differ else ""
 
     def close(self) -> None:
         """End the stream. Tensors of its batches stay valid."""
@@ -162,6 +237,14 @@ class Loader:
 
     def __exit__(self, *exc: Any) -> None:
         self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a Loader belongs to the process that made it and cannot be copied or pickled: make it in the process that "
+                        "takes its batches, and carry over its state_dict()")
+
+    def __repr__(self) -> str:
+        return (f"<pyplenum.torch.Loader {self.stream._named}: {len(self)} batches an epoch of ({', '.join(self.fields)}), {self.dtype}, "
+                f"last={self.last!r}, {self.stream._where()}>")
 
 
 def _named(parameters: Parameters) -> List[Tuple[str, torch.Tensor]]:
@@ -250,4 +333,4 @@ def pin_ring(address: int, size: int, present: bool) -> None:
     cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
     code = int(cudart.cudaHostRegister(address, size, 0) if present else cudart.cudaHostUnregister(address))
     if code != 0:
-        warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches: error {code}", stacklevel=2)
+        warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches: error {code}", stacklevel=caller())

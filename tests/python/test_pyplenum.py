@@ -1,9 +1,12 @@
 """The Python package, against a real loader that it starts itself."""
 
+import copy
 import errno
 import gc
 import io
 import os
+import pathlib
+import pickle
 import select
 import shutil
 import signal
@@ -47,6 +50,11 @@ def tearDownModule():
 def plenumctl_hash(*args):
     out = subprocess.run([CTL, "hash", DATA, "--pipeline", PIPELINE, *args], check=True, capture_output=True, text=True)
     return int(out.stdout, 16)
+
+
+def kill_loaders():
+    """Those that this process keeps."""
+    subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "-x", "plenumd"], check=True)
 
 
 def stream(**options):
@@ -298,6 +306,89 @@ class StreamTest(unittest.TestCase):
             got += sum(b.hash() for b in s)
         self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
 
+    def test_child_is_told_by_all(self):
+        """nothing that a forked child asks of a stream is answered by zeros"""
+        with stream() as s:
+            next(s)
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    code = 0
+                    for ask in (lambda: s.place, lambda: s.cursor, lambda: s.stats, lambda: s.ring, lambda: next(s), lambda: s.names([0]),
+                                lambda: s.fileno(), lambda: s.seek_to(0)):
+                        try:
+                            ask()
+                            code = 2
+                        except pyplenum.PlenumError as error:
+                            code = code if error.errno == errno.ECHILD and "forked" in str(error) else 3
+                    code = code if "of another process" in repr(s) else 4
+                finally:
+                    os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_arguments(self):
+        """what people write: it works, or a sentence says what to write"""
+        with stream(shuffle=False, micro_batch=np.int64(8), seed=np.uint64(7)) as s, stream(shuffle="none", seed=7) as same:
+            self.assertEqual(s.identity, same.identity)
+        with pyplenum.Stream(pathlib.Path(DATA), PIPELINE, shuffle=True, seed=2**64 - 1) as s:
+            self.assertEqual(s.num_samples, 56)
+        for error, said, options in (
+                (ValueError, "seed must lie in 0", {"seed": -1}), (ValueError, "seed must lie in 0", {"seed": 2**64}),
+                (TypeError, "seed is a whole number", {"seed": 1.5}), (TypeError, "seed is a whole number", {"seed": None}),
+                (ValueError, "micro_batch must lie in 1", {"micro_batch": 2**32}), (ValueError, "micro_batch", {"micro_batch": 0}),
+                (TypeError, "micro_batch", {"micro_batch": 2.0}), (ValueError, "steps", {"steps": 2**32 + 1}),
+                (ValueError, "repeat", {"repeat": 2**32 + 1}), (ValueError, "channels", {"channels": 2**32 + 3}),
+                (ValueError, "prefetch_depth", {"prefetch_depth": -1}), (ValueError, "epochs", {"epochs": 0}),
+                (ValueError, "epochs", {"epochs": 2**64 + 1}), (ValueError, "seconds", {"loader_timeout": -1}),
+                (ValueError, "seconds", {"silence": float("nan")}),
+                (TypeError, "seconds", {"silence": "5s"}), (TypeError, "shuffle", {"shuffle": 1}), (TypeError, "subset", {"subset": (0, 8)}),
+                (ValueError, "NUL", {"subset": "0:8\0"}), (TypeError, "'micro_batch' says", {"batch_size": 8}),
+                (TypeError, "no worker processes", {"num_workers": 8}), (TypeError, "there is no option 'colour'", {"colour": 1}),
+                (ValueError, "last is one of", {"last": "partial"}), (ValueError, "replicas", {"job": 0}),
+                (ValueError, "replicas", {"job": 2**32 + 1}), (ValueError, "given together", {"rank": 0}),
+                (ValueError, "rank must lie in 0 ... 1", {"rank": 2, "world_size": 2}),
+                (ValueError, "give one of them", {"rank": 0, "world_size": 2, "job": 1}),
+                (ValueError, "whole job", {"rank": 0, "world_size": 1, "together": True})):
+            with self.subTest(options=options), self.assertRaisesRegex(error, said):
+                stream(**options)
+        with self.assertRaisesRegex(ValueError, "NUL"):
+            pyplenum.Stream(DATA + "\0x", PIPELINE)
+        with stream() as s:
+            for error, said, call in ((ValueError, "samples", lambda: s.names([2**32])),
+                                      (ValueError, "samples", lambda: s.names([-1])), (ValueError, "samples", lambda: s.names([0.5])),
+                                      (ValueError, "epoch", lambda: s.seek_to(-1)), (TypeError, "32 bytes", lambda: s.seek("0" * 32)),
+                                      (ValueError, "root", lambda: pyplenum.job().broadcast(np.zeros(1), root=-1)),
+                                      (ValueError, "seed", lambda: pyplenum.job().broadcast_seed(2**64)),
+                                      (ValueError, "replica", lambda: pyplenum.job().replica_seed(1, -1)),
+                                      (ValueError, "seconds", lambda: pyplenum.job().set_timeout(-1))):
+                with self.assertRaisesRegex(error, said):
+                    call()
+        self.assertEqual(pyplenum.job().broadcast_seed(0), 0, "a seed like others")
+
+    def test_rank(self):
+        """rank= and world_size= say whose share a stream is; together they are the whole"""
+        got = 0
+        for rank in range(3):
+            with stream(rank=rank, world_size=3) as s:
+                got += sum(b.hash() for b in s)
+                self.assertIn(f"replicas {rank}..{rank} of 3", repr(s))
+        self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
+
+    def test_for_people(self):
+        """what is printed says what it is; what cannot be copied says what to do"""
+        with stream() as s:
+            b = next(s)
+            self.assertRegex(repr(s), r"Stream '.*data' 'rrc\(32\) flip\(0.5\)': 56 samples of 8 classes, replicas 0..0 of 1, at epoch 0, position 8")
+            self.assertRegex(repr(b), r"Batch 0: int8 pixels \[1, 1, 8, 32, 32, 3\], epoch 0, 8 valid")
+            for thing, said in ((b, "copy its arrays"), (s, "open another one"), (pyplenum.job(), "call pyplenum.job")):
+                for call in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with self.assertRaisesRegex(TypeError, said):
+                        call(thing)
+            b.release()
+            self.assertIn("released", repr(b))
+        self.assertIn("closed", repr(s))
+
     def test_no_growth(self):
         """10,000 epochs of a tiny stream: no growth of memory, descriptors or threads"""
         def usage():
@@ -372,10 +463,29 @@ class StreamTest(unittest.TestCase):
                 for i, batch in enumerate(s):
                     got += batch.hash()
                     if i == 60:
-                        subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "-x", "plenumd"], check=True)
+                        kill_loaders()
                 self.assertEqual(s.stats.incidents, 1)
         self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "40"))
         self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
+        self.assertEqual(caught[0].filename, __file__, "the line of the program")
+
+    def test_warnings_as_errors(self):
+        """a warning that is made an error loses no batch"""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            got, raised, number = 0, 0, 0
+            with stream(epochs=40) as s:
+                while True:
+                    try:
+                        got += next(s).hash()
+                    except pyplenum.LoaderWarning:
+                        raised += 1
+                    except StopIteration:
+                        break
+                    number += 1
+                    if number == 60:
+                        kill_loaders()
+        self.assertEqual((raised, got % 2**64), (1, plenumctl_hash("--epochs", "40")))
 
     def test_other_threads_run(self):
         """a thread that waits for a batch holds no lock of the interpreter's"""
@@ -633,7 +743,7 @@ class LoaderTest(unittest.TestCase):
 
         with pyplenum.torch.Loader(DATA, PIPELINE, micro_batch=4) as l:
             images, labels = next(iter(l))
-            self.assertEqual((images.shape, images.dtype), ((4, 3, 32, 32), torch.int8))
+            self.assertEqual((images.shape, images.dtype), ((4, 3, 32, 32), torch.uint8))
             self.assertEqual((labels.shape, labels.dtype), ((4,), torch.int64))
 
     def test_state(self):
@@ -692,6 +802,100 @@ class LoaderTest(unittest.TestCase):
         with loader(copy=True) as l:
             self.assertEqual(sorted(shown(list(l))), list(range(56)))
 
+    def test_counting(self):
+        """as of a DataLoader, each sample counts once: the last batch is short"""
+        for options in ({"shuffle": False}, {"shuffle": "none", "steps": 7}, {}, {"repeat": 3, "micro_batch": 9}, {"job": 2, "micro_batch": 9}):
+            with loader(**{"micro_batch": 9, "fields": ("images", "labels"), "copy": True, **options}) as l:
+                for _ in range(2):
+                    batches = list(l)
+                    self.assertEqual(sum(len(labels) for _, labels in batches), 56 * options.get("repeat", 1), options)
+                    self.assertEqual([len(images) for images, _ in batches], [len(labels) for _, labels in batches])
+                    self.assertEqual(len(batches), len(l))
+        for options, want in (({"last": "pad"}, 63), ({"last": "drop"}, 54), ({"last": "partial"}, 56)):
+            with loader(micro_batch=9, fields=("labels",), **options) as l:
+                self.assertEqual(sum(len(labels) for labels, in l), want)
+
+    def test_counting_by_several(self):
+        """an evaluation by several instances counts each sample once, in the same number of batches; training has full batches"""
+        for micro_batch in (8, 9, 23, 40):
+            counts, seen, lengths, last = [], [], set(), []
+            for rank in range(3):
+                with loader(micro_batch=micro_batch, rank=rank, world_size=3, shuffle=False, fields=("samples", "epochs")) as l:
+                    batches = [(samples.tolist(), epochs.tolist()) for samples, epochs in l]
+                    seen += sum((samples for samples, _ in batches), [])
+                    counts.append(len(batches))
+                    last.append(len(batches[-1][0]))
+                    self.assertEqual(len(l), len(batches))
+                    self.assertEqual({tuple(epochs) for _, epochs in batches}, {(0,)})
+                with loader(micro_batch=micro_batch, rank=rank, world_size=3, fields=("labels",)) as l:
+                    lengths |= {len(labels) for labels, in l}
+            self.assertEqual(sorted(seen), list(range(56)))
+            self.assertEqual((len(set(counts)), lengths), (1, {micro_batch}))
+            self.assertLessEqual(max(last) - min(last), 1, "the last step is shared")
+
+    def test_arguments(self):
+        """what people write: it works, or a sentence says what to write"""
+        import pyplenum.torch
+
+        with pyplenum.torch.Loader(pathlib.Path(DATA), PIPELINE, shuffle=False, fields=["images"]) as l:
+            images, = next(iter(l))
+            self.assertEqual((images.dtype, images.shape), (torch.uint8, (1, 3, 32, 32)))
+            self.assertRegex(repr(l), r"Loader '.*data' .*: 56 batches an epoch of \(images\), uint8, last='partial', at epoch 0, position 1")
+            for call in (copy.copy, copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(TypeError, "state_dict"):
+                    call(l)
+        for error, said, options in ((TypeError, "several names", {"fields": "images"}), (ValueError, "no 'image'", {"fields": ("image",)}),
+                                     (TypeError, "'micro_batch' says", {"batch_size": 8}), (ValueError, "seed", {"seed": -1}),
+                                     (TypeError, "last='drop'", {"drop_last": True}), (ValueError, "last is one of", {"last": "short"})):
+            with self.subTest(options=options), self.assertRaisesRegex(error, said):
+                loader(**options)
+
+    def test_warnings_as_errors(self):
+        """a warning that is made an error loses no batch, also where the loop is begun again; it names the line of the loop"""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            got, raised, killed = [], 0, False
+            with loader(prefetch_depth=1) as l:
+                while l.epoch < 20:
+                    try:
+                        for batch in copied(l):
+                            got.append(batch)
+                            if len(got) == 30 and not killed:
+                                kill_loaders()
+                                killed = True
+                    except pyplenum.LoaderWarning:
+                        raised += 1
+        self.assertEqual((raised, len(got)), (1, 140))
+        self.assertEqual(shown(got), sum(self.reference(20), []))
+        with warnings.catch_warnings(record=True) as caught, loader(prefetch_depth=1) as l:
+            warnings.simplefilter("always")
+            for _ in range(20):
+                for i, _ in enumerate(l):
+                    if l.epoch == 3 and i == 1:
+                        kill_loaders()
+        self.assertEqual([(w.category, w.filename) for w in caught], [(pyplenum.LoaderWarning, __file__)])
+
+    def test_child(self):
+        """a forked child is told: no epoch without batches, no state of zeros"""
+        with loader() as l:
+            it = iter(l)
+            next(it)
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    code = 0
+                    for ask in (lambda: list(l), lambda: next(it), l.state_dict, lambda: l.epoch, lambda: l.set_epoch(0)):
+                        try:
+                            ask()
+                            code = 2
+                        except pyplenum.PlenumError as error:
+                            code = code if error.errno == errno.ECHILD else 3
+                finally:
+                    os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(len(shown(it)), 48)
+
     def test_pin_memory(self):
         """pin_memory copies into pinned memory; without an accelerator it is a warning"""
         if torch.cuda.is_available():
@@ -710,6 +914,14 @@ class LoaderTest(unittest.TestCase):
                     l.load_state_dict(state)
             with self.assertRaisesRegex(pyplenum.PlenumError, "another data set, pipeline, seed or order"):
                 l.load_state_dict(other.state_dict())
+            with self.assertRaisesRegex(pyplenum.PlenumError, "seed was 1 and is 0$"):
+                l.load_state_dict(torch_roundtrip(other.state_dict()))
+            old = {"version": 1, "cursor": l.state_dict()["cursor"]}
+            with self.assertRaisesRegex(ValueError, 'dtype="int8"'):
+                l.load_state_dict(old)
+        with loader(dtype="int8") as l:
+            l.load_state_dict(old)
+            self.assertEqual(next(iter(l))[0].dtype, torch.int8)
         with self.assertRaisesRegex(TypeError, "epochs"):
             loader(epochs=3)
 

@@ -1,0 +1,160 @@
+"""What the ranks of a process group that no launcher has told of are given; started by test_identity.py.
+
+    ranks.py CASE FOLDER      two processes of torch.multiprocessing.spawn
+"""
+
+import json
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+import torch.utils.data
+
+import pyplenum
+import pyplenum.torch
+from pyplenum import job as identity
+
+RANKS = 2
+
+
+def init(rank, folder):
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=RANKS)
+
+
+def loader(folder, **options):
+    return pyplenum.torch.Loader(os.path.join(folder, "data"), "rrc(16)", micro_batch=4,
+                                 **{"fields": ("samples",), "shuffle": False, **options})
+
+
+def shown(batches):
+    return [int(n) for samples, in batches for n in samples]
+
+
+def sentence(call, *arguments, **options):
+    """What is said against it."""
+    try:
+        call(*arguments, **options)
+    except (pyplenum.PlenumError, ValueError, TypeError) as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def tell_place(told):
+    job = pyplenum.job()
+    told.update(launcher=job.launcher, place=[job.num_instances, job.instance_index, job.num_local_instances,
+                                              job.local_instance_index])
+    told["gathered"] = job.allgather_object(job.instance_index)
+
+
+def adopted(rank, folder, told):
+    """The group tells it."""
+    init(rank, folder)
+    told["samples"] = shown(loader(folder))
+    tell_place(told)
+
+
+def lightning(rank, folder, told):
+    """The variables of Lightning's own processes: half of what is needed."""
+    os.environ.update(WORLD_SIZE=str(RANKS), LOCAL_RANK=str(rank), NODE_RANK="0")
+    told["before"] = sentence(loader, folder)
+    adopted(rank, folder, told)
+
+
+def explicit(rank, folder, told):
+    """The program tells it, and there is no group."""
+    told["samples"] = shown(loader(folder, rank=rank, world_size=RANKS))
+    told["all"] = shown(loader(folder, rank=0, world_size=1))
+    job = pyplenum.job(rank=rank, world_size=RANKS, local_rank=rank, local_world_size=RANKS)
+    told["again"] = shown(loader(folder))
+    told["other"] = sentence(pyplenum.job, rank=1 - rank, world_size=RANKS)
+    told["early"] = sentence(job.barrier)
+    init(rank, folder)
+    tell_place(told)
+
+
+def late(rank, folder, told):
+    """The group comes when the stream is there already."""
+    opened = loader(folder)
+    stream = pyplenum.Stream(os.path.join(folder, "data"), "rrc(16)")
+    whole = loader(folder, rank=0, world_size=1)
+    next(stream)
+    init(rank, folder)
+    told["loop"] = sentence(lambda: next(iter(opened)))
+    told["stream"] = sentence(next, stream)
+    told["job"] = sentence(pyplenum.job().barrier)
+    told["open"] = sentence(loader, folder)
+    told["whole"] = shown(whole)
+
+
+def contradicted(rank, folder, told):
+    """A launcher has told something else."""
+    os.environ.update(WORLD_SIZE="1", RANK="0", LOCAL_WORLD_SIZE="1", LOCAL_RANK="0")
+    init(rank, folder)
+    told["open"] = sentence(loader, folder)
+    told["job"] = sentence(pyplenum.job)
+
+
+def absent(rank, folder, told):
+    """A rank opens nothing."""
+    identity._OTHERS_S = 0.5
+    init(rank, folder)
+    if rank == 0:
+        told["open"] = sentence(loader, folder)
+    dist.barrier()
+
+
+def forked(rank, folder, told):
+    """A child of a rank is that rank."""
+    adopted(rank, folder, told)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if shown(loader(folder)) == told["samples"] else 2
+        finally:
+            os._exit(code)
+    told["child"] = os.waitpid(child, 0)[1]
+
+
+class Handed(torch.utils.data.IterableDataset):
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        return iter(self.loader)
+
+
+class Opened(torch.utils.data.IterableDataset):
+    def __init__(self, folder, shares):
+        self.folder, self.shares = folder, shares
+
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        return iter(loader(self.folder, **({"rank": info.id, "world_size": info.num_workers} if self.shares else {})))
+
+
+def workers(rank, folder, told):
+    """Workers of a DataLoader."""
+    def through(dataset, **options):
+        return [int(n) for batch in torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2, **options) for n in batch[0]]
+
+    told["handed"] = sentence(through, Handed(loader(folder)), multiprocessing_context="fork")
+    told["spawned"] = sentence(through, Handed(loader(folder)), multiprocessing_context="spawn")
+    told["opened"] = sentence(through, Opened(folder, False))
+    told["shares"] = through(Opened(folder, True))
+
+
+def run(rank, case, folder):
+    told = {}
+    globals()[case](rank, folder, told)
+    with open(os.path.join(folder, f"told-{rank}"), "w") as file:
+        json.dump(told, file)
+    if dist.is_initialized():
+        dist.barrier()  # the store is rank 0's
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(run, (sys.argv[1], sys.argv[2]), nprocs=RANKS)

@@ -1,0 +1,119 @@
+"""Which process is this? Told by torch.distributed, by the program, or not at all: ranks.py under torch.multiprocessing.spawn."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import tap
+
+BUILD = os.environ["top_builddir"]
+SOURCE = os.environ["top_srcdir"]
+tap.require("numpy", "torch")
+
+RANKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks.py")
+ALL = list(range(21))
+SHARES = [ALL[0::2], ALL[1::2]]  # an evaluation is dealt in turn
+
+
+def setUpModule():
+    global T
+    T = tempfile.mkdtemp(prefix="plenum-test-")
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PLENUM_LOADER"):
+        os.environ.pop(name, None)
+    os.environ.update({
+        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
+        "PYTHONPATH": os.path.join(SOURCE, "python"),
+        "PLENUM_CACHE_DIR": os.path.join(T, "cache"),
+        "OMP_NUM_THREADS": "1",
+    })
+    subprocess.run([os.path.join(BUILD, "plenumctl"), "make-sample", os.path.join(T, "data"), "--classes", "3", "--images", "7",
+                    "--size", "64"], check=True, stdout=subprocess.DEVNULL)
+
+
+def tearDownModule():
+    shutil.rmtree(T)
+
+
+class IdentityTest(unittest.TestCase):
+    maxDiff = None
+
+    def told(self, case, **environment):
+        """What the two ranks tell."""
+        folder = tempfile.mkdtemp(dir=T)
+        os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
+        done = subprocess.run([sys.executable, RANKS, case, folder], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, **environment})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = []
+        for rank in range(2):
+            with open(os.path.join(folder, f"told-{rank}")) as file:
+                result.append(json.load(file))
+        return result
+
+    def check_places(self, told, launcher):
+        for rank, one in enumerate(told):
+            self.assertEqual(one["samples"], SHARES[rank])
+            self.assertEqual((one["launcher"], one["place"]), (launcher, [2, rank, 2, rank]))
+            self.assertEqual(one["gathered"], [0, 1])
+
+    def test_adopted(self):
+        """spawned processes with a process group: each has its share, knows its place on the host, and collectives work"""
+        self.check_places(self.told("adopted"), "torch.distributed")
+
+    def test_lightning(self):
+        """the variables of Lightning's processes: refused before there is a group, and right with it"""
+        told = self.told("lightning")
+        self.check_places(told, "torch.distributed")
+        for one in told:
+            self.assertIn("WORLD_SIZE is 2, but RANK is not set", one["before"])
+
+    def test_explicit(self):
+        """rank= and world_size=, of a loader and of the job"""
+        told = self.told("explicit")
+        self.check_places(told, "program")
+        for rank, one in enumerate(told):
+            self.assertEqual((one["again"], one["all"]), (SHARES[rank], ALL))
+            self.assertIn(f"this process is instance {rank} of 2 already", one["other"])
+            self.assertIn("call torch.distributed.init_process_group() first", one["early"])
+
+    def test_late(self):
+        """a group that comes after the stream is an error at the next batch, unless the program has said whose share it is"""
+        for rank, one in enumerate(self.told("late")):
+            for name in ("loop", "stream", "job", "open"):
+                self.assertIn(f"rank {rank} of 2, but when the job was opened it was instance 0 of 1", one[name], name)
+            self.assertIn("call init_process_group() before", one["stream"])
+            self.assertEqual(one["whole"], ALL)
+
+    def test_contradicted(self):
+        """a group that is not what the launcher told is refused"""
+        for rank, one in enumerate(self.told("contradicted")):
+            for name in ("open", "job"):
+                if rank == 0:
+                    self.assertIn("rank 0 of 2", one[name])
+                self.assertIn("told by torchrun", one[name])
+
+    def test_absent(self):
+        """a rank that opens nothing is named, and nobody waits for ever"""
+        told = self.told("absent")
+        self.assertIn("rank 1 of torch.distributed has opened neither a job nor a stream", told[0]["open"])
+
+    def test_forked(self):
+        """a child of a rank is that rank"""
+        told = self.told("forked")
+        self.check_places(told, "torch.distributed")
+        self.assertEqual([one["child"] for one in told], [0, 0])
+
+    def test_workers(self):
+        """a DataLoader's workers: an error where each would be given nothing, or everything; shares where they are told"""
+        for one in self.told("workers"):
+            self.assertIn("forked from the one that opened the stream", one["handed"])
+            self.assertIn("cannot be copied or pickled", one["spawned"])
+            self.assertIn("each worker process of a DataLoader would be given all", one["opened"])
+            self.assertEqual(sorted(one["shares"]), ALL)
+
+
+tap.main()
