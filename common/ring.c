@@ -11,6 +11,11 @@
  * memory does not grow with the number of its clients.
  * Why sealed: the kernel raises SIGBUS in a process that writes to a mapped page beyond the end of
  * its file. F_SEAL_SHRINK takes that power from the client.
+ * Why without holes: memory belongs to the control group of who writes a page first. The client pays
+ * for all of it, by fallocate() before it sends it; what it gave back (FALLOC_FL_PUNCH_HOLE, which no
+ * seal forbids but F_SEAL_WRITE) the loader would pay for, and be killed for in the end. So the file's
+ * blocks are counted when the ring is accepted and again before it is written to. A client that is
+ * quick enough to punch in between gains what a slot takes, within --ring-limit.
  * Why not F_SEAL_WRITE: both sides write, before and after (a trainer may normalise in place).
  *
  * A ring is never given to a second session: a loader that was given up while it was stopped would,
@@ -129,6 +134,21 @@ fail:
     return r;
 }
 
+/* Is there memory for all of the file, and `first` of all none beyond its end, which would make up for
+ * holes later? The last page may be a huge one. */
+static int check_blocks(const struct stat *st, bool first, struct plenum_error *err)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), huge = page * page / sizeof(uint64_t);
+    uint64_t size = (uint64_t)st->st_size, blocks = (uint64_t)st->st_blocks * 512;
+
+    if (blocks < size)
+        return error_set(err, -EPERM,
+                         "the ring that was sent has holes: its memory must be reserved, and stay");
+    if (first && blocks > size + huge)
+        return error_set(err, -EPERM, "the ring that was sent has memory beyond its end");
+    return 0;
+}
+
 /* Is this a memory file that cannot be made shorter while we write into it? */
 static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
 {
@@ -138,8 +158,9 @@ static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
 
     if (seals < 0)
         return error_set(err, -EPERM, "the ring that was sent is not a memory file");
-    if (!(seals & F_SEAL_SHRINK))
-        return error_set(err, -EPERM, "the ring that was sent is not sealed against shrinking");
+    if (!(seals & F_SEAL_SHRINK) || !(seals & F_SEAL_GROW))
+        return error_set(err, -EPERM,
+                         "the ring that was sent is not sealed against shrinking and growing");
     if (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
         return error_set(err, -EPERM, "the ring that was sent is sealed against writing");
     /* On hugetlbfs a hole, punched by the client, may be impossible to fill: SIGBUS. */
@@ -147,7 +168,19 @@ static int check_sealed(int fd, uint64_t bytes, struct plenum_error *err)
         return error_set(err, -EPERM, "the ring that was sent does not lie in ordinary memory");
     if (fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes)
         return error_set(err, -EPERM, "the ring that was sent is smaller than its slots");
-    return 0;
+    return check_blocks(&st, true, err);
+}
+
+int ring_check(const struct ring *ring, struct plenum_error *err)
+{
+    struct stat st;
+
+    if (ring->fd < 0)
+        return 0;
+    if (fstat(ring->fd, &st) < 0)
+        return error_set(err, -EPERM, "the ring that was sent cannot be looked at: %s",
+                         strerror(errno));
+    return check_blocks(&st, false, err);
 }
 
 int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
@@ -165,17 +198,15 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
         if (!ring)
             r = error_set(err, -ENOMEM, "out of memory");
     }
-    if (!ring) {
-        (void)close(fd);
+    if (!ring)
         return r;
-    }
     r = ring_map(ring);
     if (r < 0) {
         (void)error_set(err, r, "cannot map the ring: %s", strerror(-r));
+        ring->fd = -1;
         ring_unref(ring);
         return r;
     }
-    io_close(&ring->fd); /* the mapping is enough, and descriptors are few */
     *ret = ring;
     return 0;
 }

@@ -12,6 +12,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
 	%D%/refusals.c %D%/refusals.h \
+	%D%/room.c %D%/room.h \
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \

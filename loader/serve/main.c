@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/address.h"
+#include "common/cgroup.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/options.h"
@@ -187,7 +188,8 @@ static const struct option_def defs[] = {
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles), 0, 0,
      "neither note nor use where the tiles of JPEGs begin; the pixels are the same", NULL},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
-     "refuse rings of batches beyond this sum over all clients (default: half of the memory)",
+     "refuse rings of batches beyond this sum over all clients (default: half of the memory that the "
+     "machine, or the control group, has)",
      NULL},
     {"cpu-budget", 0, "CORES", OPTION_CALL, 0, 0, 0,
      "use no more CPU time than so many cores have, as in 2.5 (default: as much as there is)",
@@ -246,11 +248,24 @@ static const char *default_socket(char *text, size_t size)
     return text;
 }
 
+static void take_less(const struct cgroup *group, void *arg)
+{
+    uint64_t *least = arg, limit;
+
+    if (cgroup_read(group, group->version == 2 ? "memory.max" : "memory.limit_in_bytes", NULL,
+                    &limit) == 0)
+        *least = min_u64(*least, limit);
+}
+
+/* Of the machine's or, where that is less, the control group's: what it could be charged for rings that
+ * their clients cheat with does not fill it. */
 static uint64_t half_of_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_C(1) << 33;
 
-    return pages > 0 && size > 0 ? (uint64_t)pages / 2 * (uint64_t)size : UINT64_C(1) << 32;
+    cgroup_visit("memory", take_less, &all);
+    return all / 2;
 }
 
 /* A setting that can only be known where it is used, looked at here so that a fault has a line. */

@@ -417,8 +417,10 @@ static int render_item(struct render_scratch *scratch, const struct item *item,
 {
     const struct queue_stream *s = item->request->stream;
     uint8_t *slot = ring_slot(s->ring, item->request->slot);
-    int r;
+    int r = ring_check(s->ring, err);
 
+    if (r < 0)
+        return r;
     r = render_position(s->spec, scratch, item->place.epoch, item->place.position, &item->buffer,
                         item->code, &item->err, slot + item->index * render_bytes(s->spec), result,
                         err);

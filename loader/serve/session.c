@@ -28,6 +28,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -44,6 +45,7 @@
 #include "loader/dataset/notes.h"
 #include "loader/serve/closer.h"
 #include "loader/serve/monitor.h"
+#include "loader/serve/room.h"
 #include "loader/serve/snapshot.h"
 
 enum {
@@ -55,6 +57,10 @@ enum {
     SEND_LIMIT_MS = 60000,    /* for a remote client to take some of its pixels */
     SLOTS_MAX = 4096,         /* as wire_open_check() has it */
     FRAMES_AT_ONCE = 256,     /* of one client, before others have their turn */
+    ROOM_LIMIT_MS = 10000,    /* for an OPEN to wait for room that is about to be there */
+    ROOM_EVERY_MS = 100,
+    HEARD_MS = 1500,  /* who was heard of so lately is there */
+    SILENT_MS = 5000, /* who was asked, and is not heard of for so long, is not */
 };
 
 #define NO_SLOT UINT32_MAX
@@ -89,6 +95,8 @@ struct session {
     struct render_spec spec;
     struct ring *ring;
     uint64_t ring_bytes; /* counted in server->ring_bytes */
+    int ring_fd;         /* the client's, until there is room for it; or -1 */
+    uint64_t room_ns;    /* since when it waits for that; 0: it does not */
     struct queue_stream *stream;
     uint64_t opened_ns;
     struct wire_render asked; /* the last request */
@@ -109,6 +117,7 @@ struct session {
     uint32_t sending;     /* the slot whose pixels are on their way, or NO_SLOT */
     bool busy[SLOTS_MAX]; /* slots from RENDER to the last byte sent */
     uint64_t sent_ns;     /* when some of it was taken last */
+    uint64_t asked_ns;    /* since when it is being asked whether it is there; 0: it is not */
 
     /* Of the work in the pool: written there, read here afterwards. */
     struct roots *roots;  /* that held when it began */
@@ -127,6 +136,7 @@ struct session {
 
 static void session_poll(struct session *s);
 static void on_timer(uv_timer_t *timer);
+static void await_room(struct session *s);
 
 static struct queue_request *take_answer(struct session *s)
 {
@@ -139,6 +149,33 @@ static struct queue_request *take_answer(struct session *s)
     return r;
 }
 
+/* Descriptors that a client had a hand in are not closed by the loop. */
+static void close_fd(void *arg, int fd)
+{
+    const struct session *s = arg;
+
+    closer_close(s->peer.uid, fd);
+}
+
+/* Close one that a client has sent. */
+static void drop_fd(struct session *s, int fd)
+{
+    if (fd >= 0)
+        close_fd(s, fd);
+}
+
+/* The last to let a ring go frees its memory, which takes a while: the descriptor goes last. */
+static void drop_ring(struct session *s)
+{
+    int fd = s->ring ? s->ring->fd : -1;
+
+    if (s->ring)
+        s->ring->fd = -1;
+    ring_unref(s->ring);
+    drop_fd(s, fd);
+    drop_fd(s, s->ring_fd);
+}
+
 static void maybe_free(struct session *s)
 {
     struct server *server = s->server;
@@ -148,7 +185,7 @@ static void maybe_free(struct session *s)
     while (s->answers)
         free(take_answer(s));
     queue_stream_close(s->stream);
-    ring_unref(s->ring);
+    drop_ring(s);
     server->ring_bytes -= s->ring_bytes;
     dataset_unref(s->dataset);
     snapshot_unref(s->status);
@@ -184,14 +221,6 @@ void session_close(struct session *session)
     uv_close((uv_handle_t *)&session->poll, on_handle_closed);
     uv_close((uv_handle_t *)&session->timer, on_handle_closed);
     frame_conn_hang_up(&session->conn); /* the client sees at once that it is over */
-}
-
-/* Descriptors that a client had a hand in are not closed by the loop. */
-static void close_fd(void *arg, int fd)
-{
-    const struct session *s = arg;
-
-    closer_close(s->peer.uid, fd);
 }
 
 /* What messages about a session carry besides their text. */
@@ -660,6 +689,10 @@ static void on_timer(uv_timer_t *timer)
         }
         return;
     }
+    if (s->room_ns > 0) {
+        await_room(s);
+        return;
+    }
     uv_mutex_lock(&s->progress_mu);
     progress = s->progress;
     fresh = s->progress_new;
@@ -671,46 +704,10 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
-/* Is there room for another ring? */
-static int check_room(const struct session *s, uint64_t bytes, struct plenum_error *err)
+/* Pixels and order of an OPEN; its ring and the data set come later. */
+static int check_open(struct session *s, struct plenum_error *err)
 {
     struct server *server = s->server;
-    const struct server_options *o = server->options;
-    uint64_t limit = o->ring_limit, own = o->memory_budget ? monitor_own_bytes(server) : 0;
-    char want[32], most[32], held[32];
-    bool budget;
-
-    budget = o->memory_budget > 0 && o->memory_budget - min_u64(own, o->memory_budget) < limit;
-    if (budget)
-        limit = o->memory_budget - min_u64(own, o->memory_budget);
-    if (s->open.slot_bytes <= limit && bytes <= limit - min_u64(server->ring_bytes, limit))
-        return 0;
-    (void)format_bytes(bytes, want, sizeof(want));
-    if (budget)
-        return error_set(
-            err, -ENOSPC,
-            "a ring of %s goes beyond the %s that this loader may use, of which %s are "
-            "taken (--memory-budget)",
-            want, format_bytes(o->memory_budget, most, sizeof(most)),
-            format_bytes(own + server->ring_bytes, held, sizeof(held)));
-    return error_set(err, -ENOSPC,
-                     "a ring of %s goes beyond the %s that this loader maps for all its clients "
-                     "(--ring-limit)",
-                     want, format_bytes(limit, most, sizeof(most)));
-}
-
-/* Close one that a client has sent. */
-static void drop_fd(struct session *s, int fd)
-{
-    if (fd >= 0)
-        close_fd(s, fd);
-}
-
-/* Pixels, order and ring of an OPEN; the data set comes later. */
-static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
-{
-    struct server *server = s->server;
-    uint64_t bytes;
     int r = wire_open_check(&s->open, err);
 
     if (r == 0)
@@ -721,45 +718,63 @@ static int check_open(struct session *s, int ring_fd, struct plenum_error *err)
     if (r == 0 && s->spec.pipeline.side != s->open.side)
         r = error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
                       s->spec.pipeline.side, s->open.side);
-    if (r == 0 && ring_fd < 0 && !s->remote)
+    if (r == 0 && s->ring_fd < 0 && !s->remote)
         r = error_set(err, -EINVAL, "no ring came with the request to open a stream");
-    bytes = s->open.slots * s->open.slot_bytes;
-    if (r == 0)
-        r = check_room(s, bytes, err);
-    if (r < 0) {
-        drop_fd(s, ring_fd);
-        return r;
-    }
-    r = s->remote ? ring_create_private(s->open.slots, s->open.slot_bytes, &s->ring, err)
-                  : ring_accept(ring_fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
+    return r;
+}
+
+static int take_ring(struct session *s, struct plenum_error *err)
+{
+    uint64_t bytes = s->open.slots * s->open.slot_bytes;
+    int fd = s->ring_fd, r = room_for_ring(s->server, s->user, bytes, err);
+
     if (r < 0)
         return r;
+    s->ring_fd = -1;
+    r = s->remote ? ring_create_private(s->open.slots, s->open.slot_bytes, &s->ring, err)
+                  : ring_accept(fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
+    if (r < 0) {
+        drop_fd(s, fd);
+        return r;
+    }
     s->ring_bytes = bytes;
-    server->ring_bytes += bytes;
+    s->server->ring_bytes += bytes;
     return 0;
 }
 
 static void handle_open(struct session *s, uint64_t request, struct frame_reader *payload)
 {
-    int ring_fd = frame_conn_take_fd(&s->conn);
     struct plenum_error err;
     int r;
 
+    s->ring_fd = frame_conn_take_fd(&s->conn);
     s->open_request = request;
     if (wire_get_open(payload, &s->open) < 0) {
-        drop_fd(s, ring_fd);
         refuse(s, request, -EPROTO, "a request to open a stream was not understood");
         return;
     }
-    r = check_open(s, ring_fd, &err);
-    if (r == 0)
-        r = take_allowed(s, &err);
+    r = check_open(s, &err);
+    if (r < 0) {
+        refuse(s, request, r, err.text);
+        return;
+    }
+    s->state = STATE_OPENING;
+    s->room_ns = time_now_ns();
+    await_room(s);
+}
+
+/* There is a ring: have the data set opened. */
+static void begin_opening(struct session *s)
+{
+    uint64_t request = s->open_request;
+    struct plenum_error err;
+    int r = take_allowed(s, &err);
+
     if (r < 0) {
         drop_allowed(s);
         refuse(s, request, r, err.text);
         return;
     }
-    s->state = STATE_OPENING;
     s->work.data = s;
     r = uv_queue_work(&s->server->loop, &s->work, open_dataset, on_dataset_open);
     if (r < 0) {
@@ -769,6 +784,25 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
     }
     s->working = true;
     (void)uv_timer_start(&s->timer, on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
+}
+
+/* Take room for the ring, or wait for what its user is about to give back: a client that comes again
+ * is here before its last session has ended. */
+static void await_room(struct session *s)
+{
+    struct plenum_error err;
+    int r = take_ring(s, &err);
+
+    if (r == -ENOSPC && time_now_ns() < s->room_ns + ROOM_LIMIT_MS * NS_PER_MS &&
+        room_is_coming(s->server, s->user)) {
+        (void)uv_timer_start(&s->timer, on_timer, ROOM_EVERY_MS, ROOM_EVERY_MS);
+        return;
+    }
+    s->room_ns = 0;
+    if (r < 0)
+        refuse(s, s->open_request, r, err.text);
+    else
+        begin_opening(s);
 }
 
 /* The first request of a session tells how long the program waited while it had other loaders, or
@@ -820,6 +854,7 @@ static void handle_cancel(struct session *s, uint64_t request)
 
 static void handle_render(struct session *s, uint64_t request, struct frame_reader *payload)
 {
+    struct plenum_error err;
     struct wire_render m;
 
     if (wire_get_render(payload, &m) < 0 || m.slot >= s->open.slots ||
@@ -835,6 +870,10 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
     }
     if (s->draining) /* the next loader will be asked for it */
         return;
+    if (ring_check(s->ring, &err) < 0) {
+        refuse(s, request, -EPERM, err.text);
+        return;
+    }
     note_asked(s, &m);
     if (queue_submit(s->stream, request, &m) < 0) {
         refuse(s, request, -ENOMEM, "the loader is out of memory");
@@ -1044,21 +1083,21 @@ struct session *session_next(const struct session *session)
     return session->next;
 }
 
-/* Who has connected and says nothing must not keep out who has something to say. */
+/* Who has connected and opens no stream must not keep out who would. */
 static bool make_room(struct server *server)
 {
     struct session *oldest = NULL;
 
     for (struct session *other = server->sessions; other; other = other->next)
-        if (other->state == STATE_HELLO) /* the newest is the first */
+        if (other->state == STATE_HELLO || other->state == STATE_IDLE) /* the newest is the first */
             oldest = other;
     if (!oldest || time_now_ns() < oldest->opened_ns + silent_enough_ns)
         return false;
-    refuse(oldest, 0, -ETIMEDOUT, "it said nothing, and others are waiting");
+    refuse(oldest, 0, -ETIMEDOUT, "it opened no stream, and others are waiting");
     return true;
 }
 
-static int check_peer(struct session *s)
+static int check_peer(struct session *s, struct plenum_error *err)
 {
     const struct server_options *o = s->server->options;
     char *colon;
@@ -1080,23 +1119,21 @@ static int check_peer(struct session *s)
         return r;
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
-    /* A session that is being closed counts until it is gone, which is soon. */
-    return o->max_clients > 0 && s->server->num_sessions >= o->max_clients && !make_room(s->server)
-               ? -EUSERS
-               : 0;
+    r = room_for_client(s->server, s->user, err);
+    if (r < 0 && (room_is_coming(s->server, NULL) || make_room(s->server)))
+        r = room_for_client(s->server, s->user, err);
+    return r;
 }
 
 /* Tell a client that it is not served, in the one message that every client understands. */
-static void turn_away(struct session *s, int code)
+static void turn_away(struct session *s, int code, const char *text)
 {
     struct wire_error m = {.code = code};
     char why[160];
 
     s->server->refused++;
     if (code == -EUSERS) {
-        (void)snprintf(m.text, sizeof(m.text),
-                       "it has %u clients and takes no more (--max-clients)",
-                       s->server->num_sessions);
+        (void)snprintf(m.text, sizeof(m.text), "%s", text);
         log_once(s, LOG_LEVEL_WARN, "refused", "there are as many as --max-clients allows");
     } else {
         (void)snprintf(
@@ -1132,6 +1169,7 @@ static void watch_peer(int fd)
 int session_create(struct server *server, int fd, bool remote)
 {
     struct session *s = calloc(1, sizeof(*s));
+    struct plenum_error err = {""};
     int r;
 
     if (!s) {
@@ -1141,6 +1179,7 @@ int session_create(struct server *server, int fd, bool remote)
     s->server = server;
     s->remote = remote;
     s->sending = NO_SLOT;
+    s->ring_fd = -1;
     if (remote)
         watch_peer(fd);
     s->id = ++server->last_id;
@@ -1154,14 +1193,14 @@ int session_create(struct server *server, int fd, bool remote)
         s->conn.close_arg = s;
     }
     if (r == 0)
-        r = check_peer(s);
+        r = check_peer(s, &err);
     if (r == 0 && remote && server->tls)
         r = tls_carry(server->tls, fd, &s->conn.carrier);
     if (r == 0)
         r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {
         if (r == -EACCES || r == -EUSERS)
-            turn_away(s, r);
+            turn_away(s, r, err.text);
         frame_conn_fini(&s->conn);
         peer_fini(&s->peer);
         free(s);
@@ -1188,6 +1227,78 @@ int session_create(struct server *server, int fd, bool remote)
     return 0;
 }
 
+const char *session_user(const struct session *session)
+{
+    return session->user;
+}
+
+bool session_is_ending(const struct session *session)
+{
+    return session->state == STATE_CLOSING;
+}
+
+uint64_t session_ring_bytes(const struct session *session)
+{
+    return session->ring_bytes;
+}
+
+/* How long nothing has been heard of the other host, its kernel included. */
+static uint64_t silent_ns(const struct session *s)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+
+    if (getsockopt(s->conn.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+        return 0;
+    return info.tcpi_last_ack_recv * NS_PER_MS;
+}
+
+/* It has, and the loop has not come to hear of it. */
+static bool has_hung_up(const struct session *s)
+{
+    struct pollfd p = {.fd = s->conn.fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+bool session_ask_if_there(struct session *session)
+{
+    const int every_s = 1;
+    struct session *s = session;
+
+    if (has_hung_up(s)) {
+        session_close(s);
+        return true;
+    }
+    if (!s->remote || s->state != STATE_OPEN || silent_ns(s) < HEARD_MS * NS_PER_MS)
+        return false;
+    if (s->asked_ns == 0) {
+        s->asked_ns = time_now_ns();
+        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof(every_s));
+        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+    }
+    return true;
+}
+
+/* Of one that was asked whether it is there. */
+static void watch_silent(struct session *s, uint64_t now_ns)
+{
+    uint64_t silent;
+
+    if (s->asked_ns == 0)
+        return;
+    silent = silent_ns(s);
+    if (silent < HEARD_MS * NS_PER_MS) {
+        s->asked_ns = 0;
+        watch_peer(s->conn.fd);
+    } else if (silent >= SILENT_MS * NS_PER_MS && now_ns > s->asked_ns + SILENT_MS * NS_PER_MS) {
+        log_about(LOG_LEVEL_WARN, about(s, &(struct about){0}),
+                  "client %s has not been heard of for %d s, and others are waiting: closed", s->name,
+                  SILENT_MS / 1000);
+        session_close(s);
+    }
+}
+
 void session_beat(struct session *session, uint64_t now_ns)
 {
     struct session *s = session;
@@ -1197,7 +1308,8 @@ void session_beat(struct session *session, uint64_t now_ns)
         return;
     queue_stream_get_totals(s->stream, &point.totals);
     window_add(&s->window, &point);
-    if (s->status && now_ns > s->status_ns + STATUS_LIMIT_MS * NS_PER_MS)
+    watch_silent(s, now_ns);
+    if (s->state == STATE_OPEN && s->status && now_ns > s->status_ns + STATUS_LIMIT_MS * NS_PER_MS)
         close_unread(s);
 }
 

@@ -69,6 +69,17 @@ void session_drain(struct session *session);
 /** A request of the session's has finished; the request is taken. */
 void session_finished(struct session *session, struct queue_request *request);
 
+/** Whose it is: a uid, or of TCP a host, as text. Borrowed. */
+const char *session_user(const struct session *session);
+/** Is it being closed? */
+bool session_is_ending(const struct session *session);
+/** Of its ring, while it is mapped. */
+uint64_t session_ring_bytes(const struct session *session);
+/** Has it hung up, or, of TCP, has nothing been heard of it lately? The former is closed; the host of the
+ * latter is asked whether it is still there, and the session closed when there is no answer within
+ * some seconds. */
+bool session_ask_if_there(struct session *session);
+
 /** A second has passed: look at what the stream has done. */
 void session_beat(struct session *session, uint64_t now_ns);
 

@@ -15,7 +15,7 @@
 
 #include "common/ring.h"
 
-enum { SLOTS = 3, SLOT = 8192 };
+enum { SLOTS = 3, SLOT = 8192, BOTH = F_SEAL_SHRINK | F_SEAL_GROW };
 
 Test(ring, both_sides_see_the_same_memory)
 {
@@ -24,7 +24,6 @@ Test(ring, both_sides_see_the_same_memory)
 
     cr_assert(eq(int, ring_create(SLOTS, SLOT, &client, &err), 0), "%s", err.text);
     cr_assert(eq(int, ring_accept(dup(client->fd), SLOTS, SLOT, &loader, &err), 0), "%s", err.text);
-    cr_expect(eq(int, loader->fd, -1), "the loader keeps no descriptor");
     memset(ring_slot(loader, 2), 0x5a, SLOT);
     cr_expect(eq(u8, ring_slot(client, 2)[SLOT - 1], 0x5a));
     cr_expect(eq(u8, ring_slot(client, 1)[SLOT - 1], 0));
@@ -88,7 +87,7 @@ static void expect_refused(int fd, uint32_t slots, uint64_t slot_bytes, const ch
     cr_expect(eq(int, ring_accept(fd, slots, slot_bytes, &ring, &err), -EPERM), "%s", why);
     cr_expect(eq(ptr, ring, NULL));
     cr_expect(ne(str, err.text, ""));
-    cr_expect(eq(int, fcntl(fd, F_GETFD), -1), "%s: the descriptor was taken", why);
+    cr_expect(eq(int, close(fd), 0), "%s: the descriptor was not taken", why);
 }
 
 Test(ring, what_could_become_a_sigbus_is_refused)
@@ -99,16 +98,41 @@ Test(ring, what_could_become_a_sigbus_is_refused)
     expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_GROW), SLOTS, SLOT,
                    "not sealed against shrinking");
     expect_refused(made(0, SLOTS * SLOT, 0), SLOTS, SLOT, "cannot be sealed");
-    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT - 1, F_SEAL_SHRINK), SLOTS, SLOT,
-                   "one byte short");
-    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK | F_SEAL_WRITE), SLOTS, SLOT,
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK), SLOTS, SLOT,
+                   "not sealed against growing");
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT - 1, BOTH), SLOTS, SLOT, "one byte short");
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, BOTH | F_SEAL_WRITE), SLOTS, SLOT,
                    "sealed against writing");
-    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK), SLOTS, UINT64_MAX / 2,
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, BOTH), SLOTS, UINT64_MAX / 2,
                    "a size that overflows");
-    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, F_SEAL_SHRINK), 0, SLOT, "no slots");
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, BOTH), 0, SLOT, "no slots");
     expect_refused(dup(fileno(file)), SLOTS, SLOT, "an ordinary file");
     expect_refused(open("/dev/zero", O_RDWR), SLOTS, SLOT, "a device");
     (void)fclose(file);
+}
+
+/* Who fills a hole pays for it. */
+Test(ring, what_the_loader_would_pay_for_is_refused)
+{
+    struct ring *client, *loader;
+    struct plenum_error err;
+    int fd;
+
+    expect_refused(made(MFD_ALLOW_SEALING, SLOTS * SLOT, BOTH), SLOTS, SLOT, "nothing but a hole");
+    cr_assert(eq(int, ring_create(SLOTS, SLOT, &client, &err), 0), "%s", err.text);
+    cr_assert(eq(int, ring_accept(dup(client->fd), SLOTS, SLOT, &loader, &err), 0), "%s", err.text);
+    cr_expect(eq(int, ring_check(loader, &err), 0));
+    cr_assert(eq(int, fallocate(client->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SLOT, SLOT), 0));
+    cr_expect(eq(int, ring_check(loader, &err), -EPERM));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "has holes"), NULL), "%s", err.text);
+    ring_unref(loader);
+    ring_unref(client);
+    /* Memory beyond the end does not make up for holes. */
+    fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    cr_assert(eq(int, ftruncate(fd, SLOTS * SLOT), 0));
+    cr_assert(eq(int, fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 16 << 20), 0));
+    cr_assert(eq(int, fcntl(fd, F_ADD_SEALS, BOTH), 0));
+    expect_refused(fd, SLOTS, SLOT, "memory beyond its end");
 }
 
 /* The kernel would let us take it, and then kill processes at will. */

@@ -3,6 +3,8 @@ every batch, with the right hash, and so does one that comes when the attack is 
 
 import encodings.idna  # noqa: F401  (who is another user later may not be able to read it)
 import contextlib
+import ctypes
+import fcntl
 import os
 import pwd
 import select
@@ -16,7 +18,7 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from rawclient import HELLO, STATS, STATUS, Raw, Refused, frame, hello, make_ring, open_frame  # noqa: E402
+from rawclient import HELLO, STATS, STATUS, Raw, Refused, frame, hello, make_ring, open_frame, slot_bytes  # noqa: E402
 from service import FEED, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
@@ -234,6 +236,95 @@ class HostileTest(ServiceCase):
         self.beside(attack)
         if not os.environ.get("PLENUM_SANITIZED"):  # which keep what was freed
             self.assertLess(self.resident(self.loader, "VmHWM") - before, 128 << 10)
+
+    def test_holes(self):
+        """memory that the loader would pay for: a ring with holes, one that gets some, one that hides them"""
+        self.loader = self.start("--threads", "1")
+
+        def attack(ready):
+            with self.assertRaisesRegex(Refused, "has holes"):
+                Raw(self.address).open(self.set_name, holes=True)
+            size, bytes_of = 2 * slot_bytes(256, 16), slot_bytes(256, 16)
+            punch = 0x2 | 0x1  # FALLOC_FL_PUNCH_HOLE, FALLOC_FL_KEEP_SIZE
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+            hidden = os.memfd_create("ring", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.ftruncate(hidden, size)
+            self.assertEqual(libc.fallocate(hidden, 1, size, 2 * size), 0)
+            fcntl.fcntl(hidden, 1033, 0x7)
+            with self.assertRaisesRegex(Refused, "has holes|beyond its end"):
+                Raw(self.address).open(self.set_name, side=256, count=16, fds=[hidden])
+            c = Raw(self.address)
+            c.open(self.set_name, side=256, count=16)
+            c.ask(slot=0)
+            self.assertEqual(c.done(), 0)
+            self.assertEqual(libc.fallocate(c.ring, punch, bytes_of, bytes_of), 0)
+            c.ask(slot=1)
+            with self.assertRaisesRegex(Refused, "has holes"):
+                c.done()
+            # Asked for while it was whole: who has no memory when its turn comes gets none of the loader's.
+            c = Raw(self.address)
+            c.open(self.set_name, side=256, count=16, slots=64)
+            for slot in range(63):
+                c.ask(slot=slot, position=slot % 8, request=100 + slot)
+            self.assertEqual(libc.fallocate(c.ring, punch, 63 * bytes_of, bytes_of), 0)
+            with self.assertRaises((AssertionError, Refused, ConnectionError)):
+                for _ in range(63):
+                    self.assertEqual(c.done(), 0)
+            ready()
+
+        self.beside(attack)
+
+    def test_no_room_for_others(self):
+        """a user who takes all that there is leaves room for others: clients, with and without streams, and rings"""
+        if not self.people[0]:
+            self.skipTest("only root can be other users")
+        self.loader = self.start("--max-clients", "24", "--ring-limit", "64M")
+
+        def attack(ready):
+            held = []
+            for side, count, fill in ((None, 1, 200), (8, 1, 200), (256, 8, 200)):
+                for _ in range(fill):
+                    try:
+                        c = Raw(self.address, limit=5)
+                        held.append(c)
+                        if side:
+                            c.open(self.set_name, side=side, count=count, slots=2)
+                    except (Refused, ConnectionError):
+                        break
+            ready()
+
+        self.beside(attack)
+        self.assertIn("there are as many as --max-clients allows", self.said())
+
+    def test_one_users_rings(self):
+        """a ring that would leave less for others than its user then has is refused; where there is one user alone it is not"""
+        for arguments, alone in ((("--root", self.folder), False), ((), True)):
+            p = self.serve("--ring-limit", "64M", *arguments)
+            with Raw(self.address) as a, Raw(self.address) as b:
+                a.open(self.set_name, side=1024, count=4)  # 24 MiB
+                if alone:
+                    b.open(self.set_name, side=1024, count=4)
+                else:
+                    with self.assertRaisesRegex(Refused, "than is then left for others"):
+                        b.open(self.set_name, side=1024, count=2)
+                    Raw(self.address).open(self.set_name, side=512, count=4)
+            self.end(p)
+
+    def test_comes_again(self):
+        """who ends and comes again at once finds room, though its last session's work is not over"""
+        self.loader = self.start("--ring-limit", "64M", "--threads", "1", "--max-clients", "4")
+
+        def attack(ready):
+            for _ in range(10):
+                c = Raw(self.address)
+                c.open(self.set_name, side=1024, count=5)  # 30 MiB: half of what there is
+                for slot in range(2):
+                    c.ask(slot=slot, position=slot, request=10 + slot)
+                c.close()
+            ready()
+
+        self.beside(attack, epochs=4)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+from rawclient import Raw  # noqa: E402
 from service import CTL, ERROR, FEED, HELLO, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
@@ -238,18 +239,23 @@ class StrangersTest(ServiceCase):
                     return s
 
     def test_too_many(self):
-        """too many clients are told so; those that say nothing make room for those that do"""
+        """too many clients are told so; those that say nothing, or no more than hello, make room for those that do"""
         self.make_data()
         self.serve("--max-clients", "3")
         address = f"unix:{self.socket}"
-        greeted = [self.enter(address, HELLO) for _ in range(3)]
+        streams = [Raw(address) for _ in range(3)]
+        for s in streams:
+            s.open(f"folder:{self.data}")
         self.refused(address, "it has 3 clients and takes no more (--max-clients)")
         self.once("refused: there are as many as --max-clients allows")
-        greeted.pop().close()
-        silent = self.enter(address, b"")
-        time.sleep(1.5)  # a second's silence is enough
-        self.served(address)
-        self.assertIn(b"it said nothing, and others are waiting", self.said_by(silent))
+        streams.pop().close()
+        for said in (b"", HELLO):
+            silent = self.enter(address, said)
+            time.sleep(1.5)  # a second's silence is enough
+            self.served(address)
+            self.assertIn(b"it opened no stream, and others are waiting", self.said_by(silent))
+        for s in streams:
+            s.close()
 
     def test_descriptors(self):
         """no descriptor is left: who comes is closed, one line says so, and those that are there are served"""

@@ -1,0 +1,108 @@
+#include "config.h"
+
+#include "loader/serve/room.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/serve/monitor.h"
+
+/* What there is, and what of it is one user's. */
+struct account {
+    uint64_t all, own;
+};
+
+static struct account count(const struct server *server, const char *user,
+                            uint64_t (*of)(const struct session *session))
+{
+    struct account a = {0};
+
+    for (const struct session *s = server->sessions; s; s = session_next(s)) {
+        a.all += of(s);
+        if (strcmp(session_user(s), user) == 0)
+            a.own += of(s);
+    }
+    return a;
+}
+
+/* Is so much more within the limit, and would as much be left for others as the user then has? */
+static bool fits(const struct server *server, const struct account *a, uint64_t more, uint64_t limit,
+                 bool *share)
+{
+    uint64_t left = limit - min_u64(a->all, limit);
+
+    *share = false;
+    if (more > left)
+        return false;
+    *share = !server->options->own_uid_only;
+    return !*share || a->own + more <= left - more;
+}
+
+/* One that ends does not count: it is gone soon. */
+static uint64_t clients_of(const struct session *s)
+{
+    return session_is_ending(s) ? 0 : 1;
+}
+
+int room_for_client(const struct server *server, const char *user, struct plenum_error *err)
+{
+    uint32_t most = server->options->max_clients;
+    struct account a = count(server, user, clients_of);
+    bool share;
+
+    if (most == 0 || fits(server, &a, 1, most, &share) || (share && a.own == 0))
+        return 0;
+    if (share)
+        return error_set(err, -EUSERS,
+                         "your user has %u of the %u clients that it takes, and gets no more than is "
+                         "left for others (--max-clients)",
+                         (unsigned)a.own, most);
+    return error_set(err, -EUSERS, "it has %u clients and takes no more (--max-clients)",
+                     (unsigned)a.all);
+}
+
+int room_for_ring(struct server *server, const char *user, uint64_t bytes, struct plenum_error *err)
+{
+    const struct server_options *o = server->options;
+    uint64_t own = o->memory_budget ? monitor_own_bytes(server) : 0;
+    uint64_t budget = o->memory_budget - min_u64(own, o->memory_budget), limit = o->ring_limit;
+    struct account a = count(server, user, session_ring_bytes);
+    char want[32], most[32], held[32];
+    bool share, by_budget = o->memory_budget > 0 && budget < limit;
+
+    if (by_budget)
+        limit = budget;
+    if (fits(server, &a, bytes, limit, &share))
+        return 0;
+    (void)format_bytes(bytes, want, sizeof(want));
+    if (share)
+        return error_set(err, -ENOSPC,
+                         "with a ring of %s your user would have more of the %s for all rings than is "
+                         "then left for others (%s)",
+                         want, format_bytes(limit, most, sizeof(most)),
+                         by_budget ? "--memory-budget" : "--ring-limit");
+    if (by_budget)
+        return error_set(
+            err, -ENOSPC,
+            "a ring of %s goes beyond the %s that this loader may use, of which %s are "
+            "taken (--memory-budget)",
+            want, format_bytes(o->memory_budget, most, sizeof(most)),
+            format_bytes(own + a.all, held, sizeof(held)));
+    return error_set(err, -ENOSPC,
+                     "a ring of %s goes beyond the %s that this loader maps for all its clients "
+                     "(--ring-limit)",
+                     want, format_bytes(limit, most, sizeof(most)));
+}
+
+bool room_is_coming(struct server *server, const char *user)
+{
+    bool coming = false;
+
+    for (struct session *s = server->sessions; s; s = session_next(s))
+        if ((!user || strcmp(session_user(s), user) == 0) &&
+            (session_is_ending(s) || session_ask_if_there(s)))
+            coming = true;
+    return coming;
+}
