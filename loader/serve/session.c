@@ -52,7 +52,7 @@ enum {
     HELLO_LIMIT_MS = 10000, /* for HELLO and OPEN to come */
     PROGRESS_EVERY_MS = 500,
     TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
-    STATUS_PIECE = 64 << 10,  /* of an answer to STATUS, which may be long */
+    ANSWERS_PIECE = 64 << 10, /* of answers that wait: then no more are made */
     STATUS_LIMIT_MS = 10000,  /* for a client to read it */
     SEND_LIMIT_MS = 60000,    /* for a remote client to take some of its pixels */
     SLOTS_MAX = 4096,         /* as wire_open_check() has it */
@@ -315,7 +315,7 @@ static int put_status(struct session *s)
     struct snapshot_viewer viewer = viewer_of(s);
     int r = 1;
 
-    while (s->status && frame_conn_pending(&s->conn) < STATUS_PIECE) {
+    while (s->status && frame_conn_pending(&s->conn) < ANSWERS_PIECE) {
         r = snapshot_put_stream(s->status, &viewer, s->status_request, &s->status_next, &s->conn.tx);
         if (r > 0)
             continue;
@@ -911,7 +911,6 @@ static void handle_status(struct session *s, uint64_t request)
         session_close(s);
 }
 
-/* What is asked is bounded by TX_PENDING_MAX: a client that reads no answers is closed. */
 static void handle_name(struct session *s, uint64_t request, struct frame_reader *payload)
 {
     struct wire_ask_name m;
@@ -971,8 +970,8 @@ static void turn_away_stranger(struct session *s)
         (void)frame_conn_flush(&s->conn);
 }
 
-/* What has come: a client has its turn, and then others have theirs. What it sent behind a STATUS waits
- * until that is answered. */
+/* What has come: a client has its turn, and then others have theirs. Who does not read its answers is
+ * not heard any further until it does. What is behind a STATUS waits until that is answered. */
 static void handle_frames(struct session *s)
 {
     struct frame_header header;
@@ -981,7 +980,7 @@ static void handle_frames(struct session *s)
 
     s->more = false;
     for (unsigned n = 0; r > 0 && s->state != STATE_CLOSING; n++) {
-        if (n == FRAMES_AT_ONCE || s->status || frame_conn_pending(&s->conn) > TX_PENDING_MAX) {
+        if (n == FRAMES_AT_ONCE || s->status || frame_conn_pending(&s->conn) >= ANSWERS_PIECE) {
             s->more = true;
             return;
         }
