@@ -243,9 +243,11 @@ struct order_place order_place_settle(const struct order_steps *steps, struct or
 
 struct order_place order_place_after(const struct order_steps *steps, struct order_place place)
 {
+    uint64_t span = span_of(steps);
+
+    if (place.position >= span || span - place.position <= steps->per_step)
+        return (struct order_place){.epoch = place.epoch + 1, .position = 0}; /* nothing left: the same for every step size */
     place.position += steps->per_step;
-    if (place.position >= span_of(steps)) /* nothing left: the same for every step size */
-        return (struct order_place){.epoch = place.epoch + 1, .position = 0};
     return place;
 }
 
@@ -256,8 +258,7 @@ uint64_t order_steps_left(const struct order_steps *steps, struct order_place pl
     if (place.position >= span_of(steps))
         return 0;
     left = span_of(steps) - place.position;
-    return steps->last == ORDER_PAD ? (left + steps->per_step - 1) / steps->per_step
-                                    : left / steps->per_step;
+    return left / steps->per_step + (steps->last == ORDER_PAD && left % steps->per_step > 0);
 }
 
 struct order_place order_place_skip(const struct order_steps *steps, struct order_place place,

@@ -415,6 +415,25 @@ Test(steps, a_run_that_changes_its_step_visits_each_position_once)
             }
 }
 
+/* A span is a client's word: up to 2^64 - 1. */
+Test(steps, are_exact_near_2_to_the_64)
+{
+    for (uint32_t i = 0; i < 40000; i++) {
+        struct philox_block d = philox_draw(6, i, 0, DRAW_SAMPLE_SET, 0);
+        uint32_t per_step = i % 3 ? 1 + d.word[0] % 9 : UINT32_MAX - d.word[0] % 3;
+        struct order_steps steps = {.n = 1 + d.word[1] % 99, .per_step = per_step,
+                                    .last = (enum order_last)(i % 2), .span = UINT64_MAX - d.word[2] % 20};
+        struct order_place place = {7, UINT64_MAX - d.word[3] % 40}, after = order_place_after(&steps, place);
+        unsigned __int128 left = place.position < steps.span ? steps.span - place.position : 0;
+
+        cr_assert(eq(u64, order_steps_left(&steps, place),
+                     (uint64_t)((steps.last == ORDER_PAD ? left + per_step - 1 : left) / per_step)));
+        cr_assert(eq(u64, after.epoch, left > per_step ? 7 : 8));
+        cr_assert(eq(u64, after.position, left > per_step ? place.position + per_step : 0));
+        cr_assert(gt(u64, order_steps_left(&steps, (struct order_place){0}), 0));
+    }
+}
+
 Test(steps, drop_keeps_its_rest_for_smaller_steps)
 {
     struct order_steps large = {10, 4, ORDER_DROP, 0}, small = {10, 2, ORDER_DROP, 0};
