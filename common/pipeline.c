@@ -184,6 +184,7 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
 
 static int parse_center(struct parser *p, struct pipeline *ret)
 {
+    const char *after;
     int r;
 
     ret->crop = PIPELINE_CENTER;
@@ -194,9 +195,12 @@ static int parse_center(struct parser *p, struct pipeline *ret)
         return r;
     if (!accept_char(p, ')'))
         return stage_error(p, "a ')' is missing");
+    skip_space(p);
+    after = p->at;
     if (!accept_word(p, "center_crop") || !accept_char(p, '('))
         return stage_error(p, "resize(S) must be followed by center_crop(C), so that all images "
                               "get one shape");
+    p->stage = after;
     r = parse_side(p, &ret->side);
     if (r < 0)
         return r;
@@ -259,6 +263,11 @@ static void write_canonical(struct pipeline *p)
                    p->exif ? " exif" : "", crop, flip);
 }
 
+static const char *const presets[][2] = {
+    {"train", "rrc(224) flip(0.5)"},
+    {"eval", "resize(256) center_crop(224)"},
+};
+
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
 {
     struct pipeline made = {.version = PIPELINE_V1, .flip = {0, 1}};
@@ -276,10 +285,20 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
                          "word out");
     made.exif = accept_word(&p, "exif");
     skip_space(&p);
-    if (strcmp(p.at, "train") == 0)
-        p.at = "rrc(224) flip(0.5)";
-    else if (strcmp(p.at, "eval") == 0)
-        p.at = "resize(256) center_crop(224)";
+    p.stage = p.at;
+    for (int i = 0; i < PIPELINE_VERSIONS; i++)
+        if (accept_word(&p, version_names[i]))
+            return stage_error(&p, "the version comes first, as in 'v1 exif train'");
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        if (!accept_word(&p, presets[i][0]))
+            continue;
+        skip_space(&p);
+        if (*p.at)
+            return error_set(err, -EINVAL, "pipeline: %s stands for '%s' and takes no further stages: write them out",
+                             presets[i][0], presets[i][1]);
+        p.at = presets[i][1];
+        break;
+    }
     p.stage = p.at;
     if (accept_word(&p, "rrc"))
         r = parse_rrc(&p, &made);
