@@ -22,6 +22,15 @@ is "24 null" "all are good, and no list is needed" echo "$(($(json jpeg good.jso
 is "$(json fingerprint index.json)" "the fingerprint stays" json fingerprint good.json
 ok "no list is there" sh -c '! ls cache/*.bad 2>/dev/null'
 
+# Progressive JPEGs are slow until they are packed.
+mkdir -p kinds/a
+cp "$top_srcdir"/tests/loader/image/golden/{progressive,420,grey,arithmetic}.jpg kinds/a/
+"$ctl" verify kinds --no-list --json >kinds.json
+is "4 1" "progressive ones are counted" echo "$(json jpeg kinds.json) $(json progressive kinds.json)"
+ok "... and it is said what to do" sh -c '"$1" verify kinds --no-list | grep -q "^progressive  1 of the JPEGs.*plenumctl pack"' sh "$ctl"
+"$ctl" pack kinds faster >/dev/null || exit 99
+ok "... which is true" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
+
 # Every byte counts for --content, also those that the fingerprint does not read.
 cp -r data flipped
 victim=$(ls flipped/*/*.jpg | head -n 1)
@@ -74,7 +83,8 @@ ok "... and in JSON" sh -c '"$0" sample bad $1 --json | grep -q "\"known_bad\": 
 ok "... and another than before" test "$(json fingerprint before.json)" != "$(json fingerprint after.json)"
 is 4 "now the one that is cut in its last rows is bad, too" sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh "$ctl" hash bad $top
 
-"$ctl" pack bad packed2 -n 10 >/dev/null
+"$ctl" pack bad packed2 -n 10 >pack.txt
+ok "it says what becomes of them" grep -q "4 do not decode whole: of these, loaders show what lies above the damage$" pack.txt
 ok "packing keeps bad files as they are, known or not" sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
 "$ctl" verify packed --json >packed.json
 is " 4 bad " "... which are bad there, too" kinds packed.json
