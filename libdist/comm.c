@@ -36,7 +36,8 @@ static struct {
     struct plenum_carrier carrier;
     const struct comm_backend *backend; /* of MPI, or NULL */
     pid_t pid;                          /* that has it */
-    bool used, broken;                  /* a collective was begun; one timed out */
+    bool used, broken;                  /* a collective was begun; one timed out, */
+    void *lost;                         /* and has this memory for ever */
 } world = {.mu = PTHREAD_MUTEX_INITIALIZER};
 
 /* MPI is ended with the process. But one that has failed does not wait for the others, who may
@@ -84,11 +85,18 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
     return 0;
 }
 
-static int end(int r)
+/* What was given to a collective that came to no end may be written to by MPI later. */
+static bool is_unfinished(int r)
 {
-    if (r == -ETIMEDOUT || r == -EIO)
+    return r == -ETIMEDOUT || r == -EIO;
+}
+
+static int end(struct plenum_job *job, int r)
+{
+    if (is_unfinished(r))
         world.broken = true;
     (void)pthread_mutex_unlock(&world.mu);
+    plenum_job_close(job);
     return r;
 }
 
@@ -102,6 +110,7 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
             err, -ECHILD,
             "this process was forked from the one that opened the job; collectives are "
             "that one's");
+    job_ref(job); /* another thread may close it meanwhile */
     (void)pthread_mutex_lock(&world.mu);
     if (world.carried && world.pid != getpid())
         r = error_set(err, -ECHILD,
@@ -113,7 +122,7 @@ static int begin(struct plenum_job *job, struct plenum_error *err)
     else if (!world.carried)
         r = open_backend(job, err);
     if (r < 0)
-        return end(r);
+        return end(job, r);
     world.used = true;
     return 0;
 }
@@ -138,7 +147,7 @@ int plenum_broadcast(struct plenum_job *job, void *buffer, size_t bytes, uint32_
     if (alone(job) || bytes == 0)
         return 0;
     r = begin(job, err);
-    return r < 0 ? r : end(c->broadcast(c->arg, buffer, bytes, root, job->timeout_ns, err));
+    return r < 0 ? r : end(job, c->broadcast(c->arg, buffer, bytes, root, job->timeout_ns, err));
 }
 
 int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum plenum_type type,
@@ -156,7 +165,7 @@ int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum pl
     if (alone(job) || count == 0)
         return 0;
     r = begin(job, err);
-    return r < 0 ? r : end(c->allreduce(c->arg, buffer, count, type, op, job->timeout_ns, err));
+    return r < 0 ? r : end(job, c->allreduce(c->arg, buffer, count, type, op, job->timeout_ns, err));
 }
 
 int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,
@@ -175,7 +184,7 @@ int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, voi
         return 0;
     }
     r = begin(job, err);
-    return r < 0 ? r : end(c->allgather(c->arg, send, bytes, recv, job->timeout_ns, err));
+    return r < 0 ? r : end(job, c->allgather(c->arg, send, bytes, recv, job->timeout_ns, err));
 }
 
 int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
@@ -189,7 +198,7 @@ int plenum_barrier(struct plenum_job *job, struct plenum_error *err)
     if (alone(job))
         return 0;
     r = begin(job, err);
-    return r < 0 ? r : end(c->barrier(c->arg, job->timeout_ns, err));
+    return r < 0 ? r : end(job, c->barrier(c->arg, job->timeout_ns, err));
 }
 
 /* What instances tell each other of their bytes. */
@@ -224,6 +233,29 @@ static uint32_t majority(const struct digest *all, uint32_t count)
     return best;
 }
 
+/* plenum_allgather() of small things of the library's own: all of them, [num_instances], which is
+ * the caller's to free; NULL on an error. Mine is there, too, behind them. */
+static void *gather_all(struct plenum_job *job, const void *mine, size_t bytes,
+                        int *code, struct plenum_error *err)
+{
+    uint32_t count = job->info.num_instances;
+    char *all = calloc(count + (size_t)1, bytes);
+
+    if (!all) {
+        *code = error_set(err, -ENOMEM, "out of memory");
+        return NULL;
+    }
+    memcpy(all + count * bytes, mine, bytes);
+    *code = plenum_allgather(job, all + count * bytes, bytes, all, err);
+    if (*code == 0)
+        return all;
+    if (is_unfinished(*code))
+        world.lost = all; /* the only one: nothing is begun after that */
+    else
+        free(all);
+    return NULL;
+}
+
 int plenum_same(struct plenum_job *job, const void *bytes, size_t size, struct plenum_error *err)
 {
     uint32_t count = job->info.num_instances, best, named = 0;
@@ -234,18 +266,17 @@ int plenum_same(struct plenum_job *job, const void *bytes, size_t size, struct p
 
     if (alone(job))
         return 0;
-    all = calloc(count, sizeof(*all));
-    if (!all)
-        return error_set(err, -ENOMEM, "out of memory");
     XXH128_canonicalFromHash(&mine.hash, XXH3_128bits(bytes, size));
-    r = plenum_allgather(job, &mine, sizeof(mine), all, err);
+    all = gather_all(job, &mine, sizeof(mine), &r, err);
+    if (!all)
+        return r;
     best = majority(all, count);
-    for (uint32_t i = 0; i < count && r == 0; i++)
+    for (uint32_t i = 0; i < count; i++)
         if (memcmp(&all[i], &all[best], sizeof(all[i])) != 0 && named++ < 8 && n < sizeof(text))
             n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%u", n ? ", " : "", i);
     free(all);
-    if (r < 0 || named == 0)
-        return r;
+    if (named == 0)
+        return 0;
     return error_set(err, -EBADMSG, "instance%s %s%s hold%s other bytes than the other%s",
                      named > 1 ? "s" : "", text, named > 8 ? ", ..." : "", named > 1 ? "" : "s",
                      count - named > 1 ? "s" : "");
@@ -280,16 +311,16 @@ int plenum_once_per_host(struct plenum_job *job,
 {
     struct prepared mine = {0}, *all;
     struct plenum_error why = {""};
+    uint32_t count = job->info.num_instances;
     int r;
 
     if (job->info.local_instance_index == 0)
         mine.code = prepare(arg, &why);
     memcpy(mine.text, why.text, sizeof(mine.text));
-    all = calloc(job->info.num_instances, sizeof(*all));
+    all = gather_all(job, &mine, sizeof(mine), &r, err);
     if (!all)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = plenum_allgather(job, &mine, sizeof(mine), all, err);
-    for (uint32_t i = 0; i < job->info.num_instances && r == 0; i++)
+        return r;
+    for (uint32_t i = 0; i < count && r == 0; i++)
         if (all[i].code < 0)
             r = error_set(err, all[i].code, "%s", all[i].text);
     free(all);

@@ -411,6 +411,13 @@ int plenum_job_open_as(const struct plenum_job_info *info, struct plenum_job **r
     return open_job(info, ret, err);
 }
 
+void job_ref(struct plenum_job *job)
+{
+    (void)pthread_mutex_lock(&job_mu);
+    job->opens++;
+    (void)pthread_mutex_unlock(&job_mu);
+}
+
 void plenum_job_close(struct plenum_job *job)
 {
     bool last;

@@ -22,6 +22,9 @@ struct plenum_job {
 typedef const char *(*job_getenv)(const char *name);
 
 int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_error *err);
+/** Keep it until one more plenum_job_close(). */
+void job_ref(struct plenum_job *job);
+
 int job_from_info(job_getenv get, const struct plenum_job_info *info, struct plenum_job *job,
                   struct plenum_error *err);
 

@@ -136,6 +136,16 @@ def _memory_of(x: Any, what: str, written: bool) -> _Memory:
     raise TypeError(f"{what}: a NumPy array or a torch tensor is needed, not {type(x).__name__}")
 
 
+# Memory of collectives that came to no end: MPI may write to it later. There is no further collective after that.
+_lost: List[Any] = []
+
+
+def _check(code: int, error: CError, *used: _Memory) -> None:
+    if -code in (errno.ETIMEDOUT, errno.EIO):
+        _lost.extend(used)
+    check(code, error)
+
+
 class Job:
     """The job that this process belongs to.
 
@@ -259,7 +269,8 @@ class Job:
     def broadcast(self, x: Any, root: int = 0) -> Any:
         """Give every instance the content of ``x`` in instance ``root``, in place; returns ``x``. Any dtype."""
         memory, error, root = _memory_of(x, "broadcast", True), CError(), whole(root, "root", 0, _MOST)
-        check(lib.plenum_broadcast(self._for_collective(), memory.address, memory.nbytes, root, byref(error)), error)
+        _check(lib.plenum_broadcast(self._for_collective(), memory.address, memory.nbytes, root, byref(error)), error,
+               memory)
         return x
 
     def allreduce(self, x: Any, op: str = "sum") -> Any:
@@ -272,8 +283,8 @@ class Job:
             raise TypeError(f"allreduce: {memory.dtype} is none of {', '.join(_TYPES)}")
         if op not in _OPS:
             raise ValueError(f"allreduce: '{op}' is none of {', '.join(_OPS)}")
-        check(lib.plenum_allreduce(self._for_collective(), memory.address, memory.size, _TYPES[memory.dtype],
-                                   _OPS[op], byref(error)), error)
+        _check(lib.plenum_allreduce(self._for_collective(), memory.address, memory.size, _TYPES[memory.dtype],
+                                    _OPS[op], byref(error)), error, memory)
         return x
 
     def allgather(self, x: Any) -> Any:
@@ -281,8 +292,9 @@ class Job:
         memory, error = _memory_of(x, "allgather", False), CError()
         shape = (self.num_instances,) + tuple(memory.shape)
         result = np.empty(shape, x.dtype) if isinstance(x, np.ndarray) else x.detach().new_empty(shape)
-        check(lib.plenum_allgather(self._for_collective(), memory.address, memory.nbytes,
-                                   _memory_of(result, "allgather", True).address, byref(error)), error)
+        into = _memory_of(result, "allgather", True)
+        _check(lib.plenum_allgather(self._for_collective(), memory.address, memory.nbytes, into.address, byref(error)),
+               error, memory, into)
         return result
 
     def barrier(self) -> None:

@@ -365,12 +365,17 @@ struct other {
     int code;            /* what the carrier answers */
     uint64_t timeout_ns; /* that it was called with */
     unsigned calls;
+    void *recv;               /* of the last allgather */
+    size_t recv_bytes;
+    struct plenum_job *close; /* which another thread closes meanwhile */
 };
 
 static int answer(struct other *o, uint64_t timeout_ns, struct plenum_error *err)
 {
     o->calls++;
     o->timeout_ns = timeout_ns;
+    plenum_job_close(o->close);
+    o->close = NULL;
     if (o->code < 0)
         (void)snprintf(err->text, sizeof(err->text), "instance 1 has not come");
     return o->code;
@@ -403,12 +408,53 @@ static int carry_allgather(void *arg, const void *send, size_t bytes, void *recv
     memcpy(recv, send, bytes);
     memcpy((uint8_t *)recv + bytes, send, bytes);
     ((uint8_t *)recv)[2 * bytes - 1] ^= o->flip;
+    o->recv = recv;
+    o->recv_bytes = 2 * bytes;
     return answer(o, timeout_ns, err);
 }
 
 static int carry_barrier(void *arg, uint64_t timeout_ns, struct plenum_error *err)
 {
     return answer(arg, timeout_ns, err);
+}
+
+static int prepare(void *arg, struct plenum_error *err)
+{
+    (void)arg;
+    (void)err;
+    return 0;
+}
+
+/* What a collective that timed out was given may be written to later: the library does not give it to others. A job
+ * may be closed while a collective is under way. */
+Test(job, memory_of_collectives_outlives_them)
+{
+    struct other other = {.code = 0};
+    struct plenum_carrier carrier = {.arg = &other, .allgather = carry_allgather};
+    struct plenum_error err = {""};
+    struct plenum_job *job;
+    char bytes[8] = "same";
+
+    (void)setenv("RANK", "0", 1);
+    (void)setenv("WORLD_SIZE", "2", 1);
+    (void)setenv("LOCAL_WORLD_SIZE", "2", 1);
+    (void)setenv("LOCAL_RANK", "0", 1);
+    cr_assert(eq(int, plenum_job_open(&job, &err), 0), "%s", err.text);
+    cr_assert(eq(int, plenum_job_set_carrier(job, &carrier, &err), 0));
+    other.close = job;
+    cr_expect(eq(int, plenum_once_per_host(job, prepare, NULL, &err), 0));
+
+    cr_assert(eq(int, plenum_job_open(&job, &err), 0));
+    other.code = -ETIMEDOUT;
+    cr_expect(eq(int, plenum_same(job, bytes, sizeof(bytes), &err), -ETIMEDOUT));
+    for (size_t size = other.recv_bytes; size < other.recv_bytes + 64; size += 8) {
+        void *others = malloc(size);
+
+        cr_expect(ne(ptr, others, other.recv), "it is somebody else's now");
+        free(others);
+    }
+    memset(other.recv, 0xff, other.recv_bytes);
+    plenum_job_close(job);
 }
 
 Test(job, collectives_may_be_carried_by_something_else)
