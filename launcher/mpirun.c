@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,29 +35,28 @@
 
 extern char **environ;
 
-enum { STATUS_FD = 3, TEXT_FD = 4 }; /* in the guard */
+enum { STATUS_FD = 3, TEXT_FD = 4, FILES_FD = 5 }; /* in the guard; files also in mpirun */
+enum { HOSTS_WORD_MAX = 100000 };                 /* the kernel takes words of up to 128 KiB */
 enum { ORPHAN_MS = 1000 };
-
-enum when { ALWAYS, ONE_HOST, NO_FABRIC_ONE, NO_FABRIC_SEVERAL };
 
 static const struct {
     const char *name, *value;
-    enum when when;
+    bool no_fabric; /* only then */
 } settings[] = {
-    /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. */
-    {"OMPI_MCA_pml", "ob1", NO_FABRIC_ONE},
-    {"OMPI_MCA_pml", "ob1", NO_FABRIC_SEVERAL},
-    {"OMPI_MCA_btl", "self,vader", NO_FABRIC_ONE},
-    {"OMPI_MCA_btl", "self,vader,tcp", NO_FABRIC_SEVERAL},
+    /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. TCP is wanted on one host,
+     * too: processes that a program starts (MPI_Comm_spawn) are not in its shared memory. */
+    {"OMPI_MCA_pml", "ob1", true},
+    {"OMPI_MCA_btl", "self,vader,tcp", true},
     /* A rank that waits in MPI leaves its core to the loader. */
-    {"OMPI_MCA_mpi_yield_when_idle", "1", ALWAYS},
-    {"OMPI_MCA_oob_tcp_if_include", "lo", ONE_HOST},
+    {"OMPI_MCA_mpi_yield_when_idle", "1", false},
 };
 
 void mpirun_words_fini(struct mpirun_words *words)
 {
     for (size_t i = 0; i < words->count; i++)
         free(words->words[i]);
+    for (size_t i = 0; i < words->num_files; i++)
+        (void)close(words->files[i]);
     free(words->words);
     *words = (struct mpirun_words){0};
 }
@@ -120,6 +120,47 @@ static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
     return text;
 }
 
+/* A list that is too long for a word of a command line, as a file that only mpirun has. */
+static void add_host_file(struct mpirun_words *w, char *list)
+{
+    int fd = w->num_files < MPIRUN_FILES_MAX ? memfd_create("hosts", MFD_CLOEXEC) : -1;
+    size_t len = strlen(list);
+
+    for (char *p = list; (p = strchr(p, ',')); p++)
+        *p = '\n';
+    if (fd < 0 || io_write_all(fd, list, len) < 0 || io_write_all(fd, "\n", 1) < 0) {
+        io_close(&fd);
+        w->failed = true;
+        return;
+    }
+    add_word(w, "--hostfile");
+    take_word(w, str_format("/proc/self/fd/%zu", FILES_FD + w->num_files));
+    w->files[w->num_files++] = fd;
+}
+
+static void add_hosts(struct mpirun_words *w, const struct plan *plan, uint32_t first,
+                      uint32_t count)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    char *list;
+
+    if (plan_is_local(plan)) { /* slots beyond ours are for what programs start (MPI_Comm_spawn) */
+        add_word(w, "--host");
+        take_word(w, str_format("localhost:%u", cpus > (long)plan->num_instances
+                                                    ? (unsigned)cpus
+                                                    : plan->num_instances));
+        return;
+    }
+    list = list_hosts(plan, first, count);
+    if (list && strlen(list) >= HOSTS_WORD_MAX) {
+        add_host_file(w, list);
+        free(list);
+    } else {
+        add_word(w, "--host");
+        take_word(w, list);
+    }
+}
+
 static const struct cmdline_instance_args *arguments_of(const struct cmdline *options,
                                                         uint32_t instance, size_t from, size_t *at)
 {
@@ -143,9 +184,7 @@ static void add_application(struct mpirun_words *w, const struct plan *plan,
     const struct cmdline_instance_args *own;
     size_t at = 0;
 
-    add_word(w, "--host");
-    take_word(w, plan_is_local(plan) ? str_format("localhost:%u", plan->num_instances)
-                                     : list_hosts(plan, first, count));
+    add_hosts(w, plan, first, count);
     add_word(w, "-n");
     take_word(w, str_format("%u", count));
     for (size_t i = 0; i < ARRAY_LEN(exports); i++) {
@@ -223,21 +262,6 @@ static bool has_fabric(void)
     return folder_has_entries("/sys/class/infiniband") || folder_has_entries("/sys/class/cxi");
 }
 
-static bool applies(enum when when, bool one_host)
-{
-    switch (when) {
-    case ALWAYS:
-        return true;
-    case ONE_HOST:
-        return one_host;
-    case NO_FABRIC_ONE:
-        return one_host && !has_fabric();
-    case NO_FABRIC_SEVERAL:
-        return !one_host && !has_fabric();
-    }
-    return false;
-}
-
 static bool is_named(char *const *environment, const char *name)
 {
     size_t len = strlen(name);
@@ -295,13 +319,14 @@ static void add_keepalive(struct mpirun_words *w, const struct cmdline *options,
     add_setting(w, environment, "OMPI_MCA_oob_tcp_keepalive_probes", text);
 }
 
-static void add_networks(struct mpirun_words *w, const struct mpirun_job *job,
+static void add_networks(struct mpirun_words *w, const struct mpirun_job *job, bool local,
                          char *const *environment)
 {
     static const char *const layers[][2] = {
         {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
         {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}};
-    const char *const subnets[] = {job->daemon_include, job->program_include};
+    const char *const subnets[] = {local ? "lo" : job->daemon_include,
+                                   local ? "lo" : job->program_include};
 
     for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
         /* Open MPI minds when both are set. */
@@ -373,9 +398,10 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
                          strcmp(settings[i].name, "OMPI_MCA_btl") == 0;
 
         if (!is_named(environment, settings[i].name) && !(transport && own_transport) &&
-            applies(settings[i].when, plan_is_local(plan)))
+            !(settings[i].no_fabric && has_fabric()))
             take_word(&w, str_format("%s=%s", settings[i].name, settings[i].value));
     }
+    add_networks(&w, job, plan_is_local(plan), environment);
     if (!plan_is_local(plan)) {
         int r = add_agent(&w, plan, options, environment);
 
@@ -384,7 +410,6 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
             return r;
         }
         add_keepalive(&w, options, environment);
-        add_networks(&w, job, environment);
         add_allocation(&w, plan);
     }
     take_word(&w, str_format(MPIRUN_ENV_CONTROL "=%s", job->control));
@@ -420,7 +445,7 @@ static void become_mpirun(const struct start *s, pid_t guard)
 /* A copy above the numbers that dup2() is about to use. */
 static int move_up(int fd)
 {
-    return fcntl(fd, F_DUPFD_CLOEXEC, 16);
+    return fcntl(fd, F_DUPFD_CLOEXEC, FILES_FD + MPIRUN_FILES_MAX);
 }
 
 static void become_guard(const struct start *s)
@@ -440,7 +465,7 @@ static void become_guard(const struct start *s)
                                     .linger_ns = patience,
                                     .status_fd = STATUS_FD};
     pid_t self;
-    int status_fd, text_fd;
+    int status_fd, text_fd, files[MPIRUN_FILES_MAX];
 
     /* A session of its own: Ctrl-C at the terminal is plenumrun's to interpret. */
     (void)setsid();
@@ -451,10 +476,14 @@ static void become_guard(const struct start *s)
     /* Nothing else of plenumrun's may live on here when it is gone: connections must break. */
     status_fd = move_up(s->status[1]);
     text_fd = move_up(s->text[0]);
+    for (size_t i = 0; i < s->arguments.num_files; i++)
+        files[i] = move_up(s->arguments.files[i]);
     (void)dup2(status_fd, STATUS_FD);
     /* A reader for mpirun's words, though not one that reads: it hangs when there is none. */
     (void)dup2(text_fd, TEXT_FD);
-    closefrom(TEXT_FD + 1);
+    for (size_t i = 0; i < s->arguments.num_files; i++)
+        (void)dup2(files[i], FILES_FD + (int)i);
+    closefrom(FILES_FD + (int)s->arguments.num_files);
     (void)io_set_cloexec(STATUS_FD, true);
     (void)io_set_cloexec(TEXT_FD, true);
     if (family_adopt() < 0 || family_follow(s->parent, GUARD_PARENT_SIGNAL) < 0)

@@ -40,11 +40,15 @@ struct mpirun {
     int text_fd;   /* what mpirun and shims without a connection print; owned */
 };
 
+enum { MPIRUN_FILES_MAX = 16 };
+
 /** Words of a command line or an environment, ended by NULL. */
 struct mpirun_words {
     char **words;
     size_t count, cap;
     bool failed; /* memory was short */
+    int files[MPIRUN_FILES_MAX]; /* that they name, with their place here; owned */
+    size_t num_files;
 };
 
 void mpirun_words_fini(struct mpirun_words *words);

@@ -1,0 +1,63 @@
+/* Standard input that others share: what poll() has seen may be gone when it is read. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "launcher/input.h"
+
+enum { MOST = 65536 };
+
+static ssize_t take(char *bytes, int wait_ms)
+{
+    struct pollfd fds[INPUT_FDS];
+
+    input_poll(MOST, fds);
+    cr_assert(ge(int, poll(fds, INPUT_FDS, wait_ms), 0));
+    return input_take(fds, bytes, MOST);
+}
+
+/* Until something comes. */
+static ssize_t wait_for(char *bytes)
+{
+    ssize_t n;
+
+    while ((n = take(bytes, 1000)) == -EAGAIN)
+        ;
+    return n;
+}
+
+Test(input, another_reader_is_faster, .timeout = 20)
+{
+    static char bytes[MOST];
+    struct pollfd fds[INPUT_FDS];
+    int ours[2];
+
+    cr_assert(eq(int, pipe(ours), 0));
+    cr_assert(eq(int, dup2(ours[0], STDIN_FILENO), STDIN_FILENO));
+    cr_assert(eq(int, (int)write(ours[1], "x", 1), 1));
+    input_poll(MOST, fds);
+    cr_assert(eq(int, poll(fds, INPUT_FDS, -1), 1));
+    cr_assert(eq(int, (int)read(ours[0], bytes, 1), 1));
+    cr_expect(eq(int, (int)input_take(fds, bytes, MOST), -EAGAIN), "it returns");
+    cr_expect(eq(int, (int)take(bytes, 0), -EAGAIN), "and returns");
+
+    cr_assert(eq(int, (int)write(ours[1], "abc", 3), 3));
+    cr_expect(eq(int, (int)wait_for(bytes), 3));
+    cr_expect(eq(int, memcmp(bytes, "abc", 3), 0));
+    (void)close(ours[1]);
+    cr_expect(eq(int, (int)wait_for(bytes), 0), "the end");
+    cr_expect(eq(int, (int)wait_for(bytes), 0), "and again");
+}
+
+Test(input, is_not_read_when_there_is_no_room, .timeout = 20)
+{
+    struct pollfd fds[INPUT_FDS];
+
+    input_poll(0, fds);
+    cr_expect(fds[0].fd < 0 && fds[1].fd < 0);
+    cr_expect(eq(int, poll(fds, INPUT_FDS, 0), 0));
+}
