@@ -621,7 +621,7 @@ static void do_what_is_due(struct attend *a, uint64_t now)
 {
     uint64_t silence = a->planned ? a->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
 
-    if (a->connected && !a->suspended && now - a->heard_ns > silence)
+    if (a->connected && !a->suspended && now > a->heard_ns + silence)
         lose_control(a);
     if (now >= a->told_at) {
         a->told_at = UINT64_MAX;
@@ -683,7 +683,7 @@ static void forgive(struct attend *a)
 {
     uint64_t gap = time_not_run(&a->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
-    a->heard_ns += gap;
+    a->heard_ns += gap; /* which may be a little later than now */
     a->told_at = time_put_off(a->told_at, gap);
     a->kill_at = time_put_off(a->kill_at, gap);
 }

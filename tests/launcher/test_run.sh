@@ -195,6 +195,9 @@ job --start-timeout 20 --host stays1,gone true
 ok "a login that stays when it has answered does not hold up the rest" all 'same $code 125' 'has err "1 of 2 other hosts are not ready"' 'last_line_has err "gone "' 'below $took 12000'
 (ulimit -Sn 64; job --start-timeout 30 --host 'h[001-130]' true; echo $code >code)
 ok "more hosts than descriptors" all 'same "$(cat code)" 125' 'has err "130 of 130 other hosts are not ready"' 'has_not err "no time\|no answer\|cannot be asked"'
+printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexec sleep 30\n' >other/mpirun
+PATH=$T/other:$PATH job --no-host-check --start-timeout 3 --host 'a-host-with-a-name-[001-040]' true
+ok "a list of those who are missing ends with a whole name" all 'same $code 125' 'has err "no sign of instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
 unset OMPI_MCA_plm_rsh_agent
 
 # ---- plans for other machines ----
