@@ -43,27 +43,33 @@ bool members_are(const struct supervisor *s, enum member_state state)
 void members_list_missing(const struct supervisor *s, enum member_state state, char *ret,
                           size_t size)
 {
+    static const char more[] = ", ...";
     size_t len = 0;
 
     ret[0] = '\0';
-    for (uint32_t h = 0; h < s->plan->num_hosts && len < size; h++) {
+    for (uint32_t h = 0; h < s->plan->num_hosts; h++) {
         const struct plan_host *host = &s->plan->hosts[h];
         uint32_t missing = 0, first = 0;
+        char item[HOST_NAME_MAX_BYTES + 64];
+        int n;
 
-        for (uint32_t i = 0; i < host->count; i++) {
+        for (uint32_t i = host->count; i-- > 0;) {
             if (s->members[host->first + i].state >= state)
                 continue;
-            if (missing++ == 0)
-                first = host->first + i;
+            missing++;
+            first = host->first + i;
         }
         if (missing == 0)
             continue;
         if (missing == 1)
-            len += (size_t)snprintf(ret + len, size - len, "%sinstance %u on host %s",
-                                    len > 0 ? ", " : "", first, host->name);
+            n = snprintf(item, sizeof(item), "instance %u on host %s", first, host->name);
         else
-            len += (size_t)snprintf(ret + len, size - len, "%s%u instances on host %s",
-                                    len > 0 ? ", " : "", missing, host->name);
+            n = snprintf(item, sizeof(item), "%u instances on host %s", missing, host->name);
+        if (len > 0 && len + (size_t)n + 2 * sizeof(more) > size) { /* nobody is cut in mid-word */
+            (void)snprintf(ret + len, size - len, "%s", more);
+            return;
+        }
+        len += (size_t)snprintf(ret + len, size - len, "%s%s", len > 0 ? ", " : "", item);
     }
 }
 

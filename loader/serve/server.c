@@ -541,7 +541,7 @@ static int start_signals(struct main_loop *m)
     (void)uv_timer_init(loop, &m->drain);
     m->loop_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
-    if (r == 0)
+    if (r == 0 && !signal_is_ignored(SIGINT)) /* as a script's job in the background has it */
         r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
     if (r == 0 && m->live.reload)
         r = uv_signal_start(&m->hangup, on_hangup, SIGHUP);
