@@ -114,8 +114,41 @@ static int describe_tcp(bool v6, uint16_t port, char *ret, size_t size, struct p
     return 0;
 }
 
-int dial_listen(bool local, const char *name, char *ret, size_t size, struct plenum_error *err)
+/* Our own address on a network, as text; false: it is not known. */
+static bool find_own(const char *network, char ret[INET6_ADDRSTRLEN])
 {
+    const struct network_address *at;
+    struct network own = {0};
+    struct subnet subnet;
+    bool found;
+
+    if (!network || subnet_parse(network, &subnet, NULL) < 0 || network_read(&own) < 0)
+        return false;
+    at = network_find(&own, &subnet);
+    found = at && inet_ntop(at->at.family, at->at.address, ret, INET6_ADDRSTRLEN);
+    network_fini(&own);
+    return found;
+}
+
+/* On one address of ours, and no other. */
+static int listen_at(const char *own, char *ret, size_t size, struct plenum_error *err)
+{
+    struct address address;
+    char text[INET6_ADDRSTRLEN + 8];
+    int fd, r;
+
+    (void)snprintf(text, sizeof(text), strchr(own, ':') ? "[%s]:0" : "%s:0", own);
+    r = address_parse_listen(text, &address, err);
+    fd = r < 0 ? r : address_listen(&address, 0, err);
+    if (fd >= 0)
+        (void)address_of_socket(fd, false, ret, size);
+    return fd;
+}
+
+int dial_listen(bool local, const char *name, const char *network, char *ret, size_t size,
+                struct plenum_error *err)
+{
+    char own[INET6_ADDRSTRLEN];
     struct address address;
     uint16_t port = 0;
     bool v6 = false;
@@ -127,6 +160,8 @@ int dial_listen(bool local, const char *name, char *ret, size_t size, struct ple
         r = address_parse(ret, &address, err);
         return r < 0 ? r : address_listen(&address, 0600, err);
     }
+    if (find_own(network, own))
+        return listen_at(own, ret, size, err);
     fd = listen_tcp(&v6, &port, err);
     if (fd < 0)
         return fd;

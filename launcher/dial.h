@@ -15,10 +15,13 @@ enum { DIAL_TEXT_MAX = 2048 };
 /**
  * Listen: on an abstract unix socket `name` when all shims are on this host, else on a TCP port.
  *
+ * @param network  "10.1.0.0/16", where they are: by TCP, only our address there is listened on;
+ *                 anything else: all addresses are
  * @param ret  the text for dial_connect(), `size` bytes
  * @return a descriptor (owned), or -errno with a sentence
  */
-int dial_listen(bool local, const char *name, char *ret, size_t size, struct plenum_error *err);
+int dial_listen(bool local, const char *name, const char *network, char *ret, size_t size,
+                struct plenum_error *err);
 
 /** Take one connection: a descriptor (owned), -EAGAIN, -EPERM for a local process of another
  * user, or another -errno. */

@@ -26,6 +26,7 @@
 enum {
     STRANGER_MS = 10000,             /* to say HELLO */
     STRANGERS_MAX = 256,             /* connections that have not */
+    DEAF_MS = 500,                   /* before we look again who waits, where nobody can be taken */
     SILENT_MS = 4000,                /* some beats: no slip of a busy host */
     WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
     WINDOW_LEAST = 64 * 1024,
@@ -395,39 +396,63 @@ void members_read(struct supervisor *s, struct peer *peer)
         hang_up(s, peer);
 }
 
+/* Whoever has been silent for longest makes room: a shim speaks at once. */
+static bool drop_oldest_stranger(struct supervisor *s)
+{
+    struct peer *oldest = NULL;
+
+    for (size_t i = 0; i < s->num_peers; i++)
+        if (!s->peers[i]->member && (!oldest || s->peers[i]->since_ns < oldest->since_ns))
+            oldest = s->peers[i];
+    if (oldest)
+        drop_peer(s, oldest);
+    return oldest != NULL;
+}
+
+static int add_peer(struct supervisor *s, int fd)
+{
+    struct peer *peer;
+
+    if (s->num_peers > s->plan->num_instances + STRANGERS_MAX)
+        (void)drop_oldest_stranger(s);
+    if (s->num_peers == s->peers_cap) {
+        size_t cap = s->peers_cap ? s->peers_cap * 2 : 64;
+        struct peer **peers = realloc(s->peers, cap * sizeof(struct peer *));
+
+        if (!peers)
+            return -ENOMEM;
+        s->peers = peers;
+        s->peers_cap = cap;
+    }
+    peer = calloc(1, sizeof(*peer));
+    if (!peer)
+        return -ENOMEM;
+    (void)frame_conn_init(&peer->conn, fd, CONTROL_STRANGER_PAYLOAD);
+    peer->since_ns = time_now_ns();
+    s->peers[s->num_peers++] = peer;
+    return 0;
+}
+
 void members_accept(struct supervisor *s)
 {
     int fd;
 
-    while ((fd = dial_accept(s->listener)) >= 0 || fd == -EPERM) {
-        struct peer *peer;
-
+    for (;;) {
+        fd = dial_accept(s->listener);
+        if (fd == -EPERM || fd == -ECONNABORTED || fd == -EINTR)
+            continue;
+        if ((fd == -EMFILE || fd == -ENFILE) && drop_oldest_stranger(s))
+            continue;
         if (fd < 0)
-            continue;
-        if (s->num_peers > s->plan->num_instances + STRANGERS_MAX) {
+            break;
+        if (add_peer(s, fd) < 0)
             (void)close(fd);
-            continue;
-        }
-        if (s->num_peers == s->peers_cap) {
-            size_t cap = s->peers_cap ? s->peers_cap * 2 : 64;
-            struct peer **peers = realloc(s->peers, cap * sizeof(struct peer *));
-
-            if (!peers) {
-                (void)close(fd);
-                return;
-            }
-            s->peers = peers;
-            s->peers_cap = cap;
-        }
-        peer = calloc(1, sizeof(*peer));
-        if (!peer) {
-            (void)close(fd);
-            return;
-        }
-        (void)frame_conn_init(&peer->conn, fd, CONTROL_STRANGER_PAYLOAD);
-        peer->since_ns = time_now_ns();
-        s->peers[s->num_peers++] = peer;
     }
+    if (fd == -EAGAIN)
+        return;
+    if (s->deaf_until == 0)
+        log_warn("no instance can connect for the moment: %s", strerror(-fd));
+    s->deaf_until = time_now_ns() + DEAF_MS * NS_PER_MS;
 }
 
 /* ---- what they are told ---- */

@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@ enum {
     LENDERS_MS = 3000,      /* for loaders on other hosts to end, likewise */
     MPIRUN_REASON_MS = 400, /* mpirun wants the job to end: how long a better reason may take */
     ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
+    DESCRIPTORS_LEAST = 32, /* besides those of instances */
     TOKEN_BYTES = 16,
 };
 
@@ -451,7 +453,8 @@ enum {
 static void fill_fds(const struct supervisor *s, struct pollfd *fds)
 {
     fds[FD_SIGNAL] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
-    fds[FD_LISTENER] = (struct pollfd){.fd = s->listener, .events = POLLIN};
+    fds[FD_LISTENER] = (struct pollfd){.fd = time_now_ns() < s->deaf_until ? -1 : s->listener,
+                                       .events = POLLIN};
     fds[FD_STATUS] = (struct pollfd){.fd = s->mpirun.status_fd, .events = POLLIN};
     fds[FD_TEXT] = (struct pollfd){.fd = s->mpirun.text_fd, .events = POLLIN};
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
@@ -560,6 +563,23 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
+/* A connection for each instance, and files for its output. */
+static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
+{
+    rlim_t all = (rlim_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1);
+    rlim_t needed = all + DESCRIPTORS_LEAST;
+    struct rlimit limit;
+
+    io_raise_descriptors(all);
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= needed)
+        return 0;
+    return error_set(err, -EMFILE,
+                     "%u instances need %llu open files here, and %llu are allowed: raise the "
+                     "limit (ulimit -Hn, or LimitNOFILE= of the service)",
+                     s->plan->num_instances, (unsigned long long)needed,
+                     (unsigned long long)limit.rlim_cur);
+}
+
 static int open_output(struct supervisor *s, struct plenum_error *err)
 {
     struct output_source *sources = calloc(s->plan->num_instances, sizeof(*sources));
@@ -574,8 +594,11 @@ static int open_output(struct supervisor *s, struct plenum_error *err)
 
     if (!sources)
         return error_set(err, -ENOMEM, "out of memory");
-    /* A connection for each instance, and files for its output. */
-    io_raise_descriptors((uint64_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1));
+    r = raise_descriptors(s, err);
+    if (r < 0) {
+        free(sources);
+        return r;
+    }
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         sources[i] = (struct output_source){.instance = i,
                                             .host = s->plan->hosts[s->plan->instances[i].host].name,
@@ -623,7 +646,8 @@ static int start(struct supervisor *s, struct plenum_error *err)
     int r;
 
     (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
-    s->listener = dial_listen(plan_is_local(s->plan), name, control, sizeof(control), err);
+    s->listener = dial_listen(plan_is_local(s->plan), name,
+                              s->job->ready->daemon_include, control, sizeof(control), err);
     if (s->listener < 0)
         return s->listener;
     r = lenders_create(s->plan, s->options, &s->lenders, err);

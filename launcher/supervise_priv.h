@@ -73,6 +73,7 @@ struct supervisor {
     bool plans_sent, table_printed;
 
     int listener, signal_fd;
+    uint64_t deaf_until; /* no descriptor is left for those who connect */
     struct lenders *lenders; /* or NULL */
     struct mpirun mpirun;
     bool mpirun_ended; /* its status has come */

@@ -40,7 +40,7 @@ static void go_through(bool local)
     int listener, there, here;
 
     snprintf(name, sizeof(name), "test-dial-%d", (int)getpid());
-    listener = dial_listen(local, name, text, sizeof(text), &err);
+    listener = dial_listen(local, name, NULL, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     there = dial_connect(text, 5000, &err);
     cr_assert(ge(int, there, 0), "%s", err.text);
@@ -72,7 +72,7 @@ Test(dial, the_address_that_answers_is_used)
     int listener, there;
 
     snprintf(name, sizeof(name), "test-dial-list-%d", (int)getpid());
-    listener = dial_listen(true, name, text, sizeof(text), &err);
+    listener = dial_listen(true, name, NULL, text, sizeof(text), &err);
     cr_assert(ge(int, listener, 0), "%s", err.text);
     snprintf(list, sizeof(list), "tcp:127.0.0.1:1,tcp:[::1]:1,nonsense,tcp:,%s,unix:@gone", text);
     there = dial_connect(list, 5000, &err);

@@ -1,0 +1,78 @@
+"""Whoever connects to plenumrun and is no shim: neither many of them, nor too few descriptors, keep a job from starting."""
+
+import os
+import re
+import resource
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = os.environ["top_builddir"]
+sys.path.insert(0, os.path.join(os.environ["top_srcdir"], "tests", "python"))
+
+import tap  # noqa: E402
+
+RUN = os.path.join(BUILD, "plenumrun")
+LIMIT = 60
+
+
+@unittest.skipUnless(shutil.which("mpirun"), "mpirun is not installed")
+class Strangers(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="plenum-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def slow_mpirun(self):
+        """An environment in which mpirun begins only when `go` is there."""
+        path = os.path.join(self.folder, "mpirun")
+        with open(path, "w") as f:
+            f.write(f'#!/bin/sh\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done\nexec {shutil.which("mpirun")} "$@"\n')
+        os.chmod(path, stat.S_IRWXU)
+        return dict(os.environ, PATH=self.folder + ":" + os.environ["PATH"])
+
+    def control_of(self, p):
+        """The name of its socket; its descriptors are those that listen."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end and p.poll() is None:
+            with open("/proc/net/unix") as f:
+                names = {fields[6]: fields[7] for fields in map(str.split, f) if len(fields) > 7}
+            for fd in os.listdir(f"/proc/{p.pid}/fd"):
+                try:
+                    inode = re.match(r"socket:\[(\d+)\]", os.readlink(f"/proc/{p.pid}/fd/{fd}"))
+                except FileNotFoundError:
+                    continue
+                if inode and names.get(inode[1], "").startswith("@plenumrun-"):
+                    return "\0" + names[inode[1]][1:]
+            time.sleep(0.05)
+        raise AssertionError("it does not listen")
+
+    def test_many(self):
+        """more connections than are kept for strangers, held while the job starts"""
+        resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        name = self.control_of(p)
+        for _ in range(600):
+            s = socket.socket(socket.AF_UNIX)
+            self.addCleanup(s.close)
+            s.connect(name)
+        with open(os.path.join(self.folder, "go"), "w"):
+            pass
+        out, err = p.communicate(timeout=LIMIT)
+        self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
+
+    def test_descriptors(self):
+        """more instances than descriptors: said before anything is started"""
+        p = subprocess.run(["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", RUN, "--allow-run-as-root", "-n", "100", "true"],
+                           capture_output=True, text=True, timeout=LIMIT)
+        self.assertEqual(p.returncode, 125, p.stderr)
+        self.assertIn("100 instances need 132 open files here, and 64 are allowed", p.stderr)
+
+
+if __name__ == "__main__":
+    tap.main()
