@@ -3,7 +3,11 @@
  * mpirun calls "agent [arguments] host command". It knows nothing of users and ports, and takes the
  * colons of an IPv6 address for slots. Where a host has one of these, mpirun is given plenumrun
  * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is
- * nobody's, since mpirun asks a name server for every name that is no number. */
+ * nobody's, since mpirun asks a name server for every name that is no number.
+ *
+ * The agent also takes the job's secret across. mpirun would send it as a variable to its daemons, in
+ * clear; instead it lies in the standard input of ssh, and the shell at the other end puts it into the
+ * daemon's environment, from which the shims have it. */
 #include "config.h"
 
 #include "launcher/agent.h"
@@ -13,12 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/util.h"
 #include "launcher/family.h"
 #include "launcher/host.h"
+#include "launcher/mpirun.h"
 
 enum {
     CONNECT_SECONDS_MOST = 10,
@@ -52,6 +58,14 @@ bool agent_is_used(const struct cmdline *options)
     if (starter)
         return strcmp(starter, "rsh") == 0 || strcmp(starter, "ssh") == 0;
     return !getenv("SLURM_JOB_ID") && !getenv("SLURM_JOBID");
+}
+
+bool agent_gives_secret(const struct cmdline *options, const struct plan *plan)
+{
+    bool batch = getenv("PBS_JOBID") || getenv("LSB_JOBID");
+
+    return !plan_is_local(plan) && agent_is_used(options) &&
+           (!batch || agent_get_setting(options, "plm"));
 }
 
 const char *agent_program(const struct cmdline *options)
@@ -335,8 +349,52 @@ static bool find_host(char *list, const char *name, char *fields[3])
     return false;
 }
 
+/* What mpirun wants executed, behind a shell that takes the secret from its standard input: for the
+ * login shell to read. NULL: memory is short. */
+static char *wrap_command(char **words, int count)
+{
+    static const char take[] =
+        "IFS= read -r " MPIRUN_ENV_TOKEN " || { echo \"plenumrun: nothing has come by standard input: "
+        "has the agent (ssh) an argument -n?\" >&2; exit 1; }; "
+        "export " MPIRUN_ENV_TOKEN "; exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
+    char *command = NULL, *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&command, &size);
+
+    for (int i = 0; f && i < count; i++)
+        (void)fprintf(f, "%s%s", i > 0 ? " " : "", words[i]);
+    if (!f || fclose(f) != 0 || !(f = open_memstream(&text, &size))) {
+        free(command);
+        return NULL;
+    }
+    (void)fputs("sh -c ", f);
+    put_quoted(f, take);
+    (void)fputs(" sh ", f);
+    put_quoted(f, command);
+    free(command);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Have it read by whoever reads our standard input from now on: 0, or -errno. */
+static int offer_secret(const char *secret)
+{
+    int fd = memfd_create("plenum-secret", MFD_CLOEXEC);
+    int r = fd < 0 ? -errno : io_write_all(fd, secret, strlen(secret));
+
+    if (r == 0)
+        r = io_write_all(fd, "\n", 1);
+    if (r == 0 && (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0))
+        r = -errno;
+    io_close(&fd);
+    return r;
+}
+
 int agent_main(int argc, char **argv)
 {
+    char *secret = getenv(MPIRUN_ENV_TOKEN);
     const char *program = getenv(AGENT_ENV_WORDS), *hosts = getenv(AGENT_ENV_HOSTS);
     char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all;
     size_t count = 0;
@@ -366,8 +424,18 @@ int agent_main(int argc, char **argv)
         all[count++] = argv[i];
     add_login(all, &count, fields[1], fields[2]);
     all[count++] = fields[0];
-    for (int i = at + 1; i < argc; i++)
-        all[count++] = argv[i];
+    if (secret) {
+        all[count++] = wrap_command(argv + at + 1, argc - at - 1);
+        if (!all[count - 1] || offer_secret(secret) < 0) {
+            fprintf(stderr, "plenumrun: out of memory or descriptors\n");
+            return 255;
+        }
+        explicit_bzero(secret, strlen(secret));
+        (void)unsetenv(MPIRUN_ENV_TOKEN);
+    } else {
+        for (int i = at + 1; i < argc; i++)
+            all[count++] = argv[i];
+    }
     (void)unsetenv(AGENT_ENV_WORDS);
     (void)unsetenv(AGENT_ENV_HOSTS);
     (void)execvp(all[0], all);

@@ -40,6 +40,13 @@ const char *agent_get_setting(const struct cmdline *options, const char *name);
  */
 bool agent_is_used(const struct cmdline *options);
 
+/**
+ * Is the job's secret given to other hosts by the standard input of a login, which is encrypted? Then
+ * plenumrun is mpirun's agent. Else it is in the environment of whatever starts processes there (Slurm,
+ * PBS, LSF), which gets it across in its own way.
+ */
+bool agent_gives_secret(const struct cmdline *options, const struct plan *plan);
+
 /** The agent's program and its first arguments, "ssh -F config". */
 const char *agent_program(const struct cmdline *options);
 

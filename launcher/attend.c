@@ -69,6 +69,7 @@ struct attend {
     const struct shim_task *task;
     pid_t outer;
     int signal_fd;
+    struct tls *tls; /* of the control connection, or NULL */
     struct frame_conn conn;
     bool connected;
     bool suspended; /* plenumrun is stopped, and told us so */
@@ -493,24 +494,41 @@ static void take_frame(struct attend *a, const struct frame_header *header,
     }
 }
 
+/* To whoever reads what mpirun prints: there is no other connection yet. */
+static void say_why(const struct attend *a, const char *why)
+{
+    char host[HOST_NAME_MAX_BYTES];
+
+    host_get_name(host, sizeof(host));
+    log_error("instance %u on host %s: %s", a->task->rank, host, why);
+}
+
+static void break_control(struct attend *a, int r)
+{
+    if (r == -EACCES && a->tls)
+        say_why(a, "who answers in place of plenumrun does not have the job's key");
+    lose_control(a);
+}
+
 static void read_control(struct attend *a)
 {
     struct frame_header header;
     struct frame_reader payload;
-    int64_t n = frame_conn_fill(&a->conn);
-    int r;
+    int64_t n;
+    int r = 0;
 
-    if (n == -EAGAIN)
-        return;
-    if (n < 0) {
-        lose_control(a);
-        return;
-    }
-    a->heard_ns = time_now_ns();
-    while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
-        take_frame(a, &header, &payload);
-    if (r < 0)
-        lose_control(a);
+    do {
+        n = frame_conn_fill(&a->conn);
+        if (n == -EAGAIN)
+            return;
+        if (n < 0)
+            break;
+        a->heard_ns = time_now_ns();
+        while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
+            take_frame(a, &header, &payload);
+    } while (r == 0 && frame_conn_has_read(&a->conn));
+    if (n < 0 || r < 0)
+        break_control(a, n < 0 ? (int)n : r);
 }
 
 /* ---- output and input ---- */
@@ -661,7 +679,7 @@ enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = 
 
 static void fill_fds(struct attend *a, struct pollfd fds[FDS])
 {
-    bool sending = a->connected && frame_conn_pending(&a->conn) > 0;
+    bool sending = a->connected && frame_conn_wants_write(&a->conn);
 
     fds[FD_SIGNAL] = (struct pollfd){.fd = a->signal_fd, .events = POLLIN};
     fds[FD_CONTROL] = (struct pollfd){.fd = a->connected ? a->conn.fd : -1,
@@ -704,7 +722,7 @@ static void run(struct attend *a)
             read_report(a);
         reap(a);
         watch_stops(a);
-        if (fds[FD_CONTROL].revents & (POLLIN | POLLHUP | POLLERR) && a->connected)
+        if (fds[FD_CONTROL].revents && a->connected)
             read_control(a);
         if (fds[FD_LOADER].revents)
             jobloader_dispatch(a->loader);
@@ -721,7 +739,7 @@ static void run(struct attend *a)
             int r = frame_conn_flush(&a->conn);
 
             if (r < 0 && r != -EAGAIN)
-                lose_control(a);
+                break_control(a, r);
         }
     }
 }
@@ -787,17 +805,22 @@ static int say_hello(struct attend *a)
 static int open_control(struct attend *a)
 {
     struct plenum_error err;
-    char host[HOST_NAME_MAX_BYTES];
-    int fd;
+    int fd, r;
 
     fd = dial_connect(a->task->control, CONNECT_MS, &err);
     if (fd < 0) {
-        host_get_name(host, sizeof(host));
-        log_error("instance %u on host %s: %s", a->task->rank, host, err.text);
+        say_why(a, err.text);
         return fd;
     }
     a->connected = true;
-    return frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
+    r = frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
+    if (r == 0 && a->task->encrypted)
+        r = control_secure(a->task->token, true, &a->tls, &err);
+    if (r == 0 && a->tls)
+        r = tls_carry(a->tls, fd, &a->conn.carrier);
+    if (r < 0)
+        say_why(a, a->tls ? strerror(-r) : err.text);
+    return r;
 }
 
 static int open_signals(struct attend *a)
@@ -839,5 +862,6 @@ int shim_attend(const struct shim_task *task, pid_t outer)
     environ_free(a->environment);
     io_close(&a->key_fd);
     frame_conn_fini(&a->conn);
+    tls_destroy(a->tls);
     return a->end ? 0 : SHIM_LOST;
 }

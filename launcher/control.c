@@ -25,6 +25,23 @@ const char *control_step_name(enum control_step step)
     return step_names[step];
 }
 
+int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err)
+{
+    struct tls_key key, own;
+    int r = tls_key_parse(token, &key);
+
+    if (r < 0)
+        return error_set(err, r, "the job's token is no key");
+    own = key;
+    if (shim)
+        r = tls_key_of_client(&key, "shim", &own, err);
+    if (r == 0)
+        r = tls_create(&own, ret, err);
+    explicit_bzero(&key, sizeof(key));
+    explicit_bzero(&own, sizeof(own));
+    return r;
+}
+
 void control_hello_init(struct control_hello *m)
 {
     *m = (struct control_hello){.version = PACKAGE_VERSION};

@@ -36,6 +36,7 @@
 #include <stdint.h>
 
 #include "common/frame.h"
+#include "common/tls.h"
 #include "launcher/bind.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
@@ -43,7 +44,8 @@
 enum {
     CONTROL_STRANGER_PAYLOAD = 4096,        /* from somebody who has not shown the token */
     CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN holds an environment, TOPOLOGY an XML */
-    CONTROL_TOKEN_MAX = 40,                 /* bytes of a text with its NUL */
+    CONTROL_TOKEN_BYTES = 32,
+    CONTROL_TOKEN_MAX = 2 * CONTROL_TOKEN_BYTES + 1, /* its digits, with a NUL */
     CONTROL_TEXT_MAX = 512,
     CONTROL_PROGRESS_MAX = 512, /* bytes of a PROGRESS */
     CONTROL_PATH_MAX = 4096,
@@ -199,6 +201,15 @@ void control_get_bytes(struct frame_reader *r, const char **bytes, size_t *len);
 void control_plan_fini(struct control_plan *plan);
 void control_lend_fini(struct control_lend *lend);
 void control_started_fini(struct control_started *started);
+
+/** In front of a token in the environment of a shim: the connection to plenumrun is encrypted. */
+#define CONTROL_TOKEN_TLS "tls:"
+
+/**
+ * What encrypts the connection where it is one of TCP: both sides prove that they have the token,
+ * before a byte is said. Errors: -ENOTSUP, TLS is not installed, with a sentence.
+ */
+int control_secure(const char *token, bool shim, struct tls **ret, struct plenum_error *err);
 
 /** Fill a HELLO of this build. */
 void control_hello_init(struct control_hello *m);

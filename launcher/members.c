@@ -380,18 +380,21 @@ void members_read(struct supervisor *s, struct peer *peer)
 {
     struct frame_header header;
     struct frame_reader payload;
-    int64_t n = frame_conn_fill(&peer->conn);
-    int r;
+    int64_t n;
+    int r = 0;
 
-    if (n == -EAGAIN)
-        return;
-    while ((r = frame_conn_next(&peer->conn, &header, &payload)) == 1) {
-        r = take_frame(s, peer, &header, &payload);
-        if (r < 0)
-            break;
-    }
-    if (peer->member)
-        peer->member->heard_ns = time_now_ns();
+    do {
+        n = frame_conn_fill(&peer->conn);
+        if (n == -EAGAIN)
+            return;
+        while ((r = frame_conn_next(&peer->conn, &header, &payload)) == 1) {
+            r = take_frame(s, peer, &header, &payload);
+            if (r < 0)
+                break;
+        }
+        if (peer->member)
+            peer->member->heard_ns = time_now_ns();
+    } while (n > 0 && r == 0 && frame_conn_has_read(&peer->conn));
     if (n < 0 || r < 0)
         hang_up(s, peer);
 }
@@ -428,6 +431,10 @@ static int add_peer(struct supervisor *s, int fd)
     if (!peer)
         return -ENOMEM;
     (void)frame_conn_init(&peer->conn, fd, CONTROL_STRANGER_PAYLOAD);
+    if (s->tls && tls_carry(s->tls, fd, &peer->conn.carrier) < 0) {
+        free(peer);
+        return -ENOMEM;
+    }
     peer->since_ns = time_now_ns();
     s->peers[s->num_peers++] = peer;
     return 0;

@@ -178,9 +178,8 @@ static void add_application(struct mpirun_words *w, const struct plan *plan,
                             const struct cmdline *options, const char *self, uint32_t first,
                             uint32_t count)
 {
-    static const char *const exports[] = {MPIRUN_ENV_CONTROL, MPIRUN_ENV_TOKEN, MPIRUN_ENV_JOB,
-                                          MPIRUN_ENV_LOADER, MPIRUN_ENV_GRACE,
-                                          MPIRUN_ENV_IGNORED};
+    static const char *const exports[] = {MPIRUN_ENV_CONTROL, MPIRUN_ENV_JOB, MPIRUN_ENV_LOADER,
+                                          MPIRUN_ENV_GRACE, MPIRUN_ENV_IGNORED};
     const struct cmdline_instance_args *own;
     size_t at = 0;
 
@@ -190,6 +189,10 @@ static void add_application(struct mpirun_words *w, const struct plan *plan,
     for (size_t i = 0; i < ARRAY_LEN(exports); i++) {
         add_word(w, "-x");
         add_word(w, exports[i]);
+    }
+    if (!plan_is_local(plan) && !agent_gives_secret(options, plan)) {
+        add_word(w, "-x");
+        add_word(w, MPIRUN_ENV_TOKEN);
     }
     for (size_t i = 0; i < options->mpi_local_args.count; i++)
         add_word(w, options->mpi_local_args.items[i]);
@@ -214,6 +217,30 @@ static uint32_t count_alike(const struct plan *plan, const struct cmdline *optio
     return count;
 }
 
+/* Does mpirun call us, where it would call ssh? */
+static bool we_are_agent(const struct plan *plan, const struct cmdline *options)
+{
+    return agent_must_translate(plan) || agent_gives_secret(options, plan);
+}
+
+/* Without an agent of the person's: ours calls it. */
+static void add_global_arguments(struct mpirun_words *w, const struct plan *plan,
+                                 const struct cmdline *options)
+{
+    const struct cmdline_list *args = &options->mpi_global_args;
+
+    for (size_t i = 0; i < args->count; i++) {
+        bool setting = i + 2 < args->count && (strcmp(args->items[i], "--mca") == 0 ||
+                                               strcmp(args->items[i], "-mca") == 0);
+
+        if (setting && we_are_agent(plan, options) &&
+            strcmp(args->items[i + 1], "plm_rsh_agent") == 0)
+            i += 2;
+        else
+            add_word(w, args->items[i]);
+    }
+}
+
 int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
                      struct mpirun_words *ret)
 {
@@ -231,8 +258,7 @@ int mpirun_arguments(const struct plan *plan, const struct cmdline *options, con
     }
     add_word(&w, "--stdin");
     add_word(&w, "none");
-    for (size_t i = 0; i < options->mpi_global_args.count; i++)
-        add_word(&w, options->mpi_global_args.items[i]);
+    add_global_arguments(&w, plan, options);
     for (uint32_t first = 0; first < plan->num_instances; first += count) {
         count = count_alike(plan, options, first);
         if (first > 0)
@@ -288,7 +314,7 @@ static int add_agent(struct mpirun_words *w, const struct plan *plan, const stru
     int r;
 
     add_setting(w, environment, "OMPI_MCA_plm_rsh_args", agent_arguments(options, arguments));
-    if (!agent_must_translate(plan))
+    if (!we_are_agent(plan, options))
         return 0;
     r = host_get_self(self, sizeof(self), NULL);
     if (r < 0)
@@ -298,8 +324,10 @@ static int add_agent(struct mpirun_words *w, const struct plan *plan, const stru
     free(hosts);
     take_word(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(options)));
     take_word(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
-    /* Only this host can translate: it starts all the others itself. */
-    take_word(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
+    /* Only this host can translate, and has the secret: it starts all the others itself. */
+    take_word(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
+    if (agent_must_translate(plan))
+        take_word(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
     return 0;
 }
 
@@ -366,7 +394,7 @@ static bool begins_with(const char *text, const char *beginning)
 }
 
 /* Settings that the environment need not say again, as our own are put in their place. */
-static bool is_replaced(const char *entry, bool translate)
+static bool is_replaced(const char *entry, bool agent, bool translate)
 {
     if (begins_with(entry, "PLENUM_SHIM_"))
         return true;
@@ -374,8 +402,9 @@ static bool is_replaced(const char *entry, bool translate)
         (begins_with(entry, "SLURM_NODELIST=") || begins_with(entry, "SLURM_TASKS_PER_NODE=") ||
          begins_with(entry, "SLURM_OVERLAP=")))
         return true;
-    return translate && (begins_with(entry, "OMPI_MCA_plm_rsh_agent=") ||
-                         begins_with(entry, "OMPI_MCA_routed_radix="));
+    return (agent && (begins_with(entry, "OMPI_MCA_plm_rsh_agent=") ||
+                      begins_with(entry, "OMPI_MCA_plm_rsh_no_tree_spawn="))) ||
+           (translate && begins_with(entry, "OMPI_MCA_routed_radix="));
 }
 
 int mpirun_environment(const struct plan *plan, const struct cmdline *options,
@@ -391,7 +420,7 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
     struct mpirun_words w = {0};
 
     for (size_t i = 0; environment[i]; i++)
-        if (!is_replaced(environment[i], agent_must_translate(plan)))
+        if (!is_replaced(environment[i], we_are_agent(plan, options), agent_must_translate(plan)))
             add_word(&w, environment[i]);
     for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
         bool transport = strcmp(settings[i].name, "OMPI_MCA_pml") == 0 ||

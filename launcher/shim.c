@@ -37,11 +37,29 @@ enum {
 /* Move a variable out of the environment: the program and the loader shall not see it. */
 static bool take_text(const char *name, char *ret, size_t size)
 {
-    const char *value = getenv(name);
+    char *value = getenv(name);
     bool fits = value && (size_t)snprintf(ret, size, "%s", value) < size;
 
+    if (value)
+        explicit_bzero(value, strlen(value));
     (void)unsetenv(name);
     return fits;
+}
+
+static bool take_token(struct shim_task *ret)
+{
+    const size_t mark = sizeof(CONTROL_TOKEN_TLS) - 1;
+    char text[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
+    bool ok = take_text(MPIRUN_ENV_TOKEN, text, sizeof(text));
+
+    ret->encrypted = ok && strncmp(text, CONTROL_TOKEN_TLS, mark) == 0;
+    if (ret->encrypted)
+        memmove(text, text + mark, strlen(text + mark) + 1);
+    ok = ok && strlen(text) < sizeof(ret->token);
+    if (ok)
+        memcpy(ret->token, text, strlen(text) + 1);
+    explicit_bzero(text, sizeof(text));
+    return ok;
 }
 
 static bool take_number(const char *name, uint64_t max, uint64_t *ret)
@@ -72,7 +90,7 @@ static bool take_task(struct shim_task *ret)
     (void)unsetenv(AGENT_ENV_WORDS);
     (void)unsetenv(AGENT_ENV_HOSTS);
     ok = take_text(MPIRUN_ENV_CONTROL, ret->control, sizeof(ret->control));
-    ok &= take_text(MPIRUN_ENV_TOKEN, ret->token, sizeof(ret->token));
+    ok &= take_token(ret);
     ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));
     ok &= take_number(MPIRUN_ENV_LOADER, 1, &loader);
     ok &= take_number(MPIRUN_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);

@@ -21,6 +21,7 @@ enum { SHIM_LOST = 3 };
 struct shim_task {
     char control[DIAL_TEXT_MAX]; /* where plenumrun listens */
     char token[CONTROL_TOKEN_MAX];
+    bool encrypted;    /* the connection to plenumrun */
     char job[64];
     uint32_t rank, local_rank;
     bool keep_loader;  /* when local_rank is 0 */

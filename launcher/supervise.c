@@ -53,7 +53,6 @@ enum {
     MPIRUN_REASON_MS = 400, /* mpirun wants the job to end: how long a better reason may take */
     ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
     DESCRIPTORS_LEAST = 32, /* besides those of instances */
-    TOKEN_BYTES = 16,
 };
 
 /* The log is written by the thread that writes everything else. */
@@ -466,7 +465,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
 
         fds[FD_PEERS + i] = (struct pollfd){
             .fd = conn->fd,
-            .events = (short)(POLLIN | (frame_conn_pending(conn) > 0 ? POLLOUT : 0))};
+            .events = (short)(POLLIN | (frame_conn_wants_write(conn) ? POLLOUT : 0))};
     }
 }
 
@@ -499,7 +498,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
     /* Backwards: a peer that hangs up is replaced by the last one, which has had its turn. */
     for (size_t i = num_peers; i-- > 0;)
         if (i < s->num_peers && s->peers[i]->conn.fd == more[FD_PEERS + i].fd &&
-            more[FD_PEERS + i].revents & (POLLIN | POLLHUP | POLLERR))
+            more[FD_PEERS + i].revents)
             members_read(s, s->peers[i]);
     if (more[FD_LISTENER].revents)
         members_accept(s);
@@ -536,7 +535,7 @@ static void finish_output(struct supervisor *s)
 
 static int make_ids(struct supervisor *s, struct plenum_error *err)
 {
-    if (random_hex(s->token, TOKEN_BYTES) < 0)
+    if (random_hex(s->token, CONTROL_TOKEN_BYTES) < 0)
         return error_set(err, -EIO, "the kernel has no random numbers");
     /* Sockets of the start before may not be gone yet. */
     if (s->job->restart_count > 0)
@@ -630,11 +629,25 @@ static const char *told(const char *text)
     return *text ? text : NULL;
 }
 
+/* What goes from host to host holds the environment, output, and keys. A job may run where TLS is not
+ * installed, on networks that are trusted; whoever starts it is told. */
+static void secure_control(struct supervisor *s)
+{
+    struct plenum_error err;
+
+    if (plan_is_local(s->plan) || control_secure(s->token, false, &s->tls, &err) == 0)
+        return;
+    log_warn("what plenumrun and the other hosts say to each other is not encrypted, output and "
+             "variables of -x among it: %s",
+             err.text);
+}
+
 static int start(struct supervisor *s, struct plenum_error *err)
 {
     char name[64], control[DIAL_TEXT_MAX];
+    char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
     struct mpirun_job mpirun = {.id = s->id,
-                                .token = s->token,
+                                .token = token,
                                 .control = control,
                                 .keep_loader = strcmp(s->job->loader, "auto") == 0,
                                 .daemon_include = told(s->job->ready->daemon_include),
@@ -650,9 +663,12 @@ static int start(struct supervisor *s, struct plenum_error *err)
                               s->job->ready->daemon_include, control, sizeof(control), err);
     if (s->listener < 0)
         return s->listener;
+    secure_control(s);
+    (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
     r = lenders_create(s->plan, s->options, &s->lenders, err);
     if (r == 0)
         r = mpirun_start(s->plan, s->options, &mpirun, &s->mpirun, err);
+    explicit_bzero(token, sizeof(token));
     if (r < 0)
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
@@ -696,6 +712,8 @@ static void supervisor_fini(struct supervisor *s)
     lines_fini(&s->text);
     mpirun_fini(&s->mpirun);
     lenders_destroy(s->lenders);
+    tls_destroy(s->tls);
+    explicit_bzero(s->token, sizeof(s->token));
     io_close(&s->listener);
     io_close(&s->signal_fd);
     log_set_sink(NULL);

@@ -72,6 +72,7 @@ struct supervisor {
     uint16_t master_port;
     bool plans_sent, table_printed;
 
+    struct tls *tls; /* of the control connections; NULL: they are not encrypted */
     int listener, signal_fd;
     uint64_t deaf_until; /* no descriptor is left for those who connect */
     struct lenders *lenders; /* or NULL */

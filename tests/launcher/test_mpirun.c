@@ -76,6 +76,42 @@ Test(mpirun, arguments)
     cr_expect(strstr(joined(&w), "--map-by seq --stdin none --host n2,n2,n1 -n 3 ") != NULL,
               "instances in the order of the plan: %s", joined(&w));
     cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is for nobody's eyes");
+    cr_expect(strstr(joined(&w), MPIRUN_ENV_TOKEN) == NULL, "nor is it sent by Open MPI");
+    mpirun_words_fini(&w);
+
+    setenv("SLURM_JOB_ID", "1", 1);
+    cr_assert(eq(int, mpirun_arguments(&several, &options, "/bin/plenumrun", &w), 0));
+    cr_expect(strstr(joined(&w), "-x " MPIRUN_ENV_TOKEN " ") != NULL, "where nobody logs in");
+    mpirun_words_fini(&w);
+    unsetenv("SLURM_JOB_ID");
+    cmdline_fini(&options);
+}
+
+/* The agent that the person has chosen is called by ours, which takes the token across. */
+Test(mpirun, the_secret_goes_by_the_agent)
+{
+    static char *before[] = {(char *)"OMPI_MCA_plm_rsh_no_tree_spawn=0", NULL};
+    char *argv[] = {(char *)"plenumrun", (char *)"--mpi-global-args",
+                    (char *)"--mca plm_rsh_agent '/opt/ssh -F c' --mca a b", (char *)"prog", NULL};
+    struct cmdline options;
+    struct mpirun_words w;
+    int operands;
+
+    unsetenv("OMPI_MCA_plm_rsh_agent");
+    cmdline_init(&options);
+    cr_assert(eq(int, options_parse(&cmdline_program, &options, 4, argv, &operands, NULL), 0));
+    cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
+    cr_expect(strstr(joined(&w), "plm_rsh_agent") == NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), " --mca a b ") != NULL, "%s", joined(&w));
+    mpirun_words_fini(&w);
+    cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+    cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
+    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
+    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS), (char *)"n2|n2|0|,n1|n1|0|"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_no_tree_spawn"), (char *)"1"));
+    mpirun_words_fini(&w);
+    cr_assert(eq(int, mpirun_arguments(&local, &options, "/p", &w), 0));
+    cr_expect(strstr(joined(&w), "plm_rsh_agent") != NULL, "one host needs none of ours");
     mpirun_words_fini(&w);
     cmdline_fini(&options);
 }

@@ -1,0 +1,44 @@
+#!/bin/bash
+# test_wire.sh - what somebody between the hosts of a job can read: Open MPI's own messages, but no key, no token and no variable
+# of the job. Speaks TAP. Needs root.
+. "$top_srcdir/tests/lib.sh"
+. "$top_srcdir/tests/system/hosts.sh"
+[ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
+[ "$PYTHON" != : ] || skip_all "there is no Python"
+
+# The secrets of a job are told by its first program, into a file.
+cat >tell <<'END'
+#!/bin/sh
+[ "$RANK" = 0 ] || exit 0
+echo "client key: $(cut -d' ' -f3 "$PLENUM_LOADER_KEY")"
+for p in /proc/[0-9]*; do
+    case $(tr '\0' '\n' <$p/environ 2>/dev/null | sed -n 's/^PLENUM_SHIM_TOKEN=//p') in
+    *[0-9a-f]*) echo "token: $(tr '\0' '\n' <$p/environ | sed -n 's/^PLENUM_SHIM_TOKEN=\(tls:\)*//p')" ;;
+    esac
+done | sort -u
+END
+chmod +x tell
+
+# overheard JOB... - run it, with everything that passes the bridge kept
+overheard() {
+    "$PYTHON" "$top_srcdir/tests/system/wire.py" "$dir/wire" >ready &
+    local ear=$!
+    wait_for 10 grep -q ready ready
+    job "$@"
+    sleep 0.3
+    kill $ear
+    wait $ear 2>/dev/null
+}
+not_heard() { for secret; do [ -n "$secret" ] && ! grep -q -a -e "$secret" wire || { echo "'$secret' can be read"; return 1; }; done; }
+heard() { grep -q -a -e "$1" wire || { echo "the wire says nothing of '$1'"; return 1; }; }
+
+for how in ssh agent; do
+    eval "$("$vhosts" env $how)"
+    overheard -x PASSWORD=correct-horse-$how --loader none --loader-host v3 --host v1,v2 sh -c './tell >told; echo all-that-is-printed'
+    token=$(sed -n 's/^token: //p' told | head -n 1) key=$(sed -n 's/^client key: //p' told)
+    ok "$how: the job runs, and its secrets are known here" all 'same $code 0' 'test ${#token} = 64' 'test ${#key} = 64'
+    ok "$how: the listener hears something" heard PLENUM_SHIM_JOB
+    ok "$how: no key, no token, no variable, no output can be read" not_heard "$token" "$key" correct-horse-$how all-that-is-printed
+    ok "$how: nothing is left" nothing_is_left
+done
+finish

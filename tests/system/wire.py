@@ -1,0 +1,16 @@
+#!/usr/bin/env python3
+"""wire.py FILE - write all that passes the network interfaces of this host to FILE, until SIGTERM. Needs root.
+
+What a look at the wire finds is what anybody between the hosts could have read."""
+
+import signal
+import socket
+import sys
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+ALL = 3  # ETH_P_ALL
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL)) as s, open(sys.argv[1], "wb", buffering=0) as f:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+    print("ready", flush=True)
+    while True:
+        f.write(s.recv(1 << 18))
