@@ -191,6 +191,13 @@ static int find_backend(const struct tls_backend **ret, struct plenum_error *err
     return 0;
 }
 
+int tls_is_installed(struct plenum_error *err)
+{
+    const struct tls_backend *backend;
+
+    return find_backend(&backend, err);
+}
+
 int tls_key_of_client(const struct tls_key *loader, const char *name, struct tls_key *ret,
                       struct plenum_error *err)
 {

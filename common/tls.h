@@ -57,6 +57,9 @@ int tls_key_parse(const char *text, struct tls_key *ret);
  */
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX]);
 
+/** Can keys be used here? 0, or -ENOTSUP with a sentence: the module is not there. */
+int tls_is_installed(struct plenum_error *err);
+
 /** A key, and what uses it. Opaque. Threads: any, once it is there. */
 struct tls;
 

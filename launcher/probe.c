@@ -10,6 +10,7 @@
  *     directory 0                     0, or what failed
  *     program 0
  *     memory 22548578304 25281560576  free, all
+ *     tls 0                           0, or why there is none
  *     address eth0 10.1.2.3/16 reached
  *     end
  *
@@ -33,6 +34,7 @@
 
 #include "common/error.h"
 #include "common/memory.h"
+#include "common/tls.h"
 #include "common/util.h"
 #include "launcher/agent.h"
 #include "launcher/environ.h"
@@ -178,6 +180,8 @@ static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t 
         probe_fail(p, "working directory", "%s", value);
     else if (strcmp(key, "program") == 0 && strcmp(value, "0") != 0)
         probe_fail(p, "program", "%s", value);
+    else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
+        (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
     else if (strcmp(key, "memory") == 0 && sscanf(value, "%llu %llu", &available, &all) == 2) {
         p->memory_free = available;
         p->memory_total = all;
@@ -417,6 +421,7 @@ static void answer_addresses(void)
 int probe_answer(int argc, char **argv)
 {
     struct memory_limit memory;
+    struct plenum_error err;
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     int r;
 
@@ -438,6 +443,7 @@ int probe_answer(int argc, char **argv)
     memory_available(&memory);
     printf("memory %llu %llu\n", (unsigned long long)memory.bytes,
            (unsigned long long)pages * (unsigned long long)page);
+    printf("tls %s\n", tls_is_installed(&err) == 0 ? "0" : err.text);
     answer_addresses();
     printf("end\n");
     return fflush(stdout) == 0 ? 0 : 1;

@@ -32,6 +32,7 @@ struct probe {
     uint64_t memory_free, memory_total; /* bytes; 0: not told */
     int64_t clock_ns;                   /* its clock is so far ahead of ours, at least */
     uint64_t took_ns;
+    char no_tls[200]; /* why keys cannot be used there; "": they can, or it was not told */
     struct network network;
 };
 

@@ -13,6 +13,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "common/tls.h"
 #include "common/util.h"
 #include "launcher/agent.h"
 #include "launcher/environ.h"
@@ -133,6 +134,16 @@ static int ask_hosts(const struct cmdline *options, const struct plan *plan, con
         return REPORT_LAUNCH;
     }
     return 0;
+}
+
+/* What this host can encrypt, each of the others must. */
+static void check_tls(const struct hosts *h)
+{
+    if (tls_is_installed(NULL) < 0)
+        return;
+    for (uint32_t i = 0; i < h->count; i++)
+        if (h->probes[i].no_tls[0])
+            probe_fail(&h->probes[i], "encryption", "%s", h->probes[i].no_tls);
 }
 
 /* Each host must be on the network that was named. */
@@ -389,6 +400,7 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
     if (!options->no_host_check && agent_is_used(options)) {
         status = ask_hosts(options, plan, directory, &h);
         if (status == 0) {
+            check_tls(&h);
             if (options->host_subnet)
                 check_subnet(&h, &subnet, options->host_subnet);
             status = report(&h);

@@ -41,4 +41,16 @@ for how in ssh agent; do
     ok "$how: no key, no token, no variable, no output can be read" not_heard "$token" "$key" correct-horse-$how all-that-is-printed
     ok "$how: nothing is left" nothing_is_left
 done
+# A host without TLS is named before anything starts.
+on v2 mount --bind /dev/null "$top_builddir/.libs/libplenum-tls.so"
+job --host v1,v2 true
+ok "a host where TLS is not installed" all 'same $code 125' 'last_line_has "v2  *encryption  *a key needs TLS, which is not installed"' nothing_is_left
+on v2 umount "$top_builddir/.libs/libplenum-tls.so"
+
+# Where TLS is not installed a job runs, and says what that means; what needs a key does not.
+bare() { unshare -m sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$top_builddir/.libs/libplenum-tls.so" "$run" "$@" >out 2>err; code=$?; }
+bare --host v1,v2 sh -c 'echo $RANK'
+ok "without TLS: it runs, and says so" all 'same $code 0' 'has "the other hosts say to each other is not encrypted"' nothing_is_left
+bare --loader none --loader-host v3 --host v1,v2 true
+ok "without TLS: no loaders with a key" all 'same $code 125' 'last_line_has "--loader-host: a key needs TLS, which is not installed"' nothing_is_left
 finish
