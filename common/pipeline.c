@@ -10,8 +10,16 @@
 #include "common/error.h"
 #include "common/util.h"
 
+__extension__ typedef unsigned __int128 u128;
+
+/* Terms of fractions. */
+#define TERM_MAX 1000000
+/* Digits behind the point that are looked at: more than a double has. */
+#define DECIMALS_MAX 18
+
 /* Where in the text we are. Stages look like name or name(value, key=value, ...). */
 struct parser {
+    const char *text;
     const char *at;
     const char *stage; /* start of the stage that is being read */
     struct plenum_error *err;
@@ -23,7 +31,8 @@ static void skip_space(struct parser *p)
         p->at++;
 }
 
-/* The stage in question, for a message: up to its closing parenthesis or the next space. */
+/* The stage in question, for a message, up to its closing parenthesis; and how far it was
+ * understood. */
 static int stage_error(struct parser *p, const char *what)
 {
     size_t len = strcspn(p->stage, ")");
@@ -32,7 +41,8 @@ static int stage_error(struct parser *p, const char *what)
         len++;
     if (len > 80)
         len = 80;
-    return error_set(p->err, -EINVAL, "pipeline: %s, in '%.*s'", what, (int)len, p->stage);
+    return error_set(p->err, -EINVAL, "pipeline: %s, in '%.*s' (character %zu)", what, (int)len,
+                     p->stage, (size_t)(p->at - p->text) + 1);
 }
 
 static bool accept_char(struct parser *p, char c)
@@ -75,55 +85,128 @@ static int make_rational(uint64_t num, uint64_t den, struct rational *ret)
         num /= g;
         den /= g;
     }
-    if (num > 1000000 || den > 1000000)
+    if (num > TERM_MAX || den > TERM_MAX)
         return -ERANGE;
     *ret = (struct rational){(uint32_t)num, (uint32_t)den};
     return 0;
 }
 
-/* "3", "0.08" or "3/4"; exact, never through floating point. */
-static int parse_rational(struct parser *p, struct rational *ret)
+static u128 distance(u128 num, uint64_t den, struct rational v)
 {
-    uint64_t num = 0, den = 1;
+    u128 a = num * v.den, b = (u128)v.num * den;
+
+    return a > b ? a - b : b - a;
+}
+
+/* The fraction with terms up to TERM_MAX that is nearest to num / den, and of two equally near the
+ * one with the smaller denominator: so what is such a fraction stays what it is,
+ * and 1.3333333333333333 is 4/3. By continued fractions: where the next convergent has larger
+ * terms, the answer is the last one, or the last intermediate fraction before it. */
+static struct rational nearest(u128 num, uint64_t den)
+{
+    struct rational before = {0, 1}, last = {1, 0};
+    u128 n = num, d = den;
+
+    while (d) {
+        u128 whole = n / d, rest = n % d, steps = whole;
+        struct rational next;
+
+        if (last.num && steps > (TERM_MAX - before.num) / last.num)
+            steps = (TERM_MAX - before.num) / last.num;
+        if (last.den && steps > (TERM_MAX - before.den) / last.den)
+            steps = (TERM_MAX - before.den) / last.den;
+        next = (struct rational){before.num + (uint32_t)steps * last.num,
+                                 before.den + (uint32_t)steps * last.den};
+        if (steps < whole) {
+            u128 a = distance(num, den, next) * last.den, b = distance(num, den, last) * next.den;
+
+            return last.den == 0 || (next.den && (a < b || (a == b && next.den < last.den))) ? next
+                                                                                             : last;
+        }
+        before = last;
+        last = next;
+        n = d;
+        d = rest;
+    }
+    return last;
+}
+
+static int parse_denominator(struct parser *p, uint64_t num, struct rational *ret)
+{
+    uint64_t den = 0;
     const char *start;
 
     skip_space(p);
     start = p->at;
     for (; isdigit((unsigned char)*p->at); p->at++)
-        if ((num = num * 10 + (uint64_t)(*p->at - '0')) > 1000000)
+        if ((den = den * 10 + (uint64_t)(*p->at - '0')) > TERM_MAX)
+            return stage_error(p, "a number is too large");
+    if (p->at == start || den == 0)
+        return stage_error(p, "a fraction needs a denominator of at least 1");
+    return make_rational(num, den, ret); /* both are small enough */
+}
+
+/* "3", "0.08" or "3/4"; never through floating point. A decimal that is no fraction of small terms
+ * is rounded to the nearest one. */
+static int parse_rational(struct parser *p, struct rational *ret)
+{
+    u128 num = 0;
+    uint64_t den = 1;
+    unsigned decimals = 0;
+    const char *start;
+
+    skip_space(p);
+    start = p->at;
+    for (; isdigit((unsigned char)*p->at); p->at++)
+        if ((num = num * 10 + (unsigned)(*p->at - '0')) > TERM_MAX)
             return stage_error(p, "a number is too large");
     if (*p->at == '.') {
-        for (p->at++; isdigit((unsigned char)*p->at); p->at++) {
-            num = num * 10 + (uint64_t)(*p->at - '0');
-            if ((den *= 10) > 1000000000000)
-                return stage_error(p, "a number has too many digits");
-        }
+        for (p->at++; isdigit((unsigned char)*p->at); p->at++)
+            if (decimals++ < DECIMALS_MAX) {
+                num = num * 10 + (unsigned)(*p->at - '0');
+                den *= 10;
+            }
     }
     if (p->at == start || (p->at == start + 1 && *start == '.'))
-        return stage_error(p, "a number is missing");
-    if (den == 1 && accept_char(p, '/')) {
-        skip_space(p);
-        start = p->at;
-        for (den = 0; isdigit((unsigned char)*p->at); p->at++)
-            if ((den = den * 10 + (uint64_t)(*p->at - '0')) > 1000000)
-                return stage_error(p, "a number is too large");
-        if (p->at == start || den == 0)
-            return stage_error(p, "a fraction needs a denominator of at least 1");
-    }
-    if (make_rational(num, den, ret) < 0)
-        return stage_error(p, "a number is too fine (use a fraction with terms up to 1000000)");
+        return stage_error(p, "a number is missing: write 0.25 or 1/4");
+    if (*p->at == 'e' || *p->at == 'E' || *p->at == '%')
+        return stage_error(p,
+                           "a number is written as 0.25 or 1/4, without exponent or percent sign");
+    if (*start != '.' && p->at[-1] != '.' && decimals == 0 && accept_char(p, '/'))
+        return parse_denominator(p, (uint64_t)num, ret);
+    *ret = nearest(num, den);
     return 0;
 }
 
 static int parse_range(struct parser *p, struct rational *low, struct rational *high)
 {
-    int r = parse_rational(p, low);
+    int r;
 
+    skip_space(p);
+    if (*p->at == '(' || *p->at == '[')
+        return stage_error(p, "a range is written low:high, without brackets");
+    r = parse_rational(p, low);
     if (r < 0)
         return r;
     if (!accept_char(p, ':'))
         return stage_error(p, "a range is written low:high");
     return parse_rational(p, high);
+}
+
+/* Two sizes, as "224x160", "224, 160" or "(224, 160)". */
+static bool is_pair(const struct parser *p)
+{
+    const char *at = p->at;
+
+    while (isspace((unsigned char)*at))
+        at++;
+    if (*at == '(' || *at == '[')
+        return true;
+    if (!*at || !strchr("xX*,", *at))
+        return false;
+    for (at++; isspace((unsigned char)*at);)
+        at++;
+    return isdigit((unsigned char)*at);
 }
 
 static int parse_side(struct parser *p, uint32_t *ret)
@@ -135,12 +218,23 @@ static int parse_side(struct parser *p, uint32_t *ret)
     start = p->at;
     for (; isdigit((unsigned char)*p->at) && value <= PIPELINE_SIDE_MAX; p->at++)
         value = value * 10 + (uint64_t)(*p->at - '0');
+    if (is_pair(p))
+        return stage_error(
+            p, "images are square: one size in pixels, as in rrc(224), is all there is");
     if (p->at == start)
         return stage_error(p, "a size in pixels is missing");
     if (value == 0 || value > PIPELINE_SIDE_MAX)
         return stage_error(p, "a size must be 1 to 8192 pixels");
     *ret = (uint32_t)value;
     return 0;
+}
+
+/* The closing parenthesis; `takes` says what may stand before it. */
+static int close_stage(struct parser *p, const char *takes)
+{
+    if (accept_char(p, ')'))
+        return 0;
+    return stage_error(p, *p->at ? takes : "a ')' is missing");
 }
 
 static bool less(struct rational a, struct rational b)
@@ -150,6 +244,9 @@ static bool less(struct rational a, struct rational b)
 
 static int parse_rrc(struct parser *p, struct pipeline *ret)
 {
+    static const char takes[] =
+        "rrc takes a size, scale=low:high and ratio=low:high (the filter is always "
+        "bilinear, antialiased)";
     const struct rational one = {1, 1}, hundred = {100, 1}, hundredth = {1, 100};
     int r;
 
@@ -167,12 +264,12 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
         else if (accept_word(p, "ratio") && accept_char(p, '='))
             r = parse_range(p, &ret->ratio_min, &ret->ratio_max);
         else
-            r = stage_error(p, "rrc takes a size, scale=low:high and ratio=low:high");
+            r = stage_error(p, takes);
     }
+    if (r == 0)
+        r = close_stage(p, takes);
     if (r < 0)
         return r;
-    if (!accept_char(p, ')'))
-        return stage_error(p, "a ')' is missing");
     if (ret->scale_min.num == 0 || less(ret->scale_max, ret->scale_min) ||
         less(one, ret->scale_max))
         return stage_error(p, "scale must lie in 0 < low <= high <= 1");
@@ -191,10 +288,11 @@ static int parse_center(struct parser *p, struct pipeline *ret)
     if (!accept_char(p, '('))
         return stage_error(p, "resize needs a size, as in resize(256)");
     r = parse_side(p, &ret->resize);
+    if (r == 0)
+        r = close_stage(p,
+                        "resize takes a size alone (the filter is always bilinear, antialiased)");
     if (r < 0)
         return r;
-    if (!accept_char(p, ')'))
-        return stage_error(p, "a ')' is missing");
     skip_space(p);
     after = p->at;
     if (!accept_word(p, "center_crop") || !accept_char(p, '('))
@@ -202,10 +300,10 @@ static int parse_center(struct parser *p, struct pipeline *ret)
                               "get one shape");
     p->stage = after;
     r = parse_side(p, &ret->side);
+    if (r == 0)
+        r = close_stage(p, "center_crop takes a size alone");
     if (r < 0)
         return r;
-    if (!accept_char(p, ')'))
-        return stage_error(p, "a ')' is missing");
     if (ret->side > ret->resize)
         return stage_error(p, "center_crop must not be larger than resize");
     return 0;
@@ -218,10 +316,10 @@ static int parse_flip(struct parser *p, struct pipeline *ret)
     if (!accept_char(p, '('))
         return stage_error(p, "flip needs a probability, as in flip(0.5)");
     r = parse_rational(p, &ret->flip);
+    if (r == 0)
+        r = close_stage(p, "flip takes a probability, as in flip(0.5)");
     if (r < 0)
         return r;
-    if (!accept_char(p, ')'))
-        return stage_error(p, "a ')' is missing");
     if (ret->flip.num > ret->flip.den)
         return stage_error(p, "a probability must lie in 0 ... 1");
     return 0;
@@ -271,7 +369,7 @@ static const char *const presets[][2] = {
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
 {
     struct pipeline made = {.version = PIPELINE_V1, .flip = {0, 1}};
-    struct parser p = {.at = text, .stage = text, .err = err};
+    struct parser p = {.text = text, .at = text, .stage = text, .err = err};
     int r;
 
     for (int i = 0; i < PIPELINE_VERSIONS; i++)
@@ -296,7 +394,7 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
         if (*p.at)
             return error_set(err, -EINVAL, "pipeline: %s stands for '%s' and takes no further stages: write them out",
                              presets[i][0], presets[i][1]);
-        p.at = presets[i][1];
+        p.text = p.at = presets[i][1];
         break;
     }
     p.stage = p.at;
