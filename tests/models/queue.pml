@@ -1,0 +1,189 @@
+/* queue.pml - how samples go from I/O threads to workers (loader/serve/queue.c): who sleeps is woken.
+ *
+ * An I/O thread takes a task and a free item under the queue's lock, reads without it, and puts the item into a lane under the lane's lock.
+ * A worker takes from its own lane, else from another. Workers sleep on their lane's condition, I/O threads on the queue's. Two rules are to
+ * keep anybody from sleeping for ever: "hand_over() counts an item before it looks who is idle, and a worker is idle before it looks at the
+ * count"; and who frees an item wakes an I/O thread when few items are left to render, not each time.
+ *
+ * Checked in all interleavings: every task is rendered once (asserts), and then all threads end when they are told to (no invalid end state).
+ *
+ * COUNT_LATE, IDLE_LATE and SIGNAL_RARELY make mistakes on purpose: with each of them spin must find one.
+ */
+#define WORKERS 2 /* and as many lanes, one worker each */
+#define READERS 1
+#define ITEMS 3
+#define TASKS 4
+#define FEW 1     /* workers + I/O threads in queue.c, where there are twice as many items */
+
+bool queue_locked = false, lane_locked[WORKERS];
+byte untaken = TASKS, unfinished = TASKS, free_items = ITEMS;
+byte in_lane[WORKERS], idle[WORKERS];
+byte ready = 0; /* atomic_uint: items in all lanes */
+bool stop = false, lane_stop[WORKERS];
+
+/* Conditions: who sleeps, and who was woken and has not run yet. */
+byte readers_asleep = 0, readers_woken = 0;
+bool worker_asleep[WORKERS], worker_woken[WORKERS];
+
+inline lock_queue() { atomic { !queue_locked -> queue_locked = true } }
+inline lock_lane(l) { atomic { !lane_locked[l] -> lane_locked[l] = true } }
+
+inline signal_reader() {
+    if
+    :: readers_asleep > 0 -> readers_asleep--; readers_woken++
+    :: else -> skip
+    fi
+}
+inline signal_worker(l) {
+    if
+    :: worker_asleep[l] -> worker_asleep[l] = false; worker_woken[l] = true
+    :: else -> skip
+    fi
+}
+
+active [READERS] proctype reader() /* io_main() */
+{
+    byte lane, other;
+    bool taken;
+
+    lock_queue();
+    do
+    :: stop -> break
+    :: !stop && free_items > 0 && untaken > 0 ->
+        free_items--;
+        untaken--;
+        queue_locked = false;
+        if /* the stream's lane */
+        :: lane = 0
+        :: lane = 1
+        fi;
+        lock_lane(lane); /* hand_over() */
+        in_lane[lane]++;
+#ifndef COUNT_LATE
+        ready++;
+#endif
+        taken = (idle[lane] > 0);
+        if
+        :: taken -> signal_worker(lane)
+        :: else -> skip
+        fi;
+        lane_locked[lane] = false;
+        other = 0;
+        do
+        :: other < WORKERS && !taken ->
+            lock_lane(other);
+            taken = (idle[other] > 0);
+            if
+            :: taken -> signal_worker(other)
+            :: else -> skip
+            fi;
+            lane_locked[other] = false;
+            other++
+        :: else -> break
+        od;
+#ifdef COUNT_LATE
+        ready++;
+#endif
+        lane = 0; other = 0; taken = false;
+        lock_queue()
+    :: !stop && !(free_items > 0 && untaken > 0) ->
+        atomic { readers_asleep++; queue_locked = false };
+        atomic { readers_woken > 0 -> readers_woken-- };
+        lock_queue()
+    od;
+    queue_locked = false
+}
+
+proctype worker(byte own)
+{
+    byte lane;
+    bool ends = false, found;
+
+    do
+    :: ends -> break
+    :: else -> /* take_item() */
+        lane = 0;
+        found = false;
+        do
+        :: lane < WORKERS && !found -> /* pop() */
+            lock_lane((own + lane) % WORKERS);
+            if
+            :: in_lane[(own + lane) % WORKERS] > 0 -> in_lane[(own + lane) % WORKERS]--; ready--; found = true
+            :: else -> skip
+            fi;
+            lane_locked[(own + lane) % WORKERS] = false;
+            lane++
+        :: else -> break
+        od;
+        lane = 0;
+        if
+        :: found -> /* work_on(), end_task() */
+            found = false;
+            lock_queue();
+            assert(unfinished > 0);
+            unfinished--;
+            free_items++;
+            assert(free_items <= ITEMS);
+#ifdef SIGNAL_RARELY
+            if
+            :: ready == FEW -> signal_reader()
+#else
+            if
+            :: ready <= FEW -> signal_reader()
+#endif
+            :: else -> skip
+            fi;
+            queue_locked = false
+        :: else ->
+            lock_lane(own);
+#ifdef IDLE_LATE
+            if
+            :: !lane_stop[own] && ready == 0 ->
+                lane_locked[own] = false;
+                lock_lane(own);
+                idle[own]++;
+                atomic { worker_asleep[own] = true; lane_locked[own] = false };
+                atomic { worker_woken[own] -> worker_woken[own] = false };
+                lock_lane(own);
+                idle[own]--
+            :: else -> skip
+            fi;
+#else
+            idle[own]++;
+            if
+            :: !lane_stop[own] && ready == 0 ->
+                atomic { worker_asleep[own] = true; lane_locked[own] = false };
+                atomic { worker_woken[own] -> worker_woken[own] = false };
+                lock_lane(own)
+            :: else -> skip
+            fi;
+            idle[own]--;
+#endif
+            ends = lane_stop[own];
+            lane_locked[own] = false
+        fi
+    od
+}
+
+/* stop_threads(), when all has been rendered */
+active proctype loop()
+{
+    byte l;
+
+    atomic { run worker(0); run worker(1) };
+    unfinished == 0;
+    lock_queue();
+    stop = true;
+    atomic { readers_woken = readers_woken + readers_asleep; readers_asleep = 0 };
+    queue_locked = false;
+    do
+    :: l < WORKERS ->
+        lock_lane(l);
+        lane_stop[l] = true;
+        signal_worker(l);
+        lane_locked[l] = false;
+        l++
+    :: else -> break
+    od;
+    assert(ready == 0 && free_items == ITEMS && untaken == 0)
+}
