@@ -1,6 +1,5 @@
 """Who is this process in the training job, and what all its instances do together."""
 
-import ctypes
 import errno
 import io
 import os
