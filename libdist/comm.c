@@ -350,6 +350,6 @@ int plenum_job_set_carrier(struct plenum_job *job, const struct plenum_carrier *
 void plenum_job_set_timeout(struct plenum_job *job, uint64_t timeout_ns)
 {
     (void)pthread_mutex_lock(&world.mu);
-    job->timeout_ns = timeout_ns;
+    job->timeout_ns = timeout_ns == UINT64_MAX ? 0 : timeout_ns; /* for ever: none */
     (void)pthread_mutex_unlock(&world.mu);
 }

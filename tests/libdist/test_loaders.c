@@ -339,6 +339,39 @@ Test(loaders, one_that_comes_later_is_taken)
     (void)daemon_end(b, SIGTERM);
 }
 
+/* Of several loaders one that comes back and is short of room for a while is told of, once, and taken later. */
+Test(loaders, one_that_is_short_of_room_for_a_while_is_taken_later)
+{
+    const char *const args[] = {"--ring-limit", "4K", NULL};
+    struct plenum_stream_options o = options_of(list(2, false));
+    pid_t a = start(0), b = start(1);
+    struct plenum_error warning = {""};
+    struct plenum_stream *s;
+    unsigned told = 0;
+    uint64_t begin;
+
+    o.epochs = 0;
+    s = opened(&o);
+    wait_for_loaders(s, 2);
+    (void)drain(s, 30);
+    (void)daemon_end(b, SIGKILL);
+    b = daemon_start_with(at[1].unix_socket, "1", args);
+    begin = time_now_ns();
+    while (time_now_ns() < begin + 2 * NS_PER_SEC) {
+        (void)drain(s, 2);
+        while (plenum_stream_take_warning(s, &warning))
+            told += strstr(warning.text, "is not used for now") != NULL;
+    }
+    cr_expect(eq(u32, told, 1));
+    cr_expect(eq(u32, stats_of(s).loaders, 1));
+    (void)daemon_end(b, SIGKILL);
+    b = start(1);
+    wait_for_loaders(s, 2);
+    plenum_stream_destroy(s);
+    (void)daemon_end(a, SIGTERM);
+    (void)daemon_end(b, SIGTERM);
+}
+
 Test(loaders, batches_of_one_that_dies_are_made_by_others)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
