@@ -231,6 +231,8 @@ int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_
     frame_put_u32(b, m->io_threads);
     frame_put_bytes(b, m->fingerprint, sizeof(m->fingerprint));
     frame_put_bytes(b, &m->sum, sizeof(m->sum)); /* all of it u64, little-endian as we are */
+    frame_put_u32(b, m->class_names);
+    frame_put_text(b, m->warning);
     return frame_end(b, begin);
 }
 
@@ -242,9 +244,17 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
     ret->io_threads = frame_get_u32(r);
     frame_get_bytes(r, ret->fingerprint, sizeof(ret->fingerprint));
     ret->sum = (struct datasum){0};
+    ret->class_names = 0;
+    ret->warning[0] = '\0';
     if (!r->bad && r->at == r->end) /* of a loader before WIRE_MINOR_SUBSET */
         return 0;
     frame_get_bytes(r, &ret->sum, sizeof(ret->sum));
+    if (!r->bad && r->at < r->end) { /* not before WIRE_MINOR_CLASSES */
+        ret->class_names = frame_get_u32(r);
+        frame_get_text(r, ret->warning, sizeof(ret->warning));
+        if (ret->class_names != 0 && ret->class_names != ret->classes)
+            r->bad = true;
+    }
     return got(r);
 }
 
@@ -499,13 +509,17 @@ int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wir
 {
     size_t begin = frame_begin(b, WIRE_NAME, request);
 
-    frame_put_u32(b, m->sample);
+    frame_put_u32(b, m->number);
+    frame_put_u32(b, m->of);
     return frame_end(b, begin);
 }
 
 int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret)
 {
-    ret->sample = frame_get_u32(r);
+    ret->number = frame_get_u32(r);
+    ret->of = WIRE_NAMED_SAMPLE;
+    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_CLASSES */
+        ret->of = (enum wire_named)get_choice(r, WIRE_NAMED_COUNT);
     return got(r);
 }
 

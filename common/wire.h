@@ -15,8 +15,8 @@
  *                                                  wire_batch_bytes() of them
  *     CANCEL (request)                   ->
  *                                        <-        CANCELLED (request)   its last task has stopped
- *     NAME (sample)                      ->       since 1.1
- *                                        <-        NAME (its file as people name it)
+ *     NAME (sample or class)             ->       since 1.1, of classes since 1.6
+ *                                        <-        NAME (its file, or it, as people name it)
  *     STATS                              ->
  *                                        <-        STATS (counters)      also: "are you there?"
  *     STATUS                             ->       since 1.3
@@ -40,7 +40,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 5,
+    WIRE_MINOR = 6,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -75,6 +75,7 @@ enum {
     WIRE_MINOR_JOB = 4,    /* job of HELLO */
     WIRE_MINOR_DEAL = 5,   /* deal of OPEN */
     WIRE_MINOR_TCP = 4,    /* over TCP no ring goes along with OPEN, and a batch follows its DONE */
+    WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
 struct wire_hello {
@@ -125,6 +126,9 @@ struct wire_opened {
     uint32_t threads, io_threads; /* of the loader: that decode, that read */
     uint8_t fingerprint[16];
     struct datasum sum; /* what the fingerprint is of */
+    uint32_t class_names;        /* since 1.6: classes that have names: all of them, or none */
+    char warning[WIRE_TEXT_MAX]; /* since 1.6: what is not in the data set, though somebody may
+                                    think so; empty: nothing that is known */
 };
 
 struct wire_render {
@@ -216,12 +220,19 @@ struct wire_error {
     char text[WIRE_TEXT_MAX];
 };
 
+enum wire_named {
+    WIRE_NAMED_SAMPLE,
+    WIRE_NAMED_CLASS, /* since 1.6 */
+    WIRE_NAMED_COUNT,
+};
+
 struct wire_ask_name {
-    uint32_t sample;
+    uint32_t number; /* of a sample or class */
+    enum wire_named of;
 };
 
 struct wire_name {
-    char text[WIRE_DATASET_MAX]; /* empty: there is no such sample */
+    char text[WIRE_DATASET_MAX]; /* empty: there is no such sample or class */
 };
 
 struct wire_progress {

@@ -681,11 +681,12 @@ void loaders_ask_names(struct plenum_stream *s)
     se = s->names;
     if (!a || !se)
         return;
-    if (se->loader_minor < WIRE_MINOR_NAME)
-        a->code = error_set(&a->err, -ENOTSUP, "%s is too old to tell the names of samples",
-                            se->loader_name);
+    if (se->loader_minor < (a->of == WIRE_NAMED_CLASS ? WIRE_MINOR_CLASSES : WIRE_MINOR_NAME))
+        a->code = error_set(&a->err, -ENOTSUP, "%s is too old to tell the names of %s",
+                            se->loader_name, a->of == WIRE_NAMED_CLASS ? "classes" : "samples");
     while (a->code == 0 && a->sent < a->count && a->sent - a->have < NAMES_UNDER_WAY) {
-        struct wire_ask_name m = {.sample = a->samples[a->sent]};
+        struct wire_ask_name m = {.number = a->samples ? a->samples[a->sent] : a->sent,
+                                  .of = a->of};
 
         if (wire_put_ask_name(&se->conn.tx, a->base + a->sent, &m) < 0)
             break;

@@ -442,6 +442,9 @@ static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
     s->sum = m->sum;
     s->num_samples = m->samples;
     s->num_classes = m->classes;
+    s->num_class_names = m->class_names;
+    if (m->warning[0])
+        stream_warn(s, "data set '%s': %s", s->open.dataset, m->warning);
     memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
     identity_of(s->fingerprint, s->num_samples, &s->open, s->identity);
     s->opened = true;
@@ -480,6 +483,8 @@ static void handle_opened(struct session *se, struct frame_reader *payload)
         session_lose(se, "sent what was not understood");
         return;
     }
+    if (se->loader_minor < WIRE_MINOR_CLASSES)
+        m.class_names = m.classes; /* perhaps: who asks is told that it cannot say */
     r = take_opened(s, &m, &err);
     if (r < 0) {
         refused(se, r, err.text);
@@ -624,7 +629,7 @@ static void handle_name(struct session *se, const struct frame_header *h,
         session_lose(se, "sent a name that was not asked for");
         return;
     }
-    if (!m.text[0]) {
+    if (!m.text[0] && a->of == WIRE_NAMED_SAMPLE) {
         a->code = error_set(&a->err, -EINVAL, "the data set has no sample %u", a->samples[a->have]);
     } else {
         a->names[a->have] = strdup(m.text);

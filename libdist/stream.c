@@ -935,29 +935,61 @@ static char **pack_names(char *const *names, uint32_t count)
     return ret;
 }
 
+/* With the lock held. */
+static int ask_names(struct plenum_stream *s, struct name_ask *ask, char ***ret,
+                     struct plenum_error *err)
+{
+    int r;
+
+    ask->names = calloc(ask->count + (size_t)1, sizeof(*ask->names));
+    if (!ask->names)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = ask->count ? wait_for_names(s, ask, err) : 0;
+    if (r == 0) {
+        *ret = pack_names(ask->names, ask->count);
+        if (!*ret)
+            r = error_set(err, -ENOMEM, "out of memory");
+    }
+    for (uint32_t i = 0; i < ask->count; i++)
+        free(ask->names[i]);
+    free(ask->names);
+    return r;
+}
+
 int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,
                                uint32_t count, char ***ret, struct plenum_error *err)
 {
     struct name_ask ask = {.samples = samples, .count = count};
-    char **packed = NULL;
-    int r;
+    char **names = NULL;
+    int r = enter(stream, err);
 
-    ask.names = calloc(count + (size_t)1, sizeof(*ask.names));
-    if (!ask.names)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = enter(stream, err);
-    if (r == 0) {
-        r = count ? wait_for_names(stream, &ask, err) : 0;
-        leave(stream);
-    }
-    if (r == 0 && !(packed = pack_names(ask.names, count)))
-        r = error_set(err, -ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < count; i++)
-        free(ask.names[i]);
-    free(ask.names);
+    if (r < 0)
+        return r;
+    r = ask_names(stream, &ask, &names, err);
+    leave(stream);
     if (r == 0)
-        *ret = packed;
+        *ret = names;
     return r;
+}
+
+int plenum_stream_class_names(struct plenum_stream *stream, char ***ret, uint32_t *ret_count,
+                              struct plenum_error *err)
+{
+    struct name_ask ask = {.of = WIRE_NAMED_CLASS};
+    char **names = NULL;
+    int r = enter(stream, err);
+
+    if (r < 0)
+        return r;
+    ask.count = stream->num_class_names;
+    if (ask.count > 0)
+        r = ask_names(stream, &ask, &names, err);
+    leave(stream);
+    if (r < 0)
+        return r;
+    *ret = names;
+    *ret_count = ask.count;
+    return 0;
 }
 
 uint64_t plenum_batch_hash(const struct plenum_batch *batch)

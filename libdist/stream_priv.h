@@ -79,9 +79,10 @@ struct entry {
     struct entry *next;
 };
 
-/** Names of samples that somebody waits for. */
+/** Names of samples or classes that somebody waits for. */
 struct name_ask {
-    const uint32_t *samples; /* [count] */
+    enum wire_named of;
+    const uint32_t *samples; /* [count]; NULL: all classes in their order */
     char **names;            /* [count]: those below `have` are there */
     uint32_t count, sent, have;
     uint64_t base; /* request of the first sample */
@@ -186,6 +187,7 @@ struct plenum_stream {
     struct order order;
     struct order_steps steps;
     uint32_t num_samples, num_classes; /* of the data set */
+    uint32_t num_class_names;          /* of the classes: all or 0 */
     uint8_t fingerprint[16], identity[16];
     struct datasum sum;
     struct entry *first, *last;    /* oldest first */

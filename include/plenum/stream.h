@@ -329,6 +329,19 @@ PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plen
 PLENUM_API int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,
                                           uint32_t count, char ***ret, struct plenum_error *err);
 
+/**
+ * The names of the data set's classes: `(*ret)[label]`.
+ *
+ * Ownership: `*ret` is [*ret_count] pointers and a NULL, one block: free() it; NULL, and a count of
+ *            0, where labels are numbers and classes have no names. A class that nobody has named
+ *            among others is "".
+ * Errors:    -ENOTSUP the loader is too old; -ECHILD; -EBADF; -ENOMEM; or the stream's own error.
+ *            `*ret` and `*ret_count` are then untouched.
+ * Threads:   any. Blocks until the loader has answered: some microseconds a name.
+ */
+PLENUM_API int plenum_stream_class_names(struct plenum_stream *stream, char ***ret,
+                                         uint32_t *ret_count, struct plenum_error *err);
+
 /** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 

@@ -159,6 +159,7 @@ static void print_json(const struct dataset *d, const struct tiles *t)
     json_number(&j, "classes", dataset_get_classes(d));
     json_number(&j, "bytes", dataset_get_bytes(d));
     json_number(&j, "passed_over", dataset_get_passed_over(d));
+    json_text(&j, "warning", *dataset_get_warning(d) ? dataset_get_warning(d) : NULL);
     json_text(&j, "fingerprint", datasum_hex(dataset_get_fingerprint(d), text));
     json_text(&j, "index", dataset_get_index_path(d));
     if (t) {
@@ -197,6 +198,8 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     printf("data set     %s\n", dataset_get_name(d));
     printf("samples      %u in %u classes, %s\n", dataset_get_samples(d), dataset_get_classes(d),
            format_bytes(dataset_get_bytes(d), bytes, sizeof(bytes)));
+    if (*dataset_get_warning(d))
+        printf("warning      %s\n", dataset_get_warning(d));
     if (dataset_get_passed_over(d) > 0)
         printf("passed over  %llu files that are not named as images\n",
                (unsigned long long)dataset_get_passed_over(d));

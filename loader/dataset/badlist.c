@@ -128,7 +128,7 @@ int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t sampl
 
     *ret = (struct badlist){0};
     if (fd < 0)
-        return fd == -ENOENT || fd == -EPERM ? 0 : fd;
+        return fd == -ENOENT ? 0 : fd;
     if (fstat(fd, &st) < 0)
         r = -errno;
     else if (st.st_size > BYTES_MAX)

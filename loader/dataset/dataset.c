@@ -328,6 +328,8 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     if (r == 0) {
         r = index_builder_set_subject(&b, d->subject);
         if (r == 0)
+            r = index_builder_set_warning(&b);
+        if (r == 0)
             r = index_build(&b, &d->index);
         if (r < 0)
             (void)error_set(err, r, "out of memory");
@@ -454,6 +456,17 @@ static void sum_with(const struct dataset *d, const struct badlist *list, struct
     datasum_fingerprint(sum, fingerprint);
 }
 
+/* One more clause of the warning. */
+static void add_warning(struct dataset *d, const char *what, const char *more)
+{
+    size_t at = strlen(d->warning);
+
+    if (at > 0)
+        at += (size_t)snprintf(d->warning + at, sizeof(d->warning) - at, "; ");
+    if (at < sizeof(d->warning))
+        (void)snprintf(d->warning + at, sizeof(d->warning) - at, "%s%s", what, more);
+}
+
 /* What verify found, and what it makes of the fingerprint. */
 static int take_bad(struct dataset *d, const struct dataset_options *options,
                     struct plenum_error *err)
@@ -463,6 +476,11 @@ static int take_bad(struct dataset *d, const struct dataset_options *options,
 
     if (r == 0 && d->bad_path && !options->forget_bad) {
         r = badlist_read(d->bad_path, h->fingerprint, h->samples, &d->bad);
+        if (r == -EPERM) {
+            add_warning(d, d->bad_path,
+                        " belongs to another user, or others may write to it: it is passed over");
+            r = 0;
+        }
         if (r < 0)
             (void)error_set(err, r, "%s: %s", d->bad_path,
                             r == -EBADMSG ? "the list of bad samples is damaged: remove it, or "
@@ -869,6 +887,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     }
     if (r == 0 && d->format->scan)
         r = open_or_build(d, options, err);
+    if (r == 0 && d->format->scan && *index_warning(&d->index))
+        add_warning(d, index_warning(&d->index), "");
     if (r == 0)
         r = take_bad(d, options, err);
     if (r < 0) {
@@ -944,6 +964,16 @@ uint64_t dataset_get_bytes(const struct dataset *dataset)
 uint64_t dataset_get_passed_over(const struct dataset *dataset)
 {
     return dataset->index.header->passed_over;
+}
+
+const char *dataset_get_warning(const struct dataset *dataset)
+{
+    return dataset->warning;
+}
+
+uint32_t dataset_get_class_names(const struct dataset *dataset)
+{
+    return dataset->index.header->class_names;
 }
 
 const char *dataset_get_index_path(const struct dataset *dataset)

@@ -65,6 +65,11 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset);
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Files that were passed over because their names are not an image's. */
 uint64_t dataset_get_passed_over(const struct dataset *dataset);
+/** What else somebody should know who believes all to be there: clauses without a full stop, or "".
+ * Borrowed. */
+const char *dataset_get_warning(const struct dataset *dataset);
+/** How many classes have names: all, or 0 where labels are numbers. */
+uint32_t dataset_get_class_names(const struct dataset *dataset);
 /** Where the index lies, or NULL when it is kept in memory because the cache folder cannot be
  * written. */
 const char *dataset_get_index_path(const struct dataset *dataset);

@@ -52,7 +52,7 @@ struct class_scan {
     size_t num_files, cap_files;
     struct found_folder *folders;
     size_t num_folders, cap_folders;
-    uint64_t passed_over;
+    struct index_builder passed_over; /* nothing but what was passed over */
     struct plenum_error err;
 };
 
@@ -110,6 +110,12 @@ static int add_file(struct class_scan *c, const struct level *level, const char 
 static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
                        const struct level *up);
 
+static void pass_over(struct class_scan *c, const char *name)
+{
+    c->passed_over.passed_over++;
+    index_builder_note_foreign(&c->passed_over, name);
+}
+
 /* An entry of a folder that cannot be looked at. */
 static int entry_error(const struct scan *s, struct plenum_error *err, const char *folder,
                        const char *name, int code)
@@ -138,7 +144,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
     int r;
 
     if (entry->d_type == DT_REG && !dataset_is_image_name(entry->d_name)) {
-        c->passed_over++;
+        pass_over(c, entry->d_name);
         return 0;
     }
     r = place_stat_entry(&s->dataset->place, level->fd, level->path, entry->d_name, &st);
@@ -155,7 +161,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
         return r;
     }
     if (!S_ISREG(st.st_mode) || !dataset_is_image_name(entry->d_name)) {
-        c->passed_over++;
+        pass_over(c, entry->d_name);
         return 0;
     }
     r = add_file(c, level, entry->d_name, &st);
@@ -330,7 +336,9 @@ static int pour(const struct scan *s, struct index_builder *b, struct plenum_err
             return error_set(err, (int)r, "%s: %s", s->dataset->place.folder,
                              r == -EOVERFLOW ? "more samples or classes than an index can hold"
                                              : "out of memory");
-        b->passed_over += c->passed_over;
+        index_builder_add_passed_over(b, &c->passed_over);
+        if (c->num_files == 0)
+            index_builder_note_empty(b, c->name);
     }
     return 0;
 }
@@ -349,6 +357,28 @@ static void scan_fini(struct scan *s)
         free(c->name);
     }
     free(s->classes);
+}
+
+/* There are no samples: what is there? */
+static int no_images(const struct dataset *dataset, const struct index_builder *b, uint64_t stray,
+                     struct plenum_error *err)
+{
+    char others[256], why[400] = "";
+
+    (void)index_builder_say_foreign(b, others, sizeof(others));
+    if (others[0])
+        (void)snprintf(why, sizeof(why), "; there are %s", others);
+    else if (stray)
+        (void)snprintf(why, sizeof(why), " (there are images, but none in a sub-folder)");
+    else if (b->num_classes == 0)
+        (void)snprintf(why, sizeof(why), "; it has no sub-folders");
+    else if (b->passed_over > 0)
+        (void)snprintf(why, sizeof(why), "; there are %llu files with other names",
+                       (unsigned long long)b->passed_over);
+    return error_set(err, -EBADMSG,
+                     "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
+                     "sub-folders, one for each class%s",
+                     dataset->place.folder, why);
 }
 
 static int folder_scan(const struct dataset *dataset, const struct dataset_options *options,
@@ -380,11 +410,7 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
     if (r == 0)
         r = pour(&s, b, err);
     if (r == 0 && b->num_samples == 0)
-        r = error_set(err, -EBADMSG,
-                      "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
-                      "sub-folders, one for each class%s",
-                      dataset->place.folder,
-                      stray ? " (there are images, but none in a sub-folder)" : "");
+        r = no_images(dataset, b, stray, err);
     if (r == 0)
         b->passed_over += stray;
     scan_fini(&s);

@@ -31,6 +31,7 @@ struct dataset {
     atomic_int *fds;             /* of archives: [files.count] opened so far, -1 not yet */
     void *state;                 /* the format's own */
     char *subject;               /* what the index is of */
+    char warning[512];           /* a sentence about what is not in the data set, or "" */
     char *index_path;            /* or NULL */
     struct index index;          /* no samples in it: they are made up (generated:) */
     char *bad_path;              /* of the list of bad samples, or NULL */

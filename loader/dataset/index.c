@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@
 
 static const uint8_t index_magic[8] = "PLENUMIX";
 
-enum { INDEX_VERSION = 3 };
+enum { INDEX_VERSION = 4, EMPTY_NAMES_MAX = 10 };
 
 _Static_assert(sizeof(struct index_sample) == 32, "a sample's entry has no holes");
 
@@ -209,6 +210,13 @@ static int map_labels(struct index_builder *b, const struct index_builder *part,
     return 0;
 }
 
+void index_builder_add_passed_over(struct index_builder *b, const struct index_builder *part)
+{
+    b->passed_over += part->passed_over;
+    for (size_t i = 0; i < FOREIGN_KINDS; i++)
+        b->foreign[i] += part->foreign[i];
+}
+
 int index_builder_append(struct index_builder *b, const struct index_builder *part)
 {
     int32_t *map = malloc((part->num_labels + 1) * sizeof(*map));
@@ -246,7 +254,7 @@ int index_builder_append(struct index_builder *b, const struct index_builder *pa
             s->label = map[s->label];
     }
     b->bytes += part->bytes;
-    b->passed_over += part->passed_over;
+    index_builder_add_passed_over(b, part);
     free(map);
     return 0;
 }
@@ -392,6 +400,76 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
+/* What people train on elsewhere, and we do not decode. */
+static const char *const foreign[] = {"webp", "gif",  "bmp", "tif", "tiff", "avif",
+                                      "heic", "heif", "jxl", "jp2", "ppm",  "pgm"};
+
+_Static_assert(ARRAY_LEN(foreign) == FOREIGN_KINDS, "a counter each");
+
+void index_builder_note_foreign(struct index_builder *b, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    for (size_t i = 0; dot && i < ARRAY_LEN(foreign); i++)
+        b->foreign[i] += strcasecmp(dot + 1, foreign[i]) == 0;
+}
+
+void index_builder_note_empty(struct index_builder *b, const char *class)
+{
+    size_t at = strlen(b->empty_names);
+
+    if (at + strlen(class) + 8 < sizeof(b->empty_names) &&
+        b->empty_classes < EMPTY_NAMES_MAX) /* else they are counted alone */
+        (void)snprintf(b->empty_names + at, sizeof(b->empty_names) - at, "%s'%s'", at ? ", " : "",
+                       class);
+    b->empty_classes++;
+}
+
+char *index_builder_say_foreign(const struct index_builder *b, char *ret, size_t size)
+{
+    uint64_t total = 0;
+    size_t at;
+
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
+        total += b->foreign[i];
+    ret[0] = '\0';
+    if (total == 0)
+        return ret;
+    (void)snprintf(ret, size, "%llu image%s of formats that are not decoded (",
+                   (unsigned long long)total, total > 1 ? "s" : "");
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
+        at = strlen(ret);
+        if (b->foreign[i] > 0)
+            (void)snprintf(ret + at, size - at, "%s%llu .%s", ret[at - 1] == '(' ? "" : ", ",
+                           (unsigned long long)b->foreign[i], foreign[i]);
+    }
+    at = strlen(ret);
+    (void)snprintf(ret + at, size - at, ")");
+    return ret;
+}
+
+int index_builder_set_warning(struct index_builder *b)
+{
+    char images[256], classes[400] = "", text[700];
+    bool many = b->empty_classes > 1;
+    int64_t at;
+
+    (void)index_builder_say_foreign(b, images, sizeof(images));
+    if (b->empty_classes > 0)
+        (void)snprintf(classes, sizeof(classes), "%llu %s: %s%s",
+                       (unsigned long long)b->empty_classes,
+                       many ? "folders without images count as classes"
+                            : "folder without images counts as class",
+                       b->empty_names, b->empty_classes > EMPTY_NAMES_MAX ? " ..." : "");
+    (void)snprintf(text, sizeof(text), "%s%s%s%s", images, images[0] ? " are left out" : "",
+                   images[0] && classes[0] ? "; " : "", classes);
+    at = index_builder_add_name(b, text, strlen(text));
+    if (at < 0)
+        return (int)at;
+    b->warning = (uint64_t)at;
+    return 0;
+}
+
 int index_builder_set_subject(struct index_builder *b, const char *text)
 {
     int64_t at = index_builder_add_name(b, text, strlen(text));
@@ -407,6 +485,11 @@ const char *index_subject(const struct index *index)
     return index_name(index, index->header->subject);
 }
 
+const char *index_warning(const struct index *index)
+{
+    return index_name(index, index->header->warning);
+}
+
 int index_build(const struct index_builder *b, struct index *ret)
 {
     size_t class_names = b->unnamed ? 0 : b->num_classes;
@@ -418,6 +501,7 @@ int index_build(const struct index_builder *b, struct index *ret)
                              .class_names = (uint32_t)class_names,
                              .names_bytes = b->names_bytes,
                              .subject = b->subject,
+                             .warning = b->warning,
                              .bytes = b->bytes,
                              .passed_over = b->passed_over};
     char *bytes;
@@ -483,7 +567,7 @@ static bool valid(const void *bytes, size_t len)
     /* The checksum is no signature: what it covers is still followed with care. */
     set_views(&index, bytes, len, true);
     if (h->names_bytes == 0 || index.names[h->names_bytes - 1] != '\0' ||
-        h->subject >= h->names_bytes)
+        h->subject >= h->names_bytes || h->warning >= h->names_bytes)
         return false;
     for (uint32_t i = 0; i < h->samples; i++)
         if (index.samples[i].name >= h->names_bytes ||

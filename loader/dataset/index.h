@@ -47,6 +47,7 @@ struct index_header {
     uint32_t class_names; /* as many as classes, or none */
     uint64_t samples_at, containers_at, classes_at, names_at, names_bytes;
     uint64_t subject;     /* place in the names of what was indexed: index_subject() */
+    uint64_t warning;     /* likewise: a sentence about what is not in it, or "" */
     uint64_t bytes;       /* of all samples */
     uint64_t passed_over; /* files that are no images */
     struct datasum sum;
@@ -75,6 +76,8 @@ struct index_label {
     int32_t value;  /* what becomes of it */
 };
 
+enum { FOREIGN_KINDS = 12 };
+
 /**
  * What an index is made from, in the order of samples. Starts as zeros.
  *
@@ -97,7 +100,10 @@ struct index_builder {
     uint32_t *label_slots; /* hash table of numbers + 1 of labels */
     size_t num_label_slots;
     uint64_t bytes, passed_over;
-    uint64_t subject; /* 0: none was set */
+    uint64_t foreign[FOREIGN_KINDS]; /* of passed_over: images of formats that are not decoded */
+    uint64_t empty_classes;          /* folders of classes without an image */
+    char empty_names[256];           /* the first of them: "'a', 'b'" */
+    uint64_t subject, warning;       /* places in the names; 0: none was set */
 };
 
 void index_builder_fini(struct index_builder *b);
@@ -132,6 +138,17 @@ int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct 
 /** What the index is of: any text, by which one under a wrong name is told. 0 or -ENOMEM. */
 int index_builder_set_subject(struct index_builder *b, const char *text);
 
+/** A file is passed over: is it an image of a format that is not decoded, by its name? */
+void index_builder_note_foreign(struct index_builder *b, const char *name);
+/** All that a part has passed over. */
+void index_builder_add_passed_over(struct index_builder *b, const struct index_builder *part);
+/** A class has no images. */
+void index_builder_note_empty(struct index_builder *b, const char *class);
+/** "8 images of formats that are not decoded (6 .webp, 2 .gif)", or "": `ret`. */
+char *index_builder_say_foreign(const struct index_builder *b, char *ret, size_t size);
+/** Write the sentence about what was left out, of what was noted. 0 or -ENOMEM. */
+int index_builder_set_warning(struct index_builder *b);
+
 /** Make the index. The caller frees it with index_close(). 0 or -ENOMEM. */
 int index_build(const struct index_builder *b, struct index *ret);
 
@@ -147,8 +164,9 @@ int index_write(const struct index *index, const char *path);
 int index_open(const char *path, struct index *ret);
 /** Read a file that may be anybody's. */
 int index_read(const char *path, struct index *ret);
-/** What the index was said to be of. Borrowed. */
+/** What the index was said to be of, and the sentence about what was left out. Borrowed. */
 const char *index_subject(const struct index *index);
+const char *index_warning(const struct index *index);
 void index_close(struct index *index);
 
 #endif

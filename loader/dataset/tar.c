@@ -447,6 +447,7 @@ static int take_member(struct archive *a, struct tar_reader *reader, struct grou
             return out_of_memory(&a->err);
     }
     g->files++;
+    index_builder_note_foreign(&a->builder, base);
     if (dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
                 strcasecmp(dot, ".png") == 0))
         return take_image(a, g, m, name, dot + 1);
@@ -734,7 +735,7 @@ static int pour(struct archive *archives, size_t count, struct index_builder *b,
             r = error_set(err, (int)n, "%s",
                           n == -EOVERFLOW ? "more samples than an index can hold"
                                           : "out of memory");
-        b->passed_over += part->passed_over;
+        index_builder_add_passed_over(b, part);
     }
     return r;
 }
@@ -746,12 +747,16 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
     struct archive_classes *classes = calloc(count, sizeof(*classes));
     struct archive_work work = {.scan = scan_archive, .pour = pour, .arg = classes};
     int r = classes ? archive_scan(dataset, options, &work, b, err) : out_of_memory(err);
+    char others[256];
 
-    if (r == 0 && b->num_samples == 0)
+    if (r == 0 && b->num_samples == 0) {
+        (void)index_builder_say_foreign(b, others, sizeof(others));
         r = error_set(err, -EBADMSG,
                       "%s holds no images: members named *.jpg, *.jpeg and *.png are looked for "
-                      "(%llu other files were found)",
-                      dataset->name, (unsigned long long)b->passed_over);
+                      "(%llu other files were found)%s%s",
+                      dataset->name, (unsigned long long)b->passed_over,
+                      others[0] ? "; there are " : "", others);
+    }
     for (size_t i = 0; classes && i < count; i++) {
         tdestroy(classes[i].names, free);
         free(classes[i].of_samples);

@@ -649,6 +649,8 @@ static void on_dataset_open(uv_work_t *work, int status)
     }
     m.samples = dataset_get_samples(s->dataset);
     m.classes = dataset_get_classes(s->dataset);
+    m.class_names = dataset_get_class_names(s->dataset);
+    (void)snprintf(m.warning, sizeof(m.warning), "%s", dataset_get_warning(s->dataset));
     m.threads = s->server->threads;
     m.io_threads = s->server->io_threads;
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
@@ -920,9 +922,12 @@ static void handle_name(struct session *s, uint64_t request, struct frame_reader
         refuse(s, request, -EPROTO, "a request for a name was not understood");
         return;
     }
-    answer.text[0] = '\0'; /* of a sample that does not exist */
-    if (m.sample < dataset_get_samples(s->spec.dataset))
-        (void)dataset_get_sample_name(s->spec.dataset, m.sample, answer.text, sizeof(answer.text));
+    answer.text[0] = '\0'; /* of what does not exist */
+    if (m.of == WIRE_NAMED_CLASS)
+        (void)snprintf(answer.text, sizeof(answer.text), "%s",
+                       dataset_get_class_name(s->spec.dataset, m.number));
+    else if (m.number < dataset_get_samples(s->spec.dataset))
+        (void)dataset_get_sample_name(s->spec.dataset, m.number, answer.text, sizeof(answer.text));
     if (wire_put_name(&s->conn.tx, request, &answer) < 0)
         session_close(s);
 }

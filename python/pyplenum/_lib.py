@@ -224,6 +224,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_get_fd": (c_int, [c_void_p, _ERR]),
     "plenum_stream_get_place": (c_int, [c_void_p, POINTER(CPlace)]),
     "plenum_stream_get_ring": (None, [c_void_p, POINTER(CRing)]),
+    "plenum_stream_class_names": (c_int, [c_void_p, POINTER(POINTER(c_char_p)), POINTER(c_uint32), _ERR]),
     "plenum_stream_sample_names": (c_int, [c_void_p, POINTER(c_uint32), c_uint32, POINTER(POINTER(c_char_p)), _ERR]),
     "plenum_batch_release": (None, [POINTER(CBatch)]),
     "plenum_stream_get_info": (None, [c_void_p, POINTER(CInfo)]),

@@ -364,6 +364,7 @@ class Stream:
         self.num_samples: int = info.num_samples
         self.num_positions: int = info.num_positions
         self.num_classes: int = info.num_classes
+        self._classes: Optional[List[str]] = None  # not asked yet
         self.steps_per_epoch: int = info.steps_per_epoch
         self.fingerprint: bytes = bytes(info.fingerprint)
         self.identity: bytes = bytes(info.identity)
@@ -489,6 +490,16 @@ class Stream:
         error = CError()
         check(lib.plenum_stream_seek(self._open_handle(), byref(CCursor.from_buffer_copy(cursor)), byref(error)),
               error)
+
+    @property
+    def classes(self) -> Optional[List[str]]:
+        """The names of the classes: ``classes[label]``. None where labels are numbers and classes have no names."""
+        if self._classes is None:
+            result, count, error = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_uint32(), CError()
+            check(lib.plenum_stream_class_names(self._open_handle(), byref(result), byref(count), byref(error)), error)
+            self._classes = [os.fsdecode(result[i] or b"") for i in range(count.value)]
+            libc_free(result)
+        return list(self._classes) or None
 
     def names(self, samples: "Union[Iterable[int], npt.NDArray[Any]]") -> List[str]:
         """How the data set names samples, such as ``batch.samples``: of a folder, the paths of their files."""

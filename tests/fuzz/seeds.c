@@ -61,7 +61,7 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_status(b, 5, &(struct wire_status){.version = "0.1.0", .threads = 2, .lanes = 1, .lane = {{2, 1, 99}}});
     (void)wire_put_status_stream(b, 5, &(struct wire_status_stream){.client = "job 1", .bound = WIRE_BOUND_CPU});
     (void)wire_put_progress(b, 4, &(struct wire_progress){.done = 1, .total = 2, .text = "x"});
-    (void)wire_put_ask_name(b, 5, &(struct wire_ask_name){.sample = 17});
+    (void)wire_put_ask_name(b, 5, &(struct wire_ask_name){.number = 17});
     (void)wire_put_name(b, 5, &(struct wire_name){.text = "/data/train/a/1.jpg"});
     (void)wire_put_empty(b, WIRE_CANCEL, 2);
 }

@@ -134,7 +134,7 @@ static void put_clients(struct frame_buffer *b)
         (void)wire_put_empty(b, draw(4) ? WIRE_CANCEL : WIRE_STATUS, request);
         break;
     case 4:
-        (void)wire_put_ask_name(b, request, &(struct wire_ask_name){.sample = draw(1100)});
+        (void)wire_put_ask_name(b, request, &(struct wire_ask_name){.number = draw(1100), .of = draw(2)});
         break;
     default:
         (void)wire_put_render(b, request,
@@ -170,7 +170,7 @@ static void put_strange(struct frame_buffer *b, uint32_t *renders)
         }
         /* fall through */
     default:
-        (void)wire_put_ask_name(b, request, &(struct wire_ask_name){.sample = draw(1100)});
+        (void)wire_put_ask_name(b, request, &(struct wire_ask_name){.number = draw(1100), .of = draw(2)});
         change(b, begin, FRAME_HEADER_BYTES, SIZE_MAX);
     }
     change(b, begin, 8, FRAME_HEADER_BYTES);

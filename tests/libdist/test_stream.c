@@ -1196,6 +1196,55 @@ Test(stream, samples_have_names)
     plenum_stream_destroy(s);
 }
 
+/* More of them than fit into a message, and among them what is not in a folder of classes. */
+Test(stream, classes_have_names)
+{
+    enum { CLASSES = 5000 };
+    pid_t loader;
+    struct plenum_stream_options o;
+    struct plenum_stream *s;
+    struct plenum_error err = {""};
+    char want[64], path[512], **names = NULL;
+    uint32_t count = 0;
+
+    for (int i = 0; i < CLASSES; i++) {
+        (void)snprintf(want, sizeof(want), "many/class-%05d/%s", i,
+                       i == 0      ? "a.jpg"
+                       : i % 2500 ? "b.jpg"
+                                  : "c.webp");
+        tree_write_jpeg(&tree, want, 16, 16, 0);
+    }
+    (void)snprintf(path, sizeof(path), "%s", tree_path(&tree, "many"));
+    loader = start_loader(socket_a, "1");
+    o = options_of(socket_a);
+    o.dataset = path;
+    s = opened(NULL, &o);
+    cr_assert(eq(int, plenum_stream_take_warning(s, &err), 1));
+    (void)snprintf(want, sizeof(want), "1 image of formats that are not decoded (1 .webp)");
+    cr_expect(ne(ptr, (void *)strstr(err.text, want), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "1 folder without images"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "'class-02500'"), NULL), "%s", err.text);
+    cr_expect(eq(int, plenum_stream_take_warning(s, &err), 0), "once");
+    cr_assert(eq(int, plenum_stream_class_names(s, &names, &count, &err), 0), "%s", err.text);
+    cr_assert(eq(u32, count, CLASSES));
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(want, sizeof(want), "class-%05u", i);
+        cr_assert(eq(str, names[i], want));
+    }
+    cr_expect(eq(ptr, names[count], NULL));
+    free(names);
+    plenum_stream_destroy(s);
+
+    names = (char **)&o; /* labels that are numbers have none */
+    (void)snprintf(path, sizeof(path), "generated:100");
+    s = opened(NULL, &o);
+    cr_assert(eq(int, plenum_stream_class_names(s, &names, &count, &err), 0), "%s", err.text);
+    cr_expect(eq(ptr, names, NULL));
+    cr_expect(eq(u32, count, 0));
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGKILL);
+}
+
 Test(stream, names_fail_with_the_stream)
 {
     pid_t loader = start_loader(socket_a, "1");

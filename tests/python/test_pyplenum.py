@@ -225,6 +225,32 @@ class StreamTest(unittest.TestCase):
             with self.assertRaisesRegex(pyplenum.PlenumError, "no sample 56"):
                 s.names([3, 56])
 
+    def test_classes(self):
+        """classes have the names of their folders; where labels are numbers they have none"""
+        with stream() as s:
+            self.assertEqual(s.classes, sorted(os.listdir(DATA)))
+            self.assertEqual(len(s.classes), s.num_classes)
+        with pyplenum.Stream("generated:20", PIPELINE, micro_batch=4) as s:
+            self.assertIsNone(s.classes)
+
+    def test_passed_over(self):
+        """images of formats that are not decoded, and classes without images, are told of once"""
+        data = os.path.join(T, "mixed")
+        shutil.copytree(DATA, data)
+        os.mkdir(os.path.join(data, "empty"))
+        first = os.path.join(data, sorted(os.listdir(DATA))[0])
+        for name in ("a.webp", "b.WEBP", "c.gif", "notes.txt"):
+            with open(os.path.join(first, name), "w") as f:
+                f.write(name)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pyplenum.Stream(data, PIPELINE, micro_batch=8, epochs=2) as s:
+                for _ in s:
+                    pass
+        self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
+        self.assertIn("3 images of formats that are not decoded (2 .webp, 1 .gif) are left out; "
+                      "1 folder without images counts as class: 'empty'", str(caught[0].message))
+
     def test_poll(self):
         """select() tells when a batch is ready: a whole run without waiting in next()"""
         with stream() as s:

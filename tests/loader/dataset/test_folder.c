@@ -155,6 +155,11 @@ Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
     refused(text, -ENOTDIR, "Not a directory");
     cr_assert(eq(int, mkdir(tree_path(&tree, "void"), 0777), 0));
     refused(tree_path(&tree, "void"), -EBADMSG, "holds no images");
+    tree_write_text(&tree, "void/a/x.webp", "");
+    tree_write_text(&tree, "void/a/x.txt", "");
+    tree_write_text(&tree, "void/b/y.BMP", "");
+    refused(tree_path(&tree, "void"), -EBADMSG,
+            "there are 2 images of formats that are not decoded (1 .webp, 1 .bmp)");
     tree_write_text(&tree, "flat/1.jpg", "x");
     refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
     refused("", -ENOENT, "data set ''");
