@@ -32,6 +32,7 @@
 #include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/notes.h"
+#include "loader/dataset/sums.h"
 
 static const struct format *const formats[] = {
     &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
@@ -90,14 +91,15 @@ int dataset_default_cache(char *ret, size_t size)
     return -ENOENT;
 }
 
-/* What an index is of: the data set, whose cache it is, and the roots. What a loader with other
- * roots was allowed to index is another index. malloc. */
+/* What an index is of: whose cache it is in, the roots, and the data set, whose name is a client's
+ * word and comes last. What a loader with other roots was allowed to index is another index. malloc.
+ */
 static char *subject_of(const struct dataset *d, uid_t owner)
 {
-    char *text = str_format("%s\n%lu", d->name, (unsigned long)owner);
+    char *text = str_format("%lu\n%s", (unsigned long)owner, d->name);
 
-    for (unsigned i = 0; text && i < d->place.num_roots; i++) {
-        char *more = str_format("%s\n%s", text, d->place.roots[i]);
+    for (unsigned i = d->place.num_roots; text && i-- > 0;) {
+        char *more = str_format("%s\n%s", d->place.roots[i], text);
 
         free(text);
         text = more;
@@ -155,11 +157,19 @@ static int file_error(const struct dataset *d, const char *path, int r, struct p
     return place_error(err, r, path);
 }
 
+static int file_has_changed(const struct dataset *d, const char *path, struct plenum_error *err)
+{
+    return path[0] == '/' ? dataset_has_changed(err, "", path + 1)
+                          : dataset_has_changed(err, d->place.folder, path);
+}
+
 int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
+    uint32_t number = (uint32_t)(sample - d->index.samples);
     int fd = place_open(&d->place, path, 0), r;
     struct stat st;
+    bool touched;
 
     if (fd < 0)
         return file_error(d, path, fd, err);
@@ -168,15 +178,19 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
         (void)close(fd);
         return file_error(d, path, r, err);
     }
-    if ((uint64_t)st.st_size != sample->len || dataset_mtime(&st) != sample->where) {
+    touched = dataset_mtime(&st) != sample->where;
+    if ((uint64_t)st.st_size != sample->len || (touched && !d->sums)) {
         (void)close(fd);
-        return path[0] == '/' ? dataset_has_changed(err, "", path + 1)
-                              : dataset_has_changed(err, d->place.folder, path);
+        return file_has_changed(d, path, err);
     }
     r = dataset_buffer_reserve(buffer, sample->len);
     if (r == 0)
         r = io_pread_all(fd, buffer->bytes, sample->len, 0);
     (void)close(fd);
+    if (r == 0 && touched && !sums_same(d->sums, number, buffer->bytes, buffer->len))
+        return file_has_changed(d, path, err);
+    if (r == 0 && !touched && d->sums)
+        sums_note(d->sums, number, buffer->bytes, buffer->len);
     if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
         r = -EIO;
     return r < 0 ? file_error(d, path, r, err) : 0;
@@ -412,6 +426,16 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
     io_close(&lock);
     (void)malloc_trim(0); /* what building took is of no more use to a loader that runs for weeks */
     return r;
+}
+
+/* Where there can be none, every file whose time has changed counts as changed. */
+static void open_sums(struct dataset *d)
+{
+    char *path = d->index_path ? str_format("%s.sums", d->index_path) : NULL;
+
+    if (path)
+        (void)sums_open(path, d->index.header->checksum, &d->sums);
+    free(path);
 }
 
 /* They make things quicker, and nothing depends on them: so this cannot fail. */
@@ -895,6 +919,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         dataset_unref(d);
         return r;
     }
+    if (d->format->whole_files)
+        open_sums(d);
     if (options->notes && !dataset_is_made_up(d))
         open_notes(d, options);
     *ret = d;
@@ -927,6 +953,7 @@ void dataset_unref(struct dataset *dataset)
     place_fini(&dataset->place);
     dataset_unref(dataset->inner);
     notes_close(dataset->notes);
+    sums_close(dataset->sums);
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);

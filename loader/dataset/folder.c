@@ -488,6 +488,7 @@ static int folder_locate(struct dataset *d, const struct dataset_options *option
 
 const struct format format_folder = {
     .name = "folder",
+    .whole_files = true,
     .recognise = folder_recognise,
     .locate = folder_locate,
     .scan = folder_scan,

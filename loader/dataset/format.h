@@ -36,6 +36,7 @@ struct dataset {
     struct index index;          /* no samples in it: they are made up (generated:) */
     char *bad_path;              /* of the list of bad samples, or NULL */
     struct badlist bad;          /* known before anything is read */
+    struct sums *sums;           /* of samples that are files, or NULL */
     struct notes *notes;         /* or NULL, */
     int notes_code;              /* and why */
     struct datasum sum;          /* the index's, with these */
@@ -81,6 +82,8 @@ struct format {
     /** Fill `b` with all samples in their order. */
     int (*scan)(const struct dataset *dataset, const struct dataset_options *options,
                 struct index_builder *b, struct plenum_error *err);
+    /** Each sample is a file of its own, read by dataset_read_file(). */
+    bool whole_files;
     /** Is the index that was opened still what lies there? Must be fast. */
     bool (*fresh)(const struct dataset *dataset);
     /** Read the bytes of an indexed sample; no retries here. As dataset_read(). */
@@ -125,8 +128,9 @@ static inline uint64_t dataset_mtime(const struct stat *st)
 /** INDEX_SETTLED, or 0 when it changed just before this moment. */
 uint64_t dataset_settled(const struct stat *st);
 
-/** Read a file, relative to the folder unless absolute, that is a whole sample: its size and mtime
- * must be sample->len and sample->where. As struct format's read. */
+/** Read a file, relative to the folder unless absolute, that is a whole sample: its size must be
+ * sample->len, and its mtime sample->where, unless it is known to hold what it held then. As struct
+ * format's read. */
 int dataset_read_file(const struct dataset *dataset, const char *path,
                       const struct index_sample *sample, struct dataset_buffer *buffer,
                       struct plenum_error *err);

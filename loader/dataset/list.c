@@ -375,6 +375,7 @@ const struct format format_list = {
     .name = "list",
     .settings = settings,
     .num_settings = ARRAY_LEN(settings),
+    .whole_files = true,
     .recognise = list_recognise,
     .locate = list_locate,
     .scan = list_scan,

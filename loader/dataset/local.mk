@@ -16,6 +16,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/notes.c %D%/notes.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/place.c %D%/place.h \
+	%D%/sums.c %D%/sums.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tar_writer.c %D%/tar_writer.h \

@@ -294,6 +294,54 @@ Test(folder, a_file_that_changed_or_shrank_under_the_loader_is_told)
     dataset_unref(d);
 }
 
+static void touch(const char *name)
+{
+    struct timespec times[2] = {{.tv_sec = 1234567890}, {.tv_sec = 1234567890}};
+
+    cr_assert(eq(int, utimensat(AT_FDCWD, tree_path(&tree, name), times, 0), 0));
+}
+
+/* A new time is no change where it is known what the file held. */
+Test(folder, a_file_that_was_touched_is_what_it_was)
+{
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err = {""};
+    struct dataset *d;
+
+    tree_write_text(&tree, "data/a/1.jpg", "one");
+    tree_write_text(&tree, "data/a/2.jpg", "two");
+    tree_write_text(&tree, "data/a/3.jpg", "six");
+    make_old("data/a/1.jpg");
+    make_old("data/a");
+    make_old("data");
+    d = opened(tree_path(&tree, "data"));
+    cr_assert(eq(int, dataset_read(d, 0, &buffer, &err), 0));
+    cr_assert(eq(int, dataset_read(d, 1, &buffer, &err), 0));
+    touch("data/a/1.jpg");
+    cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0), "%s", err.text);
+    cr_expect(eq(int, memcmp(buffer.bytes, "one", 3), 0));
+    dataset_unref(d);
+
+    /* Another process knows it, too, by the same index. */
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(int, dataset_read(d, 0, &buffer, &err), 0), "%s", err.text);
+    /* Of one that nobody has read, nobody can tell; nor does the size. */
+    touch("data/a/3.jpg");
+    cr_expect(eq(int, dataset_read(d, 2, &buffer, &err), -ESTALE));
+    tree_write_text(&tree, "data/a/2.jpg", "2wo");
+    touch("data/a/2.jpg");
+    cr_expect(eq(int, dataset_read(d, 1, &buffer, &err), -ESTALE));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "2.jpg has changed since"), NULL), "%s", err.text);
+    dataset_unref(d);
+
+    /* The index is another one now. */
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(int, dataset_read(d, 1, &buffer, &err), 0));
+    cr_expect(eq(int, memcmp(buffer.bytes, "2wo", 3), 0));
+    dataset_buffer_fini(&buffer);
+    dataset_unref(d);
+}
+
 Test(folder, an_empty_or_huge_file_is_a_bad_sample)
 {
     struct dataset_buffer buffer = {0};

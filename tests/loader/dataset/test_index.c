@@ -161,10 +161,10 @@ Test(index, a_builder_that_dies_is_followed_by_another)
     d = opened("data");
     cr_expect(eq(u32, dataset_get_samples(d), 10));
     dataset_unref(d);
-    cr_expect(eq(int, entries("cache"), 3), "an index, its lock, and what another left of its own");
+    cr_expect(eq(int, entries("cache"), 4), "an index, its lock, its sums, and what another left of its own");
 }
 
-/* Nothing is ever written into a data set's folder, and nothing but the index and its lock into the cache. */
+/* Nothing is ever written into a data set's folder, and nothing but the index, its lock and its sums into the cache. */
 Test(index, data_folders_are_only_read)
 {
     struct dataset *d;
@@ -175,7 +175,7 @@ Test(index, data_folders_are_only_read)
     dataset_unref(d);
     cr_expect(eq(int, entries("data"), 3));
     cr_expect(eq(int, entries("data/a"), 10));
-    cr_expect(eq(int, entries("cache"), 2), "an index and a lock");
+    cr_expect(eq(int, entries("cache"), 3), "an index, its lock and its sums");
     cr_assert(eq(int, chmod(tree_path(&tree, "data"), 0755), 0));
 }
 
