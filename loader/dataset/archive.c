@@ -78,12 +78,16 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
 
     if (r < 0)
         return place_error(err, r, folder);
-    while (r == 0 && (entry = readdir(dir)))
+    while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (is_archive_name(d->format, entry->d_name))
             r = pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name));
+    if (r < 0)
+        r = error_set(err, r, "out of memory");
+    else if (errno)
+        r = place_error(err, -errno, folder);
     (void)closedir(dir);
     if (r < 0)
-        return error_set(err, r, "out of memory");
+        return r;
     if (ret->count == 0)
         return error_set(err, -ENOENT, "there is no %s in %s", d->format->patterns[0], folder);
     qsort(ret->paths, ret->count, sizeof(*ret->paths), compare_paths);

@@ -267,44 +267,57 @@ static void scan_progress(void *arg, uint64_t done, uint64_t total)
         s->options->progress(s->options->progress_arg, "reading folders", done, total);
 }
 
+static int add_class(struct scan *s, const char *name)
+{
+    struct class_scan *c;
+
+    if (push(&s->classes, sizeof(*s->classes), s->num_classes, &s->cap_classes) < 0)
+        return -ENOMEM;
+    c = &s->classes[s->num_classes];
+    *c = (struct class_scan){.name = strdup(name)};
+    if (!c->name)
+        return -ENOMEM;
+    s->num_classes++;
+    return 0;
+}
+
+/* An entry of the data set's folder: a class, or a file that belongs to none. */
+static int take_entry(struct scan *s, int fd, const struct dirent *entry, uint64_t *stray,
+                      struct plenum_error *err)
+{
+    struct stat st;
+    int r = place_stat_entry(&s->dataset->place, fd, ".", entry->d_name, &st);
+
+    if (r == -ENOENT && entry->d_type != DT_LNK)
+        return 0; /* removed while we looked */
+    if (r < 0) /* without this class, others would get its label */
+        return entry_error(s, err, "", entry->d_name, r);
+    if (!S_ISDIR(st.st_mode)) {
+        *stray += dataset_is_image_name(entry->d_name);
+        return 0;
+    }
+    return add_class(s, entry->d_name) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
+}
+
 /* The root's own entries: each folder is a class. Images that lie here belong to none. */
 static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
 {
     const struct place *place = &s->dataset->place;
     struct dirent *entry;
-    struct stat st;
     DIR *dir;
     int r = place_open_folder(place, ".", &dir);
 
     if (r < 0)
         return place_error(err, r, place->folder);
-    while ((entry = readdir(dir))) {
-        if (entry->d_name[0] == '.')
-            continue;
-        r = place_stat_entry(place, dirfd(dir), ".", entry->d_name, &st);
-        if (r == -EXDEV) {
-            (void)closedir(dir);
-            return entry_error(s, err, "", entry->d_name, r);
-        }
-        if (r < 0)
-            continue;
-        if (!S_ISDIR(st.st_mode)) {
-            *stray += dataset_is_image_name(entry->d_name);
-            continue;
-        }
-        if (push(&s->classes, sizeof(*s->classes), s->num_classes, &s->cap_classes) < 0)
-            break;
-        s->classes[s->num_classes] = (struct class_scan){.name = strdup(entry->d_name)};
-        if (!s->classes[s->num_classes].name)
-            break;
-        s->num_classes++;
-    }
+    while (r == 0 && (errno = 0, entry = readdir(dir)))
+        if (entry->d_name[0] != '.')
+            r = take_entry(s, dirfd(dir), entry, stray, err);
+    if (r == 0 && errno)
+        r = place_error(err, -errno, place->folder);
     (void)closedir(dir);
-    if (entry)
-        return error_set(err, -ENOMEM, "out of memory");
     if (s->num_classes > 1)
         qsort(s->classes, s->num_classes, sizeof(*s->classes), by_name);
-    return 0;
+    return r;
 }
 
 /* Pour the classes, in order, into the index. */

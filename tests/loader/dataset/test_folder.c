@@ -176,6 +176,10 @@ Test(folder, links_in_a_circle_are_refused)
     tree_write_text(&tree, "third/a/1.jpg", "x");
     cr_assert(eq(int, symlink("gone.jpg", tree_path(&tree, "third/a/lost.jpg")), 0));
     refused(tree_path(&tree, "third"), -ENOENT, "leads nowhere");
+    /* A class that is not there now: without it, the next one would have its label. */
+    tree_write_text(&tree, "fourth/b/1.jpg", "x");
+    cr_assert(eq(int, symlink("gone", tree_path(&tree, "fourth/a")), 0));
+    refused(tree_path(&tree, "fourth"), -ENOENT, "fourth/a: the symbolic link leads nowhere");
 }
 
 static void make_old(const char *name)
