@@ -201,7 +201,7 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
     if (*dataset_get_warning(d))
         printf("warning      %s\n", dataset_get_warning(d));
     if (dataset_get_passed_over(d) > 0)
-        printf("passed over  %llu files that are not named as images\n",
+        printf("passed over  %llu files that are not named *.jpg, *.jpeg or *.png\n",
                (unsigned long long)dataset_get_passed_over(d));
     printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
     printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");

@@ -248,8 +248,12 @@ class StreamTest(unittest.TestCase):
                 for _ in s:
                     pass
         self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
-        self.assertIn("3 images of formats that are not decoded (2 .webp, 1 .gif) are left out; "
-                      "1 folder without images counts as class: 'empty'", str(caught[0].message))
+        sentence = ("3 images of formats that are not decoded (2 .webp, 1 .gif) are left out; "
+                    "1 folder without images counts as class: 'empty'")
+        self.assertIn(sentence, str(caught[0].message))
+        told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout
+        self.assertIn(f"warning      {sentence}\n", told)
+        self.assertIn("passed over  4 files", told)
 
     def test_poll(self):
         """select() tells when a batch is ready: a whole run without waiting in next()"""
