@@ -219,6 +219,28 @@ Test(badlist, it_goes_with_the_data_and_not_with_its_name)
     dataset_unref(d);
 }
 
+/* Else who writes to a shared folder decides what others' runs show. */
+Test(badlist, that_another_could_have_written_is_passed_over)
+{
+    struct dataset_bad bad[] = {{3, "it is cut off"}};
+    struct dataset_kept kept;
+    struct dataset *d;
+    char path[512];
+
+    write_set("data");
+    keep("data", bad, 1, &kept);
+    d = opened(tree_path(&tree, "data"));
+    (void)snprintf(path, sizeof(path), "%s", dataset_get_bad_path(d));
+    cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
+    dataset_unref(d);
+    cr_assert(eq(int, chmod(path, 0620), 0));
+    d = opened(tree_path(&tree, "data"));
+    cr_expect(eq(u32, dataset_get_known_bad(d), 0));
+    cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), path), NULL));
+    cr_expect(ne(ptr, (void *)strstr(dataset_get_warning(d), "it is passed over"), NULL));
+    dataset_unref(d);
+}
+
 Test(badlist, a_damaged_list_is_named)
 {
     struct dataset_bad bad[] = {{3, "it is cut off"}};
