@@ -38,8 +38,8 @@ static const struct options_program program = {
     .name = "plenumctl status",
     .usage = "[ADDRESS] [options]",
     .summary = "What a loader does: streams, rates, waiting, and what bounds each.",
-    .footer = "ADDRESS: unix:PATH or unix:@NAME; default the first of PLENUM_LOADER, else "
-              "unix:/run/plenum/plenumd.sock.",
+    .footer = "ADDRESS: unix:PATH or unix:@NAME; default the first of PLENUM_LOADER, else the host's "
+              "loader and those of your own: a service's, and jobs'.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
 };
@@ -155,6 +155,11 @@ static int ask(const struct address *address, struct answer *a, struct plenum_er
                          fd == -ENOENT || fd == -ECONNREFUSED ? "; is plenumd running?"
                          : fd == -EACCES ? "; are you in the group of the socket?"
                                          : "");
+    r = address_check_peer(address, fd);
+    if (r < 0) {
+        (void)close(fd);
+        return error_set(err, r, "%s: another user's process listens there", address->text);
+    }
     r = frame_conn_init(&c, fd, WIRE_MAX_PAYLOAD);
     if (r == 0)
         r = talk(&c, a, address->text, err);
@@ -164,8 +169,16 @@ static int ask(const struct address *address, struct answer *a, struct plenum_er
     return r;
 }
 
+enum { LOADERS_MAX = 16 };
+
+/* Whom to ask. */
+struct loaders {
+    struct address list[LOADERS_MAX];
+    unsigned count;
+};
+
 /* One picture of --watch, written at once so that it does not flicker. */
-static void draw(const struct address *address)
+static void draw(const struct loaders *l)
 {
     struct winsize size = {.ws_col = 80, .ws_row = 24};
     struct plenum_error err;
@@ -178,12 +191,14 @@ static void draw(const struct address *address)
         return;
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     (void)fputs("\033[H", file);
-    if (ask(address, &a, &err) < 0)
-        (void)fprintf(file, "%s\033[K\n", err.text);
-    else
-        status_write_text(file, &a.status, size.ws_col ? size.ws_col : 80,
-                          size.ws_row > 2 ? size.ws_row - 1u : 23, "\033[K");
-    free(a.status.streams);
+    for (unsigned i = 0; i < l->count; i++) {
+        if (ask(&l->list[i], &a, &err) < 0)
+            (void)fprintf(file, "%s\033[K\n", err.text);
+        else
+            status_write_text(file, &a.status, size.ws_col ? size.ws_col : 80,
+                              (size.ws_row > 2 ? size.ws_row - 1u : 23) / l->count, "\033[K");
+        free(a.status.streams);
+    }
     (void)fputs("\033[J", file);
     (void)fclose(file);
     (void)io_write_all(STDOUT_FILENO, text, len);
@@ -191,7 +206,7 @@ static void draw(const struct address *address)
 }
 
 /* Until q, control-C or the end of the terminal. */
-static void watch(const struct address *address, uint64_t interval_ns)
+static void watch(const struct loaders *l, uint64_t interval_ns)
 {
     /* Another screen, no cursor, and lines that are cut where the terminal ends. */
     static const char enter[] = "\033[?1049h\033[?25l\033[?7l";
@@ -213,7 +228,7 @@ static void watch(const struct address *address, uint64_t interval_ns)
         struct pollfd p = {.fd = keys ? STDIN_FILENO : -1, .events = POLLIN};
         char key = 0;
 
-        draw(address);
+        draw(l);
         if (poll(&p, 1, (int)(interval_ns / NS_PER_MS)) <= 0)
             continue;
         if (read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q')
@@ -224,31 +239,98 @@ static void watch(const struct address *address, uint64_t interval_ns)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
 }
 
-static int find_address(const char *named, struct address *ret, struct plenum_error *err)
+static void add(struct loaders *l, const char *text)
+{
+    if (l->count < LOADERS_MAX && address_parse(text, &l->list[l->count], NULL) == 0)
+        l->count++;
+}
+
+/* The user's own that listen on abstract sockets: jobs', and one that was started by hand. */
+static void add_abstract(struct loaders *l)
+{
+    char line[512], name[256], jobs[32], own[32];
+    FILE *f = fopen("/proc/net/unix", "re");
+    unsigned flags;
+
+    (void)snprintf(jobs, sizeof(jobs), "@plenum-%u-", (unsigned)geteuid());
+    (void)snprintf(own, sizeof(own), "@plenumd-%u", (unsigned)geteuid());
+    while (f && fgets(line, sizeof(line), f)) {
+        char text[300];
+
+        if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s %255s", &flags, name) != 2 ||
+            !(flags & 0x10000) || /* it does not listen */
+            (strncmp(name, jobs, strlen(jobs)) != 0 && strcmp(name, own) != 0))
+            continue;
+        (void)snprintf(text, sizeof(text), "unix:%s", name);
+        add(l, text);
+    }
+    if (f)
+        (void)fclose(f);
+}
+
+/* Nobody said which: all that this user is likely to mean. */
+static void find_loaders(struct loaders *l)
+{
+    static const char host[] = "/run/plenum/plenumd.sock";
+    const char *dir = getenv("XDG_RUNTIME_DIR");
+    char text[300];
+
+    if (access(host, F_OK) == 0)
+        add(l, "unix:/run/plenum/plenumd.sock");
+    (void)snprintf(text, sizeof(text), "unix:%s/plenumd.sock", dir && *dir ? dir : "/nowhere");
+    if (access(text + sizeof("unix:") - 1, F_OK) == 0)
+        add(l, text);
+    add_abstract(l);
+    if (l->count == 0) /* whose absence is then the message */
+        add(l, "unix:/run/plenum/plenumd.sock");
+}
+
+static int choose_loaders(const char *named, struct loaders *l, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];
     const char *variable = getenv("PLENUM_LOADER");
-    int n;
+    int n = 0;
 
-    if (!named && variable && *variable) {
+    if (named) {
+        n = address_parse(named, &l->list[l->count++], err);
+    } else if (variable && *variable) {
         n = address_parse_list(variable, list, err);
         if (n < 0)
             return error_prefix(err, n, "PLENUM_LOADER");
-        *ret = list[0];
+        l->list[l->count++] = list[0];
     } else {
-        n = address_parse(named ? named : "unix:/run/plenum/plenumd.sock", ret, err);
-        if (n < 0)
-            return n;
+        find_loaders(l);
     }
-    return address_resolve(ret, err);
+    return n < 0 ? n : address_resolve(&l->list[0], err);
+}
+
+/* Of several, each one's address first; those that are gone meanwhile are passed over as long as one is
+ * left. */
+static int show(const struct loaders *l, bool json, struct plenum_error *err)
+{
+    unsigned shown = 0;
+    struct answer a;
+    int r = 0;
+
+    for (unsigned i = 0; i < l->count; i++) {
+        r = ask(&l->list[i], &a, err);
+        if (r == 0 && l->count > 1 && !json)
+            printf("%s%s\n", shown ? "\n" : "", l->list[i].text);
+        if (r == 0 && json)
+            status_write_json(stdout, &a.status);
+        else if (r == 0)
+            status_write_text(stdout, &a.status, 120, 0, "");
+        free(a.status.streams);
+        shown += r == 0;
+    }
+    return shown > 0 ? 0 : r;
 }
 
 static int run(int argc, char **argv)
 {
     struct arguments arguments = {.interval_ns = NS_PER_SEC};
     struct plenum_error err;
-    struct address address;
-    struct answer a;
+    static struct loaders loaders;
     int operands, r;
 
     r = options_start(&program, &arguments, argc, argv, &operands);
@@ -259,18 +341,13 @@ static int run(int argc, char **argv)
                 operands > 1 ? "one address is enough" : "--json and --watch do not go together");
         return 2;
     }
-    if (find_address(operands ? argv[1] : NULL, &address, &err) < 0)
+    if (choose_loaders(operands ? argv[1] : NULL, &loaders, &err) < 0)
         return ctl_fail("status", &err);
     if (arguments.watch) {
-        watch(&address, arguments.interval_ns);
+        watch(&loaders, arguments.interval_ns);
         return 0;
     }
-    r = ask(&address, &a, &err);
-    if (r == 0 && arguments.json)
-        status_write_json(stdout, &a.status);
-    else if (r == 0)
-        status_write_text(stdout, &a.status, 120, 0, "");
-    free(a.status.streams);
+    r = show(&loaders, arguments.json, &err);
     if (r < 0)
         return ctl_fail("status", &err);
     return fflush(stdout) == 0 ? 0 : 1;
