@@ -8,7 +8,8 @@
  *
  * Who may look: everyone who reaches the address, which is the loopback unless configured. A page
  * of a foreign site could try to read ours through a name that it lets point to the loopback; so,
- * there, requests must name the loopback as their host. */
+ * there, requests must name the loopback as their host. What a stream is called and shows is there only
+ * where every client may read all that is served: no root has readers. */
 #include "config.h"
 
 #include "loader/serve/http.h"
@@ -44,6 +45,7 @@ enum {
     HISTORY = 300,       /* seconds */
     FRESH_S = 15,        /* what is older than this was not published by a loop that turns */
     THUMBNAILS_MAX = 64, /* of a batch */
+    THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would keep all other pages waiting */
 };
 
 struct text {
@@ -140,6 +142,12 @@ static void note_second(struct http *h, const struct server *server)
 #undef PER
 }
 
+/* Nobody knows who looks. Where some data are for certain readers, neither names nor images are shown. */
+static bool shows_streams(const struct server *server)
+{
+    return roots_are_for_all(server->roots);
+}
+
 /* 0, or -ENOMEM: then the old texts are shown a second longer. */
 static int write_texts(struct http *h, const struct server *server, struct text texts[3])
 {
@@ -152,7 +160,7 @@ static int write_texts(struct http *h, const struct server *server, struct text 
     status.streams = calloc(status.loader.streams + 1, sizeof(*status.streams));
     if (!status.streams)
         return -ENOMEM;
-    for (const struct session *s = server->sessions; s; s = session_next(s))
+    for (const struct session *s = server->sessions; s && shows_streams(server); s = session_next(s))
         n += n < status.loader.streams && session_get_status(s, &status.streams[n]);
     status.loader.streams = n;
     for (int i = 0; i < 3; i++) {
@@ -186,8 +194,8 @@ void http_publish(struct http *http, const struct server *server)
             free(fresh[i].bytes);
         return;
     }
-    for (const struct session *s = server->sessions; http->thumbnails && s && n < VIEWS_MAX;
-         s = session_next(s))
+    for (const struct session *s = server->sessions;
+         http->thumbnails && s && n < VIEWS_MAX && shows_streams(server); s = session_next(s))
         n += session_get_view(s, &views[n]);
     (void)pthread_mutex_lock(&http->mu);
     old[0] = http->status;
@@ -298,6 +306,11 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     (void)pthread_mutex_unlock(&h->mu);
     if (!view.spec.dataset)
         return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
+    if (view.spec.pipeline.side > THUMBNAIL_SIDE_MAX) {
+        dataset_unref(view.spec.dataset);
+        return say(c, MHD_HTTP_NOT_FOUND,
+                   "there are no thumbnails of images of more than 1024 pixels a side\n");
+    }
     view.spec.store =
         (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3};
     pixels = malloc(render_bytes(&view.spec));

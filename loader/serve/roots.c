@@ -187,6 +187,14 @@ unsigned roots_count(const struct roots *roots)
     return roots->count;
 }
 
+bool roots_are_for_all(const struct roots *roots)
+{
+    for (unsigned i = 0; i < roots->count; i++)
+        if (roots->list[i].readers)
+            return false;
+    return true;
+}
+
 static bool reads(const struct reader *reader, const struct peer *peer)
 {
     if (!reader->group)

@@ -35,6 +35,9 @@ struct roots *roots_ref(struct roots *roots);
 /** NULL is nothing. */
 void roots_unref(struct roots *roots);
 
+/** May every client read all of them? */
+bool roots_are_for_all(const struct roots *roots);
+
 unsigned roots_count(const struct roots *roots);
 
 /**

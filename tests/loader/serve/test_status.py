@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rawclient import STATS, STATUS, STATUS_STREAM, Raw, frame  # noqa: E402
-from service import LIMIT, CTL, ServiceCase, wait_for  # noqa: E402
+from service import LIMIT, CTL, PLENUMD, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -173,6 +173,28 @@ class StatusTest(ServiceCase):
         self.assertEqual(png[:8], b"\x89PNG\r\n\x1a\n")
         self.assertEqual((int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")), (48, 48))
 
+    def test_large_thumbnail(self):
+        """what would keep all other pages waiting is not made"""
+        self.start()
+        self.feed("--epochs", "100000", "--pause", "100", "--pipeline", "rrc(1025)", "--micro-batch", "1")
+        wait_for("a stream", lambda: self.json()["streams"])
+        stream = self.json()["streams"][0]["id"]
+
+        def told():
+            answer, body = self.get(f"/thumbnail/{stream}/0.png")
+            return answer.status == 404 and b"1024 pixels a side" in body
+        wait_for("a sentence", told)
+
+    def test_readers_page(self):
+        """where a root has readers, the page names no stream and shows no image"""
+        self.start("--root", f"{self.data} readers=root")
+        self.feed("--epochs", "100000", "--pause", "100")
+        wait_for("a stream", lambda: self.json()["loader"]["other_streams"] == 1)
+        stream = self.stream()["id"]  # root sees it by the socket
+        self.assertEqual(self.json()["streams"], [])
+        self.assertNotIn(self.data, self.get("/metrics")[1].decode())
+        self.assertEqual(self.get(f"/thumbnail/{stream}/0.png")[0].status, 404)
+
     def test_no_thumbnails(self):
         """--no-thumbnails"""
         self.start("--no-thumbnails")
@@ -195,6 +217,40 @@ class StatusTest(ServiceCase):
         p = subprocess.run([CTL, "status", f"unix:{self.socket}"], capture_output=True, text=True)
         self.assertEqual(p.returncode, 1)
         self.assertIn("No such file or directory; is plenumd running?", p.stderr)
+
+    def test_own_loaders(self):
+        """without an address: those of this user's jobs, whose sockets have no path; what others have put in their place is not asked"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can be other users")
+        os.chmod(self.folder, 0o755)
+        nobody, daemon = pwd.getpwnam("nobody"), pwd.getpwnam("daemon")
+        place = f"@plenum-{nobody.pw_uid}-test-{os.getpid()}"
+        environment = {k: v for k, v in self.environment.items() if k not in ("PLENUM_LOADER", "XDG_RUNTIME_DIR")}
+
+        def start(user, place):
+            p = subprocess.Popen([PLENUMD, "--socket", f"unix:{place}", "--threads", "1", "-q"], env=environment,
+                                 stdin=subprocess.DEVNULL, user=user.pw_uid, group=user.pw_gid, extra_groups=())
+            self.addCleanup(self.end, p)
+            with open("/proc/net/unix") as f:
+                wait_for("a loader that listens", lambda: f.seek(0) or f" {place}\n" in f.read())
+            return p
+
+        def told(*arguments):
+            return subprocess.run([CTL, "status", *arguments], env=environment, capture_output=True, text=True, timeout=LIMIT,
+                                  user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=())
+
+        mine = [start(nobody, f"{place}-{i}") for i in range(2)]
+        theirs = start(daemon, f"{place}-daemon")
+        out = told().stdout
+        for p in mine:
+            self.assertIn(f"pid {p.pid},", out)
+        self.assertNotIn(f"pid {theirs.pid},", out)
+        self.assertIn(f"unix:{place}-0", out)
+        self.assertEqual(out.count("plenumd "), out.count("unix:@plenum"))
+        done = told(f"unix:{place}-daemon")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("another user's process listens there", done.stderr)
+        json.loads(told(f"unix:{place}-1", "--json").stdout)
 
     def test_table(self):
         """the table fits, whatever clients are called"""
