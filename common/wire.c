@@ -48,6 +48,9 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
         return error_set(err, -EINVAL,
                          "positions %u to %u of a step of %u cannot be dealt to replicas of %u each",
                          open->offset, open->offset + open->local, open->per_step, open->deal);
+    if (wire_batch_count(open) > UINT32_MAX)
+        return error_set(err, -EINVAL, "a batch of %llu samples is too large",
+                         (unsigned long long)wire_batch_count(open));
     if (open->shuffle == ORDER_BLOCK && open->block == 0)
         return error_set(err, -EINVAL, "shuffle=block needs blocks of at least one sample");
     if (open->subset.end && open->subset.end <= open->subset.first)

@@ -266,6 +266,7 @@ Test(wire, an_open_out_of_bounds_is_refused)
     REFUSED(open.offset = UINT32_MAX);
     REFUSED(open.steps = 0);
     REFUSED(open.steps = UINT32_MAX);
+    REFUSED((open.steps = 65536, open.per_step = open.local = 1 << 16, open.side = 1));
     REFUSED(open.slots = 0);
     REFUSED(open.slots = UINT32_MAX);
     REFUSED(open.block = 0);

@@ -216,9 +216,9 @@ class HostileTest(ServiceCase):
 
         def attack(ready):
             streams = []
-            for _ in range(24):
+            for _ in range(100):
                 c = Raw(self.address, name="n" * 255)
-                c.open("generated:" * 300 + "9", side=1, count=1, slots=1, pipeline="v1 resize(1) center_crop(1)")
+                c.open("generated:9", side=1, count=1, slots=1, pipeline="v1 resize(1) center_crop(1)")
                 streams.append(c)
             c = Raw(self.address, greeting=b"")
             c.send(hello(more=65000))  # it has the loader make room for much

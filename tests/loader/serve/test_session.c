@@ -256,6 +256,7 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
     start(NULL, NULL);
     REFUSED("No such file", ring, strcat(o.dataset, "/nowhere"));
     REFUSED("absolute path", ring, strcpy(o.dataset, "folder:data"));
+    REFUSED("none that is generated", ring, strcpy(o.dataset, "generated:generated:9"));
     REFUSED("pipeline", ring, strcpy(o.pipeline, "v1 blur(3)"));
     REFUSED("16 pixels a side, not 17", ring, {
         struct wire_slot slot;
