@@ -683,7 +683,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     io_close(&m->tcp.fd);
     io_close(&m->spare_fd);
     tls_destroy(m->server.tls);
-    snapshot_unref(m->server.snapshot);
+    snapshot_forget(&m->server);
     roots_unref(m->server.roots);
     free(m);
     return r;

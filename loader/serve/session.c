@@ -656,6 +656,7 @@ static void on_dataset_open(uv_work_t *work, int status)
     memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
     m.sum = *dataset_get_sum(s->dataset);
     s->state = STATE_OPEN;
+    snapshot_forget(s->server);
     tell_about_index(s);
     tell_about_notes(s);
     s->opened_ns = time_now_ns();

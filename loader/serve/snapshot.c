@@ -58,7 +58,7 @@ static int add_stream(struct snapshot *p, const struct session *session)
 
 static struct snapshot *make(struct server *server)
 {
-    uint64_t begin = time_now_ns();
+    uint64_t begin = time_cpu_ns();
     struct snapshot *p =
         calloc(1, sizeof(*p) + server->num_sessions * sizeof(p->streams[0]));
     int r = 0;
@@ -74,9 +74,8 @@ static struct snapshot *make(struct server *server)
         snapshot_unref(p);
         return NULL;
     }
-    p->stale_ns = time_now_ns();
-    p->stale_ns += max_u64(made > HELD_MAX ? FRESH_MS * NS_PER_MS : 0,
-                           FRESH_TIMES * (p->stale_ns - begin));
+    p->stale_ns = time_now_ns() + max_u64(made > HELD_MAX ? FRESH_MS * NS_PER_MS : 0,
+                                          FRESH_TIMES * (time_cpu_ns() - begin));
     return p;
 }
 
@@ -89,6 +88,12 @@ struct snapshot *snapshot_get(struct server *server)
     if (server->snapshot)
         server->snapshot->refs++;
     return server->snapshot;
+}
+
+void snapshot_forget(struct server *server)
+{
+    snapshot_unref(server->snapshot);
+    server->snapshot = NULL;
 }
 
 static bool sees(const struct snapshot_viewer *v, const struct record *stream)

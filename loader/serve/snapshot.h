@@ -21,6 +21,8 @@ struct snapshot_viewer {
 
 /** The latest one, or a new one; a reference of the caller's. NULL: out of memory. */
 struct snapshot *snapshot_get(struct server *server);
+/** A stream has begun: the next who asks hears of it. */
+void snapshot_forget(struct server *server);
 /** NULL is nothing. */
 void snapshot_unref(struct snapshot *snapshot);
 
