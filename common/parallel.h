@@ -3,6 +3,7 @@
 #ifndef COMMON_PARALLEL_H
 #define COMMON_PARALLEL_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 /** One turn; 0, or a negative errno that ends the loop early. `thread` is below the number of
@@ -17,6 +18,7 @@ struct parallel {
     unsigned threads; /* 0: as many as this process may use CPUs */
     parallel_turn turn;
     parallel_progress progress; /* may be NULL */
+    const atomic_bool *cancel;  /* set, it ends the loop: -ECANCELED; may be NULL */
     void *arg;
 };
 

@@ -312,6 +312,7 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
                             .threads = options->threads,
                             .turn = scan_archive,
                             .progress = options->progress ? tell_progress : NULL,
+                            .cancel = options->cancel,
                             .arg = &s};
     int r = scan_init(&s, err);
 

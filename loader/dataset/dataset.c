@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,7 @@ enum {
     FINGERPRINT_SAMPLES = 256,
     FINGERPRINT_BYTES = 64 * 1024, /* of each */
     READ_TRIES = 4,
+    NOTES_TRIES = 20, /* 50 ms apart */
     HEAD_BYTES = 4096, /* of a file, to see what it is */
 };
 
@@ -244,7 +246,8 @@ static int sum_heads(const struct dataset *d, const struct dataset_options *opti
 {
     uint32_t n = d->index.header->samples;
     struct heads *heads = calloc(1, sizeof(*heads));
-    struct parallel loop = {.threads = options->threads, .turn = hash_head, .arg = heads};
+    struct parallel loop = {
+        .threads = options->threads, .turn = hash_head, .cancel = options->cancel, .arg = heads};
     int r;
 
     if (!heads)
@@ -311,6 +314,7 @@ static int sum_of(const struct dataset *d, const struct dataset_options *options
     struct parallel loop = {.count = DATASUM_SEGMENTS,
                             .threads = options->threads,
                             .turn = sum_segment,
+                            .cancel = options->cancel,
                             .arg = &segments};
     XXH3_state_t state;
 
@@ -325,7 +329,8 @@ static int sum_of(const struct dataset *d, const struct dataset_options *options
     }
     if (index->header->class_names > 0)
         sum->class_names = XXH3_64bits_digest(&state);
-    (void)parallel_run(&loop);
+    if (parallel_run(&loop) < 0)
+        return -ECANCELED;
     return sum_heads(d, options, sum, err);
 }
 
@@ -373,23 +378,35 @@ static void forget_path(struct dataset *d)
     d->index_path = NULL;
 }
 
-/* Be the one that builds. Waits for another that does. -1: there can be no lock. */
-static int take_lock(const struct dataset *d, const struct dataset_options *options)
+/* Be the one that builds: 0, and the lock, or -1 where there can be none. Another that builds is
+ * waited for so many times, or until it is done (UINT_MAX); -EALREADY: it goes on. -ECANCELED. */
+static int take_lock(const struct dataset *d, const struct dataset_options *options,
+                     unsigned tries, int *ret)
 {
     struct timespec pause = {.tv_nsec = 50000000};
     char *path = str_format("%s.lock", d->index_path);
     int lock = path ? cache_open_lock(path) : -1;
 
     free(path);
+    *ret = -1;
     while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0) {
+        int r = dataset_check_cancel(options);
+
         if (errno != EWOULDBLOCK && errno != EINTR)
             break; /* a file system without locks: built twice at worst, and renamed as a whole */
+        if (r == 0 && tries != UINT_MAX && tries-- <= 1)
+            r = -EALREADY;
+        if (r < 0) {
+            (void)close(lock);
+            return r;
+        }
         if (options->progress)
             options->progress(options->progress_arg, "waiting for another process to index it", 0,
                               0);
         (void)nanosleep(&pause, NULL);
     }
-    return lock;
+    *ret = lock;
+    return 0;
 }
 
 static int open_or_build(struct dataset *d, const struct dataset_options *options,
@@ -399,10 +416,14 @@ static int open_or_build(struct dataset *d, const struct dataset_options *option
 
     if (r < 0)
         return r;
-    if (!options->rebuild && open_fresh(d))
+    if (!options->rebuild && options->how != DATASET_NO_WAITING && open_fresh(d))
         return 0;
+    if (options->how == DATASET_IF_FRESH)
+        return error_set(err, -EINPROGRESS, "%s has no index, or an old one", d->name);
     if (d->index_path) {
-        lock = take_lock(d, options);
+        r = take_lock(d, options, options->how == DATASET_NO_WAITING ? 1 : UINT_MAX, &lock);
+        if (r < 0)
+            return error_set(err, r, "another process indexes %s", d->name);
         if (lock < 0)
             forget_path(d);
         if (!options->rebuild && open_fresh(d)) { /* somebody else built it while we waited */
@@ -449,8 +470,10 @@ static void open_notes(struct dataset *d, const struct dataset_options *options)
     memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
     d->notes_code = path ? notes_open(path, &subject, false, &d->notes) : -EROFS;
     if (d->notes_code == -ENOENT || d->notes_code == -ESTALE) {
-        lock = take_lock(d, options);
-        d->notes_code = lock >= 0 ? notes_open(path, &subject, true, &d->notes) : -EROFS;
+        /* Others hold it for long only while they index; that is not worth waiting for. */
+        d->notes_code = take_lock(d, options, NOTES_TRIES, &lock);
+        if (d->notes_code == 0)
+            d->notes_code = lock >= 0 ? notes_open(path, &subject, true, &d->notes) : -EROFS;
         io_close(&lock);
     }
     free(path);
@@ -915,6 +938,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         add_warning(d, index_warning(&d->index), "");
     if (r == 0)
         r = take_bad(d, options, err);
+    if (r == -ECANCELED)
+        (void)error_set(err, r, "data set '%s': nobody waits for it any more", name);
     if (r < 0) {
         dataset_unref(d);
         return r;

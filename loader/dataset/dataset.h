@@ -2,6 +2,7 @@
 #ifndef LOADER_DATASET_DATASET_H
 #define LOADER_DATASET_DATASET_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,13 @@ enum {
     DATASET_SAMPLE_MAX = 256 << 20, /* bytes of one sample's file: above it, it is a bad sample */
 };
 
+/** What to do where there is no fresh index. */
+enum dataset_how {
+    DATASET_INDEX,      /* make one, or wait for another process that does */
+    DATASET_IF_FRESH,   /* nothing: -EINPROGRESS */
+    DATASET_NO_WAITING, /* make one; -EALREADY while another process does */
+};
+
 struct dataset_options {
     const char *cache_dir; /* where indices are kept; NULL: dataset_default_cache() */
     unsigned threads;      /* that build an index; 0: one a CPU */
@@ -38,6 +46,9 @@ struct dataset_options {
      * `what` names; `total` 0: not known yet. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
+    enum dataset_how how;
+    /** Set from another thread, it ends the opening soon: -ECANCELED. May be NULL. */
+    const atomic_bool *cancel;
 };
 
 /**
@@ -45,7 +56,7 @@ struct dataset_options {
  * no fresh index of it. docs/datasets.md tells of formats and settings.
  *
  * Errors: -EINVAL no such format or setting; -ENOENT, -EACCES, -ENOTDIR as the file system says;
- * -EACCES it lies below none of the roots; -EBADMSG there are no images in it, or too many, or an
+ * -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it lies below none of the roots; -EBADMSG there are no images in it, or too many, or an
  * archive or list is damaged; -ESTALE it is being written; -ELOOP links that go in a circle;
  * -ENOMEM, -EIO.
  */

@@ -219,7 +219,8 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
                               strerror(errno));
             break;
         }
-        if (entry->d_name[0] != '.')
+        r = dataset_check_cancel(s->options);
+        if (r == 0 && entry->d_name[0] != '.')
             r = scan_entry(s, c, &level, entry);
     }
     (void)closedir(dir);
@@ -401,6 +402,7 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
     struct parallel loop = {.threads = options->threads,
                             .turn = scan_class,
                             .progress = options->progress ? scan_progress : NULL,
+                            .cancel = options->cancel,
                             .arg = &s};
     uint64_t stray = 0;
     struct stat st;

@@ -3,6 +3,7 @@
 #ifndef LOADER_DATASET_FORMAT_H
 #define LOADER_DATASET_FORMAT_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
@@ -119,6 +120,14 @@ int dataset_setting_number(const struct dataset *dataset, const char *key, int64
 
 /** Make `path` the place's folder: 0 or -errno with a sentence. */
 int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);
+
+/** 0, or -ECANCELED: for the loops of a scan. */
+static inline int dataset_check_cancel(const struct dataset_options *options)
+{
+    return options->cancel && atomic_load_explicit(options->cancel, memory_order_relaxed)
+               ? -ECANCELED
+               : 0;
+}
 
 static inline uint64_t dataset_mtime(const struct stat *st)
 {

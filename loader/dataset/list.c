@@ -134,7 +134,8 @@ static int read_lines(struct scan *s, struct listfile *list, struct plenum_error
     while (r == 0 && (r = listfile_next(list, &line, err)) > 0) {
         r = add_line(s, &line);
         if (r < 0)
-            (void)error_set(err, r, "out of memory");
+            return error_set(err, r, "out of memory");
+        r = dataset_check_cancel(s->options);
     }
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
@@ -194,6 +195,7 @@ static int look_at_all(struct scan *s, struct plenum_error *err)
                             .threads = s->options->threads,
                             .turn = look_at_files,
                             .progress = s->options->progress ? tell_progress : NULL,
+                            .cancel = s->options->cancel,
                             .arg = s};
     int r;
 

@@ -538,7 +538,9 @@ static int walk(struct archive *a)
     if (r < 0)
         return r;
     while ((r = tar_reader_next(reader, &m, &a->err)) > 0) {
-        r = take_member(a, reader, &g, &m);
+        r = dataset_check_cancel(a->options);
+        if (r == 0)
+            r = take_member(a, reader, &g, &m);
         if (r < 0)
             break;
     }

@@ -319,6 +319,9 @@ static int scan_records(struct archive *a, struct reader *reader)
     int r = 0;
 
     for (; offset < a->size && r == 0; offset += HEADER + len + TRAILER) {
+        r = dataset_check_cancel(a->options);
+        if (r < 0)
+            return r;
         if (a->size - offset < HEADER + TRAILER)
             return cut(a, offset);
         r = reader_need(reader, HEADER, &p);

@@ -2,12 +2,14 @@
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
 	%D%/budget.c %D%/budget.h \
+	%D%/chores.c %D%/chores.h \
 	%D%/closer.c %D%/closer.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/monitor.c %D%/monitor.h \
 	%D%/notify.c %D%/notify.h \
+	%D%/openings.c %D%/openings.h \
 	%D%/people.c %D%/people.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \

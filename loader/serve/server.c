@@ -11,19 +11,22 @@
  * Draining takes no new clients and no new batches; what is under way is finished, and a client
  * whose batches are done is told that it should look for another loader or wait for this one's
  * successor. Closed sessions' tasks stop after at most one sample each. The last handle to close
- * lets uv_run() return. */
+ * lets uv_run() return. Where that does not come, since storage hangs, the process ends without it
+ * after some seconds: whoever ends a loader must get rid of it. */
 #include "config.h"
 
 #include "loader/serve/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <uv.h>
@@ -59,7 +62,8 @@ struct main_loop {
     struct person person;   /* whom we become, where one is named */
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
-    bool ending; /* handles are being closed */
+    bool ending;  /* handles are being closed */
+    bool limited; /* limit_end() */
     uv_poll_t leash;
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t beat;  /* says that we are alive, and what we do */
@@ -72,7 +76,11 @@ struct main_loop {
     uint64_t looked_ns; /* when the monitor last looked */
 };
 
-enum { BEAT_MS = 1000 };
+enum {
+    BEAT_MS = 1000,
+    OPENING_SILENT_S = 900, /* data sets that are opened from storage that hangs are given up */
+    END_LIMIT_S = 5, /* from the decision to end at once to the end */
+};
 
 static struct main_loop *loop_of(struct server *server)
 {
@@ -94,12 +102,41 @@ static void close_listening(struct main_loop *m)
     m->owns_path = false;
 }
 
+/* What has not ended by now waits for storage that hangs; it would do so for ever. Nothing is lost:
+ * an index is renamed when it is whole. */
+static void *end_anyway(void *arg)
+{
+    const struct timespec limit = {.tv_sec = END_LIMIT_S};
+
+    (void)arg;
+    (void)nanosleep(&limit, NULL);
+    log_warn("ended without waiting for what hangs, most likely storage, for more than %d s",
+             END_LIMIT_S);
+    _exit(EXIT_SUCCESS);
+}
+
+/* From now on the end takes a few seconds at most. */
+static void limit_end(struct main_loop *m)
+{
+    pthread_t id;
+
+    if (m->limited)
+        return;
+    m->limited = true;
+    if (pthread_create(&id, NULL, end_anyway, NULL) == 0)
+        (void)pthread_detach(id);
+    else
+        (void)alarm(END_LIMIT_S);
+}
+
 /* The last session is gone: so may everything be that sessions needed. */
 static void maybe_end(struct main_loop *m)
 {
     if (!m->server.stopping || m->server.num_sessions > 0 || m->ending)
         return;
     m->ending = true;
+    limit_end(m);
+    openings_close(m->server.openings);
     if (m->leash_open)
         uv_close((uv_handle_t *)&m->leash, NULL);
     if (!m->loop_open)
@@ -132,6 +169,7 @@ static void stop_now(struct main_loop *m, const char *why)
     log_set_entries(false);
     log_debug("ending: %s", why);
     m->server.stopping = true;
+    limit_end(m);
     close_listening(m);
     for_sessions(m, session_close);
     maybe_end(m);
@@ -594,6 +632,17 @@ static int start_polling(struct main_loop *m)
     return uv_poll_start(&m->leash, UV_READABLE | UV_DISCONNECT, on_leash);
 }
 
+static int start_openings(struct main_loop *m, struct plenum_error *err)
+{
+    struct openings_options options = {.loop = &m->server.loop,
+                                       .cache_dir = m->live.cache_dir,
+                                       .notes = !m->live.no_tiles,
+                                       .silent_ns = OPENING_SILENT_S * NS_PER_SEC};
+    int r = openings_create(&options, &m->server.openings);
+
+    return r < 0 ? error_set(err, r, "cannot open data sets: %s", strerror(-r)) : 0;
+}
+
 static int start(struct main_loop *m, struct plenum_error *err)
 {
     int r = start_signals(m);
@@ -610,6 +659,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
         (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* of the threads that follow, too */
     }
     r = start_threads(m, err);
+    if (r == 0)
+        r = start_openings(m, err);
     if (r == 0)
         r = start_listening(m, err);
     if (r == 0)
@@ -676,6 +727,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
         (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
         http_stop(m->http);
         queue_destroy(m->server.queue);
+        openings_destroy(m->server.openings);
         (void)uv_loop_close(&m->server.loop);
     }
     pin_destroy(m->server.pin);

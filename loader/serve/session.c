@@ -8,7 +8,7 @@
  * answered, the client is told (-ECANCELED) and the session closed. The client asks the next loader
  * for what was passed over. Neither side needs more of the protocol for that than for a crash.
  *
- * OPEN may take minutes (an index of millions of files): it runs on libuv's thread pool, while the
+ * OPEN may take minutes (an index of millions of files): openings.c has threads for it, while the
  * session answers STATS and sends PROGRESS.
  *
  * A remote session (TCP) has no ring of its client's. It renders into memory of its own, and what
@@ -17,7 +17,7 @@
  * it goes on for SEND_LIMIT it is closed, since its memory is ours.
  *
  * Memory is freed in one place only, maybe_free(), when nothing refers to the session any more: no
- * task that writes into its ring, no work in the pool, no libuv handle.
+ * task that writes into its ring, no libuv handle.
  *
  * libuv has no documented way to receive a memfd on a pipe; so the descriptor is watched with
  * uv_poll, and common/frame.c does the reading and writing. */
@@ -35,11 +35,9 @@
 #include <unistd.h>
 
 #include "common/address.h"
-#include "common/dataname.h"
 #include "common/error.h"
 #include "common/frame.h"
 #include "common/log.h"
-#include "common/progress.h"
 #include "common/text.h"
 #include "common/util.h"
 #include "loader/dataset/notes.h"
@@ -65,7 +63,7 @@ enum {
 
 #define NO_SLOT UINT32_MAX
 
-static const uint64_t log_progress_ns = 10 * NS_PER_SEC, silent_enough_ns = NS_PER_SEC;
+static const uint64_t silent_enough_ns = NS_PER_SEC;
 
 enum state { STATE_HELLO, STATE_IDLE, STATE_OPENING, STATE_OPEN, STATE_CLOSING };
 
@@ -85,9 +83,7 @@ struct session {
     /* libuv's; memory lives until all of them are closed. */
     uv_poll_t poll;
     uv_timer_t timer;
-    uv_work_t work;
     unsigned handles; /* open ones */
-    bool working;     /* `work` is in the pool */
 
     /* The stream. */
     uint64_t open_request;
@@ -119,24 +115,16 @@ struct session {
     uint64_t sent_ns;     /* when some of it was taken last */
     uint64_t asked_ns;    /* since when it is being asked whether it is there; 0: it is not */
 
-    /* Of the work in the pool: written there, read here afterwards. */
-    struct roots *roots;  /* that held when it began */
-    const char **allowed; /* of them, for this client; malloc */
-    unsigned num_allowed;
+    struct opening_waiter waiter; /* in STATE_OPENING */
+    bool kept_out;                /* there are roots that are not this client's */
     struct dataset *dataset;
-    int open_code;
-    struct plenum_error open_err;
-    struct progress index_progress;
-    uint64_t logged_ns;
-    /* Any thread, holding progress_mu. */
-    uv_mutex_t progress_mu;
-    struct wire_progress progress;
-    bool progress_new;
 };
 
 static void session_poll(struct session *s);
 static void on_timer(uv_timer_t *timer);
 static void await_room(struct session *s);
+static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
+                            const struct plenum_error *why);
 
 static struct queue_request *take_answer(struct session *s)
 {
@@ -180,18 +168,17 @@ static void maybe_free(struct session *s)
 {
     struct server *server = s->server;
 
-    if (s->handles > 0 || s->working || s->under_way > 0)
+    if (s->handles > 0 || s->under_way > 0)
         return;
     while (s->answers)
         free(take_answer(s));
     queue_stream_close(s->stream);
     drop_ring(s);
     server->ring_bytes -= s->ring_bytes;
-    dataset_unref(s->dataset);
+    openings_release(server->openings, s->user, s->dataset);
     snapshot_unref(s->status);
     frame_conn_fini(&s->conn);
     peer_fini(&s->peer);
-    uv_mutex_destroy(&s->progress_mu);
     if (s->prev)
         s->prev->next = s->next;
     else
@@ -216,6 +203,7 @@ void session_close(struct session *session)
     if (session->state == STATE_CLOSING)
         return;
     session->state = STATE_CLOSING;
+    openings_leave(&session->waiter);
     if (session->stream)
         queue_cancel_all(session->stream);
     uv_close((uv_handle_t *)&session->poll, on_handle_closed);
@@ -474,43 +462,6 @@ static void handle_hello(struct session *s, struct frame_reader *payload)
         session_close(s);
 }
 
-/* A loader's own folder is another than its clients'. */
-static int check_dataset_path(const char *text, struct plenum_error *err)
-{
-    const char *path = dataname_path(text);
-
-    if (!path || *path == '/')
-        return 0;
-    return error_set(err, -EINVAL,
-                     "data set '%s': a loader needs an absolute path, since its own folder is "
-                     "another than its clients'",
-                     text);
-}
-
-/* In the thread that opens the data set. The client is told often, the log every ten seconds. */
-static void on_index_progress(void *arg, const char *what, uint64_t done, uint64_t total)
-{
-    struct session *s = arg;
-    uint64_t now = time_now_ns();
-    char text[200];
-
-    (void)progress_text(&s->index_progress, what, done, total, now, text, sizeof(text));
-    if (s->logged_ns == 0)
-        s->logged_ns = now;
-    if (now - s->logged_ns >= log_progress_ns) {
-        /* Of several sessions that want it, one reads; the others have nothing to tell. */
-        log_about(total > 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO, about(s, &(struct about){0}),
-                  "indexing %s: %s", s->open.dataset, text);
-        s->logged_ns = now;
-    }
-    uv_mutex_lock(&s->progress_mu);
-    s->progress.done = done;
-    s->progress.total = total;
-    (void)snprintf(s->progress.text, sizeof(s->progress.text), "%s", text);
-    s->progress_new = true;
-    uv_mutex_unlock(&s->progress_mu);
-}
-
 static const char *name_peer(const struct session *s, char *text, size_t size)
 {
     if (!s->peer.known)
@@ -519,55 +470,30 @@ static const char *name_peer(const struct session *s, char *text, size_t size)
     return text;
 }
 
-/* In the thread pool. */
-static void open_dataset(uv_work_t *work)
+/* Have the data set opened, below the roots that are this client's. */
+static int ask_for_dataset(struct session *s, struct plenum_error *err)
 {
-    struct session *s = work->data;
-    struct dataset_options options = {.cache_dir = s->server->options->cache_dir,
-                                      .roots = s->allowed,
-                                      .num_roots = s->num_allowed,
-                                      .notes = !s->server->options->no_tiles,
-                                      .progress = on_index_progress,
-                                      .progress_arg = s};
-
-    s->open_code = check_dataset_path(s->open.dataset, &s->open_err);
-    if (s->open_code == 0)
-        s->open_code = dataset_open(s->open.dataset, &options, &s->dataset, &s->open_err);
-    if (s->open_code == -EACCES && s->num_allowed < roots_count(s->roots)) {
-        char text[sizeof(s->open_err.text)], who[32];
-
-        memcpy(text, s->open_err.text, sizeof(text));
-        (void)error_set(&s->open_err, -EACCES,
-                        "%s; there are roots for certain readers, and %s is none of them", text,
-                        name_peer(s, who, sizeof(who)));
-    }
-}
-
-/* Which roots are this client's? 0, or -errno with a sentence. */
-static int take_allowed(struct session *s, struct plenum_error *err)
-{
-    unsigned count = roots_count(s->server->roots);
+    struct opening_request request = {
+        .dataset = s->open.dataset, .user = s->user, .roots = s->server->roots};
+    unsigned count = roots_count(request.roots);
     char who[32];
 
-    s->allowed = calloc(count + 1, sizeof(*s->allowed));
-    if (!s->allowed)
+    request.allowed = calloc(count + 1, sizeof(*request.allowed));
+    if (!request.allowed)
         return error_set(err, -ENOMEM, "the loader is out of memory");
-    s->num_allowed = roots_for(s->server->roots, &s->peer, s->allowed);
-    if (count > 0 && s->num_allowed == 0)
+    request.num_allowed = roots_for(request.roots, &s->peer, request.allowed);
+    s->kept_out = request.num_allowed < count;
+    if (count > 0 && request.num_allowed == 0) {
+        free(request.allowed);
         return error_set(err, -EACCES,
                          "all roots of this loader are for certain readers, and %s is none of "
                          "them: whoever runs it names readers in plenumd.conf",
                          name_peer(s, who, sizeof(who)));
-    s->roots = roots_ref(s->server->roots);
-    return 0;
-}
-
-static void drop_allowed(struct session *s)
-{
-    free(s->allowed);
-    s->allowed = NULL;
-    roots_unref(s->roots);
-    s->roots = NULL;
+    }
+    s->waiter.done = on_dataset_open;
+    return openings_ask(s->server->openings, &request, &s->waiter) < 0
+               ? error_set(err, -ENOMEM, "the loader is out of memory")
+               : 0;
 }
 
 static int start_stream(struct session *s, struct plenum_error *err)
@@ -627,24 +553,29 @@ static void tell_about_index(const struct session *s)
             dataset_get_name(s->dataset));
 }
 
-static void on_dataset_open(uv_work_t *work, int status)
+static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
+                            const struct plenum_error *why)
 {
-    struct session *s = work->data;
+    struct session *s = container_of(waiter, struct session, waiter);
     struct wire_opened m = {0};
-    char who[WIRE_NAME_MAX + 150];
+    char who[WIRE_NAME_MAX + 150], text[sizeof(why->text)];
+    struct plenum_error err = {.text = ""};
 
-    s->working = false;
-    drop_allowed(s);
-    if (s->state == STATE_CLOSING) {
-        maybe_free(s);
-        return;
-    }
+    s->dataset = dataset;
     (void)uv_timer_stop(&s->timer);
-    if (status == 0 && s->open_code == 0)
-        s->open_code = start_stream(s, &s->open_err);
-    if (status < 0 || s->open_code < 0) {
-        refuse(s, s->open_request, status < 0 ? status : s->open_code,
-               status < 0 ? "the loader is shutting down" : s->open_err.text);
+    if (code == -EACCES && s->kept_out) {
+        memcpy(text, why->text, sizeof(text));
+        (void)error_set(&err, code,
+                        "%s; there are roots for certain readers, and %s is none of them", text,
+                        name_peer(s, who, sizeof(who)));
+        why = &err;
+    }
+    if (code == 0) {
+        code = start_stream(s, &err);
+        why = &err;
+    }
+    if (code < 0) {
+        refuse(s, s->open_request, code, why->text);
         return;
     }
     m.samples = dataset_get_samples(s->dataset);
@@ -677,7 +608,6 @@ static void on_timer(uv_timer_t *timer)
 {
     struct session *s = timer->data;
     struct wire_progress progress;
-    bool fresh;
 
     if (s->state == STATE_HELLO || s->state == STATE_IDLE) {
         refuse(s, 0, -ETIMEDOUT, "no stream was opened within ten seconds");
@@ -696,12 +626,7 @@ static void on_timer(uv_timer_t *timer)
         await_room(s);
         return;
     }
-    uv_mutex_lock(&s->progress_mu);
-    progress = s->progress;
-    fresh = s->progress_new;
-    s->progress_new = false;
-    uv_mutex_unlock(&s->progress_mu);
-    if (fresh && s->state == STATE_OPENING) {
+    if (s->state == STATE_OPENING && openings_get_progress(&s->waiter, &progress)) {
         (void)wire_put_progress(&s->conn.tx, s->open_request, &progress);
         session_flush(s);
     }
@@ -771,21 +696,12 @@ static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;
     struct plenum_error err;
-    int r = take_allowed(s, &err);
+    int r = ask_for_dataset(s, &err);
 
     if (r < 0) {
-        drop_allowed(s);
         refuse(s, request, r, err.text);
         return;
     }
-    s->work.data = s;
-    r = uv_queue_work(&s->server->loop, &s->work, open_dataset, on_dataset_open);
-    if (r < 0) {
-        drop_allowed(s);
-        refuse(s, request, r, "the loader cannot start work");
-        return;
-    }
-    s->working = true;
     (void)uv_timer_start(&s->timer, on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
@@ -1201,8 +1117,6 @@ int session_create(struct server *server, int fd, bool remote)
         r = check_peer(s, &err);
     if (r == 0 && remote && server->tls)
         r = tls_carry(server->tls, fd, &s->conn.carrier);
-    if (r == 0)
-        r = uv_mutex_init(&s->progress_mu);
     if (r < 0) {
         if (r == -EACCES || r == -EUSERS)
             turn_away(s, r, err.text);

@@ -6,6 +6,7 @@
 
 #include "common/tls.h"
 #include "loader/serve/histogram.h"
+#include "loader/serve/openings.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/refusals.h"
 #include "loader/serve/roots.h"
@@ -37,6 +38,7 @@ struct server {
     struct roots *roots;
     uv_loop_t loop;
     struct queue *queue;
+    struct openings *openings;
     struct pin *pin;
     struct tls *tls; /* of TCP, or NULL */
     struct session *sessions;

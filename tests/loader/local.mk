@@ -3,7 +3,7 @@ tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tre
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_notes %D%/dataset/test_pattern %D%/dataset/test_place \
-	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_queue %D%/serve/test_refusals \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_refusals \
 	%D%/serve/test_session %D%/serve/test_turns
 threads_tests += %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
@@ -33,6 +33,9 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_tar_CFLAGS = $(test_cflags)
 %C%_dataset_test_tar_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_SOURCES = %D%/dataset/test_tar.c %D%/dataset/opened.h
+%C%_serve_test_openings_CFLAGS = $(test_cflags) $(UV_CFLAGS)
+%C%_serve_test_openings_LDADD = loader/serve/libserve.la $(loader_libs) $(UV_LIBS) $(CRITERION_LIBS)
+%C%_serve_test_openings_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_open
 %C%_serve_test_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce
@@ -50,6 +53,6 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_index_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la $(CRITERION_LIBS)
 
 if PYTHON_FOUND
-TESTS += %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py
+TESTS += %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py
 endif
-EXTRA_DIST += %D%/serve/rawclient.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py %D%/serve/service.py
+EXTRA_DIST += %D%/serve/rawclient.py %D%/serve/test_hangs.py %D%/serve/test_hostile.py %D%/serve/test_journal.py %D%/serve/test_limits.py %D%/serve/test_roots.py %D%/serve/test_service.py %D%/serve/test_settings.py %D%/serve/test_status.py %D%/serve/test_strangers.py %D%/serve/service.py

@@ -1,0 +1,446 @@
+/* openings.c - opens data sets for clients, so that none waits for another's.
+ *
+ *     asked --> QUICK: is there a fresh index? --> done
+ *                  | no
+ *                  v          another process is indexing it
+ *               INDEXING <------------------------> WAITING
+ *                  |            again in a moment
+ *                  v
+ *                done
+ *
+ * Who asks for what is being opened already, with the same rights, waits for the same opening and
+ * shares its data set. Each works in a thread of its own (chores.h), a user's at most some at a
+ * time, and quick ones in a lane beside those that index, so that these do not hold them up. Waiting
+ * for another process takes no thread.
+ *
+ * An opening ends with the last who waits for it, and when its storage has not answered for long.
+ * What hangs in a system call cannot be ended: its thread stays, and counts. */
+#include "config.h"
+
+#include "loader/serve/openings.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/dataname.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/progress.h"
+#include "common/util.h"
+#include "loader/serve/chores.h"
+
+enum {
+    QUICK_MAX = 4,    /* of a user at a time */
+    INDEXING_MAX = 2, /* each uses all processors */
+    TICK_MS = 500,
+};
+
+static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
+
+enum stage { STAGE_QUICK, STAGE_INDEXING, STAGE_WAITING };
+
+struct opening {
+    struct chore chore;
+    struct openings *openings;
+    struct opening *next;
+    enum stage stage;
+    struct opening_waiter *waiters;
+    bool called_off; /* nobody joins it any more */
+    char *name, *user, *lanes[2];
+    struct roots *roots;
+    const char **allowed;
+    unsigned num_allowed;
+    /* Of the thread; the loop's when it has ended. */
+    struct dataset *dataset;
+    int code;
+    struct plenum_error err;
+    struct progress rate;
+    uint64_t logged_ns;
+    atomic_bool cancel;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    struct wire_progress progress;
+    uint32_t told;       /* counts what was told */
+    uint64_t changed_ns; /* when something was done last */
+};
+
+struct openings {
+    struct openings_options options;
+    struct chores *chores;
+    struct opening *first;
+    uv_timer_t tick;
+    bool closed;
+};
+
+/* A loader's own folder is another than its clients'. */
+static int check_path(const char *text, struct plenum_error *err)
+{
+    const char *path = dataname_path(text);
+
+    if (!path || *path == '/')
+        return 0;
+    return error_set(err, -EINVAL,
+                     "data set '%s': a loader needs an absolute path, since its own folder is "
+                     "another than its clients'",
+                     text);
+}
+
+/* What those who wait are told, from any thread. */
+static void tell(struct opening *o, const char *text, uint64_t done, uint64_t total)
+{
+    (void)pthread_mutex_lock(&o->mu);
+    if (done != o->progress.done || total != o->progress.total)
+        o->changed_ns = time_now_ns();
+    o->progress.done = done;
+    o->progress.total = total;
+    (void)snprintf(o->progress.text, sizeof(o->progress.text), "%s", text);
+    o->told++;
+    (void)pthread_mutex_unlock(&o->mu);
+}
+
+/* In the thread. Clients are told often, the log every ten seconds. */
+static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
+{
+    struct opening *o = arg;
+    uint64_t now = time_now_ns();
+    char text[200];
+
+    (void)progress_text(&o->rate, what, done, total, now, text, sizeof(text));
+    if (o->logged_ns == 0)
+        o->logged_ns = now;
+    if (now - o->logged_ns >= log_progress_ns) {
+        log_about(total > 0 ? LOG_LEVEL_NOTICE : LOG_LEVEL_INFO,
+                  (struct log_field[]){{"dataset", o->name}, {"client_uid", o->user}, {NULL, NULL}},
+                  "indexing %s: %s", o->name, text);
+        o->logged_ns = now;
+    }
+    tell(o, text, done, total);
+}
+
+/* In the thread. */
+static void work(struct chore *chore)
+{
+    struct opening *o = container_of(chore, struct opening, chore);
+    struct dataset_options options = {
+        .cache_dir = o->openings->options.cache_dir,
+        .roots = o->allowed,
+        .num_roots = o->num_allowed,
+        .notes = o->openings->options.notes,
+        .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH : DATASET_NO_WAITING,
+        .cancel = &o->cancel,
+        .progress = on_progress,
+        .progress_arg = o};
+
+    o->code = check_path(o->name, &o->err);
+    if (o->code == 0)
+        o->code = dataset_open(o->name, &options, &o->dataset, &o->err);
+}
+
+static void free_opening(struct opening *o)
+{
+    roots_unref(o->roots);
+    free(o->allowed);
+    free(o->name);
+    free(o->user);
+    free(o->lanes[0]);
+    free(o->lanes[1]);
+    (void)pthread_mutex_destroy(&o->mu);
+    free(o);
+}
+
+static void unlink_opening(struct opening *o)
+{
+    struct opening **at = &o->openings->first;
+
+    while (*at != o)
+        at = &(*at)->next;
+    *at = o->next;
+    if (!o->openings->first)
+        (void)uv_timer_stop(&o->openings->tick);
+}
+
+/* All who wait get the data set, or hear why there is none. */
+static void answer(struct opening *o, int code, const struct plenum_error *err)
+{
+    struct opening_waiter *w;
+
+    while ((w = o->waiters)) {
+        o->waiters = w->next;
+        w->opening = NULL;
+        w->done(w, code < 0 ? NULL : dataset_ref(o->dataset), code, err);
+    }
+}
+
+/* Nobody waits any more. */
+static void call_off(struct opening *o)
+{
+    o->called_off = true;
+    atomic_store(&o->cancel, true);
+    if (o->stage != STAGE_WAITING && !chores_drop(&o->chore))
+        return;
+    unlink_opening(o);
+    free_opening(o);
+}
+
+static void begin(struct opening *o, enum stage stage);
+
+static void done(struct chore *chore)
+{
+    struct opening *o = container_of(chore, struct opening, chore);
+
+    if (chore->code < 0)
+        o->code = error_set(&o->err, chore->code, "the loader has no thread left to open it: %s",
+                            strerror(-chore->code));
+    if (!o->called_off && o->code == -EINPROGRESS) {
+        begin(o, STAGE_INDEXING);
+        return;
+    }
+    if (!o->called_off && o->code == -EALREADY) {
+        o->stage = STAGE_WAITING;
+        tell(o, "waiting for another process to index it", 0, 0);
+        return;
+    }
+    unlink_opening(o);
+    answer(o, o->code, &o->err);
+    if (o->openings->closed)
+        dataset_unref(o->dataset);
+    else
+        openings_release(o->openings, o->user, o->dataset);
+    free_opening(o);
+}
+
+/* It begins, or has reason to stand still. */
+static void touch(struct opening *o)
+{
+    (void)pthread_mutex_lock(&o->mu);
+    o->changed_ns = time_now_ns();
+    (void)pthread_mutex_unlock(&o->mu);
+}
+
+static void begin(struct opening *o, enum stage stage)
+{
+    touch(o);
+    o->stage = stage;
+    o->chore = (struct chore){.work = work,
+                              .done = done,
+                              .lane = o->lanes[stage],
+                              .limit = stage == STAGE_QUICK ? QUICK_MAX : INDEXING_MAX};
+    chores_start(o->openings->chores, &o->chore);
+}
+
+/* Storage that hangs: those who wait are told, and what comes of it later is dropped. */
+static void give_up(struct opening *o)
+{
+    struct plenum_error err;
+    int r = error_set(&err, -ETIMEDOUT,
+                      "data set '%s': nothing has come from its storage for %llu minutes", o->name,
+                      (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
+
+    answer(o, r, &err);
+    call_off(o);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct openings *all = timer->data;
+    struct opening *next;
+    uint64_t now = time_now_ns(), changed;
+
+    for (struct opening *o = all->first; o; o = next) {
+        next = o->next;
+        (void)pthread_mutex_lock(&o->mu);
+        changed = o->changed_ns;
+        (void)pthread_mutex_unlock(&o->mu);
+        if (o->called_off)
+            continue;
+        if (o->stage == STAGE_WAITING) {
+            begin(o, STAGE_INDEXING);
+        } else if (!o->chore.started) {
+            touch(o);
+            tell(o, "waiting for other data sets that the same user opens", 0, 0);
+        } else if (now > changed && now - changed > all->options.silent_ns) {
+            give_up(o);
+        }
+    }
+}
+
+int openings_create(const struct openings_options *options, struct openings **ret)
+{
+    struct openings *all = calloc(1, sizeof(*all));
+    int r;
+
+    if (!all)
+        return -ENOMEM;
+    all->options = *options;
+    r = chores_create(options->loop, &all->chores);
+    if (r < 0) {
+        free(all);
+        return r;
+    }
+    all->tick.data = all;
+    (void)uv_timer_init(options->loop, &all->tick);
+    *ret = all;
+    return 0;
+}
+
+void openings_close(struct openings *openings)
+{
+    if (!openings)
+        return;
+    openings->closed = true;
+    for (struct opening *o = openings->first; o; o = o->next) {
+        o->called_off = true;
+        atomic_store(&o->cancel, true);
+    }
+    uv_close((uv_handle_t *)&openings->tick, NULL);
+    chores_close(openings->chores);
+}
+
+void openings_destroy(struct openings *openings)
+{
+    struct opening *o;
+
+    if (!openings)
+        return;
+    chores_destroy(openings->chores);
+    while ((o = openings->first)) {
+        openings->first = o->next;
+        dataset_unref(o->dataset);
+        free_opening(o);
+    }
+    free(openings);
+}
+
+/* What may be read is part of what is opened. */
+static bool is_same(const struct opening *o, const struct opening_request *request)
+{
+    bool same = !o->called_off && o->roots == request->roots &&
+                o->num_allowed == request->num_allowed && strcmp(o->name, request->dataset) == 0;
+
+    for (unsigned i = 0; same && i < o->num_allowed; i++)
+        same = strcmp(o->allowed[i], request->allowed[i]) == 0;
+    return same;
+}
+
+static struct opening *create_opening(struct openings *all, const struct opening_request *request)
+{
+    struct opening *o = calloc(1, sizeof(*o));
+
+    if (!o)
+        return NULL;
+    o->openings = all;
+    o->name = strdup(request->dataset);
+    o->user = strdup(request->user);
+    o->lanes[STAGE_QUICK] = str_format("quick %s", request->user);
+    o->lanes[STAGE_INDEXING] = str_format("index %s", request->user);
+    (void)pthread_mutex_init(&o->mu, NULL);
+    if (!o->name || !o->user || !o->lanes[0] || !o->lanes[1]) {
+        free_opening(o);
+        return NULL;
+    }
+    o->roots = roots_ref(request->roots);
+    o->allowed = request->allowed;
+    o->num_allowed = request->num_allowed;
+    o->next = all->first;
+    all->first = o;
+    return o;
+}
+
+int openings_ask(struct openings *openings, const struct opening_request *request,
+                 struct opening_waiter *waiter)
+{
+    struct opening *o = openings->first;
+    bool fresh;
+
+    while (o && !is_same(o, request))
+        o = o->next;
+    fresh = !o;
+    if (fresh)
+        o = create_opening(openings, request);
+    if (!o || !fresh)
+        free(request->allowed);
+    if (!o)
+        return -ENOMEM;
+    waiter->opening = o;
+    waiter->heard = 0;
+    waiter->next = o->waiters;
+    o->waiters = waiter;
+    if (fresh) {
+        begin(o, STAGE_QUICK);
+        (void)uv_timer_start(&openings->tick, on_tick, TICK_MS, TICK_MS);
+    }
+    return 0;
+}
+
+void openings_leave(struct opening_waiter *waiter)
+{
+    struct opening *o = waiter->opening;
+    struct opening_waiter **at;
+
+    if (!o)
+        return;
+    for (at = &o->waiters; *at != waiter; at = &(*at)->next)
+        ;
+    *at = waiter->next;
+    waiter->opening = NULL;
+    if (!o->waiters)
+        call_off(o);
+}
+
+bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *ret)
+{
+    struct opening *o = waiter->opening;
+    bool fresh;
+
+    (void)pthread_mutex_lock(&o->mu);
+    fresh = waiter->heard != o->told;
+    waiter->heard = o->told;
+    *ret = o->progress;
+    (void)pthread_mutex_unlock(&o->mu);
+    return fresh;
+}
+
+/* A reference on its way out. */
+struct release {
+    struct chore chore;
+    struct dataset *dataset;
+    char lane[];
+};
+
+static void drop(struct chore *chore)
+{
+    struct release *release = container_of(chore, struct release, chore);
+
+    dataset_unref(release->dataset);
+}
+
+static void dropped(struct chore *chore)
+{
+    if (chore->code < 0)
+        drop(chore);
+    free(container_of(chore, struct release, chore));
+}
+
+void openings_release(struct openings *openings, const char *user, struct dataset *dataset)
+{
+    static const char prefix[] = "drop ";
+    struct release *release;
+    size_t size = sizeof(prefix) + strlen(user);
+
+    if (!dataset)
+        return;
+    release = calloc(1, sizeof(*release) + size);
+    if (!release) {
+        dataset_unref(dataset);
+        return;
+    }
+    (void)snprintf(release->lane, size, "%s%s", prefix, user);
+    release->dataset = dataset;
+    release->chore = (struct chore){
+        .work = drop, .done = dropped, .lane = release->lane, .limit = QUICK_MAX};
+    chores_start(openings->chores, &release->chore);
+}

@@ -1,0 +1,98 @@
+"""Storage that hangs: it stops nobody but its own user's stream, and no loader from ending. As root, who may mount it."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from service import FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
+import tap  # noqa: E402
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+NOBODY = 65534
+
+
+def mount_hung(path):
+    """A file system whose server never answers: who looks at it hangs. The server's end, or None where that cannot be had."""
+    try:
+        fd = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        return None
+    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+    if LIBC.mount(b"hung", path.encode(), b"fuse", 6, options) < 0:
+        os.close(fd)
+        return None
+    return fd
+
+
+class HangsTest(ServiceCase):
+    def hang(self, path):
+        fd = mount_hung(path)
+        if fd is None:
+            self.skipTest("a file system of our own cannot be mounted here")
+        self.addCleanup(LIBC.umount2, path.encode(), 2)
+        self.addCleanup(os.close, fd)  # whoever hangs goes on, with an error
+
+    def hung_folder(self, name):
+        path = os.path.join(self.folder, name)
+        os.mkdir(path)
+        self.hang(path)
+        return path
+
+    def ask(self, data, **more):
+        p = subprocess.Popen([FEED, data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1", "--json"],
+                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, **more)
+        self.addCleanup(self.end_feed, p)
+        return p
+
+    def hangs(self, p, what="fuse"):
+        """Does a thread of the loader wait for that storage?"""
+        for task in os.listdir(f"/proc/{p.pid}/task"):
+            try:
+                with open(f"/proc/{p.pid}/task/{task}/wchan") as f:
+                    if what in f.read():
+                        return True
+            except OSError:
+                pass
+        return False
+
+    def test_opening(self):
+        """data sets on it, more than a user may open at a time, keep no other user waiting"""
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        os.chmod(self.folder, 0o755)
+        self.make_data()
+        p = self.serve("--root", self.folder, "--socket-mode", "666")
+        for i in range(8):
+            self.ask(self.hung_folder(f"hung{i}"), user=NOBODY, group=NOBODY, extra_groups=[])
+        wait_for("openings that hang", lambda: self.hangs(p))
+        self.fed(self.feed("--epochs", "1"))
+
+    def test_end_while_opening(self):
+        """neither SIGTERM nor SIGINT nor the keeper's end waits for a data set on it"""
+        for how in (signal.SIGTERM, signal.SIGINT, None):
+            ours, theirs = socket.socketpair()
+            self.addCleanup(ours.close)
+            with theirs, open(self.log, "a") as log:
+                p = subprocess.Popen([PLENUMD, "--job", "--threads", "2", "--socket", f"unix:{self.socket}", "--drain-timeout", "1s",
+                                      "--leash-fd", str(theirs.fileno())], env=self.environment, stdin=subprocess.DEVNULL,
+                                     stderr=log, pass_fds=[theirs.fileno()])
+            self.addCleanup(self.end, p)
+            wait_for("the loader", self.listening)
+            self.ask(self.hung_folder(f"hung-{how}"))
+            wait_for("an opening that hangs", lambda: self.hangs(p))
+            if how:
+                p.send_signal(how)
+            else:
+                ours.close()
+            self.assertEqual(p.wait(LIMIT), 0, self.said())
+            self.assertIn("ended without waiting for what hangs", self.said())
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,297 @@
+/* Who waits for which data set, with storage that does what a test wants: dataset_open() is ours. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/util.h"
+#include "loader/serve/openings.h"
+
+enum { ASKERS = 16 };
+
+/* What a name begins with says what happens to it: "/hang" hangs until it is let go or called off,
+ * "/index" has no index and hangs likewise while one is made, "/busy" is indexed by another process
+ * the first two times; all others are there at once. */
+static struct {
+    pthread_mutex_t mu;
+    pthread_cond_t change;
+    unsigned calls, inside, called_off;
+    bool let_go;
+} storage = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
+
+int __real_dataset_open(const char *name, const struct dataset_options *options,
+                        struct dataset **ret, struct plenum_error *err);
+int __wrap_dataset_open(const char *name, const struct dataset_options *options,
+                        struct dataset **ret, struct plenum_error *err);
+
+static int hang(const struct dataset_options *options)
+{
+    while (!storage.let_go && !atomic_load(options->cancel)) {
+        (void)pthread_mutex_unlock(&storage.mu);
+        (void)usleep(1000);
+        (void)pthread_mutex_lock(&storage.mu);
+    }
+    return storage.let_go ? 0 : -ECANCELED;
+}
+
+int __wrap_dataset_open(const char *name, const struct dataset_options *options,
+                        struct dataset **ret, struct plenum_error *err)
+{
+    bool quick = options->how == DATASET_IF_FRESH;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&storage.mu);
+    storage.calls++;
+    storage.inside++;
+    if (strncmp(name, "/hang", 5) == 0)
+        r = hang(options);
+    else if (strncmp(name, "/index", 6) == 0)
+        r = quick ? -EINPROGRESS : hang(options);
+    else if (strncmp(name, "/busy", 5) == 0)
+        r = quick ? -EINPROGRESS : storage.calls < 4 ? -EALREADY : 0;
+    storage.inside--;
+    storage.called_off += r == -ECANCELED;
+    (void)pthread_mutex_unlock(&storage.mu);
+    return r < 0 ? r : __real_dataset_open("generated:10", NULL, ret, err);
+}
+
+static unsigned count(const unsigned *what)
+{
+    unsigned n;
+
+    (void)pthread_mutex_lock(&storage.mu);
+    n = *what;
+    (void)pthread_mutex_unlock(&storage.mu);
+    return n;
+}
+
+static struct asker {
+    struct opening_waiter waiter;
+    struct dataset *dataset;
+    int code;
+    bool done;
+} askers[ASKERS];
+
+static uv_loop_t loop;
+static struct openings *openings;
+static struct roots *roots;
+
+static void on_done(struct opening_waiter *waiter, struct dataset *dataset, int code,
+                    const struct plenum_error *err)
+{
+    struct asker *a = container_of(waiter, struct asker, waiter);
+
+    (void)err;
+    cr_assert(not(a->done));
+    a->done = true;
+    a->dataset = dataset;
+    a->code = code;
+}
+
+static void ask_below(struct asker *a, const char *user, const char *name, const char *root)
+{
+    const char **allowed = malloc(sizeof(*allowed));
+
+    *allowed = root;
+    *a = (struct asker){.waiter = {.done = on_done}};
+    cr_assert(zero(int, openings_ask(openings,
+                                     &(struct opening_request){.dataset = name,
+                                                               .user = user,
+                                                               .roots = roots,
+                                                               .allowed = allowed,
+                                                               .num_allowed = 1},
+                                     &a->waiter)));
+}
+
+static void ask(struct asker *a, const char *user, const char *name)
+{
+    ask_below(a, user, name, "/");
+}
+
+static void on_nothing(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+static uv_timer_t turning; /* so that the loop turns at least so often */
+
+static void turn(void)
+{
+    (void)uv_run(&loop, UV_RUN_ONCE);
+}
+
+static void wait_done(struct asker *a)
+{
+    for (int i = 0; i < 20000 && !a->done; i++)
+        turn();
+    cr_assert(a->done);
+}
+
+static void wait_count(const unsigned *what, unsigned n)
+{
+    for (int i = 0; i < 20000 && count(what) != n; i++)
+        turn();
+    cr_assert(eq(u32, count(what), n));
+}
+
+static void open_openings(uint64_t silent_ns)
+{
+    cr_assert(zero(int, openings_create(&(struct openings_options){.loop = &loop,
+                                                                   .silent_ns = silent_ns},
+                                        &openings)));
+}
+
+static void setup(void)
+{
+    struct plenum_error err;
+
+    cr_assert(zero(int, roots_create(NULL, 0, &roots, &err)));
+    (void)uv_loop_init(&loop);
+    (void)uv_timer_init(&loop, &turning);
+    (void)uv_timer_start(&turning, on_nothing, 1, 1);
+    open_openings(3600 * NS_PER_SEC);
+}
+
+static void teardown(void)
+{
+    openings_close(openings);
+    uv_close((uv_handle_t *)&turning, NULL);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    openings_destroy(openings);
+    cr_assert(zero(int, uv_loop_close(&loop)));
+    cr_assert(eq(u32, storage.inside, 0), "no thread is left");
+    for (unsigned i = 0; i < ASKERS; i++)
+        dataset_unref(askers[i].dataset);
+    roots_unref(roots);
+}
+
+TestSuite(openings, .init = setup, .fini = teardown, .timeout = 60);
+
+Test(openings, of_one_name_are_one)
+{
+    ask(&askers[0], "1", "/index");
+    wait_count(&storage.inside, 1);
+    for (unsigned i = 1; i < 8; i++)
+        ask(&askers[i], i % 2 ? "1" : "2", "/index");
+    for (unsigned i = 0; i < 20; i++)
+        turn();
+    cr_assert(eq(u32, count(&storage.calls), 2), "a look, and an index");
+    storage.let_go = true;
+    for (unsigned i = 0; i < 8; i++) {
+        wait_done(&askers[i]);
+        cr_assert(eq(ptr, askers[i].dataset, askers[0].dataset));
+    }
+}
+
+Test(openings, with_other_rights_are_others)
+{
+    ask_below(&askers[0], "1", "/hang", "/a");
+    ask_below(&askers[1], "1", "/hang", "/b");
+    wait_count(&storage.inside, 2);
+}
+
+Test(openings, that_hang_keep_no_other_user_waiting)
+{
+    char name[32];
+
+    for (unsigned i = 0; i < 10; i++) {
+        (void)snprintf(name, sizeof(name), "/hang/%u", i);
+        ask(&askers[i], "1", name);
+    }
+    ask(&askers[10], "2", "/there");
+    wait_done(&askers[10]);
+    cr_assert(zero(int, askers[10].code));
+    cr_assert(lt(u32, count(&storage.inside), 10), "and are bounded");
+}
+
+Test(openings, that_index_keep_nobody_waiting_who_has_an_index)
+{
+    char name[32];
+
+    for (unsigned i = 0; i < 10; i++) {
+        (void)snprintf(name, sizeof(name), "/index/%u", i);
+        ask(&askers[i], "1", name);
+    }
+    ask(&askers[10], "1", "/there");
+    wait_done(&askers[10]);
+    cr_assert(zero(int, askers[10].code));
+}
+
+Test(openings, wait_for_another_process_without_a_thread)
+{
+    struct wire_progress progress;
+    bool told = false;
+
+    ask(&askers[0], "1", "/busy");
+    wait_count(&storage.calls, 2);
+    wait_count(&storage.inside, 0);
+    while (!askers[0].done) {
+        turn();
+        told |= !askers[0].done && openings_get_progress(&askers[0].waiter, &progress) &&
+                strstr(progress.text, "another process");
+    }
+    cr_assert(told);
+    cr_assert(zero(int, askers[0].code));
+    cr_assert(eq(u32, count(&storage.calls), 4));
+}
+
+Test(openings, end_with_the_last_who_waits)
+{
+    ask(&askers[0], "1", "/hang");
+    ask(&askers[1], "1", "/hang");
+    wait_count(&storage.inside, 1);
+    openings_leave(&askers[0].waiter);
+    for (unsigned i = 0; i < 20; i++)
+        turn();
+    cr_assert(eq(u32, count(&storage.inside), 1), "one still waits");
+    openings_leave(&askers[1].waiter);
+    ask(&askers[2], "1", "/hang");
+    wait_count(&storage.called_off, 1);
+    for (unsigned i = 0; i < 20; i++)
+        turn();
+    cr_assert(not(askers[0].done || askers[1].done || askers[2].done));
+    storage.let_go = true;
+    wait_done(&askers[2]);
+    cr_assert(zero(int, askers[2].code), "who comes then has one of their own");
+}
+
+Test(openings, that_wait_in_line_are_forgotten_with_those_who_asked)
+{
+    char name[32];
+
+    for (unsigned i = 0; i < 10; i++) {
+        (void)snprintf(name, sizeof(name), "/hang/%u", i);
+        ask(&askers[i], "1", name);
+    }
+    for (unsigned i = 10; i-- > 0;)
+        openings_leave(&askers[i].waiter);
+    wait_count(&storage.inside, 0);
+    cr_assert(lt(u32, count(&storage.calls), 10));
+}
+
+Test(openings, are_given_up_when_nothing_comes)
+{
+    openings_close(openings);
+    turn();
+    openings_destroy(openings);
+    open_openings(NS_PER_SEC);
+    ask(&askers[0], "1", "/hang");
+    wait_done(&askers[0]);
+    cr_assert(eq(int, askers[0].code, -ETIMEDOUT));
+}
+
+Test(openings, under_way_end_with_the_loader)
+{
+    ask(&askers[0], "1", "/hang");
+    ask(&askers[1], "1", "/index");
+    ask(&askers[2], "1", "/busy");
+    wait_count(&storage.inside, 2);
+    for (unsigned i = 0; i < 3; i++)
+        openings_leave(&askers[i].waiter);
+}
