@@ -15,6 +15,10 @@
  * The number of items bounds memory. While a disk makes an I/O thread wait, decoding goes on with
  * what has been read.
  *
+ * Storage may hang, and a thread that reads from it with it. So of these threads none has more than
+ * its share while others want some (users, their jobs, their streams, as for turns); and where all
+ * hang, and a stream gets none, another thread is started (queue_beat()).
+ *
  * Ahead of that, where reading is slow (a cold cache, a network), I/O threads tell the kernel which
  * samples come next: a stream's positions say so, far beyond its requests. The kernel then reads
  * many at once, and a cold cache costs bandwidth instead of one latency a sample. A thread gives no
@@ -38,7 +42,6 @@
 #include "loader/serve/queue.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -62,6 +65,8 @@ enum {
     COST_PIXEL_NS = 20,       /* what a sample is thought to cost before one was rendered */
     COST_MEAN = 8,            /* samples */
     DEBTS = 256,
+    SPARE_MAX = 64,     /* readers that are started for those that hang */
+    SPARE_OF_USER = 8,  /* beyond so many that hang a user gets none, unless it has none at all */
 };
 
 /* A walk along a stream's samples, as batches come one after the other. */
@@ -97,6 +102,9 @@ struct queue_stream {
     struct turns turns;
     uint64_t waiting;                   /* samples that nobody has taken up */
     uint64_t cost_ns;                   /* mean CPU time of one */
+    unsigned announcing;                /* threads that do */
+    bool closed;                        /* gone when these have ended */
+    bool starved;                       /* at the last beat, and had no turn since */
     struct walk ahead;                  /* the next sample to announce */
     struct order_place expected;        /* of the next request, if the client goes on as it does */
     uint64_t asked;                     /* samples asked for since the walk began */
@@ -142,6 +150,8 @@ struct queue {
     unsigned num_items;
     struct thread *threads; /* workers, then I/O threads */
     unsigned started;
+    unsigned readers;      /* of them, I/O threads; holding mu */
+    unsigned idle_readers; /* that have nothing to do; holding mu */
     struct lane *lanes;
     unsigned num_lanes;
     /* Any thread. */
@@ -222,7 +232,7 @@ static void give_up_rest(struct queue *q, struct queue_request *r)
 /* The next sample to read. Holding the lock. */
 static bool take_task(struct queue *q, struct item *item)
 {
-    struct turns *leaf = turns_next(&q->turns, UINT_MAX);
+    struct turns *leaf = turns_next(&q->turns, q->readers);
     struct queue_request *r;
     struct queue_stream *s;
 
@@ -240,6 +250,8 @@ static bool take_task(struct queue *q, struct item *item)
     item->place = r->place;
     item->place.position += wire_step_position(s->open, item->index % s->open->local);
     turns_take(leaf, s->cost_ns, &item->turn);
+    turns_hold(leaf);
+    s->starved = false;
     s->taken++;
     wait_for_turns(q, s, -1);
     return true;
@@ -255,24 +267,25 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
         w->step = order_place_skip(&s->steps, w->step, index / s->open->local);
 }
 
+static void maybe_free(struct queue_stream *s);
+
 /* The next sample to announce to the kernel, of any stream whose reading is slow. Holding the lock.
  */
-static bool take_announcement(struct queue *q, const struct render_spec **spec, uint32_t *sample)
+static struct queue_stream *take_announcement(struct queue *q, uint32_t *sample)
 {
     for (struct queue_stream *s = q->streams; s; s = s->link) {
-        if (s->taken >= s->slow_until || !s->first)
+        if (s->taken >= s->slow_until || !s->first || !turns_may_hold(&s->turns, q->readers))
             continue;
         if (s->ahead.ordinal < s->taken) /* reading has overtaken it */
             walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
         if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
             continue;
-        *spec = s->spec;
         *sample = render_sample_at(s->spec, s->ahead.step.epoch,
                                    s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
         walk_on(s, &s->ahead, 1);
-        return true;
+        return s;
     }
-    return false;
+    return NULL;
 }
 
 /* Holding the lock; lets go of the item's task. True when somebody must be told. */
@@ -359,21 +372,27 @@ static void note_reading(struct queue_stream *s, uint64_t read_ns)
  * lock, but not meanwhile. */
 static uint64_t announce(struct queue *q)
 {
-    const struct render_spec *spec;
     struct dataset *dataset;
+    struct queue_stream *s;
     uint64_t begin;
     uint32_t sample;
 
-    if (!take_announcement(q, &spec, &sample))
+    s = take_announcement(q, &sample);
+    if (!s)
         return 0;
-    /* The stream may end meanwhile, but not its data set. */
-    dataset = dataset_ref(spec->dataset);
+    /* The stream may be closed meanwhile, but is not gone, nor is its data set. */
+    dataset = dataset_ref(s->spec->dataset);
+    turns_hold(&s->turns);
+    s->announcing++;
     unlock(q);
     begin = time_now_ns();
     dataset_announce(dataset, sample);
     begin = time_now_ns() - begin;
     dataset_unref(dataset);
     lock(q);
+    turns_release(&s->turns);
+    s->announcing--;
+    maybe_free(s);
     return begin + 1;
 }
 
@@ -398,13 +417,16 @@ static void *io_main(void *arg)
             unlock(q);
             read_item(item);
             lock(q);
+            turns_release(&s->turns);
             note_reading(s, item->read_ns);
             budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
             unlock(q);
             hand_over(q, item);
             lock(q);
         } else if (announce(q) == 0) {
+            q->idle_readers++;
             (void)pthread_cond_wait(&q->to_read, &q->mu);
+            q->idle_readers--;
         }
     }
     unlock(q);
@@ -586,37 +608,75 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-static int start_threads(struct queue *q)
+/* The next one: workers first, then readers. Holding the lock. */
+static int start_thread(struct queue *q)
 {
     const struct queue_options *o = &q->options;
-    unsigned count = o->workers + o->io_threads;
+    bool worker = q->started < o->workers;
+    struct thread *t = &q->threads[q->started];
     sigset_t all, old;
-    int r = 0;
+    int r;
 
-    q->threads = calloc(count, sizeof(*q->threads));
-    if (!q->threads)
-        return -ENOMEM;
+    *t = (struct thread){.queue = q, .index = q->started - (worker ? 0 : o->workers)};
+    if (worker && o->worker_lane)
+        t->lane = o->worker_lane(o->arg, t->index) % q->num_lanes;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
-    for (unsigned i = 0; i < count && r == 0; i++) {
-        bool worker = i < o->workers;
-        struct thread *t = &q->threads[i];
-
-        *t = (struct thread){.queue = q, .index = worker ? i : i - o->workers};
-        if (worker && o->worker_lane)
-            t->lane = o->worker_lane(o->arg, i) % q->num_lanes;
-        r = -pthread_create(&t->id, NULL, worker ? worker_main : io_main, t);
-        q->started += r == 0;
-    }
+    r = -pthread_create(&t->id, NULL, worker ? worker_main : io_main, t);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    q->started += r == 0;
+    q->readers += r == 0 && !worker;
     return r;
+}
+
+static int start_threads(struct queue *q)
+{
+    unsigned count = q->options.workers + q->options.io_threads;
+    int r = 0;
+
+    q->threads = calloc(count + SPARE_MAX, sizeof(*q->threads));
+    if (!q->threads)
+        return -ENOMEM;
+    lock(q);
+    for (unsigned i = 0; i < count && r == 0; i++)
+        r = start_thread(q);
+    unlock(q);
+    return r;
+}
+
+/* Does it wait for a reader, all of which wait for storage, since the last beat? */
+static bool is_starved(const struct queue *q, struct queue_stream *s)
+{
+    unsigned most = q->options.io_threads + SPARE_OF_USER;
+    bool since = s->starved;
+
+    s->starved = q->idle_readers == 0 && s->waiting > 0 && s->turns.held == 0;
+    return since && s->starved && s->user->turns.held < most;
+}
+
+void queue_beat(struct queue *queue)
+{
+    struct queue *q = queue;
+    bool starved = false;
+
+    lock(q);
+    for (struct queue_stream *s = q->streams; s; s = s->link)
+        starved |= is_starved(q, s);
+    if (starved && q->readers < q->options.io_threads + SPARE_MAX && start_thread(q) == 0) {
+        struct item *item = &q->items[q->num_items++];
+
+        item->link = q->free;
+        q->free = item;
+    }
+    (void)pthread_cond_broadcast(&q->to_read);
+    unlock(q);
 }
 
 static int make_items(struct queue *q)
 {
     /* One in each thread's hands, and as many again waiting between the two kinds. */
     q->num_items = 2 * (q->options.workers + q->options.io_threads);
-    q->items = calloc(q->num_items, sizeof(*q->items));
+    q->items = calloc(q->num_items + SPARE_MAX, sizeof(*q->items));
     q->lanes = calloc(q->num_lanes, sizeof(*q->lanes));
     if (!q->items || !q->lanes)
         return -ENOMEM;
@@ -805,14 +865,26 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
     return r;
 }
 
+/* Holding the lock. */
+static void maybe_free(struct queue_stream *s)
+{
+    if (!s->closed || s->announcing > 0)
+        return;
+    leave_owners(s->queue, s);
+    free(s);
+}
+
 void queue_stream_close(struct queue_stream *stream)
 {
+    struct queue *q;
+
     if (!stream)
         return;
-    lock(stream->queue);
-    leave_owners(stream->queue, stream);
-    unlock(stream->queue);
-    free(stream);
+    q = stream->queue;
+    lock(q);
+    stream->closed = true;
+    maybe_free(stream);
+    unlock(q);
 }
 
 /* A request has come: does it go on where the last one ended? Then so does the walk ahead. */

@@ -100,6 +100,10 @@ void queue_cancel_all(struct queue_stream *stream);
 /** The oldest finished request, owned by the caller (free()), or NULL. */
 struct queue_request *queue_take_finished(struct queue *queue);
 
+/** To be called about once a second: where all threads that read wait for storage, and a stream gets
+ * none for that, another is started, up to a limit. */
+void queue_beat(struct queue *queue);
+
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);
 
 /** Whose workers are nearest to the stream's ring. */

@@ -224,6 +224,7 @@ static void on_beat(uv_timer_t *timer)
         monitor_beat(&m->server, now);
         http_publish(m->http, &m->server);
     }
+    queue_beat(m->server.queue);
     queue_get_counters(m->server.queue, &c);
     if (notify_watchdog_ns() > 0)
         notify_send("WATCHDOG=1");

@@ -112,6 +112,19 @@ void turns_settle(struct turns *leaf, struct turn *turn, uint64_t cost)
     turn->cost = cost;
 }
 
+static unsigned share_of(const struct turns *t, unsigned limit)
+{
+    return t->parent ? share(share_of(t->parent, limit), t->parent->active) : limit;
+}
+
+bool turns_may_hold(const struct turns *leaf, unsigned limit)
+{
+    for (const struct turns *t = leaf; t; t = t->parent)
+        if (t->held >= share_of(t, limit))
+            return false;
+    return true;
+}
+
 void turns_hold(struct turns *leaf)
 {
     for (struct turns *t = leaf; t; t = t->parent) {

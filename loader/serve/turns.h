@@ -49,6 +49,8 @@ void turns_serve(struct turns *leaf, const struct turn *turn);
 /** What it has cost really. */
 void turns_settle(struct turns *leaf, struct turn *turn, uint64_t cost);
 
+/** May it hold one more, by the same rule? */
+bool turns_may_hold(const struct turns *leaf, unsigned limit);
 void turns_hold(struct turns *leaf);
 void turns_release(struct turns *leaf);
 

@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
+from service import CTL, FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -92,6 +92,21 @@ class HangsTest(ServiceCase):
                 ours.close()
             self.assertEqual(p.wait(LIMIT), 0, self.said())
             self.assertIn("ended without waiting for what hangs", self.said())
+
+    def test_reading(self):
+        """a stream whose data set begins to hang stops no other, and not the end"""
+        self.make_data()
+        other = os.path.join(self.folder, "other")
+        self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")
+        p = self.serve("--io-threads", "2", "--drain-timeout", "1s")
+        stuck = self.feed("--epochs", "1000000", data=other)
+        wait_for("a stream", lambda: "client" in self.said())
+        self.hang(os.path.join(other, os.listdir(other)[0]))
+        wait_for("reads that hang", lambda: self.hangs(p))
+        self.fed(self.feed("--epochs", "3"))
+        self.assertIsNone(stuck.poll())
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(LIMIT), 0, self.said())
 
 
 if __name__ == "__main__":
