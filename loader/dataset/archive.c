@@ -228,6 +228,7 @@ struct scan {
     struct archive *archives;
     atomic_uint_fast64_t progress;
     uint64_t total;
+    struct index_memory *memory;
 };
 
 static int open_archive(struct archive *a, struct stat *st)
@@ -289,6 +290,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < d->files.count; i++) {
         s->archives[i] = (struct archive){.arg = s->work->arg,
+                                          .builder = {.memory = s->memory},
                                           .number = i,
                                           .dataset = d,
                                           .options = s->options,
@@ -307,7 +309,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
                  const struct archive_work *work, struct index_builder *b, struct plenum_error *err)
 {
-    struct scan s = {.dataset = dataset, .options = options, .work = work};
+    struct scan s = {.dataset = dataset, .options = options, .work = work, .memory = b->memory};
     struct parallel loop = {.count = dataset->files.count,
                             .threads = options->threads,
                             .turn = scan_archive,

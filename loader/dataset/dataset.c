@@ -337,7 +337,9 @@ static int sum_of(const struct dataset *d, const struct dataset_options *options
 /* Scan and sum up; the index is then in memory. */
 static int build(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
 {
-    struct index_builder b = {0};
+    struct index_memory memory = {.limit = options->memory};
+    struct index_builder b = {.memory = &memory};
+    char limit[32];
     struct datasum sum;
     int r;
 
@@ -354,6 +356,11 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
             (void)error_set(err, r, "out of memory");
     }
     index_builder_fini(&b);
+    if (r < 0 && atomic_load(&memory.over))
+        return error_set(err, -E2BIG,
+                         "%s: to index it would take more than %s of memory, which is what this "
+                         "loader has for that; make several data sets of it, or give the loader more",
+                         d->name, format_bytes(memory.limit, limit, sizeof(limit)));
     if (r < 0)
         return r;
     r = sum_of(d, options, &sum, err);

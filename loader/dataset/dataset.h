@@ -49,6 +49,7 @@ struct dataset_options {
     enum dataset_how how;
     /** Set from another thread, it ends the opening soon: -ECANCELED. May be NULL. */
     const atomic_bool *cancel;
+    uint64_t memory; /* bytes that making an index may take; 0: no limit */
 };
 
 /**
@@ -58,7 +59,7 @@ struct dataset_options {
  * Errors: -EINVAL no such format or setting; -ENOENT, -EACCES, -ENOTDIR as the file system says;
  * -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it lies below none of the roots; -EBADMSG there are no images in it, or too many, or an
  * archive or list is damaged; -ESTALE it is being written; -ELOOP links that go in a circle;
- * -ENOMEM, -EIO.
+ * -E2BIG its index would take more memory than it may; -ENOMEM, -EIO.
  */
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err);

@@ -72,6 +72,7 @@ struct scan {
     const struct dataset_options *options;
     struct class_scan *classes;
     size_t num_classes, cap_classes;
+    struct index_memory *memory;
 };
 
 static int push(void *array, size_t size, size_t have, size_t *cap)
@@ -89,11 +90,14 @@ static int push(void *array, size_t size, size_t have, size_t *cap)
     return 0;
 }
 
-static int add_file(struct class_scan *c, const struct level *level, const char *name,
-                    const struct stat *st)
+static int add_file(const struct scan *s, struct class_scan *c, const struct level *level,
+                    const char *name, const struct stat *st)
 {
+    size_t bytes = 2 * sizeof(*c->files) + strlen(level->path) + strlen(name) + 32;
     char *path;
 
+    if (index_memory_take(s->memory, bytes) < 0)
+        return -ENOMEM;
     if (push(&c->files, sizeof(*c->files), c->num_files, &c->cap_files) < 0)
         return -ENOMEM;
     path = str_format("%s/%s", level->path, name);
@@ -164,7 +168,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
         pass_over(c, entry->d_name);
         return 0;
     }
-    r = add_file(c, level, entry->d_name, &st);
+    r = add_file(s, c, level, entry->d_name, &st);
     return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
 }
 
@@ -398,7 +402,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
 static int folder_scan(const struct dataset *dataset, const struct dataset_options *options,
                        struct index_builder *b, struct plenum_error *err)
 {
-    struct scan s = {.dataset = dataset, .options = options};
+    struct scan s = {.dataset = dataset, .options = options, .memory = b->memory};
     struct parallel loop = {.threads = options->threads,
                             .turn = scan_class,
                             .progress = options->progress ? scan_progress : NULL,

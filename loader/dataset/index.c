@@ -44,11 +44,29 @@ void index_builder_fini(struct index_builder *b)
     free(b->names);
     free(b->labels);
     free(b->label_slots);
-    *b = (struct index_builder){0};
+    *b = (struct index_builder){.memory = b->memory};
+}
+
+int index_memory_take(struct index_memory *memory, size_t bytes)
+{
+    size_t held = memory ? atomic_fetch_add(&memory->held, bytes) + bytes : 0;
+
+    if (!memory || memory->limit == 0 || held <= memory->limit)
+        return 0;
+    (void)atomic_fetch_sub(&memory->held, bytes);
+    atomic_store(&memory->over, true);
+    return -ENOMEM;
+}
+
+void index_memory_give(struct index_memory *memory, size_t bytes)
+{
+    if (memory)
+        (void)atomic_fetch_sub(&memory->held, bytes);
 }
 
 /* Room for `more` entries of `size` bytes: 0 or -ENOMEM. */
-static int grow(void *array, size_t size, size_t have, size_t more, size_t *cap)
+static int grow(struct index_builder *b, void *array, size_t size, size_t have, size_t more,
+                size_t *cap)
 {
     void **p = array;
     size_t want = *cap ? *cap : 256;
@@ -58,6 +76,8 @@ static int grow(void *array, size_t size, size_t have, size_t more, size_t *cap)
         return 0;
     while (want - have < more)
         want += want / 2;
+    if (index_memory_take(b->memory, (want - *cap) * size) < 0)
+        return -ENOMEM;
     bytes = realloc(*p, want * size);
     if (!bytes)
         return -ENOMEM;
@@ -70,7 +90,7 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
 {
     size_t at = b->names_bytes;
 
-    if (grow(&b->names, 1, b->names_bytes, len + 1, &b->cap_names) < 0)
+    if (grow(b, &b->names, 1, b->names_bytes, len + 1, &b->cap_names) < 0)
         return -ENOMEM;
     memcpy(b->names + at, name, len);
     b->names[at + len] = '\0';
@@ -83,7 +103,7 @@ static int64_t add_class(struct index_builder *b, uint64_t at)
 {
     if (b->num_classes >= INT32_MAX)
         return -EOVERFLOW;
-    if (grow(&b->classes, sizeof(*b->classes), b->num_classes, 1, &b->cap_classes) < 0)
+    if (grow(b, &b->classes, sizeof(*b->classes), b->num_classes, 1, &b->cap_classes) < 0)
         return -ENOMEM;
     b->classes[b->num_classes] = at;
     return (int64_t)b->num_classes++;
@@ -110,7 +130,7 @@ int64_t index_builder_add_container(struct index_builder *b, const char *path, u
         return at;
     if (b->num_containers >= INT32_MAX)
         return -EOVERFLOW;
-    if (grow(&b->containers, sizeof(*b->containers), b->num_containers, 1, &b->cap_containers) < 0)
+    if (grow(b, &b->containers, sizeof(*b->containers), b->num_containers, 1, &b->cap_containers) < 0)
         return -ENOMEM;
     b->containers[b->num_containers] = (struct index_container){
         .name = (uint64_t)at, .mtime_ns = mtime_ns, .size = size, .flags = flags};
@@ -131,7 +151,7 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
         return at;
     if (b->num_samples >= UINT32_MAX - 1)
         return -EOVERFLOW;
-    if (grow(&b->samples, sizeof(*b->samples), b->num_samples, 1, &b->cap_samples) < 0)
+    if (grow(b, &b->samples, sizeof(*b->samples), b->num_samples, 1, &b->cap_samples) < 0)
         return -ENOMEM;
     b->samples[b->num_samples] = *sample;
     b->samples[b->num_samples].name = (uint64_t)at & ((UINT64_C(1) << 48) - 1);
@@ -157,7 +177,9 @@ static uint32_t *label_slot(const struct index_builder *b, const char *text, siz
 static int grow_label_slots(struct index_builder *b)
 {
     size_t count = b->num_label_slots ? b->num_label_slots * 2 : 256;
-    uint32_t *slots = calloc(count, sizeof(*slots));
+    uint32_t *slots = index_memory_take(b->memory, count * sizeof(*slots)) < 0
+                          ? NULL
+                          : calloc(count, sizeof(*slots));
 
     if (!slots)
         return -ENOMEM;
@@ -186,7 +208,7 @@ int64_t index_builder_add_label(struct index_builder *b, const char *text, size_
     if (b->num_labels >= INT32_MAX)
         return -EOVERFLOW;
     at = index_builder_add_name(b, text, len);
-    if (at < 0 || grow(&b->labels, sizeof(*b->labels), b->num_labels, 1, &b->cap_labels) < 0)
+    if (at < 0 || grow(b, &b->labels, sizeof(*b->labels), b->num_labels, 1, &b->cap_labels) < 0)
         return -ENOMEM;
     b->labels[b->num_labels] = (struct index_label){.text = (uint64_t)at, .first = b->num_samples};
     *slot = (uint32_t)++b->num_labels;
@@ -226,10 +248,10 @@ int index_builder_append(struct index_builder *b, const struct index_builder *pa
     if (r == 0 && (b->num_samples + part->num_samples >= UINT32_MAX ||
                    b->num_containers + part->num_containers >= INT32_MAX))
         r = -EOVERFLOW;
-    if (r == 0 && (grow(&b->names, 1, b->names_bytes, part->names_bytes, &b->cap_names) < 0 ||
-                   grow(&b->samples, sizeof(*b->samples), b->num_samples, part->num_samples,
+    if (r == 0 && (grow(b, &b->names, 1, b->names_bytes, part->names_bytes, &b->cap_names) < 0 ||
+                   grow(b, &b->samples, sizeof(*b->samples), b->num_samples, part->num_samples,
                         &b->cap_samples) < 0 ||
-                   grow(&b->containers, sizeof(*b->containers), b->num_containers,
+                   grow(b, &b->containers, sizeof(*b->containers), b->num_containers,
                         part->num_containers, &b->cap_containers) < 0))
         r = -ENOMEM;
     if (r < 0) {
@@ -335,7 +357,7 @@ static int settle_names(struct index_builder *b, int64_t offset, struct plenum_e
             return bad_label(b, &b->labels[i], -EBADMSG, err,
                              " is a number, though other labels of the data set are names");
     sorted = malloc((b->num_labels + 1) * sizeof(struct index_label *));
-    if (!sorted || grow(&b->classes, sizeof(*b->classes), 0, b->num_labels, &b->cap_classes) < 0) {
+    if (!sorted || grow(b, &b->classes, sizeof(*b->classes), 0, b->num_labels, &b->cap_classes) < 0) {
         free(sorted);
         return error_set(err, -ENOMEM, "out of memory");
     }
@@ -512,7 +534,7 @@ int index_build(const struct index_builder *b, struct index *ret)
     h.classes_at = h.containers_at + b->num_containers * sizeof(*b->containers);
     h.names_at = h.classes_at + class_names * sizeof(*b->classes);
     h.file_bytes = h.names_at + b->names_bytes;
-    bytes = malloc(h.file_bytes);
+    bytes = index_memory_take(b->memory, h.file_bytes) < 0 ? NULL : malloc(h.file_bytes);
     if (!bytes)
         return -ENOMEM;
     memcpy(bytes, &h, sizeof(h));

@@ -38,6 +38,7 @@ struct scan {
     struct found *files;
     size_t num_files, cap_files;
     struct plenum_error *err; /* [turns]; "" where all is well */
+    struct index_memory *memory;
 };
 
 static int list_locate(struct dataset *d, const struct dataset_options *options,
@@ -68,8 +69,8 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 }
 
 /* The whole list, with room for a byte behind it. */
-static int read_text(const struct dataset *d, char **text, size_t *len, struct stat *st,
-                     struct plenum_error *err)
+static int read_text(const struct dataset *d, struct index_memory *memory, char **text,
+                     size_t *len, struct stat *st, struct plenum_error *err)
 {
     int fd = place_open(&d->place, d->where, 0), r = 0;
     struct stat after;
@@ -84,7 +85,7 @@ static int read_text(const struct dataset *d, char **text, size_t *len, struct s
         r = -EFBIG;
     if (r == 0) {
         *len = (size_t)st->st_size;
-        *text = malloc(*len + 1);
+        *text = index_memory_take(memory, *len) < 0 ? NULL : malloc(*len + 1);
         r = *text ? io_pread_all(fd, *text, *len, 0) : -ENOMEM;
     }
     if (r == 0 && (fstat(fd, &after) < 0 || after.st_size != st->st_size ||
@@ -112,7 +113,9 @@ static int add_line(struct scan *s, const struct listfile_line *line)
 {
     if (s->num_files == s->cap_files) {
         size_t cap = s->cap_files ? s->cap_files * 2 : 1024;
-        struct found *files = realloc(s->files, cap * sizeof(*files));
+        struct found *files = index_memory_take(s->memory, (cap - s->cap_files) * sizeof(*files)) < 0
+                                  ? NULL
+                                  : realloc(s->files, cap * sizeof(*files));
 
         if (!files)
             return -ENOMEM;
@@ -241,12 +244,12 @@ static int pour(const struct scan *s, const struct stat *st, struct index_builde
 static int list_scan(const struct dataset *dataset, const struct dataset_options *options,
                      struct index_builder *b, struct plenum_error *err)
 {
-    struct scan s = {.dataset = dataset, .options = options};
+    struct scan s = {.dataset = dataset, .options = options, .memory = b->memory};
     struct listfile list;
     char *text = NULL;
     struct stat st;
     size_t len = 0;
-    int r = read_text(dataset, &text, &len, &st, err);
+    int r = read_text(dataset, b->memory, &text, &len, &st, err);
 
     if (r == 0) {
         list = listfile_of(dataset, text, len);

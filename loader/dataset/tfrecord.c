@@ -68,6 +68,7 @@ struct reader {
     int fd;
     uint64_t offset; /* of bytes[0] in the file */
     uint8_t *bytes;
+    struct index_memory *memory;
     size_t at, have, cap; /* bytes[at ... have) are read and not yet taken */
 };
 
@@ -84,7 +85,9 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
         r->have -= r->at;
         r->at = 0;
         if (r->cap < want) {
-            uint8_t *bytes = realloc(r->bytes, want);
+            uint8_t *bytes = index_memory_take(r->memory, want - r->cap) < 0
+                                 ? NULL
+                                 : realloc(r->bytes, want);
 
             if (!bytes)
                 return -ENOMEM;
@@ -129,12 +132,18 @@ static void budget_free(void *data, void *pointer)
     free(pointer);
 }
 
+/* What an Example of so many bytes may take. */
+static size_t memory_for(size_t len)
+{
+    return len + min_u64(len * 15, 256 << 20) + (1 << 20);
+}
+
 static Example__Example *parse(const uint8_t *data, size_t len, struct budget *budget)
 {
     ProtobufCAllocator allocator = {
         .alloc = budget_alloc, .free = budget_free, .allocator_data = budget};
 
-    budget->left = len + min_u64(len * 15, 256 << 20) + (1 << 20);
+    budget->left = memory_for(len);
     return example__example__unpack(&allocator, len, data);
 }
 
@@ -294,12 +303,17 @@ static int take_record(struct archive *a, const struct keys *keys, const uint8_t
 
     if (mask(crc32c(0, data, len)) != get_u32(data + len))
         return take_bad(a, offset, len);
+    if (index_memory_take(a->builder.memory, memory_for(len)) < 0)
+        return error_set(&a->err, -ENOMEM, "%s: out of memory", a->path);
     example = parse(data, len, &budget);
+    if (!example)
+        index_memory_give(a->builder.memory, memory_for(len));
     if (!example)
         return error_set(&a->err, -EBADMSG, "%s: the record at byte %llu is no tf.train.Example",
                          a->path, (unsigned long long)offset);
     r = take_example(a, keys, example, data, len, offset);
     discard(example, &budget);
+    index_memory_give(a->builder.memory, memory_for(len));
     return r;
 }
 
@@ -341,6 +355,7 @@ static int scan_records(struct archive *a, struct reader *reader)
             r = take_bad(a, offset, len);
             *reader = (struct reader){.fd = reader->fd,
                                       .offset = offset + HEADER + len + TRAILER,
+                                      .memory = reader->memory,
                                       .bytes = reader->bytes,
                                       .cap = reader->cap};
         } else {
@@ -361,9 +376,10 @@ static int scan_records(struct archive *a, struct reader *reader)
 
 static int scan_file(struct archive *a)
 {
-    struct reader reader = {.fd = a->fd};
+    struct reader reader = {.fd = a->fd, .memory = a->builder.memory};
     int r = scan_records(a, &reader);
 
+    index_memory_give(reader.memory, reader.cap);
     free(reader.bytes);
     return r;
 }

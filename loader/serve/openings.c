@@ -29,6 +29,7 @@
 #include "common/dataname.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/progress.h"
 #include "common/util.h"
 #include "loader/serve/chores.h"
@@ -37,6 +38,7 @@ enum {
     QUICK_MAX = 4,    /* of a user at a time */
     INDEXING_MAX = 2, /* each uses all processors */
     TICK_MS = 500,
+    MEMORY_PART = 4, /* of what is available one may take this part */
 };
 
 static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
@@ -125,6 +127,7 @@ static void on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
 static void work(struct chore *chore)
 {
     struct opening *o = container_of(chore, struct opening, chore);
+    struct memory_limit available;
     struct dataset_options options = {
         .cache_dir = o->openings->options.cache_dir,
         .roots = o->allowed,
@@ -135,6 +138,8 @@ static void work(struct chore *chore)
         .progress = on_progress,
         .progress_arg = o};
 
+    memory_available(&available);
+    options.memory = available.bytes / MEMORY_PART;
     o->code = check_path(o->name, &o->err);
     if (o->code == 0)
         o->code = dataset_open(o->name, &options, &o->dataset, &o->err);

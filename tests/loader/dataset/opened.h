@@ -2,7 +2,9 @@
 #ifndef TESTS_LOADER_DATASET_OPENED_H
 #define TESTS_LOADER_DATASET_OPENED_H
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -31,6 +33,23 @@ static inline void refused(const char *name, int code, const char *sentence)
     cr_expect(ne(ptr, (void *)strstr(err.text, sentence), NULL), "'%s' lacks '%s'", err.text,
               sentence);
     cr_expect(eq(ptr, d, NULL));
+}
+
+/** Making its index is bounded in memory, and can be called off. */
+static inline void is_bounded(const char *name)
+{
+    atomic_bool cancel = true;
+    struct dataset_options small = {.rebuild = true, .memory = 2000},
+                           called_off = {.rebuild = true, .cancel = &cancel},
+                           large = {.rebuild = true, .memory = 1 << 30};
+    struct plenum_error err = {""};
+    struct dataset *d = NULL;
+
+    cr_expect(eq(int, dataset_open(name, &small, &d, &err), -E2BIG), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "more than 2.0 KiB of memory"), NULL), "%s", err.text);
+    cr_expect(eq(int, dataset_open(name, &called_off, &d, &err), -ECANCELED), "%s", err.text);
+    cr_assert(eq(int, dataset_open(name, &large, &d, &err), 0), "%s", err.text);
+    dataset_unref(d);
 }
 
 /** The same of a file in the test's folder, with what stands before its path in the name. */

@@ -59,6 +59,7 @@ Test(folder, order_labels_and_names_are_those_of_image_folder)
     tree_write_text(&tree, "data/stray.jpg", "belongs to no class");
     cr_assert(eq(int, mkdir(tree_path(&tree, "data/empty"), 0777), 0));
 
+    is_bounded(tree_path(&tree, "data"));
     d = opened(tree_path(&tree, "data"));
     cr_assert(eq(u32, dataset_get_samples(d), 7));
     cr_expect(eq(u32, dataset_get_classes(d), 5), "an empty folder is a class, too");

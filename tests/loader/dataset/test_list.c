@@ -311,6 +311,7 @@ Test(list, nothing_outside_the_roots_is_served)
     tree_write_text(&tree, "a/linked", "link.jpg 0\n");
     cr_assert(eq(int, symlink("../b/3 x.jpg", tree_path(&tree, "a/link.jpg")), 0));
     (void)snprintf(name, sizeof(name), "list:%s", tree_path(&tree, "a/inside"));
+    is_bounded(name);
     cr_assert(eq(int, dataset_open(name, &options, &d, &err), 0), "%s", err.text);
     dataset_unref(d);
     for (int i = 0; i < 3; i++) {

@@ -113,6 +113,7 @@ Test(tar, what_belongs_to_no_sample_is_counted)
 
     ARCHIVE("data/a.tar", "1.jpg=one", "1.cls=7", "1.txt=field", "notes.txt=x", "2.cls=9",
             "README=y");
+    is_bounded(tree_path(&tree, "data/a.tar"));
     d = opened(tree_path(&tree, "data/a.tar"));
     cr_expect(eq(u64, dataset_get_passed_over(d), 3));
     cr_expect(eq(u64, dataset_get_bytes(d), 3));

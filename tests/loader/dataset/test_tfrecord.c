@@ -71,6 +71,7 @@ Test(tfrecord, images_labels_and_names_in_the_order_of_files_and_records)
     record_put_image(&two, "last", 4, 7, NULL);
     tree_write_bytes(&tree, "train-00000-of-00002", &one);
     tree_write_bytes(&tree, "train-00001-of-00002", &two);
+    is_bounded(tree_path(&tree, "train-0000{0..1}-of-00002"));
     d = opened_in(&tree, "tfrecord:", "train-0000{0..1}-of-00002");
     cr_assert(eq(u32, dataset_get_samples(d), 3));
     cr_expect(eq(u32, dataset_get_classes(d), 8));
