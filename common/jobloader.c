@@ -52,7 +52,7 @@ enum {
     BACKOFF_LAST_MS = 5000,
     SETTLED_MS = 10000, /* a loader that lived so long was not a failed start */
     SILENT_MAX = 10, /* seconds without a beat: it hangs. Longer than clients wait for a word */
-    KILLED_MS = 1000, /* that jobloader_destroy() waits for a killed loader: it may hang in the kernel */
+    KILLED_MS = 1000, /* that jobloader_destroy() waits for a killed loader, which may hang */
     BETWEEN_STACK = 64 << 10,
 };
 

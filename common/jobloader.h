@@ -41,8 +41,8 @@ pid_t jobloader_get_pid(const struct jobloader *loader);
 /** Start, watch, replace. Never blocks. */
 void jobloader_dispatch(struct jobloader *loader);
 
-/** End the loader (asked, then killed after `grace_ms` milliseconds) and close the socket. It takes a
- * second more at the most. */
+/** End the loader (asked, then killed after `grace_ms` milliseconds) and close the socket. It takes
+ * a second more at the most. */
 void jobloader_destroy(struct jobloader *loader, int grace_ms);
 
 /** In a forked child: close what was inherited and leave the process alone. */

@@ -90,8 +90,8 @@ enum plenum_deal {
  * unmapped; no batch of it is leased any more.
  *
  * A stream has one ring, and another one after each loss of a loader; the old one goes when its
- * last batch has been released. Called by plenum_stream_next(), plenum_stream_shutdown() or _destroy(), or, of a
- * stream that was ended before, by plenum_batch_release(); in the thread that called it. It may
+ * last batch has been released. Called by plenum_stream_next(), plenum_stream_shutdown() or
+ * plenum_stream_destroy(), or, of a stream that was ended before, by plenum_batch_release(); in the thread that called it. It may
  * call nothing of the stream's but plenum_stream_get_*().
  */
 typedef void (*plenum_ring_call)(void *arg, void *base, size_t bytes, int present);
@@ -322,7 +322,8 @@ PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plen
  * @param samples  [count] indices in the data set, such as those of a batch.
  *
  * Ownership: `*ret` is [count] pointers and a NULL, one block: free() it.
- * Errors:    -EINVAL there is no such sample; -ENOTSUP the loader is too old; -ECHILD; -EBADF; -ENOMEM; or
+ * Errors:    -EINVAL there is no such sample; -ENOTSUP the loader is too old; -ECHILD; -EBADF;
+ *            -ENOMEM; or
  *            the stream's own error. `*ret` is then untouched.
  * Threads:   any. Blocks until the loader has answered: some microseconds a name.
  */
@@ -349,8 +350,8 @@ PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
                                        struct plenum_stream_info *ret);
 
-/** The place behind the last batch that plenum_stream_next() gave. 0, or -ECHILD with `*ret` cleared.
- * Threads: any. */
+/** The place behind the last batch that plenum_stream_next() gave. 0, or -ECHILD with `*ret`
+ * cleared. Threads: any. */
 PLENUM_API int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
 
 /**
