@@ -36,6 +36,25 @@ static bool root_is_allowed(const struct cmdline *options)
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
+static bool is_script(const char *program)
+{
+    size_t len = strlen(program);
+
+    return len > 3 && strcmp(program + len - 3, ".py") == 0;
+}
+
+/* A script that is named alone is not looked for in the working directory. */
+static void tell_missing(const char *program)
+{
+    bool path = strchr(program, '/') != NULL;
+
+    if (is_script(program))
+        log_error("there is no program '%s'%s: a Python script is started by python3 %s", program,
+                  path ? "" : " in PATH", program);
+    else
+        log_error("there is no program '%s'%s", program, path ? "" : " in PATH");
+}
+
 /* What would fail on this host: 0, or an exit status. */
 static int check_here(const struct cmdline *options, const struct plan *plan)
 {
@@ -58,12 +77,13 @@ static int check_here(const struct cmdline *options, const struct plan *plan)
         return 0;
     case -EACCES:
         log_error("program '%s' cannot be executed: is it a program, and has it the permission "
-                  "(chmod +x)?",
-                  options->program[0]);
+                  "(chmod +x)?%s",
+                  options->program[0],
+                  is_script(options->program[0]) ? " Python scripts are started by python3 FILE"
+                                                 : "");
         return REPORT_NOT_EXECUTABLE;
     default:
-        log_error("there is no program '%s'%s", options->program[0],
-                  strchr(options->program[0], '/') ? "" : " in PATH");
+        tell_missing(options->program[0]);
         return REPORT_NOT_FOUND;
     }
 }

@@ -81,6 +81,12 @@ ok "a parent that ignores SIGCHLD does not keep the job from its end" all 'same 
 job -n 2 "$T/nothing-there"
 ok "a program that does not exist" all 'same $code 127' 'same "$(cat err)" \
     "plenumrun: error: there is no program '"'$T/nothing-there'"'"' 'below $took 2000'
+job -n 2 train.py
+ok "a script that is named like a program" all 'same $code 127' 'same "$(cat err)" \
+    "plenumrun: error: there is no program '"'train.py'"' in PATH: a Python script is started by python3 train.py"'
+echo 'pass' >script.py
+job -n 2 ./script.py
+ok "a script that is none" all 'same $code 126' 'has err "cannot be executed.*Python scripts are started by python3 FILE"'
 job nothing-there-either
 ok "nor in PATH" all 'same $code 127' 'has err "no program .nothing-there-either. in PATH"'
 echo data >data
