@@ -40,6 +40,7 @@
 #include "common/log.h"
 #include "common/text.h"
 #include "common/util.h"
+#include "loader/dataset/cache.h"
 #include "loader/dataset/notes.h"
 #include "loader/serve/closer.h"
 #include "loader/serve/monitor.h"
@@ -545,12 +546,16 @@ static void tell_about_notes(const struct session *s)
 /* It is found again at each opening, which takes minutes where there are millions of files. */
 static void tell_about_index(const struct session *s)
 {
-    if (!dataset_get_index_path(s->dataset) && !dataset_is_made_up(s->dataset))
-        log_about(
-            LOG_LEVEL_WARN, about(s, &(struct about){0}),
-            "%s: its index cannot be kept and is made anew at each opening: is the cache folder "
-            "full (--cache-dir), or may it not be written?",
-            dataset_get_name(s->dataset));
+    char folder[4096] = "";
+
+    if (dataset_get_index_path(s->dataset) || dataset_is_made_up(s->dataset))
+        return;
+    (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
+    log_about(
+        LOG_LEVEL_WARN, about(s, &(struct about){0}),
+        "%s: its index cannot be kept in the cache folder %s and is made anew at each opening: is "
+        "it full, or may it not be written? PLENUM_CACHE_DIR or --cache-dir names another",
+        dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
 }
 
 static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,

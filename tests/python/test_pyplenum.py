@@ -517,6 +517,14 @@ class StreamTest(unittest.TestCase):
                         kill_loaders()
         self.assertEqual((raised, got % 2**64), (1, plenumctl_hash("--epochs", "40")))
 
+    def test_cache_folder(self):
+        """where an index cannot be kept, the folder is named, and what chooses another"""
+        program = "import pyplenum, sys; next(pyplenum.Stream(sys.argv[1], 'rrc(8)'))"
+        done = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60, env={
+            **os.environ, "PLENUM_CACHE_DIR": "/dev/null/nowhere", "PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "its index cannot be kept in the cache folder /dev/null/nowhere .*PLENUM_CACHE_DIR")
+
     def test_other_threads_run(self):
         """a thread that waits for a batch holds no lock of the interpreter's"""
         ticks = []
