@@ -137,11 +137,12 @@ class Opened(torch.utils.data.IterableDataset):
 
 def workers(rank, folder, told):
     """Workers of a DataLoader."""
-    def through(dataset, **options):
-        return [int(n) for batch in torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2, **options) for n in batch[0]]
+    def through(dataset, context="fork"):
+        batches = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=context)
+        return [int(n) for batch in batches for n in batch[0]]
 
-    told["handed"] = sentence(through, Handed(loader(folder)), multiprocessing_context="fork")
-    told["spawned"] = sentence(through, Handed(loader(folder)), multiprocessing_context="spawn")
+    told["handed"] = sentence(through, Handed(loader(folder)))
+    told["spawned"] = sentence(through, Handed(loader(folder)), "spawn")
     told["opened"] = sentence(through, Opened(folder, False))
     told["shares"] = through(Opened(folder, True))
 

@@ -64,5 +64,17 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(what, f"none {version}")
         self.assertIn(f"-{version}-", self.name)
 
+    def test_prefix(self):
+        """libplenum is found in the prefix of a virtual environment, though nobody has told the linker"""
+        venv = os.path.join(self.T, "venv")
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", venv], check=True)
+        os.symlink(os.path.abspath(os.path.join(BUILD, ".libs", "libplenum.so.1")), os.path.join(venv, "lib", "libplenum.so.1"))
+        environment = {name: value for name, value in os.environ.items() if name not in ("PLENUM_LIBRARY", "LD_LIBRARY_PATH")}
+        program = "import pyplenum._lib; print(pyplenum._lib.lib._name)"
+        done = subprocess.run([os.path.join(venv, "bin", "python3"), "-c", program], capture_output=True, text=True, cwd=self.T,
+                              env={**environment, "PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(done.stdout.strip(), (os.path.join(venv, "lib", "libplenum.so.1"), "libplenum.so.1"))
+
 
 tap.main()
