@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -325,6 +326,21 @@ class HostileTest(ServiceCase):
             ready()
 
         self.beside(attack, epochs=4)
+
+    def test_gone_without_a_word(self):
+        """a client of TCP whose host is gone, and that comes again: its host is asked, and its old stream makes room"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can end a connection without a word")
+        address = self.serve_tcp("--ring-limit", "64M")
+        c = Raw(address)
+        c.open(self.set_name, side=1024, count=4)  # 24 MiB
+        c.socket.setsockopt(socket.IPPROTO_TCP, 19, 1)  # TCP_REPAIR: what is closed then says nothing
+        c.close()
+        time.sleep(2)  # from whom one has heard lately is there
+        with Raw(address) as c:
+            c.open(self.set_name, side=1024, count=4)
+            c.ask()
+            self.assertEqual(c.done(), 0)
 
 
 if __name__ == "__main__":
