@@ -107,6 +107,7 @@ int frame_end(struct frame_buffer *b, size_t begin)
 
     if (b->failed) {
         b->failed = false;
+        b->lost = true;
         b->len = begin;
         return -ENOMEM;
     }
@@ -405,6 +406,8 @@ int frame_conn_flush(struct frame_conn *conn)
     } control;
     size_t budget = FLUSH_MAX;
 
+    if (conn->tx.lost)
+        return -ENOMEM;
     if (conn->carrier)
         return flush_by_carrier(conn);
     while (conn->tx_at < conn->tx.len || conn->bulk) {

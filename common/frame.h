@@ -20,7 +20,8 @@ enum { FRAME_HEADER_BYTES = 16 };
 struct frame_buffer {
     uint8_t *bytes;
     size_t len, cap;
-    bool failed;
+    bool failed; /* of the frame that is being written */
+    bool lost;   /* a frame was taken back: who waits for it would wait for ever */
 };
 
 void frame_buffer_fini(struct frame_buffer *buffer);
@@ -135,7 +136,8 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
                     struct frame_reader *payload);
 
 /** Send what is pending: 0 when all is sent, -EAGAIN when the socket is full or much has been sent at
- * once, or another -errno. */
+ * once, -ENOMEM when a frame was lost for want of memory, from then on, or another -errno: then the
+ * connection is of no more use. */
 int frame_conn_flush(struct frame_conn *conn);
 
 /** Bytes of frames that wait to be sent. */

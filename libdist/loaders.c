@@ -30,6 +30,7 @@
 
 #include "libdist/stream_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,7 @@ void loaders_init(struct plenum_stream *s)
 
 void stream_fail(struct plenum_stream *s, int code, const char *text)
 {
+    assert(code < 0 && *text);
     if (s->error_code == 0) {
         s->error_code = code;
         (void)error_set(&s->error, code, "%s", text);
@@ -389,8 +391,11 @@ static void ask_next(struct plenum_stream *s, unsigned *filling)
         return;
     }
     se = choose(s, e ? e->place : s->next_place, e ? e->failed : 0, NULL);
-    if (se && !e)
+    if (se && !e) {
         e = append_entry(s);
+        if (!e)
+            stream_fail(s, -ENOMEM, "out of memory");
+    }
     if (!se || !e || session_render(se, e->place, e->slot = free_slot(se)) < 0) {
         if (e)
             e->slot = NULL;
@@ -419,7 +424,7 @@ void loaders_pump(struct plenum_stream *s)
     while (filling < s->depth)
         ask_next(s, &filling);
     FOR_SESSIONS(se, s)
-        if (se->state == SESSION_OPEN && frame_conn_pending(&se->conn) > 0)
+        if (se->state == SESSION_OPEN)
             (void)session_flush(se);
 }
 
@@ -688,10 +693,10 @@ void loaders_ask_names(struct plenum_stream *s)
         struct wire_ask_name m = {.number = a->samples ? a->samples[a->sent] : a->sent,
                                   .of = a->of};
 
+        asked = true;
         if (wire_put_ask_name(&se->conn.tx, a->base + a->sent, &m) < 0)
             break;
         a->sent++;
-        asked = true;
     }
     /* What failed must still hear the answers to what it has asked. */
     if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {

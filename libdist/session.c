@@ -198,6 +198,7 @@ void session_close(struct session *se, bool bye)
     }
     frame_conn_fini(&se->conn); /* closing takes it out of epoll, too */
     se->wants_write = false;
+    se->broken = 0;
     se->state = SESSION_DOWN;
     forsake(se);
     slot_set_unref(se->set);
@@ -256,15 +257,25 @@ static void refused(struct session *se, int code, const char *text)
     session_lose(se, text);
 }
 
+/* A message could not be written down or sent, and nobody would hear of it: start anew. A socket that
+ * the other side has closed is none of these: what it said last is read first. */
+static void note_broken(struct session *se, int r)
+{
+    if (r == 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNRESET)
+        return;
+    se->broken = r;
+    io_poke();
+}
+
 int session_flush(struct session *se)
 {
     int r = frame_conn_flush(&se->conn);
     bool write = (r == 0 || r == -EAGAIN) && frame_conn_wants_write(&se->conn);
 
-    /* A broken socket is noticed by the I/O thread, which reads its end. */
+    note_broken(se, r);
     if (write != se->wants_write) {
         se->wants_write = write;
-        (void)io_watch(se, write);
+        note_broken(se, io_watch(se, write));
     }
     return r;
 }
@@ -815,6 +826,8 @@ uint64_t session_tick(struct session *se, uint64_t now_ns, bool others)
         ping_ns = min_u64(ping_ns, ping_others_ns);
     if (se->state == SESSION_DOWN && now_ns >= se->retry_ns)
         connect_now(se, now_ns);
+    if (se->broken < 0)
+        lose_connection(se, se->broken);
     if (se->state == SESSION_DOWN)
         return se->retry_ns;
     since = waiting_since(se);

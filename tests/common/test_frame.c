@@ -134,6 +134,24 @@ Test(conn, frames_arrive_whole_and_in_order)
     frame_conn_fini(&b);
 }
 
+/* Who waits for the answer to a message that had no room would wait for ever. */
+Test(conn, one_that_has_lost_a_message_is_of_no_more_use)
+{
+    struct frame_conn a, b;
+    size_t begin;
+
+    pair(&a, &b);
+    put(&a, 1, 100);
+    begin = frame_begin(&a.tx, 2, 0);
+    frame_put_bytes(&a.tx, "", SIZE_MAX / 2);
+    cr_expect(eq(int, frame_end(&a.tx, begin), -ENOMEM));
+    cr_expect(eq(int, frame_conn_flush(&a), -ENOMEM));
+    put(&a, 3, 100);
+    cr_expect(eq(int, frame_conn_flush(&a), -ENOMEM));
+    frame_conn_fini(&a);
+    frame_conn_fini(&b);
+}
+
 /* The descriptor must come with its own frame, not with one before it. */
 Test(conn, a_descriptor_comes_with_its_frame)
 {
