@@ -163,6 +163,22 @@ void io_close(int *fd)
     *fd = -1;
 }
 
+void io_event_set(int fd)
+{
+    const uint64_t one = 1;
+
+    while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+        ;
+}
+
+void io_event_take(int fd)
+{
+    uint64_t count;
+
+    while (read(fd, &count, sizeof(count)) < 0 && errno == EINTR)
+        ;
+}
+
 int io_set_nonblock(int fd)
 {
     int flags = fcntl(fd, F_GETFL);

@@ -115,6 +115,10 @@ int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
 /** Close an owned descriptor and forget it; a negative one is nothing. */
 void io_close(int *fd);
 
+/** Make an eventfd readable, or not: a wake that is lost would be waited for for ever. */
+void io_event_set(int fd);
+void io_event_take(int fd);
+
 /** O_NONBLOCK on an open descriptor: 0 or -errno. */
 int io_set_nonblock(int fd);
 /** Have room for so many descriptors, beside those that every program has, as far as the hard limit

@@ -426,9 +426,7 @@ static void give_credit(struct output *o, const struct chunk *c)
 
 static void wake_loop(struct output *o)
 {
-    const uint64_t one = 1;
-
-    (void)!write(o->event_fd, &one, sizeof(one));
+    io_event_set(o->event_fd);
 }
 
 static void *run(void *arg)
@@ -607,9 +605,7 @@ int output_get_fd(const struct output *output)
 
 void output_acknowledge(struct output *output)
 {
-    uint64_t count;
-
-    (void)!read(output->event_fd, &count, sizeof(count));
+    io_event_take(output->event_fd);
 }
 
 uint64_t output_take_credit(struct output *output, uint32_t source)

@@ -96,9 +96,7 @@ static void in_parent(void)
 static void serve(void *tag)
 {
     if (tag == &tag_wake) {
-        uint64_t n;
-
-        (void)!read(io.wake_fd, &n, sizeof(n));
+        io_event_take(io.wake_fd);
         return;
     }
     for (struct keeper *k = io.keepers; k; k = k->next)
@@ -316,9 +314,7 @@ void io_remove(struct plenum_stream *s)
 
 void io_poke(void)
 {
-    uint64_t one = 1;
-
-    (void)!write(io.wake_fd, &one, sizeof(one));
+    io_event_set(io.wake_fd);
 }
 
 int io_watch(struct session *se, bool write)

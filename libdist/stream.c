@@ -604,15 +604,14 @@ static void update_ready_fd(struct plenum_stream *s)
 {
     bool ready = s->closed || (s->first && s->first->ready) || s->error_code < 0 || finished(s) ||
                  loaders_starved(s);
-    uint64_t n = 1;
 
     if (s->ready_fd < 0 || ready == s->ready_fd_set)
         return;
     s->ready_fd_set = ready;
     if (ready)
-        (void)!write(s->ready_fd, &n, sizeof(n));
+        io_event_set(s->ready_fd);
     else
-        (void)!read(s->ready_fd, &n, sizeof(n));
+        io_event_take(s->ready_fd);
 }
 
 void stream_changed(struct plenum_stream *s)
