@@ -3,7 +3,11 @@
  * close(2) may take as long as the client likes: of a socket with SO_LINGER and bytes that nobody
  * takes, of a file of a file system that the client serves itself, and of a unix socket in whose
  * queue such things wait. Each user has a thread of its own, while there is something to close for
- * it; so nobody waits for another's descriptors, and the loop for none. */
+ * it; so nobody waits for another's descriptors, and the loop for none.
+ *
+ * Of sockets none waits here either: SO_LINGER is switched off, and what is in the queue of a unix
+ * socket is taken out and closed likewise. So what can hold a thread up is a file system that the
+ * user serves. */
 #ifndef LOADER_SERVE_CLOSER_H
 #define LOADER_SERVE_CLOSER_H
 

@@ -24,6 +24,7 @@ from service import FEED, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 LINGER = 20 * LIMIT  # seconds that nothing here may wait for
+FEEDS = 4            # descriptors that the honest clients beside may have
 
 
 def lingering():
@@ -188,7 +189,46 @@ class HostileTest(ServiceCase):
             ready()
             other_end.close(), inner_end.close(), queued_end.close()
 
-        self.beside(attack)
+        # Nobody takes those bytes, nor ends, before the attack is over.
+        self.beside(attack, meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
+        wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
+
+    def test_nested(self):
+        """sockets that wait in the queues of sockets: in many messages, as connections that were not accepted, and in circles"""
+        self.loader = self.start()
+        at_rest = self.descriptors()
+
+        def attack(ready):
+            ends = []
+            for i, kind in enumerate(4 * (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM)):
+                a, b = socket.socketpair(socket.AF_UNIX, kind)
+                if kind != socket.SOCK_STREAM:
+                    a.send(b"")
+                for _ in range(3):
+                    slow, end = lingering()
+                    ends.append(end)
+                    socket.send_fds(a, [b"x" * 5000], [slow.fileno()] * 3 + [b.fileno()] * (i % 4 == 0))
+                    close_aside(slow)
+                c = Raw(self.address, greeting=b"")
+                c.send(hello(), b.fileno())
+                close_aside(a), close_aside(b)
+                c.close()
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(b"\0plenum-test-nested-%d" % os.getpid())
+            listener.listen(5)
+            queued = socket.socket(socket.AF_UNIX)
+            queued.connect(listener.getsockname())
+            slow, end = lingering()
+            socket.send_fds(queued, [b"x"], [slow.fileno()])
+            close_aside(slow), close_aside(queued)
+            c = Raw(self.address, greeting=b"")
+            c.send(hello(), listener.fileno())
+            close_aside(listener)
+            c.close()
+            ready()
+            del ends, end
+
+        self.beside(attack, meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_many_descriptors(self):
@@ -200,7 +240,7 @@ class HostileTest(ServiceCase):
             null = os.open("/dev/null", os.O_RDONLY)
             for _ in range(50):
                 c = Raw(self.address, limit=5, greeting=b"")
-                with contextlib.suppress(ConnectionError, Refused):
+                with contextlib.suppress(OSError, Refused):  # the end, or the kernel's own limit of what is under way
                     c.send(hello())
                     for _ in range(4):
                         c.send(frame(STATS), *([null] * 250))
