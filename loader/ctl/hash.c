@@ -76,7 +76,7 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
                                      .dtype = PLENUM_UINT8,
                                      .layout = PLENUM_NHWC};
     struct render_result result;
-    int r = render_position(&s->spec, scratch, place.epoch, place.position, NULL, 0, NULL, pixels,
+    int r = render_position(&s->spec, scratch, place.epoch, place.position, pixels,
                             &result, err);
 
     if (r < 0)

@@ -100,7 +100,7 @@ static int measure_image(const char *dataset, const struct arguments *a, uint64_
     if (!pixels)
         r = error_set(err, -ENOMEM, "out of memory");
     for (uint64_t p = 0; p <= SAMPLES_MEASURED && r == 0; p++) { /* the first warms up */
-        r = render_position(&s.spec, &scratch, 0, p, NULL, 0, NULL, pixels, &result, err);
+        r = render_position(&s.spec, &scratch, 0, p, pixels, &result, err);
         if (p == 0)
             begin = time_cpu_ns();
         ctl_show_progress(NULL, "samples", p, SAMPLES_MEASURED);

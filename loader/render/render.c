@@ -56,53 +56,68 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
     return 0;
 }
 
-/* Read (unless `early` holds it) and decode one sample. */
-static int try_sample(const struct render_spec *spec, struct render_scratch *scratch,
-                      const struct image_draw *draw, uint32_t sample, void *dst,
-                      struct plenum_error *err)
+uint32_t render_candidate(const struct render_spec *spec, const struct render_try *try)
 {
-    int r = dataset_read(spec->dataset, sample, &scratch->buffer, err);
+    uint32_t position = (uint32_t)(try->position % order_positions(&spec->order));
+    struct philox_block block;
 
-    return r < 0 ? r : decode(spec, scratch, draw, sample, &scratch->buffer, dst, err);
+    if (try->bad == 0)
+        return render_sample_at(spec, try->epoch, try->position);
+    block = philox_draw(spec->order.seed, position, (uint32_t)try->epoch, DRAW_PROBE, try->bad - 1);
+    return spec->order.first + philox_below(block.word[0], spec->order.n);
 }
 
-int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
-                    uint64_t position, const struct dataset_buffer *early, int early_code,
-                    const struct plenum_error *early_err, void *dst, struct render_result *ret,
+bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err)
 {
+    if (code != -EBADMSG || spec->bad != PLENUM_BAD_SUBSTITUTE)
+        return false;
+    if (try->bad < PROBES_MAX) {
+        try->bad++;
+        return true;
+    }
+    (void)error_prefix(err, code, "no substitute for a bad sample was found in %d tries; the last",
+                       PROBES_MAX);
+    return false;
+}
+
+int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
+                    const struct render_try *try, const struct dataset_buffer *bytes, void *dst,
+                    struct render_result *ret, struct plenum_error *err)
+{
     struct image_draw draw = {.seed = spec->order.seed,
-                              .epoch = (uint32_t)epoch,
-                              .position = (uint32_t)(position % order_positions(&spec->order))};
-    uint32_t sample = render_sample_at(spec, epoch, position), shown = sample;
+                              .epoch = (uint32_t)try->epoch,
+                              .position = (uint32_t)(try->position % order_positions(&spec->order))};
+    uint32_t shown = render_candidate(spec, try);
     int r;
 
     if (dataset_is_made_up(spec->dataset)) {
         r = slices_render(&draw, spec->pipeline.side, &spec->store, dst);
         if (r < 0)
             (void)error_set(err, r, "out of memory");
-    } else if (!early) {
-        r = try_sample(spec, scratch, &draw, sample, dst, err);
-    } else if (early_code < 0) {
-        r = error_set(err, early_code, "%s", early_err->text);
     } else {
-        r = decode(spec, scratch, &draw, sample, early, dst, err);
+        r = decode(spec, scratch, &draw, shown, bytes, dst, err);
     }
-    for (uint32_t j = 0; r == -EBADMSG && spec->bad == PLENUM_BAD_SUBSTITUTE && j < PROBES_MAX;
-         j++) {
-        struct philox_block block =
-            philox_draw(draw.seed, draw.position, draw.epoch, DRAW_PROBE, j);
-
-        shown = spec->order.first + philox_below(block.word[0], spec->order.n);
-        r = try_sample(spec, scratch, &draw, shown, dst, err);
-    }
-    if (r == -EBADMSG && spec->bad == PLENUM_BAD_SUBSTITUTE)
-        return error_prefix(
-            err, r, "no substitute for a bad sample was found in %d tries; the last", PROBES_MAX);
     if (r < 0)
         return r;
-    *ret = (struct render_result){.label = dataset_get_label(spec->dataset, shown),
-                                  .sample = shown,
-                                  .substituted = shown != sample};
+    *ret = (struct render_result){
+        .label = dataset_get_label(spec->dataset, shown),
+        .sample = shown,
+        .substituted = shown != render_sample_at(spec, try->epoch, try->position)};
     return 0;
+}
+
+int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
+                    uint64_t position, void *dst, struct render_result *ret,
+                    struct plenum_error *err)
+{
+    struct render_try try = {.epoch = epoch, .position = position};
+    int r;
+
+    do {
+        r = dataset_read(spec->dataset, render_candidate(spec, &try), &scratch->buffer, err);
+        if (r == 0)
+            r = render_bytes_of(spec, scratch, &try, &scratch->buffer, dst, ret, err);
+    } while (render_goes_on(spec, &try, r, err));
+    return r;
 }

@@ -50,19 +50,36 @@ static inline uint64_t render_bytes(const struct render_spec *spec)
     return (uint64_t)spec->pipeline.side * spec->pipeline.side * spec->store.channels;
 }
 
+/** A position, and how many samples that were to be shown there have been found bad. */
+struct render_try {
+    uint64_t epoch, position;
+    uint32_t bad;
+};
+
+/** The sample to be tried: the order's, or the next substitute of a bad one. */
+uint32_t render_candidate(const struct render_spec *spec, const struct render_try *try);
+
+/** A try has come to `code`: true if another is to follow, which is then in `try`. Else `code` is
+ * what comes of the position; where substitutes ran out `err` says so. */
+bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
+                    struct plenum_error *err);
+
 /**
- * Render one position into `dst` [render_bytes()].
- *
- * @param early       the sample's bytes if somebody has read them already (dataset_read() of
- * render_sample_at()), or NULL: they are read here.
- * @param early_code  what dataset_read() returned for them, with `early_err` its sentence.
+ * Render one try's bytes, which dataset_read() has read of render_candidate(), into `dst`
+ * [render_bytes()]. Reads nothing. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
+ */
+int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
+                    const struct render_try *try, const struct dataset_buffer *bytes, void *dst,
+                    struct render_result *ret, struct plenum_error *err);
+
+/**
+ * Read and render one position into `dst` [render_bytes()].
  *
  * Errors: -EBADMSG a bad sample where spec->bad says so, or no substitute found in 100 tries;
  * -ESTALE, -EIO and others: a file could not be read. `err` names the file. -ENOMEM.
  */
 int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
-                    uint64_t position, const struct dataset_buffer *early, int early_code,
-                    const struct plenum_error *early_err, void *dst, struct render_result *ret,
+                    uint64_t position, void *dst, struct render_result *ret,
                     struct plenum_error *err);
 
 #endif

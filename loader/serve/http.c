@@ -316,7 +316,7 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     pixels = malloc(render_bytes(&view.spec));
     code = pixels ? render_position(&view.spec, &h->scratch, view.epoch,
                                     view.position + order_deal(view.per_step, view.deal, view.offset + index),
-                                    NULL, 0, NULL, pixels, &result, &err)
+                                    pixels, &result, &err)
                   : error_set(&err, -ENOMEM, "out of memory");
     picture = (struct encode_options){
         .pixels = pixels, .width = view.spec.pipeline.side, .height = view.spec.pipeline.side};

@@ -19,6 +19,9 @@
  * its share while others want some (users, their jobs, their streams, as for turns); and where all
  * hang, and a stream gets none, another thread is started (queue_beat()).
  *
+ * Where bytes turn out to be bad, the sample goes back to its stream, and a substitute is read as all
+ * is read: workers never wait for storage.
+ *
  * Ahead of that, where reading is slow (a cold cache, a network), I/O threads tell the kernel which
  * samples come next: a stream's positions say so, far beyond its requests. The kernel then reads
  * many at once, and a cold cache costs bandwidth instead of one latency a sample. A thread gives no
@@ -100,7 +103,8 @@ struct queue_stream {
     struct queue_request *first, *last; /* not finished, oldest first */
     struct queue_stream *link;          /* the queue's list */
     struct turns turns;
-    uint64_t waiting;                   /* samples that nobody has taken up */
+    struct again *again;                /* samples that wait for a substitute to be read */
+    uint64_t waiting;                   /* samples that nobody has taken up, and these */
     uint64_t cost_ns;                   /* mean CPU time of one */
     unsigned announcing;                /* threads that do */
     bool closed;                        /* gone when these have ended */
@@ -114,13 +118,21 @@ struct queue_stream {
     uint64_t slow_until; /* in samples taken: announce until then */
 };
 
+/* A sample whose bytes were bad: a substitute is to be read. It holds no buffer meanwhile. */
+struct again {
+    struct again *link;
+    struct queue_request *request;
+    uint32_t index;
+    struct render_try try;
+};
+
 /* One sample on its way. */
 struct item {
     struct item *link;
     struct queue_request *request;
     struct turn turn;
     uint32_t index; /* of the sample in its batch */
-    struct order_place place;
+    struct render_try try;
     struct dataset_buffer buffer;
     int code;
     struct plenum_error err;
@@ -222,23 +234,40 @@ static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more
 /* What was not taken up of a request never will be. Holding the lock. */
 static void give_up_rest(struct queue *q, struct queue_request *r)
 {
+    struct again **at = &r->stream->again, *again;
     uint32_t untaken = r->count - r->next;
 
+    while ((again = *at)) {
+        if (again->request != r) {
+            at = &again->link;
+            continue;
+        }
+        *at = again->link;
+        free(again);
+        untaken++;
+    }
     r->next = r->count;
     r->left -= untaken;
     wait_for_turns(q, r->stream, -(int64_t)untaken);
 }
 
-/* The next sample to read. Holding the lock. */
-static bool take_task(struct queue *q, struct item *item)
+/* A substitute. Holding the lock. */
+static void take_again(struct queue_stream *s, struct item *item)
 {
-    struct turns *leaf = turns_next(&q->turns, q->readers);
-    struct queue_request *r;
-    struct queue_stream *s;
+    struct again *again = s->again;
 
-    if (!leaf)
-        return false;
-    s = container_of(leaf, struct queue_stream, turns);
+    s->again = again->link;
+    item->request = again->request;
+    item->index = again->index;
+    item->try = again->try;
+    free(again);
+}
+
+/* The next sample of the oldest request that has some. Holding the lock. */
+static void take_next(struct queue_stream *s, struct item *item)
+{
+    struct queue_request *r;
+
     for (r = s->first; r->next == r->count; r = r->link)
         ;
     if (r->next == 0)
@@ -247,12 +276,28 @@ static bool take_task(struct queue *q, struct item *item)
         r->place = order_place_settle(&s->steps, order_place_after(&s->steps, r->place));
     item->request = r;
     item->index = r->next++;
-    item->place = r->place;
-    item->place.position += wire_step_position(s->open, item->index % s->open->local);
+    item->try = (struct render_try){
+        .epoch = r->place.epoch,
+        .position = r->place.position + wire_step_position(s->open, item->index % s->open->local)};
+    s->taken++;
+}
+
+/* The next sample to read. Holding the lock. */
+static bool take_task(struct queue *q, struct item *item)
+{
+    struct turns *leaf = turns_next(&q->turns, q->readers);
+    struct queue_stream *s;
+
+    if (!leaf)
+        return false;
+    s = container_of(leaf, struct queue_stream, turns);
+    if (s->again)
+        take_again(s, item);
+    else
+        take_next(s, item);
     turns_take(leaf, s->cost_ns, &item->turn);
     turns_hold(leaf);
     s->starved = false;
-    s->taken++;
     wait_for_turns(q, s, -1);
     return true;
 }
@@ -288,23 +333,44 @@ static struct queue_stream *take_announcement(struct queue *q, uint32_t *sample)
     return NULL;
 }
 
-/* Holding the lock; lets go of the item's task. True when somebody must be told. */
-static bool end_task(struct queue *q, struct item *item)
+/* Holding the lock: the item is free for another task. */
+static void let_go(struct queue *q, struct item *item)
 {
     struct queue_request *r = item->request;
-    bool over = --r->left == 0;
 
     turns_settle(&r->stream->turns, &item->turn, item->cpu_ns);
     r->done.read_ns += item->read_ns;
-    if (over)
-        finish(q, r);
     item->request = NULL;
     item->link = q->free;
     q->free = item;
     /* Reading begins again when some of what was read is used up, and not for one sample. */
     if (atomic_load(&q->ready) <= q->options.workers + q->options.io_threads)
         (void)pthread_cond_signal(&q->to_read);
+}
+
+/* Holding the lock; lets go of the item's task. True when somebody must be told. */
+static bool end_task(struct queue *q, struct item *item)
+{
+    struct queue_request *r = item->request;
+    bool over = --r->left == 0;
+
+    let_go(q, item);
+    if (over)
+        finish(q, r);
     return over;
+}
+
+/* Holding the lock: a substitute is to be read. */
+static void hand_back(struct queue *q, struct item *item, struct again *again)
+{
+    struct queue_stream *s = item->request->stream;
+
+    *again = (struct again){
+        .link = s->again, .request = item->request, .index = item->index, .try = item->try};
+    s->again = again;
+    let_go(q, item);
+    wait_for_turns(q, s, 1);
+    (void)pthread_cond_signal(&q->to_read);
 }
 
 /* Where an item belongs in a lane: behind those of its user, and before those of others that have
@@ -353,9 +419,8 @@ static void read_item(struct item *item)
     const struct render_spec *spec = item->request->stream->spec;
     uint64_t begin = time_now_ns(), cpu = time_cpu_ns();
 
-    item->code =
-        dataset_read(spec->dataset, render_sample_at(spec, item->place.epoch, item->place.position),
-                     &item->buffer, &item->err);
+    item->code = dataset_read(spec->dataset, render_candidate(spec, &item->try), &item->buffer,
+                              &item->err);
     item->read_ns = time_now_ns() - begin;
     item->cpu_ns = time_cpu_ns() - cpu;
 }
@@ -443,9 +508,12 @@ static int render_item(struct render_scratch *scratch, const struct item *item,
 
     if (r < 0)
         return r;
-    r = render_position(s->spec, scratch, item->place.epoch, item->place.position, &item->buffer,
-                        item->code, &item->err, slot + item->index * render_bytes(s->spec), result,
-                        err);
+    if (item->code < 0) {
+        *err = item->err;
+        return item->code;
+    }
+    r = render_bytes_of(s->spec, scratch, &item->try, &item->buffer,
+                        slot + item->index * render_bytes(s->spec), result, err);
     if (r < 0)
         return r;
     ((int64_t *)(void *)(slot + s->layout.labels_at))[item->index] = result->label;
@@ -530,40 +598,60 @@ static void note_cost(struct queue_stream *s, uint64_t cpu_ns)
     s->cost_ns = (s->cost_ns * (COST_MEAN - 1) + cpu_ns) / COST_MEAN;
 }
 
-/* Render one item, unless nobody wants it any more, and end its task. */
+/* What has come of rendering an item. True when somebody must be told. Takes `again`, which is there
+ * when a substitute is to be read. Holding the lock. */
+static bool settle(struct queue *q, struct item *item, uint64_t render_ns, int code,
+                   const struct plenum_error *err, const struct render_result *result,
+                   struct again *again)
+{
+    struct queue_request *r = item->request;
+
+    r->done.render_ns += render_ns;
+    count(q, item, render_ns, code == 0, result->substituted);
+    if (again && !r->cancelled && r->done.status == 0) {
+        hand_back(q, item, again);
+        return false;
+    }
+    free(again);
+    if (code < 0 && !r->cancelled)
+        note_failure(q, r, code, err);
+    r->done.substituted += result->substituted;
+    if (code == 0)
+        note_cost(r->stream, item->cpu_ns);
+    return end_task(q, item);
+}
+
+/* Render one item, unless nobody wants it any more, and end its task or hand it back. */
 static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
 {
     struct queue_request *r = item->request;
     struct render_result result = {0};
+    struct again *again = NULL;
     struct plenum_error err;
     uint64_t begin, cpu;
-    bool over, skip;
     int code = 0;
+    bool over;
 
     lock(q);
     turns_serve(&r->stream->turns, &item->turn);
-    skip = r->cancelled || r->done.status < 0;
+    if (r->cancelled || r->done.status < 0)
+        code = -ECANCELED;
     unlock(q);
 
     begin = time_now_ns();
     cpu = time_cpu_ns();
-    if (!skip)
+    if (code == 0)
         code = render_item(scratch, item, &result, &err);
+    if (code < 0 && render_goes_on(r->stream->spec, &item->try, code, &err) &&
+        !(again = malloc(sizeof(*again))))
+        code = error_set(&err, -ENOMEM, "out of memory");
     begin = time_now_ns() - begin;
     item->cpu_ns += time_cpu_ns() - cpu;
     if (item->buffer.cap > BUFFER_KEEP)
         dataset_buffer_fini(&item->buffer);
 
     lock(q);
-    r->done.render_ns += begin;
-    if (code < 0 && !r->cancelled)
-        note_failure(q, r, code, &err);
-    if (code == 0 && !skip)
-        r->done.substituted += result.substituted;
-    count(q, item, begin, code == 0 && !skip, result.substituted);
-    if (code == 0 && !skip)
-        note_cost(r->stream, item->cpu_ns);
-    over = end_task(q, item);
+    over = settle(q, item, begin, code, &err, &result, again);
     unlock(q);
     if (over)
         q->options.wake(q->options.arg);

@@ -18,7 +18,7 @@ check_PROGRAMS += %D%/plenumd-wrong
 %C%_plenumd_wrong_CPPFLAGS = $(AM_CPPFLAGS) -DPLENUM_SYSCONFDIR='"$(sysconfdir)"'
 %C%_plenumd_wrong_CFLAGS = $(AM_CFLAGS) -Wno-missing-prototypes
 %C%_plenumd_wrong_LDADD = $(plenumd_LDADD)
-%C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_position,--wrap=wire_hello_init,--wrap=wire_put_hello \
+%C%_plenumd_wrong_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=render_bytes_of,--wrap=wire_hello_init,--wrap=wire_put_hello \
 	-Wl,--wrap=wire_put_opened,--wrap=wire_put_done,--wrap=wire_put_stats
 # Frames that were read are counted on both sides.
 check_PROGRAMS += %D%/plenumd-counted

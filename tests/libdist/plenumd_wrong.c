@@ -17,15 +17,14 @@
 
 enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };
 
-typedef int render_call(const struct render_spec *, struct render_scratch *, uint64_t, uint64_t, const struct dataset_buffer *, int,
-                        const struct plenum_error *, void *, struct render_result *, struct plenum_error *);
-render_call __real_render_position, __wrap_render_position;
+typedef int render_call(const struct render_spec *, struct render_scratch *, const struct render_try *, const struct dataset_buffer *,
+                        void *, struct render_result *, struct plenum_error *);
+render_call __real_render_bytes_of, __wrap_render_bytes_of;
 
-int __wrap_render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch, uint64_t position,
-                           const struct dataset_buffer *buffer, int code, const struct plenum_error *read_err, void *pixels,
-                           struct render_result *result, struct plenum_error *err)
+int __wrap_render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch, const struct render_try *try,
+                           const struct dataset_buffer *bytes, void *pixels, struct render_result *result, struct plenum_error *err)
 {
-    int r = __real_render_position(spec, scratch, epoch, position, buffer, code, read_err, pixels, result, err);
+    int r = __real_render_bytes_of(spec, scratch, try, bytes, pixels, result, err);
 
     if (getenv("PLENUM_WRONG_DISK"))
         return error_set(err, -EIO, "the disk is broken");

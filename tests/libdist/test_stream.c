@@ -144,7 +144,7 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
 
         cr_assert(
             eq(int,
-               render_position(&spec, &scratch, epoch, p, NULL, 0, NULL, pixels, &result, &err), 0),
+               render_position(&spec, &scratch, epoch, p, pixels, &result, &err), 0),
             "%s", err.text);
         hash += streamhash_sample(epoch, p, result.label, &image);
     }

@@ -46,13 +46,18 @@ static struct {
     pthread_mutex_t mu;
     pthread_cond_t change;
     unsigned reads; /* that hang */
+    unsigned first; /* so many do not */
 } hung = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
 
 static void hang(const struct dataset *d)
 {
     (void)pthread_mutex_lock(&hung.mu);
-    hung.reads += d == hung.dataset;
-    while (d == hung.dataset)
+    if (d == hung.dataset && hung.first > 0) {
+        hung.first--;
+        d = NULL;
+    }
+    hung.reads += d && d == hung.dataset;
+    while (d && d == hung.dataset)
         (void)pthread_cond_wait(&hung.change, &hung.mu);
     (void)pthread_mutex_unlock(&hung.mu);
 }
@@ -67,11 +72,12 @@ static unsigned hung_reads(void)
     return reads;
 }
 
-static void set_hung(const struct dataset *d)
+static void set_hung(const struct dataset *d, unsigned first)
 {
     (void)pthread_mutex_lock(&hung.mu);
     hung.dataset = d;
     hung.reads = 0;
+    hung.first = first;
     (void)pthread_cond_broadcast(&hung.change);
     (void)pthread_mutex_unlock(&hung.mu);
 }
@@ -211,8 +217,7 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
         if (i && i % c->open.local == 0)
             place = order_place_settle(&steps, order_place_after(&steps, place));
         if (render_position(&c->spec, &scratch, place.epoch,
-                            place.position + c->open.offset + i % c->open.local, NULL, 0, NULL,
-                            pixels, &result, NULL) < 0)
+                            place.position + c->open.offset + i % c->open.local, pixels, &result, NULL) < 0)
             abort();
         right &= memcmp(pixels, bytes + i * sizeof(pixels), sizeof(pixels)) == 0;
         right &= ((const int64_t *)(const void *)(bytes + c->layout.labels_at))[i] == result.label;
@@ -572,7 +577,7 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
     client_init_of(&stuck, "alice", "job", q, BATCH, BATCH, 1, BATCHES);
     client_init_of(&well, "alice", "job", q, BATCH, BATCH, 1, BATCHES);
     stuck.spec.dataset = other;
-    set_hung(other);
+    set_hung(other, 0);
     for (uint32_t i = 0; i < BATCHES; i++)
         submit(&stuck, i, 0, 0, i);
     while (hung_reads() < io_threads)
@@ -589,13 +594,128 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
         (void)usleep(r ? 0 : 1000);
     }
     tap_ok(right, "one stream's batches are made while all %u readers hang for another", io_threads);
-    set_hung(NULL);
+    set_hung(NULL, 0);
     for (uint32_t i = 0; i < BATCHES && right; i++)
         free(take(q));
     client_fini(&stuck);
     client_fini(&well);
     queue_destroy(q);
     dataset_unref(other);
+}
+
+/* A data set of images of which some are damaged: the first of every `period` is not. */
+static struct dataset *open_damaged(const char *name, unsigned period)
+{
+    struct plenum_error err;
+    struct dataset *d;
+    char file[64];
+
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        (void)snprintf(file, sizeof(file), "%s/a/%02u.jpg", name, i);
+        if (i % period == 0)
+            tree_write_jpeg(&tree, file, 40 + i % 7 * 5, 30, i);
+        else
+            tree_write_text(&tree, file, "no image");
+    }
+    if (dataset_open(tree_path(&tree, name), NULL, &d, &err) < 0)
+        abort();
+    return d;
+}
+
+/* Whoever reads them, substitutes are those of render_position(), and are found at all. */
+static void substitutes_are_those_of_one_thread(void)
+{
+    enum { BATCH = 25, BATCHES = 6 };
+    struct queue *q = started(3, 2);
+    struct dataset *damaged = open_damaged("damaged", 5);
+    struct queue_counters counters;
+    uint32_t substituted = 0;
+    struct client c;
+    bool right = true;
+
+    client_init(&c, q, BATCH, BATCH, 1, BATCHES);
+    c.spec.dataset = damaged;
+    for (uint32_t i = 0; i < BATCHES; i++)
+        submit(&c, i, i / 2, i % 2 * BATCH, i);
+    for (uint32_t i = 0; i < BATCHES; i++) {
+        struct queue_request *r = take(q);
+
+        right &= r->done.status == 0;
+        substituted += r->done.substituted;
+        free(r);
+    }
+    for (uint32_t i = 0; i < BATCHES; i++)
+        right &= slot_is_right(&c, i, (struct order_place){i / 2, i % 2 * BATCH});
+    queue_get_counters(q, &counters);
+    tap_ok(right, "substitutes of bad samples are those that one thread finds");
+    tap_ok(substituted == BATCH * BATCHES / 5 * 4 && counters.all.substituted == substituted &&
+               counters.all.samples == BATCH * BATCHES && counters.queued == 0,
+           "and each is counted once (%u)", substituted);
+    client_fini(&c);
+    queue_destroy(q);
+    dataset_unref(damaged);
+}
+
+static void without_a_substitute_a_batch_fails(void)
+{
+    struct queue *q = started(2, 2);
+    struct dataset *damaged = open_damaged("ruins", SAMPLES);
+    struct queue_request *r;
+    struct client c;
+
+    client_init(&c, q, 20, 20, 1, 2);
+    c.spec.dataset = damaged;
+    c.spec.order.first = 1;
+    c.spec.order.n = SAMPLES - 1;
+    submit(&c, 1, 0, 0, 0);
+    submit(&c, 2, 0, 20, 1);
+    queue_cancel(c.stream, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        r = take(q);
+        tap_ok(r->id == 2 ? r->cancelled
+                          : r->done.status == -EBADMSG && strstr(r->done.text, "in 100 tries"),
+               "where all are bad a batch fails, or is cancelled: %s", r->done.text);
+        free(r);
+    }
+    client_fini(&c);
+    queue_destroy(q);
+    dataset_unref(damaged);
+}
+
+/* Storage that hangs when a substitute is read holds a reader, and no worker. */
+static void substitutes_that_hang_stop_nobody_else(void)
+{
+    enum { BATCH = 10 };
+    struct queue *q = started(1, 2);
+    struct dataset *damaged = open_damaged("wreck", SAMPLES);
+    struct queue_request *r = NULL;
+    struct client stuck, well;
+
+    client_init_of(&stuck, "alice", "job", q, BATCH, BATCH, 1, 1);
+    client_init_of(&well, "bob", "job", q, BATCH, BATCH, 1, 1);
+    stuck.spec.dataset = damaged;
+    stuck.spec.order.first = 1; /* all are bad */
+    stuck.spec.order.n = SAMPLES - 1;
+    set_hung(damaged, 1);
+    submit(&stuck, 1, 0, 0, 0);
+    while (hung_reads() < 2)
+        (void)usleep(1000);
+    submit(&well, 2, 0, 0, 0);
+    for (unsigned i = 0; i < 20000 && !r; i++) {
+        if (i % 50 == 49)
+            queue_beat(q);
+        (void)usleep(1000);
+        r = queue_take_finished(q);
+    }
+    tap_ok(r && r->owner == &well, "a worker does not wait for a substitute's storage");
+    free(r);
+    queue_cancel(stuck.stream, 1);
+    set_hung(NULL, 0);
+    free(take(q));
+    client_fini(&stuck);
+    client_fini(&well);
+    queue_destroy(q);
+    dataset_unref(damaged);
 }
 
 int main(void)
@@ -629,6 +749,9 @@ int main(void)
     cancelled_work_stops();
     slow_reading_is_announced();
     a_bad_sample_fails_its_batch_alone();
+    substitutes_are_those_of_one_thread();
+    without_a_substitute_a_batch_fails();
+    substitutes_that_hang_stop_nobody_else();
     tap_ok(atomic_load(&wakes) > 0, "the loop is woken");
     dataset_unref(dataset);
     tree_fini(&tree);
