@@ -109,6 +109,8 @@ struct queue_stream {
     unsigned announcing;                /* threads that do */
     bool closed;                        /* gone when these have ended */
     bool starved;                       /* at the last beat, and had no turn since */
+    uint64_t reads, reads_at_beat;      /* that have ended, now and then */
+    bool hangs;                         /* it holds readers, none of which has come back since the last beat */
     struct walk ahead;                  /* the next sample to announce */
     struct order_place expected;        /* of the next request, if the client goes on as it does */
     uint64_t asked;                     /* samples asked for since the walk began */
@@ -228,7 +230,15 @@ static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more
 {
     s->waiting += (uint64_t)more;
     q->counters.queued += (uint64_t)more;
-    turns_want(&s->turns, s->waiting > 0);
+    turns_want(&s->turns, s->waiting > 0 && !s->hangs);
+}
+
+/* A stream that hangs gets no more readers than it has: they would not come back either. Holding
+ * the lock. */
+static void set_hangs(struct queue_stream *s, bool hangs)
+{
+    s->hangs = hangs;
+    turns_want(&s->turns, s->waiting > 0 && !hangs);
 }
 
 /* What was not taken up of a request never will be. Holding the lock. */
@@ -483,6 +493,8 @@ static void *io_main(void *arg)
             read_item(item);
             lock(q);
             turns_release(&s->turns);
+            s->reads++;
+            set_hangs(s, false);
             note_reading(s, item->read_ns);
             budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
             unlock(q);
@@ -748,8 +760,11 @@ void queue_beat(struct queue *queue)
     bool starved = false;
 
     lock(q);
-    for (struct queue_stream *s = q->streams; s; s = s->link)
+    for (struct queue_stream *s = q->streams; s; s = s->link) {
+        set_hangs(s, s->turns.held > 0 && s->reads == s->reads_at_beat);
+        s->reads_at_beat = s->reads;
         starved |= is_starved(q, s);
+    }
     if (starved && q->readers < q->options.io_threads + SPARE_MAX && start_thread(q) == 0) {
         struct item *item = &q->items[q->num_items++];
 

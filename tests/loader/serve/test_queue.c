@@ -564,7 +564,7 @@ static void slow_reading_is_announced(void)
 /* Storage that hangs for one stream stops no other, also where it had all threads that read. */
 static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
 {
-    enum { BATCH = 20, BATCHES = 8 };
+    enum { BATCH = 20, BATCHES = 16 }; /* of the one that hangs more samples than there may be readers */
     struct queue *q = started(2, io_threads);
     struct dataset *other;
     struct plenum_error err;
@@ -582,14 +582,17 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
         submit(&stuck, i, 0, 0, i);
     while (hung_reads() < io_threads)
         (void)usleep(1000);
-    for (uint32_t i = 0; i < BATCHES; i++)
-        submit(&well, i, i, 0, i);
+    submit(&well, 0, 0, 0, 0);
     for (unsigned done = 0, idle = 0; right && done < BATCHES; idle = r ? 0 : idle + 1) {
         if (idle % 50 == 49) /* rarer than turns are taken */
             queue_beat(q);
         r = queue_take_finished(q);
         right = idle < 20000 && (!r || r->owner == &well);
         done += r != NULL;
+        if (r && done < BATCHES) { /* meanwhile readers have nothing to do but what hangs */
+            (void)usleep(20000);
+            submit(&well, done, done, 0, done);
+        }
         free(r);
         (void)usleep(r ? 0 : 1000);
     }
