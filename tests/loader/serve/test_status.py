@@ -29,7 +29,14 @@ class StatusTest(ServiceCase):
         with socket.socket() as s:  # a port that is free now
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
-        return self.serve("--http-port", str(self.port), *arguments)
+        p = self.serve("--http-port", str(self.port), *arguments)
+        wait_for("the page", self.has_page)
+        return p
+
+    def has_page(self):
+        """It is there some time after the socket."""
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def get(self, path, method="GET", host=None):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
