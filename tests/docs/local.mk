@@ -1,4 +1,5 @@
-EXTRA_DIST += %D%/test_manual.py %D%/test_popdist.py %D%/test_code.py %D%/test_guide.py %D%/test_messages.py
+doc_tests = %D%/test_manual.py %D%/test_popdist.py %D%/test_code.py %D%/test_guide.py %D%/test_messages.py %D%/test_pipelines.py %D%/test_recipes.py
+EXTRA_DIST += $(doc_tests) %D%/pages.py
 if PYTHON_FOUND
-TESTS += %D%/test_manual.py %D%/test_popdist.py %D%/test_code.py %D%/test_guide.py %D%/test_messages.py
+TESTS += $(doc_tests)
 endif

@@ -5,23 +5,16 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 
-BUILD = os.environ["top_builddir"]
-SOURCE = os.environ["top_srcdir"]
-sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "tests", "e2e")]
-
-import jobs  # noqa: E402
-import tap  # noqa: E402
+from pages import SOURCE, Page, read
+import tap
 
 tap.require("numpy", programs=["mpirun"])
 torch = tap.find("torch")
 
-with open(os.path.join(SOURCE, "docs", "guide.md"), encoding="utf-8") as page:
-    TEXT = page.read()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.M | re.S)
+PAGES = ("architecture", "datasets", "glossary", "guide", "install", "messages", "operator", "packed", "pipelines", "popdist", "recipes", "training")
 
 
 class GuideTest(unittest.TestCase):
@@ -29,38 +22,12 @@ class GuideTest(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="plenum-test-")
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        jobs.set_up(cls.folder)
-        programs = os.path.join(cls.folder, "bin")
-        os.mkdir(programs)
-        os.symlink(sys.executable, os.path.join(programs, "python3"))
-        os.environ["PATH"] = f"{programs}:{BUILD}:{os.environ['PATH']}"
-        cls.out, cls.all = {}, []
-        for language, code in BLOCKS:
-            if language == "python":
-                name = re.match(r"# (\w+\.py) - ", code).group(1)
-                with open(os.path.join(cls.folder, name), "w", encoding="utf-8") as f:
-                    f.write(code)
-                continue
-            if language == "sbatch" or (torch is None and "loader.py" in code):
-                continue
-            done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=cls.folder, capture_output=True, text=True, timeout=300,
-                                  stdin=subprocess.DEVNULL)
-            if done.returncode:
-                raise AssertionError(f"status {done.returncode}: {code}\n{done.stdout}\n{done.stderr}")
-            cls.all.append(code)
-            cls.out[code] = done.stdout
-
-    def of(self, words):
-        """What the one block printed in which these words stand."""
-        (code,) = [code for code in self.all if words in code]
-        return self.out[code]
+        cls.page = Page(read("docs/guide.md"), cls.folder, skip=lambda code: torch is None and "loader.py" in code)
+        cls.of = staticmethod(cls.page.of)
 
     def test_programs(self):
         """every program of the page is run on it, and nothing in it is left out"""
-        for name in re.findall(r"^# (\w+\.py) - ", TEXT, re.M):
-            self.assertRegex("\n".join(code for _, code in BLOCKS), rf"python3 {name} ")
-        self.assertEqual({language for language, _ in BLOCKS}, {"sh", "python", "sbatch"})
-        self.assertEqual(TEXT.count("\n```"), 2 * len(BLOCKS))
+        self.page.check_programs(self, {"sh", "python", "sbatch"})
 
     def test_first(self):
         """one process, two, and plenumctl come to the same hash"""
@@ -91,7 +58,7 @@ class GuideTest(unittest.TestCase):
 
     def test_slurm(self):
         """the job script starts as many instances as Slurm has tasks"""
-        ((_, code),) = [block for block in BLOCKS if block[0] == "sbatch"]
+        ((_, code),) = [block for block in self.page.blocks if block[0] == "sbatch"]
         environment = dict(os.environ, SLURM_JOB_ID="1", SLURM_JOB_NODELIST="n[0-1]", SLURM_NNODES="2", SLURM_TASKS_PER_NODE="4(x2)",
                            SLURM_NTASKS_PER_NODE="4")
         done = subprocess.run(["/bin/bash", "-eu", "-c", code.replace("plenumrun ", "plenumrun --dry-run --print-topology=json ")],
@@ -114,15 +81,14 @@ class GuideTest(unittest.TestCase):
 
     def test_links(self):
         """what the pages point to is there"""
-        for name in ("guide.md", "messages.md", "operator.md", "training.md", "datasets.md", "architecture.md"):
-            with open(os.path.join(SOURCE, "docs", name), encoding="utf-8") as f:
-                text = f.read()
+        for name in ["README.md"] + [f"docs/{page}.md" for page in PAGES]:
+            text = read(name)
             heads = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
             for target in re.findall(r"\]\(([^)]+)\)", text):
                 if target.startswith("#"):
                     self.assertIn(target[1:], heads, name)
                 elif "://" not in target:
-                    self.assertTrue(os.path.exists(os.path.join(SOURCE, "docs", target)), f"{name}: {target}")
+                    self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(name), target.split("#")[0])), f"{name}: {target}")
 
 
 if __name__ == "__main__":

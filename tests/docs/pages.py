@@ -1,0 +1,61 @@
+"""For the tests of pages whose programs are run as they stand there."""
+
+import os
+import re
+import subprocess
+import sys
+
+BUILD = os.environ["top_builddir"]
+SOURCE = os.environ["top_srcdir"]
+sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.join(SOURCE, "tests", "e2e")]
+
+import jobs  # noqa: E402
+
+
+def read(name):
+    with open(os.path.join(SOURCE, name), encoding="utf-8") as f:
+        return f.read()
+
+
+def blocks(text):
+    """The fenced blocks of a page: (language, code)."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
+
+
+class Page:
+    """A page's programs, written to a folder, and its shell lines, run there from top to bottom."""
+
+    def __init__(self, text, folder, skip=lambda code: False):
+        self.text, self.blocks, self.out = text, blocks(text), {}
+        jobs.set_up(folder)
+        programs = os.path.join(folder, "bin")
+        os.mkdir(programs)
+        os.symlink(sys.executable, os.path.join(programs, "python3"))
+        os.environ["PATH"] = f"{programs}:{BUILD}:{os.path.join(BUILD, 'examples')}:{os.environ['PATH']}"
+        for language, code in self.blocks:
+            if language == "python":
+                name = re.match(r"# (\w+\.py) - ", code).group(1)
+                with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
+                    f.write(code)
+            elif language == "sh" and not skip(code):
+                self.out[code] = self._run(folder, code)
+
+    @staticmethod
+    def _run(folder, code):
+        done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=folder, capture_output=True, text=True, timeout=300,
+                              stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise AssertionError(f"status {done.returncode}: {code}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def of(self, words):
+        """What the one block printed in which these words stand."""
+        (code,) = [code for code in self.out if words in code]
+        return self.out[code]
+
+    def check_programs(self, case, languages):
+        """Every program is run by a line of the page, and no block is of another language."""
+        for name in re.findall(r"^# (\w+\.py) - ", self.text, re.M):
+            case.assertRegex("\n".join(code for _, code in self.blocks), rf"python3 {name} ")
+        case.assertEqual({language for language, _ in self.blocks}, languages)
+        case.assertEqual(self.text.count("\n```"), 2 * len(self.blocks))

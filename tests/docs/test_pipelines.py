@@ -1,0 +1,83 @@
+"""docs/pipelines.md has every stage that common/pipeline.c knows, and no other; its examples are what it says."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from pages import BUILD, Page, blocks, read
+import tap
+
+SOURCE_TEXT = read("common/pipeline.c")
+TEXT = read("docs/pipelines.md")
+CTL = os.path.join(BUILD, "plenumctl")
+
+
+def hashed(pipeline):
+    return subprocess.run([CTL, "hash", "generated:4", "--pipeline", pipeline], capture_output=True, text=True, timeout=60)
+
+
+class PipelinesTest(unittest.TestCase):
+    def test_stages(self):
+        """each word that the parser knows is explained, and each word that is explained is known"""
+        known = set(re.findall(r'accept_word\(&?p, "(\w[\w-]*)"\)', SOURCE_TEXT)) - {"fast-v1"}
+        known |= set(re.findall(r'\[PIPELINE_V\d\] = "(\w+)"', SOURCE_TEXT))
+        explained = set(re.findall(r"^\| `([a-z_0-9]+)` \|", TEXT.split("## 2.")[0], re.M)) - {"train", "eval"}
+        arguments = set(re.findall(r"^\| \| `([a-z]+)=", TEXT, re.M))
+        self.assertEqual(explained | arguments, known)
+        self.assertEqual(arguments, {"scale", "ratio"})
+
+    def test_presets(self):
+        """the presets stand for what the page says"""
+        table = re.findall(r'^    \{"(\w+)", "([^"]+)"\},$', SOURCE_TEXT, re.M)
+        self.assertTrue(table)
+        self.assertEqual(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|$", TEXT, re.M), table)
+
+    def test_ranges(self):
+        """the numbers of the page are those of the parser"""
+        side = re.search(r"PIPELINE_SIDE_MAX = (\d+)", read("common/pipeline.h")).group(1)
+        term = re.search(r"define TERM_MAX (\d+)", SOURCE_TEXT).group(1)
+        self.assertIn(f"1 to {side};", TEXT)
+        self.assertIn(f"up to {term} ", TEXT)
+        for text, ok in (("rrc(8192)", True), ("rrc(8193)", False), ("rrc(0)", False), ("rrc(8, ratio=1/100:100)", True),
+                         ("rrc(8, ratio=1/101:100)", False), ("rrc(8, scale=0:1)", False), ("rrc(8) flip(0)", True),
+                         ("rrc(8) flip(1.01)", False), ("rrc(8, scale=0.5:1.1)", False)):
+            self.assertEqual(hashed(text).returncode == 0, ok, text)
+        self.assertEqual(hashed("rrc(8)").stdout, hashed("rrc(8, scale=0.08:1, ratio=3/4:1.3333333333333333) flip(0)").stdout)
+
+    def test_examples(self):
+        """what is said to be a pipeline is one, and what is said to be refused is"""
+        (good,), (bad,) = ([code for language, code in blocks(TEXT) if language == kind] for kind in ("pipeline", "refused"))
+        for line in good.splitlines():
+            done = hashed(line)
+            self.assertEqual(done.returncode, 0, f"{line}: {done.stderr}")
+        for line in bad.splitlines():
+            done = hashed(line)
+            self.assertEqual(done.returncode, 1, line)
+            self.assertIn("pipeline: ", done.stderr, line)
+
+    def test_lines(self):
+        """the shell lines run"""
+        folder = tempfile.mkdtemp(prefix="plenum-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        page = Page(TEXT, folder)
+        self.assertRegex(page.of("plenumctl preview"), r"\b[0-9a-f]{16}\n$")
+        page.check_programs(self, {"pipeline", "refused", "sh"})
+
+    def test_pointed_to(self):
+        """manual pages and messages point here"""
+        for name in ("docs/man/plenumctl.1", "docs/man/plenum.7", "docs/messages.md", "docs/guide.md", "docs/training.md", "README.md"):
+            self.assertTrue("pipelines.md" in read(name), name)
+
+    def test_everywhere(self):
+        """pipelines that other pages show are ones"""
+        for name in ("README.md", "docs/guide.md", "docs/training.md", "docs/recipes.md", "docs/datasets.md", "docs/architecture.md"):
+            for text in set(re.findall(r"`((?:rrc|resize)\([^`]*\))`", read(name))):
+                if not re.search(r"\b[A-Z]\b|…|\.\.", text):
+                    self.assertEqual(hashed(text).returncode, 0, f"{name}: {text}")
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,66 @@
+"""docs/recipes.md and README.md: their programs are run as they stand there, and do what is said of them."""
+
+import os
+import re
+import shutil
+import tempfile
+import unittest
+
+from pages import Page, read
+import tap
+
+tap.require("numpy", "torch", programs=["mpirun"])
+
+
+class RecipesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="plenum-test-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.page = Page(read("docs/recipes.md"), cls.folder)
+
+    def test_programs(self):
+        """every program of the page is run on it"""
+        self.page.check_programs(self, {"sh", "python"})
+        self.assertGreaterEqual(len(re.findall(r"^# \w+\.py - ", self.page.text, re.M)), 5)
+        self.assertTrue(os.path.isdir(os.path.join(self.folder, "photos")))
+
+    def test_augment(self):
+        """a batch is augmented, all of an epoch"""
+        self.assertEqual(self.page.of("augment.py"), "6 batches\n")
+
+    def test_mixup(self):
+        """labels of mixed images add up to one"""
+        self.assertEqual(self.page.of("mixup.py"), "4 classes\n")
+
+    def test_crops(self):
+        """crops of two sizes are of the same images, by one process and by two"""
+        out = self.page.of("dino.py")
+        self.assertEqual(out.count("12 steps of 4 images"), 1)
+        self.assertEqual(out.count("6 steps of 4 images"), 2)
+
+    def test_progressive(self):
+        """sizes change with the epoch"""
+        self.assertEqual(self.page.of("progressive.py"), "".join(f"epoch {e}: {32 if e < 2 else 48} pixels\n" for e in range(4)))
+
+    def test_count(self):
+        """each sample counts once, by one process and by two"""
+        self.assertEqual(self.page.of("count.py"), "48 of 48 right\n" * 2)
+
+
+class ReadmeTest(unittest.TestCase):
+    def test_readme(self):
+        """what README.md shows runs, and the hash of what two processes were given is that of one thread"""
+        folder = tempfile.mkdtemp(prefix="plenum-test-")
+        self.addCleanup(shutil.rmtree, folder)
+        page = Page(read("README.md"), folder)
+        page.check_programs(self, {"sh", "python"})
+        out = page.of("hello.py")
+        self.assertEqual(out.count("10 batches of 320 images\n"), 1, out)
+        self.assertEqual(out.count("5 batches of 320 images\n"), 2, out)
+        self.assertEqual(len(set(re.findall(r"\b[0-9a-f]{16}\b", out))), 1, out)
+        self.assertEqual(len(re.findall(r"\b[0-9a-f]{16}\b", out)), 2, out)
+
+
+if __name__ == "__main__":
+    tap.main()
