@@ -47,6 +47,7 @@ include tests/launcher/local.mk
 include tests/e2e/local.mk
 include tests/loader/ctl/local.mk
 include tests/docs/local.mk
+include tests/hostile/local.mk
 
 # What needs root, several hosts, or minutes.
 system_tests =

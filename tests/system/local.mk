@@ -17,5 +17,6 @@ check_LTLIBRARIES += %D%/broken_disk.la
 # SOAK_SECONDS=60 RUNS=1 make soak for a look.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
 soak: all
-	RUNS=$${RUNS:-200} ORDER_SEEDS=$${ORDER_SEEDS:-100} $(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/test_order_small %D%/soak.sh %D%/test_loader_faults.sh'
+	RUNS=$${RUNS:-200} ORDER_SEEDS=$${ORDER_SEEDS:-100} HOSTILE_SECONDS=$${HOSTILE_SECONDS:-600} \
+		$(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/test_order_small tests/hostile/test_programs.py %D%/soak.sh %D%/test_loader_faults.sh'
 .PHONY: soak
