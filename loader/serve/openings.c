@@ -8,8 +8,8 @@
  *                  v
  *                done
  *
- * Who asks for what is being opened already, with the same rights, waits for the same opening and
- * shares its data set. Each works in a thread of its own (chores.h), a user's at most some at a
+ * Who asks for what the same user is opening already, with the same rights, waits for the same
+ * opening and shares its data set. Each works in a thread of its own (chores.h), a user's at most some at a
  * time, and quick ones in a lane beside those that index, so that these do not hold them up. Waiting
  * for another process takes no thread.
  *
@@ -320,11 +320,13 @@ void openings_destroy(struct openings *openings)
     free(openings);
 }
 
-/* What may be read is part of what is opened. */
+/* What may be read is part of what is opened. So is who asks: an opening waits in its user's lane
+ * behind what else that user opens, which is nobody else's to wait for. */
 static bool is_same(const struct opening *o, const struct opening_request *request)
 {
     bool same = !o->called_off && o->roots == request->roots &&
-                o->num_allowed == request->num_allowed && strcmp(o->name, request->dataset) == 0;
+                o->num_allowed == request->num_allowed && strcmp(o->user, request->user) == 0 &&
+                strcmp(o->name, request->dataset) == 0;
 
     for (unsigned i = 0; same && i < o->num_allowed; i++)
         same = strcmp(o->allowed[i], request->allowed[i]) == 0;

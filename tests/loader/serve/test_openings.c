@@ -178,7 +178,7 @@ Test(openings, of_one_name_are_one)
     ask(&askers[0], "1", "/index");
     wait_count(&storage.inside, 1);
     for (unsigned i = 1; i < 8; i++)
-        ask(&askers[i], i % 2 ? "1" : "2", "/index");
+        ask(&askers[i], "1", "/index");
     for (unsigned i = 0; i < 20; i++)
         turn();
     cr_assert(eq(u32, count(&storage.calls), 2), "a look, and an index");
@@ -208,6 +208,21 @@ Test(openings, that_hang_keep_no_other_user_waiting)
     wait_done(&askers[10]);
     cr_assert(zero(int, askers[10].code));
     cr_assert(lt(u32, count(&storage.inside), 10), "and are bounded");
+}
+
+Test(openings, that_wait_in_a_users_line_keep_no_other_user_waiting)
+{
+    char name[32];
+
+    for (unsigned i = 0; i < 10; i++) {
+        (void)snprintf(name, sizeof(name), "/hang/%u", i);
+        ask(&askers[i], "1", name);
+    }
+    ask(&askers[10], "1", "/there");
+    ask(&askers[11], "2", "/there");
+    wait_done(&askers[11]);
+    cr_assert(zero(int, askers[11].code));
+    cr_assert(not(askers[10].done));
 }
 
 Test(openings, that_index_keep_nobody_waiting_who_has_an_index)
