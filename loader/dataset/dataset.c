@@ -366,7 +366,7 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     r = sum_of(d, options, &sum, err);
     if (r == 0)
         index_set_sum(&d->index, &sum);
-    return r;
+    return r == 0 ? dataset_check_cancel(options) : r; /* what was not there may have been called off */
 }
 
 static bool open_fresh(struct dataset *d)
@@ -928,6 +928,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     r = place_init(&d->place, options->roots, options->num_roots);
     if (r < 0)
         (void)error_set(err, r, "out of memory");
+    d->place.cancel = options->cancel;
     if (r == 0)
         r = check_place(&d->place, name, err);
     if (r == 0)
@@ -951,6 +952,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
         dataset_unref(d);
         return r;
     }
+    d->place.cancel = NULL; /* it lives no longer than the opening */
     if (d->format->whole_files)
         open_sums(d);
     if (options->notes && !dataset_is_made_up(d))

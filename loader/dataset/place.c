@@ -351,10 +351,17 @@ int place_resolve(const struct place *p, const char *path, char **ret)
     return 0;
 }
 
+static bool is_cancelled(const struct place *p)
+{
+    return p->cancel && atomic_load_explicit(p->cancel, memory_order_relaxed);
+}
+
 int place_open(const struct place *p, const char *path, int flags)
 {
     int fd;
 
+    if (is_cancelled(p))
+        return -ECANCELED;
     flags |= O_CLOEXEC | (flags & O_PATH ? 0 : O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (p->num_roots == 0) {
         fd = openat(p->folder ? p->fd : AT_FDCWD, path, flags);
@@ -386,6 +393,8 @@ int place_stat(const struct place *p, const char *path, struct stat *ret)
 {
     int fd, r;
 
+    if (is_cancelled(p))
+        return -ECANCELED;
     if (p->num_roots == 0)
         return fstatat(p->folder ? p->fd : AT_FDCWD, path, ret, 0) < 0 ? -errno : 0;
     fd = place_open(p, path, O_PATH);

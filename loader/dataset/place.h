@@ -8,17 +8,21 @@
 #define LOADER_DATASET_PLACE_H
 
 #include <dirent.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include <plenum/error.h>
 
 /** What a data set may see, and the folder that its relative paths begin in. Constant once it has
- * been entered. Threads: any. */
+ * been entered and opened. Threads: any. */
 struct place {
     char **roots; /* owned: folders without links; none: all may be seen */
     unsigned num_roots;
     char *folder; /* owned: absolute, without links; NULL: the working directory */
     int fd;       /* of the folder */
+    /** While the data set is being opened, or NULL: once it is true, all are -ECANCELED. Patterns and
+     * links can have it look at more folders than there is time for. */
+    const atomic_bool *cancel;
 };
 
 /** 0 or -ENOMEM. */

@@ -103,6 +103,23 @@ Test(pattern, what_cannot_be_meant_is_refused)
             -EINVAL, "braces");
 }
 
+Test(pattern, that_are_called_off_look_at_nothing_any_more)
+{
+    static const char *const patterns[] = {"*/*/*/*", "*/c", "{x,y}*"};
+    atomic_bool cancel = true;
+    struct place place = {.fd = -1, .cancel = &cancel};
+    struct pattern_list paths = {0};
+    struct plenum_error err;
+    struct tree tree;
+
+    tree_init(&tree);
+    tree_write_text(&tree, "b/c", "");
+    for (size_t i = 0; i < ARRAY_LEN(patterns); i++)
+        cr_expect(eq(int, pattern_expand(&place, tree.root, patterns[i], &paths, &err), -ECANCELED),
+                  "%s", patterns[i]);
+    tree_fini(&tree);
+}
+
 Test(pattern, globs_are_matched_in_byte_order_and_files_win_over_patterns)
 {
     struct pattern_list paths = {0};
