@@ -1023,19 +1023,30 @@ static bool make_room(struct server *server)
     return true;
 }
 
+/* A host is a user. Of this host's own addresses anybody on it has as many as he likes. */
+static void take_host(struct session *s)
+{
+    static const char *const own[] = {"tcp:127.", "tcp:[::1]", "tcp:[::ffff:127."};
+    char *colon;
+
+    (void)address_of_socket(s->conn.fd, true, s->user, sizeof(s->user));
+    colon = strrchr(s->user, ':');
+    if (colon)
+        *colon = '\0'; /* another port each time */
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (strncmp(s->user, own[i], strlen(own[i])) == 0)
+            (void)snprintf(s->user, sizeof(s->user), "tcp:localhost");
+}
+
 static int check_peer(struct session *s, struct plenum_error *err)
 {
     const struct server_options *o = s->server->options;
-    char *colon;
     int r = 0;
 
     if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
         s->peer = (struct peer){.uid = (uid_t)-1};
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
-        (void)address_of_socket(s->conn.fd, true, s->user, sizeof(s->user));
-        colon = strrchr(s->user, ':');
-        if (colon)
-            *colon = '\0'; /* another port each time */
+        take_host(s);
     } else {
         r = peer_take(s->conn.fd, &s->peer);
         (void)snprintf(s->name, sizeof(s->name), "user %u", (unsigned)s->peer.uid);

@@ -49,14 +49,16 @@ class Refused(Exception):
 
 
 class Raw:
-    def __init__(self, address, limit=60, greeting=None, name="a stranger", job=""):
-        """`address`: unix:PATH or tcp:HOST:PORT. Greets, unless `greeting` is empty."""
+    def __init__(self, address, limit=60, greeting=None, name="a stranger", job="", source=None):
+        """`address`: unix:PATH or tcp:HOST:PORT. Greets, unless `greeting` is empty. `source`: an address of this host's."""
         kind, _, place = address.partition(":")
         host, _, port = place.rpartition(":")
         self.remote = kind == "tcp"
         self.ring = -1
         self.socket = socket.socket(socket.AF_INET if self.remote else socket.AF_UNIX)
         self.socket.settimeout(limit)
+        if source:
+            self.socket.bind((source, 0))
         self.socket.connect((host, int(port)) if self.remote else place)
         greeting = hello(name, job) if greeting is None else greeting
         if greeting:

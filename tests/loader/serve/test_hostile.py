@@ -352,6 +352,17 @@ class HostileTest(ServiceCase):
                     Raw(self.address).open(self.set_name, side=512, count=4)
             self.end(p)
 
+    def test_own_addresses(self):
+        """this host has 2^24 addresses of its own, and they are one user's: not a share for each"""
+        address = self.serve_tcp("--max-clients", "8")
+        held = []
+        with self.assertRaisesRegex(Refused, "gets no more than is left for others"):
+            for i in range(2, 10):
+                held.append(Raw(address, source=f"127.0.0.{i}"))
+        self.assertEqual(len(held), 4)
+        for c in held:
+            c.close()
+
     def test_comes_again(self):
         """who ends and comes again at once finds room, though its last session's work is not over"""
         self.loader = self.start("--ring-limit", "64M", "--threads", "1", "--max-clients", "4")
