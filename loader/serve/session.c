@@ -58,6 +58,7 @@ enum {
     FRAMES_AT_ONCE = 256,     /* of one client, before others have their turn */
     ROOM_LIMIT_MS = 10000,    /* for an OPEN to wait for room that is about to be there */
     ROOM_EVERY_MS = 100,
+    ROOM_TURN_MS = 20, /* from one OPEN that waits to the next: each looks at all sessions */
     HEARD_MS = 1500,  /* who was heard of so lately is there */
     SILENT_MS = 5000, /* who was asked, and is not heard of for so long, is not */
 };
@@ -115,6 +116,8 @@ struct session {
     bool busy[SLOTS_MAX]; /* slots from RENDER to the last byte sent */
     uint64_t sent_ns;     /* when some of it was taken last */
     uint64_t asked_ns;    /* since when it is being asked whether it is there; 0: it is not */
+    uint64_t looked_ns;   /* when session_ask_if_there() looked last, */
+    bool may_end;         /* and what it found */
 
     struct opening_waiter waiter; /* in STATE_OPENING */
     bool kept_out;                /* there are roots that are not this client's */
@@ -199,11 +202,24 @@ static void on_handle_closed(uv_handle_t *handle)
     maybe_free(s);
 }
 
+static void wait_for_room(struct session *s)
+{
+    s->room_ns = time_now_ns();
+    s->server->waiting_for_room++;
+}
+
+static void wait_no_longer(struct session *s)
+{
+    s->server->waiting_for_room -= s->room_ns > 0;
+    s->room_ns = 0;
+}
+
 void session_close(struct session *session)
 {
     if (session->state == STATE_CLOSING)
         return;
     session->state = STATE_CLOSING;
+    wait_no_longer(session);
     openings_leave(&session->waiter);
     if (session->stream)
         queue_cancel_all(session->stream);
@@ -692,7 +708,7 @@ static void handle_open(struct session *s, uint64_t request, struct frame_reader
         return;
     }
     s->state = STATE_OPENING;
-    s->room_ns = time_now_ns();
+    wait_for_room(s);
     await_room(s);
 }
 
@@ -711,7 +727,7 @@ static void begin_opening(struct session *s)
 }
 
 /* Take room for the ring, or wait for what its user is about to give back: a client that comes again
- * is here before its last session has ended. */
+ * is here before its last session has ended. The more wait, the more seldom each looks. */
 static void await_room(struct session *s)
 {
     struct plenum_error err;
@@ -719,10 +735,11 @@ static void await_room(struct session *s)
 
     if (r == -ENOSPC && time_now_ns() < s->room_ns + ROOM_LIMIT_MS * NS_PER_MS &&
         room_is_coming(s->server, s->user)) {
-        (void)uv_timer_start(&s->timer, on_timer, ROOM_EVERY_MS, ROOM_EVERY_MS);
+        (void)uv_timer_start(&s->timer, on_timer,
+                             ROOM_EVERY_MS + s->server->waiting_for_room * (uint64_t)ROOM_TURN_MS, 0);
         return;
     }
-    s->room_ns = 0;
+    wait_no_longer(s);
     if (r < 0)
         refuse(s, s->open_request, r, err.text);
     else
@@ -1196,10 +1213,9 @@ static bool has_hung_up(const struct session *s)
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-bool session_ask_if_there(struct session *session)
+static bool ask_if_there(struct session *s)
 {
     const int every_s = 1;
-    struct session *s = session;
 
     if (has_hung_up(s)) {
         session_close(s);
@@ -1213,6 +1229,17 @@ bool session_ask_if_there(struct session *session)
         (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
     }
     return true;
+}
+
+bool session_ask_if_there(struct session *session)
+{
+    uint64_t now = time_now_ns();
+
+    if (session->looked_ns == 0 || now > session->looked_ns + ROOM_EVERY_MS * NS_PER_MS) {
+        session->looked_ns = now;
+        session->may_end = ask_if_there(session);
+    }
+    return session->may_end;
 }
 
 /* Of one that was asked whether it is there. */

@@ -43,6 +43,7 @@ struct server {
     struct tls *tls; /* of TCP, or NULL */
     struct session *sessions;
     unsigned num_sessions;
+    unsigned waiting_for_room; /* of these: with an OPEN for which there may soon be room */
     uint64_t started_ns;
     uint64_t ring_bytes;    /* of all sessions */
     uint64_t own_bytes;     /* monitor_own_bytes() */
