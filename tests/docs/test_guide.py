@@ -14,7 +14,7 @@ import tap
 tap.require("numpy", programs=["mpirun"])
 torch = tap.find("torch")
 
-PAGES = ("architecture", "datasets", "glossary", "guide", "install", "messages", "operator", "packed", "pipelines", "popdist", "recipes", "training")
+PAGES = ("architecture", "datasets", "glossary", "guide", "install", "messages", "operator", "packed", "pipelines", "popdist", "recipes", "security", "training")
 
 
 class GuideTest(unittest.TestCase):
