@@ -1,68 +1,78 @@
-/* chores.c - threads that may hang, as storage may; the loop never waits for one. */
+/* chores.c - threads that may hang, as storage may; the loop never waits for one.
+ *
+ * A thread that has done its chore takes the next of the same lane: no other can begin then. */
 #include "config.h"
 
 #include "loader/serve/chores.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/util.h"
+
+enum {
+    CLOSING_MAX = 2,         /* threads that close descriptors of one user */
+    CLOSING_LINE = 64,       /* that may wait while these hang */
+    CLOSING_LINE_MAX = 1024, /* that may wait at all */
+    PATIENCE_MS = 1000,      /* what takes longer hangs */
+    LOOKS_MAX = 256,         /* pieces of what a connection holds: more than the kernel keeps */
+    FDS_MAX = 253,           /* of a message, in the kernel */
+    EMPTY_MAX = 1000,        /* more empty datagrams than a queue holds */
+};
 
 struct chores {
     uv_async_t finished;
-    /* The loop's. */
-    struct chore *waiting; /* in line, the first first */
-    struct chore *running;
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
     pthread_cond_t ended;
+    struct chore *waiting; /* in line, the first first */
+    struct chore *running;
     struct chore *over; /* that ended and the loop has not heard of */
     unsigned threads;
     bool closed;
 };
 
-/* Holding the lock. */
+static void lock(struct chores *c)
+{
+    (void)pthread_mutex_lock(&c->mu);
+}
+
+static void unlock(struct chores *c)
+{
+    (void)pthread_mutex_unlock(&c->mu);
+}
+
+/* It has ended, or never began. Holding the lock, which is let go for what is done aside. */
 static void end(struct chores *c, struct chore *chore)
 {
+    if (chore->aside) {
+        unlock(c);
+        chore->done(chore);
+        lock(c);
+        return;
+    }
     chore->next_over = c->over;
     c->over = chore;
     if (!c->closed)
         (void)uv_async_send(&c->finished);
 }
 
-static void *thread_main(void *arg)
+static void unlink_chore(struct chore **at, const struct chore *chore)
 {
-    struct chore *chore = arg;
-    struct chores *c = chore->chores;
-
-    chore->work(chore);
-    (void)pthread_mutex_lock(&c->mu);
-    end(c, chore);
-    c->threads--;
-    (void)pthread_cond_signal(&c->ended);
-    (void)pthread_mutex_unlock(&c->mu);
-    return NULL;
+    while (*at != chore)
+        at = &(*at)->next;
+    *at = chore->next;
 }
 
-static int start_thread(struct chore *chore)
-{
-    pthread_attr_t attr;
-    sigset_t all, old;
-    pthread_t id;
-    int r;
-
-    (void)pthread_attr_init(&attr);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
-    r = -pthread_create(&id, &attr, thread_main, chore);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)pthread_attr_destroy(&attr);
-    return r;
-}
-
-/* Have as many of its lane begun as may? */
+/* Have as many of its lane begun as may? Holding the lock. */
 static bool may_begin(const struct chores *c, const struct chore *chore)
 {
     unsigned running = 0;
@@ -72,55 +82,83 @@ static bool may_begin(const struct chores *c, const struct chore *chore)
     return running < chore->limit;
 }
 
+/* Holding the lock. */
 static void begin(struct chores *c, struct chore *chore)
 {
     chore->started = true;
-    (void)pthread_mutex_lock(&c->mu);
-    chore->code = start_thread(chore);
-    if (chore->code < 0)
-        end(c, chore);
-    else
-        c->threads++;
-    (void)pthread_mutex_unlock(&c->mu);
+    chore->began_ns = time_now_ns();
+    chore->next = c->running;
+    c->running = chore;
 }
 
-/* All that may begin now. */
-static void begin_waiting(struct chores *c)
+/* The first in line that may begin, or NULL. Holding the lock. */
+static struct chore *take_waiting(struct chores *c)
 {
-    struct chore **at = &c->waiting, *chore;
+    struct chore *chore = c->waiting;
 
-    while ((chore = *at)) {
-        if (!may_begin(c, chore)) {
-            at = &chore->next;
-            continue;
-        }
-        *at = chore->next;
-        chore->next = c->running;
-        c->running = chore;
+    while (chore && !may_begin(c, chore))
+        chore = chore->next;
+    if (chore) {
+        unlink_chore(&c->waiting, chore);
         begin(c, chore);
     }
+    return chore;
+}
+
+static void *thread_main(void *arg)
+{
+    struct chore *chore = arg, *next;
+    struct chores *c = chore->chores;
+
+    lock(c);
+    while (chore) {
+        unlock(c);
+        chore->work(chore);
+        lock(c);
+        unlink_chore(&c->running, chore);
+        next = c->closed ? NULL : take_waiting(c);
+        end(c, chore);
+        chore = next;
+    }
+    c->threads--;
+    (void)pthread_cond_signal(&c->ended);
+    unlock(c);
+    return NULL;
+}
+
+static int start_thread(struct chore *chore)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    pthread_t id;
+    int r = -pthread_attr_init(&attr);
+
+    if (r < 0)
+        return r;
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
+    r = -pthread_create(&id, &attr, thread_main, chore);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    (void)pthread_attr_destroy(&attr);
+    return r;
 }
 
 static void on_finished(uv_async_t *handle)
 {
     struct chores *c = handle->data;
-    struct chore *over, **at;
+    struct chore *over;
 
-    (void)pthread_mutex_lock(&c->mu);
+    lock(c);
     over = c->over;
     c->over = NULL;
-    (void)pthread_mutex_unlock(&c->mu);
+    unlock(c);
     while (over) {
         struct chore *chore = over;
 
         over = chore->next_over;
-        for (at = &c->running; *at != chore; at = &(*at)->next)
-            ;
-        *at = chore->next;
-        chore->started = false;
         chore->done(chore);
     }
-    begin_waiting(c);
 }
 
 int chores_create(uv_loop_t *loop, struct chores **ret)
@@ -146,20 +184,10 @@ void chores_close(struct chores *chores)
 {
     if (!chores)
         return;
-    (void)pthread_mutex_lock(&chores->mu);
+    lock(chores);
     chores->closed = true;
-    (void)pthread_mutex_unlock(&chores->mu);
+    unlock(chores);
     uv_close((uv_handle_t *)&chores->finished, NULL);
-}
-
-/* None of them begins any more. */
-static struct chore *pop(struct chore **list)
-{
-    struct chore *chore = *list;
-
-    if (chore)
-        *list = chore->next;
-    return chore;
 }
 
 void chores_destroy(struct chores *chores)
@@ -168,13 +196,16 @@ void chores_destroy(struct chores *chores)
 
     if (!chores)
         return;
-    (void)pthread_mutex_lock(&chores->mu);
+    lock(chores);
     while (chores->threads > 0)
         (void)pthread_cond_wait(&chores->ended, &chores->mu);
-    (void)pthread_mutex_unlock(&chores->mu);
-    while ((chore = pop(&chores->running)))
+    unlock(chores);
+    while ((chore = chores->over)) {
+        chores->over = chore->next_over;
         chore->done(chore);
-    while ((chore = pop(&chores->waiting))) {
+    }
+    while ((chore = chores->waiting)) {
+        chores->waiting = chore->next;
         chore->code = -ECANCELED;
         chore->done(chore);
     }
@@ -187,23 +218,226 @@ void chores_start(struct chores *chores, struct chore *chore)
 {
     struct chore **last = &chores->waiting;
 
-    while (*last)
-        last = &(*last)->next;
     chore->chores = chores;
     chore->code = 0;
     chore->next = NULL;
-    *last = chore;
-    begin_waiting(chores);
+    chore->started = false;
+    lock(chores);
+    if (chores->closed || !may_begin(chores, chore)) {
+        while (*last)
+            last = &(*last)->next;
+        *last = chore;
+    } else {
+        begin(chores, chore);
+        chore->code = start_thread(chore);
+        if (chore->code == 0) {
+            chores->threads++;
+        } else {
+            unlink_chore(&chores->running, chore);
+            end(chores, chore);
+        }
+    }
+    unlock(chores);
 }
 
 bool chores_drop(struct chore *chore)
 {
-    struct chore **at = &chore->chores->waiting;
+    struct chores *c = chore->chores;
+    bool begun;
 
-    if (chore->started)
+    lock(c);
+    begun = chore->started;
+    if (!begun)
+        unlink_chore(&c->waiting, chore);
+    unlock(c);
+    return !begun;
+}
+
+bool chores_has_begun(struct chore *chore)
+{
+    bool begun;
+
+    lock(chore->chores);
+    begun = chore->started;
+    unlock(chore->chores);
+    return begun;
+}
+
+/* ---- descriptors ---- */
+
+/* One that is to be closed, and before it those that were in it. */
+struct inner {
+    struct inner *link;
+    int fd;
+};
+
+struct closing {
+    struct chore chore;
+    struct inner *top;
+    char lane[32];
+};
+
+static void name_lane(char lane[32], uint64_t user)
+{
+    (void)snprintf(lane, 32, "close %" PRIu64, user);
+}
+
+static void close_one(int fd)
+{
+    /* Of a socket this leaves nothing to wait for; of anything else it fails. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){0}, sizeof(struct linger));
+    (void)close(fd);
+}
+
+/* What waits in the queue of a unix socket, connections and descriptors, the kernel would close with
+ * it, and wait for as long as each likes. So it is taken out first: a connection, or the descriptors
+ * of a message. How many are there? */
+static unsigned take_inner(int fd, int inner[FDS_MAX])
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
+    } control;
+    char bytes[4096];
+    int domain = 0;
+    ssize_t n = 1;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &(socklen_t){sizeof(domain)}) < 0 ||
+        domain != AF_UNIX)
+        return 0;
+    (void)shutdown(fd, SHUT_RDWR); /* nothing more comes, and nothing below waits */
+    inner[0] = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (inner[0] >= 0)
+        return 1;
+    for (unsigned empty = 0; n >= 0 && empty < EMPTY_MAX; empty = n == 0 ? empty + 1 : 0) {
+        struct iovec data = {.iov_base = bytes, .iov_len = sizeof(bytes)};
+        struct msghdr m = {.msg_iov = &data,
+                           .msg_iovlen = 1,
+                           .msg_control = control.bytes,
+                           .msg_controllen = sizeof(control)};
+        struct cmsghdr *c;
+
+        n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        for (c = n < 0 ? NULL : CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+                memcpy(inner, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+                return (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+            }
+    }
+    return 0;
+}
+
+/* Push what is in a descriptor, or close it if there is nothing. */
+static struct inner *close_next(struct inner *top)
+{
+    int fds[FDS_MAX];
+    unsigned n = take_inner(top->fd, fds);
+    struct inner *below = top->link;
+
+    if (n == 0) {
+        close_one(top->fd);
+        free(top);
+        return below;
+    }
+    while (n-- > 0) {
+        struct inner *more = malloc(sizeof(*more));
+
+        if (more) {
+            *more = (struct inner){.link = top, .fd = fds[n]};
+            top = more;
+        } else {
+            close_one(fds[n]);
+        }
+    }
+    return top;
+}
+
+static void close_work(struct chore *chore)
+{
+    struct closing *closing = container_of(chore, struct closing, chore);
+
+    while (closing->top)
+        closing->top = close_next(closing->top);
+}
+
+static void close_done(struct chore *chore)
+{
+    if (chore->code < 0)
+        close_work(chore); /* rather wait than leave it open */
+    free(container_of(chore, struct closing, chore));
+}
+
+void chores_close_fd(struct chores *chores, uint64_t user, int fd)
+{
+    struct closing *closing = malloc(sizeof(*closing));
+    struct inner *top = malloc(sizeof(*top));
+
+    if (!closing || !top) {
+        free(closing);
+        free(top);
+        close_one(fd);
+        return;
+    }
+    *top = (struct inner){.fd = fd};
+    *closing = (struct closing){.top = top};
+    name_lane(closing->lane, user);
+    closing->chore = (struct chore){.work = close_work,
+                                    .done = close_done,
+                                    .aside = true,
+                                    .lane = closing->lane,
+                                    .limit = CLOSING_MAX};
+    chores_start(chores, &closing->chore);
+}
+
+/* Bytes alone are nothing to wait for. Descriptors that wait among them are told of by looking, which
+ * leaves them where they are. */
+static bool holds_no_fds(int fd)
+{
+    char bytes[4096];
+    struct iovec iov = {bytes, sizeof(bytes)};
+    const int on = 1;
+    int domain, left;
+    socklen_t len = sizeof(domain);
+    ssize_t n = 1;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
         return false;
-    while (*at != chore)
-        at = &(*at)->next;
-    *at = chore->next;
-    return true;
+    if (domain != AF_UNIX)
+        return true;
+    (void)setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+    (void)shutdown(fd, SHUT_RDWR); /* nothing comes any more */
+    for (unsigned i = 0; i < LOOKS_MAX && n > 0; i++) {
+        struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+        n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+        if (n > 0 && (msg.msg_flags & MSG_CTRUNC))
+            return false;
+        if (n > 0)
+            n = recv(fd, bytes, (size_t)n, MSG_DONTWAIT);
+    }
+    return n == 0 && ioctl(fd, FIONREAD, &left) == 0 && left == 0;
+}
+
+void chores_close_connection(struct chores *chores, uint64_t user, int fd)
+{
+    if (holds_no_fds(fd))
+        close_one(fd);
+    else
+        chores_close_fd(chores, user, fd);
+}
+
+bool chores_is_stuck(struct chores *chores, uint64_t user)
+{
+    uint64_t now = time_now_ns();
+    unsigned waiting = 0, hang = 0;
+    char lane[32];
+
+    name_lane(lane, user);
+    lock(chores);
+    for (const struct chore *c = chores->waiting; c; c = c->next)
+        waiting += strcmp(c->lane, lane) == 0;
+    for (const struct chore *c = chores->running; c; c = c->next)
+        hang += strcmp(c->lane, lane) == 0 && now > c->began_ns + PATIENCE_MS * NS_PER_MS;
+    unlock(chores);
+    return waiting > CLOSING_LINE_MAX || (waiting > CLOSING_LINE && hang == CLOSING_MAX);
 }

@@ -1,14 +1,16 @@
-/* chores.h - work that may wait for storage for as long as that likes, away from the loop. */
+/* chores.h - threads for what may wait in the kernel for as long as that likes: for storage, or for
+ * whom a descriptor belongs to. The loop waits for none. */
 #ifndef LOADER_SERVE_CHORES_H
 #define LOADER_SERVE_CHORES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <uv.h>
 
 /**
- * Each chore has a thread of its own, so that none waits for another's storage. Of one lane (a
- * user's, say) no more run at a time than its limit; the others wait in line.
+ * Chores of one lane (a user's openings, say) run at most `limit` at a time, each in a thread; the
+ * others of that lane wait in line. So none waits for another lane's, whatever hangs there.
  */
 struct chores;
 
@@ -16,24 +18,46 @@ struct chores;
  * chores_drop() was true. */
 struct chore {
     void (*work)(struct chore *chore); /* in the thread */
-    void (*done)(struct chore *chore); /* on the loop, not before chores_start() has returned */
-    const char *lane;                  /* borrowed */
+    /* On the loop, not before chores_start() has returned. */
+    void (*done)(struct chore *chore);
+    bool aside;       /* done() is called wherever it may be, also within chores_start() */
+    const char *lane; /* borrowed */
     unsigned limit;
     int code; /* 0, or why no thread could be had: then no work was done */
     /* Theirs. */
     struct chores *chores;
     struct chore *next, *next_over;
+    uint64_t began_ns;
     bool started;
 };
 
 int chores_create(uv_loop_t *loop, struct chores **ret);
-/** The loop is about to end: done() is not called before chores_destroy(). */
+/** The loop is about to end: done() is not called on it before chores_destroy(). */
 void chores_close(struct chores *chores);
-/** Waits for threads that are at work; what waits in line is done with -ECANCELED. */
+/** Waits for threads that are at work; what waits in line is done with -ECANCELED. NULL is nothing. */
 void chores_destroy(struct chores *chores);
 
+/** Threads: any. */
 void chores_start(struct chores *chores, struct chore *chore);
-/** Forget a chore that still waits in line: false when it has begun. */
+/** Forget a chore that still waits in line: false when it has begun. Threads: any. */
 bool chores_drop(struct chore *chore);
+/** Has it begun? Threads: any. */
+bool chores_has_begun(struct chore *chore);
+
+/** Close a descriptor that a client had a hand in, which may take as long as the client likes: of a
+ * file of a file system that the client serves itself, of a socket with SO_LINGER and bytes that
+ * nobody takes, and of a unix socket in whose queue such a one waits. It is taken.
+ *
+ * Of sockets none waits long: SO_LINGER is switched off, and what is in the queue of a unix socket is
+ * taken out and closed likewise. So what holds a thread up is a file system that the user serves. */
+void chores_close_fd(struct chores *chores, uint64_t user, int fd);
+/** The same of a connection that we accepted: at once, where nothing waits in it that could hang. */
+void chores_close_connection(struct chores *chores, uint64_t user, int fd);
+/** Do descriptors of that user's wait for others whose closing does not end? Then none is to be
+ * taken of it: a user has no more than so many of our threads and descriptors. */
+bool chores_is_stuck(struct chores *chores, uint64_t user);
+
+/** The user of a client that was not asked who it is. */
+#define CHORES_STRANGER UINT64_MAX
 
 #endif

@@ -3,7 +3,6 @@ noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
 	%D%/budget.c %D%/budget.h \
 	%D%/chores.c %D%/chores.h \
-	%D%/closer.c %D%/closer.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
 	%D%/metrics.c %D%/metrics.h \

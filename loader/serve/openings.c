@@ -32,7 +32,6 @@
 #include "common/memory.h"
 #include "common/progress.h"
 #include "common/util.h"
-#include "loader/serve/chores.h"
 
 enum {
     QUICK_MAX = 4,    /* of a user at a time */
@@ -72,7 +71,6 @@ struct opening {
 
 struct openings {
     struct openings_options options;
-    struct chores *chores;
     struct opening *first;
     uv_timer_t tick;
     bool closed;
@@ -234,7 +232,7 @@ static void begin(struct opening *o, enum stage stage)
                               .done = done,
                               .lane = o->lanes[stage],
                               .limit = stage == STAGE_QUICK ? QUICK_MAX : INDEXING_MAX};
-    chores_start(o->openings->chores, &o->chore);
+    chores_start(o->openings->options.chores, &o->chore);
 }
 
 /* Storage that hangs: those who wait are told, and what comes of it later is dropped. */
@@ -264,7 +262,7 @@ static void on_tick(uv_timer_t *timer)
             continue;
         if (o->stage == STAGE_WAITING) {
             begin(o, STAGE_INDEXING);
-        } else if (!o->chore.started) {
+        } else if (!chores_has_begun(&o->chore)) {
             touch(o);
             tell(o, "waiting for other data sets that the same user opens", 0, 0);
         } else if (now > changed && now - changed > all->options.silent_ns) {
@@ -276,16 +274,10 @@ static void on_tick(uv_timer_t *timer)
 int openings_create(const struct openings_options *options, struct openings **ret)
 {
     struct openings *all = calloc(1, sizeof(*all));
-    int r;
 
     if (!all)
         return -ENOMEM;
     all->options = *options;
-    r = chores_create(options->loop, &all->chores);
-    if (r < 0) {
-        free(all);
-        return r;
-    }
     all->tick.data = all;
     (void)uv_timer_init(options->loop, &all->tick);
     *ret = all;
@@ -302,7 +294,6 @@ void openings_close(struct openings *openings)
         atomic_store(&o->cancel, true);
     }
     uv_close((uv_handle_t *)&openings->tick, NULL);
-    chores_close(openings->chores);
 }
 
 void openings_destroy(struct openings *openings)
@@ -311,7 +302,6 @@ void openings_destroy(struct openings *openings)
 
     if (!openings)
         return;
-    chores_destroy(openings->chores);
     while ((o = openings->first)) {
         openings->first = o->next;
         dataset_unref(o->dataset);
@@ -448,6 +438,6 @@ void openings_release(struct openings *openings, const char *user, struct datase
     (void)snprintf(release->lane, size, "%s%s", prefix, user);
     release->dataset = dataset;
     release->chore = (struct chore){
-        .work = drop, .done = dropped, .lane = release->lane, .limit = QUICK_MAX};
-    chores_start(openings->chores, &release->chore);
+        .work = drop, .done = dropped, .aside = true, .lane = release->lane, .limit = QUICK_MAX};
+    chores_start(openings->options.chores, &release->chore);
 }

@@ -11,6 +11,7 @@
 
 #include "common/wire.h"
 #include "loader/dataset/dataset.h"
+#include "loader/serve/chores.h"
 #include "loader/serve/roots.h"
 
 /** All of a loader. */
@@ -20,6 +21,7 @@ struct opening;
 
 struct openings_options {
     uv_loop_t *loop;
+    struct chores *chores; /* whose threads open: borrowed, and destroyed before the openings */
     const char *cache_dir;
     bool notes;
     uint64_t silent_ns; /* how long storage may say nothing */
@@ -47,7 +49,7 @@ struct opening_request {
 int openings_create(const struct openings_options *options, struct openings **ret);
 /** The loop is about to end: nobody waits any more, and what is under way is called off. */
 void openings_close(struct openings *openings);
-/** Waits for threads that are at work. */
+/** No thread may be at work any more. */
 void openings_destroy(struct openings *openings);
 
 /** Open a data set, or wait for the one of that name that is being opened: 0 or -ENOMEM. done()

@@ -36,7 +36,6 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "loader/image/image.h"
-#include "loader/serve/closer.h"
 #include "loader/serve/http.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
@@ -137,6 +136,7 @@ static void maybe_end(struct main_loop *m)
     m->ending = true;
     limit_end(m);
     openings_close(m->server.openings);
+    chores_close(m->server.chores);
     if (m->leash_open)
         uv_close((uv_handle_t *)&m->leash, NULL);
     if (!m->loop_open)
@@ -270,7 +270,7 @@ static bool shut_out(struct door *door)
     io_close(&m->spare_fd);
     fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0)
-        closer_close(CLOSER_STRANGER, fd);
+        chores_close_connection(m->server.chores, CHORES_STRANGER, fd);
     m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return fd >= 0;
 }
@@ -636,6 +636,7 @@ static int start_polling(struct main_loop *m)
 static int start_openings(struct main_loop *m, struct plenum_error *err)
 {
     struct openings_options options = {.loop = &m->server.loop,
+                                       .chores = m->server.chores,
                                        .cache_dir = m->live.cache_dir,
                                        .notes = !m->live.no_tiles,
                                        .silent_ns = OPENING_SILENT_S * NS_PER_SEC};
@@ -660,6 +661,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
         (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* of the threads that follow, too */
     }
     r = start_threads(m, err);
+    if (r == 0 && (r = chores_create(&m->server.loop, &m->server.chores)) < 0)
+        (void)error_set(err, r, "cannot start threads for storage: %s", uv_strerror(r));
     if (r == 0)
         r = start_openings(m, err);
     if (r == 0)
@@ -728,6 +731,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
         (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
         http_stop(m->http);
         queue_destroy(m->server.queue);
+        chores_destroy(m->server.chores);
         openings_destroy(m->server.openings);
         (void)uv_loop_close(&m->server.loop);
     }

@@ -42,7 +42,6 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/notes.h"
-#include "loader/serve/closer.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/room.h"
 #include "loader/serve/snapshot.h"
@@ -146,7 +145,10 @@ static void close_fd(void *arg, int fd)
 {
     const struct session *s = arg;
 
-    closer_close(s->peer.uid, fd);
+    if (fd == s->conn.fd)
+        chores_close_connection(s->server->chores, s->peer.uid, fd);
+    else
+        chores_close_fd(s->server->chores, s->peer.uid, fd);
 }
 
 /* Close one that a client has sent. */
@@ -944,7 +946,7 @@ static void session_readable(struct session *s)
         handle_frames(s);
         return;
     }
-    if (closer_is_stuck(s->peer.uid)) {
+    if (chores_is_stuck(s->server->chores, s->peer.uid)) {
         refuse(s, 0, -EPROTO, "what its user sent to be closed is not closed yet");
         return;
     }
@@ -1127,7 +1129,7 @@ int session_create(struct server *server, int fd, bool remote)
     int r;
 
     if (!s) {
-        closer_close(CLOSER_STRANGER, fd);
+        chores_close_connection(server->chores, CHORES_STRANGER, fd);
         return -ENOMEM;
     }
     s->server = server;

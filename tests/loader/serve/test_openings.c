@@ -79,6 +79,7 @@ static struct asker {
 } askers[ASKERS];
 
 static uv_loop_t loop;
+static struct chores *chores;
 static struct openings *openings;
 static struct roots *roots;
 
@@ -142,7 +143,9 @@ static void wait_count(const unsigned *what, unsigned n)
 
 static void open_openings(uint64_t silent_ns)
 {
+    cr_assert(zero(int, chores_create(&loop, &chores)));
     cr_assert(zero(int, openings_create(&(struct openings_options){.loop = &loop,
+                                                                   .chores = chores,
                                                                    .silent_ns = silent_ns},
                                         &openings)));
 }
@@ -161,8 +164,10 @@ static void setup(void)
 static void teardown(void)
 {
     openings_close(openings);
+    chores_close(chores);
     uv_close((uv_handle_t *)&turning, NULL);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
+    chores_destroy(chores);
     openings_destroy(openings);
     cr_assert(zero(int, uv_loop_close(&loop)));
     cr_assert(eq(u32, storage.inside, 0), "no thread is left");
@@ -293,7 +298,9 @@ Test(openings, that_wait_in_line_are_forgotten_with_those_who_asked)
 Test(openings, are_given_up_when_nothing_comes)
 {
     openings_close(openings);
+    chores_close(chores);
     turn();
+    chores_destroy(chores);
     openings_destroy(openings);
     open_openings(NS_PER_SEC);
     ask(&askers[0], "1", "/hang");

@@ -1,0 +1,293 @@
+/* Threads for what may hang, and descriptors that are closed there: close() is ours. A plain program, so
+ * that it runs under ThreadSanitizer, too. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "loader/serve/chores.h"
+#include "tests/tap.h"
+
+enum { FDS = 4096, CHORES = 40 };
+
+/* Descriptors whose closing hangs until it is let go. */
+static struct {
+    pthread_mutex_t mu;
+    pthread_cond_t change;
+    bool slow[FDS];
+    unsigned hanging, most, closed;
+    pthread_t closer; /* of the last one */
+} files = {.mu = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+int __wrap_close(int fd)
+{
+    (void)pthread_mutex_lock(&files.mu);
+    if (fd >= 0 && fd < FDS) {
+        files.hanging += files.slow[fd];
+        if (files.hanging > files.most)
+            files.most = files.hanging;
+        while (files.slow[fd])
+            (void)pthread_cond_wait(&files.change, &files.mu);
+        files.closed++;
+        files.closer = pthread_self();
+    }
+    (void)pthread_mutex_unlock(&files.mu);
+    return __real_close(fd);
+}
+
+static void let_go(void)
+{
+    (void)pthread_mutex_lock(&files.mu);
+    memset(files.slow, 0, sizeof(files.slow));
+    files.hanging = 0;
+    (void)pthread_cond_broadcast(&files.change);
+    (void)pthread_mutex_unlock(&files.mu);
+}
+
+static unsigned look(const unsigned *what)
+{
+    unsigned n;
+
+    (void)pthread_mutex_lock(&files.mu);
+    n = *what;
+    (void)pthread_mutex_unlock(&files.mu);
+    return n;
+}
+
+/* Within twenty seconds. */
+static bool comes(const unsigned *what, unsigned n)
+{
+    for (unsigned i = 0; i < 20000 && look(what) != n; i++)
+        (void)usleep(1000);
+    return look(what) == n;
+}
+
+static int open_slow(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || fd >= FDS)
+        abort();
+    (void)pthread_mutex_lock(&files.mu);
+    files.slow[fd] = true;
+    (void)pthread_mutex_unlock(&files.mu);
+    return fd;
+}
+
+static uv_loop_t loop;
+static struct chores *chores;
+
+static void begin(void)
+{
+    files.closed = files.most = files.hanging = 0;
+    (void)uv_loop_init(&loop);
+    if (chores_create(&loop, &chores) < 0)
+        abort();
+}
+
+static void finish(void)
+{
+    chores_close(chores);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    chores_destroy(chores);
+    tap_ok(uv_loop_close(&loop) == 0, "nothing is left on the loop");
+}
+
+static void descriptors_that_hang_are_bounded(void)
+{
+    bool stuck = false, other;
+    int fd;
+
+    begin();
+    for (unsigned i = 0; i < 100; i++)
+        chores_close_fd(chores, 1, open_slow());
+    for (unsigned i = 0; i < 20000 && !stuck; i++) {
+        stuck = chores_is_stuck(chores, 1);
+        (void)usleep(1000);
+    }
+    tap_ok(stuck && look(&files.most) <= 2, "a user takes some threads, and is told from others: %u",
+           look(&files.most));
+    other = chores_is_stuck(chores, 2);
+    fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    chores_close_fd(chores, 2, fd);
+    tap_ok(!other && comes(&files.closed, 1), "another user's are closed meanwhile");
+    let_go();
+    tap_ok(comes(&files.closed, 101) && !chores_is_stuck(chores, 1), "and then all are");
+    finish();
+}
+
+static void wait_at_the_end(void)
+{
+    begin();
+    for (unsigned i = 0; i < 10; i++)
+        chores_close_fd(chores, 1, open_slow());
+    (void)comes(&files.hanging, 2);
+    let_go();
+    finish();
+    tap_ok(look(&files.closed) == 10, "none stays open when all ends");
+}
+
+/* Bytes, or bytes and a descriptor, wait in a connection that is closed. */
+static bool is_closed_here(bool with_fd)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char text[9000] = "text";
+    struct iovec iov = {text, sizeof(text)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    int ends[2], fd = 0;
+    bool here;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
+        abort();
+    for (unsigned i = 0; i < 3; i++) {
+        if (with_fd && i == 2) {
+            msg.msg_control = control.bytes;
+            msg.msg_controllen = sizeof(control.bytes);
+            CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
+            CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
+            CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
+            memcpy(CMSG_DATA(CMSG_FIRSTHDR(&msg)), &fd, sizeof(fd));
+        }
+        if (sendmsg(ends[0], &msg, 0) < 0)
+            abort();
+    }
+    begin();
+    chores_close_connection(chores, 1, ends[1]);
+    (void)comes(&files.closed, 1);
+    (void)pthread_mutex_lock(&files.mu);
+    here = pthread_equal(files.closer, pthread_self());
+    (void)pthread_mutex_unlock(&files.mu);
+    finish();
+    (void)close(ends[0]);
+    return here;
+}
+
+static void connections_go_at_once_where_nothing_can_hang(void)
+{
+    bool bytes = is_closed_here(false), fd = is_closed_here(true);
+
+    tap_ok(bytes, "a connection in which bytes wait is closed at once");
+    tap_ok(!fd, "and one in which a descriptor waits in a thread");
+}
+
+struct piece {
+    struct chore chore;
+    atomic_uint *inside, *most;
+    bool worked;
+};
+
+static unsigned done;
+static atomic_uint aside;
+
+static void work(struct chore *chore)
+{
+    struct piece *p = container_of(chore, struct piece, chore);
+    unsigned now = atomic_fetch_add(p->inside, 1) + 1, most = atomic_load(p->most);
+
+    while (now > most && !atomic_compare_exchange_weak(p->most, &most, now))
+        ;
+    (void)usleep(1000);
+    p->worked = true;
+    (void)atomic_fetch_sub(p->inside, 1);
+}
+
+static void on_done(struct chore *chore)
+{
+    struct piece *p = container_of(chore, struct piece, chore);
+
+    done += p->worked && chore->code == 0;
+}
+
+static void on_aside(struct chore *chore)
+{
+    struct piece *p = container_of(chore, struct piece, chore);
+
+    (void)atomic_fetch_add(&aside, p->worked && chore->code == 0);
+}
+
+static struct piece pieces[4][CHORES];
+static atomic_uint inside[4], most[4];
+
+/* One of four threads, with a lane of its own. */
+static void *start_many(void *arg)
+{
+    static const char *const lanes[] = {"a", "b", "c", "d"};
+    unsigned lane = (unsigned)(uintptr_t)arg;
+
+    for (unsigned i = 0; i < CHORES; i++) {
+        struct piece *p = &pieces[lane][i];
+
+        *p = (struct piece){.inside = &inside[lane], .most = &most[lane]};
+        p->chore = (struct chore){.work = work,
+                                  .done = lane < 2 ? on_done : on_aside,
+                                  .aside = lane >= 2,
+                                  .lane = lanes[lane],
+                                  .limit = lane + 1};
+        chores_start(chores, &p->chore);
+    }
+    return NULL;
+}
+
+static void lanes_keep_their_limits(void)
+{
+    pthread_t ids[4];
+    bool kept = true;
+
+    begin();
+    for (uintptr_t i = 0; i < 4; i++)
+        (void)pthread_create(&ids[i], NULL, start_many, (void *)i);
+    for (unsigned i = 0; i < 4; i++)
+        (void)pthread_join(ids[i], NULL);
+    while (done < 2 * CHORES || atomic_load(&aside) < 2 * CHORES)
+        if (done < 2 * CHORES)
+            (void)uv_run(&loop, UV_RUN_ONCE);
+        else
+            (void)usleep(1000);
+    for (unsigned i = 0; i < 4; i++)
+        kept &= atomic_load(&most[i]) <= i + 1;
+    tap_ok(kept, "of a lane no more run at a time than it may have");
+    tap_ok(done == 2 * CHORES && atomic_load(&aside) == 2 * CHORES, "and each is done once");
+    finish();
+}
+
+static void dropped_ones_are_not_done(void)
+{
+    unsigned dropped = 0, begun = 0;
+
+    begin();
+    done = 0;
+    (void)start_many((void *)0);
+    for (unsigned i = CHORES; i-- > 0;) {
+        bool gone = chores_drop(&pieces[0][i].chore);
+
+        dropped += gone;
+        begun += !gone;
+    }
+    while (done < begun)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    tap_ok(begun > 0 && dropped > 0 && done == begun, "what waits in line can be forgotten (%u)",
+           dropped);
+    finish();
+}
+
+int main(void)
+{
+    descriptors_that_hang_are_bounded();
+    wait_at_the_end();
+    connections_go_at_once_where_nothing_can_hang();
+    lanes_keep_their_limits();
+    dropped_ones_are_not_done();
+    return tap_end();
+}
