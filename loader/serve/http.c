@@ -4,7 +4,9 @@
  * So neither waits for the other, and a thousand people who watch cost the loop nothing.
  *
  * A thumbnail is not read from a slot (a loader writes slots and never reads them) but rendered
- * anew: a batch is a pure function, so what is shown is what was fed, to the last bit.
+ * anew: a batch is a pure function, so what is shown is what was fed, to the last bit. Its storage
+ * may hang: so a thread of the chores makes it (thumbnail.h), the connection waits for some seconds
+ * at most, and not many connections may wait; /healthz and /metrics always answer.
  *
  * Who may look: everyone who reaches the address, which is the loopback unless configured. A page
  * of a foreign site could try to read ours through a name that it lets point to the loopback; so,
@@ -33,9 +35,9 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/util.h"
-#include "loader/image/encode.h"
 #include "loader/serve/metrics.h"
 #include "loader/serve/monitor.h"
+#include "loader/serve/thumbnail.h"
 
 #ifdef HAVE_MICROHTTPD
 enum {
@@ -45,7 +47,9 @@ enum {
     HISTORY = 300,       /* seconds */
     FRESH_S = 15,        /* what is older than this was not published by a loop that turns */
     THUMBNAILS_MAX = 64, /* of a batch */
-    THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would keep all other pages waiting */
+    THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would keep all others waiting */
+    MAKING_MAX = 32,           /* thumbnails that connections wait for: others stay for pages */
+    MAKING_S = 5,              /* what takes longer is not waited for */
 };
 
 struct text {
@@ -57,12 +61,18 @@ struct second {
     uint64_t rate, render_busy, read_busy;
 };
 
+/* A connection that waits for a thumbnail, and then answers with it. */
+struct making {
+    struct making *next;
+    struct thumbnail *thumbnail;
+    uint64_t began_ns;
+};
+
 struct http {
     /* Constant. */
+    struct chores *chores;
     struct MHD_Daemon *daemon;
     bool loopback, thumbnails;
-    /* The HTTP thread's. */
-    struct render_scratch scratch;
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
     struct text status, metrics, history;
@@ -70,6 +80,9 @@ struct http {
     unsigned num_views;
     uint64_t published_ns;
     bool stopping;
+    struct making *making;
+    unsigned num_making;
+    bool ending; /* no connection may wait any more */
     /* The loop's. */
     struct second seconds[HISTORY];
     unsigned num_seconds; /* ever */
@@ -180,6 +193,14 @@ static int write_texts(struct http *h, const struct server *server, struct text 
     return r;
 }
 
+/* Those who wait for thumbnails since before then are told that there is none. Holding the lock. */
+static void give_up_making(struct http *h, uint64_t before_ns)
+{
+    for (struct making *m = h->making; m; m = m->next)
+        if (m->began_ns < before_ns)
+            thumbnail_give_up(m->thumbnail);
+}
+
 void http_publish(struct http *http, const struct server *server)
 {
     struct text fresh[3] = {{0}}, old[3];
@@ -214,6 +235,7 @@ void http_publish(struct http *http, const struct server *server)
     http->num_views = n;
     http->published_ns = time_now_ns();
     http->stopping = server->stopping;
+    give_up_making(http, time_now_ns() - MAKING_S * NS_PER_SEC);
     (void)pthread_mutex_unlock(&http->mu);
     drop_views(views, old_n);
     for (int i = 0; i < 3; i++)
@@ -280,54 +302,81 @@ static enum MHD_Result answer_health(struct http *h, struct MHD_Connection *c, b
     return say(c, MHD_HTTP_OK, ready ? "ready\n" : "alive\n");
 }
 
+static void on_ready(void *connection)
+{
+    MHD_resume_connection(connection);
+}
+
+/* The connection waits until it is made. The data set is taken. */
+static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
+                                      const struct session_view *view, unsigned index, void **state)
+{
+    struct thumbnail *thumbnail = thumbnail_create(view, index, on_ready, c);
+    struct making *m = malloc(sizeof(*m));
+    bool full;
+
+    if (!thumbnail || !m) {
+        free(m);
+        thumbnail_abandon(thumbnail);
+        return MHD_NO;
+    }
+    *m = (struct making){.thumbnail = thumbnail, .began_ns = time_now_ns()};
+    (void)pthread_mutex_lock(&h->mu);
+    full = h->ending || h->num_making >= MAKING_MAX;
+    if (!full) {
+        m->next = h->making;
+        h->making = m;
+        h->num_making++;
+        *state = m;
+        MHD_suspend_connection(c);
+    }
+    (void)pthread_mutex_unlock(&h->mu);
+    if (!full) {
+        thumbnail_begin(thumbnail, h->chores);
+        return MHD_YES;
+    }
+    free(m);
+    thumbnail_abandon(thumbnail);
+    return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "too many thumbnails are being made\n");
+}
+
+static enum MHD_Result answer_made(struct MHD_Connection *c, const struct making *m)
+{
+    const char *sentence;
+    const void *png;
+    size_t len;
+    int r = thumbnail_get(m->thumbnail, &png, &len, &sentence);
+
+    return r == 0 ? answer(c, MHD_HTTP_OK, "image/png", png, len)
+                  : say(c, r == -ETIMEDOUT ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_NOT_FOUND, sentence);
+}
+
 /* "/thumbnail/STREAM/INDEX.png" */
-static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c, const char *path)
+static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c, const char *path,
+                                        void **state)
 {
     unsigned long long id;
     struct session_view view = {0};
-    struct encode_options picture;
-    struct render_result result;
-    struct plenum_error err;
-    enum MHD_Result r;
     unsigned index;
-    uint8_t *pixels, *png = NULL;
-    size_t len;
-    int n = 0, code;
+    int n = 0;
 
     if (sscanf(path, "%20llu/%4u.png%n", &id, &index, &n) != 2 || n == 0 || path[n] ||
         index >= THUMBNAILS_MAX)
         return say(c, MHD_HTTP_NOT_FOUND, "thumbnails are /thumbnail/STREAM/INDEX.png\n");
     (void)pthread_mutex_lock(&h->mu);
     for (unsigned i = 0; i < h->num_views; i++)
-        if (h->views[i].id == id && index < h->views[i].count) {
+        if (h->views[i].id == id && index < h->views[i].count)
             view = h->views[i];
-            (void)dataset_ref(view.spec.dataset);
-        }
+    if (view.spec.dataset)
+        (void)dataset_ref(view.spec.dataset);
     (void)pthread_mutex_unlock(&h->mu);
     if (!view.spec.dataset)
         return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
-    if (view.spec.pipeline.side > THUMBNAIL_SIDE_MAX) {
-        dataset_unref(view.spec.dataset);
-        return say(c, MHD_HTTP_NOT_FOUND,
-                   "there are no thumbnails of images of more than 1024 pixels a side\n");
-    }
-    view.spec.store =
-        (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3};
-    pixels = malloc(render_bytes(&view.spec));
-    code = pixels ? render_position(&view.spec, &h->scratch, view.epoch,
-                                    view.position + order_deal(view.per_step, view.deal, view.offset + index),
-                                    pixels, &result, &err)
-                  : error_set(&err, -ENOMEM, "out of memory");
-    picture = (struct encode_options){
-        .pixels = pixels, .width = view.spec.pipeline.side, .height = view.spec.pipeline.side};
-    if (code == 0 && (code = encode_png(&picture, &png, &len)) < 0)
-        (void)error_set(&err, code, "out of memory");
-    r = code < 0 ? say(c, MHD_HTTP_NOT_FOUND, err.text)
-                 : answer(c, MHD_HTTP_OK, "image/png", png, len);
-    free(png);
-    free(pixels);
+    if (view.spec.pipeline.side <= THUMBNAIL_SIDE_MAX)
+        return make_thumbnail(h, c, &view, index, state);
     dataset_unref(view.spec.dataset);
-    return r;
+    return say(c, MHD_HTTP_NOT_FOUND,
+               "there are no thumbnails of images of more than 1024 pixels a side\n");
 }
 
 /* Does the request name the loopback, with or without a port? */
@@ -344,11 +393,12 @@ static bool names_loopback(const char *host)
     return false;
 }
 
+static int seen; /* the state of a request whose head has come */
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
                                   const char *method, const char *version, const char *upload,
                                   size_t *upload_size, void **state)
 {
-    static int seen;
     static const char prefix[] = "/thumbnail/";
     struct http *h = arg;
 
@@ -362,6 +412,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
         *upload_size = 0;
         return MHD_YES;
     }
+    if (*state != &seen)
+        return answer_made(c, *state);
     if (h->loopback &&
         !names_loopback(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
         return say(c, 421, "this page is for this host alone: ask for localhost\n");
@@ -380,14 +432,36 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
     if (strcmp(url, "/readyz") == 0)
         return answer_health(h, c, true);
     if (h->thumbnails && strncmp(url, prefix, sizeof(prefix) - 1) == 0)
-        return answer_thumbnail(h, c, url + sizeof(prefix) - 1);
+        return answer_thumbnail(h, c, url + sizeof(prefix) - 1, state);
     return say(c, MHD_HTTP_NOT_FOUND,
                "here are /, /status.json, /history.json, /metrics, /healthz and /readyz\n");
 }
 
+/* The request is over, answered or not. */
+static void on_completed(void *arg, struct MHD_Connection *c, void **state,
+                         enum MHD_RequestTerminationCode how)
+{
+    struct http *h = arg;
+    struct making *m = *state, **at;
+
+    (void)c;
+    (void)how;
+    if (!m || *state == &seen)
+        return;
+    *state = NULL;
+    (void)pthread_mutex_lock(&h->mu);
+    for (at = &h->making; *at != m; at = &(*at)->next)
+        ;
+    *at = m->next;
+    h->num_making--;
+    (void)pthread_mutex_unlock(&h->mu);
+    thumbnail_forget(m->thumbnail);
+    free(m);
+}
+
 static int start_daemon(struct http *h, const struct addrinfo *at)
 {
-    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL;
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME;
     sigset_t all, old;
 
     if (at->ai_family == AF_INET6)
@@ -397,7 +471,7 @@ static int start_daemon(struct http *h, const struct addrinfo *at)
     errno = 0;
     h->daemon =
         MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
                          MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     return h->daemon ? 0 : errno ? -errno : -EIO;
@@ -410,7 +484,8 @@ static bool is_loopback(const struct sockaddr *a)
     return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
 }
 
-int http_start(const struct server_options *options, struct http **ret, struct plenum_error *err)
+int http_start(const struct server_options *options, struct chores *chores, struct http **ret,
+               struct plenum_error *err)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
     const char *where = options->http_address ? options->http_address : "127.0.0.1";
@@ -430,6 +505,7 @@ int http_start(const struct server_options *options, struct http **ret, struct p
         return error_set(err, -ENOMEM, "out of memory");
     }
     (void)pthread_mutex_init(&h->mu, NULL);
+    h->chores = chores;
     h->loopback = is_loopback(at->ai_addr);
     h->thumbnails = !options->no_thumbnails;
     r = start_daemon(h, at);
@@ -451,9 +527,12 @@ void http_stop(struct http *http)
 {
     if (!http)
         return;
+    (void)pthread_mutex_lock(&http->mu);
+    http->ending = true;
+    give_up_making(http, UINT64_MAX);
+    (void)pthread_mutex_unlock(&http->mu);
     MHD_stop_daemon(http->daemon);
     drop_views(http->views, http->num_views);
-    render_scratch_fini(&http->scratch);
     free(http->status.bytes);
     free(http->metrics.bytes);
     free(http->history.bytes);
@@ -461,9 +540,11 @@ void http_stop(struct http *http)
     free(http);
 }
 #else
-int http_start(const struct server_options *options, struct http **ret, struct plenum_error *err)
+int http_start(const struct server_options *options, struct chores *chores, struct http **ret,
+               struct plenum_error *err)
 {
     (void)options;
+    (void)chores;
     (void)ret;
     return error_set(err, -ENOTSUP,
                      "this plenumd was built without libmicrohttpd and has no status page: leave "

@@ -10,8 +10,10 @@
  * was published last. Opaque. */
 struct http;
 
-/** Listen on options->http_address and http_port: 0, or -errno with a sentence. */
-int http_start(const struct server_options *options, struct http **ret, struct plenum_error *err);
+/** Listen on options->http_address and http_port: 0, or -errno with a sentence. `chores` are
+ * borrowed: they make thumbnails. */
+int http_start(const struct server_options *options, struct chores *chores, struct http **ret,
+               struct plenum_error *err);
 
 /** Show what the loader does now. On the loop's thread; once a second. NULL is nothing. */
 void http_publish(struct http *http, const struct server *server);

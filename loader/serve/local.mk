@@ -19,6 +19,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/session.c %D%/session.h \
 	%D%/settings.c %D%/settings.h \
 	%D%/snapshot.c %D%/snapshot.h \
+	%D%/thumbnail.c %D%/thumbnail.h \
 	%D%/turns.c %D%/turns.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)
 

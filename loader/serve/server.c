@@ -670,7 +670,7 @@ static int start(struct main_loop *m, struct plenum_error *err)
     if (r == 0)
         r = start_listening_tcp(m, err);
     if (r == 0 && m->live.http_port > 0)
-        r = http_start(&m->live, &m->http, err);
+        r = http_start(&m->live, m->server.chores, &m->http, err);
     if (r == 0 && m->live.user)
         r = people_become(&m->person, err);
     if (r < 0)

@@ -1329,5 +1329,6 @@ bool session_get_view(const struct session *session, struct session_view *ret)
                                  .offset = s->open.offset,
                                  .count = s->open.local};
     ret->spec.dataset = dataset_ref(s->dataset);
+    memcpy(ret->user, s->user, sizeof(ret->user));
     return true;
 }

@@ -98,6 +98,7 @@ uint64_t session_private_bytes(const struct session *session);
  * nothing. The data set is a reference of the caller's. */
 struct session_view {
     uint64_t id;
+    char user[160]; /* session_user() */
     struct render_spec spec;
     uint64_t epoch, position; /* of the step */
     uint32_t per_step, deal, offset, count; /* struct wire_open; count is `local` */

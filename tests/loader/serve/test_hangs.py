@@ -1,6 +1,9 @@
 """Storage that hangs: it stops nobody but its own user's stream, and no loader from ending. As root, who may mount it."""
 
+import concurrent.futures
 import ctypes
+import http.client
+import json
 import os
 import signal
 import socket
@@ -105,6 +108,45 @@ class HangsTest(ServiceCase):
         wait_for("reads that hang", lambda: self.hangs(p))
         self.fed(self.feed("--epochs", "3"))
         self.assertIsNone(stuck.poll())
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(LIMIT), 0, self.said())
+
+    def test_thumbnails(self):
+        """thumbnails of it are given up, and everything else on the page answers meanwhile"""
+        self.make_data()
+        other = os.path.join(self.folder, "other")
+        self.run_ok(CTL, "make-sample", other, "--classes", "1", "--images", "40", "--size", "96")
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        p = self.serve("--http-port", str(port), "--drain-timeout", "1s")
+
+        def get(path):
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+            c.request("GET", path)
+            answer = c.getresponse()
+            body = answer.read()
+            c.close()
+            return answer.status, body
+
+        self.feed("--epochs", "1000000", "--pause", "100", data=other)
+        wait_for("a stream", lambda: json.loads(get("/status.json")[1])["streams"])
+        path = f"/thumbnail/{json.loads(get('/status.json')[1])['streams'][0]['id']}/0.png"
+        wait_for("a thumbnail", lambda: get(path)[0] == 200)
+        self.hang(os.path.join(other, os.listdir(other)[0]))
+        wait_for("reads that hang", lambda: self.hangs(p))
+        with concurrent.futures.ThreadPoolExecutor(40) as threads:
+            asked = [threads.submit(get, path) for _ in range(40)]
+            for _ in range(3):
+                self.assertEqual(get("/healthz")[0], 200)
+                self.assertIn(b"plenum_", get("/metrics")[1])
+            for a in asked:
+                status, body = a.result()
+                self.assertEqual(status, 503)
+                self.assertRegex(body, b"storage does not answer|too many thumbnails")
+        waiting = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)  # and one that still does
+        self.addCleanup(waiting.close)
+        waiting.request("GET", path)
         p.send_signal(signal.SIGTERM)
         self.assertEqual(p.wait(LIMIT), 0, self.said())
 

@@ -1,0 +1,156 @@
+/* thumbnail.c - a thumbnail is rendered anew, in a thread (chores.h), since its storage may hang.
+ *
+ * Two hold it: who asked, and the chore. What it says is settled once, by the thread that has made it
+ * or by who has waited for long enough. */
+#include "config.h"
+
+#include "loader/serve/thumbnail.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/image/encode.h"
+
+struct thumbnail {
+    struct chore chore;
+    struct session_view view;
+    uint32_t index;
+    char lane[sizeof(((struct session_view *)0)->user) + 16];
+    /* The thread's, until it is settled. */
+    uint8_t *png;
+    size_t len;
+    struct plenum_error err;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    unsigned refs;
+    int result; /* -EINPROGRESS until it is settled */
+    void (*ready)(void *arg);
+    void *arg;
+};
+
+struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t index,
+                                   void (*ready)(void *arg), void *arg)
+{
+    struct thumbnail *t = malloc(sizeof(*t));
+
+    if (!t) {
+        dataset_unref(view->spec.dataset);
+        return NULL;
+    }
+    *t = (struct thumbnail){.view = *view,
+                            .index = index,
+                            .refs = 2,
+                            .result = -EINPROGRESS,
+                            .ready = ready,
+                            .arg = arg};
+    t->view.spec.store =
+        (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3};
+    (void)snprintf(t->lane, sizeof(t->lane), "thumbnail %s", view->user);
+    (void)pthread_mutex_init(&t->mu, NULL);
+    return t;
+}
+
+static void drop(struct thumbnail *t, unsigned refs)
+{
+    (void)pthread_mutex_lock(&t->mu);
+    t->refs -= refs;
+    refs = t->refs;
+    (void)pthread_mutex_unlock(&t->mu);
+    if (refs > 0)
+        return;
+    dataset_unref(t->view.spec.dataset);
+    free(t->png);
+    (void)pthread_mutex_destroy(&t->mu);
+    free(t);
+}
+
+/* Holding the lock while it is told: who gives up must know that it was. */
+static void settle(struct thumbnail *t, int result)
+{
+    (void)pthread_mutex_lock(&t->mu);
+    if (t->result == -EINPROGRESS) {
+        t->result = result;
+        t->ready(t->arg);
+    }
+    (void)pthread_mutex_unlock(&t->mu);
+}
+
+static int make(struct thumbnail *t, uint8_t *pixels)
+{
+    const struct session_view *v = &t->view;
+    uint32_t side = v->spec.pipeline.side;
+    struct encode_options picture = {.pixels = pixels, .width = side, .height = side};
+    struct render_scratch scratch = {0};
+    struct render_result result;
+    int r = render_position(&v->spec, &scratch, v->epoch,
+                            v->position + order_deal(v->per_step, v->deal, v->offset + t->index),
+                            pixels, &result, &t->err);
+
+    render_scratch_fini(&scratch);
+    if (r < 0)
+        return r;
+    r = encode_png(&picture, &t->png, &t->len);
+    return r < 0 ? error_set(&t->err, r, "out of memory") : 0;
+}
+
+static void work(struct chore *chore)
+{
+    struct thumbnail *t = container_of(chore, struct thumbnail, chore);
+    uint8_t *pixels = malloc(render_bytes(&t->view.spec));
+
+    settle(t, pixels ? make(t, pixels) : error_set(&t->err, -ENOMEM, "out of memory"));
+    free(pixels);
+}
+
+static void done(struct chore *chore)
+{
+    struct thumbnail *t = container_of(chore, struct thumbnail, chore);
+
+    if (chore->code < 0)
+        settle(t, error_set(&t->err, chore->code, "the loader has no thread left to make it"));
+    drop(t, 1);
+}
+
+void thumbnail_begin(struct thumbnail *thumbnail, struct chores *chores)
+{
+    thumbnail->chore = (struct chore){
+        .work = work, .done = done, .aside = true, .lane = thumbnail->lane, .limit = 1};
+    chores_start(chores, &thumbnail->chore);
+}
+
+void thumbnail_give_up(struct thumbnail *thumbnail)
+{
+    settle(thumbnail, -ETIMEDOUT);
+}
+
+int thumbnail_get(struct thumbnail *thumbnail, const void **png, size_t *len, const char **sentence)
+{
+    struct thumbnail *t = thumbnail;
+    int r;
+
+    (void)pthread_mutex_lock(&t->mu);
+    r = t->result;
+    (void)pthread_mutex_unlock(&t->mu);
+    *png = r == 0 ? t->png : NULL;
+    *len = r == 0 ? t->len : 0;
+    *sentence = r == 0             ? ""
+                : r == -ETIMEDOUT ? "its storage does not answer\n"
+                                  : t->err.text;
+    return r;
+}
+
+void thumbnail_abandon(struct thumbnail *thumbnail)
+{
+    if (thumbnail)
+        drop(thumbnail, 2);
+}
+
+void thumbnail_forget(struct thumbnail *thumbnail)
+{
+    drop(thumbnail, chores_drop(&thumbnail->chore) ? 2 : 1);
+}
