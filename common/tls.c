@@ -68,8 +68,9 @@ static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_er
     if (fd < 0)
         return error_set(err, -errno, "key file %s: %s", path, strerror(errno));
     r = check_file(fd, path, err);
-    while (r == 0 && len < FILE_MAX && (n = read(fd, ret + len, FILE_MAX - len)) > 0)
-        len += (size_t)n;
+    while (r == 0 && len < FILE_MAX &&
+           ((n = read(fd, ret + len, FILE_MAX - len)) > 0 || (n < 0 && errno == EINTR)))
+        len += n > 0 ? (size_t)n : 0;
     if (r == 0 && n < 0)
         r = error_set(err, -errno, "key file %s: %s", path, strerror(errno));
     (void)close(fd);

@@ -136,24 +136,30 @@ int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
     return r;
 }
 
+int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset)
+{
+    size_t have = 0;
+
+    while (have < len) {
+        ssize_t n = pread(fd, (char *)bytes + have, len - have, (off_t)(offset + have));
+
+        if (n > 0)
+            have += (size_t)n;
+        else if (n == 0)
+            break;
+        else if (errno != EINTR)
+            return -errno;
+    }
+    return (int64_t)have;
+}
+
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset)
 {
-    char *p = bytes;
+    int64_t n = io_pread_some(fd, bytes, len, offset);
 
-    while (len > 0) {
-        ssize_t n = pread(fd, p, len, (off_t)offset);
-
-        if (n > 0) {
-            p += n;
-            len -= (size_t)n;
-            offset += (uint64_t)n;
-        } else if (n == 0) {
-            return -ENODATA;
-        } else if (errno != EINTR) {
-            return -errno;
-        }
-    }
-    return 0;
+    if (n < 0)
+        return (int)n;
+    return (size_t)n < len ? -ENODATA : 0;
 }
 
 void io_close(int *fd)

@@ -109,6 +109,8 @@ int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
 /** Replace the file by way of this one, which a run that was killed may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 
+/** Read up to `len` bytes at `offset`, less only where the file ends: how many, or -errno. */
+int64_t io_pread_some(int fd, void *bytes, size_t len, uint64_t offset);
 /** Read exactly `len` bytes at `offset`: 0, -errno, or -ENODATA when the file ends before. */
 int io_pread_all(int fd, void *bytes, size_t len, uint64_t offset);
 

@@ -62,9 +62,9 @@ int version_ask(const char *program, const char *argument, char *ret, size_t siz
         if (poll(&p, 1, (int)((deadline - now) / NS_PER_MS) + 1) <= 0)
             continue;
         n = read(fds[0], ret + len, size - 1 - len);
-        if (n <= 0)
+        if (n == 0 || (n < 0 && errno != EINTR))
             break;
-        len += (size_t)n;
+        len += n > 0 ? (size_t)n : 0;
     }
     (void)close(fds[0]);
     ret[len] = '\0';

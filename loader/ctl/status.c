@@ -114,9 +114,9 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
     wire_hello_init(&hello, "plenumctl status");
     if (wire_put_hello(&c->tx, &hello) < 0 || wire_put_empty(&c->tx, WIRE_STATUS, 1) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)frame_conn_flush(c);
     for (;;) {
-        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        int sent = frame_conn_flush(c); /* a broken connection shows where it is read */
+        struct pollfd p = {.fd = c->fd, .events = sent == -EAGAIN ? POLLIN | POLLOUT : POLLIN};
         uint64_t now = time_now_ns();
         int64_t n;
         int r;

@@ -630,8 +630,8 @@ static const char *compression_of(const struct dataset_place *place)
 static int look_at(const struct place *p, const char *path, uint8_t *head, size_t size,
                    struct dataset_place *ret)
 {
+    int64_t n;
     int fd, r;
-    ssize_t n;
 
     *ret = (struct dataset_place){.path = path, .head = head};
     r = place_stat(p, path, &ret->st);
@@ -640,11 +640,11 @@ static int look_at(const struct place *p, const char *path, uint8_t *head, size_
     fd = place_open(p, path, 0);
     if (fd < 0)
         return fd;
-    n = pread(fd, head, size, 0);
+    n = io_pread_some(fd, head, size, 0);
     if (n > 0)
         ret->head_len = (size_t)n;
     (void)close(fd);
-    return 0;
+    return n < 0 ? (int)n : 0;
 }
 
 /* The format of archives that calls its files so. */
@@ -657,36 +657,52 @@ static const struct format *archive_of(const struct dataset_place *place, const 
     return NULL;
 }
 
-/* A folder without folders may hold archives: the format of the first that is one. */
-static const struct format *archives_of(const struct place *p, const char *folder)
+/* What is not ours to read may lie anywhere, and come and go; but what cannot be looked at for another
+ * reason might have decided. */
+static bool may_pass_over(int code)
 {
-    const struct format *format = NULL;
+    return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
+}
+
+/* An entry of a folder that may hold archives, of this format if of any: 1 when it decides. */
+static int take_archive(const struct place *p, const char *folder, const char *name,
+                        const struct format **format, struct plenum_error *err)
+{
+    char *path = str_format("%s/%s", folder, name);
+    struct dataset_place place;
+    uint8_t head[HEAD_BYTES];
+    int r = path ? look_at(p, path, head, sizeof(head), &place) : -ENOMEM;
+
+    if (r == 0 && !*format)
+        *format = archive_of(&place, name);
+    if (r == 0 && S_ISDIR(place.st.st_mode)) { /* classes, which decide */
+        *format = NULL;
+        r = 1;
+    }
+    if (r < 0)
+        r = may_pass_over(r) ? 0 : place_error(err, r, path ? path : folder);
+    free(path);
+    return r;
+}
+
+/* A folder without folders may hold archives: the format of the first that is one, or NULL. */
+static int archives_of(const struct place *p, const char *folder, const struct format **ret,
+                       struct plenum_error *err)
+{
     struct dirent *entry;
     DIR *dir;
+    int r = place_open_folder(p, folder, &dir);
 
-    if (place_open_folder(p, folder, &dir) < 0)
-        return NULL;
-    while ((entry = readdir(dir))) {
-        struct dataset_place place;
-        uint8_t head[HEAD_BYTES];
-        char *path = NULL;
-
+    *ret = NULL;
+    if (r < 0) /* the format will say why it cannot be read */
+        return may_pass_over(r) ? 0 : place_error(err, r, folder);
+    while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
-            path = str_format("%s/%s", folder, entry->d_name);
-        if (!path || look_at(p, path, head, sizeof(head), &place) < 0) {
-            free(path);
-            continue;
-        }
-        if (!format)
-            format = archive_of(&place, entry->d_name);
-        free(path);
-        if (S_ISDIR(place.st.st_mode)) { /* classes, which decide */
-            format = NULL;
-            break;
-        }
-    }
+            r = take_archive(p, folder, entry->d_name, ret, err);
+    if (r == 0 && errno)
+        r = place_error(err, -errno, folder);
     (void)closedir(dir);
-    return format;
+    return r < 0 ? r : 0;
 }
 
 /* The first file that a pattern stands for: malloc. */
@@ -748,7 +764,9 @@ static int recognise_path(const struct place *p, const char *name, const struct 
     if (r < 0)
         return r;
     if (S_ISDIR(place.st.st_mode))
-        format = archives_of(p, name);
+        r = archives_of(p, name, &format, err);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
         if (formats[i]->recognise && formats[i]->recognise(&place))
             format = formats[i];

@@ -16,6 +16,7 @@
 
 #include "common/error.h"
 #include "common/parallel.h"
+#include "common/util.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/listfile.h"
 
@@ -312,7 +313,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
     struct listfile_line line;
     struct listfile list = {0}, at;
     struct stat st;
-    ssize_t head_len = 0, len = 0;
+    int64_t head_len = 0, len = 0;
 
     if (!head || !text)
         r = error_set(err, -ENOMEM, "out of memory");
@@ -323,10 +324,10 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
     else if (!is_same_list(d, &st))
         r = error_set(err, -ESTALE, "%s has changed since the data set was indexed", d->where);
     if (r == 0) {
-        head_len = pread(fd, head, LINE_MAX_BYTES, 0);
-        len = pread(fd, text, LINE_MAX_BYTES, sample->extra);
-        if (head_len < 0 || len < 0)
-            r = error_set(err, -errno, "%s: %s", d->where, strerror(errno));
+        head_len = io_pread_some(fd, head, LINE_MAX_BYTES, 0);
+        len = head_len < 0 ? head_len : io_pread_some(fd, text, LINE_MAX_BYTES, sample->extra);
+        if (len < 0)
+            r = error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
     }
     if (r == 0) {
         list = listfile_of(d, head, (size_t)head_len);

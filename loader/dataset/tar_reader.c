@@ -118,11 +118,11 @@ static const char *compressed_by(const uint8_t *bytes, size_t len)
 static int check_compression(int fd, struct plenum_error *err)
 {
     uint8_t bytes[8] = {0};
-    ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
+    int64_t n = io_pread_some(fd, bytes, sizeof(bytes), 0);
     const char *program = n > 0 ? compressed_by(bytes, (size_t)n) : NULL;
 
     if (n < 0)
-        return error_set(err, -errno, "%s", strerror(errno));
+        return error_set(err, (int)n, "%s", strerror((int)-n));
     if (n == 0)
         return error_set(err, -EBADMSG, "the file is empty (0 bytes)");
     if (!program)
