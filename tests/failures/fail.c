@@ -1,9 +1,9 @@
 /* fail.c - preloaded, it makes the n-th call of a kind fail, once, in whichever of the watched processes makes it.
  *
- *     PLENUM_FAIL=KIND:ERROR     what fails, and how: "malloc:ENOMEM", "read:EINTR", "read:short"; "KIND:none" only counts
+ *     PLENUM_FAIL=KIND:ERROR     what fails, and how: "malloc:ENOMEM", "read:EINTR", "read:short"; "all:none" only counts
  *     PLENUM_FAIL_AT=N           the N-th call, from 1
  *     PLENUM_FAIL_IN=NAME        programs of this name alone (the last part of argv[0]'s path)
- *     PLENUM_FAIL_STATE=FILE     16 bytes that all processes share: calls of this kind so far, and how many have failed
+ *     PLENUM_FAIL_STATE=FILE     a page that all processes share: how many calls have failed, and how many were made of each kind
  *     PLENUM_FAIL_TRACE=1        show on standard error which call failed, as addresses for addr2line
  *
  * Only calls count that code of this project makes: the program itself and its libplenum*.so. What a library does of its own
@@ -24,6 +24,7 @@
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -35,8 +36,10 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -53,13 +56,17 @@ static const struct {
     {"ENOMEM", ENOMEM}, {"ENOSPC", ENOSPC},   {"EPIPE", EPIPE},
 };
 
+/* The order is that of the driver's table. */
+static const char *const kinds[] = {"malloc", "mmap", "open", "read",    "write", "send",   "recv",   "socket", "bind", "connect", "pipe",
+                                    "eventfd", "memfd", "dup", "fork", "pthread", "rename", "unlink", "fsync", "stat", "poll"};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
 struct state {
-    _Atomic uint64_t calls, failed;
+    _Atomic uint64_t failed, calls[KINDS];
 };
 
 static struct {
-    const char *kind;
-    size_t kind_len;
+    unsigned kind; /* KINDS: none */
     int code;
     uint64_t at;
     struct state *state; /* NULL: this process is not watched */
@@ -133,9 +140,13 @@ static bool called_by_us(const void *caller)
     return r > 0;
 }
 
-static bool is_kind(const char *kind)
+static unsigned kind_of(const char *name, size_t len)
 {
-    return strlen(kind) == plan.kind_len && memcmp(kind, plan.kind, plan.kind_len) == 0;
+    unsigned i;
+
+    for (i = 0; i < KINDS && (strlen(kinds[i]) != len || memcmp(kinds[i], name, len) != 0); i++)
+        ;
+    return i;
 }
 
 static void show_trace(void)
@@ -150,9 +161,12 @@ static void show_trace(void)
 /* Shall this call fail? errno is set then. For SHORT, `plan.code` tells. */
 static bool fails(const char *kind, const void *caller)
 {
-    if (!plan.state || within || !is_kind(kind) || !called_by_us(caller))
+    unsigned i;
+
+    if (!plan.state || within || !called_by_us(caller))
         return false;
-    if (atomic_fetch_add(&plan.state->calls, 1) + 1 != plan.at || plan.code == 0)
+    i = kind_of(kind, strlen(kind));
+    if (atomic_fetch_add(&plan.state->calls[i], 1) + 1 != plan.at || i != plan.kind)
         return false;
     (void)atomic_fetch_add(&plan.state->failed, 1);
     if (getenv("PLENUM_FAIL_TRACE"))
@@ -199,8 +213,7 @@ __attribute__((constructor)) static void begin(void)
     (void)close(fd);
     if (map == MAP_FAILED)
         return;
-    plan.kind = what;
-    plan.kind_len = (size_t)(colon - what);
+    plan.kind = kind_of(what, (size_t)(colon - what));
     plan.code = code_of(colon + 1);
     plan.at = strtoull(at, NULL, 10);
     plan.state = map;
@@ -342,6 +355,8 @@ WRAP(int, pipe, "pipe", -1, (int fds[2]), (fds))
 WRAP(int, pipe2, "pipe", -1, (int fds[2], int flags), (fds, flags))
 WRAP(int, eventfd, "eventfd", -1, (unsigned value, int flags), (value, flags))
 WRAP(int, epoll_create1, "eventfd", -1, (int flags), (flags))
+WRAP(int, timerfd_create, "eventfd", -1, (int clock, int flags), (clock, flags))
+WRAP(int, signalfd, "eventfd", -1, (int fd, const sigset_t *set, int flags), (fd, set, flags))
 WRAP(int, epoll_ctl, "eventfd", -1, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
 WRAP(int, memfd_create, "memfd", -1, (const char *name, unsigned flags), (name, flags))
 WRAP(int, ftruncate, "memfd", -1, (int fd, off_t n), (fd, n))

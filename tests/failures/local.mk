@@ -4,7 +4,8 @@ check_LTLIBRARIES += %D%/fail.la
 %C%_fail_la_CFLAGS = $(AM_CFLAGS) -U_FORTIFY_SOURCE -fno-builtin -fno-sanitize=all -Wno-missing-prototypes -Wno-redundant-decls
 %C%_fail_la_LIBADD = -ldl
 %C%_fail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
+TESTS += %D%/test_failures.py
 EXTRA_DIST += %D%/test_failures.py
 check-failures: all
-	PLENUM_FAILURES=$${PLENUM_FAILURES:-all} $(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/test_failures.py
+	PLENUM_FAILURES=$${PLENUM_FAILURES:-all} SEED=$${SEED:-clock} $(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/test_failures.py
 .PHONY: check-failures

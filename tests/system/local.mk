@@ -13,10 +13,11 @@ check_LTLIBRARIES += %D%/broken_disk.la
 %C%_broken_disk_la_LIBADD = -ldl
 %C%_broken_disk_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
 
-# An hour of a loader's life, and two hundred times all that can happen to loaders of other hosts, as root: make soak, or
+# An hour of a loader's life, two hundred times all that can happen to loaders of other hosts, and each call that can fail, as root: make soak, or
 # SOAK_SECONDS=60 RUNS=1 make soak for a look.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
 soak: all
-	RUNS=$${RUNS:-200} ORDER_SEEDS=$${ORDER_SEEDS:-100} HOSTILE_SECONDS=$${HOSTILE_SECONDS:-600} \
-		$(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/test_order_small tests/hostile/test_programs.py %D%/soak.sh %D%/test_loader_faults.sh'
+	RUNS=$${RUNS:-200} ORDER_SEEDS=$${ORDER_SEEDS:-100} HOSTILE_SECONDS=$${HOSTILE_SECONDS:-600} PLENUM_FAILURES=$${PLENUM_FAILURES:-all} \
+		$(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/test_order_small tests/hostile/test_programs.py %D%/soak.sh %D%/test_loader_faults.sh \
+		tests/failures/test_failures.py'
 .PHONY: soak
