@@ -777,7 +777,7 @@ int supervise_run(const struct supervise_job *job)
         int r = turn(&s, &fds);
 
         if (r < 0) {
-            log_error("cannot watch over the job: %s", strerror(-r));
+            supervise_fail_with(&s, REPORT_OTHER, NULL, "cannot watch over the job: %s", strerror(-r));
             break;
         }
     }
