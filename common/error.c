@@ -8,7 +8,7 @@
 
 #include "common/text.h"
 
-int error_set(struct plenum_error *err, int code, const char *format, ...)
+int(error_set)(struct plenum_error *err, int code, const char *format, ...)
 {
     struct plenum_error made; /* the arguments may point into *err */
     va_list args;
