@@ -82,7 +82,6 @@ static FILE *open_file(const struct cgroup *group, const char *file)
 int cgroup_read(const struct cgroup *group, const char *file, const char *key, uint64_t *ret)
 {
     FILE *f = open_file(group, file);
-    unsigned long long value;
     char line[256];
     int r = -ENOENT;
 
@@ -96,18 +95,34 @@ int cgroup_read(const struct cgroup *group, const char *file, const char *key, u
 
             if (strncmp(line, key, len) != 0 || line[len] != ' ')
                 continue;
-            at = line + len;
+            at = line + len + 1;
         }
-        if (sscanf(at, " %llu", &value) != 1) /* "max": no limit */
+        if (parse_next_u64(&at, UINT64_MAX, ret) < 0) /* "max", "-1": no limit */
             break;
-        *ret = value;
         r = 0;
     }
     (void)fclose(f);
     return r;
 }
 
-/* "200000 100000", or the same two in files of their own. */
+/* "200000 100000" */
+static int read_quota(const struct cgroup *group, uint64_t *quota, uint64_t *period)
+{
+    FILE *f = open_file(group, "cpu.max");
+    char line[64];
+    const char *at = line;
+    int r = f && fgets(line, sizeof(line), f) ? 0 : -ENOENT;
+
+    if (f)
+        (void)fclose(f);
+    if (r == 0)
+        r = parse_next_u64(&at, UINT64_MAX, quota); /* "max": no limit */
+    if (r == 0 && *at++ == ' ')
+        return parse_next_u64(&at, UINT64_MAX, period);
+    return -ENOENT;
+}
+
+/* Version 1 has the same two in files of their own. */
 static void look_at_quota(const struct cgroup *group, void *arg)
 {
     uint64_t quota, period;
@@ -117,19 +132,9 @@ static void look_at_quota(const struct cgroup *group, void *arg)
         if (cgroup_read(group, "cpu.cfs_quota_us", NULL, &quota) < 0 ||
             cgroup_read(group, "cpu.cfs_period_us", NULL, &period) < 0)
             return;
-    } else {
-        FILE *f = open_file(group, "cpu.max");
-        unsigned long long q, p;
-        int n = f ? fscanf(f, "%llu %llu", &q, &p) : 0;
-
-        if (f)
-            (void)fclose(f);
-        if (n != 2)
-            return;
-        quota = q;
-        period = p;
+    } else if (read_quota(group, &quota, &period) < 0) {
+        return;
     }
-    /* Version 1 says -1 for none, which is read as a number beyond all. */
     if (quota == 0 || period == 0 || quota > UINT32_MAX || quota * 1000 / period > UINT32_MAX)
         return;
     if (*least == 0 || quota * 1000 / period < *least)

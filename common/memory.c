@@ -4,6 +4,7 @@
 
 #include "common/memory.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,24 +30,34 @@ static void look_at_group(const struct cgroup *group, void *arg)
     }
 }
 
-/* What the kernel thinks could be taken without swapping, in bytes; UINT64_MAX: it does not say. */
-static uint64_t machine_available(void)
+int memory_read(const char *path, const char *key, uint64_t *ret)
 {
-    FILE *f = fopen("/proc/meminfo", "re");
-    unsigned long long kib = 0;
-    char line[128];
-    bool found = false;
+    FILE *f = fopen(path, "re");
+    size_t len = strlen(key);
+    int r = -ENOENT;
+    char line[256];
+    uint64_t kib;
 
-    while (f && !found && fgets(line, sizeof(line), f))
-        found = sscanf(line, "MemAvailable: %llu", &kib) == 1;
+    while (f && r < 0 && fgets(line, sizeof(line), f)) {
+        const char *at = line + len + 1;
+
+        if (strncmp(line, key, len) != 0 || line[len] != ':')
+            continue;
+        at += strspn(at, " \t");
+        r = parse_next_u64(&at, UINT64_MAX / 1024, &kib);
+        if (r == 0)
+            *ret = kib * 1024;
+    }
     if (f)
         (void)fclose(f);
-    return found ? kib * 1024 : UINT64_MAX;
+    return r;
 }
 
 void memory_available(struct memory_limit *ret)
 {
-    *ret = (struct memory_limit){.bytes = machine_available(), .what = "the machine"};
+    *ret = (struct memory_limit){.bytes = UINT64_MAX, .what = "the machine"};
+    /* What the kernel thinks could be taken without swapping. */
+    (void)memory_read("/proc/meminfo", "MemAvailable", &ret->bytes);
     cgroup_visit("memory", look_at_group, ret);
 }
 

@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Bytes by a line like "VmRSS:  1234 kB" of a file in /proc: 0, or -errno where it has none. */
+int memory_read(const char *path, const char *key, uint64_t *ret);
+
 /** What limits memory most, for messages. */
 struct memory_limit {
     uint64_t bytes; /* that may still be taken */

@@ -77,28 +77,6 @@ static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_er
     return r < 0 ? r : (int64_t)len;
 }
 
-static int digit_of(char c)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = c ? strchr(digits, c | 0x20) : NULL;
-
-    return at ? (int)(at - digits) : -1;
-}
-
-static int parse_hex(const char *text, unsigned char ret[TLS_KEY_BYTES])
-{
-    if (strlen(text) != 2 * TLS_KEY_BYTES)
-        return -EINVAL;
-    for (size_t i = 0; i < TLS_KEY_BYTES; i++) {
-        int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return -EINVAL;
-        ret[i] = (unsigned char)(16 * high + low);
-    }
-    return 0;
-}
-
 static bool is_name(const char *name, size_t len)
 {
     static const char others[] = "._-@";
@@ -122,7 +100,7 @@ int tls_key_parse(const char *text, struct tls_key *ret)
         memcpy(key.name, name, len);
         text = name + len + 1;
     }
-    if (parse_hex(text, key.bytes) < 0)
+    if (parse_hex(text, key.bytes, sizeof(key.bytes)) < 0)
         return -EINVAL;
     *ret = key;
     explicit_bzero(&key, sizeof(key));

@@ -217,11 +217,10 @@ int io_set_cloexec(int fd, bool on)
     return 0;
 }
 
-/* The digits at the start of `text`; `*rest` is what follows them. */
-static int parse_digits(const char *text, uint64_t max, uint64_t *ret, const char **rest)
+int parse_next_u64(const char **text, uint64_t max, uint64_t *ret)
 {
     uint64_t value = 0;
-    const char *p = text;
+    const char *p = *text;
 
     if (!isdigit((unsigned char)*p))
         return -EINVAL;
@@ -235,21 +234,42 @@ static int parse_digits(const char *text, uint64_t max, uint64_t *ret, const cha
     if (value > max)
         return -ERANGE;
     *ret = value;
-    *rest = p;
+    *text = p;
     return 0;
 }
 
 int parse_u64(const char *text, uint64_t max, uint64_t *ret)
 {
-    const char *rest;
     uint64_t value;
-    int r = parse_digits(text, max, &value, &rest);
+    int r = parse_next_u64(&text, max, &value);
 
     if (r < 0)
         return r;
-    if (*rest)
+    if (*text)
         return -EINVAL;
     *ret = value;
+    return 0;
+}
+
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+
+    return at ? (int)(at - digits) : -1;
+}
+
+int parse_hex(const char *text, unsigned char *ret, size_t bytes)
+{
+    if (strlen(text) != 2 * bytes)
+        return -EINVAL;
+    for (size_t i = 0; i < bytes; i++) {
+        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return -EINVAL;
+        ret[i] = (unsigned char)(16 * high + low);
+    }
     return 0;
 }
 
@@ -260,14 +280,13 @@ struct unit {
 
 static int parse_with_unit(const char *text, const struct unit *units, size_t count, uint64_t *ret)
 {
-    const char *rest;
     uint64_t value;
-    int r = parse_digits(text, UINT64_MAX, &value, &rest);
+    int r = parse_next_u64(&text, UINT64_MAX, &value);
 
     if (r < 0)
         return r;
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(rest, units[i].name) != 0)
+        if (strcmp(text, units[i].name) != 0)
             continue;
         if (value > UINT64_MAX / units[i].factor)
             return -ERANGE;

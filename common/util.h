@@ -135,6 +135,11 @@ int io_set_cloexec(int fd, bool on);
  * or -ERANGE.
  */
 int parse_u64(const char *text, uint64_t max, uint64_t *ret);
+/** The same of the digits at `*text`, which then points at what follows them. */
+int parse_next_u64(const char **text, uint64_t max, uint64_t *ret);
+
+/** 2 * `bytes` hexadecimal digits, and no more: 0 or -EINVAL. */
+int parse_hex(const char *text, unsigned char *ret, size_t bytes);
 
 /** A number of bytes with an optional K, M, G or T (powers of 1024): 0, -EINVAL or -ERANGE. */
 int parse_bytes(const char *text, uint64_t *ret);

@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,26 +63,33 @@ static bool is_in(const struct device_pool *pool, const char *text, size_t len)
     return false;
 }
 
-/* One item, or the numbers that "4-7" stands for; other names have dashes, too. */
+/* "4-7"; other names have dashes, too. */
+static bool is_range(const char *text, size_t len, uint64_t *first, uint64_t *last)
+{
+    const char *at = text;
+
+    return parse_next_u64(&at, UINT32_MAX, first) == 0 && *at++ == '-' &&
+           parse_next_u64(&at, UINT32_MAX, last) == 0 && at == text + len;
+}
+
+/* One item, or the numbers that a range stands for. */
 static int add_items(struct device_pool *pool, const char *text, size_t len,
                      struct plenum_error *err)
 {
-    unsigned first, last;
-    char number[16];
-    int end = 0;
+    uint64_t first, last;
+    char number[24];
 
-    if (sscanf(text, "%9u-%9u%n", &first, &last, &end) != 2 || (size_t)end != len ||
-        !isdigit((unsigned char)*text)) {
+    if (!is_range(text, len, &first, &last)) {
         if (is_in(pool, text, len))
             return error_set(err, -EINVAL, "device %.*s is named twice", (int)len, text);
         return add_item(pool, text, len) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
     }
     if (first > last)
         return error_set(err, -EINVAL, "%.*s runs backwards", (int)len, text);
-    for (unsigned i = first; i <= last; i++) {
+    for (uint64_t i = first; i <= last; i++) {
         int r = pool->count == DEVICES_MAX
                     ? error_set(err, -EINVAL, "there are more than %d devices", DEVICES_MAX)
-                    : add_items(pool, number, (size_t)sprintf(number, "%u", i), err);
+                    : add_items(pool, number, (size_t)sprintf(number, "%" PRIu64, i), err);
 
         if (r < 0)
             return r;

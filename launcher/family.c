@@ -49,9 +49,10 @@ bool family_walks_proc; /* for tests: as on a kernel without lists of children *
 static int read_stat(int proc, pid_t pid, struct member *ret)
 {
     char path[32], text[512], *after;
-    int fd, parent;
+    const char *at;
+    uint64_t parent;
     ssize_t n;
-    char state;
+    int fd;
 
     (void)snprintf(path, sizeof(path), "%d/stat", (int)pid);
     fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
@@ -63,10 +64,13 @@ static int read_stat(int proc, pid_t pid, struct member *ret)
         return -ESRCH;
     text[n] = '\0';
     after = strrchr(text, ')'); /* the name in front may hold anything */
-    if (!after || sscanf(after + 1, " %c %d", &state, &parent) != 2)
+    if (!after || strlen(after) < 5) /* ") S 1" */
         return -ESRCH;
-    ret->parent = parent;
-    ret->dead = state == 'Z' || state == 'X';
+    at = after + 4;
+    if (parse_next_u64(&at, INT_MAX, &parent) < 0)
+        return -ESRCH;
+    ret->parent = (pid_t)parent;
+    ret->dead = after[2] == 'Z' || after[2] == 'X';
     return 0;
 }
 
@@ -142,17 +146,19 @@ static void mark(struct family *f, pid_t root, pid_t spare)
 /* Add the children of one thread: 0, -ESRCH when it is gone or the kernel has no such list. */
 static int read_children(struct family *f, int proc, const char *list, pid_t spare)
 {
-    int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), pid, r = 0;
+    int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), r = 0;
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+    char word[16];
+    uint64_t pid;
 
     if (!file) {
         io_close(&fd);
         return -ESRCH;
     }
-    while (r == 0 && fscanf(file, "%d", &pid) == 1) {
-        struct member m = {.pid = pid, .kin = OURS};
+    while (r == 0 && fscanf(file, "%15s", word) == 1 && parse_u64(word, INT_MAX, &pid) == 0) {
+        struct member m = {.pid = (pid_t)pid, .kin = OURS};
 
-        if (pid != spare && read_stat(proc, pid, &m) == 0)
+        if (m.pid != spare && read_stat(proc, m.pid, &m) == 0)
             r = add(f, &m);
     }
     (void)fclose(file);

@@ -164,11 +164,22 @@ static void take_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, 
         p->clock_ns = -(int64_t)min_u64(asked_ns - there, INT64_MAX);
 }
 
+/* "AVAILABLE TOTAL" */
+static void take_memory(const char *value, struct probe *p)
+{
+    uint64_t available, all;
+
+    if (parse_next_u64(&value, UINT64_MAX, &available) < 0 || *value++ != ' ' ||
+        parse_u64(value, UINT64_MAX, &all) < 0)
+        return;
+    p->memory_free = available;
+    p->memory_total = all;
+}
+
 static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t heard_ns,
                       struct probe *p)
 {
     struct network_address address;
-    unsigned long long available, all;
 
     if (strcmp(key, "version") == 0 && strcmp(value, PACKAGE_VERSION) != 0)
         probe_fail(p, "version",
@@ -182,12 +193,10 @@ static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t 
         probe_fail(p, "program", "%s", value);
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
         (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
-    else if (strcmp(key, "memory") == 0 && sscanf(value, "%llu %llu", &available, &all) == 2) {
-        p->memory_free = available;
-        p->memory_total = all;
-    } else if (strcmp(key, "address") == 0 && network_parse_address(value, &address) == 0) {
+    else if (strcmp(key, "memory") == 0)
+        take_memory(value, p);
+    else if (strcmp(key, "address") == 0 && network_parse_address(value, &address) == 0)
         (void)network_add(&p->network, &address);
-    }
 }
 
 void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret)

@@ -78,20 +78,21 @@ static int read_local_count(job_getenv get, const struct names *n, uint32_t *ret
         return error_set(err, -EINVAL, "%s or SLURM_NODEID is not set: start the program with srun",
                          n->local_count);
     for (const char *p = text; isdigit((unsigned char)*p);) {
-        unsigned long tasks, repeat = 1;
-        char *end;
+        uint64_t tasks, repeat = 1;
 
-        tasks = strtoul(p, &end, 10);
-        if (strncmp(end, "(x", 2) == 0)
-            repeat = strtoul(end + 2, &end, 10);
-        if (*end == ')')
-            end++;
+        if (parse_next_u64(&p, UINT32_MAX, &tasks) < 0)
+            break;
+        if (strncmp(p, "(x", 2) == 0) {
+            p += 2;
+            if (parse_next_u64(&p, UINT32_MAX, &repeat) < 0 || *p++ != ')')
+                break;
+        }
         if (skip < repeat) {
             *ret = (uint32_t)tasks;
             return 0;
         }
         skip -= repeat;
-        p = end + (*end == ',');
+        p += *p == ',';
     }
     return error_set(err, -EINVAL, "%s is '%s', which has no entry for node %s", n->local_count,
                      text, node);

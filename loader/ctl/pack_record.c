@@ -57,15 +57,6 @@ static void print_hex(FILE *f, const uint8_t bytes[16])
         (void)fprintf(f, "%02x", bytes[i]);
 }
 
-static bool parse_hex(const char *text, uint8_t bytes[16])
-{
-    if (strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
-        return false;
-    for (int i = 0; i < 16; i++)
-        (void)sscanf(text + 2 * i, "%2hhx", &bytes[i]);
-    return true;
-}
-
 /* A name or a sentence: tabs, newlines and backslashes as \xNN. */
 static void print_escaped(FILE *f, const char *text)
 {
@@ -80,12 +71,15 @@ static void print_escaped(FILE *f, const char *text)
 static void unescape(char *text)
 {
     char *to = text;
-    unsigned value;
 
     while (*text) {
-        if (strncmp(text, "\\x", 2) == 0 && sscanf(text + 2, "%2x", &value) == 1 && value) {
+        char digits[3] = {0};
+        unsigned char value;
+
+        if (strncmp(text, "\\x", 2) == 0 &&
+            parse_hex(strncpy(digits, text + 2, 2), &value, 1) == 0 && value) {
             *to++ = (char)value;
-            text += strlen(text) < 4 ? strlen(text) : 4;
+            text += 4;
         } else {
             *to++ = *text++;
         }
@@ -156,7 +150,7 @@ static bool take_archive(struct pack_record *r, char **words)
         *counts[] = {&a.sum.samples, &a.sum.bytes_before, &a.sum.bytes_after, &a.sum.whole_row};
 
     if (!take_u64(words[1], pack_plan_archives(&r->plan) - 1, &number) ||
-        !take_u64(words[2], UINT64_MAX, &a.written.bytes) || !parse_hex(words[3], a.written.hash))
+        !take_u64(words[2], UINT64_MAX, &a.written.bytes) || parse_hex(words[3], a.written.hash, sizeof(a.written.hash)) < 0)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(counts); i++)
         if (!take_u64(words[4 + i], UINT64_MAX, counts[i]))
@@ -189,7 +183,7 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
 
     if (split(lines[0], words[0]) != 2 || strcmp(words[0][0], "plenum-pack") != 0 ||
         strcmp(words[0][1], "1") != 0 || split(lines[1], words[1]) != 3 ||
-        strcmp(words[1][0], "source") != 0 || !parse_hex(words[1][1], fingerprint) ||
+        strcmp(words[1][0], "source") != 0 || parse_hex(words[1][1], fingerprint, sizeof(fingerprint)) < 0 ||
         !take_u64(words[1][2], UINT32_MAX, &samples) || split(lines[2], words[2]) != 3 ||
         strcmp(words[2][0], "archives") != 0 || !take_u64(words[2][1], UINT32_MAX, &each))
         return error_set(err, -EBADMSG, "%s is no record of plenumctl pack, or of another version",

@@ -250,15 +250,16 @@ static void add_abstract(struct loaders *l)
 {
     char line[512], name[256], jobs[32], own[32];
     FILE *f = fopen("/proc/net/unix", "re");
-    unsigned flags;
+    unsigned char flags[4];
 
     (void)snprintf(jobs, sizeof(jobs), "@plenum-%u-", (unsigned)geteuid());
     (void)snprintf(own, sizeof(own), "@plenumd-%u", (unsigned)geteuid());
     while (f && fgets(line, sizeof(line), f)) {
-        char text[300];
+        char text[300], hex[9];
 
-        if (sscanf(line, "%*s %*s %*s %x %*s %*s %*s %255s", &flags, name) != 2 ||
-            !(flags & 0x10000) || /* it does not listen */
+        if (sscanf(line, "%*s %*s %*s %8s %*s %*s %*s %255s", hex, name) != 2 ||
+            parse_hex(hex, flags, sizeof(flags)) < 0 ||
+            !(flags[1] & 1) || /* it does not listen */
             (strncmp(name, jobs, strlen(jobs)) != 0 && strcmp(name, own) != 0))
             continue;
         (void)snprintf(text, sizeof(text), "unix:%s", name);

@@ -21,26 +21,29 @@
 
 #include "common/error.h"
 #include "common/parallel.h"
+#include "common/util.h"
 
 /* "i/k" -> the files [begin, end) of `count`. */
 static int take_part(const struct dataset *d, uint32_t count, uint32_t *begin, uint32_t *end,
                      struct plenum_error *err)
 {
     const char *text = dataset_setting(d, "part", NULL);
-    unsigned long part, parts;
-    char rest;
+    uint64_t part, parts;
+    const char *at;
 
     *begin = 0;
     *end = count;
     if (!text)
         return 0;
-    if (sscanf(text, "%6lu/%6lu%c", &part, &parts, &rest) != 2 || parts == 0 || part >= parts)
+    at = text;
+    if (parse_next_u64(&at, UINT32_MAX, &part) < 0 || *at++ != '/' ||
+        parse_u64(at, UINT32_MAX, &parts) < 0 || part >= parts)
         return error_set(err, -EINVAL, "part=%s is not i/k with i below k", text);
     if (parts > count)
         return error_set(err, -EINVAL,
                          "%s:%s has %u files, which cannot be split into %lu parts: use more files "
                          "or split = sample",
-                         d->format->name, d->where, count, parts);
+                         d->format->name, d->where, count, (unsigned long)parts);
     *begin = (uint32_t)((uint64_t)count * part / parts);
     *end = (uint32_t)((uint64_t)count * (part + 1) / parts);
     return 0;

@@ -41,37 +41,40 @@ void badlist_fini(struct badlist *list)
 static size_t find_end(const char *text, size_t len, uint32_t *count)
 {
     char want[LAST_LINE_MAX];
+    const char *number;
     size_t at = len;
-    uint32_t n;
+    uint64_t n;
 
     if (len < 2 || text[len - 1] != '\n')
         return 0;
     for (at = len - 1; at > 0 && text[at - 1] != '\n'; at--)
         ;
-    if (at == 0 || sscanf(text + at, "end %" SCNu32 " ", &n) != 1)
+    number = text + at;
+    if (at == 0 || strncmp(number, "end ", 4) != 0)
         return 0;
-    (void)snprintf(want, sizeof(want), "end %" PRIu32 " %016" PRIx64 "\n", n,
+    number += 4;
+    if (parse_next_u64(&number, UINT32_MAX, &n) < 0)
+        return 0;
+    (void)snprintf(want, sizeof(want), "end %" PRIu64 " %016" PRIx64 "\n", n,
                    XXH3_64bits(text, at));
     if (strcmp(text + at, want) != 0)
         return 0;
-    *count = n;
+    *count = (uint32_t)n;
     return at;
 }
 
 /* "bad NUMBER reason": the line is ended in place. */
 static bool take_sample(char **at, char *end, uint32_t samples, struct badlist *list)
 {
-    char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line)), *rest;
-    unsigned long number;
+    char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line));
+    const char *rest = line + strlen("bad ");
+    uint64_t number;
 
     if (!newline || strncmp(line, "bad ", 4) != 0)
         return false;
     *newline = '\0';
     *at = newline + 1;
-    if (line[4] < '0' || line[4] > '9')
-        return false;
-    number = strtoul(line + 4, &rest, 10);
-    if (*rest != ' ' || number >= samples ||
+    if (parse_next_u64(&rest, UINT32_MAX, &number) < 0 || *rest != ' ' || number >= samples ||
         (list->count > 0 && number <= list->samples[list->count - 1].sample))
         return false;
     list->samples[list->count++] =

@@ -355,13 +355,11 @@ static enum MHD_Result answer_made(struct MHD_Connection *c, const struct making
 static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c, const char *path,
                                         void **state)
 {
-    unsigned long long id;
+    uint64_t id, index;
     struct session_view view = {0};
-    unsigned index;
-    int n = 0;
 
-    if (sscanf(path, "%20llu/%4u.png%n", &id, &index, &n) != 2 || n == 0 || path[n] ||
-        index >= THUMBNAILS_MAX)
+    if (parse_next_u64(&path, UINT64_MAX, &id) < 0 || *path++ != '/' ||
+        parse_next_u64(&path, THUMBNAILS_MAX - 1, &index) < 0 || strcmp(path, ".png") != 0)
         return say(c, MHD_HTTP_NOT_FOUND, "thumbnails are /thumbnail/STREAM/INDEX.png\n");
     (void)pthread_mutex_lock(&h->mu);
     for (unsigned i = 0; i < h->num_views; i++)
@@ -373,7 +371,7 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     if (!view.spec.dataset)
         return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
     if (view.spec.pipeline.side <= THUMBNAIL_SIDE_MAX)
-        return make_thumbnail(h, c, &view, index, state);
+        return make_thumbnail(h, c, &view, (unsigned)index, state);
     dataset_unref(view.spec.dataset);
     return say(c, MHD_HTTP_NOT_FOUND,
                "there are no thumbnails of images of more than 1024 pixels a side\n");

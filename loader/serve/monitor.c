@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/memory.h"
 #include "common/util.h"
 
 enum {
@@ -102,20 +103,13 @@ void monitor_judge(const struct server *server, const struct window *window, boo
         ret->cores = ratio(ret->rate * ret->cpu_ns, MILLION - waited, MILLION) / NS_PER_SEC;
 }
 
-/* "VmRSS:     1234 kB" of /proc/self/status; 0 where the kernel does not tell. */
+/* 0 where the kernel does not tell */
 static uint64_t memory_of(const char *key)
 {
-    unsigned long long kib = 0;
-    FILE *f = fopen("/proc/self/status", "re");
-    size_t len = strlen(key);
-    char line[256];
+    uint64_t bytes = 0;
 
-    while (f && fgets(line, sizeof(line), f))
-        if (strncmp(line, key, len) == 0 && sscanf(line + len, ": %llu kB", &kib) == 1)
-            break;
-    if (f)
-        (void)fclose(f);
-    return kib * 1024;
+    (void)memory_read("/proc/self/status", key, &bytes);
+    return bytes;
 }
 
 uint64_t monitor_own_bytes(struct server *server)

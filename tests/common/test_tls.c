@@ -360,6 +360,8 @@ Test(tls, keys_of_clients_are_what_the_page_says)
     cr_expect(eq(str, text, "plenum-client gpu-7 efdf3409757dfddb36c7f5f9c784d8643e6570f23636e7c4fee5ce3ec54ee5ce"));
     cr_assert(eq(int, tls_key_parse(text, &key), 0));
     cr_expect(eq(int, memcmp(&key, &client, sizeof(key)), 0));
+    text[strlen(text) - 1] = '\x15'; /* a '5', but for one bit */
+    cr_expect(eq(int, tls_key_parse(text, &key), -EINVAL));
     text[strlen(text) - 1] = '\0';
     cr_expect(eq(int, tls_key_parse(text, &key), -EINVAL));
     cr_expect(eq(int, tls_key_parse("plenum-client a/b 00", &key), -EINVAL));

@@ -171,6 +171,7 @@ ParameterizedTestParameters(probe, answers)
 {
     static struct answer_case cases[] = {
         {"all is well", WELL "memory 5 7\naddress eth0 10.0.0.1/8 reached\nend\n", "", "", 0},
+        {"no number", WELL "memory -5 7\nmemory 5 -7\nend\n", "", "", 0},
         {"a login that talks", "Welcome!\nlast login\n" WELL "end\n", "", "", 0},
         {"lines of the future", WELL "colour blue\nend\n", "", "", 0},
         {"another version", "plenumrun-probe\nversion 0.0.1\nend\n", "version", "0.0.1 is there",
@@ -199,6 +200,8 @@ ParameterizedTest(struct answer_case *c, probe, answers)
     cr_expect(eq(str, p.step, c->step), "%s", c->why);
     cr_expect(strstr(p.what, c->what) != NULL, "%s: '%s'", c->why, p.what);
     cr_expect(eq(i64, p.clock_ns, c->clock_ns), "%s", c->why);
+    if (strstr(c->text, "memory -"))
+        cr_expect(eq(u64, p.memory_total, 0));
     if (strstr(c->text, "10.0.0.1")) {
         cr_assert(eq(sz, p.network.count, 1));
         cr_expect(p.network.list[0].reached);

@@ -217,6 +217,7 @@ ParameterizedTestParameters(plan, devices)
         {"cuda=0-2,1", "CUDA_VISIBLE_DEVICES", "7", "!device 1 is named twice"},
         {"cuda=3-2", "CUDA_VISIBLE_DEVICES", "7", "!3-2 runs backwards"},
         {"cuda=0-999999999", "CUDA_VISIBLE_DEVICES", "7", "!there are more than"},
+        {"cuda=a,4-+5,b,4--2", "CUDA_VISIBLE_DEVICES", "7", "a,4-+5 b,4--2"}, /* no ranges */
         {"cuda", "CUDA_VISIBLE_DEVICES", "0,,1", "!is not a list of devices"},
         {"cuda=", "CUDA_VISIBLE_DEVICES", "0", "!is not a list of devices"},
         {"my devices", "X", "0", "!'my devices' is not the name"},

@@ -382,6 +382,7 @@ Test(tfrecord, parts_are_the_whole_without_a_rest)
     refused_in(&tree, "tfrecord,part=0/8:", "x-{0..6}", -EINVAL, "has 7 files");
     refused_in(&tree, "tfrecord,part=2/2:", "x-{0..6}", -EINVAL,
                "part=2/2 is not i/k with i below k");
+    refused_in(&tree, "tfrecord,part=-2/-1:", "x-{0..6}", -EINVAL, "is not i/k");
     refused_in(&tree, "tfrecord,part=1:", "x-{0..6}", -EINVAL, "is not i/k");
     refused_in(&tree, "tfrecord,part=-1/2:", "x-{0..6}", -EINVAL, "is not i/k");
     refused_in(&tree, "tfrecord,part=0/2x:", "x-{0..6}", -EINVAL, "is not i/k");
