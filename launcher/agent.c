@@ -413,11 +413,11 @@ int agent_main(int argc, char **argv)
             break; /* the fields lie in it */
         free(copy);
     }
-    text = strdup(program);
+    text = strdup(program); /* NOLINT(clang-analyzer-unix.Malloc): the fields lie in the copy */
     all = calloc((size_t)argc + AGENT_WORDS_MAX + 1, sizeof(*all));
     if (at >= argc || !text || !all || split_words(text, words, &count) < 0 || count == 0) {
         fprintf(stderr, "plenumrun: mpirun wants to start something on a host that nobody named\n");
-        return 255;
+        return 255; /* NOLINT(clang-analyzer-unix.Malloc): the process ends */
     }
     memcpy(all, words, count * sizeof(*all));
     for (int i = 2; i < at; i++)

@@ -206,9 +206,12 @@ static int put_travelling(struct environ_list *list, const struct cmdline *optio
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(travelling); i++)
-        if (getenv(travelling[i]))
-            r = environ_list_put(list, ENVIRON_SET, travelling[i], getenv(travelling[i]));
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(travelling); i++) {
+        const char *value = getenv(travelling[i]);
+
+        if (value)
+            r = environ_list_put(list, ENVIRON_SET, travelling[i], value);
+    }
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(comforts); i++)
         r = environ_list_put(list, ENVIRON_SET_IF, comforts[i][0], comforts[i][1]);
     for (size_t i = 0; r == 0 && i < options->exports.count; i++)

@@ -74,9 +74,12 @@ void sweep_after_mpirun(pid_t mpirun)
     const char *base = "/tmp";
     size_t count = host_names(names);
 
-    for (size_t i = ARRAY_LEN(variables); i-- > 0;)
-        if (getenv(variables[i]) && *getenv(variables[i]))
-            base = getenv(variables[i]);
+    for (size_t i = ARRAY_LEN(variables); i-- > 0;) {
+        const char *value = getenv(variables[i]);
+
+        if (value && *value)
+            base = value;
+    }
     for (size_t i = 0; i < count; i++) {
         char *path =
             str_format("%s/ompi.%s.%u/pid.%d", base, names[i], (unsigned)getuid(), (int)mpirun);

@@ -5,6 +5,7 @@
  * same sentence. So no instance is left waiting in a collective for one that has failed. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,6 +140,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     if (r == 0)
         r = together_agree(all, info->num_instances, &agreed, err);
     free(all);
+    assert(r <= 0); /* as the manual says of both */
     if (r < 0) {
         plenum_stream_destroy(s);
         return r;

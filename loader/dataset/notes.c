@@ -180,9 +180,12 @@ bool notes_get(struct notes *n, uint32_t sample, struct dataset_buffer *buffer, 
 {
     struct notes_piece piece;
     uint64_t at = find_piece(n, sample, &piece);
-    size_t all = sizeof(piece) + piece.len;
+    size_t all;
 
-    if (at == 0 || all > n->limit || dataset_buffer_reserve(buffer, all) < 0)
+    if (at == 0)
+        return false;
+    all = sizeof(piece) + piece.len;
+    if (all > n->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
     /* It may be written while we look: what counts is what we have got. */
     if (io_pread_all(n->fd, buffer->bytes, all, at) < 0 ||

@@ -205,8 +205,8 @@ static bool take_range(const char *p, const char *close, struct range *ret)
     if (isalpha((unsigned char)p[0]) && p[1] == '.' && p[2] == '.' &&
         isalpha((unsigned char)p[3])) {
         ret->letters = true;
-        ret->first = p[0];
-        ret->last = p[3];
+        ret->first = (unsigned char)p[0];
+        ret->last = (unsigned char)p[3];
         p += 4;
     } else {
         if (!take_number(&p, &ret->first, &a) || p[0] != '.' || p[1] != '.')

@@ -25,6 +25,7 @@
 
 #include "loader/dataset/archive.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -365,6 +366,7 @@ static int begin_group(struct group *g, const char *key, size_t len)
 {
     if (reserve(&g->key, &g->cap, len + 1) < 0)
         return -ENOMEM;
+    assert(g->key); /* there is room for a byte at least */
     memcpy(g->key, key, len);
     g->key[len] = 0;
     g->key_len = len;
