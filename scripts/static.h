@@ -1,0 +1,16 @@
+/* static.h - what the analyzers of scripts/static cannot know of the C library; no program includes it. */
+#include "config.h" /* _GNU_SOURCE comes first */
+
+#include <errno.h>
+
+/* A call that has failed has set errno: `return -errno` is never a success. */
+static inline int *errno_of_failure(void)
+{
+    int *error = __errno_location();
+
+    if (*error <= 0)
+        __builtin_unreachable();
+    return error;
+}
+#undef errno
+#define errno (*errno_of_failure())
