@@ -1,5 +1,6 @@
 # tests/: a folder here mirrors a folder of the sources. Every test speaks TAP, through run-test.
-tap_driver = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+# A shell that runs in the background ignores Ctrl-C, and so would what is tested.
+tap_driver = env --default-signal AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 AM_TESTS_ENVIRONMENT = \
 	top_srcdir='$(abs_top_srcdir)'; top_builddir='$(abs_top_builddir)'; \
 	PLENUM_PLENUMD='$(abs_top_builddir)/plenumd'; PYTHON='$(PYTHON)'; \

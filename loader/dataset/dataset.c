@@ -534,6 +534,9 @@ static int take_bad(struct dataset *d, const struct dataset_options *options,
             add_warning(d, d->bad_path,
                         " belongs to another user, or others may write to it: it is passed over");
             r = 0;
+        } else if (r == -EACCES) {
+            add_warning(d, d->bad_path, ", a list of bad samples, if it is there, may not be read");
+            r = 0;
         }
         if (r < 0)
             (void)error_set(err, r, "%s: %s", d->bad_path,

@@ -257,13 +257,14 @@ class StrangersTest(ServiceCase):
         for s in streams:
             s.close()
 
-    def settled_descriptors(self, p):
-        """How many it has when an opening has ended and what it needed is closed."""
-        seen = [-1] * 20
-        while len(set(seen)) > 1:
-            time.sleep(0.05)
-            seen = [*seen[1:], self.descriptors(p)]
-        return seen[0]
+    def is_closed(self, s):
+        """Has the loader closed it without a word?"""
+        try:
+            return s.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
 
     def test_descriptors(self):
         """no descriptor is left: who comes is closed, one line says so, and those that are there are served"""
@@ -272,12 +273,12 @@ class StrangersTest(ServiceCase):
         wait_for("a loader that listens", self.listening)
         feed = self.feed("--epochs", "1000000", "--pause", "20")
         wait_for("a client", lambda: "client " in self.said())
-        count = self.settled_descriptors(p)
+        count = self.descriptors(p)
         _, most = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (count + 3, most))
         many = [self.connect(f"unix:{self.socket}") for _ in range(20)]
-        for s in many[10:]:
-            self.assertEqual(self.said_by(s), b"")
+        # Three find room, and one or two more when a file that was just read is closed.
+        wait_for("most of them to be closed", lambda: sum(map(self.is_closed, many)) >= len(many) - 5)
         self.once("no descriptor left for a new client")
         for s in many:
             s.close()
