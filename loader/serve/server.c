@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -67,6 +68,7 @@ struct main_loop {
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t beat;  /* says that we are alive, and what we do */
     uv_timer_t drain; /* its end is the end of patience */
+    uv_timer_t pause; /* in which nobody is let in, until there is a spare descriptor again */
     uv_async_t finished;
     bool leash_open, loop_open;
     bool beats_wanted;  /* by the keeper, which has said so */
@@ -77,6 +79,8 @@ struct main_loop {
 
 enum {
     BEAT_MS = 1000,
+    PAUSE_MS = 5,
+    FILES_KEPT = 64, /* descriptors that clients do not get */
     OPENING_SILENT_S = 900, /* data sets that are opened from storage that hangs are given up */
     END_LIMIT_S = 5, /* from the decision to end at once to the end */
 };
@@ -146,6 +150,7 @@ static void maybe_end(struct main_loop *m)
     uv_close((uv_handle_t *)&m->hangup, NULL);
     uv_close((uv_handle_t *)&m->beat, NULL);
     uv_close((uv_handle_t *)&m->drain, NULL);
+    uv_close((uv_handle_t *)&m->pause, NULL);
     uv_close((uv_handle_t *)&m->finished, NULL);
 }
 
@@ -255,24 +260,74 @@ static void on_leash(uv_poll_t *handle, int status, int events)
     }
 }
 
-/* No descriptor is left. A client that waits in the backlog would have the loop turn for ever, so
- * it is taken with the spare one, and closed. */
-static bool shut_out(struct door *door)
+static void on_listening(uv_poll_t *handle, int status, int events);
+
+static void on_pause(uv_timer_t *timer)
 {
-    struct main_loop *m = door->loop;
+    struct main_loop *m = timer->data;
+    struct door *doors[] = {&m->door, &m->tcp};
+
+    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (m->spare_fd < 0) {
+        (void)uv_timer_start(timer, on_pause, PAUSE_MS, 0);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(doors); i++)
+        if (doors[i]->open)
+            (void)uv_poll_start(&doors[i]->poll, UV_READABLE, on_listening);
+}
+
+/* There is no spare descriptor until what is being closed is closed. A client that waits in the
+ * backlog would have the loop turn until then. */
+static void pause_listening(struct main_loop *m)
+{
+    struct door *doors[] = {&m->door, &m->tcp};
+
+    for (size_t i = 0; i < ARRAY_LEN(doors); i++)
+        if (doors[i]->open)
+            (void)uv_poll_stop(&doors[i]->poll);
+    (void)uv_timer_start(&m->pause, on_pause, PAUSE_MS, 0);
+}
+
+/* A client for which there is no descriptor. It is closed by a thread, as that may take long. */
+static void turn_away(struct main_loop *m, int fd)
+{
     uint32_t untold;
-    int fd;
 
     if (refusals_add(&m->server.refusals, "", "EMFILE", time_now_ns(), &untold) == REFUSALS_SAY)
         log_warn("no descriptor left for a new client: it is closed, as are those that follow (see "
                  "ulimit -n)");
     m->server.refused++;
+    if (fd < 0)
+        return;
+    (void)shutdown(fd, SHUT_RDWR); /* which it hears at once */
+    chores_close_connection(m->server.chores, CHORES_STRANGER, fd);
+}
+
+/* No descriptor is left at all. A client that waits in the backlog would have the loop turn for
+ * ever, so it is taken with the spare one. True: the next one may be taken. */
+static bool shut_out(struct door *door)
+{
+    struct main_loop *m = door->loop;
+    int fd;
+
     io_close(&m->spare_fd);
     fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0)
-        chores_close_connection(m->server.chores, CHORES_STRANGER, fd);
+    turn_away(m, fd);
     m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    return fd >= 0;
+    if (m->spare_fd < 0)
+        pause_listening(m);
+    return m->spare_fd >= 0 && fd >= 0;
+}
+
+/* The files of those who are there need descriptors, too: some are kept for them. */
+static bool is_for_files(int fd)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return false;
+    return (rlim_t)fd >= limit.rlim_cur - min_u64(FILES_KEPT, limit.rlim_cur / 4);
 }
 
 static void on_listening(uv_poll_t *handle, int status, int events)
@@ -292,7 +347,10 @@ static void on_listening(uv_poll_t *handle, int status, int events)
                 continue;
             return;
         }
-        (void)session_create(&door->loop->server, fd, door->remote);
+        if (is_for_files(fd))
+            turn_away(door->loop, fd);
+        else
+            (void)session_create(&door->loop->server, fd, door->remote);
     }
 }
 
@@ -569,7 +627,7 @@ static int start_signals(struct main_loop *m)
     int r;
 
     m->terminate.data = m->interrupt.data = m->hangup.data = m->finished.data = m;
-    m->beat.data = m->drain.data = m;
+    m->beat.data = m->drain.data = m->pause.data = m;
     r = uv_async_init(loop, &m->finished, on_finished);
     if (r < 0)
         return r;
@@ -578,6 +636,7 @@ static int start_signals(struct main_loop *m)
     (void)uv_signal_init(loop, &m->hangup);
     (void)uv_timer_init(loop, &m->beat);
     (void)uv_timer_init(loop, &m->drain);
+    (void)uv_timer_init(loop, &m->pause);
     m->loop_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
     if (r == 0 && !signal_is_ignored(SIGINT)) /* as a script's job in the background has it */
