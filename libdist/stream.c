@@ -579,6 +579,11 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
     describe(s, e, ret);
     if (e->substituted > 0)
         ret->num_substituted = count_substituted(s, ret);
+    if (ret->num_substituted > 0 && s->stats.substituted == 0)
+        stream_warn(s,
+                    "there are bad samples, in whose place others are shown, some of them twice: "
+                    "'plenumctl verify %s' lists them, and bad = fail ends a stream at the first",
+                    s->open.dataset);
     e->slot->state = SLOT_LEASED;
     e->slot->times.index = ret->index;
     e->slot->times.leased_ns = time_now_ns();

@@ -978,6 +978,9 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
         plenum_batch_release(&b);
     }
     plenum_stream_get_stats(s, &stats);
+    cr_expect(eq(int, plenum_stream_take_warning(s, &err), 1), "the program is told,");
+    cr_expect(ne(ptr, (void *)strstr(err.text, "there are bad samples, in whose place others are shown"), NULL), "%s", err.text);
+    cr_expect(eq(int, plenum_stream_take_warning(s, &err), 0), "once");
     plenum_stream_destroy(s);
     cr_expect(eq(u64, counted, 6), "two samples in three epochs");
     cr_expect(eq(u64, stats.substituted, 6));
