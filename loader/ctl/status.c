@@ -305,25 +305,42 @@ static int choose_loaders(const char *named, struct loaders *l, struct plenum_er
     return n < 0 ? n : address_resolve(&l->list[0], err);
 }
 
-/* Of several, each one's address first; those that are gone meanwhile are passed over as long as one is
- * left. */
+/* Has it ended since it was found, or is it another user's? */
+static bool is_gone(int code)
+{
+    return code == -ECONNREFUSED || code == -ENOENT || code == -EACCES || code == -EPERM;
+}
+
+/* Of several, each one's address first. Those that are gone meanwhile are passed over as long as one
+ * is left; one that does not answer is told of, and makes the status 1. */
 static int show(const struct loaders *l, bool json, struct plenum_error *err)
 {
-    unsigned shown = 0;
+    struct plenum_error said;
+    unsigned shown = 0, silent = 0;
     struct answer a;
     int r = 0;
 
     for (unsigned i = 0; i < l->count; i++) {
-        r = ask(&l->list[i], &a, err);
-        if (r == 0 && l->count > 1 && !json)
+        int one = ask(&l->list[i], &a, &said);
+
+        if (one == 0 && l->count > 1 && !json)
             printf("%s%s\n", shown ? "\n" : "", l->list[i].text);
-        if (r == 0 && json)
+        if (one == 0 && json)
             status_write_json(stdout, &a.status);
-        else if (r == 0)
+        else if (one == 0)
             status_write_text(stdout, &a.status, 120, 0, "");
         free(a.status.streams);
-        shown += r == 0;
+        shown += one == 0;
+        if (one == 0 || (is_gone(one) && silent > 0))
+            continue;
+        r = one;
+        *err = said;
+        silent += !is_gone(one);
+        if (!is_gone(one) && l->count > 1)
+            fprintf(stderr, "%s: %s\n", program.name, said.text);
     }
+    if (silent > 0 && l->count > 1)
+        return 1;
     return shown > 0 ? 0 : r;
 }
 
@@ -351,7 +368,7 @@ static int run(int argc, char **argv)
     r = show(&loaders, arguments.json, &err);
     if (r < 0)
         return ctl_fail("status", &err);
-    return fflush(stdout) == 0 ? 0 : 1;
+    return fflush(stdout) == 0 ? r : 1;
 }
 
 const struct ctl_command ctl_status = {

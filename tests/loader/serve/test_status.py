@@ -258,6 +258,13 @@ class StatusTest(ServiceCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("another user's process listens there", done.stderr)
         json.loads(told(f"unix:{place}-1", "--json").stdout)
+        mine[0].send_signal(signal.SIGSTOP)
+        done = told()
+        mine[0].send_signal(signal.SIGCONT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"pid {mine[1].pid},", done.stdout)
+        self.assertRegex(done.stderr, f"unix:{place}-0: it said nothing for 5 s")
+        self.assertNotIn(f"{place}-daemon", done.stderr)
 
     def test_table(self):
         """the table fits, whatever clients are called"""
