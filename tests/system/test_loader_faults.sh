@@ -406,7 +406,7 @@ fault_no_memory() {
 fault_small_budget() {
     train
     again v1 --memory-budget 1M
-    noticed "loader tcp:v1:7000 is not used: .*(--memory-budget)"
+    noticed "loader tcp:v1:7000 is not used for now: .*(--memory-budget)"
     meanwhile
     as_before v1
     lost
