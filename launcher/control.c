@@ -295,19 +295,24 @@ int control_get_lend(struct frame_reader *r, struct control_lend *ret)
     return 0;
 }
 
+static void free_secret(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 void control_lend_fini(struct control_lend *lend)
 {
     free(lend->address);
-    explicit_bzero(lend->key, lend->key ? strlen(lend->key) : 0);
-    free(lend->key);
+    free_secret(lend->key);
     environ_list_fini(&lend->environment);
     *lend = (struct control_lend){0};
 }
 
 void control_plan_fini(struct control_plan *plan)
 {
-    explicit_bzero(plan->loader_key, plan->loader_key ? strlen(plan->loader_key) : 0);
-    free(plan->loader_key);
+    free_secret(plan->loader_key);
     free(plan->directory);
     free(plan->cpus);
     free(plan->nodes);

@@ -640,11 +640,13 @@ static int open_file(int fd, bool map, struct index *ret)
     (void)close(fd);
     if (r < 0)
         return r;
+    if (!valid(bytes, (size_t)st.st_size)) {
+        *ret = (struct index){.header = bytes, .bytes = (size_t)st.st_size, .mapped = map};
+        index_close(ret);
+        return -EBADMSG;
+    }
     set_views(ret, bytes, (size_t)st.st_size, map);
-    if (valid(bytes, (size_t)st.st_size))
-        return 0;
-    index_close(ret);
-    return -EBADMSG;
+    return 0;
 }
 
 int index_open(const char *path, struct index *ret)

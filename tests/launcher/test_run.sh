@@ -413,7 +413,7 @@ ok "other signals do nothing to the processes in between" all 'same $code 0' 'ha
 
 (trap '' HUP && wait_job && kill -HUP $job && kill -INT $job && sleep 0.2 && end_job && echo $code >code)
 ok "nohup, and a script's job in the background: what is ignored stays so" all 'same "$(cat code)" 0' '[ ! -s err ]'
-ok "and is so for the program" has out '^SigIgn:.0*7$'
+ok "and is so for the program" has out '^SigIgn:.*0007$' # the C library may ignore a signal of its own
 
 wait_job --heartbeat-timeout 5
 find_parts
