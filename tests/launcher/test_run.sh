@@ -529,7 +529,8 @@ ok "plenumd is missing: no loader, and no failure" all 'same $code 0' 'same "$(c
 # ---- MPI ----
 if [ -x "$mpi_sum" ]; then
     if [ "$cpus" -ge 2 ]; then
-        job -n 1 -x ASAN_OPTIONS="$asan_options_of_mpi" "$mpi_sum" spawn
+        # What it starts has the environment of Open MPI's daemon.
+        ASAN_OPTIONS=$asan_options_of_mpi job -n 1 "$mpi_sum" spawn
         ok "a program starts another one (MPI_Comm_spawn)" all 'same $code 0' 'has out "from the other: 42"'
     else
         skip "a program starts another one (MPI_Comm_spawn)" "one CPU"
