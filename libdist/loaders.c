@@ -68,10 +68,11 @@ void loaders_init(struct plenum_stream *s)
 
 void stream_fail(struct plenum_stream *s, int code, const char *text)
 {
-    assert(code < 0 && *text);
-    if (s->error_code == 0) {
+    assert(code < 0);
+    if (s->error_code == 0) { /* the text is a loader's word, and may be none */
         s->error_code = code;
-        (void)error_set(&s->error, code, "%s", text);
+        (void)error_set(&s->error, code, "%s",
+                        *text ? text : "the loader gave up, and did not say why");
     }
     stream_changed(s);
 }
