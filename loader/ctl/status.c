@@ -315,31 +315,27 @@ static bool is_gone(int code)
  * is left; one that does not answer is told of, and makes the status 1. */
 static int show(const struct loaders *l, bool json, struct plenum_error *err)
 {
-    struct plenum_error said;
-    unsigned shown = 0, silent = 0;
+    unsigned shown = 0;
+    bool told = false;
     struct answer a;
     int r = 0;
 
     for (unsigned i = 0; i < l->count; i++) {
-        int one = ask(&l->list[i], &a, &said);
-
-        if (one == 0 && l->count > 1 && !json)
+        r = ask(&l->list[i], &a, err);
+        if (r == 0 && l->count > 1 && !json)
             printf("%s%s\n", shown ? "\n" : "", l->list[i].text);
-        if (one == 0 && json)
+        if (r == 0 && json)
             status_write_json(stdout, &a.status);
-        else if (one == 0)
+        else if (r == 0)
             status_write_text(stdout, &a.status, 120, 0, "");
         free(a.status.streams);
-        shown += one == 0;
-        if (one == 0 || (is_gone(one) && silent > 0))
-            continue;
-        r = one;
-        *err = said;
-        silent += !is_gone(one);
-        if (!is_gone(one) && l->count > 1)
-            fprintf(stderr, "%s: %s\n", program.name, said.text);
+        shown += r == 0;
+        if (r < 0 && l->count > 1 && !is_gone(r)) {
+            fprintf(stderr, "%s: %s\n", program.name, err->text);
+            told = true;
+        }
     }
-    if (silent > 0 && l->count > 1)
+    if (told)
         return 1;
     return shown > 0 ? 0 : r;
 }
