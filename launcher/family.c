@@ -35,7 +35,6 @@ enum {
 struct member {
     pid_t pid, parent;
     bool dead; /* a zombie */
-    enum { UNKNOWN, OURS, NOT_OURS } kin; /* a descendant, and not to be spared? */
 };
 
 struct family {
@@ -98,7 +97,6 @@ static int read_all(struct family *f)
 
     if (!dir)
         return -errno;
-    f->count = 0;
     while (r == 0 && (entry = readdir(dir))) {
         struct member m = {0};
         uint64_t pid;
@@ -113,34 +111,50 @@ static int read_all(struct family *f)
     return r;
 }
 
-static int by_pid(const void *a, const void *b)
+static int by_parent(const void *a, const void *b)
 {
-    pid_t x = ((const struct member *)a)->pid, y = ((const struct member *)b)->pid;
+    pid_t x = ((const struct member *)a)->parent, y = ((const struct member *)b)->parent;
 
     return (x > y) - (x < y);
 }
 
-/* Mark descendants: from each process upwards, until it is known whose they are. */
-static void mark(struct family *f, pid_t root, pid_t spare)
+/* Add the children of a process, from a list of all that is sorted by parents. */
+static int add_children(struct family *f, const struct family *all, pid_t parent, pid_t root,
+                        pid_t spare)
 {
-    qsort(f->members, f->count, sizeof(*f->members), by_pid);
-    for (size_t i = 0; i < f->count; i++) {
-        struct member *m = &f->members[i];
-        int kin = UNKNOWN;
+    size_t low = 0, high = all->count;
+    int r = 0;
 
-        for (; m && kin == UNKNOWN; m = bsearch(&(struct member){.pid = m->parent}, f->members,
-                                                f->count, sizeof(*m), by_pid))
-            kin = m->kin != UNKNOWN                       ? (int)m->kin
-                  : m->pid == root || m->pid == spare     ? NOT_OURS
-                  : m->parent == root                     ? OURS
-                                                          : UNKNOWN;
-        if (kin == UNKNOWN)
-            kin = NOT_OURS;
-        for (m = &f->members[i]; m && m->kin == UNKNOWN && m->pid != root;
-             m = bsearch(&(struct member){.pid = m->parent}, f->members, f->count, sizeof(*m),
-                         by_pid))
-            m->kin = kin;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (all->members[middle].parent < parent)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    for (; r == 0 && low < all->count && all->members[low].parent == parent; low++)
+        if (all->members[low].pid != spare && all->members[low].pid != root)
+            r = add(f, &all->members[low]);
+    return r;
+}
+
+/* The same as read_descendants(), where the kernel has no lists of children. Each process has one
+ * parent in the list, so none is added twice. */
+static int pick_descendants(struct family *f, pid_t root, pid_t spare)
+{
+    struct family all = {0};
+    int r = read_all(&all);
+
+    f->count = 0;
+    if (r == 0 && all.count > 0) {
+        qsort(all.members, all.count, sizeof(*all.members), by_parent);
+        r = add_children(f, &all, root, root, spare);
+        for (size_t i = 0; r == 0 && i < f->count; i++)
+            r = add_children(f, &all, f->members[i].pid, root, spare);
+    }
+    free(all.members);
+    return r;
 }
 
 /* Add the children of one thread: 0, -ESRCH when it is gone or the kernel has no such list. */
@@ -156,7 +170,7 @@ static int read_children(struct family *f, int proc, const char *list, pid_t spa
         return -ESRCH;
     }
     while (r == 0 && fscanf(file, "%15s", word) == 1 && parse_u64(word, INT_MAX, &pid) == 0) {
-        struct member m = {.pid = (pid_t)pid, .kin = OURS};
+        struct member m = {.pid = (pid_t)pid};
 
         if (m.pid != spare && read_stat(proc, m.pid, &m) == 0)
             r = add(f, &m);
@@ -211,17 +225,7 @@ static int read_family(struct family *f, pid_t root, pid_t spare)
 {
     int r = family_walks_proc ? -ESRCH : read_descendants(f, root, spare);
 
-    if (r != -ESRCH)
-        return r;
-    r = read_all(f);
-    if (r == 0)
-        mark(f, root, spare);
-    return r;
-}
-
-static bool wanted(const struct member *m)
-{
-    return m->kin == OURS && !m->dead;
+    return r == -ESRCH ? pick_descendants(f, root, spare) : r;
 }
 
 /* Stop them: how many there are. */
@@ -230,7 +234,7 @@ static int stop_all(const struct family *f)
     int count = 0;
 
     for (size_t i = 0; i < f->count; i++) {
-        if (wanted(&f->members[i])) {
+        if (!f->members[i].dead) {
             (void)kill(f->members[i].pid, SIGSTOP);
             count++;
         }
@@ -261,7 +265,7 @@ int family_kill(pid_t spare)
     }
     if (r > 0)
         for (size_t i = 0; i < f.count; i++)
-            if (wanted(&f.members[i]))
+            if (!f.members[i].dead)
                 (void)kill(f.members[i].pid, SIGKILL);
     free(f.members);
     /* A walk can miss who was born while it went on; that no child is left cannot be wrong. */

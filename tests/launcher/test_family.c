@@ -140,7 +140,7 @@ Test(family, forking_on_does_not_help, .timeout = 20)
     cr_expect(lt(u64, time_now_ns() - before, 4 * NS_PER_SEC), "it was ended, it did not end");
 }
 
-Test(family, one_is_spared_with_its_children, .timeout = 20)
+static void one_is_spared(void)
 {
     int fds[2];
     pid_t spared, grandchild;
@@ -164,6 +164,17 @@ Test(family, one_is_spared_with_its_children, .timeout = 20)
     cr_expect(eq(int, kill(grandchild, 0), 0));
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), 0), "they are not stopped or dead");
     end_family(0);
+}
+
+Test(family, one_is_spared_with_its_children, .timeout = 20)
+{
+    one_is_spared();
+}
+
+Test(family, one_is_spared_where_the_kernel_has_no_lists_of_children, .timeout = 20)
+{
+    family_walks_proc = true;
+    one_is_spared();
 }
 
 static int exit_code(int status)
