@@ -41,8 +41,6 @@
 #include "common/error.h"
 #include "common/util.h"
 
-extern char **environ;
-
 enum {
     LISTEN_FD = 3, /* in the loader */
     LEASH_FD = 4,

@@ -43,8 +43,6 @@
 #include "launcher/lines.h"
 #include "launcher/topology.h"
 
-extern char **environ;
-
 enum {
     CONNECT_MS = 15000,
     BEAT_MS = 1000,

@@ -18,8 +18,6 @@
 #include "launcher/family.h"
 #include "launcher/signals.h"
 
-extern char **environ;
-
 /* What the child uses. */
 struct ends {
     int input, output, error, report;

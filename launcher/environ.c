@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/log.h"
 #include "common/util.h"
@@ -147,8 +148,6 @@ static int put_number(struct environ_list *list, enum environ_how how, const cha
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
     return environ_list_put(list, how, name, text);
 }
-
-extern char **environ;
 
 int environ_unquote(char *text)
 {

@@ -33,8 +33,6 @@
 #include "launcher/signals.h"
 #include "launcher/sweep.h"
 
-extern char **environ;
-
 enum { STATUS_FD = 3, TEXT_FD = 4, FILES_FD = 5 }; /* in the guard; files also in mpirun */
 enum { HOSTS_WORD_MAX = 100000 };                 /* the kernel takes words of up to 128 KiB */
 enum { ORPHAN_MS = 1000 };
