@@ -12,6 +12,7 @@
 
 #include "launcher/agent.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -307,8 +308,10 @@ int agent_make_command(const struct cmdline *options, const struct plan_host *ho
         return -ENOMEM;
     char *second = strchr(*text, 1);
 
+    assert(second);
     *second++ = '\0';
     port = strchr(second, 1);
+    assert(port);
     *port++ = '\0';
     r = split_words(*text, words, &count);
     if (r == 0)
@@ -416,8 +419,9 @@ int agent_main(int argc, char **argv)
     text = strdup(program); /* NOLINT(clang-analyzer-unix.Malloc): the fields lie in the copy */
     all = calloc((size_t)argc + AGENT_WORDS_MAX + 1, sizeof(*all));
     if (at >= argc || !text || !all || split_words(text, words, &count) < 0 || count == 0) {
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the process ends */
         fprintf(stderr, "plenumrun: mpirun wants to start something on a host that nobody named\n");
-        return 255; /* NOLINT(clang-analyzer-unix.Malloc): the process ends */
+        return 255;
     }
     memcpy(all, words, count * sizeof(*all));
     for (int i = 2; i < at; i++)

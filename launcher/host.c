@@ -196,12 +196,12 @@ static void run_lookup(struct lookup *l, size_t threads)
 
 void host_find_this(const struct hostlist *list, bool *ret)
 {
-    struct lookup *l = calloc(1, sizeof(*l));
+    struct lookup *l;
     size_t unknown = 0;
 
     for (size_t i = 0; i < list->count; i++)
         ret[i] = false;
-    if (!l)
+    if (list->count == 0 || !(l = calloc(1, sizeof(*l))))
         return;
     (void)pthread_mutex_init(&l->mu, NULL);
     (void)pthread_cond_init(&l->done, NULL);

@@ -345,11 +345,17 @@ static void wait_for_all(const struct probe_question *question, struct probe *pr
 
 int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count)
 {
-    struct inquiry *list = calloc((size_t)count + 1, sizeof(*list));
-    char *const scripts[] = {make_script(question, false), make_script(question, true)};
-    int failed = list && scripts[0] && scripts[1] ? 0 : -ENOMEM;
+    struct inquiry *list;
+    char *scripts[2];
     uint64_t patience_ns;
+    int failed;
 
+    if (count == 0)
+        return 0;
+    list = calloc(count, sizeof(*list));
+    scripts[0] = make_script(question, false);
+    scripts[1] = make_script(question, true);
+    failed = list && scripts[0] && scripts[1] ? 0 : -ENOMEM;
     if (failed < 0)
         goto out;
     for (uint32_t i = 0; i < count; i++)
