@@ -299,17 +299,20 @@ static unsigned take_inner(int fd, int inner[FDS_MAX])
         char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
     } control;
     char bytes[4096];
-    int domain = 0;
+    int domain = 0, type = SOCK_STREAM;
+    unsigned empty_max;
     ssize_t n = 1;
 
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &(socklen_t){sizeof(domain)}) < 0 ||
         domain != AF_UNIX)
         return 0;
+    (void)getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &(socklen_t){sizeof(type)});
+    empty_max = type == SOCK_STREAM ? 1 : EMPTY_MAX; /* of a stream that is its end */
     (void)shutdown(fd, SHUT_RDWR); /* nothing more comes, and nothing below waits */
     inner[0] = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (inner[0] >= 0)
         return 1;
-    for (unsigned empty = 0; n >= 0 && empty < EMPTY_MAX; empty = n == 0 ? empty + 1 : 0) {
+    for (unsigned empty = 0; n >= 0 && empty < empty_max; empty = n == 0 ? empty + 1 : 0) {
         struct iovec data = {.iov_base = bytes, .iov_len = sizeof(bytes)};
         struct msghdr m = {.msg_iov = &data,
                            .msg_iovlen = 1,
@@ -415,7 +418,9 @@ static bool holds_no_fds(int fd)
         if (n > 0)
             n = recv(fd, bytes, (size_t)n, MSG_DONTWAIT);
     }
-    return n == 0 && ioctl(fd, FIONREAD, &left) == 0 && left == 0;
+    /* The other end may have gone with bytes unread; that is told when ours are. */
+    return (n == 0 || (n < 0 && errno == ECONNRESET)) && ioctl(fd, FIONREAD, &left) == 0 &&
+           left == 0;
 }
 
 void chores_close_connection(struct chores *chores, uint64_t user, int fd)

@@ -136,8 +136,9 @@ static void wait_at_the_end(void)
     tap_ok(look(&files.closed) == 10, "none stays open when all ends");
 }
 
-/* Bytes, or bytes and a descriptor, wait in a connection that is closed. */
-static bool is_closed_here(bool with_fd)
+/* Bytes, or bytes and a descriptor, wait in a connection that is closed; the other end may have gone
+ * before, with bytes unread. */
+static bool is_closed_here(bool with_fd, bool reset)
 {
     union {
         struct cmsghdr align;
@@ -163,6 +164,11 @@ static bool is_closed_here(bool with_fd)
         if (sendmsg(ends[0], &msg, 0) < 0)
             abort();
     }
+    if (reset) {
+        if (write(ends[1], text, 1) != 1)
+            abort();
+        (void)close(ends[0]);
+    }
     begin();
     chores_close_connection(chores, 1, ends[1]);
     (void)comes(&files.closed, 1);
@@ -170,16 +176,17 @@ static bool is_closed_here(bool with_fd)
     here = pthread_equal(files.closer, pthread_self());
     (void)pthread_mutex_unlock(&files.mu);
     finish();
-    (void)close(ends[0]);
+    if (!reset)
+        (void)close(ends[0]);
     return here;
 }
 
 static void connections_go_at_once_where_nothing_can_hang(void)
 {
-    bool bytes = is_closed_here(false), fd = is_closed_here(true);
-
-    tap_ok(bytes, "a connection in which bytes wait is closed at once");
-    tap_ok(!fd, "and one in which a descriptor waits in a thread");
+    tap_ok(is_closed_here(false, false), "a connection in which bytes wait is closed at once");
+    tap_ok(is_closed_here(false, true), "as is one whose other end has gone with bytes unread");
+    tap_ok(!is_closed_here(true, false), "one in which a descriptor waits is closed in a thread");
+    tap_ok(!is_closed_here(true, true), "whatever has become of its other end");
 }
 
 struct piece {
