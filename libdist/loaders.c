@@ -19,8 +19,8 @@
  * A batch that is late is asked for a second time, of another loader: when its own is silent
  * (session.c), or when the program waits for it for longer than batches take, by the latencies that
  * were measured. The first answer wins, and the other loader is told to stop. A loader that cannot
- * make a batch (its disk) is left alone for a while, and the batch is asked of the others; it fails
- * when no open loader can make it.
+ * make a batch (its disk) is left alone for a while, and the batch is asked of the others. It fails
+ * when no loader is left that may make it: one that is away for a moment may, until loader_timeout.
  *
  * A share of the batches (verify_share), chosen by a hash of their place, is asked of two loaders
  * from the begin. Where these do not agree, one of them makes wrong pixels: a third is asked, where
@@ -62,6 +62,7 @@ void loaders_init(struct plenum_stream *s)
         s->sessions[i] = (struct session){.stream = s,
                                           .address = &s->addresses[i],
                                           .bit = UINT32_C(1) << i,
+                                          .away_ns = s->opened_ns,
                                           .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
                                           .retry_delay_ns = 5 * NS_PER_MS};
 }
@@ -343,15 +344,24 @@ static bool may_append(struct plenum_stream *s)
     return count + count_leased(s) < s->open.slots;
 }
 
-/* Every loader that is open has failed to make it, and none is about to be. */
+/* Is the loader there, or may it come (back) yet? It is waited for as long as if it were the only one;
+ * each try to reach it that fails asks again (loaders_lost()). */
+static bool may_come(const struct session *se, uint64_t now)
+{
+    if (se->state != SESSION_DOWN)
+        return true;
+    return !se->refused && se->retry_ns < UINT64_MAX &&
+           now < sum_u64(se->away_ns, se->stream->loader_timeout_ns);
+}
+
+/* Every loader that is open has failed to make it, and no other one may come. */
 static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
 {
+    uint64_t now = time_now_ns();
     bool open = false;
 
     FOR_SESSIONS(se, s) {
-        bool untried = se->state == SESSION_DOWN && !se->error.text[0];
-
-        if ((se->state != SESSION_DOWN || untried) && !(se->bit & e->failed))
+        if (!(se->bit & e->failed) && may_come(se, now))
             return false;
         open |= se->state == SESSION_OPEN;
     }
@@ -815,7 +825,7 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
 void loaders_forgive(struct plenum_stream *s, uint64_t now_ns)
 {
     FOR_SESSIONS(se, s)
-        se->heard_ns = se->asked_ns = se->pinged_ns = now_ns;
+        se->heard_ns = se->asked_ns = se->pinged_ns = se->away_ns = now_ns;
     if (s->alone_ns)
         s->alone_ns = now_ns;
 }

@@ -196,6 +196,8 @@ void session_close(struct session *se, bool bye)
         (void)wire_put_empty(&se->conn.tx, WIRE_BYE, 0);
         (void)frame_conn_flush(&se->conn);
     }
+    if (se->state == SESSION_OPEN)
+        se->away_ns = time_now_ns();
     frame_conn_fini(&se->conn); /* closing takes it out of epoll, too */
     se->wants_write = false;
     se->broken = 0;

@@ -142,6 +142,7 @@ struct session {
     uint64_t cancelled[SLOTS_MAX];
 
     /* How it gets another connection. */
+    uint64_t away_ns;  /* since when it is not open, where it is not */
     unsigned turn;     /* among the addresses of its host */
     uint64_t retry_ns; /* SESSION_DOWN: when to try again */
     uint64_t retry_delay_ns;

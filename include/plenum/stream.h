@@ -118,7 +118,8 @@ struct plenum_stream_options {
     enum plenum_last last;      /**< Default PLENUM_PAD. */
     enum plenum_bad bad;        /**< Default PLENUM_BAD_SUBSTITUTE. */
     uint64_t loader_timeout_ns; /**< How long no loader may answer before the stream fails with
-                                     -ECONNRESET. Default 60 s. */
+                                     -ECONNRESET; and how long one that is away is waited for when
+                                     those that are there cannot make a batch. Default 60 s. */
     uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked
                               of it, is given up. Where there are others, these are asked long before.
                               Default 5 s. */

@@ -113,20 +113,15 @@ class HostileProgramsTest(ServiceCase):
         wait_for("hostile loaders", lambda: os.path.exists(f"{self.folder}/hostile"))
         if self.many:
             os.chmod(f"{self.folder}/hostile", 0o666)
-        ends = {0: 0, 1: 0}
         while any(p.poll() is None for p in players):
             feeds = [self.honest(self.theirs, "--epochs", str(epochs), "--pause", "2", "--silence", "1000", "--loader", ",".join(which))
                      for which in ([self.address, *addresses], [addresses[0], self.address], [*addresses[1:], self.address])]
             for p in feeds:
                 out, err = p.communicate(timeout=4 * LIMIT)
-                ends[p.returncode] += 1
-                if p.returncode == 0:
-                    self.assertEqual(json.loads(out)["hash"], want, f"seed {SEED}: {err}")
-                else:  # the honest one was away, on a machine that stood, and all others had failed at a batch
-                    self.assertIn("sock said nothing for", err, f"seed {SEED}: {err}")
+                self.assertEqual(p.returncode, 0, f"seed {SEED}: {err}")
+                self.assertEqual(json.loads(out)["hash"], want, f"seed {SEED}: {err}")
         for p in players:
             self.reported(p)
-        self.assertGreater(ends[0], ends[1])
 
     def test_loaders_alone(self):
         """hostile loaders alone: a stream ends with a sentence, or goes on, and never hangs"""

@@ -659,6 +659,50 @@ Test(loaders, one_that_cannot_read_is_left_alone)
     (void)daemon_end(b, SIGTERM);
 }
 
+/* The only one that can make the batches is away for a moment: it is waited for, as if it were alone, and not for longer. */
+Test(loaders, one_that_is_away_is_waited_for_where_no_other_can_help)
+{
+    struct plenum_stream_options o = options_of(NULL);
+    pid_t a = start(0), b;
+    char right[512];
+    uint64_t want;
+
+    o.epochs = 30;
+    want = hash_of(&o, at[0].unix_socket);
+    (void)snprintf(right, sizeof(right), "%s", getenv("PLENUM_PLENUMD"));
+    (void)setenv("PLENUM_WRONG_DISK", "1", 1);
+    b = start_wrong(1);
+    (void)setenv("PLENUM_PLENUMD", right, 1);
+    o.loader = list(2, false);
+    for (int comes_back = 1; comes_back >= 0; comes_back--) {
+        struct plenum_error err = {""};
+        struct plenum_stream *s;
+        struct plenum_batch batch;
+        uint64_t hash;
+        int r;
+
+        o.loader_timeout_ns = (comes_back ? 60 : 1) * NS_PER_SEC;
+        s = opened(&o);
+        wait_for_loaders(s, 2);
+        hash = drain(s, 20);
+        (void)daemon_end(a, SIGKILL);
+        while ((r = plenum_stream_next(s, comes_back ? NS_PER_SEC : PLENUM_FOREVER, &batch, &err)) == 0) {
+            hash += plenum_batch_hash(&batch);
+            plenum_batch_release(&batch);
+        }
+        if (comes_back) {
+            cr_expect(eq(int, r, -EAGAIN), "%s", err.text);
+            a = start(0);
+            cr_expect(eq(u64, hash + drain(s, UINT64_MAX), want));
+        } else {
+            cr_expect(eq(int, r, -EIO));
+            cr_expect(strstr(err.text, "the disk is broken") != NULL, "%s", err.text);
+        }
+        plenum_stream_destroy(s);
+    }
+    (void)daemon_end(b, SIGTERM);
+}
+
 Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
 {
     struct plenum_stream_options o = options_of(NULL);
