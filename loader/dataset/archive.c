@@ -80,14 +80,14 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
     int r = place_open_folder(&d->place, folder, &dir);
 
     if (r < 0)
-        return place_error(err, r, folder);
+        return place_error(&d->place, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (is_archive_name(d->format, entry->d_name))
             r = pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name));
     if (r < 0)
         r = error_set(err, r, "out of memory");
     else if (errno)
-        r = place_error(err, -errno, folder);
+        r = place_error(&d->place, err, -errno, folder);
     (void)closedir(dir);
     if (r < 0)
         return r;
@@ -115,7 +115,7 @@ static int find_in_folder(struct dataset *d, size_t len, char **canonical, struc
     int r = given ? place_resolve(&d->place, given, &folder) : -ENOMEM;
 
     if (r < 0) {
-        r = place_error(err, r, given ? given : d->where);
+        r = place_error(&d->place, err, r, given ? given : d->where);
     } else {
         if (strcmp(folder, "/") == 0)
             *folder = 0;
@@ -137,9 +137,9 @@ static int find_archives(struct dataset *d, struct plenum_error *err)
 
     if (r == 0 && S_ISDIR(st.st_mode)) {
         r = place_resolve(&d->place, d->where, &canonical);
-        r = r < 0 ? place_error(err, r, d->where) : list_folder(d, canonical, &d->files, err);
+        r = r < 0 ? place_error(&d->place, err, r, d->where) : list_folder(d, canonical, &d->files, err);
     } else if (r < 0 && !pattern_is_magic(d->where)) {
-        r = r == -EXDEV ? place_error(err, r, d->where) : error_set(err, r, "%s", strerror(-r));
+        r = r == -EXDEV ? place_error(&d->place, err, r, d->where) : error_set(err, r, "%s", strerror(-r));
     } else {
         r = find_in_folder(d, plain_folders(d->where, r == 0), &canonical, err);
     }
@@ -238,7 +238,7 @@ static int open_archive(struct archive *a, struct stat *st)
 {
     a->fd = place_open(&a->dataset->place, a->name, 0);
     if (a->fd < 0)
-        return place_error(&a->err, a->fd, a->path);
+        return place_error(&a->dataset->place, &a->err, a->fd, a->name);
     if (fstat(a->fd, st) < 0)
         return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
     if (!S_ISREG(st->st_mode))
@@ -387,16 +387,13 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     struct stat st;
 
     if (sample->container >= dataset->files.count) /* an index that says so is damaged */
-        return dataset_has_changed(err, dataset->place.folder, name);
+        return dataset_has_changed(dataset, name, err);
     kept = &dataset->fds[sample->container];
     fd = atomic_load(kept);
     if (fd < 0) {
-        char path[8192];
-
         fd = place_open(&dataset->place, name, 0);
-        (void)archive_path(dataset, sample, path, sizeof(path));
         if (fd < 0)
-            return place_error(err, fd, path);
+            return place_error(&dataset->place, err, fd, name);
         if (may_keep(fd) && !atomic_compare_exchange_strong(kept, &none, fd)) {
             (void)close(fd); /* another thread was first */
             fd = none;
@@ -405,7 +402,7 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     if (fstat(fd, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
         (uint64_t)st.st_size != c->size) {
         archive_close(dataset, sample, fd);
-        return dataset_has_changed(err, dataset->place.folder, name);
+        return dataset_has_changed(dataset, name, err);
     }
     return fd;
 }

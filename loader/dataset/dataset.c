@@ -137,32 +137,25 @@ uint64_t dataset_settled(const struct stat *st)
     return dataset_mtime(st) + grain_ns <= (uint64_t)now.tv_sec * NS_PER_SEC ? INDEX_SETTLED : 0;
 }
 
-int dataset_has_changed(struct plenum_error *err, const char *folder, const char *path)
+int dataset_has_changed(const struct dataset *d, const char *path, struct plenum_error *err)
 {
+    char name[PLACE_NAME_MAX];
+
     return error_set(err, -ESTALE,
-                     "%s/%s has changed since the data set was indexed: start the job again, or "
-                     "put the file back",
-                     folder, path);
+                     "%s has changed since the data set was indexed: start the job again, or put "
+                     "the file back",
+                     place_name(&d->place, path, name, sizeof(name)));
 }
 
 /* Of a file of the data set. */
 static int file_error(const struct dataset *d, const char *path, int r, struct plenum_error *err)
 {
-    char whole[8192];
+    char name[PLACE_NAME_MAX];
 
-    if (path[0] != '/') {
-        (void)snprintf(whole, sizeof(whole), "%s/%s", d->place.folder, path);
-        path = whole;
-    }
     if (r == -ENODATA)
-        return error_set(err, -ESTALE, "%s: the file has become shorter", path);
-    return place_error(err, r, path);
-}
-
-static int file_has_changed(const struct dataset *d, const char *path, struct plenum_error *err)
-{
-    return path[0] == '/' ? dataset_has_changed(err, "", path + 1)
-                          : dataset_has_changed(err, d->place.folder, path);
+        return error_set(err, -ESTALE, "%s: the file has become shorter",
+                         place_name(&d->place, path, name, sizeof(name)));
+    return place_error(&d->place, err, r, path);
 }
 
 int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
@@ -183,14 +176,14 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
     touched = dataset_mtime(&st) != sample->where;
     if ((uint64_t)st.st_size != sample->len || (touched && !d->sums)) {
         (void)close(fd);
-        return file_has_changed(d, path, err);
+        return dataset_has_changed(d, path, err);
     }
     r = dataset_buffer_reserve(buffer, sample->len);
     if (r == 0)
         r = io_pread_all(fd, buffer->bytes, sample->len, 0);
     (void)close(fd);
     if (r == 0 && touched && !sums_same(d->sums, number, buffer->bytes, buffer->len))
-        return file_has_changed(d, path, err);
+        return dataset_has_changed(d, path, err);
     if (r == 0 && !touched && d->sums)
         sums_note(d->sums, number, buffer->bytes, buffer->len);
     if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
@@ -683,7 +676,7 @@ static int take_archive(const struct place *p, const char *folder, const char *n
         r = 1;
     }
     if (r < 0)
-        r = may_pass_over(r) ? 0 : place_error(err, r, path ? path : folder);
+        r = may_pass_over(r) ? 0 : place_error(p, err, r, path ? path : folder);
     free(path);
     return r;
 }
@@ -698,12 +691,12 @@ static int archives_of(const struct place *p, const char *folder, const struct f
 
     *ret = NULL;
     if (r < 0) /* the format will say why it cannot be read */
-        return may_pass_over(r) ? 0 : place_error(err, r, folder);
+        return may_pass_over(r) ? 0 : place_error(p, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
             r = take_archive(p, folder, entry->d_name, ret, err);
     if (r == 0 && errno)
-        r = place_error(err, -errno, folder);
+        r = place_error(p, err, -errno, folder);
     (void)closedir(dir);
     return r < 0 ? r : 0;
 }
@@ -742,14 +735,14 @@ static int look_at_plain(const struct place *p, const char *name, uint8_t *head,
     if (r == 0)
         return 0;
     if (r != -ENOENT || !pattern_is_magic(name))
-        return r == -EXDEV ? place_error(err, r, name) : error_set(err, r, "%s", strerror(-r));
+        return r == -EXDEV ? place_error(p, err, r, name) : error_set(err, r, "%s", strerror(-r));
     r = first_of(p, name, &first, err);
     if (r < 0)
         return r;
     r = look_at(p, first, head, size, ret);
     ret->path = name;
     if (r < 0)
-        r = place_error(err, r, first);
+        r = place_error(p, err, r, first);
     free(first);
     return r;
 }
@@ -864,7 +857,7 @@ static int check_place(const struct place *p, const char *name, struct plenum_er
 
     if (!path || !*path || p->num_roots == 0 || place_stat(p, path, &st) != -EXDEV)
         return 0;
-    return place_error(err, -EXDEV, path);
+    return place_error(p, err, -EXDEV, path);
 }
 
 int dataset_enter(struct dataset *d, const char *path, struct plenum_error *err)
@@ -872,7 +865,7 @@ int dataset_enter(struct dataset *d, const char *path, struct plenum_error *err)
     int r = place_enter(&d->place, *path ? path : ".");
 
     if (r == -EXDEV)
-        return place_error(err, r, path);
+        return place_error(&d->place, err, r, path);
     return r < 0 ? error_set(err, r, "data set '%s:%s': %s", d->format->name, d->where,
                              strerror(-r))
                  : 0;

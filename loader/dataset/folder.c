@@ -134,7 +134,7 @@ static int entry_error(const struct scan *s, struct plenum_error *err, const cha
     else if (code == -ENOENT)
         code = error_set(err, code, "%s: the symbolic link leads nowhere", path);
     else
-        code = place_error(err, code, path);
+        code = place_error(&s->dataset->place, err, code, path);
     free(path);
     return code;
 }
@@ -178,8 +178,7 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     struct stat st;
 
     if (fstat(level->fd, &st) < 0)
-        return error_set(&c->err, -errno, "%s/%s: %s", s->dataset->place.folder, level->path,
-                         strerror(errno));
+        return place_error(&s->dataset->place, &c->err, -errno, level->path);
     if (level->depth > DEPTH_MAX)
         return error_set(&c->err, -ELOOP, "%s/%s: folders are nested more than %d deep",
                          s->dataset->place.folder, level->path, DEPTH_MAX);
@@ -219,8 +218,7 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
         entry = readdir(dir);
         if (!entry) {
             if (errno)
-                r = error_set(&c->err, -errno, "%s/%s: %s", s->dataset->place.folder, path,
-                              strerror(errno));
+                r = place_error(&s->dataset->place, &c->err, -errno, path);
             break;
         }
         r = dataset_check_cancel(s->options);
@@ -313,12 +311,12 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
     int r = place_open_folder(place, ".", &dir);
 
     if (r < 0)
-        return place_error(err, r, place->folder);
+        return place_error(place, err, r, place->folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
             r = take_entry(s, dirfd(dir), entry, stray, err);
     if (r == 0 && errno)
-        r = place_error(err, -errno, place->folder);
+        r = place_error(place, err, -errno, place->folder);
     (void)closedir(dir);
     if (s->num_classes > 1)
         qsort(s->classes, s->num_classes, sizeof(*s->classes), by_name);

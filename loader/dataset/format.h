@@ -147,6 +147,6 @@ int dataset_read_file(const struct dataset *dataset, const char *path,
 void dataset_announce_file(const struct dataset *dataset, const char *path);
 
 /** The sentence for a file that is not what was indexed. */
-int dataset_has_changed(struct plenum_error *err, const char *folder, const char *path);
+int dataset_has_changed(const struct dataset *dataset, const char *path, struct plenum_error *err);
 
 #endif

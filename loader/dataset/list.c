@@ -51,7 +51,7 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 
     (void)options;
     if (r == -EXDEV)
-        return place_error(err, r, d->where);
+        return place_error(&d->place, err, r, d->where);
     if (r < 0)
         return error_set(err, r, "data set 'list:%s': %s", d->where, strerror(-r));
     free(d->where);
@@ -77,7 +77,7 @@ static int read_text(const struct dataset *d, struct index_memory *memory, char 
     struct stat after;
 
     if (fd < 0)
-        return place_error(err, fd, d->where);
+        return place_error(&d->place, err, fd, d->where);
     if (fstat(fd, st) < 0)
         r = -errno;
     else if (!S_ISREG(st->st_mode))
@@ -144,21 +144,6 @@ static int read_lines(struct scan *s, struct listfile *list, struct plenum_error
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
-/* The file of a line that cannot be shown. Nothing is said of what lies outside of the roots. */
-static int line_error(const struct scan *s, const struct found *f, int code,
-                      struct plenum_error *err)
-{
-    bool absolute = f->path[0] == '/';
-    char *path = str_format("%s%s%s", absolute ? "" : s->dataset->place.folder, absolute ? "" : "/",
-                            f->path);
-
-    if (!path)
-        return error_set(err, -ENOMEM, "out of memory");
-    code = place_error(err, code, path);
-    free(path);
-    return error_prefix(err, code, "%s, line %zu", s->dataset->where, f->line);
-}
-
 /* Sizes and times of some of the files. */
 static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 {
@@ -174,7 +159,8 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 
         r = place_stat(&s->dataset->place, f->path, &st);
         if (r < 0)
-            return line_error(s, f, r, err);
+            return error_prefix(err, place_error(&s->dataset->place, err, r, f->path),
+                                "%s, line %zu", s->dataset->where, f->line);
         if (!S_ISREG(st.st_mode))
             return error_set(err, -EBADMSG, "%s, line %zu: %s is no file", s->dataset->where,
                              f->line, f->path);
@@ -284,12 +270,7 @@ static bool list_fresh(const struct dataset *d)
 static void list_describe(const struct dataset *d, const struct index_sample *sample, char *ret,
                           size_t size)
 {
-    const char *path = index_name(&d->index, sample->name);
-
-    if (path[0] == '/')
-        (void)snprintf(ret, size, "%s", path);
-    else
-        (void)snprintf(ret, size, "%s/%s", d->place.folder, path);
+    (void)place_name(&d->place, index_name(&d->index, sample->name), ret, size);
 }
 
 static int list_read(const struct dataset *d, const struct index_sample *sample,
@@ -318,7 +299,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
     if (!head || !text)
         r = error_set(err, -ENOMEM, "out of memory");
     else if (fd < 0)
-        r = place_error(err, fd, d->where);
+        r = place_error(&d->place, err, fd, d->where);
     else if (fstat(fd, &st) < 0)
         r = error_set(err, -errno, "%s: %s", d->where, strerror(errno));
     else if (!is_same_list(d, &st))

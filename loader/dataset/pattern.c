@@ -100,14 +100,14 @@ static int match_entries(struct expansion *e, const char *folder, const char *pa
 
     if (r < 0) {
         free(part);
-        return r == -ENOENT || r == -ENOTDIR ? 0 : place_error(e->err, r, folder);
+        return r == -ENOENT || r == -ENOTDIR ? 0 : place_error(e->place, e->err, r, folder);
     }
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (fnmatch(part, entry->d_name, FNM_PERIOD) == 0 && strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0)
             r = take_entry(e, folder, entry->d_name, rest);
     if (r == 0 && errno)
-        r = place_error(e->err, -errno, folder);
+        r = place_error(e->place, e->err, -errno, folder);
     (void)closedir(dir);
     free(part);
     return r;
@@ -127,7 +127,7 @@ static int add_matches(struct expansion *e, const char *folder, const char *patt
         if (r == 0 || !path)
             return take_path(e, path);
         if (r == -EXDEV)
-            (void)place_error(e->err, r, path);
+            (void)place_error(e->place, e->err, r, path);
         free(path);
         return r == -EXDEV ? -EACCES : 0;
     }

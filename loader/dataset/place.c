@@ -421,9 +421,21 @@ int place_stat_entry(const struct place *p, int fd, const char *folder, const ch
     return r;
 }
 
-int place_error(struct plenum_error *err, int code, const char *path)
+char *place_name(const struct place *p, const char *path, char *ret, size_t size)
 {
+    if (p->folder && path[0] != '/')
+        (void)snprintf(ret, size, "%s/%s", p->folder, path);
+    else
+        (void)snprintf(ret, size, "%s", path);
+    return ret;
+}
+
+int(place_error)(const struct place *p, struct plenum_error *err, int code, const char *path)
+{
+    char name[PLACE_NAME_MAX];
+
+    (void)place_name(p, path, name, sizeof(name));
     if (code == -EXDEV)
-        return error_set(err, -EACCES, "%s does not lie below a --root of this loader", path);
-    return error_set(err, code, "%s: %s", path, strerror(-code));
+        return error_set(err, -EACCES, "%s does not lie below a --root of this loader", name);
+    return error_set(err, code, "%s: %s", name, strerror(-code));
 }

@@ -8,6 +8,7 @@
 #define LOADER_DATASET_PLACE_H
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
@@ -49,8 +50,21 @@ int place_stat_entry(const struct place *place, int fd, const char *folder, cons
 /** The path without links, malloc. */
 int place_resolve(const struct place *place, const char *path, char **ret);
 
+enum { PLACE_NAME_MAX = 8192 };
+
+/** How people are told of `path`: with the folder before it, unless it is absolute. Returns `ret`. */
+char *place_name(const struct place *place, const char *path, char *ret, size_t size);
+
 /** The sentence for what place_open() and its like returned of `path`; returns the code to pass on:
  * -EACCES for -EXDEV, else `code`. */
-int place_error(struct plenum_error *err, int code, const char *path);
+int place_error(const struct place *place, struct plenum_error *err, int code, const char *path);
+
+/* As error_set(). */
+#define place_error(place, err, code, path)                                                        \
+    __extension__({                                                                                \
+        int place_code_ = (code);                                                                  \
+        (void)place_error((place), (err), place_code_, (path));                                    \
+        place_code_ == -EXDEV ? -EACCES : place_code_;                                             \
+    })
 
 #endif

@@ -577,12 +577,8 @@ static int add_class_names(const struct dataset *d, struct index_builder *b,
 
     if (fd == -ENOENT)
         return 0;
-    if (fd < 0) {
-        char path[8192];
-
-        (void)snprintf(path, sizeof(path), "%s/%s", d->place.folder, classes_file);
-        return place_error(err, fd, path);
-    }
+    if (fd < 0)
+        return place_error(&d->place, err, fd, classes_file);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CLASSES_FILE_MAX) {
         (void)close(fd);
         return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->place.folder,
