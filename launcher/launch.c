@@ -9,10 +9,12 @@
 #include "launcher/launch.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/address.h"
@@ -27,6 +29,7 @@
 #include "launcher/plan.h"
 #include "launcher/ready.h"
 #include "launcher/report.h"
+#include "launcher/signals.h"
 #include "launcher/supervise.h"
 #include "launcher/table.h"
 #include "launcher/topology.h"
@@ -257,25 +260,49 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
 
 enum { PAUSE_FIRST_S = 5, PAUSE_LAST_S = 60 };
 
+/* Wait until then: 0, or the signal with which somebody wants the job to end. There is no program
+ * that could be handed another one. */
+static int wait_until(uint64_t end)
+{
+    int fd = signals_take(), signal = 0;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct signalfd_siginfo info;
+
+    for (uint64_t now; signal == 0 && (now = time_now_ns()) < end;) {
+        (void)poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1);
+        while (signal == 0 && fd >= 0 && read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+            if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
+                info.ssi_signo == SIGQUIT)
+                signal = (int)info.ssi_signo;
+            else if (info.ssi_signo == SIGTSTP)
+                (void)raise(SIGSTOP);
+        }
+    }
+    io_close(&fd);
+    return signal;
+}
+
 /* A job that ran before, and does not come to run again: a host may be on its way back. Wait, each
- * time twice as long, but not beyond the end of the job's time. */
-static void wait_for_hosts(const struct supervise_job *job, unsigned *pause)
+ * time twice as long, but not beyond the end of the job's time: 0, or a signal that ended it. */
+static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
 {
     uint64_t limit = job->options->timeout_ns, now = time_now_ns();
     uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
 
     *pause = *pause ? (unsigned)min_u64(*pause * 2, PAUSE_LAST_S) : PAUSE_FIRST_S;
     left = left > now ? (left - now) / NS_PER_SEC + 1 : 0;
-    log_warn("not yet: trying again in %u s", (unsigned)min_u64(*pause, left));
-    (void)sleep((unsigned)min_u64(*pause, left));
+    left = min_u64(*pause, left);
+    log_warn("not yet: trying again in %u s", (unsigned)left);
+    return wait_until(now + left * NS_PER_SEC);
 }
 
 /* The job, and the job again when it has failed and may be. */
 static int run(const struct cmdline *options, struct plan *plan)
 {
-    char directory[4096], id[17];
+    char directory[4096], id[17], why[80];
     struct ready ready;
     bool again = false, ran = false;
+    int signal = 0;
     unsigned pause = 0;
     struct supervise_job job = {
         .options = options,
@@ -311,17 +338,25 @@ static int run(const struct cmdline *options, struct plan *plan)
         if (status == 0) {
             status = supervise_run(&job);
         } else {
-            supervise_not_started(&job, status);
+            supervise_not_started(&job, status, "a host is not ready");
             again = job.restart_count > 0; /* all was ready before */
         }
         again &= job.restart_count < options->max_restarts;
         if (!again)
             break;
-        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
         if (ran)
             pause = 0;
         else
-            wait_for_hosts(&job, &pause);
+            signal = wait_for_hosts(&job, &pause);
+        if (signal != 0) {
+            (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started again",
+                           sigabbrev_np(signal));
+            log_error("%s", why);
+            status = REPORT_SIGNAL + signal;
+            supervise_not_started(&job, status, why);
+            break;
+        }
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
         log_warn("the job starts again (%u of %u times)", ++job.restart_count,
                  options->max_restarts);
     }

@@ -19,6 +19,20 @@ uint64_t signals_get_ignored(void)
     return ignored;
 }
 
+int signals_take(void)
+{
+    static const int all[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
+                              SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    uint64_t ignored = signals_get_ignored();
+    int wanted[ARRAY_LEN(all)];
+    size_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) /* one that is blocked would come nevertheless */
+        if (!(ignored >> all[i] & 1))
+            wanted[count++] = all[i];
+    return io_take_signals(wanted, count);
+}
+
 void signals_reset(uint64_t ignored)
 {
     sigset_t none;

@@ -8,6 +8,10 @@
  * it: a bit (1 << signal) each. Whoever started us so wants the programs to be started so. */
 uint64_t signals_get_ignored(void);
 
+/** Have the signals that plenumrun answers come by a descriptor, as io_take_signals() does, but for
+ * those that are ignored: it (owned), or -errno. */
+int signals_take(void);
+
 /** As a program expects them: nothing blocked, nothing ignored but these. */
 void signals_reset(uint64_t ignored);
 

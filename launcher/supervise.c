@@ -547,16 +547,7 @@ static int make_ids(struct supervisor *s, struct plenum_error *err)
 
 static int open_signals(struct supervisor *s, struct plenum_error *err)
 {
-    static const int all[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
-                              SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
-    uint64_t ignored = signals_get_ignored();
-    int wanted[ARRAY_LEN(all)];
-    size_t count = 0;
-
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) /* one that is blocked would come nevertheless */
-        if (!(ignored >> all[i] & 1))
-            wanted[count++] = all[i];
-    s->signal_fd = io_take_signals(wanted, count);
+    s->signal_fd = signals_take();
     return s->signal_fd < 0
                ? error_set(err, s->signal_fd, "cannot take signals: %s", strerror(-s->signal_fd))
                : 0;
@@ -797,17 +788,18 @@ out:
     return status;
 }
 
-void supervise_not_started(const struct supervise_job *job, int status)
+void supervise_not_started(const struct supervise_job *job, int status, const char *why)
 {
     struct supervisor s = {
         .job = job,
         .options = job->options,
         .plan = job->plan,
         .members = calloc(job->plan->num_instances, sizeof(*s.members)),
-        .report = {.kind = REPORT_OTHER, .instance = UINT32_MAX, .text = "a host is not ready"},
+        .report = {.kind = REPORT_OTHER, .instance = UINT32_MAX},
         .status = status,
     };
 
+    (void)snprintf(s.report.text, sizeof(s.report.text), "%s", why);
     if (s.members)
         result_write(&s);
     free(s.members);

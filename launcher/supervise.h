@@ -30,7 +30,7 @@ struct supervise_job {
  */
 int supervise_run(const struct supervise_job *job);
 
-/** Write --result for a job that was not started, whose exit status this is. */
-void supervise_not_started(const struct supervise_job *job, int status);
+/** Write --result for a job that was not started, whose exit status this is, with a sentence. */
+void supervise_not_started(const struct supervise_job *job, int status, const char *why);
 
 #endif

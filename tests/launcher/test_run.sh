@@ -323,6 +323,24 @@ chmod +x prog
 job -n 1 --max-restarts 2 --timeout 30 ./prog
 wait $!
 ok "what is not ready when it starts again is waited for, and that counts" all 'same $code 0' 'has err "there is no program"' 'has err "starts again (2 of 2 times)"'
+rm -f err
+cat >prog <<'END'
+#!/bin/sh
+mv prog gone
+sleep 0.2
+exit 5
+END
+chmod +x prog
+env --default-signal=INT,USR1 "$run" -n 1 --max-restarts 9 --result ended.json ./prog >out 2>err &
+job=$!
+wait_for 20 grep -q 'trying again in 5 s' err
+kill -USR1 $job
+wait_for 20 grep -q 'trying again in 10 s' err
+kill -TERM $job
+wait $job
+code=$?
+ok "who ends it meanwhile need not wait, and that is told" all 'same $code 143' 'has ended.json "\"exit_status\": 143"' \
+    'has ended.json "the job was ended by SIGTERM before it started again"' 'same "$(grep -c "trying again" err)" 2'
 job -n 1 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
 ok "files have all of them" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
 
