@@ -93,24 +93,35 @@ void input_poll(size_t most, struct pollfd fds[INPUT_FDS])
     fds[1] = (struct pollfd){.fd = room && input.asked ? input.answer : -1, .events = POLLIN};
 }
 
+/* All of it, which has been written or is being written: false at the end. */
+static bool read_answer(void *ret, size_t bytes)
+{
+    char *to = ret;
+
+    while (bytes > 0) {
+        ssize_t n = read(input.answer, to, bytes);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        to += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
 static ssize_t take_answer(char *ret, size_t most)
 {
-    ssize_t n = 0, len = 0;
+    ssize_t n;
 
-    if (read(input.answer, &n, sizeof(n)) != (ssize_t)sizeof(n))
+    if (!read_answer(&n, sizeof(n)))
         return 0; /* the end: asked stays, and so does this answer */
     input.asked = false;
     if (n < 0)
         return -EAGAIN;
     assert((size_t)n <= most);
-    while (len < n) {
-        ssize_t got = read(input.answer, ret + len, (size_t)(n - len));
-
-        if (got == 0)
-            return 0;
-        len += got > 0 ? got : 0;
-    }
-    return len;
+    return read_answer(ret, (size_t)n) ? n : 0;
 }
 
 ssize_t input_take(const struct pollfd fds[INPUT_FDS], char *ret, size_t most)

@@ -42,6 +42,7 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_input_CFLAGS = $(launcher_test_cflags)
 %C%_test_input_LDADD = $(launcher_test_ldadd)
+%C%_test_input_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=read
 
 %C%_test_lines_CFLAGS = $(launcher_test_cflags)
 %C%_test_lines_LDADD = $(launcher_test_ldadd)

@@ -4,12 +4,27 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "launcher/input.h"
 
 enum { MOST = 65536 };
+
+/* With it, every other read is interrupted by a signal. */
+static atomic_bool interrupted;
+static atomic_uint reads;
+ssize_t __real_read(int fd, void *bytes, size_t len);
+
+ssize_t __wrap_read(int fd, void *bytes, size_t len);
+ssize_t __wrap_read(int fd, void *bytes, size_t len)
+{
+    if (!interrupted || reads++ % 2 == 1)
+        return __real_read(fd, bytes, len);
+    errno = EINTR;
+    return -1;
+}
 
 static ssize_t take(char *bytes, int wait_ms)
 {
@@ -51,6 +66,23 @@ Test(input, another_reader_is_faster, .timeout = 20)
     (void)close(ours[1]);
     cr_expect(eq(int, (int)wait_for(bytes), 0), "the end");
     cr_expect(eq(int, (int)wait_for(bytes), 0), "and again");
+}
+
+Test(input, a_signal_is_not_the_end, .timeout = 20)
+{
+    static char bytes[MOST];
+    int ours[2];
+
+    cr_assert(eq(int, pipe(ours), 0));
+    cr_assert(eq(int, dup2(ours[0], STDIN_FILENO), STDIN_FILENO));
+    for (unsigned first = 0; first < 2; first++) { /* one of them meets the loop's own */
+        cr_assert(eq(int, (int)write(ours[1], "abc", 3), 3));
+        reads = first;
+        interrupted = true;
+        cr_expect(eq(int, (int)wait_for(bytes), 3));
+        interrupted = false;
+        cr_expect(eq(int, memcmp(bytes, "abc", 3), 0));
+    }
 }
 
 Test(input, is_not_read_when_there_is_no_room, .timeout = 20)
