@@ -12,7 +12,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,14 +62,6 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static bool is_archive_name(const struct format *format, const char *name)
-{
-    for (unsigned i = 0; i < format->num_patterns; i++)
-        if (name[0] != '.' && fnmatch(format->patterns[i], name, 0) == 0)
-            return true;
-    return false;
-}
-
 /* All files of a folder that are called as the format's are, as whole paths. */
 static int list_folder(const struct dataset *d, const char *folder, struct pattern_list *ret,
                        struct plenum_error *err)
@@ -82,7 +73,7 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
     if (r < 0)
         return place_error(&d->place, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
-        if (is_archive_name(d->format, entry->d_name))
+        if (format_has_name(d->format, entry->d_name))
             r = pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name));
     if (r < 0)
         r = error_set(err, r, "out of memory");

@@ -643,42 +643,55 @@ static int look_at(const struct place *p, const char *path, uint8_t *head, size_
     return n < 0 ? (int)n : 0;
 }
 
-/* The format of archives that calls its files so. */
-static const struct format *archive_of(const struct dataset_place *place, const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
-        for (unsigned k = 0; k < formats[i]->num_patterns; k++)
-            if (fnmatch(formats[i]->patterns[k], name, 0) == 0 && formats[i]->recognise(place))
-                return formats[i];
-    return NULL;
-}
-
-/* What is not ours to read may lie anywhere, and come and go; but what cannot be looked at for another
- * reason might have decided. */
+/* What is not ours to read may lie anywhere, and come and go; but what cannot be looked at for
+ * another reason might have decided. */
 static bool may_pass_over(int code)
 {
     return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
 }
 
-/* An entry of a folder that may hold archives, of this format if of any: 1 when it decides. */
-static int take_archive(const struct place *p, const char *folder, const char *name,
-                        const struct format **format, struct plenum_error *err)
+bool format_has_name(const struct format *format, const char *name)
 {
-    char *path = str_format("%s/%s", folder, name);
+    for (unsigned i = 0; i < format->num_patterns; i++)
+        if (name[0] != '.' && fnmatch(format->patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
+/* The format of archives that calls its files so, if the file is one. */
+static int take_archive(const struct place *p, const char *path, const char *name,
+                        const struct format **ret)
+{
     struct dataset_place place;
     uint8_t head[HEAD_BYTES];
-    int r = path ? look_at(p, path, head, sizeof(head), &place) : -ENOMEM;
 
-    if (r == 0 && !*format)
-        *format = archive_of(&place, name);
-    if (r == 0 && S_ISDIR(place.st.st_mode)) { /* classes, which decide */
-        *format = NULL;
-        r = 1;
+    for (size_t i = 0; i < ARRAY_LEN(formats) && !*ret; i++) {
+        int r = format_has_name(formats[i], name) ? look_at(p, path, head, sizeof(head), &place) : 1;
+
+        if (r < 0)
+            return r;
+        if (r == 0 && formats[i]->recognise(&place))
+            *ret = formats[i];
     }
-    if (r < 0)
-        r = may_pass_over(r) ? 0 : place_error(p, err, r, path ? path : folder);
-    free(path);
-    return r;
+    return 0;
+}
+
+/* An entry of a folder that may hold archives, of this format if of any: 1 when it decides. */
+static int take_entry(const struct place *p, int fd, const char *folder, const char *name,
+                      const struct format **format, struct plenum_error *err)
+{
+    char path[PLACE_NAME_MAX];
+    struct stat st;
+    int r = place_stat_entry(p, fd, folder, name, &st);
+
+    if (r == 0 && S_ISDIR(st.st_mode)) { /* classes, which decide */
+        *format = NULL;
+        return 1;
+    }
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (r == 0 && !*format)
+        r = take_archive(p, path, name, format);
+    return r == 0 || may_pass_over(r) ? 0 : place_error(p, err, r, path);
 }
 
 /* A folder without folders may hold archives: the format of the first that is one, or NULL. */
@@ -694,7 +707,7 @@ static int archives_of(const struct place *p, const char *folder, const struct f
         return may_pass_over(r) ? 0 : place_error(p, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
-            r = take_archive(p, folder, entry->d_name, ret, err);
+            r = take_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
     if (r == 0 && errno)
         r = place_error(p, err, -errno, folder);
     (void)closedir(dir);

@@ -112,6 +112,9 @@ int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 /** Does a name end as an image's does (.jpg, .jpeg, .png, in any case)? */
 bool dataset_is_image_name(const char *name);
 
+/** Is a file that is called so one of the format's archives, as far as its name tells? */
+bool format_has_name(const struct format *format, const char *name);
+
 /** A setting's value, or `absent`. */
 const char *dataset_setting(const struct dataset *dataset, const char *key, const char *absent);
 /** The same as a whole number between -2^31 and 2^31: 0, or -EINVAL with a sentence. */
