@@ -994,6 +994,16 @@ struct dataset *dataset_ref(struct dataset *dataset)
     return dataset;
 }
 
+bool dataset_unref_unless_last(struct dataset *dataset)
+{
+    unsigned refs = atomic_load(&dataset->refs);
+
+    while (refs > 1)
+        if (atomic_compare_exchange_weak(&dataset->refs, &refs, refs - 1))
+            return true;
+    return false;
+}
+
 void dataset_unref(struct dataset *dataset)
 {
     if (!dataset || atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1)

@@ -65,6 +65,9 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
                  struct plenum_error *err);
 struct dataset *dataset_ref(struct dataset *dataset);
 void dataset_unref(struct dataset *dataset);
+/** Drop a reference unless it is the last: that closes files, which may wait for storage. False: it
+ * still is the caller's. */
+bool dataset_unref_unless_last(struct dataset *dataset);
 
 /** Name as canonical text, e.g. "folder:/data/train" with an absolute path. Borrowed. */
 const char *dataset_get_name(const struct dataset *dataset);

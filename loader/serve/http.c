@@ -95,10 +95,11 @@ static const char page[] =
 
 /* ---- what is published ---- */
 
-static void drop_views(struct session_view *views, unsigned count)
+/* Of a stream that has gone it may be the last to know the data set. */
+static void drop_views(const struct http *h, const struct session_view *views, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        dataset_unref(views[i].spec.dataset);
+        openings_release(h->chores, views[i].user, views[i].spec.dataset);
 }
 
 static void write_history(FILE *file, const struct http *h)
@@ -237,7 +238,7 @@ void http_publish(struct http *http, const struct server *server)
     http->stopping = server->stopping;
     give_up_making(http, time_now_ns() - MAKING_S * NS_PER_SEC);
     (void)pthread_mutex_unlock(&http->mu);
-    drop_views(views, old_n);
+    drop_views(http, views, old_n);
     for (int i = 0; i < 3; i++)
         free(old[i].bytes);
 }
@@ -311,7 +312,7 @@ static void on_ready(void *connection)
 static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
                                       const struct session_view *view, unsigned index, void **state)
 {
-    struct thumbnail *thumbnail = thumbnail_create(view, index, on_ready, c);
+    struct thumbnail *thumbnail = thumbnail_create(view, index, h->chores, on_ready, c);
     struct making *m = malloc(sizeof(*m));
     bool full;
 
@@ -332,7 +333,7 @@ static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
     }
     (void)pthread_mutex_unlock(&h->mu);
     if (!full) {
-        thumbnail_begin(thumbnail, h->chores);
+        thumbnail_begin(thumbnail);
         return MHD_YES;
     }
     free(m);
@@ -357,6 +358,7 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
 {
     uint64_t id, index;
     struct session_view view = {0};
+    bool large;
 
     if (parse_next_u64(&path, UINT64_MAX, &id) < 0 || *path++ != '/' ||
         parse_next_u64(&path, THUMBNAILS_MAX - 1, &index) < 0 || strcmp(path, ".png") != 0)
@@ -365,16 +367,16 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     for (unsigned i = 0; i < h->num_views; i++)
         if (h->views[i].id == id && index < h->views[i].count)
             view = h->views[i];
-    if (view.spec.dataset)
+    large = view.spec.pipeline.side > THUMBNAIL_SIDE_MAX;
+    if (view.spec.dataset && !large)
         (void)dataset_ref(view.spec.dataset);
     (void)pthread_mutex_unlock(&h->mu);
     if (!view.spec.dataset)
         return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
-    if (view.spec.pipeline.side <= THUMBNAIL_SIDE_MAX)
-        return make_thumbnail(h, c, &view, (unsigned)index, state);
-    dataset_unref(view.spec.dataset);
-    return say(c, MHD_HTTP_NOT_FOUND,
-               "there are no thumbnails of images of more than 1024 pixels a side\n");
+    if (large)
+        return say(c, MHD_HTTP_NOT_FOUND,
+                   "there are no thumbnails of images of more than 1024 pixels a side\n");
+    return make_thumbnail(h, c, &view, (unsigned)index, state);
 }
 
 /* Does the request name the loopback, with or without a port? */
@@ -530,7 +532,7 @@ void http_stop(struct http *http)
     give_up_making(http, UINT64_MAX);
     (void)pthread_mutex_unlock(&http->mu);
     MHD_stop_daemon(http->daemon);
-    drop_views(http->views, http->num_views);
+    drop_views(http, http->views, http->num_views);
     free(http->status.bytes);
     free(http->metrics.bytes);
     free(http->history.bytes);

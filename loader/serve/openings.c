@@ -73,7 +73,6 @@ struct openings {
     struct openings_options options;
     struct opening *first;
     uv_timer_t tick;
-    bool closed;
 };
 
 /* A loader's own folder is another than its clients'. */
@@ -209,10 +208,7 @@ static void done(struct chore *chore)
     }
     unlink_opening(o);
     answer(o, o->code, &o->err);
-    if (o->openings->closed)
-        dataset_unref(o->dataset);
-    else
-        openings_release(o->openings, o->user, o->dataset);
+    openings_release(o->openings->options.chores, o->user, o->dataset);
     free_opening(o);
 }
 
@@ -288,7 +284,6 @@ void openings_close(struct openings *openings)
 {
     if (!openings)
         return;
-    openings->closed = true;
     for (struct opening *o = openings->first; o; o = o->next) {
         o->called_off = true;
         atomic_store(&o->cancel, true);
@@ -401,7 +396,7 @@ bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *
     return fresh;
 }
 
-/* A reference on its way out. */
+/* A last reference on its way out. */
 struct release {
     struct chore chore;
     struct dataset *dataset;
@@ -422,13 +417,13 @@ static void dropped(struct chore *chore)
     free(container_of(chore, struct release, chore));
 }
 
-void openings_release(struct openings *openings, const char *user, struct dataset *dataset)
+void openings_release(struct chores *chores, const char *user, struct dataset *dataset)
 {
     static const char prefix[] = "drop ";
     struct release *release;
     size_t size = sizeof(prefix) + strlen(user);
 
-    if (!dataset)
+    if (!dataset || dataset_unref_unless_last(dataset))
         return;
     release = calloc(1, sizeof(*release) + size);
     if (!release) {
@@ -439,5 +434,5 @@ void openings_release(struct openings *openings, const char *user, struct datase
     release->dataset = dataset;
     release->chore = (struct chore){
         .work = drop, .done = dropped, .aside = true, .lane = release->lane, .limit = QUICK_MAX};
-    chores_start(openings->options.chores, &release->chore);
+    chores_start(chores, &release->chore);
 }

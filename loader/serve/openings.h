@@ -61,7 +61,8 @@ void openings_leave(struct opening_waiter *waiter);
 /** What has become of it; false when that has been told. */
 bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *ret);
 
-/** Drop a reference in a thread: closing files may wait for storage, too. */
-void openings_release(struct openings *openings, const char *user, struct dataset *dataset);
+/** Drop a reference, the last one in a thread: closing files may wait for storage, too. Threads: any.
+ * NULL is nothing. */
+void openings_release(struct chores *chores, const char *user, struct dataset *dataset);
 
 #endif

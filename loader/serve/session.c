@@ -181,7 +181,7 @@ static void maybe_free(struct session *s)
     queue_stream_close(s->stream);
     drop_ring(s);
     server->ring_bytes -= s->ring_bytes;
-    openings_release(server->openings, s->user, s->dataset);
+    openings_release(server->chores, s->user, s->dataset);
     snapshot_unref(s->status);
     frame_conn_fini(&s->conn);
     peer_fini(&s->peer);

@@ -20,6 +20,7 @@ struct thumbnail {
     struct chore chore;
     struct session_view view;
     uint32_t index;
+    struct chores *chores;
     char lane[sizeof(((struct session_view *)0)->user) + 16];
     /* The thread's, until it is settled. */
     uint8_t *png;
@@ -34,16 +35,17 @@ struct thumbnail {
 };
 
 struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t index,
-                                   void (*ready)(void *arg), void *arg)
+                                   struct chores *chores, void (*ready)(void *arg), void *arg)
 {
     struct thumbnail *t = malloc(sizeof(*t));
 
     if (!t) {
-        dataset_unref(view->spec.dataset);
+        openings_release(chores, view->user, view->spec.dataset);
         return NULL;
     }
     *t = (struct thumbnail){.view = *view,
                             .index = index,
+                            .chores = chores,
                             .refs = 2,
                             .result = -EINPROGRESS,
                             .ready = ready,
@@ -63,7 +65,7 @@ static void drop(struct thumbnail *t, unsigned refs)
     (void)pthread_mutex_unlock(&t->mu);
     if (refs > 0)
         return;
-    dataset_unref(t->view.spec.dataset);
+    openings_release(t->chores, t->view.user, t->view.spec.dataset);
     free(t->png);
     (void)pthread_mutex_destroy(&t->mu);
     free(t);
@@ -116,11 +118,11 @@ static void done(struct chore *chore)
     drop(t, 1);
 }
 
-void thumbnail_begin(struct thumbnail *thumbnail, struct chores *chores)
+void thumbnail_begin(struct thumbnail *thumbnail)
 {
     thumbnail->chore = (struct chore){
         .work = work, .done = done, .aside = true, .lane = thumbnail->lane, .limit = 1};
-    chores_start(chores, &thumbnail->chore);
+    chores_start(thumbnail->chores, &thumbnail->chore);
 }
 
 void thumbnail_give_up(struct thumbnail *thumbnail)

@@ -13,9 +13,9 @@ struct thumbnail;
 /** Of that sample of the view's batch, whose data set is taken (also where it fails). `ready` is called
  * once, from any thread, when thumbnail_get() has something to say; NULL: no memory. */
 struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t index,
-                                   void (*ready)(void *arg), void *arg);
+                                   struct chores *chores, void (*ready)(void *arg), void *arg);
 /** Begin to make it. */
-void thumbnail_begin(struct thumbnail *thumbnail, struct chores *chores);
+void thumbnail_begin(struct thumbnail *thumbnail);
 /** Nobody waits any longer: unless it is ready, that is what it says. When this returns, ready() has
  * been called. */
 void thumbnail_give_up(struct thumbnail *thumbnail);

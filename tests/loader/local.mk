@@ -38,7 +38,7 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_serve_test_chores_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=close
 %C%_serve_test_openings_CFLAGS = $(test_cflags) $(UV_CFLAGS)
 %C%_serve_test_openings_LDADD = loader/serve/libserve.la $(loader_libs) $(UV_LIBS) $(CRITERION_LIBS)
-%C%_serve_test_openings_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_open
+%C%_serve_test_openings_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_open,--wrap=dataset_unref
 %C%_serve_test_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce

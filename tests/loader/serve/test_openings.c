@@ -61,6 +61,24 @@ int __wrap_dataset_open(const char *name, const struct dataset_options *options,
     return r < 0 ? r : __real_dataset_open("generated:10", NULL, ret, err);
 }
 
+void __real_dataset_unref(struct dataset *dataset);
+void __wrap_dataset_unref(struct dataset *dataset);
+
+/* Of the loader's, and who it was. */
+static struct {
+    unsigned calls;
+    pthread_t who;
+} drops;
+
+void __wrap_dataset_unref(struct dataset *dataset)
+{
+    (void)pthread_mutex_lock(&storage.mu);
+    drops.calls++;
+    drops.who = pthread_self();
+    (void)pthread_mutex_unlock(&storage.mu);
+    __real_dataset_unref(dataset);
+}
+
 static unsigned count(const unsigned *what)
 {
     unsigned n;
@@ -306,6 +324,21 @@ Test(openings, are_given_up_when_nothing_comes)
     ask(&askers[0], "1", "/hang");
     wait_done(&askers[0]);
     cr_assert(eq(int, askers[0].code, -ETIMEDOUT));
+}
+
+Test(openings, are_dropped_in_a_thread_by_the_last)
+{
+    struct dataset *dataset;
+
+    ask(&askers[0], "1", "/one");
+    wait_done(&askers[0]);
+    dataset = dataset_ref(askers[0].dataset);
+    askers[0].dataset = NULL;
+    openings_release(chores, "1", dataset);
+    cr_assert(eq(u32, count(&drops.calls), 0), "neither the opening's nor this was the last");
+    openings_release(chores, "1", dataset);
+    wait_count(&drops.calls, 1);
+    cr_assert(not(pthread_equal(drops.who, pthread_self())));
 }
 
 Test(openings, under_way_end_with_the_loader)
