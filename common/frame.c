@@ -13,6 +13,7 @@
 
 enum {
     FDS_MAX = 253, /* that the kernel lets through at once: those without room it would close itself */
+    FILL_LEAST = 16 * 1024, /* a record of TLS: a carrier is left nothing that poll() does not tell of */
     TX_COMPACT_BYTES = 64 * 1024,
     FLUSH_MAX = 4 << 20, /* bytes of one call, so that one fast reader does not hold up all others */
 };
@@ -285,7 +286,7 @@ int64_t frame_conn_fill(struct frame_conn *conn)
         conn->rx_at = 0;
     }
     /* At most one incomplete frame is kept, so the buffer is bounded by max_payload. */
-    iov.iov_base = reserve(&conn->rx, 16384);
+    iov.iov_base = reserve(&conn->rx, FILL_LEAST);
     if (!iov.iov_base) {
         conn->rx.failed = false;
         return -ENOMEM;

@@ -512,21 +512,20 @@ static void read_control(struct attend *a)
 {
     struct frame_header header;
     struct frame_reader payload;
-    int64_t n;
-    int r = 0;
+    int64_t n = frame_conn_fill(&a->conn);
+    int r;
 
-    do {
-        n = frame_conn_fill(&a->conn);
-        if (n == -EAGAIN)
-            return;
-        if (n < 0)
-            break;
-        a->heard_ns = time_now_ns();
-        while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
-            take_frame(a, &header, &payload);
-    } while (r == 0 && frame_conn_has_read(&a->conn));
-    if (n < 0 || r < 0)
-        break_control(a, n < 0 ? (int)n : r);
+    if (n == -EAGAIN)
+        return;
+    if (n < 0) {
+        break_control(a, (int)n);
+        return;
+    }
+    a->heard_ns = time_now_ns();
+    while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
+        take_frame(a, &header, &payload);
+    if (r < 0)
+        break_control(a, r);
 }
 
 /* ---- output and input ---- */

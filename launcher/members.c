@@ -380,21 +380,18 @@ void members_read(struct supervisor *s, struct peer *peer)
 {
     struct frame_header header;
     struct frame_reader payload;
-    int64_t n;
-    int r = 0;
+    int64_t n = frame_conn_fill(&peer->conn);
+    int r;
 
-    do {
-        n = frame_conn_fill(&peer->conn);
-        if (n == -EAGAIN)
-            return;
-        while ((r = frame_conn_next(&peer->conn, &header, &payload)) == 1) {
-            r = take_frame(s, peer, &header, &payload);
-            if (r < 0)
-                break;
-        }
-        if (peer->member)
-            peer->member->heard_ns = time_now_ns();
-    } while (n > 0 && r == 0 && frame_conn_has_read(&peer->conn));
+    if (n == -EAGAIN)
+        return;
+    while ((r = frame_conn_next(&peer->conn, &header, &payload)) == 1) {
+        r = take_frame(s, peer, &header, &payload);
+        if (r < 0)
+            break;
+    }
+    if (peer->member)
+        peer->member->heard_ns = time_now_ns();
     if (n < 0 || r < 0)
         hang_up(s, peer);
 }

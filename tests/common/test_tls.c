@@ -113,6 +113,35 @@ Test(tls, who_has_the_key_understands)
     end(&b);
 }
 
+/* Whoever takes frames alone need not ask for what was read and kept. */
+Test(tls, nothing_is_kept_that_poll_does_not_tell_of)
+{
+    enum { BYTES = 300000 };
+    uint8_t *bytes = calloc(1, BYTES);
+    struct side a, b;
+    size_t got = 0, odd;
+    int fds[2];
+
+    connect_two(fds);
+    a = side_of(fds[0], false);
+    b = side_of(fds[1], true);
+    put(&a, "hello");
+    cr_assert(eq(int, frame_conn_attach_bulk(&a.conn, bytes, BYTES), 0));
+    odd = frame_conn_pending(&a.conn);
+    for (int round = 0; round < 1000 && got < BYTES + odd; round++) {
+        int64_t n;
+
+        (void)frame_conn_flush(&a.conn);
+        n = frame_conn_fill(&b.conn);
+        got += n > 0 ? (size_t)n : 0;
+        cr_assert(not(frame_conn_has_read(&b.conn)), "behind %zu bytes", got);
+    }
+    cr_expect(eq(sz, got, BYTES + odd));
+    end(&a);
+    end(&b);
+    free(bytes);
+}
+
 /* What is said before the other side's answer is there waits for it, and no longer: whoever reads the
  * last of it. */
 Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
