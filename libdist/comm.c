@@ -233,10 +233,9 @@ static uint32_t majority(const struct digest *all, uint32_t count)
     return best;
 }
 
-/* plenum_allgather() of small things of the library's own: all of them, [num_instances], which is
- * the caller's to free; NULL on an error. Mine is there, too, behind them. */
-static void *gather_all(struct plenum_job *job, const void *mine, size_t bytes,
-                        int *code, struct plenum_error *err)
+/* Mine is there, too, behind them. */
+void *comm_gather(struct plenum_job *job, const void *mine, size_t bytes, int *code,
+                  struct plenum_error *err)
 {
     uint32_t count = job->info.num_instances;
     char *all = calloc(count + (size_t)1, bytes);
@@ -267,7 +266,7 @@ int plenum_same(struct plenum_job *job, const void *bytes, size_t size, struct p
     if (alone(job))
         return 0;
     XXH128_canonicalFromHash(&mine.hash, XXH3_128bits(bytes, size));
-    all = gather_all(job, &mine, sizeof(mine), &r, err);
+    all = comm_gather(job, &mine, sizeof(mine), &r, err);
     if (!all)
         return r;
     best = majority(all, count);
@@ -317,7 +316,7 @@ int plenum_once_per_host(struct plenum_job *job,
     if (job->info.local_instance_index == 0)
         mine.code = prepare(arg, &why);
     memcpy(mine.text, why.text, sizeof(mine.text));
-    all = gather_all(job, &mine, sizeof(mine), &r, err);
+    all = comm_gather(job, &mine, sizeof(mine), &r, err);
     if (!all)
         return r;
     for (uint32_t i = 0; i < count && r == 0; i++)

@@ -21,6 +21,14 @@ struct comm_backend {
     struct plenum_carrier carrier;
 };
 
+/**
+ * plenum_allgather() of small things of the library's own: all of them, [num_instances], which is the
+ * caller's to free; NULL on an error, which `*code` and `err` tell. What a collective that came to no
+ * end was given is kept for ever.
+ */
+void *comm_gather(struct plenum_job *job, const void *mine, size_t bytes, int *code,
+                  struct plenum_error *err);
+
 /** The one symbol that libplenum-mpi.so exports. */
 #define COMM_BACKEND_SYMBOL "plenum_mpi_backend"
 

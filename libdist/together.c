@@ -16,6 +16,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "libdist/comm_priv.h"
 #include "libdist/stream_priv.h"
 #include "libdist/together.h"
 
@@ -124,20 +125,11 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     struct together_result agreed;
     int r = stream_open(info, options, true, &s, &own);
 
+    if (r < 0 && info->num_instances == 1) /* nobody else is meant */
+        return error_set(err, r, "%s", own.text);
     tell(&mine, s, r, &own);
-    all = calloc(info->num_instances, sizeof(*all));
-    if (!all) {
-        plenum_stream_destroy(s);
-        return error_set(err, -ENOMEM, "out of memory");
-    }
-    if (info->num_instances > 1) {
-        r = plenum_allgather(job, &mine, sizeof(mine), all, err);
-    } else {
-        all[0] = mine;
-        if (r < 0) /* nobody else is meant */
-            (void)error_set(err, r, "%s", own.text);
-    }
-    if (r == 0)
+    all = comm_gather(job, &mine, sizeof(mine), &r, err);
+    if (all)
         r = together_agree(all, info->num_instances, &agreed, err);
     free(all);
     assert(r <= 0); /* as the manual says of both */

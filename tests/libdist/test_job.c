@@ -13,6 +13,7 @@
 #include <criterion/new/assert.h>
 
 #include <plenum/comm.h>
+#include <plenum/stream.h>
 
 #include "common/util.h"
 #include "libdist/job_priv.h"
@@ -429,35 +430,66 @@ static int prepare(void *arg, struct plenum_error *err)
     return 0;
 }
 
-/* What a collective that timed out was given may be written to later: the library does not give it to others. A job
- * may be closed while a collective is under way. */
-Test(job, memory_of_collectives_outlives_them)
+static struct plenum_job *carried_job(const struct plenum_carrier *carrier)
 {
-    struct other other = {.code = 0};
-    struct plenum_carrier carrier = {.arg = &other, .allgather = carry_allgather};
     struct plenum_error err = {""};
     struct plenum_job *job;
-    char bytes[8] = "same";
 
     (void)setenv("RANK", "0", 1);
     (void)setenv("WORLD_SIZE", "2", 1);
     (void)setenv("LOCAL_WORLD_SIZE", "2", 1);
     (void)setenv("LOCAL_RANK", "0", 1);
     cr_assert(eq(int, plenum_job_open(&job, &err), 0), "%s", err.text);
-    cr_assert(eq(int, plenum_job_set_carrier(job, &carrier, &err), 0));
+    cr_assert(eq(int, plenum_job_set_carrier(job, carrier, &err), 0));
+    return job;
+}
+
+static void expect_kept(const struct other *other)
+{
+    for (size_t size = other->recv_bytes; size < other->recv_bytes + 64; size += 8) {
+        void *others = malloc(size);
+
+        cr_expect(ne(ptr, others, other->recv), "it is somebody else's now");
+        free(others);
+    }
+    memset(other->recv, 0xff, other->recv_bytes);
+}
+
+/* What a collective that timed out was given may be written to later: the library does not give it to others. A job
+ * may be closed while a collective is under way. */
+Test(job, memory_of_collectives_outlives_them)
+{
+    struct other other = {.code = 0};
+    struct plenum_carrier carrier = {.arg = &other, .allgather = carry_allgather};
+    struct plenum_job *job = carried_job(&carrier);
+    struct plenum_error err = {""};
+    char bytes[8] = "same";
+
     other.close = job;
     cr_expect(eq(int, plenum_once_per_host(job, prepare, NULL, &err), 0));
 
     cr_assert(eq(int, plenum_job_open(&job, &err), 0));
     other.code = -ETIMEDOUT;
     cr_expect(eq(int, plenum_same(job, bytes, sizeof(bytes), &err), -ETIMEDOUT));
-    for (size_t size = other.recv_bytes; size < other.recv_bytes + 64; size += 8) {
-        void *others = malloc(size);
+    expect_kept(&other);
+    plenum_job_close(job);
+}
 
-        cr_expect(ne(ptr, others, other.recv), "it is somebody else's now");
-        free(others);
-    }
-    memset(other.recv, 0xff, other.recv_bytes);
+/* The same of streams that are opened together. */
+Test(job, memory_of_what_streams_tell_each_other_outlives_it)
+{
+    struct other other = {.code = -ETIMEDOUT};
+    struct plenum_carrier carrier = {.arg = &other, .allgather = carry_allgather};
+    struct plenum_job *job = carried_job(&carrier);
+    struct plenum_stream_options o;
+    struct plenum_error err = {""};
+    struct plenum_stream *s = NULL;
+
+    plenum_stream_options_init(&o);
+    o.dataset = "no:matter";
+    o.pipeline = "nothing that is known";
+    cr_expect(eq(int, plenum_stream_open_all(job, &o, &s, &err), -ETIMEDOUT));
+    expect_kept(&other);
     plenum_job_close(job);
 }
 
