@@ -61,20 +61,19 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
 /* What a file holds, up to FILE_MAX bytes: their number, or -errno. */
 static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), r;
-    size_t len = 0;
-    ssize_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int64_t r;
 
     if (fd < 0)
         return error_set(err, -errno, "key file %s: %s", path, strerror(errno));
     r = check_file(fd, path, err);
-    while (r == 0 && len < FILE_MAX &&
-           ((n = read(fd, ret + len, FILE_MAX - len)) > 0 || (n < 0 && errno == EINTR)))
-        len += n > 0 ? (size_t)n : 0;
-    if (r == 0 && n < 0)
-        r = error_set(err, -errno, "key file %s: %s", path, strerror(errno));
+    if (r == 0) {
+        r = io_pread_some(fd, ret, FILE_MAX, 0);
+        if (r < 0)
+            (void)error_set(err, (int)r, "key file %s: %s", path, strerror((int)-r));
+    }
     (void)close(fd);
-    return r < 0 ? r : (int64_t)len;
+    return r;
 }
 
 static bool is_name(const char *name, size_t len)

@@ -53,7 +53,7 @@ int tls_key_parse(const char *text, struct tls_key *ret);
  * system or an environment.
  *
  * @param key   as a text
- * @param path  what tls_create() may be given meanwhile, "/proc/1234/fd/5"
+ * @param path  what tls_key_read() may be given meanwhile, "/proc/1234/fd/5"
  */
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX]);
 
