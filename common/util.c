@@ -28,7 +28,11 @@ int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline
 
 int random_bytes(void *ret, size_t bytes)
 {
-    return getrandom(ret, bytes, 0) == (ssize_t)bytes ? 0 : -EIO;
+    ssize_t n;
+
+    while ((n = getrandom(ret, bytes, 0)) < 0 && errno == EINTR)
+        ;
+    return n == (ssize_t)bytes ? 0 : -EIO;
 }
 
 int random_hex(char *ret, size_t bytes)

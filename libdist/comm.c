@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -285,8 +284,8 @@ int plenum_broadcast_seed(struct plenum_job *job, uint64_t *seed, struct plenum_
 {
     if (job->info.instance_index == 0)
         while (*seed == 0)
-            if (getrandom(seed, sizeof(*seed), 0) < 0 && errno != EINTR)
-                return error_set(err, -errno, "the system gives no random numbers: %s",
+            if (random_bytes(seed, sizeof(*seed)) < 0)
+                return error_set(err, -EIO, "the system gives no random numbers: %s",
                                  strerror(errno));
     return plenum_broadcast(job, seed, sizeof(*seed), 0, err);
 }

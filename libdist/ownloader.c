@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,7 +34,7 @@ static int random_of_process(_Atomic uint64_t *at, uint64_t *ret, struct plenum_
     *ret = atomic_load(at);
     if (*ret)
         return 0;
-    if (getrandom(&fresh, sizeof(fresh), 0) != (ssize_t)sizeof(fresh))
+    if (random_bytes(&fresh, sizeof(fresh)) < 0)
         return error_set(err, -EIO, "the system gives no random numbers: %s", strerror(errno));
     fresh |= 1; /* 0: there is none yet */
     *ret = atomic_compare_exchange_strong(at, &before, fresh) ? fresh : before;
