@@ -198,15 +198,16 @@ int io_set_nonblock(int fd)
     return 0;
 }
 
-void io_raise_descriptors(uint64_t wanted)
+uint64_t io_raise_descriptors(uint64_t wanted)
 {
-    struct rlimit limit;
+    struct rlimit limit = {.rlim_cur = UINT64_MAX}, more;
 
     wanted += 128;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= wanted)
-        return;
-    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
+        return limit.rlim_cur;
+    more = limit;
+    more.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    return setrlimit(RLIMIT_NOFILE, &more) < 0 ? limit.rlim_cur : more.rlim_cur;
 }
 
 int io_set_cloexec(int fd, bool on)

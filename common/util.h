@@ -124,8 +124,8 @@ void io_event_take(int fd);
 /** O_NONBLOCK on an open descriptor: 0 or -errno. */
 int io_set_nonblock(int fd);
 /** Have room for so many descriptors, beside those that every program has, as far as the hard limit
- * allows. */
-void io_raise_descriptors(uint64_t wanted);
+ * allows: how many are allowed now, in all. */
+uint64_t io_raise_descriptors(uint64_t wanted);
 
 /** O_CLOEXEC on or off: 0 or -errno. */
 int io_set_cloexec(int fd, bool on);

@@ -246,9 +246,7 @@ static int check_executable(const char *path)
 
 int host_find_program(const char *name, char *ret, size_t size)
 {
-    const char *path = getenv("PATH");
-
-    return host_find_program_in(path ? path : "/usr/bin:/bin", name, ret, size);
+    return host_find_program_in(getenv("PATH"), name, ret, size);
 }
 
 int host_find_program_in(const char *path, const char *name, char *ret, size_t size)
@@ -262,7 +260,7 @@ int host_find_program_in(const char *path, const char *name, char *ret, size_t s
             return -ENAMETOOLONG;
         return check_executable(name);
     }
-    while (*path) {
+    for (path = path ? path : "/usr/bin:/bin"; *path;) {
         size_t len = strcspn(path, ":");
         int n = len > 0 ? snprintf(ret, size, "%.*s/%s", (int)len, path, name)
                         : snprintf(ret, size, "./%s", name);

@@ -33,7 +33,7 @@ void host_find_this(const struct hostlist *list, bool *ret);
  * file but it cannot be executed, -ENAMETOOLONG.
  */
 int host_find_program(const char *name, char *ret, size_t size);
-/** The same in these folders, "DIR:DIR". */
+/** The same in these folders, "DIR:DIR"; NULL: where programs are without PATH. */
 int host_find_program_in(const char *path, const char *name, char *ret, size_t size);
 
 /** This program's own file. */

@@ -39,7 +39,7 @@ enum { ORPHAN_MS = 1000 };
 
 static const struct {
     const char *name, *value;
-    bool no_fabric; /* only then */
+    bool transport; /* only where nobody has chosen one, and there is no fabric */
 } settings[] = {
     /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. TCP is wanted on one host,
      * too: processes that a program starts (MPI_Comm_spawn) are not in its shared memory. */
@@ -414,20 +414,18 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
     bool own_transport = is_named(environment, "OMPI_MCA_pml") ||
                          is_named(environment, "OMPI_MCA_btl") ||
                          is_named(environment, "OMPI_MCA_mtl");
+    bool choose_transport = !own_transport && !has_fabric();
+    bool agent = we_are_agent(plan, options), translate = agent_must_translate(plan);
     uint64_t grace_ms = options->grace_ns / NS_PER_MS;
     struct mpirun_words w = {0};
 
     for (size_t i = 0; environment[i]; i++)
-        if (!is_replaced(environment[i], we_are_agent(plan, options), agent_must_translate(plan)))
+        if (!is_replaced(environment[i], agent, translate))
             add_word(&w, environment[i]);
-    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
-        bool transport = strcmp(settings[i].name, "OMPI_MCA_pml") == 0 ||
-                         strcmp(settings[i].name, "OMPI_MCA_btl") == 0;
-
-        if (!is_named(environment, settings[i].name) && !(transport && own_transport) &&
-            !(settings[i].no_fabric && has_fabric()))
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        if (!is_named(environment, settings[i].name) &&
+            (choose_transport || !settings[i].transport))
             take_word(&w, str_format("%s=%s", settings[i].name, settings[i].value));
-    }
     add_networks(&w, job, plan_is_local(plan), environment);
     if (!plan_is_local(plan)) {
         int r = add_agent(&w, plan, options, environment);

@@ -58,7 +58,6 @@ static void tell_missing(const char *program)
 /* What would fail on this host: 0, or an exit status. */
 static int check_here(const struct cmdline *options, const struct plan *plan)
 {
-    const char *where = environ_get_path(options);
     char path[4096];
     bool here = false;
 
@@ -71,7 +70,7 @@ static int check_here(const struct cmdline *options, const struct plan *plan)
         here |= plan->hosts[i].local;
     if (!here)
         return 0;
-    switch (host_find_program_in(where ? where : "/usr/bin:/bin", options->program[0], path,
+    switch (host_find_program_in(environ_get_path(options), options->program[0], path,
                                  sizeof(path))) {
     case 0:
         return 0;

@@ -139,7 +139,8 @@ void result_write(const struct supervisor *s)
 
 static char *seconds_ago(uint64_t now, uint64_t then)
 {
-    return then ? str_format("%.1f s", now > then ? (double)(now - then) / 1e9 : 0.0) : str_format("-");
+    return then ? str_format("%.1f s", now > then ? (double)(now - then) / 1e9 : 0.0)
+                : str_format("-");
 }
 
 char *result_table(const struct supervisor *s)

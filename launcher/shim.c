@@ -53,11 +53,8 @@ static bool take_token(struct shim_task *ret)
     bool ok = take_text(MPIRUN_ENV_TOKEN, text, sizeof(text));
 
     ret->encrypted = ok && strncmp(text, CONTROL_TOKEN_TLS, mark) == 0;
-    if (ret->encrypted)
-        memmove(text, text + mark, strlen(text + mark) + 1);
-    ok = ok && strlen(text) < sizeof(ret->token);
-    if (ok)
-        memcpy(ret->token, text, strlen(text) + 1);
+    ok = ok && (size_t)snprintf(ret->token, sizeof(ret->token), "%s",
+                                text + (ret->encrypted ? mark : 0)) < sizeof(ret->token);
     explicit_bzero(text, sizeof(text));
     return ok;
 }
@@ -83,7 +80,7 @@ static bool read_number(const char *name, uint32_t *ret)
 
 static bool take_task(struct shim_task *ret)
 {
-    uint64_t loader = 0, grace_ms = 0, ignored = 0;
+    uint64_t loader = 0, grace_ms = 0;
     bool ok;
 
     *ret = (struct shim_task){0};
@@ -94,12 +91,11 @@ static bool take_task(struct shim_task *ret)
     ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));
     ok &= take_number(MPIRUN_ENV_LOADER, 1, &loader);
     ok &= take_number(MPIRUN_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
-    ok &= take_number(MPIRUN_ENV_IGNORED, UINT64_MAX, &ignored);
+    ok &= take_number(MPIRUN_ENV_IGNORED, UINT64_MAX, &ret->ignored);
     ok &= read_number("OMPI_COMM_WORLD_RANK", &ret->rank);
     ok &= read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
     ret->keep_loader = loader != 0;
     ret->grace_ns = grace_ms * NS_PER_MS;
-    ret->ignored = ignored;
     return ok;
 }
 

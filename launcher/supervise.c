@@ -27,7 +27,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -146,12 +145,13 @@ static void forgive(struct supervisor *s)
                                &s->close_at, &s->end_mpirun_at, &s->abandon_at};
     uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
+    if (gap == 0)
+        return;
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         *times[i] = time_put_off(*times[i], gap);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         s->members[i].heard_ns += gap;
-    if (gap > 0)
-        log_debug("nothing of us ran for %.1f s", (double)gap / 1e9);
+    log_debug("nothing of us ran for %.1f s", (double)gap / 1e9);
 }
 
 /* Ctrl-Z: the programs stop, then we do; and all go on together. */
@@ -556,18 +556,16 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
 /* A connection for each instance, and files for its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
-    rlim_t all = (rlim_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1);
-    rlim_t needed = all + DESCRIPTORS_LEAST;
-    struct rlimit limit;
+    uint64_t all = (uint64_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1);
+    uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
 
-    io_raise_descriptors(all);
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= needed)
+    if (allowed >= needed)
         return 0;
     return error_set(err, -EMFILE,
                      "%u instances need %llu open files here, and %llu are allowed: raise the "
                      "limit (ulimit -Hn, or LimitNOFILE= of the service)",
                      s->plan->num_instances, (unsigned long long)needed,
-                     (unsigned long long)limit.rlim_cur);
+                     (unsigned long long)allowed);
 }
 
 static int open_output(struct supervisor *s, struct plenum_error *err)
@@ -768,7 +766,8 @@ int supervise_run(const struct supervise_job *job)
         int r = turn(&s, &fds);
 
         if (r < 0) {
-            supervise_fail_with(&s, REPORT_OTHER, NULL, "cannot watch over the job: %s", strerror(-r));
+            supervise_fail_with(&s, REPORT_OTHER, NULL, "cannot watch over the job: %s",
+                                strerror(-r));
             break;
         }
     }
