@@ -66,11 +66,11 @@ static void in_child(void)
     io_close(&io.wake_fd);
     for (struct keeper *k = io.keepers; k; k = k->next)
         jobloader_forget(k->loader);
-    for (struct served *s = io.served; s; s = s->next)
+    for (struct served *s = io.served; s; s = s->next) {
         for (int i = 0; i < s->stream->num_addresses; i++)
             io_close(&s->stream->sessions[i].conn.fd);
-    for (struct served *s = io.served; s; s = s->next)
         slot_sets_leave(s->stream);
+    }
     (void)pthread_mutex_init(&io.life, NULL);
     (void)pthread_mutex_init(&io.mu, NULL); /* held since before_fork(), as those of streams */
     io.running = false;
