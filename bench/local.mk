@@ -6,7 +6,7 @@ noinst_LTLIBRARIES += %D%/libbench.la
 bench_programs = %D%/index %D%/net %D%/render %D%/stages %D%/stall %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
-.PHONY: bench
+phony += bench
 
 bench_libs = %D%/libbench.la loader/image/libimage.la common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS)
 

@@ -34,7 +34,7 @@ include tests/python/local.mk
 threads_tests =
 check-threads: $(check_PROGRAMS)
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS='$(threads_tests)'
-.PHONY: check-threads
+phony += check-threads
 
 if CRITERION
 include tests/common/local.mk
@@ -54,7 +54,7 @@ include tests/hostile/local.mk
 system_tests =
 check-system: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(system_tests)'
-.PHONY: check-system
+phony += check-system
 include tests/failures/local.mk
 include tests/models/local.mk
 include tests/system/local.mk

@@ -8,4 +8,4 @@ TESTS += %D%/test_failures.py
 EXTRA_DIST += %D%/test_failures.py
 check-failures: all
 	PLENUM_FAILURES=$${PLENUM_FAILURES:-all} SEED=$${SEED:-clock} $(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/test_failures.py
-.PHONY: check-failures
+phony += check-failures

@@ -34,7 +34,7 @@ check_PROGRAMS += %D%/plenumd-counted
 # Ten million frames by each way: best in a build with sanitizers.
 play: all %D%/test_play %D%/plenumd-counted
 	$(AM_TESTS_ENVIRONMENT) PLAY_FRAMES="$${PLAY_FRAMES-10000000}" %D%/test_play
-.PHONY: play
+phony += play
 %C%_test_threads_CFLAGS = $(test_cflags)
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 

@@ -20,4 +20,4 @@ soak: all
 	RUNS=$${RUNS:-200} ORDER_SEEDS=$${ORDER_SEEDS:-100} HOSTILE_SECONDS=$${HOSTILE_SECONDS:-600} PLENUM_FAILURES=$${PLENUM_FAILURES:-all} \
 		$(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/test_order_small tests/hostile/test_programs.py %D%/soak.sh %D%/test_loader_faults.sh \
 		tests/failures/test_failures.py'
-.PHONY: soak
+phony += soak

@@ -50,7 +50,7 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 check-jpeg: %D%/test_jpeg_own %D%/test_jpeg_tiles
 	PLENUM_JPEG_FILES=100000 %D%/test_jpeg_own
 	PLENUM_JPEG_FILES=10000 %D%/test_jpeg_tiles
-.PHONY: check-jpeg
+phony += check-jpeg
 
 # Writes loader/image/builtin.c; kept to show where that comes from.
 check_PROGRAMS += %D%/make_builtin
