@@ -1,4 +1,7 @@
-"""Which process is this? Told by torch.distributed, by the program, or not at all: ranks.py under torch.multiprocessing.spawn."""
+"""Which process is this? Told by torch.distributed, by the program, or not at all: ranks.py, in two processes.
+
+Those of one case are spawned. Those of the others are forked from this process, which has imported PyTorch for them all.
+"""
 
 import json
 import os
@@ -6,13 +9,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import tap
 
 BUILD = os.environ["top_builddir"]
 SOURCE = os.environ["top_srcdir"]
+os.environ["OMP_NUM_THREADS"] = "1"
 tap.require("numpy", "torch")
+os.environ["PLENUM_LIBRARY"] = os.path.join(BUILD, ".libs", "libplenum.so.1")
+sys.path.insert(0, os.path.join(SOURCE, "python"))
+
+import torch.multiprocessing  # noqa: E402
+
+import ranks  # noqa: E402
 
 RANKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ranks.py")
 ALL = list(range(21))
@@ -24,12 +35,7 @@ def setUpModule():
     T = tempfile.mkdtemp(prefix="plenum-test-")
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PLENUM_LOADER"):
         os.environ.pop(name, None)
-    os.environ.update({
-        "PLENUM_LIBRARY": os.path.join(BUILD, ".libs", "libplenum.so.1"),
-        "PYTHONPATH": os.path.join(SOURCE, "python"),
-        "PLENUM_CACHE_DIR": os.path.join(T, "cache"),
-        "OMP_NUM_THREADS": "1",
-    })
+    os.environ["PLENUM_CACHE_DIR"] = os.path.join(T, "cache")
     subprocess.run([os.path.join(BUILD, "plenumctl"), "make-sample", os.path.join(T, "data"), "--classes", "3", "--images", "7",
                     "--size", "64"], check=True, stdout=subprocess.DEVNULL)
 
@@ -41,15 +47,28 @@ def tearDownModule():
 class IdentityTest(unittest.TestCase):
     maxDiff = None
 
-    def told(self, case, **environment):
+    def spawn(self, case, folder):
+        done = subprocess.run([sys.executable, RANKS, case, folder], capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def fork(self, case, folder):
+        both = torch.multiprocessing.start_processes(ranks.run, (case, folder), nprocs=ranks.RANKS, join=False, start_method="fork")
+        deadline = time.monotonic() + 300
+        try:
+            while not both.join(1):
+                self.assertLess(time.monotonic(), deadline, "a rank hangs")
+        finally:
+            for process in both.processes:
+                process.kill()
+
+    def told(self, case, start=None):
         """What the two ranks tell."""
         folder = tempfile.mkdtemp(dir=T)
         os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
-        done = subprocess.run([sys.executable, RANKS, case, folder], capture_output=True, text=True, timeout=300,
-                              env={**os.environ, **environment})
-        self.assertEqual(done.returncode, 0, done.stderr)
+        (start or self.fork)(case, folder)
         result = []
-        for rank in range(2):
+        for rank in range(ranks.RANKS):
             with open(os.path.join(folder, f"told-{rank}")) as file:
                 result.append(json.load(file))
         return result
@@ -62,7 +81,7 @@ class IdentityTest(unittest.TestCase):
 
     def test_adopted(self):
         """spawned processes with a process group: each has its share, knows its place on the host, and collectives work"""
-        self.check_places(self.told("adopted"), "torch.distributed")
+        self.check_places(self.told("adopted", self.spawn), "torch.distributed")
 
     def test_lightning(self):
         """the variables of Lightning's processes: refused before there is a group, and right with it"""
