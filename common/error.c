@@ -23,7 +23,7 @@ int(error_set)(struct plenum_error *err, int code, const char *format, ...)
     return code;
 }
 
-int error_prefix(struct plenum_error *err, int code, const char *format, ...)
+int(error_prefix)(struct plenum_error *err, int code, const char *format, ...)
 {
     char prefix[256];
     va_list args;

@@ -24,4 +24,11 @@ int error_set(struct plenum_error *err, int code, const char *format, ...)
 int error_prefix(struct plenum_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+#define error_prefix(err, code, ...)                                                               \
+    __extension__({                                                                                \
+        int error_code_ = (code);                                                                  \
+        (void)error_prefix((err), error_code_, __VA_ARGS__);                                       \
+        error_code_;                                                                               \
+    })
+
 #endif

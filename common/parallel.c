@@ -115,7 +115,9 @@ int parallel_run(const struct parallel *p)
     if (threads == 1 && !p->progress)
         threads = 0;
     workers = calloc(threads ? threads : 1, sizeof(*workers));
-    for (; workers && started < threads; started++) {
+    if (!workers)
+        threads = 0;
+    for (; started < threads; started++) {
         workers[started] = (struct worker){.run = &run, .index = started};
         (void)pthread_mutex_lock(&run.mu);
         run.running++;

@@ -149,7 +149,7 @@ static int understand(const char *path, char bytes[FILE_MAX], size_t len, struct
 
 int tls_key_read(const char *path, struct tls_key *ret, struct plenum_error *err)
 {
-    char bytes[FILE_MAX];
+    char bytes[FILE_MAX] = {0};
     int64_t n = read_bytes(path, bytes, err);
     int r = n < 0 ? (int)n : understand(path, bytes, (size_t)n, ret, err);
 

@@ -13,6 +13,7 @@
 
 #include "loader/ctl/pack_record.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -209,7 +210,7 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
 /* Take what is in the record; `*valid` is how much of it is complete. */
 static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum_error *err)
 {
-    char *lines[3], *p = text, *end, *words[WORDS_MAX];
+    char *lines[3] = {NULL}, *p = text, *end, *words[WORDS_MAX];
     int head;
 
     for (size_t i = 0; i < ARRAY_LEN(lines); i++, p = end + 1) {
@@ -262,6 +263,7 @@ static int read_back(struct pack_record *r, size_t *valid, struct plenum_error *
     if (code < 0) {
         (void)error_set(err, code, "cannot read %s: %s", r->path, strerror(-code));
     } else {
+        assert(text);
         text[st.st_size] = 0;
         code = parse(r, text, valid, err);
     }

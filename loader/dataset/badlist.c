@@ -12,6 +12,7 @@
 
 #include "loader/dataset/badlist.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -145,6 +146,7 @@ int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t sampl
         free(text);
         return r == -ENODATA ? -EBADMSG : r;
     }
+    assert(text);
     return badlist_parse(text, (size_t)st.st_size, fingerprint, samples, ret);
 }
 

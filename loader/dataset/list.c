@@ -291,7 +291,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
 {
     char *head = malloc(LINE_MAX_BYTES + 1), *text = malloc(LINE_MAX_BYTES + 1);
     int fd = place_open(&d->place, d->where, 0), r = 0;
-    struct listfile_line line;
+    struct listfile_line line = {0};
     struct listfile list = {0}, at;
     struct stat st;
     int64_t head_len = 0, len = 0;

@@ -12,6 +12,7 @@
  * refused. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -601,6 +602,7 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
         return wrong_checksum(dataset, sample, err);
     if (r < 0)
         return read_failed(dataset, sample, r, err);
+    assert(example);
     for (size_t i = 0; example->features && i < example->features->n_feature; i++)
         if (!key_is(example->features->feature[i], keys.image))
             tell_feature(example->features->feature[i], field, arg);

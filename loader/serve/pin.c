@@ -8,6 +8,7 @@
 
 #include "loader/serve/pin.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -46,8 +47,10 @@ static int list_nodes(struct pin *pin)
         return -ENOMEM;
     for (int i = 0; i < count; i++) {
         hwloc_obj_t node = hwloc_get_obj_by_type(pin->topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
-        bool usable = hwloc_bitmap_intersects(node->cpuset, pin->allowed);
+        bool usable;
 
+        assert(node); /* there are `count` */
+        usable = hwloc_bitmap_intersects(node->cpuset, pin->allowed);
         for (unsigned k = 0; k < pin->num_nodes; k++)
             usable &= !hwloc_bitmap_intersects(pin->nodes[k]->cpuset, node->cpuset);
         if (usable)
