@@ -486,6 +486,7 @@ void plenum_stream_shutdown(struct plenum_stream *stream)
     if (enter(s, NULL) < 0)
         return;
     s->closed = true;
+    s->closed_ns = time_now_ns();
     stream_changed(s);
     (void)pthread_mutex_unlock(&s->mu);
     io_remove(s);
@@ -863,7 +864,7 @@ void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_
         return;
     (void)pthread_mutex_lock(&s->mu);
     *ret = s->stats;
-    ret->elapsed_ns = time_now_ns() - s->opened_ns;
+    ret->elapsed_ns = (s->closed ? s->closed_ns : time_now_ns()) - s->opened_ns;
     for (const struct entry *e = s->first; e; e = e->next) {
         ret->ready += e->ready;
         ret->in_flight += !e->ready && e->slot;

@@ -214,6 +214,7 @@ struct plenum_stream {
     void *on_ring_arg;        /* constant */
     struct slot_set *shown;   /* rings that the program was told of, the newest first */
     bool closed;              /* plenum_stream_shutdown(): nothing more comes */
+    uint64_t closed_ns;       /* when it was */
     unsigned inside;          /* calls that plenum_stream_destroy() has to wait for */
 
     /* Loaders. */

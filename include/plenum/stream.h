@@ -204,7 +204,7 @@ struct plenum_stream_stats {
     uint64_t samples;     /**< Valid ones in them. */
     uint64_t substituted; /**< Shown in place of bad ones. */
     uint64_t wait_ns;     /**< Time that plenum_stream_next() has waited. */
-    uint64_t elapsed_ns;  /**< Since the stream was opened. */
+    uint64_t elapsed_ns;  /**< Since the stream was opened, until it was ended. */
     uint64_t incidents;   /**< Loaders that died, went silent or were restarted. */
     uint64_t lost_ns;     /**< Time from losing a loader to having one again, summed. */
     uint64_t rendered;    /**< Samples that loaders have rendered, also those still prefetched. */
@@ -371,7 +371,7 @@ PLENUM_API int plenum_stream_get_place(struct plenum_stream *stream, struct plen
 PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
                                   struct plenum_error *err);
 
-/** How it has gone so far. Threads: any. */
+/** How it has gone so far, or, of one that plenum_stream_shutdown() has ended, until then. Threads: any. */
 PLENUM_API void plenum_stream_get_stats(struct plenum_stream *stream,
                                         struct plenum_stream_stats *ret);
 

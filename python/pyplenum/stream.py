@@ -289,7 +289,8 @@ class Stream:
     ``asyncio``'s ``add_reader``: it is readable when ``next(timeout=0)`` would give a batch or raise something else than
     :class:`TimeoutError`.
 
-    Any thread may :meth:`close` it: what waits in others raises a :class:`PlenumError` with ``EBADF``.
+    Any thread may :meth:`close` it: what waits in others raises a :class:`PlenumError` with ``EBADF``. The facts and
+    :attr:`stats` can be had of a closed stream, too.
 
     Errors are raised as :class:`PlenumError`, whose ``errno`` and sentence are those of the C library. A stream
     belongs to the process that opened it; in a forked one, as in a worker of a DataLoader, all that asks for its batches
@@ -406,7 +407,13 @@ class Stream:
         check(codes[0], error)
 
     def _open_handle(self) -> int:
-        if self._handle is None or self._closed:
+        if self._closed:
+            raise PlenumError(errno.EBADF, "the stream is closed")
+        return self._own_handle()
+
+    def _own_handle(self) -> int:
+        """Also of a stream that is closed: the handle is freed with the last reference to this object."""
+        if self._handle is None:
             raise PlenumError(errno.EBADF, "the stream is closed")
         if self._pid != os.getpid():
             raise PlenumError(errno.ECHILD, "this process was forked from the one that opened the stream (as workers of a DataLoader "
@@ -530,9 +537,9 @@ class Stream:
 
     @property
     def stats(self) -> Stats:
-        """How it has gone so far."""
+        """How it has gone so far; of a stream that is closed, how it had gone until then."""
         s = CStats()
-        lib.plenum_stream_get_stats(self._open_handle(), byref(s))
+        lib.plenum_stream_get_stats(self._own_handle(), byref(s))
         return Stats(s.batches, s.samples, s.substituted, s.wait_ns * 1e-9, s.elapsed_ns * 1e-9, s.incidents,
                      s.lost_ns * 1e-9, s.ready, s.in_flight, s.loader.decode("utf-8", "replace"), s.rendered,
                      s.queue_ns * 1e-9, s.read_ns * 1e-9, s.render_ns * 1e-9, s.loader_threads, s.loader_io_threads,

@@ -101,6 +101,10 @@ class Loader:
         until its last tensor is gone, and no more than ``slots`` can be held at once.
 
     ``steps`` must divide the steps of an epoch, since a batch belongs to one epoch here.
+
+    ``stream`` is the :class:`Stream` that it takes its batches from, for the facts: ``loader.stream.num_samples``,
+    ``num_classes``, ``classes``, ``fingerprint`` and ``names()``. Batches and places of it are the Loader's own business:
+    neither ``next()`` nor ``seek()`` it.
     """
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
@@ -156,7 +160,7 @@ class Loader:
 
     @property
     def stats(self) -> Stats:
-        """How the stream has gone so far."""
+        """How the stream has gone so far; after :meth:`close`, how it had gone until then."""
         return self.stream.stats
 
     def __iter__(self) -> Iterator[Tuple[torch.Tensor, ...]]:

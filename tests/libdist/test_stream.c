@@ -1556,7 +1556,7 @@ Test(stream, what_waits_in_a_stream_that_is_destroyed_returns)
     expect_end_by_another_thread(true);
 }
 
-/* A batch that is held, and the descriptor, when another thread ends the stream. */
+/* A batch that is held, the descriptor and the figures, when another thread ends the stream. */
 Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
 {
     pid_t loader = start_loader(socket_a, "1");
@@ -1564,11 +1564,21 @@ Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
     struct plenum_stream *s = opened(NULL, &o);
     struct plenum_batch b = next_of(s);
     uint64_t hash = plenum_batch_hash(&b);
+    struct plenum_stream_stats before, last, later;
     int fd;
 
     cr_expect(eq(int, kill(loader, SIGSTOP), 0));
     fd = plenum_stream_get_fd(s, NULL);
+    plenum_stream_get_stats(s, &before);
     plenum_stream_shutdown(s);
+    plenum_stream_get_stats(s, &last);
+    (void)usleep(1000);
+    plenum_stream_get_stats(s, &later);
+    cr_expect(ge(u64, last.elapsed_ns, before.elapsed_ns));
+    cr_expect(eq(u64, later.elapsed_ns, last.elapsed_ns)); /* time does not go on */
+    cr_expect(eq(u64, last.batches, 1));
+    cr_expect(eq(u64, last.samples, before.samples));
+    cr_expect(eq(u32, last.ready + last.in_flight + last.loaders, 0));
     cr_expect(eq(int, poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 10000), 1));
     cr_expect(eq(u64, plenum_batch_hash(&b), hash));
     plenum_stream_destroy(s);

@@ -71,6 +71,30 @@ def stream(**options):
     return pyplenum.Stream(DATA, PIPELINE, **{"micro_batch": 8, "epochs": 2, **options})
 
 
+def in_child(work):
+    """Does this, in a forked child, give what is true?"""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def all_refused(*asks):
+    """Is each answered in a forked child by the word that it is one?"""
+    for ask in asks:
+        try:
+            ask()
+            return False
+        except pyplenum.PlenumError as error:
+            if error.errno != errno.ECHILD or "forked" not in str(error):
+                return False
+    return True
+
+
 class JobTest(unittest.TestCase):
     def test_alone(self):
         """a process alone is a job of one instance, whose collectives do nothing"""
@@ -323,24 +347,16 @@ class StreamTest(unittest.TestCase):
         with stream() as s:
             got = next(s).hash()
             held = next(s)
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    told = True
-                    for call in (lambda: next(s), lambda: s.cursor, lambda: s.place, lambda: s.stats, lambda: s.ring):
-                        try:
-                            call()
-                            told = False
-                        except pyplenum.PlenumError as error:
-                            told = told and error.errno == errno.ECHILD
-                    del held
-                    s.close()
-                    with stream() as own:
-                        code = 0 if told and sum(b.hash() for b in own) % 2**64 == plenumctl_hash("--epochs", "2") else 2
-                finally:
-                    os._exit(code)
-            self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+            def work():
+                nonlocal held
+                told = all_refused(lambda: next(s), lambda: s.cursor, lambda: s.place, lambda: s.stats, lambda: s.ring)
+                del held
+                s.close()
+                with stream() as own:
+                    return told and sum(b.hash() for b in own) % 2**64 == plenumctl_hash("--epochs", "2")
+
+            self.assertTrue(in_child(work))
             got += held.hash()
             del held
             got += sum(b.hash() for b in s)
@@ -350,22 +366,9 @@ class StreamTest(unittest.TestCase):
         """nothing that a forked child asks of a stream is answered by zeros"""
         with stream() as s:
             next(s)
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    code = 0
-                    for ask in (lambda: s.place, lambda: s.cursor, lambda: s.stats, lambda: s.ring, lambda: next(s), lambda: s.names([0]),
-                                lambda: s.fileno(), lambda: s.seek_to(0)):
-                        try:
-                            ask()
-                            code = 2
-                        except pyplenum.PlenumError as error:
-                            code = code if error.errno == errno.ECHILD and "forked" in str(error) else 3
-                    code = code if "of another process" in repr(s) else 4
-                finally:
-                    os._exit(code)
-            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertTrue(in_child(lambda: all_refused(
+                lambda: s.place, lambda: s.cursor, lambda: s.stats, lambda: s.ring, lambda: next(s), lambda: s.names([0]), lambda: s.fileno(),
+                lambda: s.seek_to(0)) and "of another process" in repr(s)))
 
     def test_arguments(self):
         """what people write: it works, or a sentence says what to write"""
@@ -567,7 +570,7 @@ class StreamTest(unittest.TestCase):
                 except pyplenum.PlenumError as error:
                     errors.append(error.errno)
 
-            for call in (lambda: s.next(), lambda: s.names([0, 1]), lambda: s.cursor, lambda: s.stats):
+            for call in (lambda: s.next(), lambda: s.names([0, 1]), lambda: s.cursor, lambda: s.place):
                 threads.append(threading.Thread(target=read, args=(call,)))
                 threads[-1].start()
             time.sleep(0.01)
@@ -577,6 +580,22 @@ class StreamTest(unittest.TestCase):
             self.assertEqual(errors, [errno.EBADF] * 4)
             self.assertEqual(first.images.shape[0], 8)
             s.close()
+
+    def test_stats_of_a_closed_stream(self):
+        """the figures stay when a stream is closed, and stand still"""
+        with stream(epochs=1) as s:
+            count = sum(b.num_valid for b in s)
+            before = s.stats
+        last = s.stats
+        self.assertEqual((last.samples, last.batches, last.rendered), (count, before.batches, before.rendered))
+        self.assertEqual((last.ready, last.in_flight, last.loaders, last.loader), (0, 0, 0, ""))
+        self.assertGreaterEqual(last.elapsed, before.elapsed)
+        self.assertEqual(s.stats, last)
+        s.close()
+        self.assertEqual(s.stats, last)
+        self.assertTrue(in_child(lambda: all_refused(lambda: s.stats)))
+        with self.assertRaises(pyplenum.PlenumError):
+            s.place
 
     def test_a_handler_closes(self):
         """a signal's handler may close the stream that the interrupted thread waits in"""
@@ -928,20 +947,7 @@ class LoaderTest(unittest.TestCase):
         with loader() as l:
             it = iter(l)
             next(it)
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    code = 0
-                    for ask in (lambda: list(l), lambda: next(it), l.state_dict, lambda: l.epoch, lambda: l.set_epoch(0)):
-                        try:
-                            ask()
-                            code = 2
-                        except pyplenum.PlenumError as error:
-                            code = code if error.errno == errno.ECHILD else 3
-                finally:
-                    os._exit(code)
-            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertTrue(in_child(lambda: all_refused(lambda: list(l), lambda: next(it), l.state_dict, lambda: l.epoch, lambda: l.set_epoch(0))))
             self.assertEqual(len(shown(it)), 48)
 
     def test_pin_memory(self):
