@@ -47,12 +47,10 @@ int people_find_user(const char *name, struct person *ret, struct plenum_error *
 
     if (r < 0)
         return r;
-    user = getpwuid(uid); /* a number must be somebody's, too: whose groups would it have? */
-    if (!user)
-        return error_set(err, -ENOENT, "there is no %s '%s' on this host", "user", name);
-    *ret = (struct person){.uid = user->pw_uid, .gid = user->pw_gid};
-    (void)snprintf(ret->name, sizeof(ret->name), "%s", user->pw_name);
-    (void)snprintf(ret->home, sizeof(ret->home), "%s", user->pw_dir);
+    user = getpwuid(uid);
+    *ret = (struct person){.uid = uid, .gid = user ? user->pw_gid : uid, .unknown = !user};
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", user ? user->pw_name : name);
+    (void)snprintf(ret->home, sizeof(ret->home), "%s", user ? user->pw_dir : "");
     return 0;
 }
 

@@ -714,6 +714,10 @@ static int start(struct main_loop *m, struct plenum_error *err)
         r = people_find_user(m->live.user, &m->person, err);
         if (r < 0)
             return error_prefix(err, r, "--user");
+        if (m->person.unknown && geteuid() == 0)
+            log_warn("user %s has no account on this host: its group is %u, and it has no others and "
+                     "no home",
+                     m->person.name, (unsigned)m->person.gid);
         /* Its cache, not root's. */
         (void)setenv("HOME", m->person.home, 1);
         (void)unsetenv("XDG_CACHE_HOME");

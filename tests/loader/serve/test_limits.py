@@ -273,11 +273,33 @@ class LimitsTest(ServiceCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("Permission denied", done.stderr)
 
+    def test_user_without_account(self):
+        """root's loader becomes a number that is nobody's here, says what that means, and serves"""
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        taken = {user.pw_uid for user in pwd.getpwall()} | {group.gr_gid for group in grp.getgrall()}
+        number = next(n for n in range(40000, 50000) if n not in taken)
+        self.make_data()
+        os.chmod(self.folder, 0o777)
+        p = self.serve("--user", str(number), "--root", self.data, PLENUM_CACHE_DIR="")
+        wait_for("a loader that serves", lambda: "threads decode for" in self.said())
+        with open(f"/proc/{p.pid}/status") as f:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+        for who in ("Uid", "Gid"):
+            self.assertEqual(status[who].split(), [str(number)] * 4)
+        self.assertEqual(status["Groups"].split(), [str(number)])
+        self.assertIn(f"user {number} has no account on this host: its group is {number}, and it has no others and no home", self.said())
+        self.assertEqual(self.fed(self.feed("--epochs", "1"))[0]["hash"], self.alone(1))
+        done = subprocess.run([PLENUMD, "--socket", f"unix:{self.folder}/x", "--user", str(number)], env=self.environment,
+                              capture_output=True, text=True, timeout=LIMIT, user="daemon")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"only root can become user {number}", done.stderr)
+
     def test_no_such_people(self):
         """a user or group that cannot be had"""
         taken = os.path.join(self.folder, "x")
         cases = [(["--user", "nobody-of-that-name"], "--user: there is no user 'nobody-of-that-name' on this host"),
-                 (["--user", "4294967290"], "--user: there is no user '4294967290' on this host"),
+                 (["--user", "4294967295"], "--user: 4294967295 is no number of a user or group"),
                  (["--socket-group", "no-such-group"], "--socket-group: there is no group 'no-such-group' on this host"),
                  (["--socket", "unix:@plenum-test-x", "--socket-group", "root"],
                   "--socket-group root: unix:@plenum-test-x has no file that could be a group's")]
