@@ -3,6 +3,7 @@
 #include "common/wire.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/error.h"
@@ -295,17 +296,34 @@ int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_do
     return frame_end(b, begin);
 }
 
+/* 0 or a negative errno value. */
+static int get_code(struct frame_reader *r)
+{
+    int32_t code = (int32_t)frame_get_u32(r);
+
+    if (code <= 0 && code >= -4095)
+        return code;
+    r->bad = true;
+    return 0;
+}
+
+/* What is said of an error; where that is nothing, what its code says. */
+static void get_reason(struct frame_reader *r, int code, char *ret, size_t size)
+{
+    frame_get_text(r, ret, size);
+    if (code < 0 && !*ret)
+        (void)snprintf(ret, size, "%s", strerror(-code));
+}
+
 int wire_get_done(struct frame_reader *r, struct wire_done *ret)
 {
-    ret->status = (int32_t)frame_get_u32(r);
+    ret->status = get_code(r);
     ret->substituted = frame_get_u32(r);
     ret->queue_ns = frame_get_u64(r);
     ret->read_ns = frame_get_u64(r);
     ret->render_ns = frame_get_u64(r);
     ret->total_ns = frame_get_u64(r);
-    frame_get_text(r, ret->text, sizeof(ret->text));
-    if (ret->status > 0)
-        r->bad = true;
+    get_reason(r, ret->status, ret->text, sizeof(ret->text));
     return got(r);
 }
 
@@ -346,9 +364,9 @@ int wire_put_error(struct frame_buffer *b, uint64_t request, const struct wire_e
 
 int wire_get_error(struct frame_reader *r, struct wire_error *ret)
 {
-    ret->code = (int32_t)frame_get_u32(r);
-    frame_get_text(r, ret->text, sizeof(ret->text));
-    if (ret->code >= 0 || ret->code < -4095)
+    ret->code = get_code(r);
+    get_reason(r, ret->code, ret->text, sizeof(ret->text));
+    if (ret->code == 0)
         r->bad = true;
     return got(r);
 }

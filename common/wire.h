@@ -139,7 +139,7 @@ struct wire_render {
 };
 
 struct wire_done {
-    int32_t status;       /* 0 or a negative errno, then with a text */
+    int32_t status;       /* 0 or a negative errno, then with a text, as received at least the errno's */
     uint32_t substituted; /* samples shown in place of bad ones */
     uint64_t queue_ns;    /* from RENDER's arrival to the first sample being taken up */
     uint64_t read_ns;     /* summed over samples */
@@ -217,7 +217,7 @@ struct wire_status_stream {
 
 struct wire_error {
     int32_t code; /* negative errno */
-    char text[WIRE_TEXT_MAX];
+    char text[WIRE_TEXT_MAX]; /* as received at least the errno's */
 };
 
 enum wire_named {

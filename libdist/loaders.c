@@ -69,11 +69,10 @@ void loaders_init(struct plenum_stream *s)
 
 void stream_fail(struct plenum_stream *s, int code, const char *text)
 {
-    assert(code < 0);
-    if (s->error_code == 0) { /* the text is a loader's word, and may be none */
+    assert(code < 0 && *text); /* of a loader's word, wire.c sees to that */
+    if (s->error_code == 0) {
         s->error_code = code;
-        (void)error_set(&s->error, code, "%s",
-                        *text ? text : "the loader gave up, and did not say why");
+        (void)error_set(&s->error, code, "%s", text);
     }
     stream_changed(s);
 }

@@ -162,6 +162,44 @@ Test(wire, every_message_comes_out_as_it_went_in)
     ROUND_TRIP(wire_put_name(&b, 5, &name), wire_get_name, WIRE_NAME, name);
 }
 
+/* What a message's reader makes of it. */
+static struct frame_reader read_of(const struct frame_buffer *b)
+{
+    return (struct frame_reader){b->bytes + FRAME_HEADER_BYTES, b->bytes + b->len, false};
+}
+
+Test(wire, an_error_without_a_reason_has_that_of_its_code)
+{
+    struct frame_buffer b = {0};
+    struct wire_error error = {.code = -ENOENT}, got_error;
+    struct wire_done done = {.status = -EBADMSG}, got_done;
+    struct frame_reader r;
+
+    cr_assert(eq(int, wire_put_error(&b, 0, &error), 0));
+    r = read_of(&b);
+    cr_assert(eq(int, wire_get_error(&r, &got_error), 0));
+    cr_expect(eq(str, got_error.text, "No such file or directory"));
+    b.len = 0;
+    cr_assert(eq(int, wire_put_done(&b, 1, &done), 0));
+    r = read_of(&b);
+    cr_assert(eq(int, wire_get_done(&r, &got_done), 0));
+    cr_expect(eq(str, got_done.text, "Bad message"));
+    b.len = 0;
+    done.status = 0;
+    cr_assert(eq(int, wire_put_done(&b, 1, &done), 0));
+    r = read_of(&b);
+    cr_assert(eq(int, wire_get_done(&r, &got_done), 0));
+    cr_expect(eq(str, got_done.text, ""));
+    for (int i = 0; i < 3; i++) {
+        b.len = 0;
+        done.status = (int[]){1, -4096, INT32_MIN}[i];
+        cr_assert(eq(int, wire_put_done(&b, 1, &done), 0));
+        r = read_of(&b);
+        cr_expect(eq(int, wire_get_done(&r, &got_done), -EPROTO));
+    }
+    frame_buffer_fini(&b);
+}
+
 Test(wire, a_newer_minor_may_add_fields)
 {
     struct frame_buffer b = {0};
@@ -170,7 +208,7 @@ Test(wire, a_newer_minor_may_add_fields)
 
     cr_assert(eq(int, wire_put_render(&b, 1, &m), 0));
     frame_put_u64(&b, 0x1234); /* what it knows more than we do */
-    r = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES, b.bytes + b.len, false};
+    r = read_of(&b);
     cr_expect(eq(int, wire_get_render(&r, &got), 0));
     cr_expect(eq(u64, got.position, 2));
     frame_buffer_fini(&b);
