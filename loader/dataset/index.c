@@ -422,9 +422,10 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
-/* What people train on elsewhere, and we do not decode. */
-static const char *const foreign[] = {"webp", "gif",  "bmp", "tif", "tiff", "avif",
-                                      "heic", "heif", "jxl", "jp2", "ppm",  "pgm"};
+/* Images all the same: of formats that we do not decode, and JPEGs by names that others pass over, too
+ * (the samples of a folder are those of torchvision's ImageFolder). */
+static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
+                                      "heif", "jxl", "jp2", "ppm", "pgm",  "jfif", "jpe"};
 
 _Static_assert(ARRAY_LEN(foreign) == FOREIGN_KINDS, "a counter each");
 
@@ -457,7 +458,7 @@ char *index_builder_say_foreign(const struct index_builder *b, char *ret, size_t
     ret[0] = '\0';
     if (total == 0)
         return ret;
-    (void)snprintf(ret, size, "%llu image%s of formats that are not decoded (",
+    (void)snprintf(ret, size, "%llu image%s of other formats or names (",
                    (unsigned long long)total, total > 1 ? "s" : "");
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
         at = strlen(ret);

@@ -88,7 +88,7 @@ struct index_label {
     int32_t value;  /* what becomes of it */
 };
 
-enum { FOREIGN_KINDS = 12 };
+enum { FOREIGN_KINDS = 14 };
 
 /**
  * What an index is made from, in the order of samples. Starts as zeros.
@@ -112,7 +112,7 @@ struct index_builder {
     uint32_t *label_slots; /* hash table of numbers + 1 of labels */
     size_t num_label_slots;
     uint64_t bytes, passed_over;
-    uint64_t foreign[FOREIGN_KINDS]; /* of passed_over: images of formats that are not decoded */
+    uint64_t foreign[FOREIGN_KINDS]; /* of passed_over: images of other formats or names */
     uint64_t empty_classes;          /* folders of classes without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
     uint64_t subject, warning;       /* places in the names; 0: none was set */
@@ -157,7 +157,7 @@ void index_builder_note_foreign(struct index_builder *b, const char *name);
 void index_builder_add_passed_over(struct index_builder *b, const struct index_builder *part);
 /** A class has no images. */
 void index_builder_note_empty(struct index_builder *b, const char *class);
-/** "8 images of formats that are not decoded (6 .webp, 2 .gif)", or "": `ret`. */
+/** "8 images of other formats or names (6 .webp, 2 .jfif)", or "": `ret`. */
 char *index_builder_say_foreign(const struct index_builder *b, char *ret, size_t size);
 /** Write the sentence about what was left out, of what was noted. 0 or -ENOMEM. */
 int index_builder_set_warning(struct index_builder *b);

@@ -268,7 +268,7 @@ class StreamTest(unittest.TestCase):
             self.assertIsNone(s.classes)
 
     def test_passed_over(self):
-        """images of formats that are not decoded, and classes without images, are told of once"""
+        """images of other formats or names, and classes without images, are told of once"""
         data = os.path.join(T, "mixed")
         shutil.copytree(DATA, data)
         os.mkdir(os.path.join(data, "empty"))
@@ -282,7 +282,7 @@ class StreamTest(unittest.TestCase):
                 for _ in s:
                     pass
         self.assertEqual([w.category for w in caught], [pyplenum.LoaderWarning])
-        sentence = ("3 images of formats that are not decoded (2 .webp, 1 .gif) are left out; "
+        sentence = ("3 images of other formats or names (2 .webp, 1 .gif) are left out; "
                     "1 folder without images counts as class: 'empty'")
         self.assertIn(sentence, str(caught[0].message))
         told = subprocess.run([CTL, "index", data], check=True, capture_output=True, text=True).stdout

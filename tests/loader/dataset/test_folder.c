@@ -160,7 +160,11 @@ Test(folder, what_is_no_data_set_is_refused_with_a_sentence)
     tree_write_text(&tree, "void/a/x.txt", "");
     tree_write_text(&tree, "void/b/y.BMP", "");
     refused(tree_path(&tree, "void"), -EBADMSG,
-            "there are 2 images of formats that are not decoded (1 .webp, 1 .bmp)");
+            "there are 2 images of other formats or names (1 .webp, 1 .bmp)");
+    tree_write_text(&tree, "void/b/y.jfif", "");
+    tree_write_text(&tree, "void/b/z.jpe", "");
+    refused(tree_path(&tree, "void"), -EBADMSG,
+            "there are 4 images of other formats or names (1 .webp, 1 .bmp, 1 .jfif, 1 .jpe)");
     tree_write_text(&tree, "flat/1.jpg", "x");
     refused(tree_path(&tree, "flat"), -EBADMSG, "none in a sub-folder");
     refused("", -ENOENT, "data set ''");
