@@ -90,15 +90,23 @@ static struct main_loop *loop_of(struct server *server)
     return container_of(server, struct main_loop, server);
 }
 
+static void for_open_doors(struct main_loop *m, void (*call)(struct door *door))
+{
+    if (m->door.open)
+        call(&m->door);
+    if (m->tcp.open)
+        call(&m->tcp);
+}
+
+static void close_door(struct door *door)
+{
+    uv_close((uv_handle_t *)&door->poll, NULL);
+    door->open = false;
+}
+
 static void close_listening(struct main_loop *m)
 {
-    struct door *doors[] = {&m->door, &m->tcp};
-
-    for (size_t i = 0; i < ARRAY_LEN(doors); i++) {
-        if (doors[i]->open)
-            uv_close((uv_handle_t *)&doors[i]->poll, NULL);
-        doors[i]->open = false;
-    }
+    for_open_doors(m, close_door);
     io_close(&m->tcp.fd); /* who comes now is told at once, and asks another loader */
     if (m->owns_path)
         (void)unlink(m->address.un.sun_path);
@@ -262,30 +270,33 @@ static void on_leash(uv_poll_t *handle, int status, int events)
 
 static void on_listening(uv_poll_t *handle, int status, int events);
 
+static void watch_door(struct door *door)
+{
+    (void)uv_poll_start(&door->poll, UV_READABLE, on_listening);
+}
+
+static void leave_door(struct door *door)
+{
+    (void)uv_poll_stop(&door->poll);
+}
+
 static void on_pause(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
-    struct door *doors[] = {&m->door, &m->tcp};
 
     m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (m->spare_fd < 0) {
         (void)uv_timer_start(timer, on_pause, PAUSE_MS, 0);
         return;
     }
-    for (size_t i = 0; i < ARRAY_LEN(doors); i++)
-        if (doors[i]->open)
-            (void)uv_poll_start(&doors[i]->poll, UV_READABLE, on_listening);
+    for_open_doors(m, watch_door);
 }
 
 /* There is no spare descriptor until what is being closed is closed. A client that waits in the
  * backlog would have the loop turn until then. */
 static void pause_listening(struct main_loop *m)
 {
-    struct door *doors[] = {&m->door, &m->tcp};
-
-    for (size_t i = 0; i < ARRAY_LEN(doors); i++)
-        if (doors[i]->open)
-            (void)uv_poll_stop(&doors[i]->poll);
+    for_open_doors(m, leave_door);
     (void)uv_timer_start(&m->pause, on_pause, PAUSE_MS, 0);
 }
 
