@@ -314,7 +314,8 @@ static const struct settings_rules rules = {.program = &program,
 struct settings {
     struct arguments arguments;
     struct settings_texts texts;
-    struct settings_texts reloaded; /* of the last reload */
+    struct arguments fresh;         /* of the last reload */
+    struct settings_texts reloaded; /* and its texts */
     int argc;
     char **argv;
 };
@@ -384,12 +385,19 @@ static int reload(void *arg, struct server_options *ret)
         settings_texts_fini(&fresh.texts);
         return -EINVAL;
     }
-    set_log(&fresh.arguments);
     *ret = fresh.arguments.server;
     if (!ret->socket)
         ret->socket = s->arguments.server.socket;
+    s->fresh = fresh.arguments;
     s->reloaded = fresh.texts;
     return 0;
+}
+
+static void reloaded(void *arg)
+{
+    const struct settings *s = arg;
+
+    set_log(&s->fresh);
 }
 
 /* A client takes two descriptors: as many as may be. */
@@ -446,6 +454,7 @@ int main(int argc, char **argv)
         a->server.socket = default_socket(socket_text, sizeof(socket_text));
     if (a->config) {
         a->server.reload = reload;
+        a->server.reloaded = reloaded;
         a->server.reload_arg = &s;
     }
     r = server_run(&a->server, &err);

@@ -54,6 +54,17 @@ struct door {
     uv_poll_t poll;
 };
 
+/* SIGHUP's work. Storage may hang below a root, and the file itself may lie there. */
+struct reload {
+    struct chore chore;
+    uint64_t began_ns; /* 0: none is under way */
+    bool again;        /* SIGHUP came meanwhile */
+    /* Of the thread; the loop's when it has ended. */
+    int code;
+    struct server_options fresh;
+    struct roots *roots;
+};
+
 struct main_loop {
     struct server server; /* first: sessions know only this */
     struct server_options live;
@@ -68,8 +79,9 @@ struct main_loop {
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t beat;  /* says that we are alive, and what we do */
     uv_timer_t drain; /* its end is the end of patience */
-    uv_timer_t pause; /* in which nobody is let in, until there is a spare descriptor again */
+    uv_timer_t pause; /* in which nobody is let in */
     uv_async_t finished;
+    struct reload reload;
     bool leash_open, loop_open;
     bool beats_wanted;  /* by the keeper, which has said so */
     int spare_fd; /* given up for a moment to take, and close, a client for which there is none */
@@ -80,6 +92,7 @@ struct main_loop {
 enum {
     BEAT_MS = 1000,
     PAUSE_MS = 5,
+    RELOAD_MS = 1000, /* that who comes waits for settings that are being read */
     FILES_KEPT = 64, /* descriptors that clients do not get */
     OPENING_SILENT_S = 900, /* data sets that are opened from storage that hangs are given up */
     END_LIMIT_S = 5, /* from the decision to end at once to the end */
@@ -280,20 +293,28 @@ static void leave_door(struct door *door)
     (void)uv_poll_stop(&door->poll);
 }
 
+/* Who comes after SIGHUP finds the new settings, as long as reading them does not hang. */
+static bool is_reloading(const struct main_loop *m)
+{
+    return m->reload.began_ns > 0 &&
+           time_now_ns() < m->reload.began_ns + RELOAD_MS * NS_PER_MS;
+}
+
 static void on_pause(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
 
-    m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (m->spare_fd < 0) {
+    if (m->spare_fd < 0)
+        m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (m->spare_fd < 0 || is_reloading(m)) {
         (void)uv_timer_start(timer, on_pause, PAUSE_MS, 0);
         return;
     }
     for_open_doors(m, watch_door);
 }
 
-/* There is no spare descriptor until what is being closed is closed. A client that waits in the
- * backlog would have the loop turn until then. */
+/* Clients wait in the backlog, for settings that are being read, or until there is a spare descriptor
+ * again: the loop would turn for them until then. */
 static void pause_listening(struct main_loop *m)
 {
     for_open_doors(m, leave_door);
@@ -453,35 +474,88 @@ static int check_after_hangup(const struct main_loop *m, const struct server_opt
     return check_open_tcp(&both, err);
 }
 
+/* In the thread. */
+static void read_settings(struct chore *chore)
+{
+    struct main_loop *m = container_of(chore, struct main_loop, reload.chore);
+    struct reload *r = &m->reload;
+    struct plenum_error err;
+
+    r->code = m->live.reload(m->live.reload_arg, &r->fresh);
+    if (r->code < 0) {
+        log_error("the settings stay as they were");
+        return;
+    }
+    r->code = check_after_hangup(m, &r->fresh, &err);
+    if (r->code == 0)
+        r->code = roots_create(r->fresh.roots, r->fresh.num_roots, &r->roots, &err);
+    if (r->code < 0)
+        log_error("%s; the settings stay as they were", err.text);
+}
+
 /* Clients stay, and so do their data sets where a root is gone: what holds is for those to come. */
+static void take_settings(struct main_loop *m, const struct server_options *fresh)
+{
+    m->live.reloaded(m->live.reload_arg);
+    warn_unchanged(&m->live, fresh);
+    roots_unref(m->server.roots);
+    m->server.roots = roots_ref(m->reload.roots);
+    m->live.own_uid_only = fresh->own_uid_only;
+    m->live.ring_limit = fresh->ring_limit;
+    m->live.memory_budget = fresh->memory_budget;
+    m->live.max_clients = fresh->max_clients;
+    m->live.drain_ns = fresh->drain_ns;
+    log_info("the settings were read again");
+}
+
+static void begin_reload(struct main_loop *m);
+
+static void on_settings_read(struct chore *chore)
+{
+    struct main_loop *m = container_of(chore, struct main_loop, reload.chore);
+    struct reload *r = &m->reload;
+
+    r->began_ns = 0;
+    if (chore->code < 0)
+        log_error("no thread is left to read the settings: %s; the settings stay as they were",
+                  strerror(-chore->code));
+    else if (r->code == 0 && !m->server.stopping)
+        take_settings(m, &r->fresh);
+    roots_unref(r->roots);
+    r->roots = NULL;
+    if (m->server.stopping)
+        return;
+    notify_send("READY=1");
+    if (r->again)
+        begin_reload(m);
+}
+
+static void begin_reload(struct main_loop *m)
+{
+    notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
+    m->reload = (struct reload){.began_ns = time_now_ns(),
+                                .chore = {.work = read_settings,
+                                          .done = on_settings_read,
+                                          .lane = "settings",
+                                          .limit = 1}};
+    pause_listening(m);
+    chores_start(m->server.chores, &m->reload.chore);
+}
+
 static void on_hangup(uv_signal_t *handle, int signum)
 {
     struct main_loop *m = handle->data;
-    struct server_options fresh;
-    struct plenum_error err;
-    struct roots *roots;
 
     (void)signum;
     if (m->server.stopping)
         return;
-    notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
-    if (m->live.reload(m->live.reload_arg, &fresh) < 0) {
-        log_error("the settings stay as they were");
-    } else if (check_after_hangup(m, &fresh, &err) < 0 ||
-               roots_create(fresh.roots, fresh.num_roots, &roots, &err) < 0) {
-        log_error("%s; the settings stay as they were", err.text);
-    } else {
-        warn_unchanged(&m->live, &fresh);
-        roots_unref(m->server.roots);
-        m->server.roots = roots;
-        m->live.own_uid_only = fresh.own_uid_only;
-        m->live.ring_limit = fresh.ring_limit;
-        m->live.memory_budget = fresh.memory_budget;
-        m->live.max_clients = fresh.max_clients;
-        m->live.drain_ns = fresh.drain_ns;
-        log_info("the settings were read again");
+    if (m->reload.began_ns == 0) {
+        begin_reload(m);
+        return;
     }
-    notify_send("READY=1");
+    m->reload.again = true;
+    log_warn("the settings are still being read since the last SIGHUP, and are read again after "
+             "that: where it does not end, the storage of a root does not answer");
 }
 
 static int take_key(struct main_loop *m, struct plenum_error *err)

@@ -40,10 +40,11 @@ struct server_options {
     const char *http_address; /* of the status page; NULL: 127.0.0.1 */
     uint32_t http_port;       /* 0: no status page */
     bool no_thumbnails;       /* none on it */
-    /** Called on SIGHUP (which is left alone when this is NULL): read the settings again. 0, or
-     * -errno when they have a fault, which it has logged: then all stays as it was. What `ret`
-     * points to must last until the next call. */
+    /** Called on SIGHUP (which is left alone when this is NULL), in a thread, as it may wait for
+     * storage: read the settings again. 0, or -errno when they have a fault, which it has logged: then
+     * all stays as it was. What `ret` points to must last until the next call. */
     int (*reload)(void *arg, struct server_options *ret);
+    void (*reloaded)(void *arg); /* on the loop: what was read last holds from now on */
     void *reload_arg;
 };
 

@@ -22,12 +22,12 @@ NOBODY = 65534
 def mount_hung(path):
     """A file system whose server never answers: who looks at it hangs. The server's end, or None where that cannot be had."""
     try:
-        fd = os.open("/dev/fuse", os.O_RDWR)
+        fd = open("/dev/fuse", "r+b", buffering=0)
     except OSError:
         return None
-    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+    options = f"fd={fd.fileno()},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
     if LIBC.mount(b"hung", path.encode(), b"fuse", 6, options) < 0:
-        os.close(fd)
+        fd.close()
         return None
     return fd
 
@@ -38,7 +38,8 @@ class HangsTest(ServiceCase):
         if fd is None:
             self.skipTest("a file system of our own cannot be mounted here")
         self.addCleanup(LIBC.umount2, path.encode(), 2)
-        self.addCleanup(os.close, fd)  # whoever hangs goes on, with an error
+        self.addCleanup(fd.close)  # whoever hangs goes on, with an error
+        return fd
 
     def hung_folder(self, name):
         path = os.path.join(self.folder, name)
@@ -110,6 +111,41 @@ class HangsTest(ServiceCase):
         self.assertIsNone(stuck.poll())
         p.send_signal(signal.SIGTERM)
         self.assertEqual(p.wait(LIMIT), 0, self.said())
+
+    def test_reload(self):
+        """a root on it keeps SIGHUP waiting, and neither clients nor the end; one that came meanwhile is not forgotten"""
+        self.make_data()
+        conf = os.path.join(self.folder, "plenumd.conf")
+
+        def write(*lines):
+            with open(conf, "w") as f:
+                f.write("".join(line + "\n" for line in lines))
+
+        write(f"root = {self.data}")
+        p = self.serve("--config", conf, "--drain-timeout", "1s")
+        hung = os.path.join(self.folder, "hung")
+        os.mkdir(hung)
+        first = self.hang(hung)
+        write(f"root = {self.data}", f"root = {hung}", "verbose = yes")
+        p.send_signal(signal.SIGHUP)
+        wait_for("a reload that hangs", lambda: self.hangs(p))
+        self.fed(self.feed("--epochs", "1"))
+        write(f"root = {self.folder}/cache")
+        p.send_signal(signal.SIGHUP)
+        wait_for("what is said of it", lambda: "still being read since the last SIGHUP" in self.said())
+        self.fed(self.feed("--epochs", "1"))
+        self.assertNotIn("the settings were read again", self.said())
+        first.close()  # now it fails, and the next one finds what the file holds by then
+        wait_for("the second reload", lambda: "the settings were read again" in self.said())
+        self.assertIn("the settings stay as they were", self.said())
+        _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
+        self.assertIn("does not lie below a --root", err)
+        write(f"root = {self.hung_folder('other')}")
+        p.send_signal(signal.SIGHUP)
+        wait_for("a reload that hangs", lambda: self.hangs(p))
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(LIMIT), 0, self.said())
+        self.assertIn("ended without waiting for what hangs", self.said())
 
     def test_thumbnails(self):
         """thumbnails of it are given up, and everything else on the page answers meanwhile"""
