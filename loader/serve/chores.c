@@ -14,9 +14,14 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/util.h"
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid /* older glibc has no name for it */
+#endif
 
 enum {
     CLOSING_MAX = 2,         /* threads that close descriptors of one user */
@@ -24,8 +29,7 @@ enum {
     CLOSING_LINE_MAX = 1024, /* that may wait at all */
     PATIENCE_MS = 1000,      /* what takes longer hangs */
     LOOKS_MAX = 256,         /* pieces of what a connection holds: more than the kernel keeps */
-    FDS_MAX = 253,           /* of a message, in the kernel */
-    EMPTY_MAX = 1000,        /* more empty datagrams than a queue holds */
+    NAG_MS = 10,             /* between signals to a thread that closes */
 };
 
 struct chores {
@@ -144,6 +148,12 @@ static int start_thread(struct chore *chore)
     return r;
 }
 
+/* The signal that has the kernel wait no longer: close_work(). */
+static void on_nag(int signum)
+{
+    (void)signum;
+}
+
 static void on_finished(uv_async_t *handle)
 {
     struct chores *c = handle->data;
@@ -163,6 +173,7 @@ static void on_finished(uv_async_t *handle)
 
 int chores_create(uv_loop_t *loop, struct chores **ret)
 {
+    const struct sigaction nothing = {.sa_handler = on_nag}; /* without SA_RESTART */
     struct chores *c = calloc(1, sizeof(*c));
     int r;
 
@@ -170,6 +181,7 @@ int chores_create(uv_loop_t *loop, struct chores **ret)
         return -ENOMEM;
     (void)pthread_mutex_init(&c->mu, NULL);
     (void)pthread_cond_init(&c->ended, NULL);
+    (void)sigaction(SIGRTMIN, &nothing, NULL);
     c->finished.data = c;
     r = uv_async_init(loop, &c->finished, on_finished);
     if (r < 0) {
@@ -265,21 +277,18 @@ bool chores_has_begun(struct chore *chore)
 
 /* ---- descriptors ---- */
 
-/* One that is to be closed, and before it those that were in it. */
-struct inner {
-    struct inner *link;
-    int fd;
-};
-
 struct closing {
     struct chore chore;
-    struct inner *top;
+    int fd;
     char lane[32];
 };
 
-static void name_lane(char lane[32], uint64_t user)
+/* Descriptors that we were given, and connections in whose queue there are some. */
+static const char taken[] = "close", untaken[] = "hang up";
+
+static void name_lane(char lane[32], const char *what, uint64_t user)
 {
-    (void)snprintf(lane, 32, "close %" PRIu64, user);
+    (void)snprintf(lane, 32, "%s %" PRIu64, what, user);
 }
 
 static void close_one(int fd)
@@ -289,78 +298,37 @@ static void close_one(int fd)
     (void)close(fd);
 }
 
-/* What waits in the queue of a unix socket, connections and descriptors, the kernel would close with
- * it, and wait for as long as each likes. So it is taken out first: a connection, or the descriptors
- * of a message. How many are there? */
-static unsigned take_inner(int fd, int inner[FDS_MAX])
+/* From now on a signal comes to this thread again and again: the kernel does not go on waiting then. */
+static int nag(timer_t *ret)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-    } control;
-    char bytes[4096];
-    int domain = 0, type = SOCK_STREAM;
-    unsigned empty_max;
-    ssize_t n = 1;
+    const struct itimerspec often = {{0, NAG_MS * (long)NS_PER_MS}, {0, NAG_MS * (long)NS_PER_MS}};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
 
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &(socklen_t){sizeof(domain)}) < 0 ||
-        domain != AF_UNIX)
-        return 0;
-    (void)getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &(socklen_t){sizeof(type)});
-    empty_max = type == SOCK_STREAM ? 1 : EMPTY_MAX; /* of a stream that is its end */
-    (void)shutdown(fd, SHUT_RDWR); /* nothing more comes, and nothing below waits */
-    inner[0] = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (inner[0] >= 0)
-        return 1;
-    for (unsigned empty = 0; n >= 0 && empty < empty_max; empty = n == 0 ? empty + 1 : 0) {
-        struct iovec data = {.iov_base = bytes, .iov_len = sizeof(bytes)};
-        struct msghdr m = {.msg_iov = &data,
-                           .msg_iovlen = 1,
-                           .msg_control = control.bytes,
-                           .msg_controllen = sizeof(control)};
-        struct cmsghdr *c;
-
-        n = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-        for (c = n < 0 ? NULL : CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
-            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-                memcpy(inner, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
-                return (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-            }
-    }
+    event.sigev_notify_thread_id = gettid();
+    if (timer_create(CLOCK_MONOTONIC, &event, ret) < 0)
+        return -errno;
+    (void)timer_settime(*ret, 0, &often, NULL);
     return 0;
 }
 
-/* Push what is in a descriptor, or close it if there is nothing. */
-static struct inner *close_next(struct inner *top)
-{
-    int fds[FDS_MAX];
-    unsigned n = take_inner(top->fd, fds);
-    struct inner *below = top->link;
-
-    if (n == 0) {
-        close_one(top->fd);
-        free(top);
-        return below;
-    }
-    while (n-- > 0) {
-        struct inner *more = malloc(sizeof(*more));
-
-        if (more) {
-            *more = (struct inner){.link = top, .fd = fds[n]};
-            top = more;
-        } else {
-            close_one(fds[n]);
-        }
-    }
-    return top;
-}
-
+/* What waits in the queue of a unix socket the kernel closes with it, and what waits in those, and waits
+ * for each socket among them as SO_LINGER says, or until a signal comes. It is not taken out: the
+ * kernel has a file system told of a descriptor that a process closes, and waits for its answer, but not
+ * of one that nobody took. */
 static void close_work(struct chore *chore)
 {
     struct closing *closing = container_of(chore, struct closing, chore);
+    sigset_t signals, old;
+    timer_t timer;
+    int r = nag(&timer);
 
-    while (closing->top)
-        closing->top = close_next(closing->top);
+    (void)sigemptyset(&signals);
+    (void)sigaddset(&signals, SIGRTMIN);
+    (void)pthread_sigmask(SIG_UNBLOCK, &signals, &old);
+    close_one(closing->fd);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r == 0)
+        (void)timer_delete(timer);
 }
 
 static void close_done(struct chore *chore)
@@ -370,26 +338,27 @@ static void close_done(struct chore *chore)
     free(container_of(chore, struct closing, chore));
 }
 
-void chores_close_fd(struct chores *chores, uint64_t user, int fd)
+static void close_aside(struct chores *chores, const char *what, uint64_t user, int fd)
 {
     struct closing *closing = malloc(sizeof(*closing));
-    struct inner *top = malloc(sizeof(*top));
 
-    if (!closing || !top) {
-        free(closing);
-        free(top);
+    if (!closing) {
         close_one(fd);
         return;
     }
-    *top = (struct inner){.fd = fd};
-    *closing = (struct closing){.top = top};
-    name_lane(closing->lane, user);
+    *closing = (struct closing){.fd = fd};
+    name_lane(closing->lane, what, user);
     closing->chore = (struct chore){.work = close_work,
                                     .done = close_done,
                                     .aside = true,
                                     .lane = closing->lane,
                                     .limit = CLOSING_MAX};
     chores_start(chores, &closing->chore);
+}
+
+void chores_close_fd(struct chores *chores, uint64_t user, int fd)
+{
+    close_aside(chores, taken, user, fd);
 }
 
 /* Bytes alone are nothing to wait for. Descriptors that wait among them are told of by looking, which
@@ -428,7 +397,7 @@ void chores_close_connection(struct chores *chores, uint64_t user, int fd)
     if (holds_no_fds(fd))
         close_one(fd);
     else
-        chores_close_fd(chores, user, fd);
+        close_aside(chores, untaken, user, fd);
 }
 
 bool chores_is_stuck(struct chores *chores, uint64_t user)
@@ -437,7 +406,7 @@ bool chores_is_stuck(struct chores *chores, uint64_t user)
     unsigned waiting = 0, hang = 0;
     char lane[32];
 
-    name_lane(lane, user);
+    name_lane(lane, taken, user);
     lock(chores);
     for (const struct chore *c = chores->waiting; c; c = c->next)
         waiting += strcmp(c->lane, lane) == 0;

@@ -48,13 +48,15 @@ bool chores_has_begun(struct chore *chore);
  * file of a file system that the client serves itself, of a socket with SO_LINGER and bytes that
  * nobody takes, and of a unix socket in whose queue such a one waits. It is taken.
  *
- * Of sockets none waits long: SO_LINGER is switched off, and what is in the queue of a unix socket is
- * taken out and closed likewise. So what holds a thread up is a file system that the user serves. */
+ * Of sockets none waits long, nor what is in the queues of unix sockets. So what holds a thread up is
+ * a file of a file system that the user serves. */
 void chores_close_fd(struct chores *chores, uint64_t user, int fd);
-/** The same of a connection that we accepted: at once, where nothing waits in it that could hang. */
+/** The same of a connection that we accepted: at once, where nothing waits in it that could hang; else
+ * not in line behind descriptors of that user's, as what waits in it hardly hangs. */
 void chores_close_connection(struct chores *chores, uint64_t user, int fd);
 /** Do descriptors of that user's wait for others whose closing does not end? Then none is to be
- * taken of it: a user has no more than so many of our threads and descriptors. */
+ * taken of it, and its connections are closed with what is in them: a user has no more than so many
+ * of our threads and descriptors. */
 bool chores_is_stuck(struct chores *chores, uint64_t user);
 
 /** The user of a client that was not asked who it is. */

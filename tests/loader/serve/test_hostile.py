@@ -20,6 +20,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rawclient import HELLO, STATS, STATUS, Raw, Refused, frame, hello, make_ring, open_frame, slot_bytes  # noqa: E402
+from test_hangs import LIBC, mount_hung  # noqa: E402
 from service import FEED, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
@@ -46,6 +47,25 @@ def lingering():
 def close_aside(sock):
     """Close it in a thread that may wait for as long as that takes."""
     threading.Thread(target=sock.close, daemon=True).start()
+
+
+def answer_but_closing(fuse):
+    """Serve a file system with a file "x" that anybody may open, and whose close() does not end."""
+    def attributes(node):
+        return struct.pack("<6Q10I", node, 0, 0, 0, 0, 0, 0, 0, 0, 0o100666 if node > 1 else 0o40777, 1, 0, 0, 0, 4096, 0)
+
+    forever = struct.pack("<QII", 1 << 30, 0, 0)
+    while True:
+        request = os.read(fuse, 1 << 17)
+        _, kind, number, node = struct.unpack("<IIQQ", request[:24])
+        answers = {26: struct.pack("<4I2H2I2H8I", 7, 31, 65536, 0, 0, 0, 65536, 1, 0, 0, *[0] * 8),  # INIT
+                   1: struct.pack("<4Q2I", 2, 0, 1 << 30, 1 << 30, 0, 0) + attributes(2),           # LOOKUP
+                   3: forever + attributes(node),                                                   # GETATTR
+                   14: struct.pack("<QII", 1, 0, 0)}                                                # OPEN
+        if kind in answers:
+            os.write(fuse, struct.pack("<IiQ", 16 + len(answers[kind]), 0, number) + answers[kind])
+        elif kind not in (2, 18, 25, 36):  # FORGET, RELEASE, FLUSH
+            os.write(fuse, struct.pack("<IiQ", 16, -38, number))
 
 
 class HostileTest(ServiceCase):
@@ -191,6 +211,52 @@ class HostileTest(ServiceCase):
 
         # Nobody takes those bytes, nor ends, before the attack is over.
         self.beside(attack, meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
+        wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
+
+    def test_never_closed(self):
+        """a file of a file system of their own, whose close() never ends: it takes no more of the loader with each connection"""
+        path = os.path.join(self.folder, "theirs")
+        os.mkdir(path)
+        fuse = mount_hung(path)
+        if fuse is None:
+            self.skipTest("a file system of our own cannot be mounted here")
+        self.addCleanup(LIBC.umount2, path.encode(), 2)
+        server = os.fork()
+        if server == 0:
+            try:
+                answer_but_closing(fuse.fileno())
+            finally:
+                os._exit(1)
+        fuse.close()
+        stopped = []
+
+        def stop():  # from then on it can be closed
+            if not stopped:
+                stopped.append(True)
+                os.kill(server, signal.SIGKILL)
+                os.waitpid(server, 0)
+        self.addCleanup(stop)
+        self.loader = self.start()
+        at_rest, first, more = self.descriptors(), 80, 500
+
+        def attack(ready):
+            theirs = os.open(os.path.join(path, "x"), os.O_RDONLY)
+            for i in range(first + more):
+                if i == first:
+                    time.sleep(2)  # what takes longer hangs
+                c = Raw(self.address, greeting=b"")
+                with contextlib.suppress(OSError, Refused):
+                    c.send(hello(), theirs)
+                    if i < first:
+                        c.wait_for(HELLO)
+                c.close()
+            ready()
+
+        def meanwhile():
+            wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS + first)
+            self.assertGreater(self.descriptors(), at_rest + first // 2, "nothing hung")
+            stop()
+        self.beside(attack, meanwhile=meanwhile)
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_nested(self):
