@@ -121,7 +121,7 @@ void ctl_strip_name(struct plenum_error *err, const char *name);
 
 /**
  * options_start() for a subcommand of so many operands, which `needed` names ("one data set is").
- * -1 to go on, or the exit status.
+ * Without options there is no target. -1 to go on, or the exit status.
  */
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed);

@@ -10,10 +10,6 @@
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
 
-struct arguments {
-    char none;
-};
-
 static const struct options_program program = {
     .name = "plenumctl key",
     .usage = "FILE NAME",
@@ -27,8 +23,7 @@ static int run(int argc, char **argv)
     struct tls_key loader, client;
     struct plenum_error err;
     char text[TLS_TEXT_MAX];
-    struct arguments a;
-    int r = ctl_start(&program, &a, argc, argv, 2, "the loader's key file and a name are");
+    int r = ctl_start(&program, NULL, argc, argv, 2, "the loader's key file and a name are");
 
     if (r >= 0)
         return r;

@@ -18,10 +18,6 @@
 
 static const char suffix[] = ".trace.json";
 
-struct arguments {
-    char unused;
-};
-
 static const struct options_program program = {
     .name = "plenumctl trace",
     .usage = "DIR OUT.json",
@@ -191,12 +187,11 @@ static void print_summary(struct join *join)
 static int run(int argc, char **argv)
 {
     struct join join = {0};
-    struct arguments a;
     struct plenum_error err;
     char *temporary = NULL;
     int r;
 
-    r = ctl_start(&program, &a, argc, argv, 2, "a folder and a file to write are");
+    r = ctl_start(&program, NULL, argc, argv, 2, "a folder and a file to write are");
     if (r >= 0)
         return r;
     temporary = str_format("%s.%ld", argv[2], (long)getpid());
