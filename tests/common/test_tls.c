@@ -142,6 +142,16 @@ Test(tls, nothing_is_kept_that_poll_does_not_tell_of)
     free(bytes);
 }
 
+/* Two sides whose bytes the test carries from client[1] to server[1] and back; the client has something to say. */
+static void connect_by_hand(int client[2], int server[2], struct side *a, struct side *b)
+{
+    connect_two(client);
+    connect_two(server);
+    *a = side_of(client[0], false);
+    *b = side_of(server[0], true);
+    put(a, "hello");
+}
+
 /* What is said before the other side's answer is there waits for it, and no longer: whoever reads the
  * last of it. */
 Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
@@ -151,11 +161,7 @@ Test(tls, a_handshake_that_ends_while_reading_lets_writers_go)
     char flight[65536];
     ssize_t len;
 
-    connect_two(client);
-    connect_two(server);
-    a = side_of(client[0], false);
-    b = side_of(server[0], true);
-    put(&a, "hello");
+    connect_by_hand(client, server, &a, &b);
     cr_assert(eq(int, frame_conn_flush(&a.conn), -EAGAIN));
     cr_expect(not(frame_conn_wants_write(&a.conn)), "it waits for an answer");
     len = recv(client[1], flight, sizeof(flight), 0);
@@ -185,11 +191,7 @@ Test(tls, a_handshake_that_cannot_be_written_wants_to)
     char bytes[65536], hello[4096];
     ssize_t len;
 
-    connect_two(client);
-    connect_two(server);
-    a = side_of(client[0], false);
-    b = side_of(server[0], true);
-    put(&a, "hello");
+    connect_by_hand(client, server, &a, &b);
     (void)frame_conn_flush(&a.conn);
     len = recv(client[1], hello, sizeof(hello), 0);
     (void)setsockopt(server[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));

@@ -19,6 +19,11 @@ start() {
     wait_for 20 six_run || { echo "# the job did not start"; sed 's/^/# /' err; }
     begin=$(date +%s%N)
 }
+# start_once [OPTION]... - the same; started again, it ends well
+start_once() {
+    local stubborn="[ \$PLENUM_RESTART_COUNT = 0 ] || exit 0; $stubborn"
+    start "$@"
+}
 start_mpi() {
     "$run" --grace 1 --heartbeat-timeout 4 "$@" --host 'v[1-3]:2' "$mpi_sum" wait >out 2>err &
     job=$!
@@ -206,22 +211,14 @@ fault_missing() {
     ok "the working directory is missing" all 'same $code 125' 'has "3 of 3 other hosts"' 'last_line_has "v3  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 }
 fault_restart() {
-    "$run" --grace 1 --heartbeat-timeout 4 --max-restarts 2 --host 'v[1-3]:2' sh -c \
-        "[ \$PLENUM_RESTART_COUNT = 0 ] || exit 0; $stubborn" >out 2>err &
-    job=$!
-    begin=$(date +%s%N)
-    wait_for 20 six_run
+    start_once --max-restarts 2
     on v2 pkill -KILL -x orted
     await_end
     ok "a job that may starts again" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' nothing_is_left
 }
 fault_reboot() { # of a host: for a while nobody can log in there
     eval "$("$vhosts" env ssh)"
-    "$run" --grace 1 --heartbeat-timeout 4 --max-restarts 5 --host 'v[1-3]:2' sh -c \
-        "[ \$PLENUM_RESTART_COUNT = 0 ] || exit 0; $stubborn" >out 2>err &
-    job=$!
-    begin=$(date +%s%N)
-    wait_for 20 six_run
+    start_once --max-restarts 5
     on v2 pkill -KILL -x sshd
     on v2 pkill -KILL -x orted
     wait_for 40 has 'trying again in 10 s'

@@ -219,6 +219,16 @@ Test(badlist, it_goes_with_the_data_and_not_with_its_name)
     dataset_unref(d);
 }
 
+/* The list of the data set's, which nothing is to be said against. */
+static void path_of_list(char ret[512])
+{
+    struct dataset *d = opened(tree_path(&tree, "data"));
+
+    (void)snprintf(ret, 512, "%s", dataset_get_bad_path(d));
+    cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
+    dataset_unref(d);
+}
+
 /* Else who writes to a shared folder decides what others' runs show. */
 Test(badlist, that_another_could_have_written_is_passed_over)
 {
@@ -229,10 +239,7 @@ Test(badlist, that_another_could_have_written_is_passed_over)
 
     write_set("data");
     keep("data", bad, 1, &kept);
-    d = opened(tree_path(&tree, "data"));
-    (void)snprintf(path, sizeof(path), "%s", dataset_get_bad_path(d));
-    cr_expect(eq(str, (char *)dataset_get_warning(d), ""));
-    dataset_unref(d);
+    path_of_list(path);
     cr_assert(eq(int, chmod(path, 0620), 0));
     d = opened(tree_path(&tree, "data"));
     cr_expect(eq(u32, dataset_get_known_bad(d), 0));
@@ -251,9 +258,7 @@ Test(badlist, a_damaged_list_is_named)
 
     write_set("data");
     keep("data", bad, 1, &kept);
-    d = opened(tree_path(&tree, "data"));
-    (void)snprintf(path, sizeof(path), "%s", dataset_get_bad_path(d));
-    dataset_unref(d);
+    path_of_list(path);
     cr_assert(eq(int, truncate(path, 60), 0));
     cr_expect(eq(int, dataset_open(tree_path(&tree, "data"), NULL, &d, &err), -EBADMSG));
     cr_expect(ne(ptr, strstr(err.text, path), NULL), "%s", err.text);

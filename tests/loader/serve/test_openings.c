@@ -133,6 +133,17 @@ static void ask(struct asker *a, const char *user, const char *name)
     ask_below(a, user, name, "/");
 }
 
+/* The first ten askers, of user 1, each for a folder of its own. */
+static void ask_ten(const char *kind)
+{
+    char name[32];
+
+    for (unsigned i = 0; i < 10; i++) {
+        (void)snprintf(name, sizeof(name), "/%s/%u", kind, i);
+        ask(&askers[i], "1", name);
+    }
+}
+
 static void on_nothing(uv_timer_t *timer)
 {
     (void)timer;
@@ -221,12 +232,7 @@ Test(openings, with_other_rights_are_others)
 
 Test(openings, that_hang_keep_no_other_user_waiting)
 {
-    char name[32];
-
-    for (unsigned i = 0; i < 10; i++) {
-        (void)snprintf(name, sizeof(name), "/hang/%u", i);
-        ask(&askers[i], "1", name);
-    }
+    ask_ten("hang");
     ask(&askers[10], "2", "/there");
     wait_done(&askers[10]);
     cr_assert(zero(int, askers[10].code));
@@ -235,12 +241,7 @@ Test(openings, that_hang_keep_no_other_user_waiting)
 
 Test(openings, that_wait_in_a_users_line_keep_no_other_user_waiting)
 {
-    char name[32];
-
-    for (unsigned i = 0; i < 10; i++) {
-        (void)snprintf(name, sizeof(name), "/hang/%u", i);
-        ask(&askers[i], "1", name);
-    }
+    ask_ten("hang");
     ask(&askers[10], "1", "/there");
     ask(&askers[11], "2", "/there");
     wait_done(&askers[11]);
@@ -250,12 +251,7 @@ Test(openings, that_wait_in_a_users_line_keep_no_other_user_waiting)
 
 Test(openings, that_index_keep_nobody_waiting_who_has_an_index)
 {
-    char name[32];
-
-    for (unsigned i = 0; i < 10; i++) {
-        (void)snprintf(name, sizeof(name), "/index/%u", i);
-        ask(&askers[i], "1", name);
-    }
+    ask_ten("index");
     ask(&askers[10], "1", "/there");
     wait_done(&askers[10]);
     cr_assert(zero(int, askers[10].code));
@@ -301,12 +297,7 @@ Test(openings, end_with_the_last_who_waits)
 
 Test(openings, that_wait_in_line_are_forgotten_with_those_who_asked)
 {
-    char name[32];
-
-    for (unsigned i = 0; i < 10; i++) {
-        (void)snprintf(name, sizeof(name), "/hang/%u", i);
-        ask(&askers[i], "1", name);
-    }
+    ask_ten("hang");
     for (unsigned i = 10; i-- > 0;)
         openings_leave(&askers[i].waiter);
     wait_count(&storage.inside, 0);
