@@ -31,7 +31,7 @@ class Page:
         programs = os.path.join(folder, "bin")
         os.mkdir(programs)
         os.symlink(sys.executable, os.path.join(programs, "python3"))
-        os.environ["PATH"] = f"{programs}:{BUILD}:{os.path.join(BUILD, 'examples')}:{os.environ['PATH']}"
+        os.environ["PATH"] = f"{programs}:{BUILD}:{os.environ['PATH']}"
         for language, code in self.blocks:
             if language == "python":
                 name = re.match(r"# (\w+\.py) - ", code).group(1)

@@ -25,13 +25,13 @@ class CodeTest(ServiceCase):
     def test_operator(self):
         """the shell lines of operator.md"""
         (code,) = blocks("operator.md", "sh")
-        path = f"{BUILD}:{BUILD}/examples:{os.environ['PATH']}"
+        path = f"{BUILD}:{os.environ['PATH']}"  # what is installed, and no example
         done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path), timeout=2 * LIMIT,
                               capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("plenumd.conf is good", done.stdout)
-        self.assertIn('"images": 24', done.stdout)
-        self.assertIn("since the start: 32 samples", done.stdout)  # the last batch of 16 is filled up
+        self.assertRegex(done.stdout, r"(?m)^real  *[1-9]")
+        self.assertRegex(done.stdout, "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, 0 refused")
 
     def test_protocol_client(self):
         """the client of protocol.md gets the labels that plenumctl knows"""
