@@ -205,7 +205,7 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
     const char *host = member_host(s, m)->name;
     struct control_started started;
 
-    if (control_get_started(payload, &started) < 0 || m->state != PLANNED)
+    if (m->state != PLANNED || control_get_started(payload, &started) < 0)
         return -EPROTO;
     m->state = ALIVE;
     m->pid = started.pid;
@@ -241,7 +241,7 @@ static int take_failed(struct supervisor *s, struct member *m, struct frame_read
 {
     struct report report = {.kind = REPORT_FAILED, .instance = member_index(s, m)};
 
-    if (control_get_failed(payload, &report.failed) < 0)
+    if (m->state != PLANNED || control_get_failed(payload, &report.failed) < 0)
         return -EPROTO;
     m->state = DONE;
     m->failed = report.failed;
@@ -255,7 +255,7 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
     struct report report = {.kind = REPORT_EXITED, .instance = member_index(s, m)};
     char status[128];
 
-    if (control_get_exited(payload, &m->exited) < 0 || m->state != ALIVE)
+    if (m->state != ALIVE || control_get_exited(payload, &m->exited) < 0)
         return -EPROTO;
     m->state = EXITED;
     m->has_exited = true;
@@ -284,14 +284,17 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
     return 0;
 }
 
-static void take_drained(struct member *m, struct frame_reader *payload)
+static int take_drained(struct member *m, struct frame_reader *payload)
 {
     const char *bytes;
     size_t len;
 
+    if (!m->has_exited || m->tail)
+        return -EPROTO;
     control_get_bytes(payload, &bytes, &len);
     m->tail = strndup(len > 0 ? bytes : "", len);
     m->state = DONE;
+    return 0;
 }
 
 static int take_output(struct supervisor *s, struct member *m, struct frame_reader *payload)
@@ -367,8 +370,7 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
     case CONTROL_EXITED:
         return take_exited(s, m, payload);
     case CONTROL_DRAINED:
-        take_drained(m, payload);
-        return 0;
+        return take_drained(m, payload);
     case CONTROL_BEAT:
         return 0;
     default:

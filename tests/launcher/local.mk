@@ -14,7 +14,7 @@ endif
 
 if CRITERION
 launcher_tests = %D%/test_allocation %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host %D%/test_input \
-	%D%/test_lines %D%/test_mpirun %D%/test_network %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
+	%D%/test_lines %D%/test_members %D%/test_mpirun %D%/test_network %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
 	%D%/test_ranges %D%/test_report
 check_PROGRAMS += $(launcher_tests)
 TESTS += $(launcher_tests)
@@ -46,6 +46,9 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 
 %C%_test_lines_CFLAGS = $(launcher_test_cflags)
 %C%_test_lines_LDADD = $(launcher_test_ldadd)
+
+%C%_test_members_CFLAGS = $(launcher_test_cflags)
+%C%_test_members_LDADD = $(launcher_test_ldadd)
 
 %C%_test_mpirun_CFLAGS = $(launcher_test_cflags)
 %C%_test_mpirun_LDADD = $(launcher_test_ldadd)
