@@ -150,7 +150,9 @@ static void add_hosts(struct mpirun_words *w, const struct plan *plan, uint32_t 
         return;
     }
     list = list_hosts(plan, first, count);
-    if (list && strlen(list) >= HOSTS_WORD_MAX) {
+    if (!list) {
+        w->failed = true;
+    } else if (strlen(list) >= HOSTS_WORD_MAX) {
         add_host_file(w, list);
         free(list);
     } else {

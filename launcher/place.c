@@ -25,6 +25,7 @@
 
 #include "launcher/place.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,7 @@ static int find_cores(struct state *s, struct plenum_error *err)
         hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(s->topology, HWLOC_OBJ_PACKAGE, obj);
         struct core *core = &s->cores[s->num_cores];
 
+        assert(obj);
         if (!hwloc_bitmap_intersects(obj->cpuset, s->usable))
             continue;
         *core = (struct core){.cpus = hwloc_bitmap_dup(obj->cpuset),

@@ -219,7 +219,7 @@ static void mark_own(struct network *own, const struct network *other)
 {
     for (size_t i = 0; i < other->count; i++) {
         const struct network_address *a = &other->list[i];
-        struct sockaddr_storage to = {.ss_family = (sa_family_t)a->at.family}, from;
+        struct sockaddr_storage to = {.ss_family = (sa_family_t)a->at.family}, from = {0};
         socklen_t len = sizeof(from);
         char text[INET6_ADDRSTRLEN];
         int fd;
