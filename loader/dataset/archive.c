@@ -9,6 +9,7 @@
 
 #include "loader/dataset/archive.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -50,6 +51,7 @@ static int take_part(const struct dataset *d, uint32_t count, uint32_t *begin, u
 
 static void keep_range(struct pattern_list *list, uint32_t begin, uint32_t end)
 {
+    assert(begin < end && end <= list->count);
     for (size_t i = 0; i < list->count; i++)
         if (i < begin || i >= end)
             free(list->paths[i]);

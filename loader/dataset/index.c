@@ -13,6 +13,7 @@
 
 #include "loader/dataset/index.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -627,8 +628,8 @@ static int take_bytes(int fd, size_t len, bool map, void **ret)
 static int open_file(int fd, bool map, struct index *ret)
 {
     struct stat st;
-    void *bytes;
-    int r = 0;
+    void *bytes = NULL;
+    int r;
 
     if (fd < 0)
         return fd;
@@ -636,11 +637,12 @@ static int open_file(int fd, bool map, struct index *ret)
         r = -errno;
     else if (st.st_size < (off_t)sizeof(struct index_header))
         r = -EBADMSG;
-    if (r == 0)
+    else
         r = take_bytes(fd, (size_t)st.st_size, map, &bytes);
     (void)close(fd);
     if (r < 0)
         return r;
+    assert(bytes);
     if (!valid(bytes, (size_t)st.st_size)) {
         *ret = (struct index){.header = bytes, .bytes = (size_t)st.st_size, .mapped = map};
         index_close(ret);

@@ -329,7 +329,7 @@ static int open_resolved(const struct place *p, const char *path, int flags, cha
 
 int place_enter(struct place *p, const char *path)
 {
-    char *real;
+    char *real = NULL;
     int fd = open_resolved(p, path, O_RDONLY | O_DIRECTORY, &real);
 
     if (fd < 0)
