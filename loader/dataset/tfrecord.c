@@ -22,6 +22,7 @@
 
 #include "common/crc32c.h"
 #include "common/error.h"
+#include "common/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/example.pb-c.h"
 
@@ -96,13 +97,11 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
             r->cap = want;
         }
         while (r->have < len) {
-            ssize_t n =
-                pread(r->fd, r->bytes + r->have, r->cap - r->have, (off_t)(r->offset + r->have));
+            int64_t n = io_pread_some(r->fd, r->bytes + r->have, r->cap - r->have,
+                                      r->offset + r->have);
 
-            if (n < 0 && errno == EINTR)
-                continue;
             if (n <= 0)
-                return n < 0 ? -errno : -ENODATA;
+                return n < 0 ? (int)n : -ENODATA;
             r->have += (size_t)n;
         }
     }
