@@ -28,6 +28,7 @@
 
 #include "loader/image/jpeg_own.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -705,11 +706,13 @@ int jpeg_own_create(struct jpeg_own **ret)
     if (!o)
         return -ENOMEM;
     memset(o, 0, sizeof(*o));
-    for (uint8_t i = 0; i < BATCH; i++)
-        o->slot[i] = i;
-    for (size_t i = 0; !o->kernels; i++)
+    for (int i = 0; i < BATCH; i++)
+        o->slot[i] = (uint8_t)i;
+    for (size_t i = 0; !o->kernels; i++) {
+        assert(jpeg_kernels[i]); /* the portable ones always are usable */
         if (jpeg_kernels[i]->usable())
             o->kernels = jpeg_kernels[i];
+    }
     *ret = o;
     return 0;
 }

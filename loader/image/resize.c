@@ -13,6 +13,7 @@
 
 #include "loader/image/resize.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -112,6 +113,7 @@ static void find_coefficients(const struct window *w, int16_t *coef)
 
     for (uint32_t k = 0; k < w->taps; k++, d += w->apart)
         sum += weight_at(w, d);
+    assert(sum > 0);
     d = w->first;
     for (uint32_t k = 0; k < w->taps; k++, d += w->apart) {
         int64_t c = ((weight_at(w, d) << (RESIZE_BITS + 1)) + sum) / (2 * sum);
@@ -134,6 +136,7 @@ static void find_coefficients_small(const struct window *w, int16_t *coef)
 
     for (uint32_t k = 0; k < w->taps; k++, d += apart)
         sum += (uint32_t)(reach - (d < 0 ? -d : d));
+    assert(sum > 0);
     reciprocal = UINT32_MAX / (2 * sum);
     d = (int32_t)w->first;
     for (uint32_t k = 0; k < w->taps; k++, d += apart) {
@@ -267,9 +270,11 @@ int resize_create(struct resize **ret)
     if (!r)
         return -ENOMEM;
     *r = (struct resize){0};
-    for (size_t i = 0; !r->chosen; i++)
+    for (size_t i = 0; !r->chosen; i++) {
+        assert(resize_kernels[i]); /* the portable ones always are usable */
         if (resize_kernels[i]->usable())
             r->chosen = resize_kernels[i];
+    }
     *ret = r;
     return 0;
 }

@@ -10,6 +10,8 @@
 
 #include "loader/image/resize_kernels.h"
 
+#include <assert.h>
+
 static bool always(void)
 {
     return true;
@@ -95,6 +97,7 @@ static inline void down_block(const struct resize_line *line, size_t at, size_t 
     int32_t sum[BLOCK * 4] = {0};
     uint8_t pixels[BLOCK * 4];
 
+    assert(count <= BLOCK);
     for (uint32_t k = 0; k < line->pairs_count; k++) {
         const uint8_t *row = (const uint8_t *)line->pairs[k] + 4 * at;
         const uint8_t *next = row + (size_t)line->width * 4;
