@@ -5,18 +5,26 @@
  * keep anybody from sleeping for ever: "hand_over() counts an item before it looks who is idle, and a worker is idle before it looks at the
  * count"; and who frees an item wakes an I/O thread when few items are left to render, not each time.
  *
- * Checked in all interleavings: every task is rendered once (asserts), and then all threads end when they are told to (no invalid end state).
+ * A sample whose bytes are bad is handed back by its worker, and a substitute is read. Storage may hang, and the reader with it; where all
+ * readers hang, queue_beat() starts another, which brings an item of its own. (It also wakes all that sleep, now and then. That is left out
+ * here: nobody may depend on it.)
  *
- * COUNT_LATE, IDLE_LATE and SIGNAL_RARELY make mistakes on purpose: with each of them spin must find one.
+ * Checked in all interleavings: every task is rendered once (asserts), all but the one that hangs while it hangs, and then all threads end
+ * when they are told to (no invalid end state).
+ *
+ * COUNT_LATE, IDLE_LATE, SIGNAL_RARELY and NO_SPARE make mistakes on purpose: with each of them spin must find one.
  */
 #define WORKERS 2 /* and as many lanes, one worker each */
 #define READERS 1
 #define ITEMS 3
 #define TASKS 4
+#define BAD 1     /* samples that are handed back */
+#define HANGS 1   /* reads that hang */
 #define FEW 1     /* workers + I/O threads in queue.c, where there are twice as many items */
 
 bool queue_locked = false, lane_locked[WORKERS];
-byte untaken = TASKS, unfinished = TASKS, free_items = ITEMS;
+byte untaken = TASKS, unfinished = TASKS, free_items = ITEMS, items = ITEMS;
+byte bad = BAD, may_hang = HANGS, readers = READERS, hanging = 0;
 byte in_lane[WORKERS], idle[WORKERS];
 byte ready = 0; /* atomic_uint: items in all lanes */
 bool stop = false, lane_stop[WORKERS];
@@ -41,7 +49,7 @@ inline signal_worker(l) {
     fi
 }
 
-active [READERS] proctype reader() /* io_main() */
+proctype reader() /* io_main() */
 {
     byte lane, other;
     bool taken;
@@ -53,6 +61,13 @@ active [READERS] proctype reader() /* io_main() */
         free_items--;
         untaken--;
         queue_locked = false;
+        if /* read_item() */
+        :: may_hang > 0 -> /* and comes back when all others have been rendered */
+            atomic { may_hang--; hanging++ };
+            unfinished == hanging;
+            hanging--
+        :: true -> skip
+        fi;
         if /* the stream's lane */
         :: lane = 0
         :: lane = 1
@@ -117,13 +132,16 @@ proctype worker(byte own)
         od;
         lane = 0;
         if
-        :: found -> /* work_on(), end_task() */
+        :: found -> /* work_on(), end_task() or hand_back() */
             found = false;
             lock_queue();
             assert(unfinished > 0);
-            unfinished--;
+            if
+            :: bad > 0 -> bad--; untaken++; signal_reader()
+            :: true -> unfinished--
+            fi;
             free_items++;
-            assert(free_items <= ITEMS);
+            assert(free_items <= items);
 #ifdef SIGNAL_RARELY
             if
             :: ready == FEW -> signal_reader()
@@ -165,13 +183,24 @@ proctype worker(byte own)
     od
 }
 
-/* stop_threads(), when all has been rendered */
+/* queue_beat() while there is something to do, and stop_threads() when all has been rendered */
 active proctype loop()
 {
     byte l;
 
-    atomic { run worker(0); run worker(1) };
-    unfinished == 0;
+    atomic { run reader(); run worker(0); run worker(1) };
+    do
+    :: unfinished == 0 -> break
+#ifndef NO_SPARE
+    :: untaken > 0 && hanging == readers ->
+        lock_queue();
+        if
+        :: untaken > 0 && hanging == readers -> readers++; items++; free_items++; run reader()
+        :: else -> skip
+        fi;
+        queue_locked = false
+#endif
+    od;
     lock_queue();
     stop = true;
     atomic { readers_woken = readers_woken + readers_asleep; readers_asleep = 0 };
@@ -185,5 +214,5 @@ active proctype loop()
         l++
     :: else -> break
     od;
-    assert(ready == 0 && free_items == ITEMS && untaken == 0)
+    assert(ready == 0 && free_items == items && untaken == 0 && hanging == 0)
 }
