@@ -71,10 +71,15 @@ class StrangersTest(ServiceCase):
                 got += piece
         return got
 
-    def once(self, sentence):
+    def setUp(self):
+        super().setUp()
+        self.began = time.monotonic()
+
+    def once(self, sentence, loaders=1):
+        """Each loader says so, and no more often than once a minute (a slow machine may take some for one test)."""
+        minutes = int((time.monotonic() - self.began) // 60)
         lines = [line for line in self.said().splitlines() if sentence in line]
-        self.assertEqual(len(lines), 1, f"{sentence!r}: {lines}")
-        return lines[0]
+        self.assertIn(len(lines), range(loaders, loaders * (1 + minutes) + 1), f"{sentence!r}: {lines}")
 
     def descriptors(self, p):
         return len(os.listdir(f"/proc/{p.pid}/fd"))
@@ -167,28 +172,26 @@ class StrangersTest(ServiceCase):
             self.assertTrue(got == b"" or struct.unpack_from("<H", got, 4)[0] in (1, ERROR) or got[0] == 21, got)
         self.assertIn(ENDING.encode(), got)  # of the last, which had greeted
         # By each loader, and of the plain one also of a client that has told its name: all are of one host.
-        self.assertEqual(self.said().count(ENDING), 2)
+        self.once(ENDING, loaders=2)
         wait_for("their descriptors", lambda: self.descriptors(loader) < count)
 
     def test_scanner(self):
-        """three thousand connections that come and go: one line, no descriptor, no memory"""
+        """thousands of connections that come and go: one line, no descriptor, no memory"""
         self.make_data()
         key = self.key("key")
         for address, more in ((self.serve_tcp(), {}), (self.serve_tcp("--tls-key", key), {"key": self.client(key)})):
             self.served(address, **more)
             count = self.descriptors(self.p)
-            for _ in range(300):
-                self.connect(address).close()
-            wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
-            before = self.resident(self.p, "VmRSS")
-            for _ in range(3000):
-                self.connect(address).close()
-            wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
+            resident = []
+            for _ in range(2):  # in the first round many may be there at once, and what they had is kept for others
+                for _ in range(3000):
+                    self.connect(address).close()
+                wait_for("their descriptors", lambda: self.descriptors(self.p) <= count)
+                resident.append(self.resident(self.p, "VmRSS"))
             if not os.environ.get("PLENUM_SANITIZED"):  # which keep what was freed
-                # Many may have been there at once, with some tens of KiB each; three thousand of these would be more.
-                self.assertLess(self.resident(self.p, "VmRSS"), before + 65536)
+                self.assertLess(resident[1], resident[0] + 65536)  # some tens of KiB each would be more
             self.served(address, **more)
-        self.assertEqual(self.said().count("gone: it has not said who it is"), 2)
+        self.once("gone: it has not said who it is", loaders=2)
 
     def test_places(self):
         """outside of the roots: by its name, by .., by links; and what is not there is not told from what is"""
