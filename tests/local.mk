@@ -11,12 +11,13 @@ if SANITIZED
 sanitized = 1
 endif
 LOG_DRIVER = $(tap_driver)
-LOG_COMPILER = $(top_srcdir)/%D%/run-test
+# TEST_LIMIT may be a command that ends a test which takes for ever, as scripts/check has it.
+LOG_COMPILER = $(TEST_LIMIT) $(top_srcdir)/%D%/run-test
 TEST_EXTENSIONS = .sh .py
 SH_LOG_DRIVER = $(tap_driver)
-SH_LOG_COMPILER = $(SHELL)
+SH_LOG_COMPILER = $(TEST_LIMIT) $(SHELL)
 PY_LOG_DRIVER = $(tap_driver)
-PY_LOG_COMPILER = $(PYTHON)
+PY_LOG_COMPILER = $(TEST_LIMIT) $(PYTHON)
 EXTRA_DIST += %D%/run-test %D%/suppressions/lsan %D%/suppressions/tsan
 
 # Criterion's own macros trip some of our warnings.
