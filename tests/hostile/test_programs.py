@@ -58,7 +58,7 @@ class HostileProgramsTest(ServiceCase):
         """A feed, of a user of its own, from our loader unless another one is named."""
         who = pwd.getpwnam(PEOPLE[0]) if self.many else None
         p = subprocess.Popen([FEED, data, *STREAM, "--loader", self.address, "--json", *arguments], env=self.environment,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
                              **({"user": who.pw_uid, "group": who.pw_gid, "extra_groups": ()} if who else {}))
         self.addCleanup(self.end_feed, p)
         return p
