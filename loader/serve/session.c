@@ -1076,7 +1076,9 @@ static int check_peer(struct session *s, struct plenum_error *err)
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
     r = room_for_client(s->server, s->user, err);
-    if (r < 0 && (room_is_coming(s->server, NULL) || make_room(s->server)))
+    if (r < 0 && room_is_coming(s->server, NULL)) /* who has hung up is closed by that */
+        r = room_for_client(s->server, s->user, err);
+    if (r < 0 && make_room(s->server))
         r = room_for_client(s->server, s->user, err);
     return r;
 }

@@ -260,6 +260,21 @@ class StrangersTest(ServiceCase):
         for s in streams:
             s.close()
 
+    def test_silent_beside_quiet(self):
+        """they make room, too, where a stream of another host may be about to end, for it is quiet"""
+        self.make_data()
+        address = self.serve_tcp("--socket", f"unix:{self.socket}", "--socket-mode", "0666", "--max-clients", "2")
+        wait_for("a loader that listens", self.listening)
+        quiet = Raw(address)
+        self.addCleanup(quiet.close)
+        quiet.open(f"folder:{self.data}")
+        silent = self.enter(f"unix:{self.socket}", HELLO)
+        time.sleep(2)
+        self.served(f"unix:{self.socket}")
+        self.assertIn(b"it opened no stream, and others are waiting", self.said_by(silent))
+        quiet.ask()
+        self.assertEqual(quiet.done(), 0)
+
     def is_closed(self, s):
         """Has the loader closed it without a word?"""
         try:
