@@ -13,6 +13,7 @@
 #include "common/dataname.h"
 #include "common/error.h"
 #include "common/progress.h"
+#include "common/text.h"
 #include "common/util.h"
 
 /* Where standard error is no terminal, a line every so often. */
@@ -48,6 +49,12 @@ void ctl_end_progress(void)
     progress_shown = false;
     progress_told_ns = 0;
     progress = (struct progress){0};
+}
+
+char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "%s", dataset_get_name(dataset));
+    return text_make_plain(ret);
 }
 
 void ctl_strip_name(struct plenum_error *err, const char *name)

@@ -115,6 +115,9 @@ void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t tota
 /** End it. */
 void ctl_end_progress(void);
 
+/** A data set's name for a terminal: `ret`. */
+char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size);
+
 /** Take a name and a colon away from the beginning of a sentence, if it has them: for where the
  * name is shown beside it. */
 void ctl_strip_name(struct plenum_error *err, const char *name);

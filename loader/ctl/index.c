@@ -193,9 +193,9 @@ static void print_tiles(const struct dataset *d, const struct tiles *t)
 static void print_text(const struct dataset *d, const struct tiles *t, double seconds)
 {
     const char *path = dataset_get_index_path(d);
-    char bytes[32], text[33];
+    char name[4096], bytes[32], text[33];
 
-    printf("data set     %s\n", dataset_get_name(d));
+    printf("data set     %s\n", ctl_plain_name(d, name, sizeof(name)));
     printf("samples      %u in %u classes, %s\n", dataset_get_samples(d), dataset_get_classes(d),
            format_bytes(dataset_get_bytes(d), bytes, sizeof(bytes)));
     if (*dataset_get_warning(d))

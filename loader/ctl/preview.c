@@ -184,6 +184,7 @@ static int run(int argc, char **argv)
     struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .count = 24};
     struct ctl_stream stream;
     struct sheet sheet = {.stream = &stream, .args = &a};
+    char name[4096];
     struct plenum_error err;
     int r;
 
@@ -197,7 +198,7 @@ static int run(int argc, char **argv)
         r = write_sheet(&sheet, argv[2], &err);
     if (r == 0)
         printf("%s: %u x %u pixels, %u samples of %s\n", argv[2], sheet.width, sheet.height,
-               a.count, dataset_get_name(stream.dataset));
+               a.count, ctl_plain_name(stream.dataset, name, sizeof(name)));
     free(sheet.scratch);
     free(sheet.pixels);
     ctl_stream_close(&stream);

@@ -302,7 +302,7 @@ static void print_text(const struct verify *v, double seconds)
     char name[4096], bytes[32], content[33];
 
     hash_content(v, content);
-    printf("data set     %s\n", dataset_get_name(v->dataset));
+    printf("data set     %s\n", ctl_plain_name(v->dataset, name, sizeof(name)));
     printf("samples      %u, %s\n", dataset_get_samples(v->dataset),
            format_bytes(v->bytes, bytes, sizeof(bytes)));
     printf("good         %llu JPEGs and %llu PNGs decode whole\n", (unsigned long long)v->jpeg,

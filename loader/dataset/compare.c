@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/text.h"
 #include "loader/dataset/format.h"
 
 /* "archive, name" of a sample. */
@@ -71,5 +72,6 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
     if (!ret[0])
         (void)datasum_difference(&here->header->sum, &there.header->sum, ret, size);
     index_close(&there);
+    (void)text_make_plain(ret); /* the other index is of anybody's names */
     return 0;
 }

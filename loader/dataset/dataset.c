@@ -29,6 +29,7 @@
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/philox.h"
+#include "common/text.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
@@ -503,7 +504,7 @@ static void sum_with(const struct dataset *d, const struct badlist *list, struct
     datasum_fingerprint(sum, fingerprint);
 }
 
-/* One more clause of the warning. */
+/* One more clause of the warning, which is for terminals and logs: it may hold names of others. */
 static void add_warning(struct dataset *d, const char *what, const char *more)
 {
     size_t at = strlen(d->warning);
@@ -512,6 +513,7 @@ static void add_warning(struct dataset *d, const char *what, const char *more)
         at += (size_t)snprintf(d->warning + at, sizeof(d->warning) - at, "; ");
     if (at < sizeof(d->warning))
         (void)snprintf(d->warning + at, sizeof(d->warning) - at, "%s%s", what, more);
+    (void)text_make_plain(d->warning);
 }
 
 /* What verify found, and what it makes of the fingerprint. */

@@ -80,8 +80,8 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset);
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Files that were passed over because their names are not an image's. */
 uint64_t dataset_get_passed_over(const struct dataset *dataset);
-/** What else somebody should know who believes all to be there: clauses without a full stop, or "".
- * Borrowed. */
+/** What else somebody should know who believes all to be there: clauses without a full stop, fit for a
+ * terminal, or "". Borrowed. */
 const char *dataset_get_warning(const struct dataset *dataset);
 /** How many classes have names: all, or 0 where labels are numbers. */
 uint32_t dataset_get_class_names(const struct dataset *dataset);
@@ -157,7 +157,7 @@ const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample);
 
 /**
  * How a data set differs from one whose index file lies at `index_path` (of another host, say): a
- * clause about the first difference into `ret`, or "".
+ * clause about the first difference into `ret`, fit for a terminal, or "".
  */
 int dataset_compare(const struct dataset *dataset, const char *index_path, char *ret, size_t size,
                     struct plenum_error *err);

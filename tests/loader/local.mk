@@ -9,7 +9,7 @@ threads_tests += %D%/serve/test_chores %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
-loader_scripts = %D%/ctl/test_pack.sh %D%/ctl/test_verify.sh %D%/dataset/test_door.sh %D%/dataset/test_tar_writers.sh
+loader_scripts = %D%/ctl/test_pack.sh %D%/ctl/test_terminal.sh %D%/ctl/test_verify.sh %D%/dataset/test_door.sh %D%/dataset/test_tar_writers.sh
 EXTRA_DIST += $(loader_scripts)
 TESTS += $(loader_scripts)
 
