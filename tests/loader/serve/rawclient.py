@@ -4,6 +4,7 @@ import fcntl
 import os
 import socket
 import struct
+import time
 
 HELLO, OPEN, OPENED, RENDER, DONE = 1, 2, 3, 4, 5
 STATS, ERROR, STATUS, STATUS_STREAM = 8, 9, 13, 14
@@ -44,6 +45,18 @@ def open_frame(dataset, side=32, count=4, slots=2, pipeline=None):
         "<QIIIIIIIIIIIIIQ", 7, 0, 0, 0, 0, count, 0, count, 1, 1, 0, 3, side, slots, slot_bytes(side, count)), 1)
 
 
+def connect(s, place):
+    """As s.connect(place); where as many wait already as a unix socket's queue holds, wait too."""
+    until = time.monotonic() + s.gettimeout()
+    while True:
+        try:
+            return s.connect(place)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
 class Refused(Exception):
     """ERROR came: its code and its sentence."""
 
@@ -59,7 +72,7 @@ class Raw:
         self.socket.settimeout(limit)
         if source:
             self.socket.bind((source, 0))
-        self.socket.connect((host, int(port)) if self.remote else place)
+        connect(self.socket, (host, int(port)) if self.remote else place)
         greeting = hello(name, job) if greeting is None else greeting
         if greeting:
             self.send(greeting)

@@ -16,7 +16,9 @@ import unittest
 
 BUILD = os.environ["top_builddir"]
 SOURCE = os.environ["top_srcdir"]
-sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.dirname(os.path.abspath(__file__))]
+
+from rawclient import connect  # noqa: E402
 
 PLENUMD, CTL, FEED = (os.path.join(BUILD, name) for name in ("plenumd", "plenumctl", "examples/feed"))
 STREAM = ["--pipeline", "rrc(48)flip(0.5)", "--seed", "3", "--micro-batch", "4"]
@@ -144,7 +146,7 @@ class ServiceCase(unittest.TestCase):
         s = socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET)
         self.addCleanup(s.close)
         s.settimeout(limit)
-        s.connect(place if kind == "unix" else tuple([place.rsplit(":", 1)[0], int(place.rsplit(":", 1)[1])]))
+        connect(s, place if kind == "unix" else tuple([place.rsplit(":", 1)[0], int(place.rsplit(":", 1)[1])]))
         return s
 
     def resident(self, p, *kinds):
