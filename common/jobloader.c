@@ -75,6 +75,12 @@ struct jobloader {
     int backoff_ms;
 };
 
+char *jobloader_form_address(const char *job, char *text, size_t size)
+{
+    (void)snprintf(text, size, "unix:@plenum-%u-%s", (unsigned)geteuid(), job);
+    return text;
+}
+
 int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
 {
     static const char name[] = "plenumd";

@@ -18,6 +18,10 @@ struct jobloader_options {
     const char *const *args; /* further arguments of plenumd, ended by NULL; may be NULL */
 };
 
+/** Where this user's loader of a job listens on this host, "unix:@plenum-UID-JOB": this form is what
+ * plenumctl status looks for. Without a job, "", how all of them begin. Returns `text`. */
+char *jobloader_form_address(const char *job, char *text, size_t size);
+
 /**
  * Bind and listen. No process is started yet: that happens in jobloader_dispatch() when the first
  * client has connected. -EADDRINUSE means that another process of this host keeps the job's loader.

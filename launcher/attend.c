@@ -105,6 +105,7 @@ struct attend {
     bool input_ended;
 
     struct jobloader *loader;
+    char loader_address[CONTROL_ADDRESS_MAX];
     char **environment; /* of the program, and of the loader */
     int loader_fd;      /* what it prints */
     int key_fd;         /* the key of loaders on other hosts */
@@ -745,15 +746,14 @@ static void run(struct attend *a)
 
 static void open_loader(struct attend *a)
 {
-    char address[sizeof(a->task->job) + 16];
-    struct jobloader_options options = {.address = address};
+    struct jobloader_options options = {.address = a->loader_address};
     struct plenum_error err = {""};
     int fds[2];
     int r;
 
     if (!a->task->keep_loader || a->task->local_rank != 0)
         return;
-    (void)snprintf(address, sizeof(address), "unix:@plenum-%s", a->task->job);
+    (void)jobloader_form_address(a->task->job, a->loader_address, sizeof(a->loader_address));
     r = jobloader_create(&options, &a->loader, &err);
     if (r < 0) {
         (void)snprintf(a->loader_error, sizeof(a->loader_error), "%s", err.text);
@@ -793,7 +793,8 @@ static int say_hello(struct attend *a)
     m.local_rank = a->task->local_rank;
     m.pid = (uint32_t)getpid();
     m.free_port = a->task->rank == 0 ? host_find_free_port() : 0;
-    m.loader = a->loader != NULL;
+    if (a->loader)
+        (void)snprintf(m.loader, sizeof(m.loader), "%s", a->loader_address);
     host_get_name(m.host, sizeof(m.host));
     (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", a->loader_error);
     return control_put_hello(&a->conn.tx, &m);

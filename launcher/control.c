@@ -86,8 +86,8 @@ int control_put_hello(struct frame_buffer *b, const struct control_hello *m)
     frame_put_u32(b, m->local_rank);
     frame_put_u32(b, m->pid);
     frame_put_u16(b, m->free_port);
-    frame_put_u8(b, m->loader);
     frame_put_text(b, m->host);
+    frame_put_text(b, m->loader);
     frame_put_text(b, m->loader_error);
     return frame_end(b, begin);
 }
@@ -106,8 +106,8 @@ int control_get_hello(struct frame_reader *r, struct control_hello *ret)
     ret->local_rank = frame_get_u32(r);
     ret->pid = frame_get_u32(r);
     ret->free_port = frame_get_u16(r);
-    ret->loader = frame_get_u8(r);
     frame_get_text(r, ret->host, sizeof(ret->host));
+    frame_get_text(r, ret->loader, sizeof(ret->loader));
     frame_get_text(r, ret->loader_error, sizeof(ret->loader_error));
     return got(r);
 }

@@ -50,6 +50,7 @@ enum {
     CONTROL_PROGRESS_MAX = 512, /* bytes of a PROGRESS */
     CONTROL_PATH_MAX = 4096,
     CONTROL_VERSION_MAX = 64,
+    CONTROL_ADDRESS_MAX = 128, /* as the text of a struct address */
 };
 
 enum control_type {
@@ -82,8 +83,8 @@ struct control_hello {
     uint32_t rank, local_rank;
     uint32_t pid;
     uint16_t free_port; /* on that host; rank 0 only */
-    uint8_t loader;     /* it keeps the job's loader on that host */
     char host[HOST_NAME_MAX_BYTES];
+    char loader[CONTROL_ADDRESS_MAX];    /* where the job's loader that it keeps listens, or "" */
     char loader_error[CONTROL_TEXT_MAX]; /* why it does not, if it was to */
 };
 

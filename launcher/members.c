@@ -185,7 +185,7 @@ static int take_hello(struct supervisor *s, struct peer *peer, struct frame_read
     m = &s->members[hello.rank];
     m->state = PRESENT;
     m->peer = peer;
-    m->loader = hello.loader != 0;
+    m->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
     peer->member = m;
     peer->conn.max_payload = CONTROL_MAX_PAYLOAD;
     if (hello.rank == 0)
@@ -468,8 +468,9 @@ static const char *loader_of(const struct supervisor *s, const struct member *m,
 {
     *text = '\0';
     if (strcmp(s->job->loader, "auto") == 0) {
-        if (s->members[member_host(s, m)->first].loader)
-            (void)snprintf(text, size, "unix:@plenum-%s", s->id);
+        const char *own = s->members[member_host(s, m)->first].loader;
+
+        (void)snprintf(text, size, "%s", own ? own : "");
     } else if (strcmp(s->job->loader, "none") != 0) {
         (void)snprintf(text, size, "%s", s->job->loader);
     }

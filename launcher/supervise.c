@@ -694,8 +694,10 @@ static bool may_start_again(const struct supervisor *s)
 static void supervisor_fini(struct supervisor *s)
 {
     members_close(s);
-    for (uint32_t i = 0; s->members && i < s->plan->num_instances; i++)
+    for (uint32_t i = 0; s->members && i < s->plan->num_instances; i++) {
         free(s->members[i].tail);
+        free(s->members[i].loader);
+    }
     free(s->members);
     free(s->shown);
     lines_fini(&s->text);

@@ -38,7 +38,7 @@ struct member {
     struct peer *peer; /* NULL: not connected, or not any more */
     uint64_t heard_ns;
     uint64_t output_ns; /* when its program last printed something; 0: never */
-    bool loader;        /* it keeps its host's loader */
+    char *loader;       /* where its host's loader, which it keeps, listens; NULL: it keeps none */
     uint32_t pid;       /* of its program; 0: not started */
     uint64_t started_ns;
     bool lost;

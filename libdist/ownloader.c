@@ -24,6 +24,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/jobloader.h"
 #include "common/util.h"
 
 /* 64 random bits that stay the same in this process: 0, or -EIO. */
@@ -92,9 +93,9 @@ int ownloader_key(const struct plenum_job_info *info, struct ownloader_key *ret,
 void ownloader_address(const struct ownloader_key *key, unsigned turn, struct address *ret)
 {
     XXH128_hash_t hash = XXH3_128bits_withSeed(key->bytes, sizeof(key->bytes), turn);
-    char text[sizeof(ret->text)];
+    char job[33], text[sizeof(ret->text)];
 
-    (void)snprintf(text, sizeof(text), "unix:@plenum-%u-%016llx%016llx", (unsigned)geteuid(),
-                   (unsigned long long)hash.high64, (unsigned long long)hash.low64);
-    (void)address_parse(text, ret, NULL);
+    (void)snprintf(job, sizeof(job), "%016llx%016llx", (unsigned long long)hash.high64,
+                   (unsigned long long)hash.low64);
+    (void)address_parse(jobloader_form_address(job, text, sizeof(text)), ret, NULL);
 }

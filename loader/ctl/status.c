@@ -14,6 +14,7 @@
 #include "common/address.h"
 #include "common/error.h"
 #include "common/frame.h"
+#include "common/jobloader.h"
 #include "common/status.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
@@ -169,13 +170,22 @@ static int ask(const struct address *address, struct answer *a, struct plenum_er
     return r;
 }
 
-enum { LOADERS_MAX = 16 };
-
 /* Whom to ask. */
 struct loaders {
-    struct address list[LOADERS_MAX];
+    struct address *list;
     unsigned count;
 };
+
+static int add_address(struct loaders *l, const struct address *address, struct plenum_error *err)
+{
+    struct address *list = reallocarray(l->list, l->count + 1, sizeof(*list));
+
+    if (!list)
+        return error_set(err, -ENOMEM, "out of memory");
+    l->list = list;
+    l->list[l->count++] = *address;
+    return 0;
+}
 
 /* One picture of --watch, written at once so that it does not flicker. */
 static void draw(const struct loaders *l)
@@ -185,18 +195,20 @@ static void draw(const struct loaders *l)
     struct answer a;
     char *text = NULL;
     size_t len = 0;
+    unsigned each; /* lines; 0 would be as many as there are */
     FILE *file = open_memstream(&text, &len);
 
     if (!file)
         return;
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    each = (unsigned)max_u64((size.ws_row > 2 ? size.ws_row - 1u : 23) / l->count, 1);
     (void)fputs("\033[H", file);
     for (unsigned i = 0; i < l->count; i++) {
         if (ask(&l->list[i], &a, &err) < 0)
             (void)fprintf(file, "%s\033[K\n", err.text);
         else
             status_write_text(file, &a.status, size.ws_col ? size.ws_col : 80,
-                              (size.ws_row > 2 ? size.ws_row - 1u : 23) / l->count, "\033[K");
+                              each, "\033[K");
         free(a.status.streams);
     }
     (void)fputs("\033[J", file);
@@ -239,70 +251,76 @@ static void watch(const struct loaders *l, uint64_t interval_ns)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
 }
 
-static void add(struct loaders *l, const char *text)
+/* One that was found; a name that is no address is no loader's. */
+static int add_found(struct loaders *l, const char *text, struct plenum_error *err)
 {
-    if (l->count < LOADERS_MAX && address_parse(text, &l->list[l->count], NULL) == 0)
-        l->count++;
+    struct address address;
+
+    return address_parse(text, &address, NULL) < 0 ? 0 : add_address(l, &address, err);
 }
 
 /* The user's own that listen on abstract sockets: jobs', and one that was started by hand. */
-static void add_abstract(struct loaders *l)
+static int add_abstract(struct loaders *l, struct plenum_error *err)
 {
-    char line[512], name[256], jobs[32], own[32];
+    char line[512], text[300] = "unix:", jobs[64], own[64], hex[9];
+    char *name = text + sizeof("unix:") - 1;
     FILE *f = fopen("/proc/net/unix", "re");
     unsigned char flags[4];
+    int r = 0;
 
-    (void)snprintf(jobs, sizeof(jobs), "@plenum-%u-", (unsigned)geteuid());
-    (void)snprintf(own, sizeof(own), "@plenumd-%u", (unsigned)geteuid());
-    while (f && fgets(line, sizeof(line), f)) {
-        char text[300], hex[9];
-
+    (void)jobloader_form_address("", jobs, sizeof(jobs));
+    (void)snprintf(own, sizeof(own), "unix:@plenumd-%u", (unsigned)geteuid());
+    while (r == 0 && f && fgets(line, sizeof(line), f)) {
         if (sscanf(line, "%*s %*s %*s %8s %*s %*s %*s %255s", hex, name) != 2 ||
             parse_hex(hex, flags, sizeof(flags)) < 0 ||
             !(flags[1] & 1) || /* it does not listen */
-            (strncmp(name, jobs, strlen(jobs)) != 0 && strcmp(name, own) != 0))
+            (strncmp(text, jobs, strlen(jobs)) != 0 && strcmp(text, own) != 0))
             continue;
-        (void)snprintf(text, sizeof(text), "unix:%s", name);
-        add(l, text);
+        r = add_found(l, text, err);
     }
     if (f)
         (void)fclose(f);
+    return r;
 }
 
 /* Nobody said which: all that this user is likely to mean. */
-static void find_loaders(struct loaders *l)
+static int find_loaders(struct loaders *l, struct plenum_error *err)
 {
-    static const char host[] = "/run/plenum/plenumd.sock";
+    static const char host[] = "unix:/run/plenum/plenumd.sock";
     const char *dir = getenv("XDG_RUNTIME_DIR");
     char text[300];
+    int r = 0;
 
-    if (access(host, F_OK) == 0)
-        add(l, "unix:/run/plenum/plenumd.sock");
+    if (access(host + sizeof("unix:") - 1, F_OK) == 0)
+        r = add_found(l, host, err);
     (void)snprintf(text, sizeof(text), "unix:%s/plenumd.sock", dir && *dir ? dir : "/nowhere");
-    if (access(text + sizeof("unix:") - 1, F_OK) == 0)
-        add(l, text);
-    add_abstract(l);
-    if (l->count == 0) /* whose absence is then the message */
-        add(l, "unix:/run/plenum/plenumd.sock");
+    if (r == 0 && access(text + sizeof("unix:") - 1, F_OK) == 0)
+        r = add_found(l, text, err);
+    if (r == 0)
+        r = add_abstract(l, err);
+    if (r == 0 && l->count == 0) /* whose absence is then the message */
+        r = add_found(l, host, err);
+    return r;
 }
 
 static int choose_loaders(const char *named, struct loaders *l, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];
     const char *variable = getenv("PLENUM_LOADER");
-    int n = 0;
+    int r;
 
     if (named) {
-        n = address_parse(named, &l->list[l->count++], err);
+        r = address_parse(named, &list[0], err);
     } else if (variable && *variable) {
-        n = address_parse_list(variable, list, err);
-        if (n < 0)
-            return error_prefix(err, n, "PLENUM_LOADER");
-        l->list[l->count++] = list[0];
+        r = address_parse_list(variable, list, err);
+        if (r < 0)
+            return error_prefix(err, r, "PLENUM_LOADER");
     } else {
-        find_loaders(l);
+        return find_loaders(l, err);
     }
-    return n < 0 ? n : address_resolve(&l->list[0], err);
+    if (r >= 0)
+        r = address_resolve(&list[0], err);
+    return r < 0 ? r : add_address(l, &list[0], err);
 }
 
 /* Has it ended since it was found, or is it another user's? */
@@ -344,7 +362,7 @@ static int run(int argc, char **argv)
 {
     struct arguments arguments = {.interval_ns = NS_PER_SEC};
     struct plenum_error err;
-    static struct loaders loaders;
+    struct loaders loaders = {NULL, 0};
     int operands, r;
 
     r = options_start(&program, &arguments, argc, argv, &operands);
@@ -355,13 +373,12 @@ static int run(int argc, char **argv)
                 operands > 1 ? "one address is enough" : "--json and --watch do not go together");
         return 2;
     }
-    if (choose_loaders(operands ? argv[1] : NULL, &loaders, &err) < 0)
-        return ctl_fail("status", &err);
-    if (arguments.watch) {
+    r = choose_loaders(operands ? argv[1] : NULL, &loaders, &err);
+    if (r >= 0 && arguments.watch)
         watch(&loaders, arguments.interval_ns);
-        return 0;
-    }
-    r = show(&loaders, arguments.json, &err);
+    else if (r >= 0)
+        r = show(&loaders, arguments.json, &err);
+    free(loaders.list);
     if (r < 0)
         return ctl_fail("status", &err);
     return fflush(stdout) == 0 ? r : 1;

@@ -33,7 +33,7 @@ Test(control, hello)
     in.rank = 3;
     in.local_rank = 1;
     in.free_port = 4711;
-    in.loader = 1;
+    strcpy(in.loader, "unix:@plenum-1000-42");
     cr_assert(eq(int, control_put_hello(&b, &in), 0));
     r = payload_of(&b, CONTROL_HELLO);
     cr_assert(eq(int, control_get_hello(&r, &out), 0));
@@ -41,6 +41,7 @@ Test(control, hello)
     cr_expect(eq(u32, out.local_rank, 1));
     cr_expect(eq(u16, out.free_port, 4711));
     cr_expect(eq(str, out.host, (char *)"node7"));
+    cr_expect(eq(str, out.loader, (char *)"unix:@plenum-1000-42"));
 
     cr_expect(eq(int, control_hello_check(&out, "0123456789abcdef", &err), 0));
     cr_expect(eq(int, control_hello_check(&out, "0123456789abcdeF", &err), -EACCES));

@@ -20,7 +20,7 @@ sys.path[:0] = [os.path.join(SOURCE, "tests", "python"), os.path.dirname(os.path
 
 from rawclient import connect  # noqa: E402
 
-PLENUMD, CTL, FEED = (os.path.join(BUILD, name) for name in ("plenumd", "plenumctl", "examples/feed"))
+PLENUMD, CTL, RUN, FEED = (os.path.join(BUILD, name) for name in ("plenumd", "plenumctl", "plenumrun", "examples/feed"))
 STREAM = ["--pipeline", "rrc(48)flip(0.5)", "--seed", "3", "--micro-batch", "4"]
 LIMIT = 60  # seconds for anything that must happen
 
@@ -121,6 +121,36 @@ class ServiceCase(unittest.TestCase):
         if p.poll() is None:
             p.kill()
         p.wait()
+
+    def loaders_of_jobs(self):
+        """The loaders that jobs of this test have started: they are nobody's children, but have its cache folder in their environment."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/environ", "rb") as environment:
+                    if comm.read() == "plenumd\n" and f"PLENUM_CACHE_DIR={self.folder}/".encode() in environment.read():
+                        found.append(int(pid))
+            except OSError:
+                pass  # another's, or gone meanwhile
+        return found
+
+    def run_job(self, *arguments):
+        """A job of plenumrun with a loader of its own, until it is ended."""
+        if not shutil.which("mpirun"):
+            self.skipTest("mpirun is not installed")
+        log = open(self.log, "a")
+        self.addCleanup(log.close)
+        job = subprocess.Popen([RUN, "--allow-run-as-root", *arguments], env=dict(self.environment, PLENUM_PLENUMD=PLENUMD),
+                               stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.addCleanup(self.end_job, job)
+        wait_for("the job's loader", lambda: self.loaders_of_jobs() or job.poll() is not None)
+        self.assertIsNone(job.poll(), self.said())
+        return job
+
+    def end_job(self, job):
+        if job.poll() is None:
+            job.terminate()
+        job.wait(LIMIT)
 
     def listening(self):
         with socket.socket(socket.AF_UNIX) as s:

@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rawclient import STATS, STATUS, STATUS_STREAM, Raw, frame  # noqa: E402
-from service import LIMIT, CTL, PLENUMD, ServiceCase, wait_for  # noqa: E402
+from service import CTL, FEED, LIMIT, PLENUMD, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -265,6 +265,29 @@ class StatusTest(ServiceCase):
         self.assertIn(f"pid {mine[1].pid},", done.stdout)
         self.assertRegex(done.stderr, f"unix:{place}-0: it said nothing for 5 s")
         self.assertNotIn(f"{place}-daemon", done.stderr)
+
+    def told_of_own(self):
+        environment = {k: v for k, v in self.environment.items() if k not in ("PLENUM_LOADER", "XDG_RUNTIME_DIR")}
+        done = subprocess.run([CTL, "status"], env=environment, capture_output=True, text=True, timeout=LIMIT)
+        return done.stdout
+
+    def test_job_of_plenumrun(self):
+        """without an address: the loader that plenumrun started for a job is found"""
+        job = self.run_job("-n", "1", FEED, self.data, *STREAM, "--epochs", "100000", "--pause", "100")
+        loader, = self.loaders_of_jobs()
+        wait_for("the job's loader", lambda: f"pid {loader}," in self.told_of_own() or job.poll() is not None)
+        self.assertIsNone(job.poll(), self.said())
+
+    def test_seventeen(self):
+        """without an address: of many loaders none is left out"""
+        places = [f"@plenum-{os.geteuid()}-test-{os.getpid()}-{i}" for i in range(17)]
+        for place in places:
+            self.plenumd("--socket", f"unix:{place}", "--threads", "1", "-q")
+        with open("/proc/net/unix") as f:
+            wait_for("all loaders", lambda: f.seek(0) == 0 and set(places) <= set(f.read().split()))
+        told = self.told_of_own()
+        for place in places:
+            self.assertIn(f"unix:{place}\n", told)
 
     def test_table(self):
         """the table fits, whatever clients are called"""
