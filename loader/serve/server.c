@@ -236,6 +236,12 @@ static void on_signal(uv_signal_t *handle, int signum)
         stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
+/* A keeper that does not read misses beats, and we do not wait for it. */
+static void send_beat(const struct main_loop *m)
+{
+    (void)send(m->server.options->leash_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* Tell the service manager or the keeper that the loop turns and that the queue's lock can be had:
  * what a program that hangs could not. */
 static void on_beat(uv_timer_t *timer)
@@ -254,8 +260,8 @@ static void on_beat(uv_timer_t *timer)
     queue_get_counters(m->server.queue, &c);
     if (notify_watchdog_ns() > 0)
         notify_send("WATCHDOG=1");
-    if (m->beats_wanted) /* a keeper that does not read misses them, and we do not wait for it */
-        (void)send(m->server.options->leash_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (m->beats_wanted)
+        send_beat(m);
     (void)snprintf(text, sizeof(text), "clients: %u, samples rendered: %llu",
                    m->server.num_sessions, (unsigned long long)c.all.samples);
     if (!m->server.stopping && strcmp(text, m->said) != 0) {
@@ -264,7 +270,7 @@ static void on_beat(uv_timer_t *timer)
     }
 }
 
-/* Any byte asks for beats. */
+/* Any byte asks for beats. The first one comes at once: who never beats is not known to hang. */
 static void on_leash(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
@@ -275,6 +281,7 @@ static void on_leash(uv_poll_t *handle, int status, int events)
     n = status < 0 ? 0 : read(m->server.options->leash_fd, bytes, sizeof(bytes));
     if (n > 0) {
         m->beats_wanted = true;
+        send_beat(m);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         (void)uv_poll_stop(handle); /* an end of file is there to be read for ever */
         stop_now(m, "the job is over");

@@ -16,6 +16,24 @@ ok "it was started again each time" loaders 4
 ok "and the trainers were told" test "$(field incidents)" -ge 3
 ok "nothing of it stays" gone $(ls loaders)
 
+has_begun() { says 'feed: batch'; } # with --verbose: has a batch come?
+# job_while_the_loader_hangs ARGUMENT... - the same, while its loader is stopped and nobody continues it
+job_while_the_loader_hangs() {
+    local job
+    rm -f loaders/*
+    plenumrun "$@" >out 2>err &
+    job=$!
+    wait_for 30 has_begun
+    kill -STOP $(ls loaders)
+    code=0
+    wait $job || code=$?
+}
+job_while_the_loader_hangs -n 2 --num-replicas 4 "$feed" data $stream --epochs 15 --pause 100 --verbose --json
+ok "the loader hangs in mid-epoch: the same hash" delivered "$alone"
+ok "it was replaced" loaders 2
+ok "and the trainers were told" test "$(field incidents)" -ge 1
+ok "the one that hung is gone, too" gone $(ls loaders)
+
 # A trainer that dies takes the job along, and the loader with it.
 rm -f loaders/*
 plenumrun --grace 1 -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
