@@ -246,11 +246,11 @@ static int find_cores(struct state *s, struct plenum_error *err)
     if (!s->cores)
         return -ENOMEM;
     for (int i = 0; i < all; i++) {
-        hwloc_obj_t obj = hwloc_get_obj_by_type(s->topology, s->unit, (unsigned)i);
-        hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(s->topology, HWLOC_OBJ_PACKAGE, obj);
+        hwloc_obj_t obj = hwloc_get_obj_by_type(s->topology, s->unit, (unsigned)i), package;
         struct core *core = &s->cores[s->num_cores];
 
         assert(obj);
+        package = hwloc_get_ancestor_obj_by_type(s->topology, HWLOC_OBJ_PACKAGE, obj);
         if (!hwloc_bitmap_intersects(obj->cpuset, s->usable))
             continue;
         *core = (struct core){.cpus = hwloc_bitmap_dup(obj->cpuset),
