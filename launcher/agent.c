@@ -32,6 +32,7 @@ enum {
     CONNECT_SECONDS_LEAST = 2,
     KEEPALIVE_SECONDS_LEAST = 5,
     KEEPALIVE_SECONDS_MOST = 32767, /* what TCP takes */
+    LIST_NAME_MAX = 48,             /* the name of a variable */
 };
 
 const char *agent_get_setting(const struct cmdline *options, const char *name)
@@ -153,26 +154,44 @@ void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME
         (void)snprintf(ret, AGENT_NAME_MAX, "%s", plan->hosts[host].name);
 }
 
-char *agent_list_hosts(const struct plan *plan)
+char *agent_list_hosts(const struct plan *plan, uint32_t *next)
 {
     char *text = NULL, name[AGENT_NAME_MAX];
-    size_t size = 0;
+    size_t size = 0, len = 0;
     FILE *f = open_memstream(&text, &size);
 
     if (!f)
         return NULL;
-    for (uint32_t i = 0; i < plan->num_hosts; i++) {
-        const struct plan_host *h = &plan->hosts[i];
+    while (*next < plan->num_hosts && len < AGENT_LIST_BYTES) {
+        const struct plan_host *h = &plan->hosts[*next];
+        int n = 0;
 
-        agent_name_host(plan, i, name);
-        (void)fprintf(f, "%s%s|%s|%u|%s", i ? "," : "", name, h->name, h->port,
-                      h->user ? h->user : "");
+        agent_name_host(plan, (*next)++, name);
+        n += fprintf(f, "%s%s", len ? "," : "", name);
+        if (h->user || h->port || strcmp(name, h->name) != 0)
+            n += fprintf(f, "|%s|%u|%s", h->name, h->port, h->user ? h->user : "");
+        len += n > 0 ? (size_t)n : 0;
     }
     if (fclose(f) != 0) {
         free(text);
         return NULL;
     }
     return text;
+}
+
+static const char *name_list(unsigned number, char ret[LIST_NAME_MAX])
+{
+    (void)snprintf(ret, LIST_NAME_MAX, AGENT_ENV_HOSTS "%u", number);
+    return ret;
+}
+
+void agent_clear_environment(void)
+{
+    char variable[LIST_NAME_MAX];
+
+    (void)unsetenv(AGENT_ENV_WORDS);
+    for (unsigned i = 0; getenv(name_list(i, variable)); i++)
+        (void)unsetenv(variable);
 }
 
 /* Append the words of `text`, which is cut up, up to a lone ':'. */
@@ -327,29 +346,45 @@ int agent_make_command(const struct cmdline *options, const struct plan_host *ho
     return 0;
 }
 
-/* "name|real name|port|user" of the host that mpirun calls `name`: cut up in place. */
-static bool find_host(char *list, const char *name, char *fields[3])
+/* The host that mpirun calls `name`: its real name, port and user, of which the last two may be NULL. They
+ * lie in `list`, which is cut up. */
+static bool find_in_list(char *list, const char *name, char *fields[3])
 {
     char *save = NULL;
 
     for (char *item = strtok_r(list, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
         char *bar = strchr(item, '|');
 
-        if (!bar)
-            continue;
-        *bar = '\0';
+        if (bar)
+            *bar = '\0';
         if (strcmp(item, name) != 0)
             continue;
-        for (int i = 0; i < 3; i++) {
+        fields[0] = item; /* unless it says more */
+        for (int i = 0; bar && i < 3; i++) {
             fields[i] = bar + 1;
             bar = strchr(bar + 1, '|');
-            if (!bar)
-                return i == 2;
-            *bar = '\0';
+            if (bar)
+                *bar = '\0';
         }
         return true;
     }
     return false;
+}
+
+/* The same, in all lists: a copy of the one in which it is, owned by the caller; else NULL. */
+static char *find_host(const char *name, char *fields[3])
+{
+    const char *list;
+    char variable[LIST_NAME_MAX];
+
+    for (unsigned i = 0; (list = getenv(name_list(i, variable))); i++) {
+        char *copy = strdup(list);
+
+        if (copy && find_in_list(copy, name, fields))
+            return copy;
+        free(copy);
+    }
+    return NULL;
 }
 
 /* What mpirun wants executed, behind a shell that takes the secret from its standard input: for the
@@ -398,25 +433,18 @@ static int offer_secret(const char *secret)
 int agent_main(int argc, char **argv)
 {
     char *secret = getenv(MPIRUN_ENV_TOKEN);
-    const char *program = getenv(AGENT_ENV_WORDS), *hosts = getenv(AGENT_ENV_HOSTS);
+    const char *program = getenv(AGENT_ENV_WORDS);
     char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all;
     size_t count = 0;
     int at;
 
-    if (!program || !hosts) {
+    if (!program) {
         fprintf(stderr, "plenumrun: %s is for mpirun's use\n", AGENT_ARGUMENT);
         return 255;
     }
-    for (at = 2; at < argc; at++) {
-        char *copy = strdup(hosts);
-
-        if (!copy)
-            return 255;
-        if (find_host(copy, argv[at], fields))
-            break; /* the fields lie in it */
-        free(copy);
-    }
-    text = strdup(program); /* NOLINT(clang-analyzer-unix.Malloc): the fields lie in the copy */
+    for (at = 2; at < argc && !find_host(argv[at], fields); at++)
+        ;
+    text = strdup(program); /* NOLINT(clang-analyzer-unix.Malloc): the fields lie in a copy */
     all = calloc((size_t)argc + AGENT_WORDS_MAX + 1, sizeof(*all));
     if (at >= argc || !text || !all || split_words(text, words, &count) < 0 || count == 0) {
         /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the process ends */
@@ -440,8 +468,7 @@ int agent_main(int argc, char **argv)
         for (int i = at + 1; i < argc; i++)
             all[count++] = argv[i];
     }
-    (void)unsetenv(AGENT_ENV_WORDS);
-    (void)unsetenv(AGENT_ENV_HOSTS);
+    agent_clear_environment();
     (void)execvp(all[0], all);
     fprintf(stderr, "plenumrun: cannot execute %s: %s\n", all[0], strerror(errno));
     return 255;

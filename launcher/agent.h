@@ -15,12 +15,13 @@
 
 /** What plenumrun as an agent reads from its environment. */
 #define AGENT_ENV_WORDS "PLENUM_SHIM_AGENT"       /* the program that logs in, and its arguments */
-#define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* agent_list_hosts() */
+#define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* and a number from 0: agent_list_hosts() */
 
 enum {
     AGENT_NAME_MAX = 256,
     AGENT_WORDS_MAX = 64,
     AGENT_OPTIONS_MAX = 256,
+    AGENT_LIST_BYTES = 100000, /* of a list of hosts: the kernel takes words of up to 128 KiB */
     AGENT_NO_SELF = 101, /* exit status of a script: there is no plenumrun */
     AGENT_KEEPALIVE_PROBES = 3,
 };
@@ -61,8 +62,15 @@ bool agent_must_translate(const struct plan *plan);
 /** The name of a host on mpirun's command line. */
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX]);
 
-/** All hosts, "name|real name|port|user", separated by commas. Owned; NULL when memory is short. */
-char *agent_list_hosts(const struct plan *plan);
+/**
+ * Hosts from `*next` on, as many as a word of an environment holds: "name", or "name|real name|port|user"
+ * where the name alone would not do, separated by commas. `*next` is then the first that is left.
+ * Owned; NULL when memory is short.
+ */
+char *agent_list_hosts(const struct plan *plan, uint32_t *next);
+
+/** Take out of the environment what an agent reads there: it is for nobody else. */
+void agent_clear_environment(void);
 
 /** What a host's shell must execute to start plenumrun (its file is `self`) there with these arguments.
  * Owned by the caller; NULL when memory is short. */

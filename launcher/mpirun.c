@@ -34,7 +34,6 @@
 #include "launcher/sweep.h"
 
 enum { STATUS_FD = 3, TEXT_FD = 4, FILES_FD = 5 }; /* in the guard; files also in mpirun */
-enum { HOSTS_WORD_MAX = 100000 };                 /* the kernel takes words of up to 128 KiB */
 enum { ORPHAN_MS = 1000 };
 
 static const struct {
@@ -152,7 +151,7 @@ static void add_hosts(struct mpirun_words *w, const struct plan *plan, uint32_t 
     list = list_hosts(plan, first, count);
     if (!list) {
         w->failed = true;
-    } else if (strlen(list) >= HOSTS_WORD_MAX) {
+    } else if (strlen(list) >= AGENT_LIST_BYTES) {
         add_host_file(w, list);
         free(list);
     } else {
@@ -310,7 +309,8 @@ static void add_setting(struct mpirun_words *w, char *const *environment, const 
 static int add_agent(struct mpirun_words *w, const struct plan *plan, const struct cmdline *options,
                      char *const *environment)
 {
-    char arguments[AGENT_OPTIONS_MAX], self[4096], *hosts;
+    char arguments[AGENT_OPTIONS_MAX], self[4096];
+    uint32_t next = 0;
     int r;
 
     add_setting(w, environment, "OMPI_MCA_plm_rsh_args", agent_arguments(options, arguments));
@@ -319,9 +319,12 @@ static int add_agent(struct mpirun_words *w, const struct plan *plan, const stru
     r = host_get_self(self, sizeof(self), NULL);
     if (r < 0)
         return r;
-    hosts = agent_list_hosts(plan);
-    take_word(w, hosts ? str_format(AGENT_ENV_HOSTS "=%s", hosts) : NULL);
-    free(hosts);
+    for (unsigned i = 0; next < plan->num_hosts && !w->failed; i++) {
+        char *hosts = agent_list_hosts(plan, &next);
+
+        take_word(w, hosts ? str_format(AGENT_ENV_HOSTS "%u=%s", i, hosts) : NULL);
+        free(hosts);
+    }
     take_word(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(options)));
     take_word(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
     /* Only this host can translate, and has the secret: it starts all the others itself. */

@@ -84,8 +84,7 @@ static bool take_task(struct shim_task *ret)
     bool ok;
 
     *ret = (struct shim_task){0};
-    (void)unsetenv(AGENT_ENV_WORDS);
-    (void)unsetenv(AGENT_ENV_HOSTS);
+    agent_clear_environment();
     ok = take_text(MPIRUN_ENV_CONTROL, ret->control, sizeof(ret->control));
     ok &= take_token(ret);
     ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));

@@ -107,7 +107,7 @@ Test(mpirun, the_secret_goes_by_the_agent)
     cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
-    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS), (char *)"n2|n2|0|,n1|n1|0|"));
+    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS "0"), (char *)"n2,n1"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_no_tree_spawn"), (char *)"1"));
     mpirun_words_fini(&w);
     cr_assert(eq(int, mpirun_arguments(&local, &options, "/p", &w), 0));
@@ -147,6 +147,40 @@ Test(mpirun, long_lists_of_hosts_are_files)
         lines += strcmp(line, "ip-10-0-12-100.us-west-2.compute.internal\n") == 0;
     (void)fclose(f);
     cr_expect(eq(sz, lines, MANY));
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+/* Nor one of its environment. */
+Test(mpirun, long_lists_of_hosts_are_several_variables)
+{
+    enum { MANY = 16384 };
+    static struct plan_instance all[MANY];
+    static struct plan_host many[MANY];
+    static char *before[] = {NULL};
+    static char names[MANY][64];
+    const struct plan plan = {
+        .hosts = many, .num_hosts = MANY, .instances = all, .num_instances = MANY};
+    char variable[64], *save = NULL;
+    struct cmdline options;
+    struct mpirun_words w;
+    uint32_t found = 0;
+    const char *list;
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "ip-10-%u.us-west-2.compute.internal", 20000 + i);
+        many[i] = (struct plan_host){.name = names[i], .first = i, .count = 1};
+        all[i].host = i;
+    }
+    cmdline_init(&options);
+    cr_assert(eq(int, mpirun_environment(&plan, &options, &job, before, &w), 0));
+    for (size_t i = 0; i < w.count; i++)
+        cr_expect(lt(sz, strlen(w.words[i]), 131072));
+    for (unsigned i = 0; snprintf(variable, sizeof(variable), AGENT_ENV_HOSTS "%u", i) > 0 &&
+                         (list = value_of(&w, variable)); i++)
+        for (char *name = strtok_r((char *)list, ",", &save); name; name = strtok_r(NULL, ",", &save))
+            cr_expect(eq(str, name, names[found++]));
+    cr_expect(eq(u32, found, MANY));
     mpirun_words_fini(&w);
     cmdline_fini(&options);
 }
@@ -247,7 +281,7 @@ Test(mpirun, hosts_with_users_and_ports)
     cr_assert(eq(int, mpirun_environment(&plan, &options, &job, before, &w), 0));
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
-    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS),
+    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS "0"),
                  (char *)"b|b|2222|me,240.0.0.1|fd00::7|0|,240.0.0.2|b|0|you"));
     mpirun_words_fini(&w);
 

@@ -115,6 +115,18 @@ exit 9
 END
 PATH=$T/other:$PATH job --no-host-check -vv --host 'ip-10-0-12-[100-499].us-west-2.compute.internal:8' true
 ok "mpirun is told of more hosts than a word holds" all 'same $code 125' 'has err "3200 hosts, 400 of them"'
+cat >other/mpirun <<'END'
+#!/bin/bash
+[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
+while [ $# -gt 0 ] && [ "$1" != --hostfile ]; do shift; done
+for host in $(sed -n '1p;$p' "$2"); do $OMPI_MCA_plm_rsh_agent $host orted; done
+exit 9
+END
+printf '#!/bin/sh\necho "a login at $1"\nenv | grep "PLENUM_SHIM_AGENT"\n' >logs-in
+chmod +x logs-in
+long=a-host-with-a-name-that-is-as-long-as-those-of-some-clouds-are.us-west-2.compute.internal
+OMPI_MCA_plm_rsh_agent=$T/logs-in PATH=$T/other:$PATH job --no-host-check -vv --host "$long-[0001-2000]" true
+ok "and so is its agent" all 'same $code 125' 'has err "a login at $long-0001$"' 'has err "a login at $long-2000$"' 'has_not err PLENUM_SHIM_AGENT'
 mkdir empty
 for tool in env sh true; do ln -s "$(type -P $tool)" empty/; done
 PATH=$T/empty "$run" -n 2 true >out 2>err
