@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,15 +29,15 @@ struct part {
     char version[256];
 };
 
-static _Noreturn void become(const char *program, const char *argument, int fd)
+static _Noreturn void become(const char *program, const char *argument, int out, int err)
 {
     int null = open("/dev/null", O_RDWR);
     char *const argv[] = {(char *)program, (char *)argument, NULL};
 
     (void)setsid();
     (void)dup2(null, STDIN_FILENO);
-    (void)dup2(fd, STDOUT_FILENO);
-    (void)dup2(fd, STDERR_FILENO);
+    (void)dup2(out, STDOUT_FILENO);
+    (void)dup2(err < 0 ? null : err, STDERR_FILENO);
     (void)execv(program, argv);
     _exit(127);
 }
@@ -45,19 +46,20 @@ int version_ask(const char *program, const char *argument, char *ret, size_t siz
 {
     uint64_t deadline = time_now_ns() + ANSWER_MS * NS_PER_MS, now;
     size_t len = 0;
-    int fds[2], status;
+    int fds[2], err, status;
+    ssize_t n;
     pid_t pid;
 
     ret[0] = '\0';
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
+    err = memfd_create("version", MFD_CLOEXEC);
     pid = fork();
     if (pid == 0)
-        become(program, argument, fds[1]);
+        become(program, argument, fds[1], err);
     (void)close(fds[1]);
     while (pid > 0 && len + 1 < size && (now = time_now_ns()) < deadline) {
         struct pollfd p = {.fd = fds[0], .events = POLLIN};
-        ssize_t n;
 
         if (poll(&p, 1, (int)((deadline - now) / NS_PER_MS) + 1) <= 0)
             continue;
@@ -67,11 +69,16 @@ int version_ask(const char *program, const char *argument, char *ret, size_t siz
         len += n > 0 ? (size_t)n : 0;
     }
     (void)close(fds[0]);
+    if (pid > 0) {
+        (void)kill(pid, SIGKILL); /* if it has not ended, it has said enough */
+        (void)waitpid(pid, &status, 0);
+    }
+    if (len == 0 && err >= 0 && (n = pread(err, ret, size - 1, 0)) > 0)
+        len = (size_t)n;
+    io_close(&err);
     ret[len] = '\0';
     if (pid <= 0)
         return -EAGAIN;
-    (void)kill(pid, SIGKILL); /* if it has not ended, it has said enough */
-    (void)waitpid(pid, &status, 0);
     ret[strcspn(ret, "\n")] = '\0';
     return ret[0] ? 0 : -ENODATA;
 }

@@ -106,6 +106,11 @@ printf '#!/bin/sh\n[ "$1" != --version ] || { echo "HYDRA build details: Version
 chmod +x other/mpirun
 PATH=$T/other:$PATH job -n 2 true
 ok "another MPI's mpirun is told of" all 'same $code 125' "last_line_has err \"$T/other/mpirun is 'HYDRA build details: Version: 4.0'; plenumrun needs Open MPI 4\""
+printf '#!/bin/sh\necho "[h:1] opal_ifinit: no interfaces" >&2\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexit 9\n' >other/mpirun
+PATH=$T/other:$PATH job -n 2 true
+ok "Open MPI that complains of something first is taken for what it is" all 'same $code 125' 'has err "  | .*opal_ifinit"' 'has_not err "needs Open MPI"'
+PATH=$T/other:$PATH job --version-format full-text
+ok "and its version is what it says last" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' 'has out "^ssh .*[0-9]\|not found"'
 cat >other/mpirun <<'END'
 #!/bin/bash
 [ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
