@@ -111,6 +111,8 @@ PATH=$T/other:$PATH job -n 2 true
 ok "Open MPI that complains of something first is taken for what it is" all 'same $code 125' 'has err "  | .*opal_ifinit"' 'has_not err "needs Open MPI"'
 PATH=$T/other:$PATH job --version-format full-text
 ok "and its version is what it says last" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' 'has out "^ssh .*[0-9]\|not found"'
+TMPDIR=/proc/self job -n 1 true
+ok "no folder for Open MPI's files: it is shown why" all 'same $code 125' 'has err "  | .*/proc/self/ompi"'
 cat >other/mpirun <<'END'
 #!/bin/bash
 [ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
