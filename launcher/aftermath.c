@@ -119,6 +119,7 @@ static void report_others(const struct supervisor *s)
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));
+    uint64_t stopped_ns;
     uint32_t count = 0;
     char self[4096], title[64], *table;
     struct probe_question question = {
@@ -130,7 +131,7 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
     for (uint32_t i = 0; i < s->plan->num_hosts; i++)
         if (!s->plan->hosts[i].local && s->members[s->plan->hosts[i].first].state == ABSENT)
             probes[count++].host = &s->plan->hosts[i];
-    if (count == 0 || probe_hosts(&question, probes, count) <= 0)
+    if (count == 0 || probe_hosts(&question, probes, count, &stopped_ns) <= 0)
         goto out;
     found = true;
     table = probe_table(probes, count, title, sizeof(title));

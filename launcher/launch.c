@@ -335,6 +335,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         again = ran = false;
         job.attempt_ns = time_now_ns();
         status = ready_check(options, plan, directory, &ready);
+        job.attempt_ns += ready.stopped_ns;
         if (status == 0) {
             status = supervise_run(&job);
         } else {

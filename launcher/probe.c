@@ -329,27 +329,38 @@ static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *f
             listen_to(&list[i]);
 }
 
-static void wait_for_all(const struct probe_question *question, struct probe *probes,
-                         struct inquiry *list, uint32_t count, char *const scripts[2])
+/* Returns for how long we were stopped (Ctrl-Z, a job that is suspended). */
+static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
+                             struct inquiry *list, uint32_t count, char *const scripts[2])
 {
-    uint64_t deadline = time_now_ns() + (uint64_t)question->limit_ms * NS_PER_MS, now;
+    uint64_t turn_ns = time_now_ns(), now, gap, stopped_ns = 0;
+    uint64_t deadline = turn_ns + (uint64_t)question->limit_ms * NS_PER_MS;
     struct pollfd *fds = calloc(count, sizeof(*fds));
     uint32_t next = 0;
 
     io_raise_descriptors(count);
     while (fds && (now = time_now_ns()) < deadline &&
-           (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count))
+           (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count)) {
         listen_to_all(list, next, fds, (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));
+        gap = time_not_run(&turn_ns, time_now_ns(), POLL_MS * NS_PER_MS);
+        deadline += gap;
+        stopped_ns += gap;
+        for (uint32_t i = 0; i < next; i++)
+            list[i].since_ns += gap;
+    }
     free(fds);
+    return stopped_ns;
 }
 
-int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count)
+int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count,
+                uint64_t *ret_stopped_ns)
 {
     struct inquiry *list;
     char *scripts[2];
     uint64_t patience_ns;
     int failed;
 
+    *ret_stopped_ns = 0;
     if (count == 0)
         return 0;
     list = calloc(count, sizeof(*list));
@@ -360,7 +371,7 @@ int probe_hosts(const struct probe_question *question, struct probe *probes, uin
         goto out;
     for (uint32_t i = 0; i < count; i++)
         list[i].fd = -1;
-    wait_for_all(question, probes, list, count, scripts);
+    *ret_stopped_ns = wait_for_all(question, probes, list, count, scripts);
     patience_ns = time_now_ns() + LEAVE_MS * NS_PER_MS;
     for (uint32_t i = 0; i < count; i++) {
         judge(question, &list[i], patience_ns, &probes[i]);

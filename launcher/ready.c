@@ -123,7 +123,7 @@ static void warn_of(const struct probe *p)
 }
 
 static int ask_hosts(const struct cmdline *options, const struct plan *plan, const char *directory,
-                     struct hosts *h)
+                     struct hosts *h, uint64_t *ret_stopped_ns)
 {
     char self[4096];
     struct plenum_error err;
@@ -148,7 +148,7 @@ static int ask_hosts(const struct cmdline *options, const struct plan *plan, con
     for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
         if (!plan->loader_hosts[i].local)
             h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
-    if (probe_hosts(&question, h->probes, h->count) < 0) {
+    if (probe_hosts(&question, h->probes, h->count, ret_stopped_ns) < 0) {
         log_error("the hosts cannot be asked: out of memory");
         return REPORT_LAUNCH;
     }
@@ -417,7 +417,7 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
         (void)subnet_parse(options->host_subnet, &subnet, NULL); /* looked at before */
     (void)network_read(&h.own);
     if (!options->no_host_check && agent_is_used(options)) {
-        status = ask_hosts(options, plan, directory, &h);
+        status = ask_hosts(options, plan, directory, &h, &ret->stopped_ns);
         if (status == 0) {
             check_tls(&h);
             if (options->host_subnet)

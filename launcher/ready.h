@@ -14,6 +14,7 @@ struct ready {
     char program_include[SUBNET_TEXT_MAX], daemon_include[SUBNET_TEXT_MAX];
     char excluded[256];            /* interfaces of containers and the like */
     char master[INET6_ADDRSTRLEN]; /* address of instance 0's host */
+    uint64_t stopped_ns;           /* while we asked: time that does not count */
 };
 
 /**

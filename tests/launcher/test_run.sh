@@ -208,6 +208,7 @@ host=$1
 shift
 case $host in
 silent*) exec sleep 1000 ;;
+stopped*) : >"${0%/*}/asked"; while [ ! -e "${0%/*}/answer" ]; do sleep 0.1; done; exec bash -c "$*" ;;
 stays*) bash -c "$*" </dev/null; exec >/dev/null 2>&1; exec sleep 1000 ;;
 *) [ -z "${ASKED:-}" ] || echo $host >>"$ASKED"; exit 7 ;;
 esac
@@ -223,6 +224,19 @@ ok "more hosts than descriptors" all 'same "$(cat code)" 125' 'has err "130 of 1
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexec sleep 30\n' >other/mpirun
 PATH=$T/other:$PATH job --no-host-check --start-timeout 3 --host 'a-host-with-a-name-[001-040]' true
 ok "a list of those who are missing ends with a whole name" all 'same $code 125' 'has err "no sign of instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
+# Stopped for longer than a host may take to answer; and mpirun takes longer than is left if that time counts.
+printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nsleep 6\nexit 9\n' >other/mpirun
+PATH=$T/other:$PATH env --default-signal=INT "$run" --start-timeout 20 --host stopped1 true >out 2>err &
+job=$!
+wait_for 20 test -e asked
+kill -STOP $job
+sleep 14
+: >answer
+kill -CONT $job
+wait $job
+code=$?
+ok "one that is stopped while it asks hosts has not lost the time" all 'same $code 125' 'has_not err "not ready\|no sign"' \
+    'last_line_has err "mpirun, which starts the instances, exited with code 9"'
 unset OMPI_MCA_plm_rsh_agent
 
 # ---- plans for other machines ----
