@@ -644,8 +644,7 @@ void members_send_credit(struct supervisor *s)
     if (r == -EPIPE)
         supervise_fail_with(s, REPORT_CLOSED, NULL, "%s", stream);
     else
-        log_warn("cannot write to standard output: %s; the rest of the output is lost",
-                 strerror(-r));
+        log_warn("cannot write to %s: %s; the rest of the output is lost", stream, strerror(-r));
 }
 
 /* A job in the background does not read from the terminal: that would stop it. */

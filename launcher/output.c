@@ -172,8 +172,6 @@ int output_check_tag(const char *tag, struct plenum_error *err)
 static void fail(struct output *o, struct sink *sink, int error)
 {
     sink->error = error;
-    if (sink != o->sink_of[0] && error != -EPIPE)
-        return;
     (void)pthread_mutex_lock(&o->mu);
     if (o->failure == 0) {
         o->failure = error;

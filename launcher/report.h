@@ -14,7 +14,7 @@
 /** Exit statuses that are plenumrun's own. The manual page lists them. */
 enum {
     REPORT_USAGE = 2,
-    REPORT_OUTPUT = 123, /* all went well, but standard output could not be written */
+    REPORT_OUTPUT = 123, /* all went well, but not all output could be written */
     REPORT_TIMEOUT = 124,
     REPORT_LAUNCH = 125, /* could not be started, or a part of the machinery was lost */
     REPORT_NOT_EXECUTABLE = 126,

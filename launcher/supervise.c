@@ -714,15 +714,17 @@ static void supervisor_fini(struct supervisor *s)
 /* Output that is lost is a failure, though the programs know nothing of it. */
 static int exit_status(struct supervisor *s)
 {
+    char why[300];
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
-    if (!s->output_failed)
-        members_send_credit(s); /* what the last writes met */
+    members_send_credit(s); /* what the last writes met */
     r = output_get_failure(s->output, &stream);
-    if (status != 0 || r == 0)
-        return status;
-    return r == -EPIPE ? REPORT_SIGNAL + SIGPIPE : REPORT_OUTPUT;
+    if (status == 0 && r == -EPIPE)
+        return REPORT_SIGNAL + SIGPIPE;
+    if (r == 0)
+        r = output_get_file_failure(s->output, why, sizeof(why));
+    return status == 0 && r < 0 ? REPORT_OUTPUT : status;
 }
 
 int supervise_run(const struct supervise_job *job)

@@ -319,9 +319,12 @@ ok "200,000 lines" all 'same "$(cksum <files/instance-1.out)" "$(seq 200000 | ck
 job -n 2 --output-dir data/files true
 ok "a folder that cannot be made" all 'same $code 125' 'has err "--output-dir: cannot make the folder data/files: Not a directory"'
 if [ -e /dev/full ]; then
+    timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK; echo lost >&2' >out 2>/dev/full
+    code=$?
+    ok "and so is a full standard error" all 'same $code 123' 'has full.json "\"exit_status\": 123"' 'same "$(sort out | tr "\n" ,)" 0,1,'
     mkdir full && ln -s /dev/full full/instance-1.out
     job -n 2 --output-dir full sh -c 'echo $RANK; sleep 0.2'
-    ok "a file that cannot be written is told, and the job goes on" all 'same $code 0' 'has err "warning: --output-dir: cannot write full/instance-1.out: No space"' 'same "$(sort out | tr "\n" ,)" 0,1,'
+    ok "a file that cannot be written is told, and the job goes on" all 'same $code 123' 'has err "warning: --output-dir: cannot write full/instance-1.out: No space"' 'same "$(sort out | tr "\n" ,)" 0,1,'
 else
     skip "a file that cannot be written is told, and the job goes on" "no /dev/full"
 fi
