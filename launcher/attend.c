@@ -338,6 +338,7 @@ static void start_program(struct attend *a)
         .strict = a->plan.strict,
         .input = a->plan.input,
         .ignored = a->task->ignored,
+        .descriptors = a->task->descriptors,
     };
     struct bind_request bind;
     int r;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/util.h"
@@ -39,6 +40,17 @@ static _Noreturn void give_up(int report, enum control_step step, int error, str
     _exit(step == CONTROL_STEP_EXEC && error == -ENOENT ? 127 : 126);
 }
 
+/* plenumrun's own limit, which mpirun and the shims have from it, may be higher than the person's. */
+static void lower_descriptors(uint64_t most)
+{
+    struct rlimit limit;
+
+    if (most == 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur <= most)
+        return;
+    limit.rlim_cur = most;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static _Noreturn void become_program(const struct child_options *o, const struct ends *e,
                                      pid_t parent)
 {
@@ -63,6 +75,7 @@ static _Noreturn void become_program(const struct child_options *o, const struct
     if (write(e->report, &r, sizeof(r)) != (ssize_t)sizeof(r))
         _exit(126);
     signals_reset(o->ignored);
+    lower_descriptors(o->descriptors);
     environ = (char **)o->environment;
     (void)execvp(o->argv[0], o->argv);
     give_up(e->report, CONTROL_STEP_EXEC, -errno, &r);

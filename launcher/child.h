@@ -15,7 +15,8 @@ struct child_options {
     const struct bind_request *bind;
     bool strict; /* a binding that fails is a failure */
     bool input;  /* a pipe to its standard input, else /dev/null */
-    uint64_t ignored; /* signals (signals.h) */
+    uint64_t ignored;     /* signals (signals.h) */
+    uint64_t descriptors; /* its soft limit; 0: as it is */
 };
 
 /** What the child tells of its start. */

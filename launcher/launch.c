@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -304,6 +305,7 @@ static int run(const struct cmdline *options, struct plan *plan)
     bool again = false, ran = false;
     int signal = 0;
     unsigned pause = 0;
+    struct rlimit descriptors;
     struct supervise_job job = {
         .options = options,
         .plan = plan,
@@ -312,6 +314,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         .loader = choose_loader(options),
         .id = id,
         .begun_ns = time_now_ns(),
+        .descriptors = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
         .again = &again,
         .ran = &ran,
     };

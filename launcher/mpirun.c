@@ -448,6 +448,7 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
     take_word(&w, str_format(MPIRUN_ENV_LOADER "=%d", job->keep_loader));
     take_word(&w, str_format(MPIRUN_ENV_GRACE "=%llu", (unsigned long long)grace_ms));
     take_word(&w, str_format(MPIRUN_ENV_IGNORED "=%llu", (unsigned long long)job->ignored));
+    take_word(&w, str_format(MPIRUN_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
     return finish(&w, ret);
 }
 

@@ -19,6 +19,9 @@
 #define MPIRUN_ENV_GRACE "PLENUM_SHIM_GRACE"   /* milliseconds */
 #define MPIRUN_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
 
+/* Only here, where limits are inherited; "0" where it is not known. */
+#define MPIRUN_ENV_DESCRIPTORS "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
+
 /** The argument by which plenumrun knows that it is a shim. */
 #define MPIRUN_SHIM_ARGUMENT "--shim"
 
@@ -28,7 +31,8 @@ struct mpirun_job {
     /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs;
      * NULL: it may choose. Interfaces that it must not choose, "docker0,virbr0"; NULL: none. */
     const char *daemon_include, *program_include, *excluded;
-    uint64_t ignored; /* signals (signals.h), by programs */
+    uint64_t ignored;     /* signals (signals.h), by programs */
+    uint64_t descriptors; /* the soft limit of programs here; 0: as it is */
 };
 
 /** A running mpirun. */

@@ -91,6 +91,7 @@ static bool take_task(struct shim_task *ret)
     ok &= take_number(MPIRUN_ENV_LOADER, 1, &loader);
     ok &= take_number(MPIRUN_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
     ok &= take_number(MPIRUN_ENV_IGNORED, UINT64_MAX, &ret->ignored);
+    (void)take_number(MPIRUN_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */
     ok &= read_number("OMPI_COMM_WORLD_RANK", &ret->rank);
     ok &= read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
     ret->keep_loader = loader != 0;

@@ -27,6 +27,7 @@ struct shim_task {
     bool keep_loader;  /* when local_rank is 0 */
     uint64_t grace_ns; /* until plenumrun has told another */
     uint64_t ignored;  /* signals, by the program (signals.h) */
+    uint64_t descriptors; /* the program's soft limit; 0: as it is */
 };
 
 /** The program "plenumrun --shim", started by mpirun: its exit status. */

@@ -642,7 +642,8 @@ static int start(struct supervisor *s, struct plenum_error *err)
                                 .daemon_include = told(s->job->ready->daemon_include),
                                 .program_include = told(s->job->ready->program_include),
                                 .excluded = told(s->job->ready->excluded),
-                                .ignored = signals_get_ignored()};
+                                .ignored = signals_get_ignored(),
+                                .descriptors = s->job->descriptors};
     hwloc_topology_t topology;
     uint64_t now = time_now_ns();
     int r;

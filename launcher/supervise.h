@@ -19,6 +19,7 @@ struct supervise_job {
     uint32_t restart_count;
     uint64_t begun_ns;   /* when the person began to wait */
     uint64_t attempt_ns; /* the same for this start of the job */
+    uint64_t descriptors; /* the soft limit with which plenumrun was started; 0: not known */
     bool *again;         /* set: an end from which a job may be started again */
     bool *ran;           /* set: did its programs start? */
 };

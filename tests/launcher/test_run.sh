@@ -148,6 +148,8 @@ ok "each instance knows who it is" same "$(sort out)" "0/3 0/3 0+2/6 2 0/3 0/3 0
 2/3 2/3 4+2/6 2 2/3 2/3 0 0 none a b"
 job -n 2 sh -c 'echo $PLENUM_JOB_ID $MASTER_ADDR $MASTER_PORT'
 ok "and with whom" all 'same "$(sort -u out | wc -l)" 1' 'has out "^[0-9a-f]* 127.0.0.1 [1-9][0-9]*$"'
+(ulimit -Sn 64; job -n 2 sh -c 'ulimit -Sn'; echo $code >code)
+ok "and has the limit of descriptors that plenumrun was given, not the one it needs itself" all 'same "$(cat code)" 0' 'same "$(sort -u out)" 64'
 job -n 1 env
 ok "the job's secret is not in it" has_not out PLENUM_SHIM
 WORLD_SIZE=7 job -n 2 sh -c 'echo $WORLD_SIZE'
