@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/util.h"
 #include "launcher/dial.h"
+#include "launcher/network.h"
 
 /* A byte from one end to the other. */
 static void expect_connected(int a, int b)
@@ -62,6 +64,34 @@ Test(dial, on_this_host)
 Test(dial, by_tcp)
 {
     go_through(false);
+}
+
+/* Who is not on the job's network cannot knock. */
+Test(dial, on_the_network_of_the_job_alone)
+{
+    char text[DIAL_TEXT_MAX], subnet[SUBNET_TEXT_MAX], loopback[64];
+    const struct network_address *at = NULL;
+    struct network own = {0};
+    struct plenum_error err = {""};
+    int listener, there;
+
+    (void)network_read(&own);
+    for (size_t i = 0; i < own.count && !at; i++)
+        if (own.list[i].at.family == AF_INET)
+            at = &own.list[i];
+    if (!at)
+        cr_skip_test("this host has no address on a network");
+    subnet_format(&at->at, subnet);
+    listener = dial_listen(false, "unused", subnet, text, sizeof(text), &err);
+    cr_assert(ge(int, listener, 0), "%s", err.text);
+    cr_expect(strchr(text, ',') == NULL, "one address of one network: %s", text);
+    there = dial_connect(text, 5000, &err);
+    cr_expect(ge(int, there, 0), "%s", err.text);
+    close(there);
+    snprintf(loopback, sizeof(loopback), "tcp:127.0.0.1:%s", strrchr(text, ':') + 1);
+    cr_expect(lt(int, dial_connect(loopback, 5000, &err), 0), "it listens on other networks, too");
+    close(listener);
+    network_fini(&own);
 }
 
 /* One that refuses, one that is nonsense, one that is right: in any order, the right one counts. */

@@ -480,6 +480,15 @@ sleep 2
 end_job
 ok "a job that was frozen as a whole goes on" all 'same $code 0' 'has_not err error'
 
+start "trap '' TERM;"
+find_parts
+kill -STOP $outer $inner
+sleep 6
+kill -KILL $mpirun
+await_end
+ok "a host that was silent when mpirun ended the job is named" all nothing_is_left \
+    'last_line_has err "host $host has said nothing for [0-9.]* s, and mpirun ended the job"'
+
 for part in plenumrun guard mpirun outer inner; do
     start "trap '' TERM;"
     find_parts

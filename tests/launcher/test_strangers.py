@@ -66,6 +66,43 @@ class Strangers(unittest.TestCase):
         out, err = p.communicate(timeout=LIMIT)
         self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
 
+    def test_pause(self):
+        """want of descriptors while the job starts: told once, waited out, and no busy loop meanwhile"""
+        errors = os.path.join(self.folder, "errors")
+        others = [os.open("/dev/null", os.O_RDONLY) for _ in range(32)]  # poll() takes no more descriptors than the limit says
+        with open(errors, "w") as f:
+            p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(), stdout=subprocess.PIPE,
+                                 stderr=f, text=True, pass_fds=others)
+        for fd in others:
+            os.close(fd)
+        self.addCleanup(p.kill)
+        self.control_of(p)
+        before = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
+        used = {int(fd) for fd in os.listdir(f"/proc/{p.pid}/fd")}
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (min(set(range(len(used) + 1)) - used), before[1]))
+        with open(os.path.join(self.folder, "go"), "w"):
+            pass
+        end = time.monotonic() + LIMIT
+        while not os.path.getsize(errors) and time.monotonic() < end and p.poll() is None:
+            time.sleep(0.05)
+        spent = self.cpu_of(p)
+        time.sleep(3)
+        spent = self.cpu_of(p) - spent
+        resource.prlimit(p.pid, resource.RLIMIT_NOFILE, before)
+        out, _ = p.communicate(timeout=LIMIT)
+        with open(errors) as f:
+            err = f.read()
+        self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
+        self.assertEqual(err, "plenumrun: warning: no instance can connect for the moment: Too many open files\n")
+        self.assertLess(spent, 0.15)  # of 3 s; a busy loop has more of a busy machine
+
+    @staticmethod
+    def cpu_of(p):
+        """Seconds of CPU time."""
+        with open(f"/proc/{p.pid}/stat") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def test_descriptors(self):
         """more instances than descriptors: said before anything is started"""
         p = subprocess.run(["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", RUN, "--allow-run-as-root", "-n", "100", "true"],
