@@ -246,21 +246,23 @@ struct birth {
 };
 
 /* The process between: it has our memory and our descriptors, and ends at once, so that what it
- * starts is not our child. While it is there the number is the loader's for certain. */
+ * starts is not our child. While it is there the number is the loader's for certain, since it keeps
+ * zombies, also where the program ignores SIGCHLD. (By the kernel's own call: a library that notes
+ * handlers would take it for the program's.) */
 static int between(void *arg)
 {
+    static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */
     struct birth *b = arg;
     const struct jobloader *l = b->loader;
 
+    (void)syscall(SYS_rt_sigaction, SIGCHLD, nothing, NULL, NSIG / 8);
     b->r = -posix_spawn(&b->pid, l->plenumd, &b->actions, &b->attr, l->args,
                         l->environment ? l->environment : environ);
     if (b->r < 0)
         return 0;
     b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0);
-    if (b->pidfd < 0) { /* it ends by its leash */
+    if (b->pidfd < 0) /* it ends by its leash */
         b->r = -errno;
-        (void)kill(b->pid, SIGKILL);
-    }
     return 0;
 }
 

@@ -30,6 +30,7 @@ TESTS += $(common_tests)
 %C%_test_identity_CFLAGS = $(test_cflags)
 %C%_test_identity_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_jobloader_CFLAGS = $(test_cflags)
+%C%_test_jobloader_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=posix_spawn,--wrap=syscall
 %C%_test_jobloader_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_order_CFLAGS = $(test_cflags)
 %C%_test_order_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm

@@ -7,11 +7,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +23,40 @@
 #include "common/address.h"
 #include "common/jobloader.h"
 #include "common/util.h"
+
+/* While it is set, what is started has ended before its number is looked at. */
+static bool ends_first;
+
+int __real_posix_spawn(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *,
+                       char *const *);
+int __wrap_posix_spawn(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *,
+                       char *const *);
+
+int __wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
+                       char *const *argv, char *const *environment)
+{
+    int r = __real_posix_spawn(pid, path, actions, attr, argv, environment);
+    siginfo_t info;
+
+    if (r == 0 && ends_first)
+        (void)waitid(P_PID, (id_t)*pid, &info, WEXITED | WNOWAIT);
+    return r;
+}
+
+/* How often a pidfd could be had, and how often not. */
+static unsigned pidfds[2];
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    long r = __real_syscall(number, a, b, c, d, e, f);
+
+    if (number == SYS_pidfd_open)
+        pidfds[r < 0]++;
+    return r;
+}
 
 static struct jobloader *loader;
 static struct address address;
@@ -167,6 +203,27 @@ Test(jobloader, is_replaced_when_it_dies)
         (void)close(connection);
         connection = address_connect(&address, 0);
     }
+    (void)close(connection);
+}
+
+/* Nor is its number looked at when it may be another process's already. */
+Test(jobloader, is_known_even_if_it_ends_at_once)
+{
+    char text[64];
+    struct jobloader_options options = {.address = text, .plenumd = "/bin/true"};
+    struct plenum_error err = {""};
+    int connection;
+
+    jobloader_destroy(loader, 1000);
+    (void)snprintf(text, sizeof(text), "unix:@plenum-test-jobloader-true-%ld", (long)getpid());
+    cr_assert(eq(int, address_parse(text, &address, &err), 0));
+    cr_assert(eq(int, jobloader_create(&options, &loader, &err), 0), "%s", err.text);
+    connection = address_connect(&address, 0);
+    (void)signal(SIGCHLD, SIG_IGN);
+    ends_first = true;
+    jobloader_dispatch(loader); /* somebody waits for one */
+    cr_expect(pidfds[0] > 0 && pidfds[1] == 0);
+    cr_expect(signal(SIGCHLD, SIG_IGN) == SIG_IGN, "the program's own stays");
     (void)close(connection);
 }
 
