@@ -235,12 +235,33 @@ void session_lose(struct session *se, const char *text)
     lose_since(se, time_now_ns(), text);
 }
 
-/* A loader that has served the stream, or we, may be short of something for a moment: our session of
- * before is not closed yet there, and batches of its ring are held here. */
+/* A loader's word for a failure, where it is none that plenum_stream_next() has for the stream's
+ * own state: a program would take those for "not yet" or "the epochs are over". */
+static int code_of_loader(int code)
+{
+    switch (code) {
+    case -EAGAIN:
+    case -ENODATA:
+    case -ENOBUFS:
+    case -EBADF:
+    case -ECHILD:
+    case -ECONNRESET:
+        return -EIO;
+    default:
+        return code < 0 && code > -4096 ? code : -EPROTO;
+    }
+}
+
+/* A loader that has served the stream, or we, may be short of something for a moment (-EAGAIN:
+ * threads): our session of before is not closed yet there, and batches of its ring are held here.
+ *
+ * Storage that fails (-EIO) is not among these: the file system has tried again by then, a batch that
+ * cannot be read ends the stream as well, and who runs the job is to hear it at once. That storage has
+ * not answered in time is (-ETIMEDOUT, handle_frame()). */
 static bool is_for_later(const struct plenum_stream *s, int code)
 {
     return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM ||
-                         code == -EMFILE || code == -ENFILE);
+                         code == -EMFILE || code == -ENFILE || code == -EAGAIN);
 }
 
 /* The loader says that it will not serve this stream. */
@@ -253,8 +274,10 @@ static void refused(struct session *se, int code, const char *text)
             stream_warn(s, "loader %s is not used for now: %s", se->address->text, text);
         se->warned = !s->alone_ns;
         se->failed_openings = 0; /* it was none that died of us */
+        if (s->alone_ns && se->alone_ns) /* what it did until it said so was of no use */
+            s->alone_ns = se->alone_ns;
     } else {
-        se->refused = code;
+        se->refused = code_of_loader(code);
     }
     session_lose(se, text);
 }
@@ -366,6 +389,7 @@ static void connect_now(struct session *se, uint64_t now)
         return;
     }
     se->state = SESSION_HELLO;
+    se->alone_ns = s->alone_ns;
     se->heard_ns = se->asked_ns = se->pinged_ns = now;
     wire_hello_init(&m, s->name);
     memcpy(m.job, s->job, sizeof(m.job));
@@ -560,23 +584,6 @@ static bool take_cancelled(struct session *se, uint64_t request)
     return false;
 }
 
-/* A loader's word for a failure, where it is none that plenum_stream_next() has for the stream's
- * own state: a program would take those for "not yet" or "the epochs are over". */
-static int code_of_loader(int code)
-{
-    switch (code) {
-    case -EAGAIN:
-    case -ENODATA:
-    case -ENOBUFS:
-    case -EBADF:
-    case -ECHILD:
-    case -ECONNRESET:
-        return -EIO;
-    default:
-        return code < 0 && code > -4096 ? code : -EPROTO;
-    }
-}
-
 /* DONE or CANCELLED. Over TCP a batch's bytes follow its DONE. */
 static void handle_done(struct session *se, const struct frame_header *h,
                         struct frame_reader *payload)
@@ -705,7 +712,7 @@ static void handle_frame(struct session *se, const struct frame_header *h,
                  m.code == -ECANCELED) /* it is ending, or we were stopped */
             session_lose(se, m.text);
         else
-            refused(se, code_of_loader(m.code), m.text);
+            refused(se, m.code, m.text);
     } else if (h->type == WIRE_STATS || h->type == WIRE_PROGRESS) {
         note_life(se, h, se->heard_ns);
     } else {

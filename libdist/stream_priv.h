@@ -117,6 +117,7 @@ struct session {
     uint32_t threads, io_threads;
     bool wants_write;
     int broken; /* what made it useless, which the next tick ends it for; or 0 */
+    uint64_t alone_ns;  /* the stream's, when this connection was begun */
     uint64_t heard_ns;  /* the last byte that came */
     uint64_t asked_ns;  /* the last time we began to wait for something */
     uint64_t pinged_ns; /* the last STATS sent, */

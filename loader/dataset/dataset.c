@@ -351,7 +351,7 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     }
     index_builder_fini(&b);
     if (r < 0 && atomic_load(&memory.over))
-        return error_set(err, -E2BIG,
+        return error_set(err, -ENOMEM,
                          "%s: to index it would take more than %s of memory, which is what this "
                          "loader has for that; make several data sets of it, or give the loader more",
                          d->name, format_bytes(memory.limit, limit, sizeof(limit)));

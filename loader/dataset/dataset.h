@@ -59,7 +59,7 @@ struct dataset_options {
  * Errors: -EINVAL no such format or setting; -ENOENT, -EACCES, -ENOTDIR as the file system says;
  * -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it lies below none of the roots; -EBADMSG there are no images in it, or too many, or an
  * archive or list is damaged; -ESTALE it is being written; -ELOOP links that go in a circle;
- * -E2BIG its index would take more memory than it may; -ENOMEM, -EIO.
+ * -ENOMEM its index would take more memory than it may, or there is none; -EIO.
  */
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
                  struct plenum_error *err);

@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -1295,6 +1297,118 @@ Test(stream, refusals_that_pass_do_not_end_a_stream_that_runs)
     loader = daemon_start_with(socket_a, "1", none);
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ENOSPC));
     end_loader(loader, SIGTERM);
+}
+
+/* In the loader's place: whoever comes is refused with this code, after some progress. Counts them. */
+static pid_t start_refusing(const char *text, int code, atomic_uint *count)
+{
+    struct address address;
+    struct frame_buffer b = {0};
+    struct wire_hello hello;
+    const struct wire_progress progress = {.text = "reading folders", .done = 1};
+    const struct wire_error error = {.code = code, .text = "something is short"};
+    int listen_fd, fd;
+    char bytes[4096];
+    pid_t pid;
+
+    cr_assert(eq(int, address_parse(text, &address, NULL), 0));
+    listen_fd = address_listen(&address, 0600, NULL);
+    cr_assert(ge(int, listen_fd, 0));
+    pid = fork();
+    if (pid > 0)
+        (void)close(listen_fd);
+    if (pid != 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)fcntl(listen_fd, F_SETFL, 0); /* accept() waits */
+    wire_hello_init(&hello, "a loader");
+    (void)snprintf(hello.versions, sizeof(hello.versions), "v1");
+    if (wire_put_hello(&b, &hello) < 0 || wire_put_progress(&b, 1, &progress) < 0 ||
+        wire_put_error(&b, 1, &error) < 0)
+        _exit(1);
+    while ((fd = accept(listen_fd, NULL, NULL)) >= 0) {
+        (void)!write(fd, b.bytes, b.len);
+        while (read(fd, bytes, sizeof(bytes)) > 0)
+            ;
+        (void)close(fd);
+        (void)atomic_fetch_add(count, 1);
+    }
+    _exit(1);
+}
+
+static atomic_uint *shared_count(void)
+{
+    void *p = mmap(NULL, sizeof(atomic_uint), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    cr_assert(ne(ptr, p, MAP_FAILED));
+    return p;
+}
+
+/* The same of whatever else a loader may be short of: clients, memory, descriptors, threads. */
+Test(stream, shortages_that_pass_do_not_end_a_stream_that_runs)
+{
+    static const int codes[] = {-EUSERS, -ENOMEM, -EMFILE, -ENFILE, -EAGAIN};
+    struct plenum_stream_options o = options_of(socket_a);
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream *s;
+    atomic_uint *count = shared_count();
+    struct plenum_error err = {""};
+    struct plenum_batch b;
+    uint64_t hash;
+
+    o.epochs = 30;
+    s = opened(NULL, &o);
+    hash = drain(s, 1);
+    for (unsigned i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        end_loader(loader, SIGKILL);
+        atomic_store(count, 0);
+        loader = start_refusing(socket_a, codes[i], count);
+        while (atomic_load(count) < 3) {
+            int r = plenum_stream_next(s, 100 * NS_PER_MS, &b, &err);
+
+            cr_assert(r == 0 || r == -EAGAIN, "after %d: %s", codes[i], err.text);
+            if (r == 0) {
+                hash += plenum_batch_hash(&b);
+                plenum_batch_release(&b);
+            }
+        }
+        end_loader(loader, SIGKILL);
+        loader = start_loader(socket_a, "1");
+        hash += drain(s, 1);
+    }
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, oracle_epochs(&o)));
+    plenum_stream_destroy(s);
+
+    /* A stream that has not begun hears why, at once. */
+    end_loader(loader, SIGKILL);
+    loader = start_refusing(socket_a, -EAGAIN, count);
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -EIO));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "something is short"), NULL), "%s", err.text);
+    end_loader(loader, SIGKILL);
+}
+
+/* What does not pass is waited for as long as a loader that is away, although each try makes progress. */
+Test(stream, shortages_that_do_not_pass_end_a_stream)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+    pid_t loader = start_loader(socket_a, "1");
+    struct plenum_stream *s;
+    struct plenum_error err = {""};
+    struct plenum_batch b;
+    int r;
+
+    o.loader_timeout_ns = 3 * NS_PER_SEC;
+    s = opened(NULL, &o);
+    (void)drain(s, 1);
+    end_loader(loader, SIGKILL);
+    loader = start_refusing(socket_a, -ENOMEM, shared_count());
+    while ((r = plenum_stream_next(s, 30 * NS_PER_SEC, &b, &err)) == 0)
+        plenum_batch_release(&b);
+    cr_expect(eq(int, r, -ECONNRESET));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "something is short"), NULL), "%s", err.text);
+    plenum_stream_destroy(s);
+    end_loader(loader, SIGKILL);
 }
 
 /* Streams of a job's instance and of a process alone have loaders of their own. */
