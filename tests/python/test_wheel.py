@@ -76,5 +76,25 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(done.stdout.strip(), (os.path.join(venv, "lib", "libplenum.so.1"), "libplenum.so.1"))
 
+    def test_configured(self):
+        """configure finds where a virtual environment that is the prefix has its packages"""
+        if os.path.exists(os.path.join(SOURCE, "config.status")):
+            self.skipTest("what is built in the folder of the sources cannot be configured elsewhere, too")
+        venv, build = os.path.join(self.T, "prefix"), os.path.join(self.T, "build")
+        os.mkdir(build)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        python = os.path.join(venv, "bin", "python3")
+        where = subprocess.check_output([python, "-c", "import site; print(site.getsitepackages()[0])"], text=True).strip()
+        self.assertTrue(where.startswith(venv), where)
+        before = subprocess.check_output([os.path.join(BUILD, "config.status"), "--config"], text=True)
+        done = subprocess.run(["sh", "-c", 'eval "set -- $BEFORE \\"\\$@\\""; exec "$0" "$@"',
+                               os.path.abspath(os.path.join(SOURCE, "configure")), f"--prefix={venv}", f"PYTHON={python}"],
+                              capture_output=True, text=True, cwd=build, env={**os.environ, "BEFORE": before.strip()})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(os.path.join(build, "config.status")) as f:
+            told = re.search(r'^S\["pythondir"\]="(.*)"$', f.read(), re.M).group(1)
+        self.assertEqual(told.replace("${prefix}", venv), where)
+        self.assertNotIn("PYTHONPATH", done.stdout)
+
 
 tap.main()
