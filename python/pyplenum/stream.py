@@ -133,8 +133,9 @@ class Batch:
     ``jax.dlpack.from_dlpack(batch.images)`` (DLPack, also of torch) go on without a copy. DLPack of this NumPy may know no
     bool: then it is ``batch.valid.view("u1")``.
 
-    The slot is free again when the last view of it is gone: keep a copy, not a view, of what is needed for long, such as
-    ``batch.images.copy()``. The same holds for what hands arrays to a framework that keeps them for a while (TensorFlow).
+    The ring has few slots, and a batch's slot is free again when the last view of it is gone. A program that keeps images or
+    labels beyond the next batches keeps copies, ``batch.images.copy()``, and so does one that hands them to a framework which
+    keeps what it is given (TensorFlow).
     """
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
