@@ -89,7 +89,8 @@ class Loader:
         "pad": it is filled up with samples whose "valid" is False, so that all batches have one shape. "drop": what does not
         fill a step is left out.
         Unless told, it is "partial" where there is one instance, or shuffle is "none" (an evaluation); and "pad" where several
-        instances train together, since the mean over an empty batch is not a number.
+        instances train together, since the mean over an empty batch is not a number. Then a UserWarning tells of an epoch that is
+        filled up, unless "valid" is among the fields.
     deal
         as of a Stream; "round-robin" where shuffle is "none" and "last" leaves short batches, so that instances share the last
         step evenly.
@@ -133,8 +134,9 @@ class Loader:
         self._dtype_was_chosen = dtype is not None
         self.stream = Stream(dataset, pipeline, layout=layout, dtype=self.dtype, last="drop" if dropped else "pad",
                              seed=seed, shuffle=order, deal=deal, **options)
+        pads_unasked = last is None and order != "none" and self.stream._share.num_instances > 1
         if last is None:
-            last = "partial" if order == "none" or self.stream._share.num_instances == 1 else "pad"
+            last = "pad" if pads_unasked else "partial"
         self.last: str = last
         # What decides the order, for whoever asks why a state does not fit.
         self._choices = {"data set": self.stream.fingerprint.hex(), "pipeline": pipeline, "seed": int(seed), "shuffle": order,
@@ -145,9 +147,19 @@ class Loader:
             self.stream.close()
             raise ValueError(f"an epoch has {self.stream.steps_per_epoch} steps, which batches of {steps} steps do not "
                              "divide: choose others, or use pyplenum.Stream, whose batches may cross an epoch's end")
+        if pads_unasked and "valid" not in self.fields and self._is_filled_up(options):
+            warnings.warn("samples that do not count fill up the last batch of an epoch: an evaluation says last=\"partial\" (each sample "
+                          "counts once) or has \"valid\" among its fields, and training says last=\"pad\" or last=\"drop\"",
+                          stacklevel=caller())
         self._steps = steps
         self._loaded = True  # where the stream stands is where the next loop begins, even in mid-epoch
         self._loop = 0
+
+    def _is_filled_up(self, options: Mapping[str, Any]) -> bool:
+        """Do the steps of an epoch take more than its positions?"""
+        share = self.stream._share
+        replicas = share.num_local_replicas if options.get("split") == "file" else share.num_replicas  # a part has its own positions
+        return bool(self.stream.steps_per_epoch * replicas * int(options.get("micro_batch", 1)) > self.stream.num_positions)
 
     def __len__(self) -> int:
         """Batches of one epoch."""

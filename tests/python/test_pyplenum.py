@@ -900,6 +900,23 @@ class LoaderTest(unittest.TestCase):
             self.assertEqual((len(set(counts)), lengths), (1, {micro_batch}))
             self.assertLessEqual(max(last) - min(last), 1, "the last step is shared")
 
+    def test_filled_up_by_several(self):
+        """several instances whose last batches are filled up are told so, unless the program has said what it wants; nobody else is"""
+        def told(**options):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with loader(**{"fields": ("images", "labels"), "micro_batch": 9, "rank": 1, "world_size": 3, **options}):
+                    pass
+            return [str(w.message) for w in caught if w.filename == __file__]
+
+        said = told()
+        self.assertEqual(len(said), 1)
+        self.assertIn('last="partial"', said[0])
+        for options in ({"last": "pad"}, {"last": "partial"}, {"last": "drop"}, {"shuffle": "none"}, {"fields": ("images", "labels", "valid")},
+                        {"rank": 0, "world_size": 1}, {"world_size": 2, "micro_batch": 7}, {"repeat": 3, "world_size": 2, "micro_batch": 7}):
+            self.assertEqual(told(**options), [], options)
+        self.assertEqual(len(told(micro_batch=8, repeat=2)), 1)
+
     def test_arguments(self):
         """what people write: it works, or a sentence says what to write"""
         import pyplenum.torch
