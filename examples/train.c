@@ -265,21 +265,21 @@ static void settle(struct trainer *t)
 /* Under another name first: a file that is there is whole, whenever the process is killed. */
 static void save(struct trainer *t, const char *path)
 {
-    char *new;
+    char *unfinished;
     FILE *f;
 
     settle(t);
     if (t->me->instance_index != 0)
         return;
-    new = malloc(strlen(path) + 5);
-    if (!new)
+    unfinished = malloc(strlen(path) + 5);
+    if (!unfinished)
         die(path, "out of memory");
-    sprintf(new, "%s.new", path);
-    f = fopen(new, "wb");
+    sprintf(unfinished, "%s.new", path);
+    f = fopen(unfinished, "wb");
     if (!f || fwrite(t->state, t->state_bytes, 1, f) != 1 || fflush(f) != 0 ||
-        fsync(fileno(f)) < 0 || fclose(f) != 0 || rename(new, path) < 0)
+        fsync(fileno(f)) < 0 || fclose(f) != 0 || rename(unfinished, path) < 0)
         die(path, strerror(errno));
-    free(new);
+    free(unfinished);
 }
 
 /* What lies in the checkpoint, or NULL when there is none. The first instance reads. */

@@ -129,6 +129,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
         return error_set(err, r, "%s", own.text);
     tell(&mine, s, r, &own);
     all = comm_gather(job, &mine, sizeof(mine), &r, err);
+    assert(all || r < 0);
     if (all)
         r = together_agree(all, info->num_instances, &agreed, err);
     free(all);

@@ -347,9 +347,9 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
     struct dataset_buffer *buffer = &job->buffers[thread];
     int r = 0;
 
+    *ret = (struct slot){.ready = true};
     if (!job->decoders[thread] && image_decoder_create(&job->decoders[thread]) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    *ret = (struct slot){.ready = true};
     r = dataset_read(job->options->source, sample, buffer, err);
     if (r == -EBADMSG) { /* empty, or too large to be read by anybody: it keeps its place */
         ret->result.outcome = PACK_KEPT_BAD;

@@ -4,6 +4,7 @@
  * tests never do. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,7 @@ static void lay_out(struct sheet *s)
 {
     uint32_t side = s->stream->spec.pipeline.side, count = s->args->count, rows;
 
+    assert(count > 0);
     s->columns = s->args->columns;
     if (s->columns == 0) /* about three wide to two high */
         for (s->columns = 1; s->columns * s->columns * 2 < count * 3; s->columns++)

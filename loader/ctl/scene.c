@@ -28,9 +28,9 @@ struct colour {
 
 static double uniform(struct scene *s)
 {
-    uint32_t n = s->drawn++;
+    uint32_t n = s->drawn++, block = n / 4;
 
-    return philox_draw(s->seed, s->number, n / 4, DRAW_SAMPLE_SET, 0).word[n % 4] / 4294967296.0;
+    return philox_draw(s->seed, s->number, block, DRAW_SAMPLE_SET, 0).word[n % 4] / 4294967296.0;
 }
 
 static double clamp01(double v)

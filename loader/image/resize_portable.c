@@ -95,7 +95,7 @@ void resize_store_pixels(const struct resize_line *line, size_t at, size_t count
 static inline void down_block(const struct resize_line *line, size_t at, size_t count)
 {
     int32_t sum[BLOCK * 4] = {0};
-    uint8_t pixels[BLOCK * 4];
+    uint8_t pixels[BLOCK * 4] = {0};
 
     assert(count <= BLOCK);
     for (uint32_t k = 0; k < line->pairs_count; k++) {
