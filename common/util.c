@@ -3,6 +3,7 @@
 #include "common/util.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +16,13 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum {
+    RANDOM_BYTES = 8, /* in names of temporaries */
+    LEFT_S = 3600,    /* a temporary that nobody has written to for so long is nobody's */
+};
 
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns)
 {
@@ -111,6 +118,52 @@ static int write_as(const char *temporary, int flags, const char *path, const vo
     return r;
 }
 
+/* "NAME.RANDOM" and the suffix? */
+static bool is_temporary(const char *text, const char *name, const char *suffix)
+{
+    size_t len = strlen(name);
+
+    if (strncmp(text, name, len) != 0 || text[len] != '.')
+        return false;
+    text += len + 1;
+    return strspn(text, "0123456789abcdef") == RANDOM_BYTES * 2 &&
+           strcmp(text + RANDOM_BYTES * 2, suffix) == 0;
+}
+
+static void remove_leftovers(const char *path, const char *suffix)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+    DIR *dir = folder ? opendir(folder) : NULL;
+    time_t before = time(NULL) - LEFT_S;
+    struct dirent *entry;
+    struct stat st;
+
+    while (dir && (entry = readdir(dir)))
+        if (is_temporary(entry->d_name, name, suffix) &&
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_mtime < before)
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir)
+        (void)closedir(dir);
+    free(folder);
+}
+
+/* Not our number: a killed process 1 would leave it to the next one, container after container. */
+int io_name_temporary(const char *path, const char *suffix, char **ret)
+{
+    char random[RANDOM_BYTES * 2 + 1];
+    int r = random_hex(random, RANDOM_BYTES);
+
+    if (r < 0)
+        return r;
+    *ret = str_format("%s.%s%s", path, random, suffix);
+    if (!*ret)
+        return -ENOMEM;
+    remove_leftovers(path, suffix);
+    return 0;
+}
+
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len)
 {
     return write_as(temporary, O_TRUNC, path, bytes, len);
@@ -118,7 +171,7 @@ int io_write_file_by(const char *temporary, const char *path, const void *bytes,
 
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
 {
-    char *temporary, random[17];
+    char *temporary;
     struct stat st;
     int fd, r;
 
@@ -130,12 +183,10 @@ int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
         io_close(&fd);
         return r;
     }
-    /* Not our number: a killed process 1 would leave it to the next one, container after container. */
-    r = random_hex(random, 8);
+    r = io_name_temporary(path, "", &temporary);
     if (r < 0)
         return r;
-    temporary = str_format("%s.%s", path, random);
-    r = temporary ? write_as(temporary, O_EXCL, path, bytes, len) : -ENOMEM;
+    r = write_as(temporary, O_EXCL, path, bytes, len);
     free(temporary);
     return r;
 }

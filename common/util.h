@@ -106,6 +106,9 @@ int io_write_all(int fd, const void *bytes, size_t len);
  * is whole at every moment.
  */
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
+/** A name of its own for what is to replace a file: "PATH.RANDOM" and the suffix, malloc: 0 or -errno.
+ * Such files of ours that writers left behind, killed an hour ago or longer, are removed. */
+int io_name_temporary(const char *path, const char *suffix, char **ret);
 /** Replace the file by way of this one, which a run that was killed may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
 

@@ -123,14 +123,11 @@ static int give_away(int fd, const char *path)
 
 int cache_write(const char *path, const void *bytes, size_t len)
 {
-    char random[17], *temporary;
-    int r = random_hex(random, 8), fd;
+    char *temporary;
+    int r = io_name_temporary(path, ".tmp", &temporary), fd;
 
     if (r < 0)
         return r;
-    temporary = str_format("%s.%s.tmp", path, random);
-    if (!temporary)
-        return -ENOMEM;
     fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
         r = -errno;

@@ -443,6 +443,62 @@ Test(cache, what_a_killed_process_left_is_not_in_the_way, .init = setup, .fini =
     io_close(&fd);
 }
 
+static bool is_there(const char *name)
+{
+    return access(tree_path(&tree, name), F_OK) == 0;
+}
+
+/* What killed writers left is removed by a later one, and nothing else: no file of another name, and none that is being written. */
+Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardown)
+{
+    static const struct {
+        const char *name;
+        bool old, stays_of_file, stays_of_cache;
+    } files[] = {
+        {"file.0123456789abcdef", true, false, true},      {"file.0123456789abcdef.tmp", true, true, false},
+        {"file.fedcba9876543210", false, true, true},      {"file.fedcba9876543210.tmp", false, true, true},
+        {"file.notes", true, true, true},                  {"file.0123456789abcde", true, true, true},
+        {"file.0123456789abcdef0", true, true, true},      {"file.0123456789abcdeX", true, true, true},
+        {"another.0123456789abcdef.tmp", true, true, true}, {"file.0123456789abcdef.txt", true, true, true},
+    };
+
+    for (int by_cache = 0; by_cache < 2; by_cache++) {
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+            tree_write_text(&tree, files[i].name, "left");
+            if (files[i].old)
+                make_old(files[i].name);
+        }
+        cr_expect(eq(int, by_cache ? cache_write(tree_path(&tree, "file"), "new", 3)
+                                   : io_write_file(tree_path(&tree, "file"), "new", 3, true), 0));
+        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+            cr_expect(is_there(files[i].name) == (by_cache ? files[i].stays_of_cache : files[i].stays_of_file),
+                      "%s, %s", files[i].name, by_cache ? "cache" : "file");
+    }
+}
+
+/* Who holds the lock of an index removes all that is left of it and what lies beside it, at once. */
+Test(index, leftovers_are_removed_by_who_builds_it)
+{
+    char *path, left[3][600];
+    struct dataset *d;
+
+    write_set("data", 3);
+    d = opened("data");
+    path = strdup(dataset_get_index_path(d));
+    dataset_unref(d);
+    cr_assert(eq(int, unlink(path), 0));
+    (void)snprintf(left[0], sizeof(left[0]), "%s.0123456789abcdef.tmp", path);
+    (void)snprintf(left[1], sizeof(left[1]), "%s.notes.0123456789abcdef.tmp", path);
+    (void)snprintf(left[2], sizeof(left[2]), "%s.other", path);
+    for (int i = 0; i < 3; i++)
+        cr_assert(eq(int, io_write_file(left[i], "left", 4, false), 0));
+    d = opened("data");
+    for (int i = 0; i < 3; i++)
+        cr_expect(eq(int, access(left[i], F_OK), i < 2 ? -1 : 0), "%s", left[i]);
+    dataset_unref(d);
+    free(path);
+}
+
 /* A link where the lock or the file belongs does not lead to what we would write to. */
 Test(cache, links_are_not_followed_to_write, .init = setup, .fini = teardown)
 {
