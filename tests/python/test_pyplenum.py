@@ -659,6 +659,33 @@ class StreamTest(unittest.TestCase):
         out, _ = child.communicate(timeout=60)
         self.assertEqual((out, child.returncode), ("interrupted\n", 0))
 
+    def test_interrupted_too_late(self):
+        """a stream that is opened in the moment of Ctrl-C is nobody's, and leaves no memory"""
+        program = ("import gc, os, pyplenum, signal, sys, threading\n"
+                   "from pyplenum.stream import lib\n"
+                   "open_it, heard = lib.plenum_stream_open, threading.Event()\n"
+                   "def interrupted(*arguments):\n"
+                   "    code = open_it(*arguments)\n"
+                   "    os.kill(os.getpid(), signal.SIGINT)\n"
+                   "    heard.wait()\n"
+                   "    return code\n"
+                   "def rings():\n"
+                   "    with open('/proc/self/maps') as f: return f.read().count('plenum-ring')\n"
+                   "with pyplenum.Stream(sys.argv[1]): print(rings())\n"
+                   "lib.plenum_stream_open = interrupted\n"
+                   "try:\n"
+                   "    pyplenum.Stream(sys.argv[1])\n"
+                   "except KeyboardInterrupt:\n"
+                   "    pass\n"
+                   "heard.set()\n"
+                   "for thread in threading.enumerate():\n"
+                   "    if thread.name == 'plenum-open': thread.join()\n"
+                   "gc.collect()\n"
+                   "print(rings())\n")
+        out = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
+                             env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertEqual((out.stdout, out.returncode), ("1\n0\n", 0), out.stderr)
+
 
 class FakeBar:
     """What tqdm gives, and what was asked of it."""
