@@ -76,8 +76,12 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
         return place_error(&d->place, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (format_has_name(d->format, entry->d_name))
-            r = pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name));
-    if (r < 0)
+            r = ret->count == PATTERN_PATHS_MAX
+                    ? -E2BIG
+                    : pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name));
+    if (r == -E2BIG)
+        r = error_set(err, r, "it stands for more than %d files", PATTERN_PATHS_MAX);
+    else if (r < 0)
         r = error_set(err, r, "out of memory");
     else if (errno)
         r = place_error(&d->place, err, -errno, folder);
@@ -281,7 +285,8 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     const char *folder = d->place.folder;
     struct stat st;
 
-    s->archives = calloc(d->files.count, sizeof(*s->archives));
+    if (index_memory_take(s->memory, d->files.count * sizeof(*s->archives)) == 0)
+        s->archives = calloc(d->files.count, sizeof(*s->archives));
     if (!s->archives)
         return error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < d->files.count; i++) {
@@ -294,7 +299,8 @@ static int scan_init(struct scan *s, struct plenum_error *err)
                                           .path = str_format("%s/%s", folder, d->files.paths[i]),
                                           .fd = -1,
                                           .progress = &s->progress};
-        if (!s->archives[i].path)
+        if (!s->archives[i].path || /* and the list has it, too */
+            index_memory_take(s->memory, 2 * (strlen(s->archives[i].path) + 1)) < 0)
             return error_set(err, -ENOMEM, "out of memory");
         if (place_stat(&d->place, d->files.paths[i], &st) == 0)
             s->total += (uint64_t)st.st_size;

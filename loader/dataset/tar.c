@@ -47,6 +47,7 @@
 enum {
     CLASSES_MAX = 1 << 24,     /* a number beyond is no label */
     CLASS_NAME_MAX = 255,      /* bytes */
+    TREE_NODE_BYTES = 64,      /* about what tsearch() takes for each */
     LABEL_BYTES_MAX = 1 << 20, /* of the member that a label is in */
     CLASSES_FILE_MAX = 1 << 28,
     FLAG_SPARSE = 1, /* of an indexed sample: `where` is its header */
@@ -121,17 +122,23 @@ static int compare_classes(const void *a, const void *b)
 }
 
 /* The class of this name in a tree, made if it is not there. NULL: memory is short. */
-static struct class_name *find_class(void **tree, const char *text)
+static struct class_name *find_class(void **tree, const char *text, struct index_memory *memory)
 {
-    size_t len = strlen(text) + 1;
-    struct class_name *made = malloc(sizeof(*made) + len), **found;
+    size_t len = strlen(text) + 1, takes = sizeof(struct class_name) + len + TREE_NODE_BYTES;
+    struct class_name *made, **found;
 
-    if (!made)
+    if (index_memory_take(memory, takes) < 0)
         return NULL;
+    made = malloc(sizeof(*made) + len);
+    if (!made) {
+        index_memory_give(memory, takes);
+        return NULL;
+    }
     *made = (struct class_name){0};
     memcpy(made->text, text, len);
     found = tsearch(made, tree, compare_classes);
     if (!found || *found != made) {
+        index_memory_give(memory, takes);
         free(made);
         return found ? *found : NULL;
     }
@@ -321,12 +328,14 @@ static int add_sample(struct archive *a, const struct group *g, const struct lab
                          "some labels are numbers and some are names, like that of '%s'", g->name);
     sample.label = label->named ? -1 : (int32_t)label->number;
     if (label->named) {
-        struct class_name *class = find_class(&classes->names, label->text);
+        struct class_name *class = find_class(&classes->names, label->text, a->builder.memory);
 
         if (number == classes->cap) {
             size_t cap = number ? 2 * number : 256;
-            struct class_name **grown = realloc(classes->of_samples, cap * sizeof(*grown));
+            struct class_name **grown = NULL;
 
+            if (index_memory_take(a->builder.memory, (cap - classes->cap) * sizeof(*grown)) == 0)
+                grown = realloc(classes->of_samples, cap * sizeof(*grown));
             if (!grown)
                 return out_of_memory(&a->err);
             classes->of_samples = grown;
@@ -644,7 +653,7 @@ static int unite_names(struct archive *archives, size_t count, struct index_buil
             struct class_name *class = classes_of(&archives[i])->of_samples[k];
 
             if (!class->whole)
-                class->whole = find_class(&all, class->text);
+                class->whole = find_class(&all, class->text, b->memory);
             if (!class->whole)
                 r = out_of_memory(err);
         }

@@ -82,6 +82,25 @@ static void expect_samples(const char *name, const char *const *want)
     dataset_unref(d);
 }
 
+/* The least memory, to the KiB, with which the index of an archive is made. */
+static size_t least_memory(const char *name)
+{
+    size_t too_little = 1, enough = 8192;
+
+    while (enough - too_little > 1) {
+        size_t kib = (too_little + enough) / 2;
+        struct dataset_options o = {.rebuild = true, .memory = kib * 1024};
+        struct plenum_error err = {""};
+        struct dataset *d = NULL;
+        int r = dataset_open(name, &o, &d, &err);
+
+        cr_assert(r == 0 || r == -ENOMEM, "%s", err.text);
+        *(r == 0 ? &enough : &too_little) = kib;
+        dataset_unref(d);
+    }
+    return enough * 1024;
+}
+
 #define EXPECT_SAMPLES(name, ...) expect_samples(name, (const char *const[]){__VA_ARGS__, NULL})
 
 static const char *in_tree(const char *format, ...)
@@ -105,6 +124,27 @@ Test(tar, samples_are_images_with_what_shares_their_key)
             "noextension=x", "./0004.cls=2", "./0004.jpg=five");
     EXPECT_SAMPLES(tree_path(&tree, "data/a.tar"), "7 x/0001.jpg=one", "3 x/0002.JPEG=two",
                    "0 y/0001.png=three", "1 y.z/0003.jpg=a dot in the folder", "2 0004.jpg=five");
+}
+
+/* They are in the archive's tree of names, in the one of all, in the names of the builder and in the index. */
+Test(tar, names_of_classes_are_memory_that_is_counted)
+{
+    enum { CLASSES = 300, LEN = 240 };
+    char text[2 * CLASSES][LEN + 32];
+    const char *members[2 * CLASSES + 1] = {NULL};
+    size_t least[2];
+
+    for (int named = 0; named < 2; named++) {
+        for (int i = 0; i < CLASSES; i++) {
+            (void)snprintf(text[2 * i], sizeof(text[0]), "%04d.jpg=x", i);
+            (void)snprintf(text[2 * i + 1], sizeof(text[0]), named ? "%04d.txt=n%0*d" : "%04d.txt=%0*d", i, named ? LEN - 1 : 1, i);
+            members[2 * i] = text[2 * i];
+            members[2 * i + 1] = text[2 * i + 1];
+        }
+        archive("data/a.tar", members);
+        least[named] = least_memory(in_tree("tar,label=txt:%T/data/a.tar"));
+    }
+    cr_expect(ge(sz, least[1], least[0] + 4 * CLASSES * LEN), "%zu %zu", least[0], least[1]);
 }
 
 Test(tar, what_belongs_to_no_sample_is_counted)
