@@ -15,6 +15,8 @@ enum {
     FDS_MAX = 253, /* that the kernel lets through at once: those without room it would close itself */
     FILL_LEAST = 16 * 1024, /* a record of TLS: a carrier is left nothing that poll() does not tell of */
     TX_COMPACT_BYTES = 64 * 1024,
+    NOWHERE_BYTES = 4096,
+    NOWHERE_TIMES = 256, /* more than the kernel keeps for one connection */
     FLUSH_MAX = 4 << 20, /* bytes of one call, so that one fast reader does not hold up all others */
 };
 
@@ -212,8 +214,18 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
     return (int64_t)FRAME_HEADER_BYTES + h.len;
 }
 
+/* An urgent byte is one like all others: the kernel would drop those that nobody asks for, and with
+ * them descriptors, in the middle of a call of ours. */
+static void take_urgent_bytes(int fd)
+{
+    const int on = 1;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+}
+
 int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload)
 {
+    take_urgent_bytes(fd);
     *conn = (struct frame_conn){.fd = fd, .max_payload = max_payload, .tx_fd = -1, .rx_fd = -1};
     return io_set_nonblock(fd);
 }
@@ -270,6 +282,20 @@ static void take_fds(struct frame_conn *conn, struct msghdr *msg)
     }
 }
 
+/* A descriptor that is read without being taken is closed before the call returns, and that may take as
+ * long as the other side likes. So it is looked first, and no further read than up to it. */
+static ssize_t receive_bytes(int fd, struct iovec *iov)
+{
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};
+    ssize_t n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+
+    if (n > 0 && (msg.msg_flags & MSG_CTRUNC)) {
+        errno = EPROTO;
+        return -1;
+    }
+    return n > 0 ? recv(fd, iov->iov_base, (size_t)n, MSG_DONTWAIT) : n;
+}
+
 int64_t frame_conn_fill(struct frame_conn *conn)
 {
     union {
@@ -301,11 +327,13 @@ int64_t frame_conn_fill(struct frame_conn *conn)
     msg.msg_control = control.bytes;
     msg.msg_controllen = sizeof(control.bytes);
     do
-        n = recvmsg(conn->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        n = conn->leaves_fds ? receive_bytes(conn->fd, &iov)
+                             : recvmsg(conn->fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    take_fds(conn, &msg);
+    if (!conn->leaves_fds)
+        take_fds(conn, &msg);
     if (n == 0)
         return -ECONNRESET;
     conn->rx.len += (size_t)n;
@@ -500,4 +528,28 @@ int frame_conn_take_fd(struct frame_conn *conn)
     conn->rx_fd = -1;
     conn->takes_fd = false;
     return fd;
+}
+
+bool frame_holds_fds(int fd)
+{
+    char bytes[NOWHERE_BYTES];
+    struct iovec nowhere[NOWHERE_TIMES];
+    struct msghdr msg = {.msg_iov = nowhere, .msg_iovlen = NOWHERE_TIMES};
+    int domain;
+    socklen_t len = sizeof(domain);
+    ssize_t n;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
+        return true;
+    if (domain != AF_UNIX)
+        return false;
+    take_urgent_bytes(fd);
+    for (size_t i = 0; i < NOWHERE_TIMES; i++)
+        nowhere[i] = (struct iovec){bytes, sizeof(bytes)};
+    do /* the other end may have gone with bytes unread, which is told once */
+        n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
+    while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+    if (n < 0)
+        return errno != EAGAIN;
+    return n == NOWHERE_BYTES * NOWHERE_TIMES || (msg.msg_flags & MSG_CTRUNC);
 }

@@ -104,6 +104,7 @@ struct frame_conn {
     int tx_fd;    /* owned; goes with the byte at tx_fd_at; -1 when none */
     size_t tx_fd_at;
     bool takes_fd; /* a descriptor may come now: one, which is kept; all others are closed */
+    bool leaves_fds; /* none is taken out of the socket, not to be closed either: they are an error */
     int rx_fd;     /* owned; the one that has come; -1 when none */
     unsigned unwanted_fds; /* that have come all the same */
     /* Closes what the other side had a hand in, and may so make close(2) wait; NULL: close(2). */
@@ -123,8 +124,8 @@ void frame_conn_fini(struct frame_conn *conn);
 /** Close the socket; the rest stays until frame_conn_fini(). The other side sees it at once. */
 void frame_conn_hang_up(struct frame_conn *conn);
 
-/** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, or another
- * -errno. poll() tells of all that is left; who reads by frame_conn_read_bulk(), too, asks
+/** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, -EPROTO where
+ * a descriptor is among it and it is to be left there, or another -errno. poll() tells of all that is left; who reads by frame_conn_read_bulk(), too, asks
  * frame_conn_has_read(). */
 int64_t frame_conn_fill(struct frame_conn *conn);
 
@@ -184,5 +185,9 @@ int frame_conn_attach_fd(struct frame_conn *conn, int fd);
 
 /** Take the descriptor that came in, or -1; none is kept from then on. */
 int frame_conn_take_fd(struct frame_conn *conn);
+
+/** Do descriptors wait in what has arrived at a socket, or may they? Closing it closes these, too, which
+ * may take as long as whom they belong to likes. */
+bool frame_holds_fds(int fd);
 
 #endif

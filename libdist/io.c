@@ -60,6 +60,15 @@ static struct {
 /* An address in epoll's data that is no session's and no keeper's. */
 static char tag_wake;
 
+/* Where descriptors wait in it the program may have closed its copy by now, and then whoever closes the last
+ * one waits for them: it stays open in the child. Of such a loader nothing is asked any more. */
+static void leave_connection(int *fd)
+{
+    if (*fd >= 0 && frame_holds_fds(*fd))
+        *fd = -1;
+    io_close(fd);
+}
+
 static void in_child(void)
 {
     io_close(&io.epoll_fd);
@@ -68,7 +77,7 @@ static void in_child(void)
         jobloader_forget(k->loader);
     for (struct served *s = io.served; s; s = s->next) {
         for (int i = 0; i < s->stream->num_addresses; i++)
-            io_close(&s->stream->sessions[i].conn.fd);
+            leave_connection(&s->stream->sessions[i].conn.fd);
         slot_sets_leave(s->stream);
     }
     (void)pthread_mutex_init(&io.life, NULL);

@@ -25,10 +25,14 @@
 #include "libdist/stream_priv.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -190,6 +194,44 @@ static void forsake(struct session *se)
     }
 }
 
+static void *close_main(void *arg)
+{
+    (void)close((int)(intptr_t)arg);
+    return NULL;
+}
+
+/* Threads: one of its own. Where none can be had it stays open: rather that than wait. */
+static void close_aside(int fd)
+{
+    pthread_attr_t attr;
+    sigset_t all, old;
+    pthread_t id;
+
+    if (pthread_attr_init(&attr) != 0)
+        return;
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    (void)pthread_create(&id, &attr, close_main, (void *)(intptr_t)fd);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    (void)pthread_attr_destroy(&attr);
+}
+
+/* What a loader has sent along with its messages is closed with the connection, and that may take as long as
+ * it likes: of a socket with SO_LINGER, or one in whose queue there is such a one. */
+static void close_connection(void *arg, int fd)
+{
+    struct session *se = arg;
+
+    (void)shutdown(fd, SHUT_RDWR); /* nothing comes any more */
+    if (frame_holds_fds(fd)) {
+        se->sent_fds = true;
+        close_aside(fd);
+    } else {
+        (void)close(fd);
+    }
+}
+
 void session_close(struct session *se, bool bye)
 {
     if (bye && se->state != SESSION_DOWN) {
@@ -226,6 +268,10 @@ static void lose_since(struct session *se, uint64_t since_ns, const char *text)
         se->retry_delay_ns =
             min_u64(se->retry_delay_ns * 2, se->refused ? retry_refused_ns : retry_last_ns);
         se->turn++;
+    }
+    if (se->sent_fds) { /* each of its connections would leave a thread that waits */
+        se->refused = -EPROTO;
+        se->retry_ns = UINT64_MAX;
     }
     loaders_lost(se, ran, since_ns);
 }
@@ -333,6 +379,8 @@ static const char *why_not(const struct session *se, int r)
     if (r == -EACCES && se->stream->tls && se->address->tcp)
         return "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS: its plenumd must have "
                "the one that this was made from, with --tls-key";
+    if (r == -EPROTO && !se->address->tcp)
+        return "sent a descriptor, which no loader does";
     if (r == -ECONNRESET || r == -EPIPE)
         return se->state == SESSION_HELLO ? "closed the connection at once" : "died";
     return strerror(-r);
@@ -368,13 +416,19 @@ static void connect_now(struct session *se, uint64_t now)
     }
     fd = address_connect(se->address, se->turn);
     r = fd;
+    se->sent_fds = false;
     if (fd >= 0 && address_check_peer(se->address, fd) < 0) {
-        (void)close(fd);
+        close_connection(se, fd);
         lose_to_stranger(se, now);
         return;
     }
     if (fd >= 0)
         r = frame_conn_init(&se->conn, fd, WIRE_MAX_PAYLOAD);
+    if (fd >= 0 && !se->address->tcp) {
+        se->conn.leaves_fds = true;
+        se->conn.close_fd = close_connection;
+        se->conn.close_arg = se;
+    }
     if (r >= 0 && s->tls && se->address->tcp)
         r = tls_carry(s->tls, fd, &se->conn.carrier);
     if (r >= 0)

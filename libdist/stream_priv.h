@@ -116,6 +116,7 @@ struct session {
     uint16_t loader_minor; /* of the protocol */
     uint32_t threads, io_threads;
     bool wants_write;
+    bool sent_fds; /* descriptors, which a loader never does: it is not tried again */
     int broken; /* what made it useless, which the next tick ends it for; or 0 */
     uint64_t alone_ns;  /* the stream's, when this connection was begun */
     uint64_t heard_ns;  /* the last byte that came */

@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/frame.h"
 #include "common/util.h"
 
 #ifndef sigev_notify_thread_id
@@ -28,7 +28,6 @@ enum {
     CLOSING_LINE = 64,       /* that may wait while these hang */
     CLOSING_LINE_MAX = 1024, /* that may wait at all */
     PATIENCE_MS = 1000,      /* what takes longer hangs */
-    LOOKS_MAX = 256,         /* pieces of what a connection holds: more than the kernel keeps */
     NAG_MS = 10,             /* between signals to a thread that closes */
 };
 
@@ -361,43 +360,13 @@ void chores_close_fd(struct chores *chores, uint64_t user, int fd)
     close_aside(chores, taken, user, fd);
 }
 
-/* Bytes alone are nothing to wait for. Descriptors that wait among them are told of by looking, which
- * leaves them where they are. */
-static bool holds_no_fds(int fd)
-{
-    char bytes[4096];
-    struct iovec iov = {bytes, sizeof(bytes)};
-    const int on = 1;
-    int domain, left;
-    socklen_t len = sizeof(domain);
-    ssize_t n = 1;
-
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
-        return false;
-    if (domain != AF_UNIX)
-        return true;
-    (void)setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
-    (void)shutdown(fd, SHUT_RDWR); /* nothing comes any more */
-    for (unsigned i = 0; i < LOOKS_MAX && n > 0; i++) {
-        struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-
-        n = recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT);
-        if (n > 0 && (msg.msg_flags & MSG_CTRUNC))
-            return false;
-        if (n > 0)
-            n = recv(fd, bytes, (size_t)n, MSG_DONTWAIT);
-    }
-    /* The other end may have gone with bytes unread; that is told when ours are. */
-    return (n == 0 || (n < 0 && errno == ECONNRESET)) && ioctl(fd, FIONREAD, &left) == 0 &&
-           left == 0;
-}
-
 void chores_close_connection(struct chores *chores, uint64_t user, int fd)
 {
-    if (holds_no_fds(fd))
-        close_one(fd);
-    else
+    (void)shutdown(fd, SHUT_RDWR); /* nothing comes any more */
+    if (frame_holds_fds(fd))
         close_aside(chores, untaken, user, fd);
+    else
+        close_one(fd);
 }
 
 bool chores_is_stuck(struct chores *chores, uint64_t user)

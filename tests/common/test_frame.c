@@ -209,6 +209,70 @@ Test(conn, descriptors_that_nobody_takes_do_not_pile_up)
     (void)close(after);
 }
 
+/* What comes with an urgent byte comes as all else does: else the kernel would close it in a call of ours. */
+Test(conn, an_urgent_byte_is_one_like_others)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    char text[FRAME_HEADER_BYTES] = {0};
+    struct iovec iov = {text, 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn a, b;
+
+    pair(&a, &b);
+    CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
+    CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
+    CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
+    if (sendmsg(a.fd, &msg, MSG_OOB) < 0)
+        cr_skip("this kernel has no urgent bytes in unix sockets");
+    cr_assert(eq(i64, send(a.fd, text + 1, sizeof(text) - 1, 0), sizeof(text) - 1));
+    while (frame_conn_fill(&b) > 0)
+        ;
+    cr_expect(eq(int, frame_conn_next(&b, &h, &r), 1));
+    cr_expect(eq(u32, b.unwanted_fds, 1));
+    frame_conn_fini(&a);
+    frame_conn_fini(&b);
+}
+
+Test(conn, descriptors_are_left_where_they_are)
+{
+    struct frame_header h;
+    struct frame_reader r;
+    struct frame_conn a, b;
+    int before, after;
+
+    pair(&a, &b);
+    b.leaves_fds = true;
+    put(&a, 1, 10);
+    cr_assert(eq(int, frame_conn_flush(&a), 0));
+    cr_expect(not(frame_holds_fds(b.fd)));
+    cr_expect(gt(i64, frame_conn_fill(&b), 0));
+    cr_expect(eq(i64, frame_conn_fill(&b), -EAGAIN));
+    put(&a, 2, 10);
+    cr_assert(eq(int, frame_conn_flush(&a), 0));
+    before = dup(0);
+    (void)close(before);
+    cr_assert(eq(int, frame_conn_attach_fd(&a, dup(0)), 0));
+    put(&a, 3, 10);
+    cr_assert(eq(int, frame_conn_flush(&a), 0));
+    cr_expect(eq(i64, frame_conn_fill(&b), -EPROTO));
+    cr_expect(eq(i64, frame_conn_fill(&b), -EPROTO));
+    cr_expect(frame_holds_fds(b.fd));
+    cr_expect(eq(int, frame_conn_next(&b, &h, &r), 1));
+    cr_expect(eq(int, frame_conn_next(&b, &h, &r), 0), "nothing behind it is read");
+    after = dup(0);
+    cr_expect(eq(int, after, before));
+    (void)close(after);
+    frame_conn_fini(&a);
+    cr_expect(eq(i64, frame_conn_fill(&b), -EPROTO));
+    cr_expect(frame_holds_fds(b.fd), "whatever has become of the other end");
+    frame_conn_fini(&b);
+}
+
 /* A sender that always has something pending: its buffer holds that, not all that it ever sent. */
 Test(frame, what_is_sent_is_forgotten)
 {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A hostile loader: it plays plenumd to real streams, and in every state says what it should not: another message, the right one with
-odd numbers or of a wrong length, half of one, floods; it writes anything into rings at any time, is slow, says nothing, closes.
+odd numbers or of a wrong length, half of one, floods, descriptors; it writes anything into rings at any time, is slow, says nothing, closes.
 
     loader.py --socket ADDRESS --seconds 20 --seed 7 --model unix:/run/plenum.sock --never-done
 
@@ -25,12 +25,17 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "loader", "serve"))
 
-from client import KINDS, odd  # noqa: E402
+from client import KINDS, lingering, odd  # noqa: E402
 from rawclient import DONE, ERROR, HELLO, OPEN, OPENED, RENDER, STATS, Raw, Refused, frame, make_ring, text  # noqa: E402
 
 STATES = ["connected", "greeted", "asked to open", "open", "asked for a batch"]
 LIFE = 2          # seconds of a connection: who says nothing is then gone, too
 VERSIONS = "v1 pack-v1"
+
+
+def close_aside(s):
+    """Of what may wait for as long as its descriptors like."""
+    threading.Thread(target=s.close, daemon=True).start()
 
 
 class Player:
@@ -39,7 +44,8 @@ class Player:
     def __init__(self, options, s, seed, count, model):
         self.o, self.s, self.r, self.count, self.model = options, s, random.Random(seed), count, model
         self.state, self.ring, self.asked, self.got = "connected", -1, [], b""
-        self.until = time.monotonic() + LIFE
+        self.until, self.remote = time.monotonic() + LIFE, s.family != socket.AF_UNIX
+        self.kept = []  # other ends of what was sent
         self.well = self.r.choice([0, 1, 2, 2, 3, 4, 6, 12, 40])  # answers that are right, first
 
     def receive(self):
@@ -139,10 +145,23 @@ class Player:
         except OSError:
             pass
 
+    def send_fds(self, said):
+        """What the stream never takes: sockets that linger, bare or in the queue of another, its own end, files; urgent, or not."""
+        slow, other_end = lingering()
+        a, b = socket.socketpair()
+        self.kept += [other_end, a]
+        socket.send_fds(a, [b"x"], [slow.fileno()])
+        fds = self.r.choice([[slow], [b], [self.s], [slow, b] * 100])
+        try:
+            socket.send_fds(self.s, [said], [s.fileno() for s in fds], self.r.choice([0, socket.MSG_OOB]))
+        finally:
+            close_aside(slow)
+            close_aside(b)
+
     def say(self, said):
-        """Slowly, half, many times, or as it should be. Who does not read is left."""
+        """Slowly, half, many times, with descriptors, or as it should be. Who does not read is left."""
         r = self.r
-        way = r.choices(["whole", "half", "flood", "slow"], [12, 1, 1, 1])[0]
+        way = r.choices(["whole", "half", "flood", "slow", "descriptors"], [12, 1, 1, 1, 0 if self.remote else 1])[0]
         self.count[way] += 1
         self.s.settimeout(0.5)
         if way == "half":
@@ -150,6 +169,8 @@ class Player:
             raise ConnectionResetError
         if way == "flood":
             self.s.sendall(said * max(1, min(2000, (1 << 19) // len(said))))
+        elif way == "descriptors":
+            self.send_fds(said)
         elif way == "slow":
             for i in range(min(40, len(said))):
                 self.s.sendall(said[i:i + 1])
@@ -197,7 +218,9 @@ class Player:
         except (OSError, ValueError):
             self.count["ended by the stream, or half"] += 1
         finally:
-            self.s.close()
+            close_aside(self.s)  # a descriptor may be in its own queue
+            for s in self.kept:
+                s.close()
             if self.ring >= 0:
                 os.close(self.ring)
 

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -1540,6 +1541,194 @@ Test(stream, what_another_user_serves_is_not_believed)
         (void)kill(strangers[i], SIGKILL);
         (void)waitpid(strangers[i], NULL, 0);
     }
+}
+
+/* A socket whose close() waits for an hour, or until its other end goes. */
+static int open_lingering(int *other_end)
+{
+    static const char bytes[65536];
+    const struct linger hour = {.l_onoff = 1, .l_linger = 3600};
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    cr_assert(eq(int, bind(listener, (struct sockaddr *)&at, len), 0));
+    cr_assert(eq(int, listen(listener, 1), 0));
+    cr_assert(eq(int, getsockname(listener, (struct sockaddr *)&at, &len), 0));
+    cr_assert(eq(int, connect(fd, (struct sockaddr *)&at, len), 0));
+    *other_end = accept(listener, NULL, NULL);
+    cr_assert(ge(int, *other_end, 0));
+    (void)close(listener);
+    while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+        ;
+    cr_assert(eq(int, setsockopt(fd, SOL_SOCKET, SO_LINGER, &hour, sizeof(hour)), 0));
+    return fd;
+}
+
+static ssize_t send_fd(int to, const void *bytes, size_t len, int fd, int flags)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec iov = {(void *)(uintptr_t)bytes, len};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+    return sendmsg(to, &msg, flags);
+}
+
+enum { WITH_ITS_HELLO, URGENT, IN_A_QUEUE, BEHIND_NONSENSE, HOSTILE_WAYS };
+
+/* A loader that sends a stream a lingering socket. */
+struct hostile {
+    char address[128];
+    int listener, fd, other_end;
+};
+
+static void listen_hostile(struct hostile *h, int way)
+{
+    struct address address;
+    struct plenum_error err;
+
+    (void)snprintf(h->address, sizeof(h->address), "unix:%s/hostile%d", tree.root, way);
+    cr_assert(eq(int, address_parse(h->address, &address, NULL), 0));
+    h->listener = address_listen(&address, 0600, &err);
+    cr_assert(h->listener >= 0, "%s", err.text);
+}
+
+/* While the stream is stopped: what it is sent is then its alone before it reads it. */
+static void send_hostile(struct hostile *h, int way, pid_t client)
+{
+    static const char nonsense[4096];
+    struct pollfd ready = {.fd = h->listener, .events = POLLIN};
+    int slow = open_lingering(&h->other_end), queue[2] = {-1, -1}, status;
+    struct frame_buffer b = {0};
+    struct wire_hello m;
+
+    (void)poll(&ready, 1, 60000);
+    h->fd = accept(h->listener, NULL, NULL);
+    cr_assert(ge(int, h->fd, 0));
+    (void)kill(client, SIGSTOP);
+    cr_assert(eq(int, waitpid(client, &status, WUNTRACED), client));
+    cr_assert(ne(int, WIFSTOPPED(status), 0));
+    if (way == IN_A_QUEUE) {
+        cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM, 0, queue), 0));
+        cr_assert(eq(i64, send_fd(queue[0], "x", 1, slow, 0), 1));
+        (void)close(queue[0]);
+    }
+    wire_hello_init(&m, "a hostile loader");
+    (void)wire_put_hello(&b, &m);
+    if (way == BEHIND_NONSENSE)
+        (void)send(h->fd, nonsense, sizeof(nonsense), MSG_NOSIGNAL);
+    if (way == URGENT && send_fd(h->fd, b.bytes, 1, slow, MSG_OOB) == 1)
+        (void)send(h->fd, b.bytes + 1, b.len - 1, MSG_NOSIGNAL);
+    else
+        cr_assert(gt(i64, send_fd(h->fd, b.bytes, b.len, way == IN_A_QUEUE ? queue[1] : slow, MSG_NOSIGNAL), 0));
+    frame_buffer_fini(&b);
+    if (way == IN_A_QUEUE)
+        (void)close(queue[1]);
+    (void)close(slow);
+    (void)kill(client, SIGCONT);
+}
+
+static void end_hostile(struct hostile *h)
+{
+    (void)close(h->fd);
+    (void)close(h->other_end);
+    (void)close(h->listener);
+}
+
+/* A program that streams while its loaders linger, forks, and ends the stream; then they linger no more. */
+static int stream_hostile(const char *loaders, uint64_t want, int told, int tell)
+{
+    struct plenum_stream_options o = options_of(loaders);
+    struct plenum_stream *s = NULL;
+    unsigned before = open_descriptors();
+    uint64_t hash;
+    char byte;
+    pid_t child;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (plenum_stream_open(NULL, &o, &s, NULL) < 0 || read(told, &byte, 1) != 1)
+        return 2;
+    child = fork();
+    if (child == 0)
+        _exit(0);
+    if (waitpid(child, NULL, 0) != child)
+        return 3;
+    hash = drain(s, UINT64_MAX);
+    plenum_stream_destroy(s);
+    if (write(tell, "x", 1) != 1)
+        return 4;
+    for (unsigned i = 0; i < 6000 && open_descriptors() > before; i++)
+        (void)usleep(10000);
+    return hash != want ? 5 : open_descriptors() > before ? 6 : 0;
+}
+
+/* Whoever waits for what these send does so until the case is given up. */
+Test(stream, what_loaders_send_along_holds_nobody_up)
+{
+    struct hostile hostile[HOSTILE_WAYS];
+    pid_t loader = start_loader(socket_b, "2"), client;
+    char all[1024], byte;
+    struct plenum_stream_options o = options_of(all);
+    int to[2], from[2], status;
+    uint64_t want = oracle_epochs(&o);
+
+    (void)snprintf(all, sizeof(all), "%s", socket_b);
+    for (int i = 0; i < HOSTILE_WAYS; i++) {
+        listen_hostile(&hostile[i], i);
+        (void)snprintf(all + strlen(all), sizeof(all) - strlen(all), ",%s", hostile[i].address);
+    }
+    cr_assert(pipe(to) == 0 && pipe(from) == 0);
+    client = fork();
+    if (client == 0)
+        _exit(stream_hostile(all, want, to[0], from[1]));
+    (void)close(to[0]);
+    (void)close(from[1]);
+    for (int i = 0; i < HOSTILE_WAYS; i++)
+        send_hostile(&hostile[i], i, client);
+    for (int i = 0; i < HOSTILE_WAYS; i++)
+        while (read(hostile[i].fd, &byte, 1) > 0) /* until it hangs up */
+            ;
+    cr_assert(eq(i64, write(to[1], "x", 1), 1));
+    cr_assert(eq(i64, read(from[0], &byte, 1), 1));
+    for (int i = 0; i < HOSTILE_WAYS; i++)
+        end_hostile(&hostile[i]);
+    cr_assert(eq(int, waitpid(client, &status, 0), client));
+    cr_expect(eq(int, status, 0));
+    (void)close(to[1]);
+    (void)close(from[0]);
+    end_loader(loader, SIGTERM);
+}
+
+/* It is told, where there is no other. */
+Test(stream, a_loader_that_sends_a_descriptor_is_none)
+{
+    struct plenum_stream_options o;
+    struct hostile hostile;
+    struct plenum_error err = {""};
+    struct plenum_stream *s;
+    int status;
+    pid_t client;
+
+    listen_hostile(&hostile, 0);
+    o = options_of(hostile.address);
+    client = fork();
+    if (client == 0) {
+        int r = plenum_stream_open(NULL, &o, &s, &err);
+
+        _exit(r == -EPROTO && strstr(err.text, "sent a descriptor, which no loader does") ? 0 : 1);
+    }
+    send_hostile(&hostile, WITH_ITS_HELLO, client);
+    cr_assert(eq(int, waitpid(client, &status, 0), client));
+    cr_expect(eq(int, status, 0));
+    end_hostile(&hostile);
 }
 
 static unsigned rings_of(pid_t pid)
