@@ -1475,11 +1475,74 @@ Test(stream, the_name_of_a_jobs_loader_is_its_own)
 
         (void)ownloader_key(&alone, &again, NULL);
         same |= memcmp(&key, &again, sizeof(key)) == 0;
-        same |= unshare(CLONE_NEWNS) == 0 && strcmp(own_address("x", 0).text, here) == 0;
         _exit(same);
     }
     cr_assert(eq(int, waitpid(child, &status, 0), child));
     cr_expect(eq(int, status, 0));
+}
+
+/* The name that is looked for, without the user's number, by a process with name spaces of its own or another root
+ * folder; false: it is refused these. */
+static bool name_elsewhere(int spaces, const char *root, char ret[64])
+{
+    int pipes[2];
+    ssize_t n;
+    pid_t child;
+
+    cr_assert(eq(int, pipe(pipes), 0));
+    child = fork();
+    if (child == 0) {
+        if ((spaces && unshare(spaces) < 0 && unshare(spaces | CLONE_NEWUSER) < 0) ||
+            (root && chroot(root) < 0 && (unshare(CLONE_NEWUSER) < 0 || chroot(root) < 0)))
+            _exit(1);
+        child = fork(); /* the first that is in a new name space of processes */
+        if (child == 0) {
+            struct address found = own_address("x", 0);
+
+            (void)!write(pipes[1], strrchr(found.text, '-'), strlen(strrchr(found.text, '-')));
+            _exit(0);
+        }
+        _exit(waitpid(child, NULL, 0) != child);
+    }
+    (void)close(pipes[1]);
+    n = read(pipes[0], ret, 63);
+    (void)close(pipes[0]);
+    cr_assert(eq(int, waitpid(child, NULL, 0), child));
+    ret[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+static void expect_another_name(int spaces, const char *what)
+{
+    char here[64], there[64];
+
+    cr_assert(name_elsewhere(0, NULL, here));
+    cr_assert(name_elsewhere(0, NULL, there));
+    cr_expect(eq(str, here, there));
+    if (!name_elsewhere(spaces, NULL, there))
+        cr_skip("a name space of %s is refused here", what);
+    cr_expect(ne(str, here, there));
+}
+
+Test(stream, who_has_other_mounts_has_another_loader)
+{
+    expect_another_name(CLONE_NEWNS, "mounts");
+}
+
+Test(stream, who_sees_other_processes_has_another_loader)
+{
+    expect_another_name(CLONE_NEWPID, "processes");
+}
+
+/* Neither has a /proc. */
+Test(stream, who_has_another_root_folder_has_another_loader)
+{
+    char here[64], there[64];
+
+    if (!name_elsewhere(0, tree_path(&tree, "data/a"), here))
+        cr_skip("another root folder is refused here");
+    cr_assert(name_elsewhere(0, tree_path(&tree, "data/b"), there));
+    cr_expect(ne(str, here, there));
 }
 
 /* Another user binds the name, and listens there or not; until it is killed. */
