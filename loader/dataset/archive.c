@@ -2,7 +2,7 @@
  *
  * Archives are opened when a sample of them is first read, and stay open: a file system across a
  * network asks its server at every open. When there are more archives than descriptors to spare,
- * the rest are opened for each sample. An archive that is replaced under its name while it is open
+ * the rest are opened for each sample; a data set keeps no more than are left for others. An archive that is replaced under its name while it is open
  * goes on as it was; one that is changed in place shows in its size and time, which are compared at
  * every read. */
 #include "config.h"
@@ -22,6 +22,11 @@
 #include "common/error.h"
 #include "common/parallel.h"
 #include "common/util.h"
+
+struct archive_fds {
+    atomic_uint kept;
+    atomic_int of[]; /* each archive; -1: not open */
+};
 
 /* "i/k" -> the files [begin, end) of `count`. */
 static int take_part(const struct dataset *d, uint32_t count, uint32_t *begin, uint32_t *end,
@@ -191,14 +196,14 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
                    : error_set(err, -ENOMEM, "out of memory");
 
     free(folder);
-    d->fds = r == 0 ? malloc(d->files.count * sizeof(*d->fds)) : NULL;
+    d->fds = r == 0 ? calloc(1, sizeof(*d->fds) + d->files.count * sizeof(d->fds->of[0])) : NULL;
     if (r == 0 && !d->fds)
         r = error_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; r == 0 && i < d->files.count; i++) {
         char *path = d->files.paths[i];
 
         memmove(path, path + len + 1, strlen(path + len + 1) + 1);
-        atomic_init(&d->fds[i], -1);
+        atomic_init(&d->fds->of[i], -1);
     }
     return r;
 }
@@ -368,12 +373,48 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
     return n < 0 ? 0 : min_u64((uint64_t)n, size - 1);
 }
 
-/* May another descriptor be kept? A quarter of what we may have is left to clients and the rest. */
-static bool may_keep(int fd)
+/* Of all data sets. */
+static atomic_uint kept_by_all;
+
+/* May it keep this descriptor? A quarter of what we may have is left to clients and the rest, and as much
+ * as it keeps itself to other data sets. */
+static bool may_keep(const struct dataset *dataset, int fd)
 {
     struct rlimit limit;
+    rlim_t own = atomic_load(&dataset->fds->kept) + 1, all = atomic_load(&kept_by_all) + 1;
 
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd < limit.rlim_cur / 4 * 3;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return false;
+    limit.rlim_cur = limit.rlim_cur / 4 * 3;
+    return (rlim_t)fd < limit.rlim_cur && own + all <= limit.rlim_cur;
+}
+
+/* Keep it as the archive's, which may have one by now: the one that is to be used. */
+static int keep(const struct dataset *dataset, atomic_int *at, int fd)
+{
+    int none = -1;
+
+    if (!may_keep(dataset, fd))
+        return fd;
+    if (!atomic_compare_exchange_strong(at, &none, fd)) {
+        (void)close(fd); /* another thread was first */
+        return none;
+    }
+    (void)atomic_fetch_add(&dataset->fds->kept, 1);
+    (void)atomic_fetch_add(&kept_by_all, 1);
+    return fd;
+}
+
+void archive_forget(struct dataset *dataset)
+{
+    for (size_t i = 0; dataset->fds && i < dataset->files.count; i++) {
+        if (dataset->fds->of[i] < 0)
+            continue;
+        (void)close(dataset->fds->of[i]);
+        (void)atomic_fetch_sub(&kept_by_all, 1);
+    }
+    free(dataset->fds);
+    dataset->fds = NULL;
 }
 
 int archive_open(const struct dataset *dataset, const struct index_sample *sample,
@@ -382,21 +423,18 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     const struct index_container *c = &dataset->index.containers[sample->container];
     const char *name = index_name(&dataset->index, c->name);
     atomic_int *kept;
-    int fd, none = -1;
     struct stat st;
+    int fd;
 
     if (sample->container >= dataset->files.count) /* an index that says so is damaged */
         return dataset_has_changed(dataset, name, err);
-    kept = &dataset->fds[sample->container];
+    kept = &dataset->fds->of[sample->container];
     fd = atomic_load(kept);
     if (fd < 0) {
         fd = place_open(&dataset->place, name, 0);
         if (fd < 0)
             return place_error(&dataset->place, err, fd, name);
-        if (may_keep(fd) && !atomic_compare_exchange_strong(kept, &none, fd)) {
-            (void)close(fd); /* another thread was first */
-            fd = none;
-        }
+        fd = keep(dataset, kept, fd);
     }
     if (fstat(fd, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
         (uint64_t)st.st_size != c->size) {
@@ -408,7 +446,7 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
 
 void archive_close(const struct dataset *dataset, const struct index_sample *sample, int fd)
 {
-    if (atomic_load(&dataset->fds[sample->container]) != fd)
+    if (atomic_load(&dataset->fds->of[sample->container]) != fd)
         (void)close(fd);
 }
 

@@ -64,6 +64,8 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
 int archive_open(const struct dataset *dataset, const struct index_sample *sample,
                  struct plenum_error *err);
 void archive_close(const struct dataset *dataset, const struct index_sample *sample, int fd);
+/** Close those that are kept: the data set is about to end. */
+void archive_forget(struct dataset *dataset);
 
 /** Bytes of an archive at `offset` into the buffer, as struct format's read. */
 int archive_read(const struct dataset *dataset, const struct index_sample *sample, uint64_t offset,

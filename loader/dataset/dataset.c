@@ -31,6 +31,7 @@
 #include "common/philox.h"
 #include "common/text.h"
 #include "common/util.h"
+#include "loader/dataset/archive.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/format.h"
 #include "loader/dataset/notes.h"
@@ -1012,10 +1013,7 @@ void dataset_unref(struct dataset *dataset)
         return;
     if (!dataset_is_made_up(dataset))
         index_close(&dataset->index);
-    for (size_t i = 0; dataset->fds && i < dataset->files.count; i++)
-        if (dataset->fds[i] >= 0)
-            (void)close(dataset->fds[i]);
-    free(dataset->fds);
+    archive_forget(dataset);
     pattern_list_fini(&dataset->files);
     if (dataset->format && dataset->format->release)
         dataset->format->release(dataset);

@@ -29,7 +29,7 @@ struct dataset {
     unsigned num_settings;
     struct place place;          /* all files are opened by it, relative to its folder */
     struct pattern_list files;   /* of archives: relative to the folder, in their order */
-    atomic_int *fds;             /* of archives: [files.count] opened so far, -1 not yet */
+    struct archive_fds *fds;     /* of archives: those that are kept open */
     void *state;                 /* the format's own */
     char *subject;               /* what the index is of */
     char warning[512];           /* a sentence about what is not in the data set, or "" */

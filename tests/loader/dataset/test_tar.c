@@ -601,6 +601,58 @@ Test(tar, more_archives_than_descriptors)
     dataset_unref(d);
 }
 
+/* How many archives of that folder are open. */
+static unsigned kept_of(const char *folder)
+{
+    char path[64], target[512];
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        ssize_t n;
+
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        n = readlink(path, target, sizeof(target) - 1);
+        if (n < 0)
+            continue;
+        target[n] = '\0';
+        count += strncmp(target, folder, strlen(folder)) == 0 && strstr(target, ".tar");
+    }
+    return count;
+}
+
+Test(tar, a_data_set_leaves_descriptors_for_others)
+{
+    enum { MANY = 300, FEW = 4 };
+    struct rlimit limit = {256, 256};
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err;
+    struct dataset *many, *few;
+    char name[40], first[512], second[512];
+
+    cr_assert(eq(int, mkdir(tree_path(&tree, "first"), 0700), 0));
+    cr_assert(eq(int, mkdir(tree_path(&tree, "second"), 0700), 0));
+    for (int i = 0; i < MANY + FEW; i++) {
+        (void)snprintf(name, sizeof(name), "%s/%03d.tar", i < MANY ? "first" : "second", i);
+        ARCHIVE(name, "1.jpg=x", "1.cls=0");
+    }
+    (void)snprintf(first, sizeof(first), "%s", tree_path(&tree, "first"));
+    (void)snprintf(second, sizeof(second), "%s", tree_path(&tree, "second"));
+    cr_assert(eq(int, setrlimit(RLIMIT_NOFILE, &limit), 0));
+    for (int round = 0; round < 2; round++) { /* what is closed is free again */
+        many = opened(first);
+        few = opened(second);
+        for (uint32_t i = 0; i < MANY; i++)
+            cr_assert(eq(int, dataset_read(many, i, &buffer, &err), 0), "%s", err.text);
+        for (uint32_t i = 0; i < FEW; i++)
+            cr_assert(eq(int, dataset_read(few, i, &buffer, &err), 0), "%s", err.text);
+        cr_expect(eq(u32, kept_of(second), FEW));
+        cr_expect(eq(u32, kept_of(first), 256 / 4 * 3 / 2), "half of what there is");
+        dataset_unref(few);
+        dataset_unref(many);
+    }
+    dataset_buffer_fini(&buffer);
+}
+
 Test(tar, every_archive_must_be_allowed_where_it_really_lies)
 {
     char data[512];
