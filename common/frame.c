@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -535,7 +536,7 @@ bool frame_holds_fds(int fd)
     char bytes[NOWHERE_BYTES];
     struct iovec nowhere[NOWHERE_TIMES];
     struct msghdr msg = {.msg_iov = nowhere, .msg_iovlen = NOWHERE_TIMES};
-    int domain;
+    int domain, left;
     socklen_t len = sizeof(domain);
     ssize_t n;
 
@@ -551,5 +552,6 @@ bool frame_holds_fds(int fd)
     while (n < 0 && (errno == EINTR || errno == ECONNRESET));
     if (n < 0)
         return errno != EAGAIN;
-    return n == NOWHERE_BYTES * NOWHERE_TIMES || (msg.msg_flags & MSG_CTRUNC);
+    /* It looks no further than to an urgent byte. */
+    return (msg.msg_flags & MSG_CTRUNC) || ioctl(fd, FIONREAD, &left) < 0 || left > n;
 }

@@ -183,7 +183,7 @@ int io_write_file(const char *path, const void *bytes, size_t len, bool replace)
         io_close(&fd);
         return r;
     }
-    r = io_name_temporary(path, "", &temporary);
+    r = io_name_temporary(path, ".tmp", &temporary);
     if (r < 0)
         return r;
     r = write_as(temporary, O_EXCL, path, bytes, len);

@@ -638,9 +638,9 @@ void members_send_credit(struct supervisor *s)
         log_warn("--output-dir: %s; what follows of that file is lost", why);
     }
     r = output_get_failure(s->output, &stream);
-    if (r == 0 || s->output_failed)
+    if (r == s->output_failure)
         return;
-    s->output_failed = true;
+    s->output_failure = r;
     if (r == -EPIPE)
         supervise_fail_with(s, REPORT_CLOSED, NULL, "%s", stream);
     else

@@ -173,7 +173,7 @@ static void fail(struct output *o, struct sink *sink, int error)
 {
     sink->error = error;
     (void)pthread_mutex_lock(&o->mu);
-    if (o->failure == 0) {
+    if (o->failure == 0 || error == -EPIPE) { /* a reader that has gone ends the job */
         o->failure = error;
         o->failed_stderr = sink != o->sink_of[0];
     }

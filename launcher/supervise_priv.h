@@ -86,7 +86,8 @@ struct supervisor {
     struct tail text_tail;
 
     struct output *output;
-    bool output_failed, files_failed;
+    bool files_failed;
+    int output_failure; /* that was told of, or 0 */
     bool input_ended;
     uint64_t input_in_flight;
 

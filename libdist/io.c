@@ -332,3 +332,8 @@ int io_watch(struct session *se, bool write)
 
     return r == -ENOENT ? watch(EPOLL_CTL_ADD, se->conn.fd, se, write) : r;
 }
+
+void io_unwatch(int fd)
+{
+    (void)epoll_ctl(io.epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}

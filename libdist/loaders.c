@@ -823,8 +823,11 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
 
 void loaders_forgive(struct plenum_stream *s, uint64_t now_ns)
 {
-    FOR_SESSIONS(se, s)
+    FOR_SESSIONS(se, s) {
         se->heard_ns = se->asked_ns = se->pinged_ns = se->away_ns = now_ns;
+        if (se->alone_ns)
+            se->alone_ns = now_ns;
+    }
     if (s->alone_ns)
         s->alone_ns = now_ns;
 }

@@ -226,6 +226,7 @@ static void close_connection(void *arg, int fd)
     (void)shutdown(fd, SHUT_RDWR); /* nothing comes any more */
     if (frame_holds_fds(fd)) {
         se->sent_fds = true;
+        io_unwatch(fd);
         close_aside(fd);
     } else {
         (void)close(fd);
@@ -240,7 +241,7 @@ void session_close(struct session *se, bool bye)
     }
     if (se->state == SESSION_OPEN)
         se->away_ns = time_now_ns();
-    frame_conn_fini(&se->conn); /* closing takes it out of epoll, too */
+    frame_conn_fini(&se->conn); /* closing takes it out of epoll, too: close_connection() */
     se->wants_write = false;
     se->broken = 0;
     se->state = SESSION_DOWN;
@@ -310,6 +311,17 @@ static bool is_for_later(const struct plenum_stream *s, int code)
                          code == -EMFILE || code == -ENFILE || code == -EAGAIN);
 }
 
+/* Is no other loader connected? */
+static bool is_only_one(const struct session *se)
+{
+    const struct plenum_stream *s = se->stream;
+
+    for (int i = 0; i < s->num_addresses; i++)
+        if (&s->sessions[i] != se && s->sessions[i].state != SESSION_DOWN)
+            return false;
+    return true;
+}
+
 /* The loader says that it will not serve this stream. */
 static void refused(struct session *se, int code, const char *text)
 {
@@ -320,7 +332,7 @@ static void refused(struct session *se, int code, const char *text)
             stream_warn(s, "loader %s is not used for now: %s", se->address->text, text);
         se->warned = !s->alone_ns;
         se->failed_openings = 0; /* it was none that died of us */
-        if (s->alone_ns && se->alone_ns) /* what it did until it said so was of no use */
+        if (s->alone_ns && se->alone_ns && is_only_one(se)) /* what it did until it said so was of no use */
             s->alone_ns = se->alone_ns;
     } else {
         se->refused = code_of_loader(code);

@@ -308,6 +308,8 @@ void io_remove(struct plenum_stream *s);
 void io_poke(void);
 /** Watch, or stop watching, a connection. With the stream's lock held. */
 int io_watch(struct session *se, bool write);
+/** For a connection that is not closed here: it would be told of for ever. */
+void io_unwatch(int fd);
 
 /* stream.c */
 

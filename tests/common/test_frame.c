@@ -273,6 +273,35 @@ Test(conn, descriptors_are_left_where_they_are)
     frame_conn_fini(&b);
 }
 
+/* Looking ends at an urgent byte: what is behind is not known to be nothing. */
+Test(conn, descriptors_behind_an_urgent_byte_are_there)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    static char text[60000];
+    struct iovec iov = {text, 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
+    struct frame_conn a, b;
+
+    pair(&a, &b);
+    b.leaves_fds = true;
+    CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
+    CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
+    CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
+    cr_assert(eq(i64, send(a.fd, text, 5000, 0), 5000));
+    cr_expect(not(frame_holds_fds(b.fd)));
+    if (sendmsg(a.fd, &msg, MSG_OOB) < 0)
+        cr_skip("this kernel has no urgent bytes in unix sockets");
+    cr_expect(frame_holds_fds(b.fd));
+    cr_assert(eq(i64, send(a.fd, text, sizeof(text), 0), sizeof(text)));
+    cr_expect(frame_holds_fds(b.fd));
+    frame_conn_fini(&a);
+    cr_expect(frame_holds_fds(b.fd));
+    frame_conn_fini(&b);
+}
+
 /* A sender that always has something pending: its buffer holds that, not all that it ever sent. */
 Test(frame, what_is_sent_is_forgotten)
 {

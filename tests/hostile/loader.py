@@ -9,6 +9,7 @@ believed may feed a program what it likes; with `--never-done` it says of no bat
 true loader's. Prints what was done, as JSON."""
 
 import argparse
+import array
 import collections
 import fcntl
 import json
@@ -153,7 +154,8 @@ class Player:
         socket.send_fds(a, [b"x"], [slow.fileno()])
         fds = self.r.choice([[slow], [b], [self.s], [slow, b] * 100])
         try:
-            socket.send_fds(self.s, [said], [s.fileno() for s in fds], self.r.choice([0, socket.MSG_OOB]))
+            rights = array.array("i", [s.fileno() for s in fds])
+            self.s.sendmsg([said], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], self.r.choice([0, socket.MSG_OOB]))
         finally:
             close_aside(slow)
             close_aside(b)

@@ -285,9 +285,8 @@ class StatusTest(ServiceCase):
             self.plenumd("--socket", f"unix:{place}", "--threads", "1", "-q")
         with open("/proc/net/unix") as f:
             wait_for("all loaders", lambda: f.seek(0) == 0 and set(places) <= set(f.read().split()))
-        told = self.told_of_own()
-        for place in places:
-            self.assertIn(f"unix:{place}\n", told)
+        wait_for("all to be told of",
+                 lambda: all(f"unix:{place}\n" in told for told in [self.told_of_own()] for place in places))
 
     def test_table(self):
         """the table fits, whatever clients are called"""
