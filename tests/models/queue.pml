@@ -191,7 +191,9 @@ active proctype loop()
     atomic { run reader(); run worker(0); run worker(1) };
     do
     :: unfinished == 0 -> break
-#ifndef NO_SPARE
+#ifdef NO_SPARE
+    :: false -> skip
+#else
     :: untaken > 0 && hanging == readers ->
         lock_queue();
         if

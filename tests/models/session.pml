@@ -67,7 +67,9 @@ inline session_close() {
     :: state != CLOSING ->
         state = CLOSING;
         needs_room = false;
-#ifndef STAY_IN_LINE
+#ifdef STAY_IN_LINE
+        skip
+#else
         waiting = false
 #endif
     :: else -> skip
