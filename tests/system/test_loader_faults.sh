@@ -468,5 +468,5 @@ ok "and so is none" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 # A trainer's host that is gone without a word: what the loader kept for it is free again, in a minute or so.
 as_before v1
 PLENUM_LOADER_KEY=$dir/client on v3 "$feed" "${stream[@]}" --epochs 1000000 --pause 10 --loader tcp:v1:7000 >out 2>err &
-ok "a trainer's host that was powered off" eval 'wait_for 60 serves v1 && "$vhosts" crash v3 && wait_for 300 eval "! serves v1"'
+ok "a trainer's host that was powered off" eval 'wait_for 60 serves v1 && "$vhosts" crash v3 && wait_for 300 eval "sleep 1; ! serves v1"'
 finish
