@@ -453,13 +453,13 @@ Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardo
 {
     static const struct {
         const char *name;
-        bool old, stays_of_file, stays_of_cache;
+        bool old, stays;
     } files[] = {
-        {"file.0123456789abcdef", true, false, true},      {"file.0123456789abcdef.tmp", true, true, false},
-        {"file.fedcba9876543210", false, true, true},      {"file.fedcba9876543210.tmp", false, true, true},
-        {"file.notes", true, true, true},                  {"file.0123456789abcde", true, true, true},
-        {"file.0123456789abcdef0", true, true, true},      {"file.0123456789abcdeX", true, true, true},
-        {"another.0123456789abcdef.tmp", true, true, true}, {"file.0123456789abcdef.txt", true, true, true},
+        {"file.0123456789abcdef.tmp", true, false}, {"file.fedcba9876543210.tmp", false, true},
+        {"file.0123456789abcdef", true, true},      {"file.0123456789abcde.tmp", true, true},
+        {"file.notes", true, true},                 {"file.0123456789abcdef0.tmp", true, true},
+        {"file.0123456789abcdeX.tmp", true, true},  {"another.0123456789abcdef.tmp", true, true},
+        {"file.0123456789abcdef.txt", true, true},
     };
 
     for (int by_cache = 0; by_cache < 2; by_cache++) {
@@ -471,8 +471,7 @@ Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardo
         cr_expect(eq(int, by_cache ? cache_write(tree_path(&tree, "file"), "new", 3)
                                    : io_write_file(tree_path(&tree, "file"), "new", 3, true), 0));
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-            cr_expect(is_there(files[i].name) == (by_cache ? files[i].stays_of_cache : files[i].stays_of_file),
-                      "%s, %s", files[i].name, by_cache ? "cache" : "file");
+            cr_expect(is_there(files[i].name) == files[i].stays, "%s, %s", files[i].name, by_cache ? "cache" : "file");
     }
 }
 
