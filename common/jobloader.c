@@ -360,8 +360,12 @@ static void retry_later(struct jobloader *l)
     l->backoff_ms = l->backoff_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : l->backoff_ms * 2;
 }
 
+/* Somebody waits for a loader. (Who waits for one that is being started is told of once more where
+ * watching could not be ended.) */
 static void start(struct jobloader *l)
 {
+    if (l->pid != 0)
+        return;
     (void)watch(l, l->listen_fd, false);
     if (spawn(l) < 0)
         retry_later(l);
