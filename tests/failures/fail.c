@@ -120,7 +120,7 @@ static int look_up(uintptr_t at)
     return -1;
 }
 
-static _Thread_local int within; /* this file's own calls count for nothing */
+static _Thread_local volatile int within; /* this file's own calls count for nothing */
 
 static bool called_by_us(const void *caller)
 {
@@ -472,7 +472,7 @@ EXPORT int __vasprintf_chk(char **ret, int flag, const char *format, va_list ap)
  * dlsym() may allocate before it has found the function that allocates: such pieces come from an array and stay. */
 static char early[65536] __attribute__((aligned(64)));
 static _Atomic size_t early_used;
-static _Thread_local int looking_up;
+static _Thread_local volatile int looking_up; /* volatile: dlsym() is said never to call back */
 
 static bool is_early(const void *p)
 {
