@@ -125,8 +125,8 @@ void frame_conn_fini(struct frame_conn *conn);
 void frame_conn_hang_up(struct frame_conn *conn);
 
 /** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, -EPROTO where
- * a descriptor is among it and it is to be left there, or another -errno. poll() tells of all that is left; who reads by frame_conn_read_bulk(), too, asks
- * frame_conn_has_read(). */
+ * a descriptor is among it and is to be left there, or another -errno. poll() tells of all that is
+ * left; who reads by frame_conn_read_bulk(), too, asks frame_conn_has_read(). */
 int64_t frame_conn_fill(struct frame_conn *conn);
 
 /**

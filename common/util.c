@@ -24,6 +24,21 @@ enum {
     LEFT_S = 3600,    /* a temporary that nobody has written to for so long is nobody's */
 };
 
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
+{
+    sigset_t all, before;
+    pthread_t id;
+    int r;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = -pthread_create(ret ? ret : &id, NULL, run, arg);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r == 0 && !ret)
+        (void)pthread_detach(id);
+    return r;
+}
+
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SEC),
@@ -130,10 +145,17 @@ static bool is_temporary(const char *text, const char *name, const char *suffix)
            strcmp(text + RANDOM_BYTES * 2, suffix) == 0;
 }
 
+char *io_folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+}
+
 static void remove_leftovers(const char *path, const char *suffix)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
+    char *folder = io_folder_of(path);
     DIR *dir = folder ? opendir(folder) : NULL;
     time_t before = time(NULL) - LEFT_S;
     struct dirent *entry;

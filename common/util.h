@@ -40,6 +40,10 @@ static inline uint64_t time_cpu_ns(void)
  * happens to the time of day: 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
+/** pthread_create(3) of a thread that gets no signals: they are for those that wait for them. `ret` is for
+ * pthread_join(3); NULL: nobody waits for its end. 0 or -errno. */
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
+
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -106,6 +110,8 @@ int io_write_all(int fd, const void *bytes, size_t len);
  * is whole at every moment.
  */
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
+/** "FOLDER/" of a file's path, "./" where it names none: malloc, or NULL. */
+char *io_folder_of(const char *path);
 /** A name of its own for what is to replace a file: "PATH.RANDOM" and the suffix, malloc: 0 or -errno.
  * Such files of ours that writers left behind, killed an hour ago or longer, are removed. */
 int io_name_temporary(const char *path, const char *suffix, char **ret);

@@ -17,7 +17,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <unistd.h>
 
@@ -62,24 +61,18 @@ static void *read_pieces(void *arg)
 
 static int start(void)
 {
-    sigset_t all, before;
-    pthread_t thread;
     int fds[2], r;
 
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
     input.hand_on = fds[1];
     (void)sem_init(&input.ask, 0, 0);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = -pthread_create(&thread, NULL, read_pieces, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    r = thread_start(NULL, read_pieces, NULL);
     if (r < 0) {
         (void)close(fds[0]);
         (void)close(fds[1]);
         return r;
     }
-    (void)pthread_detach(thread);
     input.answer = fds[0];
     input.started = true;
     return 0;

@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -473,13 +472,8 @@ static bool same_file(int a, int b)
 
 static int start_thread(struct output *o)
 {
-    sigset_t all, before;
-    int r;
+    int r = thread_start(&o->thread, run, o);
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = -pthread_create(&o->thread, NULL, run, o);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     o->started = r == 0;
     return r;
 }

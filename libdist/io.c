@@ -14,7 +14,6 @@
 #include "libdist/stream_priv.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,7 +230,6 @@ static void *io_main(void *arg)
 static int start(struct plenum_error *err)
 {
     static bool at_fork;
-    sigset_t all, old;
     int r;
 
     if (!at_fork)
@@ -244,10 +242,7 @@ static int start(struct plenum_error *err)
         r = watch(EPOLL_CTL_ADD, io.wake_fd, &tag_wake, false);
     if (r == 0) {
         io.stop = false;
-        (void)sigfillset(&all);
-        (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-        r = -pthread_create(&io.thread, NULL, io_main, NULL);
-        (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+        r = thread_start(&io.thread, io_main, NULL);
     }
     if (r < 0) {
         io_close(&io.epoll_fd);

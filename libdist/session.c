@@ -25,8 +25,6 @@
 #include "libdist/stream_priv.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,25 +198,9 @@ static void *close_main(void *arg)
     return NULL;
 }
 
-/* Threads: one of its own. Where none can be had it stays open: rather that than wait. */
-static void close_aside(int fd)
-{
-    pthread_attr_t attr;
-    sigset_t all, old;
-    pthread_t id;
-
-    if (pthread_attr_init(&attr) != 0)
-        return;
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    (void)pthread_create(&id, &attr, close_main, (void *)(intptr_t)fd);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)pthread_attr_destroy(&attr);
-}
-
 /* What a loader has sent along with its messages is closed with the connection, and that may take as long as
- * it likes: of a socket with SO_LINGER, or one in whose queue there is such a one. */
+ * it likes: of a socket with SO_LINGER, or one in whose queue there is such a one. A thread of its own does
+ * that; where none can be had it stays open: rather that than wait. */
 static void close_connection(void *arg, int fd)
 {
     struct session *se = arg;
@@ -227,7 +209,7 @@ static void close_connection(void *arg, int fd)
     if (frame_holds_fds(fd)) {
         se->sent_fds = true;
         io_unwatch(fd);
-        close_aside(fd);
+        (void)thread_start(NULL, close_main, (void *)(intptr_t)fd);
     } else {
         (void)close(fd);
     }
@@ -241,7 +223,7 @@ void session_close(struct session *se, bool bye)
     }
     if (se->state == SESSION_OPEN)
         se->away_ns = time_now_ns();
-    frame_conn_fini(&se->conn); /* closing takes it out of epoll, too: close_connection() */
+    frame_conn_fini(&se->conn); /* and it is out of epoll then: close_connection() */
     se->wants_write = false;
     se->broken = 0;
     se->state = SESSION_DOWN;

@@ -2,9 +2,9 @@
  *
  * Archives are opened when a sample of them is first read, and stay open: a file system across a
  * network asks its server at every open. When there are more archives than descriptors to spare,
- * the rest are opened for each sample; a data set keeps no more than are left for others. An archive that is replaced under its name while it is open
- * goes on as it was; one that is changed in place shows in its size and time, which are compared at
- * every read. */
+ * the rest are opened for each sample; a data set keeps no more than are left for others. An archive
+ * that is replaced under its name while it is open goes on as it was; one that is changed in place
+ * shows in its size and time, which are compared at every read. */
 #include "config.h"
 
 #include "loader/dataset/archive.h"

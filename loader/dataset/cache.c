@@ -98,18 +98,10 @@ bool cache_may_map(int fd)
     return false;
 }
 
-/* "FOLDER/" of a file's path, malloc. */
-static char *folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? strndup(path, (size_t)(slash - path) + 1) : strdup("./");
-}
-
 /* What root writes for another is that other's. */
 static int give_away(int fd, const char *path)
 {
-    char *folder = folder_of(path);
+    char *folder = io_folder_of(path);
     struct stat st;
     int r = 0;
 
@@ -157,7 +149,7 @@ int cache_remove(const char *path)
 void cache_remove_leftovers(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    char *folder = folder_of(path);
+    char *folder = io_folder_of(path);
     DIR *dir = folder ? opendir(folder) : NULL;
     size_t len = strlen(name);
     struct dirent *entry;

@@ -129,24 +129,6 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int start_thread(struct chore *chore)
-{
-    pthread_attr_t attr;
-    sigset_t all, old;
-    pthread_t id;
-    int r = -pthread_attr_init(&attr);
-
-    if (r < 0)
-        return r;
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
-    r = -pthread_create(&id, &attr, thread_main, chore);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    (void)pthread_attr_destroy(&attr);
-    return r;
-}
-
 /* The signal that has the kernel wait no longer: close_work(). */
 static void on_nag(int signum)
 {
@@ -240,7 +222,7 @@ void chores_start(struct chores *chores, struct chore *chore)
         *last = chore;
     } else {
         begin(chores, chore);
-        chore->code = start_thread(chore);
+        chore->code = thread_start(NULL, thread_main, chore);
         if (chore->code == 0) {
             chores->threads++;
         } else {

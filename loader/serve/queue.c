@@ -46,7 +46,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -714,16 +713,12 @@ static int start_thread(struct queue *q)
     const struct queue_options *o = &q->options;
     bool worker = q->started < o->workers;
     struct thread *t = &q->threads[q->started];
-    sigset_t all, old;
     int r;
 
     *t = (struct thread){.queue = q, .index = q->started - (worker ? 0 : o->workers)};
     if (worker && o->worker_lane)
         t->lane = o->worker_lane(o->arg, t->index) % q->num_lanes;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
-    r = -pthread_create(&t->id, NULL, worker ? worker_main : io_main, t);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    r = thread_start(&t->id, worker ? worker_main : io_main, t);
     q->started += r == 0;
     q->readers += r == 0 && !worker;
     return r;
