@@ -209,26 +209,34 @@ Test(conn, descriptors_that_nobody_takes_do_not_pile_up)
     (void)close(after);
 }
 
-/* What comes with an urgent byte comes as all else does: else the kernel would close it in a call of ours. */
-Test(conn, an_urgent_byte_is_one_like_others)
+/* One byte, urgent, with a descriptor. */
+static void send_urgent(int fd)
 {
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    char text[FRAME_HEADER_BYTES] = {0};
-    struct iovec iov = {text, 1};
+    char byte = 0;
+    struct iovec iov = {&byte, 1};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
+
+    CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
+    CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
+    CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
+    if (sendmsg(fd, &msg, MSG_OOB) < 0)
+        cr_skip("this kernel has no urgent bytes in unix sockets");
+}
+
+/* What comes with an urgent byte comes as all else does: else the kernel would close it in a call of ours. */
+Test(conn, an_urgent_byte_is_one_like_others)
+{
+    char text[FRAME_HEADER_BYTES] = {0};
     struct frame_header h;
     struct frame_reader r;
     struct frame_conn a, b;
 
     pair(&a, &b);
-    CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
-    CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
-    CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
-    if (sendmsg(a.fd, &msg, MSG_OOB) < 0)
-        cr_skip("this kernel has no urgent bytes in unix sockets");
+    send_urgent(a.fd);
     cr_assert(eq(i64, send(a.fd, text + 1, sizeof(text) - 1, 0), sizeof(text) - 1));
     while (frame_conn_fill(&b) > 0)
         ;
@@ -276,24 +284,14 @@ Test(conn, descriptors_are_left_where_they_are)
 /* Looking ends at an urgent byte: what is behind is not known to be nothing. */
 Test(conn, descriptors_behind_an_urgent_byte_are_there)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
     static char text[60000];
-    struct iovec iov = {text, 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
     struct frame_conn a, b;
 
     pair(&a, &b);
     b.leaves_fds = true;
-    CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
-    CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
-    CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
     cr_assert(eq(i64, send(a.fd, text, 5000, 0), 5000));
     cr_expect(not(frame_holds_fds(b.fd)));
-    if (sendmsg(a.fd, &msg, MSG_OOB) < 0)
-        cr_skip("this kernel has no urgent bytes in unix sockets");
+    send_urgent(a.fd);
     cr_expect(frame_holds_fds(b.fd));
     cr_assert(eq(i64, send(a.fd, text, sizeof(text), 0), sizeof(text)));
     cr_expect(frame_holds_fds(b.fd));

@@ -19,14 +19,13 @@ import signal
 import socket
 import struct
 import sys
-import threading
 import time
 import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "loader", "serve"))
 
-from rawclient import (ERROR, HELLO, OPEN, OPENED, RENDER, STATUS, STATUS_STREAM, Raw, Refused, frame, hello, make_ring,  # noqa: E402
-                       open_frame, text)
+from rawclient import (ERROR, HELLO, OPEN, OPENED, RENDER, STATUS_STREAM, Raw, Refused, close_aside, frame, hello,  # noqa: E402
+                       lingering, make_ring, open_frame, text)
 
 STATES = ["connected", "greeted", "opening", "open", "closing"]
 KINDS = {"HELLO": 1, "OPEN": 2, "OPENED": 3, "RENDER": 4, "DONE": 5, "CANCEL": 6, "CANCELLED": 7, "STATS": 8, "ERROR": 9, "BYE": 10,
@@ -122,7 +121,7 @@ class Attacker:
         if kind == "own":
             fds = [c.socket.fileno()]
         elif kind in ("linger", "nested"):
-            sock, end = lingering()
+            sock, end = lingering(LINGER)
             self.ends.append((time.monotonic() + LINGER, end))
             slow.append(sock)
             if kind == "nested":
@@ -148,7 +147,7 @@ class Attacker:
             for fd in mine:
                 os.close(fd)
             for s in slow:  # not here: that would wait
-                threading.Thread(target=s.close, daemon=True).start()
+                close_aside(s)
 
     # How it is said.
 
@@ -266,19 +265,6 @@ class Attacker:
             if self.o.pause:
                 time.sleep(self.o.pause)
         return self.count
-
-
-def lingering():
-    """A TCP socket with bytes that nobody takes, whose close() waits; and the other end, to be kept for that time."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    ours.setblocking(False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            ours.send(bytes(1 << 20))
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER))
-    return ours, theirs
 
 
 def as_user(options, name, seed, say):

@@ -26,17 +26,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "loader", "serve"))
 
-from client import KINDS, lingering, odd  # noqa: E402
-from rawclient import DONE, ERROR, HELLO, OPEN, OPENED, RENDER, STATS, Raw, Refused, frame, make_ring, text  # noqa: E402
+from client import KINDS, LINGER, odd  # noqa: E402
+from rawclient import (DONE, ERROR, HELLO, OPEN, OPENED, RENDER, STATS, Raw, Refused, close_aside, frame, lingering,  # noqa: E402
+                       make_ring, text)
 
 STATES = ["connected", "greeted", "asked to open", "open", "asked for a batch"]
 LIFE = 2          # seconds of a connection: who says nothing is then gone, too
 VERSIONS = "v1 pack-v1"
-
-
-def close_aside(s):
-    """Of what may wait for as long as its descriptors like."""
-    threading.Thread(target=s.close, daemon=True).start()
 
 
 class Player:
@@ -148,7 +144,7 @@ class Player:
 
     def send_fds(self, said):
         """What the stream never takes: sockets that linger, bare or in the queue of another, its own end, files; urgent, or not."""
-        slow, other_end = lingering()
+        slow, other_end = lingering(LINGER)
         a, b = socket.socketpair()
         self.kept += [other_end, a]
         socket.send_fds(a, [b"x"], [slow.fileno()])

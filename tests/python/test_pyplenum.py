@@ -52,6 +52,12 @@ def plenumctl_hash(*args):
     return int(out.stdout, 16)
 
 
+def run_program(program, **environment):
+    """What came of it, with DATA as its argument."""
+    return subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"), **environment})
+
+
 def kill_loaders():
     """Those that this test's processes keep, which are nobody's children: they have its cache folder in their environment."""
     killed = 0
@@ -533,8 +539,7 @@ class StreamTest(unittest.TestCase):
     def test_cache_folder(self):
         """where an index cannot be kept, the folder is named, and what chooses another"""
         program = "import pyplenum, sys; next(pyplenum.Stream(sys.argv[1], 'rrc(8)'))"
-        done = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60, env={
-            **os.environ, "PLENUM_CACHE_DIR": "/dev/null/nowhere", "PYTHONPATH": os.path.join(SOURCE, "python")})
+        done = run_program(program, PLENUM_CACHE_DIR="/dev/null/nowhere")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, "its index cannot be kept in the cache folder /dev/null/nowhere .*PLENUM_CACHE_DIR")
 
@@ -607,8 +612,7 @@ class StreamTest(unittest.TestCase):
                    "    while True: next(s)\n"
                    "except pyplenum.PlenumError as e:\n"
                    "    print(e.errno)\n")
-        out = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
-                             env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
+        out = run_program(program)
         self.assertEqual((out.stdout, out.returncode), (f"{errno.EBADF}\n", 0), out.stderr)
 
     def test_trace_and_fork(self):
@@ -620,9 +624,7 @@ class StreamTest(unittest.TestCase):
                    "del b; s.close()\n"
                    "file, = glob.glob(os.environ['PLENUM_TRACE'] + '/*')\n"
                    "print(len(json.load(open(file))) > 20)\n")
-        out = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
-                             env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python"),
-                                  "PLENUM_TRACE": os.path.join(T, "trace")})
+        out = run_program(program, PLENUM_TRACE=os.path.join(T, "trace"))
         self.assertEqual((out.stdout, out.returncode), ("True\n", 0), out.stderr)
 
     def test_limits(self):
@@ -682,8 +684,7 @@ class StreamTest(unittest.TestCase):
                    "    if thread.name == 'plenum-open': thread.join()\n"
                    "gc.collect()\n"
                    "print(rings())\n")
-        out = subprocess.run([sys.executable, "-c", program, DATA], capture_output=True, text=True, timeout=60,
-                             env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "python")})
+        out = run_program(program)
         self.assertEqual((out.stdout, out.returncode), ("1\n0\n", 0), out.stderr)
 
 

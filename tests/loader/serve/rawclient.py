@@ -1,9 +1,11 @@
 """A client that is told nothing but what it asks for, and asks for what libplenum never would."""
 
+import contextlib
 import fcntl
 import os
 import socket
 import struct
+import threading
 import time
 
 HELLO, OPEN, OPENED, RENDER, DONE = 1, 2, 3, 4, 5
@@ -55,6 +57,25 @@ def connect(s, place):
             if time.monotonic() > until:
                 raise
             time.sleep(0.01)
+
+
+def lingering(seconds):
+    """A TCP socket with bytes that nobody takes, whose close() waits for so long; and the other end, to be kept for that time."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    ours.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            ours.send(bytes(65536))
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    return ours, theirs
+
+
+def close_aside(s):
+    """Close it in a thread that may wait for as long as that takes."""
+    threading.Thread(target=s.close, daemon=True).start()
 
 
 class Refused(Exception):

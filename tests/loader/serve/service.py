@@ -5,7 +5,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import socket
 import struct
 import subprocess

@@ -13,40 +13,19 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from rawclient import HELLO, STATS, STATUS, Raw, Refused, frame, hello, make_ring, open_frame, slot_bytes  # noqa: E402
+from rawclient import (HELLO, STATS, STATUS, Raw, Refused, close_aside, frame, hello, lingering, make_ring, open_frame,  # noqa: E402
+                       slot_bytes)
 from test_hangs import LIBC, mount_hung  # noqa: E402
 from service import FEED, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
 import tap  # noqa: E402
 
 LINGER = 20 * LIMIT  # seconds that nothing here may wait for
 FEEDS = 4            # descriptors that the honest clients beside may have
-
-
-def lingering():
-    """A TCP socket with bytes that nobody takes, whose close() waits for long; and the other end, to be kept."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    ours.setblocking(False)
-    try:
-        while True:
-            ours.send(bytes(65536))
-    except BlockingIOError:
-        pass
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER))
-    return ours, theirs
-
-
-def close_aside(sock):
-    """Close it in a thread that may wait for as long as that takes."""
-    threading.Thread(target=sock.close, daemon=True).start()
 
 
 def answer_but_closing(fuse):
@@ -188,9 +167,9 @@ class HostileTest(ServiceCase):
         at_rest = self.descriptors()
 
         def attack(ready):
-            slow, other_end = lingering()
+            slow, other_end = lingering(LINGER)
             a, b = socket.socketpair()
-            inner, inner_end = lingering()
+            inner, inner_end = lingering(LINGER)
             socket.send_fds(a, [b"x"], [inner.fileno()])
             close_aside(inner)
             for sent in (slow, b):
@@ -199,7 +178,7 @@ class HostileTest(ServiceCase):
                 close_aside(sent)
                 c.wait_for(HELLO)
                 c.close()
-            queued, queued_end = lingering()
+            queued, queued_end = lingering(LINGER)
             c = Raw(self.address)
             c.send(frame(4711) + bytes(60000))  # refused, and not read any further
             with contextlib.suppress(ConnectionError):
@@ -272,7 +251,7 @@ class HostileTest(ServiceCase):
                 if kind != socket.SOCK_STREAM:
                     a.send(b"")
                 for _ in range(3):
-                    slow, end = lingering()
+                    slow, end = lingering(LINGER)
                     ends.append(end)
                     socket.send_fds(a, [b"x" * 5000], [slow.fileno()] * 3 + [b.fileno()] * (i % 4 == 0))
                     close_aside(slow)
@@ -285,7 +264,7 @@ class HostileTest(ServiceCase):
             listener.listen(5)
             queued = socket.socket(socket.AF_UNIX)
             queued.connect(listener.getsockname())
-            slow, end = lingering()
+            slow, end = lingering(LINGER)
             socket.send_fds(queued, [b"x"], [slow.fileno()])
             close_aside(slow), close_aside(queued)
             c = Raw(self.address, greeting=b"")
