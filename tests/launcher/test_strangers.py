@@ -28,10 +28,10 @@ class Strangers(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
     def slow_mpirun(self):
-        """An environment in which mpirun begins only when `go` is there."""
+        """An environment in which mpirun begins only when `go` is there; `begun` is there when it waits for that."""
         path = os.path.join(self.folder, "mpirun")
         with open(path, "w") as f:
-            f.write(f'#!/bin/sh\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done\nexec {shutil.which("mpirun")} "$@"\n')
+            f.write(f'#!/bin/sh\n: >{self.folder}/begun\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done\nexec {shutil.which("mpirun")} "$@"\n')
         os.chmod(path, stat.S_IRWXU)
         return dict(os.environ, PATH=self.folder + ":" + os.environ["PATH"])
 
@@ -78,7 +78,7 @@ class Strangers(unittest.TestCase):
         self.addCleanup(p.kill)
         self.control_of(p)
         before = resource.prlimit(p.pid, resource.RLIMIT_NOFILE)
-        used = {int(fd) for fd in os.listdir(f"/proc/{p.pid}/fd")}
+        used = self.descriptors_at_rest(p)
         resource.prlimit(p.pid, resource.RLIMIT_NOFILE, (min(set(range(len(used) + 1)) - used), before[1]))
         with open(os.path.join(self.folder, "go"), "w"):
             pass
@@ -95,6 +95,14 @@ class Strangers(unittest.TestCase):
         self.assertEqual((p.returncode, out), (0, "ran\nran\n"), err)
         self.assertEqual(err, "plenumrun: warning: no instance can connect for the moment: Too many open files\n")
         self.assertLess(spent, 0.15)  # of 3 s; a busy loop has more of a busy machine
+
+    def descriptors_at_rest(self, p):
+        """Those that it has while it waits for its instances: it opens and closes some before."""
+        end, last, now = time.monotonic() + LIMIT, None, set()
+        while (now != last or not os.path.exists(os.path.join(self.folder, "begun"))) and time.monotonic() < end:
+            time.sleep(0.5)
+            last, now = now, {int(fd) for fd in os.listdir(f"/proc/{p.pid}/fd")}
+        return now
 
     @staticmethod
     def cpu_of(p):
