@@ -98,9 +98,9 @@ class Player:
             payload = bytearray(struct.pack("<4I", *(odd(r) for _ in range(4))) + r.randbytes(16 + 198 * 8) + struct.pack("<I", odd(r)) + text("x" * 400))
         elif kind == DONE:
             status = r.choice([-5, -74, -2**31, 1, 2**31 - 1, -11] + ([] if self.o.never_done else [0]))
-            payload = bytearray(struct.pack("<iI4Q", status, odd(r), *(odd(r, 64) for _ in range(4))) + text("\x9b2Jx"))
+            payload = bytearray(struct.pack("<iI4Q", status, odd(r), *(odd(r, 64) for _ in range(4))) + text("\x9b2Jx is broken"))
         elif kind == ERROR:
-            payload = bytearray(struct.pack("<i", r.choice([0, 1, -1, -28, -11, -2**31, -110, -125])) + text("no"))
+            payload = bytearray(struct.pack("<i", r.choice([0, 1, -1, -28, -11, -2**31, -110, -125])) + text("it will not have it"))
         elif kind == KINDS["PROGRESS"]:
             payload = bytearray(struct.pack("<QQ", odd(r, 64), odd(r, 64)) + text("indexing"))
         else:
