@@ -5,8 +5,9 @@ odd numbers or of a wrong length, half of one, floods, descriptors; it writes an
     loader.py --socket ADDRESS --seconds 20 --seed 7 --model unix:/run/plenum.sock --never-done
 
 Of `--model`, a true loader, it learns how a stream is answered that is like what is asked for, so that it gets as far as batches. A loader that is
-believed may feed a program what it likes; with `--never-done` it says of no batch that it is there, so that all that a program gets is the
-true loader's. Prints what was done, as JSON."""
+believed may feed a program what it likes, and the first one that opens a stream says what the data set is; with `--never-done` it says of no
+batch that it is there, and of the data set nothing else than the true loader, so that all that a program gets is the true loader's. Prints what
+was done, as JSON."""
 
 import argparse
 import array
@@ -74,7 +75,12 @@ class Player:
             return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", r.choices([1, 0, 2, 65535], [20, 1, 1, 1])[0], r.choice([6, 6, 4, 0, 65535]))
                          + text(r.choices([VERSIONS, "", "v9", "v1 " * 80], [20, 1, 1, 1])[0]) + text("a loader") + text(""))
         if kind == OPEN:
-            return frame(OPENED, self.model(payload) or struct.pack("<4I", 40, 4, 2, 2) + bytes(16), request)
+            opened = self.model(payload)
+            if opened is None:
+                if self.o.never_done:
+                    return frame(ERROR, struct.pack("<i", -5) + text("it will not have it"), request)
+                opened = struct.pack("<4I", 40, 4, 2, 2) + bytes(16)
+            return frame(OPENED, opened, request)
         if kind == RENDER:
             if self.o.never_done:
                 return frame(DONE, struct.pack("<iI4Q", r.choice([-5, -2, -12, -116]), 0, 0, 0, 0, 0) + text("its disk is broken"), request)
@@ -106,12 +112,12 @@ class Player:
         else:
             payload = bytearray(self.right(kind)[16:])
         form = r.choice(["odd", "odd", "mutated", "cut", "longer", "random", "length"])
-        if kind == DONE and self.o.never_done and form not in ("odd", "cut"):
+        if self.o.never_done and (kind == OPENED or (kind == DONE and form != "odd")):
             form = "cut"
         if form == "mutated" and payload:
             payload[r.randrange(len(payload))] = r.randrange(256)
         elif form == "cut":
-            payload = payload[:r.randrange(len(payload) + 1) if kind != DONE else r.randrange(1, 40)]
+            payload = payload[:r.randrange(len(payload) + 1) if kind not in (DONE, OPENED) else r.randrange(1, 32)]
         elif form == "longer":
             payload += bytes(64)
         elif form == "random":
