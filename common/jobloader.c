@@ -39,6 +39,7 @@
 
 #include "common/address.h"
 #include "common/error.h"
+#include "common/module.h"
 #include "common/util.h"
 
 enum {
@@ -81,11 +82,20 @@ char *jobloader_form_address(const char *job, char *text, size_t size)
     return text;
 }
 
+/* Is it in a folder, `len` characters long? Then it is what is returned. */
+static bool find_in(const char *folder, size_t len, char *ret, size_t size)
+{
+    int n = snprintf(ret, size, "%.*s/plenumd", (int)len, folder);
+
+    return len > 0 && n > 0 && n < (int)size && access(ret, X_OK) == 0;
+}
+
 int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
 {
-    static const char name[] = "plenumd";
-    const char *named = getenv("PLENUM_PLENUMD"), *path = getenv("PATH");
-    char self[1024];
+    const char *named = getenv("PLENUM_PLENUMD"), *path = getenv("PATH"), *slash;
+    char self[4096];
+    bool library;
+    size_t len;
     ssize_t n;
 
     if (named && *named) {
@@ -93,32 +103,29 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
             return error_set(err, -ENOENT, "PLENUM_PLENUMD names '%s': %s", named, strerror(errno));
         return snprintf(ret, size, "%s", named) < (int)size ? 0 : -ENAMETOOLONG;
     }
-    n = readlink("/proc/self/exe", self, sizeof(self) - sizeof(name));
-    if (n > 0) {
-        self[n] = '\0';
-        char *slash = strrchr(self, '/');
-
-        if (slash) {
-            memcpy(slash + 1, name, sizeof(name));
-            if (access(self, X_OK) == 0)
-                return snprintf(ret, size, "%s", self) < (int)size ? 0 : -ENAMETOOLONG;
-        }
-    }
-    if (snprintf(ret, size, "%s/%s", PLENUM_BINDIR, name) < (int)size && access(ret, X_OK) == 0)
+    /* The library's own before the program's: a Python of the system knows nothing of the Plenum of
+     * a virtual environment, but may lie beside another one. */
+    len = module_own_folder(self, sizeof(self), &library);
+    if (library && find_in(self, len, ret, size))
+        return 0;
+    n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[n > 0 ? n : 0] = '\0';
+    slash = strrchr(self, '/');
+    if (slash && find_in(self, (size_t)(slash - self), ret, size))
+        return 0;
+    if (find_in(PLENUM_BINDIR, strlen(PLENUM_BINDIR), ret, size))
         return 0;
     while (path && *path) {
-        size_t len = strcspn(path, ":");
-
-        if (len > 0 && snprintf(ret, size, "%.*s/%s", (int)len, path, name) < (int)size &&
-            access(ret, X_OK) == 0)
+        len = strcspn(path, ":");
+        if (find_in(path, len, ret, size))
             return 0;
         path += len;
         path += *path == ':';
     }
     return error_set(
         err, -ENOENT,
-        "the loader program plenumd was not found: not beside this program, not in %s, "
-        "not in PATH; install it or set PLENUM_PLENUMD",
+        "the loader program plenumd was not found: not beside libplenum, not beside this program, not "
+        "in %s, not in PATH; install it or set PLENUM_PLENUMD",
         PLENUM_BINDIR);
 }
 

@@ -53,8 +53,8 @@ void jobloader_destroy(struct jobloader *loader, int grace_ms);
 void jobloader_forget(struct jobloader *loader);
 
 /**
- * Where plenumd lies: $PLENUM_PLENUMD, beside this program, in the folder that was configured, in
- * $PATH.
+ * Where plenumd lies: $PLENUM_PLENUMD, beside libplenum, beside this program, in the folder that was
+ * configured, in $PATH.
  *
  * 0, -ENAMETOOLONG or -ENOENT.
  */

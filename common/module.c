@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,20 +20,23 @@ static void *open_in(const char *folder, size_t len, const char *below, const ch
     return n < (int)sizeof(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
 }
 
-/* Of the library or program that this is part of: the length of its path, 0 when it is not known. */
-static size_t find_folder(char *ret, size_t size)
+size_t module_own_folder(char *ret, size_t size, bool *library)
 {
     static const char here[] = "";
+    struct link_map *map = NULL;
     const char *slash;
     Dl_info self;
     ssize_t n;
 
-    if (dladdr(here, &self) && self.dli_fname && strchr(self.dli_fname, '/')) {
-        (void)snprintf(ret, size, "%s", self.dli_fname);
-    } else { /* a program, by the name that it was given */
-        n = readlink("/proc/self/exe", ret, size - 1);
-        ret[n > 0 ? n : 0] = '\0';
-    }
+    /* Among what is loaded the program itself has no name. */
+    *library = dladdr1(here, &self, (void **)&map, RTLD_DL_LINKMAP) && map && *map->l_name;
+    if (*library)
+        n = snprintf(ret, size, "%s", map->l_name);
+    else
+        n = readlink("/proc/self/exe", ret, size);
+    if (n <= 0 || (size_t)n >= size)
+        n = 0;
+    ret[n] = '\0';
     slash = strrchr(ret, '/');
     return slash ? (size_t)(slash - ret) : 0;
 }
@@ -41,9 +45,10 @@ const void *module_load(const char *file, const char *symbol, struct plenum_erro
 {
     static const char *const below[] = {"", "/.libs", "/../.libs"}; /* the last two: not installed */
     char folder[4096];
-    size_t len = find_folder(folder, sizeof(folder));
     void *handle = NULL;
     const void *found;
+    bool library;
+    size_t len = module_own_folder(folder, sizeof(folder), &library);
 
     for (size_t i = 0; len > 0 && !handle && i < ARRAY_LEN(below); i++)
         handle = open_in(folder, len, below[i], file);

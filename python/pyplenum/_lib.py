@@ -176,11 +176,11 @@ class CCarrier(Structure):
 
 
 def _load() -> ctypes.CDLL:
-    """$PLENUM_LIBRARY; beside this package; in PREFIX/lib where it lies in PREFIX/lib/python3.N/site-packages; where the
+    """$PLENUM_LIBRARY; in this package, where a wheel has it; in PREFIX/lib where it lies in PREFIX/lib/python3.N/site-packages; where the
     linker looks; in this Python's prefix; and where "make install" puts it, as the linker may not know of that yet."""
     named, here = os.environ.get("PLENUM_LIBRARY"), os.path.dirname(os.path.abspath(__file__))
     candidates = [named] if named else []
-    candidates.append(os.path.join(here, "libplenum.so.1"))
+    candidates.append(os.path.join(here, "bin", "libplenum.so.1"))
     candidates.append(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), "libplenum.so.1"))
     candidates.append("libplenum.so.1")
     for prefix in dict.fromkeys((sys.prefix, sys.base_prefix, "/usr/local")):
@@ -191,8 +191,8 @@ def _load() -> ctypes.CDLL:
             return ctypes.CDLL(path)
         except OSError as error:
             problems.append(str(error))
-    raise ImportError("libplenum.so.1 cannot be loaded: install libplenum (\"make install\" from Plenum's sources), or set "
-                      "PLENUM_LIBRARY to its path (" + "; ".join(problems) + ")")
+    raise ImportError("libplenum.so.1 cannot be loaded: install Plenum's wheel, or libplenum (\"make install\" from its sources), or "
+                      "set PLENUM_LIBRARY to its path (" + "; ".join(problems) + ")")
 
 
 lib = _load()

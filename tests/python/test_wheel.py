@@ -76,6 +76,28 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(done.stdout.strip(), (os.path.join(venv, "lib", "libplenum.so.1"), "libplenum.so.1"))
 
+    def test_together(self):
+        """library and loader in the package's folder are found there by a Python that knows nothing of them"""
+        site, calls = os.path.join(self.T, "together"), os.path.join(self.T, "calls")
+        folder = os.path.join(site, "pyplenum", "bin")
+        shutil.copytree(os.path.join(SOURCE, "python", "pyplenum"), os.path.join(site, "pyplenum"))
+        os.makedirs(folder)
+        shutil.copy(os.path.join(BUILD, ".libs", "libplenum.so.1"), folder)
+        os.mkdir(os.path.join(self.T, "other"))
+        for where, then in ((folder, f'exec {os.path.abspath(BUILD)}/plenumd "$@"'), (os.path.join(self.T, "other"), "exit 1")):
+            with open(os.path.join(where, "plenumd"), "w") as f:
+                f.write(f'#!/bin/sh\necho "$0" >>{calls}\n{then}\n')
+            os.chmod(f.name, 0o755)
+        environment = {name: value for name, value in os.environ.items() if name not in ("PLENUM_LIBRARY", "PLENUM_PLENUMD", "LD_LIBRARY_PATH")}
+        environment.update(PYTHONPATH=site, PATH=os.path.join(self.T, "other") + ":" + environment["PATH"])
+        program = ("import pyplenum, pyplenum._lib\nprint(pyplenum._lib.lib._name)\n"
+                   "with pyplenum.Stream('generated:8', 'resize(8) center_crop(8)', micro_batch=4, epochs=1) as s:\n    print(sum(1 for batch in s))")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=self.T, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.split(), [os.path.join(folder, "libplenum.so.1"), "2"])
+        with open(calls) as f:
+            self.assertEqual(set(f.read().split()), {os.path.join(folder, "plenumd")})
+
     def test_configured(self):
         """configure finds where a virtual environment that is the prefix has its packages"""
         if os.path.exists(os.path.join(SOURCE, "config.status")):
