@@ -28,6 +28,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/resize.c %D%/resize.h \
 	%D%/resize_avx2.c \
 	%D%/resize_kernels.h \
+	%D%/resize_neon.c \
 	%D%/resize_portable.c \
 	%D%/scratch.h \
 	%D%/selftest.c \

@@ -24,6 +24,9 @@ const struct resize_kernels *const resize_kernels[] = {
 #ifdef __x86_64__
     &resize_avx2,
 #endif
+#ifdef __aarch64__
+    &resize_neon,
+#endif
     &resize_portable,
     NULL,
 };

@@ -65,5 +65,8 @@ extern const struct resize_kernels resize_portable;
 #ifdef __x86_64__
 extern const struct resize_kernels resize_avx2;
 #endif
+#ifdef __aarch64__
+extern const struct resize_kernels resize_neon;
+#endif
 
 #endif
