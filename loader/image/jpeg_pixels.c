@@ -14,6 +14,9 @@ const struct jpeg_kernels *const jpeg_kernels[] = {
 #ifdef __x86_64__
     &jpeg_avx2,
 #endif
+#ifdef __aarch64__
+    &jpeg_neon,
+#endif
     &jpeg_portable,
     NULL,
 };

@@ -55,6 +55,9 @@ extern const struct jpeg_kernels jpeg_portable;
 #ifdef __x86_64__
 extern const struct jpeg_kernels jpeg_avx2;
 #endif
+#ifdef __aarch64__
+extern const struct jpeg_kernels jpeg_neon;
+#endif
 
 /** A block of which only the first row of coefficients is not zero: all its rows are alike. */
 void jpeg_idct_row(const struct jpeg_block *block);
