@@ -3,6 +3,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 %C%_libcommon_la_SOURCES = \
 	%D%/address.c %D%/address.h \
 	%D%/cgroup.c %D%/cgroup.h \
+	%D%/complete.c \
 	%D%/crc32c.c %D%/crc32c.h \
 	%D%/dataname.c %D%/dataname.h \
 	%D%/datasum.c %D%/datasum.h \
@@ -37,3 +38,20 @@ libplenum_tls_la_CFLAGS = $(AM_CFLAGS) $(OPENSSL_CFLAGS)
 libplenum_tls_la_LIBADD = $(OPENSSL_LIBS)
 libplenum_tls_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version
 endif
+
+# What shells complete: one file for each shell, for all programs, under the name by which the shell looks for it.
+bashcompletionsdir = $(datarootdir)/bash-completion/completions
+zshcompletionsdir = $(datarootdir)/zsh/site-functions
+fishcompletionsdir = $(datarootdir)/fish/vendor_completions.d
+EXTRA_DIST += %D%/completion/plenum.bash %D%/completion/plenum.fish %D%/completion/plenum.zsh
+install-completions:
+	$(MKDIR_P) '$(DESTDIR)$(bashcompletionsdir)' '$(DESTDIR)$(zshcompletionsdir)' '$(DESTDIR)$(fishcompletionsdir)'
+	$(INSTALL_DATA) $(srcdir)/%D%/completion/plenum.zsh '$(DESTDIR)$(zshcompletionsdir)/_plenum'
+	for program in $(bin_PROGRAMS); do \
+		$(INSTALL_DATA) $(srcdir)/%D%/completion/plenum.bash "$(DESTDIR)$(bashcompletionsdir)/$$program" && \
+		$(INSTALL_DATA) $(srcdir)/%D%/completion/plenum.fish "$(DESTDIR)$(fishcompletionsdir)/$$program.fish" || exit 1; done
+uninstall-completions:
+	rm -f '$(DESTDIR)$(zshcompletionsdir)/_plenum'
+	for program in $(bin_PROGRAMS); do \
+		rm -f "$(DESTDIR)$(bashcompletionsdir)/$$program" "$(DESTDIR)$(fishcompletionsdir)/$$program.fish"; done
+phony += install-completions uninstall-completions

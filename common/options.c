@@ -156,7 +156,7 @@ static int collect(struct options_settings *settings, const struct option_def *d
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
-static const struct option_def *find_letter(const struct options_program *p, char letter)
+const struct option_def *options_find_letter(const struct options_program *p, char letter)
 {
     for (size_t i = 0; i < p->count; i++)
         if (p->defs[i].letter && p->defs[i].letter == letter)
@@ -164,8 +164,7 @@ static const struct option_def *find_letter(const struct options_program *p, cha
     return NULL;
 }
 
-/* argv[i] is "--name" or "--name=value", or has one dash where that is allowed. */
-static bool is_long(const struct options_program *p, const char *word)
+bool options_is_long(const struct options_program *p, const char *word)
 {
     size_t len = strcspn(word + 1, "=");
 
@@ -203,7 +202,7 @@ static int parse_short(const struct options_program *p, struct options_settings 
                        char **argv, int i, struct plenum_error *err)
 {
     for (const char *c = argv[i] + 1; *c; c++) {
-        const struct option_def *def = find_letter(p, *c);
+        const struct option_def *def = options_find_letter(p, *c);
         int r, used = 1;
         const char *value = NULL;
 
@@ -245,15 +244,15 @@ int options_collect(const struct options_program *program, int argc, char **argv
             i++;
             continue;
         }
-        if (strcmp(word, "--help") == 0 || (strcmp(word, "-h") == 0 && !find_letter(program, 'h')))
+        if (strcmp(word, "--help") == 0 || (strcmp(word, "-h") == 0 && !options_find_letter(program, 'h')))
             return OPTIONS_HELP;
         if (strcmp(word, "--version") == 0) {
             version = true;
             i++;
             continue;
         }
-        r = is_long(program, word) ? parse_long(program, ret, argc, argv, i, err)
-                                   : parse_short(program, ret, argc, argv, i, err);
+        r = options_is_long(program, word) ? parse_long(program, ret, argc, argv, i, err)
+                                           : parse_short(program, ret, argc, argv, i, err);
         if (r < 0)
             return version ? OPTIONS_VERSION : r;
         i += r;
@@ -331,7 +330,7 @@ void options_print_help(const struct options_program *program)
         print_wrapped(d->help, HELP_COLUMN);
     }
     printf("%-*sshow this text\n", HELP_COLUMN,
-           find_letter(program, 'h') ? "      --help" : "  -h, --help");
+           options_find_letter(program, 'h') ? "      --help" : "  -h, --help");
     printf("%-*sshow the version\n", HELP_COLUMN, "      --version");
     if (program->footer)
         printf("\n%s\n", program->footer);
@@ -362,7 +361,10 @@ int options_start(const struct options_program *program, void *target, int argc,
                   int *operands)
 {
     struct plenum_error err;
-    int r = options_parse(program, target, argc, argv, operands, &err);
+    int r;
 
+    if (argc > 1 && strcmp(argv[1], OPTIONS_COMPLETE) == 0)
+        return options_complete(program, argc, argv);
+    r = options_parse(program, target, argc, argv, operands, &err);
     return options_answer(program, r, &err);
 }

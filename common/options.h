@@ -1,5 +1,5 @@
-/* options.h - command lines, from one table: parsing, --help, and the tests that compare it with
- * the man page. */
+/* options.h - command lines, from one table: parsing, --help, what shells complete, and the tests
+ * that compare it with the man page. */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
 
@@ -33,6 +33,13 @@ struct option_def {
     int (*call)(void *target, const char *value, struct plenum_error *err);
 };
 
+/** What can be written as the value of an option, for shells that complete it: words with blanks between, or
+ * one of "@files", "@directories", "@hosts", "@variables", "@users", "@groups". */
+struct option_words {
+    const char *option;
+    const char *words;
+};
+
 struct options_program {
     const char *name;    /* "plenumd", "plenumctl hash" */
     const char *usage;   /* what follows the name */
@@ -42,6 +49,9 @@ struct options_program {
     size_t count;
     bool stop_at_operand; /* options end at the first word that is none (plenumrun) */
     const char *one_dash; /* this option may be written with one dash, too, or NULL */
+    /** Ended by {0}, or NULL. Not named here need be what the option's `arg` says: FILE, DIR, or words
+     * like on|off. */
+    const struct option_words *words;
 };
 
 enum { OPTIONS_HELP = 1, OPTIONS_VERSION = 2 };
@@ -65,6 +75,11 @@ int options_settings_add(struct options_settings *settings, const struct option_
 
 /** The option of that name, or NULL. */
 const struct option_def *options_find(const struct options_program *program, const char *name);
+
+/** The option with that letter, or NULL. */
+const struct option_def *options_find_letter(const struct options_program *program, char letter);
+/** Is this word, which begins with '-', "--name" or "--name=value", or of one dash where that is allowed? */
+bool options_is_long(const struct options_program *program, const char *word);
 
 /**
  * The first half of options_parse(): which options are there, with which values? Appended to
@@ -90,6 +105,18 @@ int options_parse(const struct options_program *program, void *target, int argc,
 /** The name of the option that is most like this word, or NULL when none is: for "did you mean". */
 const char *options_near(const struct options_program *program, const char *word, size_t len);
 
+/** The first argument by which a shell asks what could stand on a command line. */
+#define OPTIONS_COMPLETE "--complete"
+
+/**
+ * Answer a shell, to standard output. argv[2 ...] are the words behind the program's name, the last
+ * one as far as it is written. The first line says what can stand there: "words", which follow, one a
+ * line, with a tab and a description where there is one; "files", "directories", "hosts", "variables",
+ * "users", "groups"; or "command" and the number of the word at which another program's command line
+ * begins. Behind "--name=" words have that in front. Returns the exit status.
+ */
+int options_complete(const struct options_program *program, int argc, char **argv);
+
 /** The help text, to standard output. */
 void options_print_help(const struct options_program *program);
 
@@ -101,7 +128,7 @@ int options_answer(const struct options_program *program, int r, const struct pl
 
 /**
  * Parse, and deal with --help, --version and errors as every program does. Returns -1 to go on, or
- * the exit status: 0 after help and version, 2 for a wrong command line.
+ * the exit status: 0 after help, version and completion, 2 for a wrong command line.
  */
 int options_start(const struct options_program *program, void *target, int argc, char **argv,
                   int *operands);

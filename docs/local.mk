@@ -13,8 +13,8 @@ each_function = for page in $(man3_pages); do \
 		for name in `sed -n '/^\.Sh NAME/,/^\.Nd/s/^\.Nm \([a-z_]*\).*/\1/p' "$(srcdir)/$$page"`; do \
 			test "$$name" = "$$family" || \
 			each "$$name" "$$family" || exit 1; done; done
-install-data-local:
+install-data-local: install-completions
 	$(MKDIR_P) '$(DESTDIR)$(man3dir)'
 	each() { echo ".so man3/$$2.3" >"$(DESTDIR)$(man3dir)/$$1.3"; }; $(each_function)
-uninstall-local:
+uninstall-local: uninstall-completions
 	each() { rm -f "$(DESTDIR)$(man3dir)/$$1.3"; }; $(each_function)

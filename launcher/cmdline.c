@@ -548,6 +548,19 @@ static const struct option_def defs[] = {
      .help = "show the version as text, or those of all that is used, too: full-text, full-json"},
 };
 
+static const struct option_words words[] = {
+    {"host", "@hosts"},
+    {"exclude", "@hosts"},
+    {"loader-host", "@hosts"},
+    {"device-env", "cuda rocr hip oneapi ze habana tpu"},
+    {"process-placement", "spreadnuma compact core socket device disabled"},
+    {"mem-policy", "bind preferred interleave local"},
+    {"topology", "@files"},
+    {"export", "@variables"},
+    {"version-format", "text full-text full-json"},
+    {0},
+};
+
 const struct options_program cmdline_program = {
     .name = "plenumrun",
     .usage = "[OPTION]... PROGRAM [ARGUMENT]...",
@@ -561,6 +574,7 @@ const struct options_program cmdline_program = {
     .count = ARRAY_LEN(defs),
     .stop_at_operand = true,
     .one_dash = "np",
+    .words = words,
 };
 
 void cmdline_init(struct cmdline *cmdline)

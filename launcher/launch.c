@@ -398,6 +398,8 @@ int launch_main(int argc, char **argv)
     struct plenum_error err;
     int r, status;
 
+    if (argc > 1 && strcmp(argv[1], OPTIONS_COMPLETE) == 0)
+        return options_complete(&cmdline_program, argc, argv);
     cmdline_init(&options);
     r = cmdline_parse(&options, argc, argv, &err);
     if (r < 0) { /* in the words of everything that follows */

@@ -47,6 +47,3 @@ bin_PROGRAMS += plenumrun
 plenumrun_SOURCES = %D%/main.c
 plenumrun_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 plenumrun_LDADD = %D%/liblauncher.la
-
-completionsdir = $(datarootdir)/bash-completion/completions
-dist_completions_DATA = %D%/completion/plenumrun

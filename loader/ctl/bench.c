@@ -91,6 +91,7 @@ static const struct options_program program = {
                "a constant batch, and say what bounds the rate.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = ctl_words,
 };
 
 /* What was measured of one source; rates of rounds are sorted at the end. */
@@ -335,6 +336,13 @@ static int run(int argc, char **argv)
     int r = 0;
 
     a.stream.micro_batch = 64;
+    if (argc > 3 && strcmp(argv[1], OPTIONS_COMPLETE) == 0 && strcmp(argv[2], "stream") == 0) {
+        return options_complete(&program, argc - 1, argv + 1);
+    }
+    if (argc == 3 && strcmp(argv[1], OPTIONS_COMPLETE) == 0 && argv[2][0] != '-') {
+        printf("words\nstream\n");
+        return 0;
+    }
     if (argc > 1 && argv[1][0] != '-' && strcmp(argv[1], "stream") != 0) {
         fprintf(stderr, "plenumctl bench: there is one benchmark, 'stream', not '%s'; see --help\n",
                 argv[1]);

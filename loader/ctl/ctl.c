@@ -72,6 +72,18 @@ int ctl_fail(const char *name, const struct plenum_error *err)
     return 1;
 }
 
+const struct option_words ctl_words[] = {
+    {"pipeline", "train eval"},
+    {"shuffle", "global none block:"},
+    {"bad", "substitute fail"},
+    {"last", "pad drop"},
+    {"decoder", "auto plenum libjpeg"},
+    {"split", "sample file"},
+    {"deal", "consecutive round-robin"},
+    {"sources", "real generated synthetic"},
+    {0},
+};
+
 int ctl_start(const struct options_program *program, void *target, int argc, char **argv,
               int operands, const char *needed)
 {

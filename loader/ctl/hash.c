@@ -60,6 +60,7 @@ static const struct options_program program = {
                "received must have this hash, however it was run.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = ctl_words,
 };
 
 struct sum {

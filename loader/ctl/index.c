@@ -59,6 +59,7 @@ static const struct options_program program = {
         "the same when a job first asks for the data set; this does it ahead of time.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = ctl_words,
 };
 
 static int note_tiles(void *arg, uint64_t index, unsigned thread)

@@ -23,6 +23,26 @@ static void print_help(void)
     printf("\n'plenumctl COMMAND --help' tells of one. See plenumctl(1).\n");
 }
 
+/* The command is completed here, what is behind it by the command. */
+static int complete(int argc, char **argv)
+{
+    if (argc <= 3) {
+        printf("words\n");
+        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+            printf("%s\t%s\n", commands[i]->name, commands[i]->summary);
+        printf("--help\tshow the commands\n--version\tshow the version\n");
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        if (strcmp(argv[2], commands[i]->name) == 0) {
+            argv[2] = argv[1];
+            return commands[i]->run(argc - 1, argv + 1);
+        }
+    }
+    printf("words\n");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     log_init("plenumctl", LOG_LEVEL_INFO);
@@ -34,6 +54,8 @@ int main(int argc, char **argv)
             log_error("a command is missing; see plenumctl --help");
         return argc >= 2 ? 0 : 2;
     }
+    if (strcmp(argv[1], OPTIONS_COMPLETE) == 0)
+        return complete(argc, argv);
     if (strcmp(argv[1], "--version") == 0) {
         options_print_version("plenumctl");
         return 0;

@@ -53,6 +53,7 @@ static const struct options_program program = {
                "reads. Nothing is rendered.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = ctl_words,
 };
 
 /* Whose a position is, of the replicas that share its steps. */

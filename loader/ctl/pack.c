@@ -48,6 +48,7 @@ static const struct options_program program = {
         "faster. The same command goes on where an earlier one was stopped.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = ctl_words,
 };
 
 /* What packing came to. */

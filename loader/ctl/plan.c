@@ -81,6 +81,7 @@ static const struct options_program program = {
                "cores that its loaders need.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = ctl_words,
 };
 
 /* Render some samples of the data set, and take the mean. */

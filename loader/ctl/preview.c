@@ -48,6 +48,7 @@ static const struct options_program program = {
     .summary = "Draw a contact sheet of samples as the pipeline makes them, with their labels.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = ctl_words,
 };
 
 /* The sheet that is being drawn; cells do not overlap, so threads draw them without a lock. */

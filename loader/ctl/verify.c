@@ -61,6 +61,8 @@ static const struct option_def defs[] = {
     {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
 };
 
+static const struct option_words words[] = {{"decoder", "auto plenum libjpeg both"}, {0}};
+
 static const struct options_program program = {
     .name = "plenumctl verify",
     .usage = "DATASET [options]",
@@ -69,6 +71,7 @@ static const struct options_program program = {
                "otherwise.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = words,
 };
 
 /* A sample with which something is wrong. */

@@ -222,6 +222,12 @@ static const struct option_def defs[] = {
     {"verbose", 'v', NULL, OPTION_CALL, 0, 0, 0, "say more (twice: for debugging)", take_verbose},
 };
 
+static const struct option_words words[] = {
+    {"socket-group", "@groups"},      {"user", "@users"},
+    {"decoder", "auto plenum libjpeg"}, {"pin", "core node none"},
+    {"log-format", "text json"},      {0},
+};
+
 static const struct options_program program = {
     .name = "plenumd",
     .usage = "[options]",
@@ -230,6 +236,7 @@ static const struct options_program program = {
     .footer = "It runs until SIGTERM. See plenumd(8).",
     .defs = defs,
     .count = ARRAY_LEN(defs),
+    .words = words,
 };
 
 /* Where to listen when nobody said. */
