@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -134,26 +135,109 @@ int address_parse_listen(const char *text, struct address *ret, struct plenum_er
     return r;
 }
 
-int address_resolve(struct address *address, struct plenum_error *err)
+static int look_up(const struct address *address, struct addrinfo **ret, struct plenum_error *err)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list = NULL;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     char host[sizeof(address->text)];
     const char *port;
     int r;
 
-    if (!address->tcp || address->count > 0)
-        return 0;
     if (!split_host(address->text + 4, host, sizeof(host), &port))
         return error_set(err, -EINVAL, "address '%s' is not HOST:PORT", address->text);
-    r = getaddrinfo(host, port, &hints, &list);
+    r = getaddrinfo(host, port, &hints, ret);
     if (r != 0)
         return error_set(err, r == EAI_AGAIN ? -EAGAIN : -ENOENT, "host '%s' of %s is not known: %s",
                          host, address->text, gai_strerror(r));
+    return 0;
+}
+
+int address_resolve(struct address *address, struct plenum_error *err)
+{
+    struct addrinfo *list = NULL;
+    int r;
+
+    if (!address_is_name(address))
+        return 0;
+    r = look_up(address, &list, err);
+    if (r < 0)
+        return r;
     for (struct addrinfo *i = list; i && address->count < ADDRESS_OF_NAME_MAX; i = i->ai_next)
         if (i->ai_addrlen <= sizeof(address->ip[0]))
             memcpy(&address->ip[address->count++], i->ai_addr, i->ai_addrlen);
     freeaddrinfo(list);
     return 0;
+}
+
+/* "tcp:10.0.0.5:7000" */
+static void write_ip(const union address_any *ip, char *text, size_t size)
+{
+    char host[INET6_ADDRSTRLEN] = "", scope[16] = "";
+
+    if (ip->any.sa_family == AF_INET6) {
+        if (ip->in6.sin6_scope_id)
+            (void)snprintf(scope, sizeof(scope), "%%%u", ip->in6.sin6_scope_id);
+        (void)inet_ntop(AF_INET6, &ip->in6.sin6_addr, host, sizeof(host));
+        (void)snprintf(text, size, "tcp:[%s%s]:%u", host, scope, ntohs(ip->in6.sin6_port));
+    } else {
+        (void)inet_ntop(AF_INET, &ip->in.sin_addr, host, sizeof(host));
+        (void)snprintf(text, size, "tcp:%s:%u", host, ntohs(ip->in.sin_port));
+    }
+}
+
+int address_lookup(const struct address *name, unsigned turn, struct address **ret, bool *both,
+                   struct plenum_error *err)
+{
+    struct addrinfo *list = NULL;
+    struct address *found;
+    int family, count = 0, r;
+
+    r = look_up(name, &list, err);
+    if (r < 0)
+        return r;
+    *both = false;
+    family = list->ai_family;
+    for (const struct addrinfo *i = list; i; i = i->ai_next) {
+        *both |= i->ai_family != list->ai_family;
+        if (i->ai_family != list->ai_family && turn % 2 == 1)
+            family = i->ai_family;
+        count++;
+    }
+    found = calloc((size_t)count, sizeof(*found));
+    if (!found) {
+        freeaddrinfo(list);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    count = 0;
+    for (const struct addrinfo *i = list; i; i = i->ai_next) {
+        struct address *a = &found[count];
+
+        if (i->ai_family != family || i->ai_addrlen > sizeof(a->ip[0]))
+            continue;
+        *a = (struct address){.tcp = true, .count = 1};
+        memcpy(&a->ip[0], i->ai_addr, i->ai_addrlen);
+        write_ip(&a->ip[0], a->text, sizeof(a->text));
+        for (r = 0; r < count && !address_is_same(&found[r], a); r++)
+            ;
+        count += r == count;
+    }
+    freeaddrinfo(list);
+    if (count == 1)
+        memcpy(found->text, name->text, sizeof(found->text));
+    *ret = found;
+    return count;
+}
+
+bool address_is_same(const struct address *a, const struct address *b)
+{
+    const union address_any *p = &a->ip[0], *q = &b->ip[0];
+
+    if (!a->tcp || !b->tcp || a->count != 1 || b->count != 1 || p->any.sa_family != q->any.sa_family)
+        return false;
+    if (p->any.sa_family == AF_INET6)
+        return p->in6.sin6_port == q->in6.sin6_port &&
+               p->in6.sin6_scope_id == q->in6.sin6_scope_id &&
+               memcmp(&p->in6.sin6_addr, &q->in6.sin6_addr, sizeof(p->in6.sin6_addr)) == 0;
+    return p->in.sin_port == q->in.sin_port && p->in.sin_addr.s_addr == q->in.sin_addr.s_addr;
 }
 
 int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],

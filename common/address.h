@@ -46,6 +46,20 @@ int address_parse_listen(const char *text, struct address *ret, struct plenum_er
  * sentence. May take seconds. */
 int address_resolve(struct address *address, struct plenum_error *err);
 
+/**
+ * All addresses that a name (address_is_name()) stands for now, each of which may be a loader of its own:
+ * their number, at least 1, and an array for free(); or as address_resolve(). May take seconds.
+ *
+ * A host that has addresses of IPv4 and of IPv6 has them twice. So they are of one family: that which this
+ * system prefers, or, where there are `both` and `turn` is odd, of the other. Their texts are tcp:IP:PORT; of
+ * a sole one it is the name's.
+ */
+int address_lookup(const struct address *name, unsigned turn, struct address **ret, bool *both,
+                   struct plenum_error *err);
+
+/** Are both the same single address of TCP? */
+bool address_is_same(const struct address *a, const struct address *b);
+
 /** Addresses separated by commas: their number (1 ... ADDRESS_LIST_MAX) or -EINVAL. */
 int address_parse_list(const char *text, struct address ret[ADDRESS_LIST_MAX],
                        struct plenum_error *err);
@@ -79,6 +93,12 @@ char *address_of_socket(int fd, bool peer, char *text, size_t size);
 
 /** Does only this host reach it? All addresses of a name must be loopback ones. */
 bool address_is_local(const struct address *address);
+
+/** Is it a name that has not been looked up? */
+static inline bool address_is_name(const struct address *address)
+{
+    return address->tcp && address->count == 0;
+}
 
 /** Is there a file that bears its name? */
 static inline bool address_is_path(const struct address *address)

@@ -75,8 +75,8 @@ static void in_child(void)
     for (struct keeper *k = io.keepers; k; k = k->next)
         jobloader_forget(k->loader);
     for (struct served *s = io.served; s; s = s->next) {
-        for (int i = 0; i < s->stream->num_addresses; i++)
-            leave_connection(&s->stream->sessions[i].conn.fd);
+        FOR_SESSIONS(se, s->stream)
+            leave_connection(&se->conn.fd);
         slot_sets_leave(s->stream);
     }
     (void)pthread_mutex_init(&io.life, NULL);
@@ -113,7 +113,7 @@ static void serve(void *tag)
             return;
         }
     for (struct served *s = io.served; s; s = s->next)
-        for (int i = 0; i < s->stream->num_addresses; i++)
+        for (int i = 0; i < SESSIONS_MAX; i++)
             if (&s->stream->sessions[i] == tag) {
                 (void)pthread_mutex_lock(&s->stream->mu);
                 session_ready(tag);
@@ -158,7 +158,7 @@ static void keep_loader(struct plenum_stream *s)
 {
     static const char *const widened[] = {"--all-cpus", NULL};
     struct jobloader_options options = {
-        .address = s->addresses[0].text,
+        .address = s->named[0].address.text,
         .args = s->info.num_local_instances > 1 ? widened : NULL,
     };
     struct plenum_error err;

@@ -53,18 +53,36 @@ enum {
 static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,
                       avoid_first_ns = NS_PER_SEC, avoid_last_ns = 30 * NS_PER_SEC;
 
-#define FOR_SESSIONS(se, s)                                                                        \
-    for (struct session *se = (s)->sessions; se < (s)->sessions + (s)->num_addresses; se++)
-
-void loaders_init(struct plenum_stream *s)
+struct session *loaders_from(struct plenum_stream *s, struct session *from)
 {
-    for (int i = 0; i < s->num_addresses; i++)
-        s->sessions[i] = (struct session){.stream = s,
-                                          .address = &s->addresses[i],
-                                          .bit = UINT32_C(1) << i,
-                                          .away_ns = s->opened_ns,
-                                          .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
-                                          .retry_delay_ns = 5 * NS_PER_MS};
+    while (from < s->sessions + SESSIONS_MAX && !from->address)
+        from++;
+    return from < s->sessions + SESSIONS_MAX ? from : NULL;
+}
+
+struct session *loaders_add(struct plenum_stream *s, int of, const struct address *own)
+{
+    struct session *se = s->sessions;
+    uint64_t now = time_now_ns();
+
+    while (se < s->sessions + SESSIONS_MAX && se->address)
+        se++;
+    if (se == s->sessions + SESSIONS_MAX)
+        return NULL;
+    *se = (struct session){.stream = s,
+                           .address = &s->named[of].address,
+                           .of = of,
+                           .bit = UINT32_C(1) << (se - s->sessions),
+                           .away_ns = now,
+                           .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
+                           .retry_delay_ns = 5 * NS_PER_MS};
+    if (own) {
+        se->own = *own;
+        se->address = &se->own;
+    }
+    for (struct entry *e = s->first; e; e = e->next)
+        e->failed &= ~se->bit; /* that was another loader */
+    return se;
 }
 
 void stream_fail(struct plenum_stream *s, int code, const char *text)
@@ -77,6 +95,15 @@ void stream_fail(struct plenum_stream *s, int code, const char *text)
     stream_changed(s);
 }
 
+static unsigned count_sessions(struct plenum_stream *s)
+{
+    unsigned n = 0;
+
+    FOR_SESSIONS(se, s)
+        n++;
+    return n;
+}
+
 static unsigned count_open(struct plenum_stream *s)
 {
     unsigned n = 0;
@@ -86,6 +113,14 @@ static unsigned count_open(struct plenum_stream *s)
     return n;
 }
 
+static bool has_sessions(struct plenum_stream *s, int of)
+{
+    FOR_SESSIONS(se, s)
+        if (se->of == of)
+            return true;
+    return false;
+}
+
 static void no_loader(struct plenum_stream *s, uint64_t now)
 {
     char text[sizeof(s->error.text)] = "", all[sizeof(text) + 64];
@@ -93,9 +128,13 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
 
     FOR_SESSIONS(se, s)
         if (n < sizeof(text) - 1)
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)",
-                                  se == s->sessions ? "" : ", ", se->address->text,
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "",
+                                  se->address->text,
                                   se->error.text[0] ? se->error.text : "not tried");
+    for (int i = 0; i < s->num_named; i++)
+        if (n < sizeof(text) - 1 && !has_sessions(s, i))
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "",
+                                  s->named[i].address.text, s->named[i].error.text);
     (void)snprintf(all, sizeof(all), "no loader answered for %.0f s: %s",
                    s->alone_ns ? (double)(now - s->alone_ns) / (double)NS_PER_SEC : 0.0, text);
     stream_fail(s, -ECONNRESET, all);
@@ -112,6 +151,9 @@ static void maybe_give_up(struct plenum_stream *s, uint64_t now)
         if (!first && se->refused != -ECONNRESET)
             first = se;
     }
+    for (int i = 0; i < s->num_named; i++)
+        if (!has_sessions(s, i)) /* it may yet come to stand for one */
+            return;
     if (first)
         stream_fail(s, first->refused, first->error.text);
     else
@@ -153,11 +195,11 @@ bool loaders_starved(struct plenum_stream *s)
         if (se->state != SESSION_OPEN)
             continue;
         open = true;
-        for (uint32_t i = 0; s->num_addresses == 1 && i < se->set->num_slots; i++)
+        for (uint32_t i = 0; !s->several && i < se->set->num_slots; i++)
             if (se->set->slots[i].state != SLOT_LEASED)
                 return false;
     }
-    return open && (s->num_addresses == 1 || count_leased(s) >= s->open.slots);
+    return open && (!s->several || count_leased(s) >= s->open.slots);
 }
 
 /* When a session would be done with one more batch, by the time that it takes for one. */
@@ -193,7 +235,7 @@ struct choice {
 static bool may_have(const struct session *se, const struct choice *c, bool avoided)
 {
     return se->state == SESSION_OPEN && se != c->not && !(se->bit & c->failed) &&
-           (avoided || c->now >= se->avoid_ns) && !session_is_silent(se, c->now) &&
+           (avoided || (c->now >= se->avoid_ns && !se->unlisted)) && !session_is_silent(se, c->now) &&
            se->filling + se->cancelling + (se->discard > 0) < se->set->num_slots &&
            free_slot(se);
 }
@@ -222,7 +264,7 @@ static struct session *choose(struct plenum_stream *s, struct order_place place,
     struct session *best = NULL;
     unsigned ready = 0;
 
-    if (s->num_addresses == 1)
+    if (!s->several)
         return may_have(s->sessions, &c, true) ? s->sessions : NULL;
     for (const struct entry *e = s->first; e; e = e->next)
         ready += e->ready;
@@ -336,7 +378,7 @@ static bool may_append(struct plenum_stream *s)
 
     if (s->epochs && s->next_place.epoch >= s->epochs)
         return false;
-    if (s->num_addresses == 1)
+    if (!s->several)
         return true; /* a free slot is all that it needs */
     for (const struct entry *e = s->first; e; e = e->next)
         count++;
@@ -805,17 +847,20 @@ static uint64_t hedge_late(struct plenum_stream *s, uint64_t now)
 uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
 {
     uint64_t next = UINT64_MAX;
+    bool others;
 
     if (s->error_code == 0 && s->alone_ns && now_ns >= sum_u64(s->alone_ns, s->loader_timeout_ns))
         no_loader(s, now_ns);
+    others = count_sessions(s) > 1;
     FOR_SESSIONS(se, s) {
         if (s->error_code < 0)
             session_close(se, false);
         else
-            next = min_u64(next, session_tick(se, now_ns, s->num_addresses > 1));
+            next = min_u64(next, session_tick(se, now_ns, others));
     }
     if (s->error_code < 0)
         return UINT64_MAX;
+    next = min_u64(next, lookup_tick(s, now_ns));
     if (count_open(s) > 1)
         next = min_u64(next, hedge_late(s, now_ns));
     return s->alone_ns ? min_u64(next, sum_u64(s->alone_ns, s->loader_timeout_ns)) : next;
@@ -845,6 +890,7 @@ void loaders_reopen(struct plenum_stream *s)
 
 void loaders_fini(struct plenum_stream *s)
 {
+    s->over = true;
     FOR_SESSIONS(se, s)
         session_close(se, true);
     slot_set_unref(s->remote);

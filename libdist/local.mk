@@ -4,7 +4,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/comm.c %D%/comm_priv.h \
 	%D%/io.c \
 	%D%/job.c %D%/job_priv.h \
-	%D%/loaders.c %D%/ownloader.c %D%/ownloader.h %D%/session.c \
+	%D%/loaders.c %D%/lookup.c %D%/ownloader.c %D%/ownloader.h %D%/session.c \
 	%D%/stream.c %D%/stream_priv.h %D%/together.c %D%/together.h \
 	%D%/trace.c %D%/trace.h
 %C%_libdist_la_LIBADD = common/libcommon.la

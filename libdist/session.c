@@ -94,8 +94,8 @@ static void leave_ring(struct slot_set *set)
 
 void slot_sets_leave(struct plenum_stream *s)
 {
-    for (int i = 0; i < s->num_addresses; i++)
-        leave_ring(s->sessions[i].set);
+    FOR_SESSIONS(se, s)
+        leave_ring(se->set);
     leave_ring(s->remote);
     for (struct slot_set *set = s->shown; set; set = set->next_shown)
         leave_ring(set);
@@ -139,7 +139,7 @@ static int slot_set_create(struct plenum_stream *s, uint32_t n, struct slot_set 
 static int take_slots(struct session *se, struct plenum_error *err)
 {
     struct plenum_stream *s = se->stream;
-    uint32_t more = s->num_addresses > 1 ? HEDGE_SLOTS : 0;
+    uint32_t more = s->several ? HEDGE_SLOTS : 0;
     int r = 0;
 
     if (more > 0 && s->verify_share > 0)
@@ -296,10 +296,8 @@ static bool is_for_later(const struct plenum_stream *s, int code)
 /* Is no other loader connected? */
 static bool is_only_one(const struct session *se)
 {
-    const struct plenum_stream *s = se->stream;
-
-    for (int i = 0; i < s->num_addresses; i++)
-        if (&s->sessions[i] != se && s->sessions[i].state != SESSION_DOWN)
+    FOR_SESSIONS(other, se->stream)
+        if (other != se && other->state != SESSION_DOWN)
             return false;
     return true;
 }
@@ -351,7 +349,7 @@ static int try_next_own(struct plenum_stream *s)
     if (!s->own_loader || s->own_turn + 1 >= OWNLOADER_TURNS)
         return -EADDRINUSE;
     s->own_taken = 0;
-    ownloader_address(&s->own_key, ++s->own_turn, &s->addresses[0]);
+    ownloader_address(&s->own_key, ++s->own_turn, &s->named[0].address);
     return 0;
 }
 
@@ -404,10 +402,6 @@ static void connect_now(struct session *se, uint64_t now)
     struct wire_hello m;
     int fd, r;
 
-    if (se->address->tcp && se->address->count == 0) { /* a name that nobody knew */
-        se->retry_ns = UINT64_MAX;
-        return;
-    }
     fd = address_connect(se->address, se->turn);
     r = fd;
     se->sent_fds = false;

@@ -159,6 +159,15 @@ static int take_source(struct plenum_stream *s, struct plenum_error *err)
     return 0;
 }
 
+static unsigned count_loaders(struct plenum_stream *s)
+{
+    unsigned n = 0;
+
+    FOR_SESSIONS(se, s)
+        n++;
+    return n;
+}
+
 /* PLENUM_VERIFY_BATCHES: how many of a hundred batches are asked of two loaders and compared. */
 static int take_verify(struct plenum_stream *s, struct plenum_error *err)
 {
@@ -173,7 +182,7 @@ static int take_verify(struct plenum_stream *s, struct plenum_error *err)
     if (*end || end == text || !(percent >= 0 && percent <= 100))
         return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",
                          text);
-    if (percent > 0 && s->num_addresses < 2)
+    if (percent > 0 && count_loaders(s) < 2)
         stream_warn(s, "PLENUM_VERIFY_BATCHES: no batch is verified, since that takes two loaders");
     s->verify_share = percent / 100;
     return 0;
@@ -256,7 +265,7 @@ static int take_own_address(struct plenum_stream *s, struct plenum_error *err)
 
     if (r < 0)
         return r;
-    ownloader_address(&s->own_key, 0, &s->addresses[0]);
+    ownloader_address(&s->own_key, 0, &s->named[0].address);
     return 1;
 }
 
@@ -264,25 +273,15 @@ static int take_addresses(struct plenum_stream *s, const struct plenum_stream_op
                           struct plenum_error *err)
 {
     const char *text = o->loader ? o->loader : s->info.loader;
-    int known = 0;
+    struct address list[ADDRESS_LIST_MAX];
 
     s->own_loader = !text;
-    s->num_addresses = text ? address_parse_list(text, s->addresses, err)
-                            : take_own_address(s, err);
-    if (s->num_addresses < 0)
-        return s->num_addresses;
-    loaders_init(s);
-    for (int i = 0; i < s->num_addresses; i++) {
-        int r = address_resolve(&s->addresses[i], &s->sessions[i].error);
-
-        known += r == 0;
-        if (r < 0 && s->num_addresses == 1)
-            return error_set(err, r, "%s", s->sessions[i].error.text);
-        if (r < 0)
-            stream_warn(s, "loader %s is not used: %s", s->addresses[i].text,
-                        s->sessions[i].error.text);
-    }
-    return known ? 0 : error_set(err, -ENOENT, "%s", s->sessions[0].error.text);
+    s->num_named = text ? address_parse_list(text, list, err) : take_own_address(s, err);
+    if (s->num_named < 0)
+        return s->num_named;
+    for (int i = 0; text && i < s->num_named; i++)
+        s->named[i].address = list[i];
+    return lookup_first(s, err);
 }
 
 /* PLENUM_LOADER_KEY: the file of the key that loaders by TCP have. */
@@ -292,8 +291,8 @@ static int take_key(struct plenum_stream *s, struct plenum_error *err)
     bool tcp = false;
     int r;
 
-    for (int i = 0; i < s->num_addresses; i++)
-        tcp |= s->addresses[i].tcp;
+    for (int i = 0; i < s->num_named; i++)
+        tcp |= s->named[i].address.tcp;
     if (!tcp || !path || !*path)
         return 0;
     r = tls_create_client(path, &s->tls, err);
@@ -303,7 +302,7 @@ static int take_key(struct plenum_stream *s, struct plenum_error *err)
 /* Each loader has something to do while it sends the last and is asked for the next. */
 static void take_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
 {
-    unsigned each = s->num_addresses > 1 ? 2 * (unsigned)s->num_addresses : 0;
+    unsigned count = count_loaders(s), each = count > 1 ? 2 * count : 0;
 
     s->depth = o->prefetch_depth > each ? o->prefetch_depth : each;
     s->open.slots = s->depth + EXTRA_SLOTS;
@@ -869,11 +868,11 @@ void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_
         ret->ready += e->ready;
         ret->in_flight += !e->ready && e->slot;
     }
-    for (int i = 0; i < s->num_addresses; i++)
-        if (s->sessions[i].state == SESSION_OPEN) {
+    FOR_SESSIONS(se, s)
+        if (se->state == SESSION_OPEN) {
             ret->loaders++;
-            ret->loader_threads += s->sessions[i].threads;
-            ret->loader_io_threads += s->sessions[i].io_threads;
+            ret->loader_threads += se->threads;
+            ret->loader_io_threads += se->io_threads;
         }
     first = loaders_first(s);
     if (first)

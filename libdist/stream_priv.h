@@ -22,6 +22,8 @@
 #include "libdist/trace.h"
 
 enum { WARNINGS_MAX = 8, DEPTH_MAX = 64, EXTRA_SLOTS = 2, HEDGE_SLOTS = 2 };
+/* Sessions of a stream: a name may stand for many loaders. */
+enum { SESSIONS_MAX = 32 };
 /* Where batches are verified, a second for each that is under way, and a third for one. */
 enum { SLOTS_MAX = DEPTH_MAX + EXTRA_SLOTS + DEPTH_MAX + 1 };
 
@@ -72,7 +74,7 @@ struct entry {
     struct plenum_lease *third; /* asked of one more loader, as these two are not alike; or NULL */
     uint64_t differs;           /* in this sample of the batch */
     bool ready;
-    uint32_t failed; /* loaders that could not make it, a bit each */
+    uint32_t failed; /* loaders that could not make it, a bit each: SESSIONS_MAX */
     int code; /* of a batch that failed; then with a sentence. Not ready: what the last loader said */
     uint32_t substituted;
     struct plenum_error err;
@@ -104,10 +106,23 @@ struct spread {
     uint64_t mean_ns, dev_ns;
 };
 
+/** What a person named: one loader, or a name that stands for one or several (lookup.c). */
+struct named {
+    struct address address; /* the own loader's may become another, under mu */
+    bool is_name;           /* constant: it is looked up, again and again */
+    bool both;              /* it has addresses of two families, */
+    unsigned turn;          /* and which are taken */
+    uint64_t looked_ns;     /* when it was looked up last */
+    struct plenum_error error; /* why it was of no avail, "" when it was */
+};
+
 /** The connection to one loader. */
 struct session {
     struct plenum_stream *stream;
-    const struct address *address;
+    const struct address *address; /* of what was named, or `own`; NULL: no loader's, all else is void */
+    struct address own;            /* where a name stands for it */
+    int of;                        /* what was named for it */
+    bool unlisted; /* the name stands for it no more: it is asked only where no other can be */
     uint32_t bit; /* of it among the stream's */
     enum session_state state;
     struct frame_conn conn; /* fd -1 when SESSION_DOWN */
@@ -160,9 +175,9 @@ struct plenum_stream {
     struct plenum_job_info info;
     struct wire_open open;
     struct pipeline pipeline;
-    struct address addresses[ADDRESS_LIST_MAX]; /* looked up, where they are names; the own loader's may
-                                                   become another, under mu */
-    int num_addresses;
+    struct named named[ADDRESS_LIST_MAX];
+    int num_named;
+    bool several; /* there are several loaders, or may be: a name stands for as many as it likes */
     bool own_loader; /* none was named: the one address is the job's own, kept by one of its
                         processes, */
     struct ownloader_key own_key; /* at one of the addresses that this gives, */
@@ -220,7 +235,10 @@ struct plenum_stream {
     unsigned inside;          /* calls that plenum_stream_destroy() has to wait for */
 
     /* Loaders. */
-    struct session sessions[ADDRESS_LIST_MAX]; /* one an address */
+    struct session sessions[SESSIONS_MAX]; /* FOR_SESSIONS */
+    bool looking;                          /* names are being looked up (lookup.c) */
+    bool told_full;                        /* that a name stands for more than there is room for */
+    bool over;                             /* loaders_fini() */
     struct tls *tls;                           /* for those by TCP, or NULL */
     struct slot_set *remote;                   /* of all sessions by TCP, or NULL */
     struct session *names;                     /* who is asked for names, or NULL */
@@ -234,8 +252,14 @@ struct plenum_stream {
 
 /* loaders.c: all are called with the stream's lock held. */
 
-/** Make the sessions of the stream's addresses. */
-void loaders_init(struct plenum_stream *s);
+/** The session of a loader, at `from` or behind it; NULL: there is none. */
+struct session *loaders_from(struct plenum_stream *s, struct session *from);
+#define FOR_SESSIONS(se, s)                                                                        \
+    for (struct session *se = loaders_from(s, (s)->sessions); se; se = loaders_from(s, se + 1))
+
+/** A loader more, of what was named at `of`; NULL: there is room for no more. `own`: its address, or NULL
+ * for that which was named. */
+struct session *loaders_add(struct plenum_stream *s, int of, const struct address *own);
 /** Ask for as many batches as there are free slots and depth allows. */
 void loaders_pump(struct plenum_stream *s);
 /** Ask for the names that are waited for. */
@@ -297,6 +321,17 @@ void slot_set_unref(struct slot_set *set);
 /** In a forked child: let go of the memory of rings, which would stay after the program's end; but for
  * those of which the program holds batches. */
 void slot_sets_leave(struct plenum_stream *s);
+
+/* lookup.c */
+
+/** Look up the names, and make the sessions: 0, or -errno when there is not one. Without the lock, before the
+ * stream is anybody else's. */
+int lookup_first(struct plenum_stream *s, struct plenum_error *err);
+/** Have those looked up whose time has come, and end sessions of loaders that they do not stand for any more.
+ * Returns when to be called next. With the lock held. */
+uint64_t lookup_tick(struct plenum_stream *s, uint64_t now_ns);
+/** How often; a test shortens it. */
+extern uint64_t lookup_every_ns;
 
 /* io.c */
 

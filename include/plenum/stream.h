@@ -104,7 +104,8 @@ struct plenum_stream_options {
         *pipeline;       /**< "train", "eval", or stages: see plenum(7). Copied. Default "train". */
     const char *shuffle; /**< "global", "none" or "block:B". Copied. Default "global". */
     const char *loader;  /**< Addresses of loaders, separated by commas, or NULL for the job's:
-                              unix:PATH, unix:@NAME, tcp:HOST:PORT. All that answer are used. Copied. */
+                              unix:PATH, unix:@NAME, tcp:HOST:PORT, where a name stands for all its
+                              addresses. All that answer are used. Copied. */
     uint64_t seed;       /**< Keys every random number. Default 0. */
     uint64_t epochs;     /**< The stream ends before this epoch (counted from 0); 0: never. */
     uint32_t micro_batch;      /**< M: samples that a replica takes in a step. Default 1. */

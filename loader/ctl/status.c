@@ -39,7 +39,7 @@ static const struct options_program program = {
     .name = "plenumctl status",
     .usage = "[ADDRESS] [options]",
     .summary = "What a loader does: streams, rates, waiting, and what bounds each.",
-    .footer = "ADDRESS: unix:PATH or unix:@NAME; default the first of PLENUM_LOADER, else the host's "
+    .footer = "ADDRESS: unix:PATH, unix:@NAME or tcp:HOST:PORT; default the first of PLENUM_LOADER, else the host's "
               "loader and those of your own: a service's, and jobs'.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
@@ -303,6 +303,21 @@ static int find_loaders(struct loaders *l, struct plenum_error *err)
     return r;
 }
 
+/* All that a name stands for. */
+static int add_name(struct loaders *l, const struct address *name, struct plenum_error *err)
+{
+    struct address *found;
+    bool both;
+    int r = address_lookup(name, 0, &found, &both, err), count = r;
+
+    if (r < 0)
+        return r;
+    for (int i = 0; i < count && r >= 0; i++)
+        r = add_address(l, &found[i], err);
+    free(found);
+    return r;
+}
+
 static int choose_loaders(const char *named, struct loaders *l, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];
@@ -318,8 +333,8 @@ static int choose_loaders(const char *named, struct loaders *l, struct plenum_er
     } else {
         return find_loaders(l, err);
     }
-    if (r >= 0)
-        r = address_resolve(&list[0], err);
+    if (r >= 0 && address_is_name(&list[0]))
+        return add_name(l, &list[0], err);
     return r < 0 ? r : add_address(l, &list[0], err);
 }
 

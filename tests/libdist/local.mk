@@ -1,4 +1,4 @@
-libdist_tests = %D%/test_job %D%/test_loaders %D%/test_play %D%/test_stream %D%/test_threads
+libdist_tests = %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_play %D%/test_stream %D%/test_threads
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
 TESTS += $(libdist_tests)
@@ -12,6 +12,10 @@ TESTS += $(libdist_tests)
 # Its recv() is that of the module, too.
 %C%_test_loaders_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_test_loaders_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+%C%_test_lookup_CFLAGS = $(test_cflags)
+# Its getaddrinfo() is that of all.
+%C%_test_lookup_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+%C%_test_lookup_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 # A loader that is not what it should be.
 check_PROGRAMS += %D%/plenumd-wrong
 %C%_plenumd_wrong_SOURCES = %D%/plenumd_wrong.c loader/serve/main.c

@@ -1,0 +1,373 @@
+/* Loaders that go by a name, which comes to stand for others while a stream runs: what is delivered stays what
+ * one loader delivers alone. getaddrinfo() is the test's own, so that no name server is asked. */
+#include "config.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include <plenum/plenum.h>
+
+#include "common/util.h"
+#include "libdist/stream_priv.h"
+#include "tests/daemon.h"
+#include "tests/tree.h"
+
+enum { SAMPLES = 53, LOADERS = 3, MANY = 40 };
+
+static struct tree tree;
+static char data[128], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
+static char sockets[LOADERS][128];
+
+/* What "loaders.test" stands for: a bit for each of `ips`; with which code that is refused; and whether ::1
+ * comes before all. */
+static atomic_uint_fast64_t stands_for;
+static atomic_int fails;
+static atomic_bool has_ipv6;
+static atomic_uint asked;
+
+static struct addrinfo *one(int family, const char *ip, const char *service, struct addrinfo *next)
+{
+    struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *ret;
+    static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+    if (!real)
+        real = (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))(intptr_t)
+            dlsym(RTLD_NEXT, "getaddrinfo");
+    cr_assert(eq(int, real(ip, service, &hints, &ret), 0));
+    ret->ai_next = next;
+    return ret;
+}
+
+PLENUM_API int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                           struct addrinfo **ret)
+{
+    uint64_t bits = stands_for;
+
+    (void)hints;
+    if (strcmp(node, "loaders.test") != 0)
+        return EAI_NONAME;
+    asked++;
+    if (fails)
+        return fails;
+    *ret = NULL;
+    for (int i = MANY - 1; i >= 0; i--)
+        if (bits >> i & 1)
+            *ret = one(AF_INET, ips[i], service, *ret);
+    if (has_ipv6)
+        *ret = one(AF_INET6, "::1", service, *ret);
+    return *ret ? 0 : EAI_NONAME;
+}
+
+static void setup(void)
+{
+    unsigned me = (unsigned)getpid();
+    char file[64];
+
+    tree_init(&tree);
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        (void)snprintf(file, sizeof(file), "data/%c/%02u.jpg", 'a' + (int)(i % 3), i);
+        tree_write_jpeg(&tree, file, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
+    }
+    (void)snprintf(data, sizeof(data), "%s/data", tree.root);
+    /* All of 127.0.0.0/8 is this host: each process has a port and addresses that are nobody else's. */
+    (void)snprintf(port, sizeof(port), "%u", 7100 + me % 800);
+    (void)snprintf(name, sizeof(name), "tcp:loaders.test:%s", port);
+    for (unsigned i = 0; i < MANY; i++)
+        (void)snprintf(ips[i], sizeof(ips[i]), "127.%u.%u.%u", 100 + i, me >> 8 & 255, me & 255);
+    for (unsigned i = 0; i < LOADERS; i++)
+        (void)snprintf(sockets[i], sizeof(sockets[i]), "unix:%s/%u.sock", tree.root, i);
+    lookup_every_ns = 50 * NS_PER_MS;
+}
+
+static void teardown(void)
+{
+    tree_fini(&tree);
+}
+
+TestSuite(lookup, .init = setup, .fini = teardown, .timeout = 300);
+
+static pid_t start(unsigned i)
+{
+    char listen[64];
+    const char *const args[] = {"--listen", listen, "--root", tree.root, NULL};
+
+    (void)snprintf(listen, sizeof(listen), "%s:%s", ips[i], port);
+    return daemon_start_with(sockets[i], "1", args);
+}
+
+static struct plenum_stream_options options_of(const char *loader)
+{
+    struct plenum_stream_options o;
+
+    plenum_stream_options_init(&o);
+    o.dataset = data;
+    o.pipeline = "rrc(48) flip(0.5)";
+    o.loader = loader;
+    o.seed = 7;
+    o.epochs = 12;
+    o.micro_batch = 4;
+    return o;
+}
+
+static struct plenum_stream *opened(const char *loader)
+{
+    struct plenum_stream_options o = options_of(loader);
+    struct plenum_stream *s = NULL;
+    struct plenum_error err;
+
+    cr_assert(eq(int, plenum_stream_open(NULL, &o, &s, &err), 0), "%s", err.text);
+    return s;
+}
+
+/* The hash of the next batches, up to so many. */
+static uint64_t drain(struct plenum_stream *s, uint64_t batches)
+{
+    struct plenum_error err;
+    struct plenum_batch b;
+    uint64_t hash = 0;
+    int r;
+
+    for (uint64_t i = 0; i < batches; i++) {
+        r = plenum_stream_next(s, 60 * NS_PER_SEC, &b, &err);
+        if (r == -ENODATA)
+            break;
+        cr_assert(eq(int, r, 0), "%s", err.text);
+        hash += plenum_batch_hash(&b);
+        plenum_batch_release(&b);
+    }
+    return hash;
+}
+
+static uint64_t hash_alone(void)
+{
+    struct plenum_stream *s = opened(sockets[0]);
+    uint64_t hash = drain(s, UINT64_MAX);
+
+    plenum_stream_destroy(s);
+    return hash;
+}
+
+static struct plenum_stream_stats stats_of(struct plenum_stream *s)
+{
+    struct plenum_stream_stats stats;
+
+    plenum_stream_get_stats(s, &stats);
+    return stats;
+}
+
+static void wait_for_loaders(struct plenum_stream *s, uint32_t count)
+{
+    for (int i = 0; i < 6000 && stats_of(s).loaders != count; i++)
+        (void)usleep(10000);
+    cr_assert(eq(u32, stats_of(s).loaders, count));
+}
+
+static void wait_until_asked(unsigned times)
+{
+    unsigned begin = asked;
+
+    for (int i = 0; i < 6000 && asked - begin < times; i++)
+        (void)usleep(10000);
+    cr_assert(ge(u32, asked - begin, times));
+}
+
+static void no_warning(struct plenum_stream *s)
+{
+    struct plenum_error warning;
+
+    cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 0), "%s", warning.text);
+}
+
+Test(lookup, all_addresses_of_a_name_are_loaders)
+{
+    pid_t loaders[LOADERS];
+    struct plenum_stream *s;
+
+    for (unsigned i = 0; i < LOADERS; i++)
+        loaders[i] = start(i);
+    stands_for = 7;
+    s = opened(name);
+    wait_for_loaders(s, LOADERS);
+    cr_expect(eq(u64, drain(s, UINT64_MAX), hash_alone()));
+    no_warning(s);
+    cr_expect(strncmp(stats_of(s).loader, "tcp:127.", 8) == 0, "%s", stats_of(s).loader);
+    plenum_stream_destroy(s);
+    for (unsigned i = 0; i < LOADERS; i++)
+        (void)daemon_end(loaders[i], SIGTERM);
+}
+
+Test(lookup, loaders_come_and_go_while_a_stream_runs)
+{
+    pid_t loaders[LOADERS];
+    struct plenum_stream *s;
+    uint64_t hash;
+
+    for (unsigned i = 0; i < LOADERS; i++)
+        loaders[i] = start(i);
+    stands_for = 1;
+    s = opened(name);
+    hash = drain(s, 20);
+    cr_expect(eq(str, (char *)stats_of(s).loader, name));
+    stands_for = 3; /* one more */
+    wait_for_loaders(s, 2);
+    hash += drain(s, 20);
+    stands_for = 6; /* one gone and one come; the one that is gone from the name still listens */
+    wait_for_loaders(s, 2);
+    wait_until_asked(2);
+    wait_for_loaders(s, 2);
+    (void)daemon_end(loaders[0], SIGKILL); /* which is nothing to the stream any more */
+    hash += drain(s, 20);
+    no_warning(s);
+    cr_expect(eq(u64, stats_of(s).incidents, 0));
+    cr_expect(strstr(stats_of(s).loader, ips[1]) || strstr(stats_of(s).loader, ips[2]));
+
+    fails = EAI_AGAIN; /* nobody knows the name for a while: nothing changes */
+    wait_until_asked(2);
+    cr_expect(eq(u32, stats_of(s).loaders, 2));
+    hash += drain(s, 20);
+    fails = EAI_NONAME;
+    wait_until_asked(2);
+    cr_expect(eq(u32, stats_of(s).loaders, 2));
+    fails = 0;
+
+    (void)daemon_end(loaders[1], SIGKILL); /* all at once, and another under the name */
+    (void)daemon_end(loaders[2], SIGKILL);
+    loaders[0] = start(0);
+    stands_for = 1;
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, hash_alone()));
+    plenum_stream_destroy(s);
+    (void)daemon_end(loaders[0], SIGTERM);
+}
+
+/* The last loader goes on being asked as long as no other is there, whatever the name says. */
+Test(lookup, the_last_one_stays)
+{
+    pid_t loader = start(0);
+    struct plenum_stream *s;
+    uint64_t hash;
+
+    stands_for = 1;
+    s = opened(name);
+    hash = drain(s, 10);
+    stands_for = 2; /* where nobody listens */
+    wait_until_asked(3);
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, hash_alone()));
+    cr_expect(eq(u64, stats_of(s).incidents, 0));
+    plenum_stream_destroy(s);
+    (void)daemon_end(loader, SIGTERM);
+}
+
+/* A host's addresses of IPv4 and IPv6 are one loader's. */
+Test(lookup, the_other_family_is_tried_where_one_is_of_no_use)
+{
+    pid_t loader = start(0);
+    struct plenum_stream *s;
+
+    stands_for = 1;
+    has_ipv6 = true; /* it is before the other, and nobody listens there */
+    s = opened(name);
+    cr_expect(eq(u64, drain(s, UINT64_MAX), hash_alone()));
+    cr_expect(eq(u32, stats_of(s).loaders, 1));
+    plenum_stream_destroy(s);
+    (void)daemon_end(loader, SIGTERM);
+}
+
+Test(lookup, a_name_may_become_known_later)
+{
+    char both[256];
+    pid_t loaders[2] = {start(0), start(1)};
+    struct plenum_error warning;
+    struct plenum_stream *s;
+    uint64_t hash;
+
+    (void)snprintf(both, sizeof(both), "tcp:%s:%s,%s", ips[0], port, name);
+    fails = EAI_NONAME;
+    s = opened(both);
+    cr_assert(eq(int, plenum_stream_take_warning(s, &warning), 1));
+    cr_expect(strstr(warning.text, "host 'loaders.test'") != NULL, "%s", warning.text);
+    hash = drain(s, 10);
+    stands_for = 3; /* the first is named already */
+    fails = 0;
+    wait_for_loaders(s, 2);
+    wait_until_asked(2);
+    cr_expect(eq(u32, stats_of(s).loaders, 2));
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, hash_alone()));
+    no_warning(s);
+    plenum_stream_destroy(s);
+    for (int i = 0; i < 2; i++)
+        (void)daemon_end(loaders[i], SIGTERM);
+}
+
+Test(lookup, a_name_that_stands_for_too_many_is_told)
+{
+    pid_t loader = start(0);
+    struct plenum_error warning;
+    struct plenum_stream *s;
+
+    stands_for = (UINT64_C(1) << MANY) - 1;
+    s = opened(name);
+    cr_expect(eq(u64, drain(s, UINT64_MAX), hash_alone()));
+    cr_assert(eq(int, plenum_stream_take_warning(s, &warning), 1));
+    cr_expect(strstr(warning.text, "stands for more than 32 loaders") != NULL, "%s", warning.text);
+    no_warning(s); /* it is said once */
+    plenum_stream_destroy(s);
+    (void)daemon_end(loader, SIGTERM);
+}
+
+/* When all are gone, who is asked says so with the name. */
+Test(lookup, what_became_of_the_name_is_said)
+{
+    struct plenum_stream_options o = options_of(name);
+    struct plenum_stream *s;
+    struct plenum_batch b;
+    struct plenum_error err;
+    pid_t loader = start(0);
+    int r;
+
+    stands_for = 1;
+    o.epochs = 0;
+    o.loader_timeout_ns = NS_PER_SEC;
+    cr_assert(eq(int, plenum_stream_open(NULL, &o, &s, &err), 0), "%s", err.text);
+    (void)drain(s, 5);
+    (void)daemon_end(loader, SIGKILL);
+    while ((r = plenum_stream_next(s, 60 * NS_PER_SEC, &b, &err)) == 0)
+        plenum_batch_release(&b);
+    cr_expect(eq(int, r, -ECONNRESET));
+    cr_expect(strstr(err.text, name) != NULL, "%s", err.text);
+    plenum_stream_destroy(s);
+
+    fails = EAI_NONAME;
+    cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ENOENT));
+    cr_expect(strstr(err.text, "host 'loaders.test' of tcp:loaders.test:") != NULL, "%s", err.text);
+}
+
+/* A look-up takes as long as it takes: nobody waits for it, least of all who ends the stream. */
+Test(lookup, a_stream_may_end_while_its_name_is_looked_up)
+{
+    pid_t loader = start(0);
+
+    stands_for = 1;
+    lookup_every_ns = 2; /* as often as can be */
+    for (int i = 0; i < 50; i++) {
+        struct plenum_stream *s = opened(name);
+
+        (void)drain(s, 1 + (uint64_t)i % 3);
+        plenum_stream_destroy(s);
+    }
+    (void)daemon_end(loader, SIGTERM);
+}
