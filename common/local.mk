@@ -14,6 +14,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/jobloader.c %D%/jobloader.h \
 	%D%/json.c %D%/json.h \
 	%D%/log.c %D%/log.h \
+	%D%/meeting.c %D%/meeting.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/module.c %D%/module.h \
 	%D%/options.c %D%/options.h \

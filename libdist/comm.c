@@ -2,7 +2,8 @@
  *
  * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run
  * where no MPI is installed. The carrier lies in libplenum-mpi.so beside libplenum.so and is loaded
- * at the first collective that needs it. */
+ * at the first collective that needs it; where plenumrun has started the job without mpirun, which its
+ * environment says, libplenum carries them itself (comm_local.c). */
 #include "config.h"
 
 #include <plenum/comm.h>
@@ -19,6 +20,7 @@
 #include <xxhash.h>
 
 #include "common/error.h"
+#include "common/meeting.h"
 #include "common/module.h"
 #include "common/philox.h"
 #include "common/util.h"
@@ -31,9 +33,9 @@ static const char backend_file[] = "libplenum-mpi.so";
 static struct {
     /* Held during a collective. */
     pthread_mutex_t mu;
-    bool carried; /* `carrier` is there: the program's, or MPI's from the first collective on */
+    bool carried; /* `carrier` is there: the program's, or ours from the first collective on */
     struct plenum_carrier carrier;
-    const struct comm_backend *backend; /* of MPI, or NULL */
+    const struct comm_backend *backend; /* of it, or NULL: the program's */
     pid_t pid;                          /* that has it */
     bool used, broken;                  /* a collective was begun; one timed out, */
     void *lost;                         /* and has this memory for ever */
@@ -52,10 +54,28 @@ static void at_exit(int status, void *arg)
     (void)pthread_mutex_unlock(&world.mu);
 }
 
-static int open_backend(const struct plenum_job *job, struct plenum_error *err)
+/* What carries the collectives of a job that was not started by torchrun: NULL with a sentence. Which it is was
+ * decided by plenumrun for all instances, and is not tried out here. */
+static const struct comm_backend *find_backend(const struct plenum_job *job,
+                                               struct plenum_error *err)
 {
     const struct comm_backend *backend;
     struct plenum_error why;
+
+    if (job->info.launcher == PLENUM_LAUNCHER_PLENUM && getenv(MEETING_VARIABLE))
+        return &comm_local;
+    backend = module_load(backend_file, COMM_BACKEND_SYMBOL, &why);
+    if (!backend)
+        (void)error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
+                        job->info.num_instances, why.text);
+    else if (backend->version != COMM_BACKEND_VERSION)
+        (void)error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
+    return backend && backend->version == COMM_BACKEND_VERSION ? backend : NULL;
+}
+
+static int open_backend(const struct plenum_job *job, struct plenum_error *err)
+{
+    const struct comm_backend *backend;
     int r;
 
     /* Unless mpirun started what looks like torchrun's: then MPI says whether its world is ours. */
@@ -66,12 +86,9 @@ static int open_backend(const struct plenum_job *job, struct plenum_error *err)
             err, -ENOTSUP,
             "this job was not started by plenumrun or mpirun, so torch.distributed must carry its "
             "collectives: call torch.distributed.init_process_group() first (in C: set a carrier)");
-    backend = module_load(backend_file, COMM_BACKEND_SYMBOL, &why);
+    backend = find_backend(job, err);
     if (!backend)
-        return error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
-                         job->info.num_instances, why.text);
-    if (backend->version != COMM_BACKEND_VERSION)
-        return error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
+        return -ENOTSUP;
     /* Not unloaded again, not even after a failure: MPI cannot be loaded twice. */
     r = backend->open(job->info.num_instances, job->info.instance_index, job->timeout_ns, err);
     if (r < 0)

@@ -28,6 +28,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/comm_priv.h"
+#include "libdist/missing.h"
 #include "libdist/rendezvous.h"
 
 enum {
@@ -96,45 +97,6 @@ static int start_mpi(struct plenum_error *err)
     return 0;
 }
 
-/* "instance 3 has not come", "instances 1, 4 and 5 have not come", "instances 0, 1, 2, ... (17 in
- * all) have not come". */
-static void name_missing(const bool *came, uint32_t instances, char *text, size_t size)
-{
-    uint32_t missing = 0, named = 0;
-    size_t n;
-
-    for (uint32_t i = 0; i < instances; i++)
-        missing += !came[i];
-    if (missing == 0) {
-        (void)snprintf(text, size, "all instances had come, but it was not done");
-        return;
-    }
-    n = (size_t)snprintf(text, size, "instance%s", missing > 1 ? "s" : "");
-    for (uint32_t i = 0; i < instances && named < 8 && n < size; i++) {
-        if (came[i])
-            continue;
-        named++;
-        n += (size_t)snprintf(text + n, size - n, "%s %u",
-                              named == 1         ? ""
-                              : named == missing ? " and"
-                                                 : ",",
-                              i);
-    }
-    if (missing > named && n < size)
-        n += (size_t)snprintf(text + n, size - n, ", ... (%u in all)", missing);
-    if (n < size)
-        (void)snprintf(text + n, size - n, " %s not come", missing > 1 ? "have" : "has");
-}
-
-static int time_is_up(const char *what, const bool *came, uint32_t instances,
-                      struct plenum_error *err)
-{
-    char missing[160];
-
-    name_missing(came, instances, missing, sizeof(missing));
-    return error_set(err, -ETIMEDOUT, "%s: the time limit has passed and %s", what, missing);
-}
-
 /* Have all come to the first collective, as far as somebody knows? */
 static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err)
 {
@@ -145,7 +107,7 @@ static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
         return error_set(err, -ENOMEM, "out of memory");
     r = rendezvous(instances, index, deadline_ns, came);
     if (r == -ETIMEDOUT)
-        (void)time_is_up("the first collective", came, instances, err);
+        (void)missing_in_time("the first collective", came, instances, err);
     free(came);
     return r == -ETIMEDOUT ? r : 0;
 }
@@ -251,7 +213,7 @@ static int not_in_time(const char *what, struct plenum_error *err)
 {
     for (uint32_t i = 0; i < world_size; i++)
         came_now[i] = i == world_rank || noticed[i] >= number;
-    return time_is_up(what, came_now, world_size, err);
+    return missing_in_time(what, came_now, world_size, err);
 }
 
 /* Wait for the requests: sleeping, or, while bytes are `moving`, only giving way to others. */

@@ -1,4 +1,4 @@
-/* comm_priv.h - between libplenum and what carries its collectives (libplenum-mpi.so). */
+/* comm_priv.h - between libplenum and what carries its collectives (libplenum-mpi.so, comm_local.c). */
 #ifndef LIBDIST_COMM_PRIV_H
 #define LIBDIST_COMM_PRIV_H
 
@@ -28,6 +28,9 @@ struct comm_backend {
  */
 void *comm_gather(struct plenum_job *job, const void *mine, size_t bytes, int *code,
                   struct plenum_error *err);
+
+/** Between instances that plenumrun itself has started, on one host: where MEETING_VARIABLE is set. */
+extern const struct comm_backend comm_local;
 
 /** The one symbol that libplenum-mpi.so exports. */
 #define COMM_BACKEND_SYMBOL "plenum_mpi_backend"

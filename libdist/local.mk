@@ -1,10 +1,11 @@
 # libdist/: libplenum, the library in the training job, and libplenum-mpi.so, which it loads on demand.
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
-	%D%/comm.c %D%/comm_priv.h \
+	%D%/comm.c %D%/comm_local.c %D%/comm_priv.h \
 	%D%/io.c \
 	%D%/job.c %D%/job_priv.h \
-	%D%/loaders.c %D%/lookup.c %D%/ownloader.c %D%/ownloader.h %D%/session.c \
+	%D%/loaders.c %D%/lookup.c %D%/missing.c %D%/missing.h %D%/ownloader.c %D%/ownloader.h \
+	%D%/session.c \
 	%D%/stream.c %D%/stream_priv.h %D%/together.c %D%/together.h \
 	%D%/trace.c %D%/trace.h
 %C%_libdist_la_LIBADD = common/libcommon.la
@@ -19,7 +20,8 @@ EXTRA_DIST += %D%/libplenum.map
 
 if MPI
 lib_LTLIBRARIES += libplenum-mpi.la
-libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h %D%/rendezvous.c %D%/rendezvous.h
+libplenum_mpi_la_SOURCES = %D%/comm_mpi.c %D%/comm_priv.h %D%/missing.c %D%/missing.h \
+	%D%/rendezvous.c %D%/rendezvous.h
 libplenum_mpi_la_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) $(PMIX_CFLAGS)
 libplenum_mpi_la_LIBADD = common/libcommon.la $(MPI_LIBS) $(PMIX_LIBS)
 libplenum_mpi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version

@@ -7,6 +7,7 @@ common_tests = \
 	%D%/test_identity \
 	%D%/test_jobloader \
 	%D%/test_laws \
+	%D%/test_meeting \
 	%D%/test_order \
 	%D%/test_order_small \
 	%D%/test_philox \
@@ -32,6 +33,8 @@ TESTS += $(common_tests)
 %C%_test_jobloader_CFLAGS = $(test_cflags)
 %C%_test_jobloader_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=posix_spawn,--wrap=syscall
 %C%_test_jobloader_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_meeting_CFLAGS = $(test_cflags)
+%C%_test_meeting_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_order_CFLAGS = $(test_cflags)
 %C%_test_order_LDADD = common/libcommon.la $(CRITERION_LIBS) -lm
 %C%_test_order_small_CFLAGS = $(AM_CFLAGS) -Wno-type-limits

@@ -1,0 +1,47 @@
+#include "config.h"
+
+#include "libdist/missing.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "common/error.h"
+
+/* "instance 3 has not come", "instances 1, 4 and 5 have not come", "instances 0, 1, 2, ... (17 in
+ * all) have not come". */
+static void name_missing(const bool *came, uint32_t instances, char *text, size_t size)
+{
+    uint32_t missing = 0, named = 0;
+    size_t n;
+
+    for (uint32_t i = 0; i < instances; i++)
+        missing += !came[i];
+    if (missing == 0) {
+        (void)snprintf(text, size, "all instances had come, but it was not done");
+        return;
+    }
+    n = (size_t)snprintf(text, size, "instance%s", missing > 1 ? "s" : "");
+    for (uint32_t i = 0; i < instances && named < 8 && n < size; i++) {
+        if (came[i])
+            continue;
+        named++;
+        n += (size_t)snprintf(text + n, size - n, "%s %u",
+                              named == 1         ? ""
+                              : named == missing ? " and"
+                                                 : ",",
+                              i);
+    }
+    if (missing > named && n < size)
+        n += (size_t)snprintf(text + n, size - n, ", ... (%u in all)", missing);
+    if (n < size)
+        (void)snprintf(text + n, size - n, " %s not come", missing > 1 ? "have" : "has");
+}
+
+int missing_in_time(const char *what, const bool *came, uint32_t instances,
+                    struct plenum_error *err)
+{
+    char missing[160];
+
+    name_missing(came, instances, missing, sizeof(missing));
+    return error_set(err, -ETIMEDOUT, "%s: the time limit has passed and %s", what, missing);
+}

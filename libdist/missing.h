@@ -1,0 +1,14 @@
+/* missing.h - who has not come to a collective, in words: for all that carry them. */
+#ifndef LIBDIST_MISSING_H
+#define LIBDIST_MISSING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <plenum/error.h>
+
+/** -ETIMEDOUT, with a sentence that names those that have not come; `what` is the collective. */
+int missing_in_time(const char *what, const bool *came, uint32_t instances,
+                    struct plenum_error *err);
+
+#endif
