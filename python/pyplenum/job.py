@@ -287,7 +287,7 @@ class Job:
         return x
 
     def allgather(self, x: Any) -> Any:
-        """A new array or tensor [num_instances, *x.shape] of what each instance gave."""
+        """A new array or tensor ``[num_instances, *x.shape]`` of what each instance gave."""
         memory, error = _memory_of(x, "allgather", False), CError()
         shape = (self.num_instances,) + tuple(memory.shape)
         result = np.empty(shape, x.dtype) if isinstance(x, np.ndarray) else x.detach().new_empty(shape)
