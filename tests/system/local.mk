@@ -6,8 +6,8 @@ EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/tes
 # Three of the faults, wherever root is.
 TESTS += %D%/test_three_faults.sh
 # Loaders of other hosts.
-system_tests += %D%/test_loader_faults.sh %D%/test_lenders.sh %D%/test_wire.sh tests/docs/test_html.py
-EXTRA_DIST += %D%/test_loader_faults.sh %D%/loader_faults.tsv %D%/test_lenders.sh %D%/test_wire.sh %D%/proxy.py %D%/wire.py
+system_tests += %D%/test_loader_faults.sh %D%/test_lenders.sh %D%/test_wire.sh tests/docs/test_html.py %D%/test_release.sh
+EXTRA_DIST += %D%/test_loader_faults.sh %D%/test_release.sh %D%/loader_faults.tsv %D%/test_lenders.sh %D%/test_wire.sh %D%/proxy.py %D%/wire.py
 check_LTLIBRARIES += %D%/broken_disk.la
 %C%_broken_disk_la_SOURCES = %D%/broken_disk.c
 %C%_broken_disk_la_LIBADD = -ldl
