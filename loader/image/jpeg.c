@@ -596,8 +596,12 @@ void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const ch
             chosen = jpeg_kernels[i];
     }
     j->choice = jpeg;
+#ifdef __x86_64__
+    /* libjpeg-turbo has loops for all of these, and wraps as ours do (docs/pixels.md, 4.1); of other
+     * processors that is not known. */
     if (jpeg == IMAGE_JPEG_AUTO && best == &jpeg_portable)
-        j->choice = IMAGE_JPEG_LIBJPEG; /* which may have loops for this processor */
+        j->choice = IMAGE_JPEG_LIBJPEG;
+#endif
     jpeg_own_use(j->own, chosen ? chosen : best);
 }
 

@@ -60,9 +60,9 @@ struct jpeg_huffs {
     uint64_t clock;
 };
 
-/** Fill `two` and `many` from `one`; with plain loops, or those for AVX2. */
+/** Fill `two` and `many` from `one`; with plain loops, or those for AVX2 or NEON. */
 typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
-jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2;
+jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2, jpeg_huff_fill_neon;
 
 /** A table for `spec`; valid until six others were asked for. NULL, with `*ret` -ENOMEM, or
  * -EBADMSG where it is not one that libjpeg would take. */

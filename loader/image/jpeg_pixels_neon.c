@@ -293,7 +293,7 @@ static void grey(const uint8_t *const *planes, uint32_t count, uint8_t *out)
 const struct jpeg_kernels jpeg_neon = {
     .name = "neon",
     .usable = usable,
-    .fill = jpeg_huff_fill,
+    .fill = jpeg_huff_fill_neon,
     .idct = idct,
     .h2v1 = h2v1,
     .h2v2 = h2v2,

@@ -12,6 +12,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/jpeg_frame.c %D%/jpeg_frame.h \
 	%D%/jpeg_huff.c %D%/jpeg_huff.h \
 	%D%/jpeg_huff_avx2.c \
+	%D%/jpeg_huff_neon.c \
 	%D%/jpeg_marker.h \
 	%D%/jpeg_own.c %D%/jpeg_own.h \
 	%D%/jpeg_pixels.c %D%/jpeg_pixels.h \

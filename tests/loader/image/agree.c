@@ -24,7 +24,7 @@ static int compare(struct image_decoder *decoder, const struct pipeline *pipelin
         (void)snprintf(why, 200, "decision %d, the oracle's is %d; %.120s", r, decision, err->text);
     else if (r < 0 && !err->text[0])
         (void)snprintf(why, 200, "it is bad without a sentence");
-    else if (r == 0 && memcmp(want, got, size) != 0) {
+    else if (r == 0 && memcmp(want, got, size) != 0 && oracle_judges(bytes, len)) {
         while (want[at] == got[at])
             at++;
         (void)snprintf(why, 200, "byte %zu is %d, the oracle's %d", at, got[at], want[at]);

@@ -210,6 +210,61 @@ int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle
     return decode(bytes, len, true, last, ret);
 }
 
+#ifdef __x86_64__
+bool oracle_judges(const uint8_t *bytes, size_t len)
+{
+    (void)bytes;
+    (void)len;
+    return true;
+}
+#else
+/* A number between the passes is at most 4 * sqrt(2) times what the magnitudes of its column sum up
+ * to, and two of them are added: below this all stays within 16 bits. */
+enum { TAME = 2800 };
+
+static bool is_tame(j_decompress_ptr d, jvirt_barray_ptr *arrays)
+{
+    for (int i = 0; i < d->num_components; i++) {
+        jpeg_component_info *info = &d->comp_info[i];
+
+        for (JDIMENSION y = 0; y < info->height_in_blocks; y++) {
+            JBLOCKARRAY row = d->mem->access_virt_barray((j_common_ptr)d, arrays[i], y, 1, FALSE);
+
+            for (JDIMENSION x = 0; x < info->width_in_blocks; x++) {
+                int64_t sum = 0;
+
+                for (int k = 0; k < DCTSIZE2; k++)
+                    sum += llabs((int64_t)row[0][x][k] * info->quant_table->quantval[k]);
+                if (sum > TAME)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool oracle_judges(const uint8_t *bytes, size_t len)
+{
+    struct jpeg_decompress_struct d;
+    struct oracle_errors errors;
+    bool volatile tame = false; /* where not all can be read, it is not known */
+
+    if (len < 2 || bytes[0] != 0xFF || bytes[1] != 0xD8)
+        return true;
+    d.err = jpeg_std_error(&errors.manager);
+    errors.manager.error_exit = on_error;
+    errors.manager.output_message = on_output;
+    jpeg_create_decompress(&d);
+    if (!setjmp(errors.escape)) {
+        jpeg_mem_src(&d, bytes, len);
+        (void)jpeg_read_header(&d, TRUE);
+        tame = is_tame(&d, jpeg_read_coefficients(&d));
+    }
+    jpeg_destroy_decompress(&d);
+    return tame;
+}
+#endif
+
 static int64_t weight_of(uint32_t n, uint32_t m, uint32_t i, uint32_t x)
 {
     int64_t reach = 2 * (int64_t)(n > m ? n : m);

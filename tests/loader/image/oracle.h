@@ -27,6 +27,12 @@ int oracle_header(const uint8_t *bytes, size_t len, uint32_t *width, uint32_t *h
 /** Decode rows 0 ... last (the whole image where it has fewer): 0, or -EBADMSG. */
 int oracle_decode(const uint8_t *bytes, size_t len, uint32_t last, struct oracle_image *ret);
 
+/**
+ * Whether the library's inverse DCT is a judge here. On x86 it always is. That of other processors
+ * wraps otherwise (docs/pixels.md, 4.1), and is one for files whose sums are far from 16 bits.
+ */
+bool oracle_judges(const uint8_t *bytes, size_t len);
+
 /** Resize `count` samples that are `step` bytes apart from n to m and write outputs first ... first
  * + outputs - 1, `to_step` bytes apart. */
 void oracle_resize(const uint8_t *from, uint32_t n, size_t step, uint32_t m, uint32_t first,

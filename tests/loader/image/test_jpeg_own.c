@@ -14,6 +14,9 @@
 #include <criterion/new/assert.h>
 #include <criterion/parameterized.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/philox.h"
 #include "common/util.h"
 #include "loader/image/jpeg_own.h"
@@ -57,13 +60,13 @@ static void check_region(struct jpeg_own *own, const uint8_t *bytes, size_t len,
 }
 
 /* The whole image and `regions` parts of it, with every set of loops. */
-static void check_file(struct jpeg_own *own, const uint8_t *bytes, size_t len, uint32_t regions,
-                       uint32_t seed, const char *what)
+static void check_parts(struct jpeg_own *own, const uint8_t *bytes, size_t len,
+                        const struct oracle_image *image, uint32_t regions, uint32_t seed,
+                        const char *what)
 {
-    struct oracle_image whole;
+    struct oracle_image whole = *image;
     char text[200];
 
-    cr_assert(eq(int, oracle_decode(bytes, len, UINT32_MAX, &whole), 0), "%s", what);
     for (size_t k = 0; jpeg_kernels[k]; k++) {
         if (!jpeg_kernels[k]->usable())
             continue;
@@ -81,7 +84,37 @@ static void check_file(struct jpeg_own *own, const uint8_t *bytes, size_t len, u
                          text);
         }
     }
+}
+
+static void check_file(struct jpeg_own *own, const uint8_t *bytes, size_t len, uint32_t regions,
+                       uint32_t seed, const char *what)
+{
+    struct oracle_image whole;
+
+    cr_assert(eq(int, oracle_decode(bytes, len, UINT32_MAX, &whole), 0), "%s", what);
+    check_parts(own, bytes, len, &whole, regions, seed, what);
     free(whole.rgb);
+}
+
+/* All of a file by the loops in plain C, in place of libjpeg's image. */
+static void take_ours(struct jpeg_own *own, const uint8_t *bytes, size_t len,
+                      struct oracle_image *whole)
+{
+    struct rect all = {.width = whole->width, .height = whole->height};
+    struct image_rows rows;
+    uint32_t width, height;
+
+    jpeg_own_use(own, &jpeg_portable);
+    cr_assert(eq(int, jpeg_own_open(own, bytes, len, &width, &height), 0));
+    cr_assert(eq(int, jpeg_own_seek(own, &all), 0));
+    for (uint32_t y = 0; y < height;) {
+        cr_assert(eq(int, jpeg_own_read(own, &rows), 0));
+        for (uint32_t i = 0; i < rows.count; i++, y++)
+            for (uint32_t x = 0; x < width; x++)
+                memcpy(whole->rgb + ((size_t)y * width + x) * 3, rows.pixels + i * rows.pitch + 4 * x,
+                       3);
+    }
+    jpeg_own_close(own);
 }
 
 /* Whether libjpeg can encode and enlarge these, and an MCU has no more than ten blocks. */
@@ -169,19 +202,35 @@ Test(jpeg_own, files_of_all_forms)
 }
 
 /* Sums that wrap, that are clamped in the middle, and samples far out of range. */
+/* Libjpeg-turbo's inverse DCT is the judge on x86 alone: that of other processors wraps otherwise.
+ * There the hash of all pixels, which is the same everywhere, takes its place. */
 Test(jpeg_own, coefficients_that_no_encoder_makes)
 {
+    const uint64_t golden = 0x1340b4c81f7f1c33;
+    const uint32_t files = files_wanted(300);
     struct jpeg_own *own;
+    XXH3_state_t state;
     char text[200];
 
+    (void)XXH3_64bits_reset(&state);
     cr_assert(eq(int, jpeg_own_create(&own), 0));
-    for (uint32_t i = 0; i < files_wanted(300); i++) {
+    for (uint32_t i = 0; i < files; i++) {
         struct made_jpeg spec = spec_of(i);
         struct made m = make_wild_jpeg(&spec);
+        struct oracle_image whole;
 
-        check_file(own, m.bytes, m.len, 1, i, describe(&spec, text, sizeof(text)));
+        (void)describe(&spec, text, sizeof(text));
+        cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0), "%s", text);
+        if (!oracle_judges(m.bytes, m.len))
+            take_ours(own, m.bytes, m.len, &whole);
+        check_parts(own, m.bytes, m.len, &whole, 1, i, text);
+        if (i < 300)
+            (void)XXH3_64bits_update(&state, whole.rgb, (size_t)whole.width * whole.height * 3);
+        free(whole.rgb);
         free(m.bytes);
     }
+    cr_expect(files < 300 || XXH3_64bits_digest(&state) == golden, "%016llx",
+              (unsigned long long)XXH3_64bits_digest(&state));
     jpeg_own_destroy(own);
 }
 
@@ -339,16 +388,17 @@ Test(jpeg_own, tables_of_several_symbols)
         plain = jpeg_huff_get(&huffs, true, &spec, jpeg_huff_fill, &r);
         for (uint32_t i = 0; plain && i < JPEG_LOOKS; i++)
             check_many(plain, i);
-#ifdef __x86_64__
-        if (plain && jpeg_avx2.usable()) {
+        for (size_t k = 0; plain && jpeg_kernels[k]; k++) {
+            if (!jpeg_kernels[k]->usable())
+                continue;
             memcpy(h, plain, sizeof(*h));
             memset(h->two, 1, sizeof(h->two));
             memset(h->many, 1, sizeof(h->many));
-            jpeg_huff_fill_avx2(h);
+            jpeg_kernels[k]->fill(h);
             for (uint32_t i = 0; i < JPEG_LOOKS; i++)
-                cr_assert(h->two[i] == plain->two[i] && h->many[i] == plain->many[i], "%u", i);
+                cr_assert(h->two[i] == plain->two[i] && h->many[i] == plain->many[i], "%s, %u",
+                          jpeg_kernels[k]->name, i);
         }
-#endif
         good += plain != NULL;
         free(h);
     }
