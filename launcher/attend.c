@@ -221,6 +221,8 @@ static void read_pipe(struct attend *a, int stream)
             continue;
         if (n < 0 && errno == EAGAIN && (!a->swept || stream == CONTROL_LOADER))
             return;
+        if (n < 0 && errno != EAGAIN && stream != CONTROL_LOADER)
+            (void)control_put_number(&a->conn.tx, CONTROL_UNREAD, (uint64_t)errno);
         if (n <= 0) {
             io_close(fd);
             return;

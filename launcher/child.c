@@ -36,7 +36,7 @@ static _Noreturn void give_up(int report, enum control_step step, int error, str
 {
     r->step = step;
     r->error = error;
-    (void)!write(report, r, sizeof(*r));
+    (void)io_write_all(report, r, sizeof(*r));
     _exit(step == CONTROL_STEP_EXEC && error == -ENOENT ? 127 : 126);
 }
 
@@ -72,7 +72,7 @@ static _Noreturn void become_program(const struct child_options *o, const struct
                 bind_check_cpus(o->bind, &r.bind) < 0 ? CONTROL_STEP_BIND_CPUS
                                                       : CONTROL_STEP_BIND_MEMORY,
                 error, &r);
-    if (write(e->report, &r, sizeof(r)) != (ssize_t)sizeof(r))
+    if (io_write_all(e->report, &r, sizeof(r)) < 0)
         _exit(126);
     signals_reset(o->ignored);
     lower_descriptors(o->descriptors);
@@ -134,20 +134,25 @@ fail:
 
 int child_read_report(struct child *child)
 {
-    struct child_report r;
+    int r;
     ssize_t n;
 
-    /* A report is smaller than what a pipe takes at once: it is read whole or not at all. */
     do {
-        n = read(child->report_fd, &r, sizeof(r));
-        if (n == (ssize_t)sizeof(r)) {
-            child->report = r;
+        n = read(child->report_fd, (char *)&child->coming + child->coming_len, sizeof(child->coming) - child->coming_len);
+        if (n > 0)
+            child->coming_len += (size_t)n;
+        if (child->coming_len == sizeof(child->coming)) {
+            child->report = child->coming;
             child->reported = true;
+            child->coming_len = 0;
         }
     } while (n > 0 || (n < 0 && errno == EINTR));
-    if (n < 0 && errno == EAGAIN)
+    r = n < 0 ? -errno : 0;
+    if (r == -EAGAIN)
         return 0;
     io_close(&child->report_fd);
+    if (r < 0)
+        return r; /* we do not know what became of it */
     return child->reported ? 1 : -ESRCH;
 }
 

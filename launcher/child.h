@@ -3,6 +3,7 @@
 #define LAUNCHER_CHILD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -32,7 +33,9 @@ struct child {
     int output[2]; /* its standard output and standard error */
     int report_fd; /* -1 when the report is complete */
     struct child_report report;
-    bool reported; /* is there something in `report`? */
+    bool reported;              /* is there something in `report`? */
+    struct child_report coming; /* the next one, as far as it is here */
+    size_t coming_len;
 };
 
 /** Fork. 0, or -errno with nothing started. */
@@ -40,7 +43,8 @@ int child_start(const struct child_options *options, struct child *ret);
 
 /**
  * Read what has come in on report_fd: 1 when child->report is complete (the program runs, or has
- * failed to start), 0 when more will come, -ESRCH when the child died without a word.
+ * failed to start), 0 when more will come, -ESRCH when the child died without a word, or the -errno
+ * with which it could not be read.
  */
 int child_read_report(struct child *child);
 

@@ -7,6 +7,7 @@
  *                                          <-       PLAN (program, environment, binding)
  *     STARTED (pid, binding) or FAILED     ->
  *     OUTPUT (lines) ...                   ->
+ *     UNREAD (errno)                       ->       the rest of one of its outputs is lost
  *     PROGRESS (what an unfinished line shows after a carriage return) -> now and then
  *                                          <-       CREDIT (bytes that were written out) ...
  *                                          <-       INPUT (bytes of standard input) ...
@@ -60,6 +61,7 @@ enum control_type {
     CONTROL_STARTED,
     CONTROL_FAILED,
     CONTROL_OUTPUT,
+    CONTROL_UNREAD,
     CONTROL_PROGRESS,
     CONTROL_CREDIT,
     CONTROL_INPUT,
@@ -179,7 +181,7 @@ int control_put_bytes(struct frame_buffer *b, enum control_type type, const char
 /** One number: CREDIT, TAKEN (bytes; UINT64_MAX: the program takes no more), SIGNAL (number),
  * TERMINATE (grace_ns), TOPOLOGY as a request (1: with devices), SUSPEND (1: heartbeats will be
  * missing; 0: they are back), TOLD (0: mpirun wants the end; 1: the process of Open MPI that
- * started the shim is gone), STOPPED (by which signal; 0: continued). */
+ * started the shim is gone), STOPPED (by which signal; 0: continued), UNREAD (errno). */
 int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t number);
 /** Nothing: BEAT, END. */
 int control_put_empty(struct frame_buffer *b, enum control_type type);

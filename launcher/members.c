@@ -339,6 +339,13 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
         return take_failed(s, m, payload);
     case CONTROL_OUTPUT:
         return take_output(s, m, payload);
+    case CONTROL_UNREAD:
+        if (control_get_number(payload, &number) < 0 || number > INT32_MAX)
+            return -EPROTO;
+        log_warn("what instance %u on host %s prints cannot be read: %s; the rest of it is lost",
+                 member_index(s, m), member_host(s, m)->name, strerror((int)number));
+        s->output_unread = true;
+        return 0;
     case CONTROL_PROGRESS:
         return take_progress(s, m, payload);
     case CONTROL_TAKEN:

@@ -725,7 +725,7 @@ static int exit_status(struct supervisor *s)
         return REPORT_SIGNAL + SIGPIPE;
     if (r == 0)
         r = output_get_file_failure(s->output, why, sizeof(why));
-    return status == 0 && r < 0 ? REPORT_OUTPUT : status;
+    return status == 0 && (r < 0 || s->output_unread) ? REPORT_OUTPUT : status;
 }
 
 int supervise_run(const struct supervise_job *job)

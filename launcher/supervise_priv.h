@@ -87,6 +87,7 @@ struct supervisor {
 
     struct output *output;
     bool files_failed;
+    bool output_unread; /* some of what a program printed could not be read */
     int output_failure; /* that was told of, or 0 */
     bool input_ended;
     uint64_t input_in_flight;
