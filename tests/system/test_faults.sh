@@ -195,6 +195,7 @@ fault_missing() {
     ok "and a host that is down: one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' 'has "^  vghost  *log in  "' 'has "^  no-such-host  *log in  "' nothing_is_left
     mkdir -p "$TMPDIR/only-here"
     cp "$run" "$TMPDIR/only-here/plenumrun"
+    [ ! -e "$top_builddir/.libs/libplenum-tls.so" ] || cp "$top_builddir/.libs/libplenum-tls.so" "$TMPDIR/only-here"
     "$vhosts" hide v2 "$TMPDIR/only-here"
     timeout 60 "$TMPDIR/only-here/plenumrun" --host 'v[1-3]:2' true >out 2>err
     code=$?

@@ -12,9 +12,7 @@ cat >tell <<'END'
 [ "$RANK" = 0 ] || exit 0
 echo "client key: $(cut -d' ' -f3 "$PLENUM_LOADER_KEY")"
 for p in /proc/[0-9]*; do
-    case $(tr '\0' '\n' <$p/environ 2>/dev/null | sed -n 's/^PLENUM_SHIM_TOKEN=//p') in
-    *[0-9a-f]*) echo "token: $(tr '\0' '\n' <$p/environ | sed -n 's/^PLENUM_SHIM_TOKEN=\(tls:\)*//p')" ;;
-    esac
+    tr '\0' '\n' <$p/environ 2>/dev/null | sed -n 's/^PLENUM_SHIM_TOKEN=\(tls:\)*\([0-9a-f]\)/token: \2/p'
 done | sort -u
 END
 chmod +x tell
