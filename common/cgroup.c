@@ -1,28 +1,40 @@
+/* cgroup.c - where the files of this process's control groups are.
+ *
+ * /proc/self/cgroup names the group in each hierarchy, as this process's cgroup name space shows it, and
+ * /proc/self/mountinfo which part of a hierarchy is mounted where. In a container these differ: the name may be that
+ * of the host, with only the container's own part mounted; or "/", with all of the host's mounted ("/../.."). So a name
+ * counts relative to the mount's root, and groups above are visited up to there. Where the mount does not hold the
+ * group nor one above it, nothing is read: another group's limits are none of ours. */
 #include "config.h"
 
 #include "common/cgroup.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/util.h"
 
-/* A group and all above it: "/a/b", "/a", "". */
-static void climb(const char *root, const char *name, int version,
+const char *cgroup_top = "";
+
+/* A group and all above it: "/a/b", "/a", "". `name` is the mount's root with it. */
+static void climb(const char *point, const char *root, const char *rest, int version,
                   void (*visit)(const struct cgroup *, void *), void *arg)
 {
-    char at[400], folder[600];
+    char at[PATH_MAX], folder[2 * PATH_MAX], name[2 * PATH_MAX];
 
-    (void)snprintf(at, sizeof(at), "%s", name);
+    (void)snprintf(at, sizeof(at), "%s", rest);
     for (;;) {
-        const struct cgroup group = {.folder = folder, .name = at, .version = version};
+        const struct cgroup group = {.folder = folder, .name = name, .version = version};
         char *slash = strrchr(at, '/');
 
         if (slash && !slash[1])
             *slash = '\0';
-        (void)snprintf(folder, sizeof(folder), "%s%s", root, at);
+        (void)snprintf(folder, sizeof(folder), "%s%s%s", cgroup_top, point, at);
+        (void)snprintf(name, sizeof(name), "%s%s", root[1] ? root : "", at);
         visit(&group, arg);
         slash = strrchr(at, '/');
         if (!slash)
@@ -47,14 +59,111 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
+/* "/../../a" begins two groups up. */
+static int count_ups(const char *name, const char **rest)
+{
+    int n = 0;
+
+    for (; strncmp(name, "/..", 3) == 0 && (name[3] == '/' || !name[3]); name += 3)
+        n++;
+    *rest = name;
+    return n;
+}
+
+/* Where a group lies below what is mounted, "" for its root or a group that is below it at an unknown place;
+ * NULL: elsewhere. */
+static const char *below(const char *root, const char *name)
+{
+    size_t len = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    const char *rest, *unused;
+    int ups = count_ups(root, &rest);
+
+    if (strncmp(root, name, len) == 0 && (!name[len] || name[len] == '/') &&
+        count_ups(name + len, &unused) == 0)
+        return name + len;
+    /* The mount begins above this name space, and we are below, nobody knows by which names. */
+    return ups > 0 && !*rest && count_ups(name, &unused) <= ups ? "" : NULL;
+}
+
+/* mountinfo has "\040" for a blank. */
+static void unescape(char *text)
+{
+    char *to = text;
+
+    while (*text) {
+        unsigned char byte = (unsigned char)*text++;
+
+        if (byte == '\\' && text[0] >= '0' && text[0] <= '3' && text[1] >= '0' && text[1] <= '7' &&
+            text[2] >= '0' && text[2] <= '7') {
+            byte = (unsigned char)((text[0] - '0') << 6 | (text[1] - '0') << 3 | (text[2] - '0'));
+            text += 3;
+        }
+        *to++ = (char)byte;
+    }
+    *to = '\0';
+}
+
+static FILE *open_proc(const char *file)
+{
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s/proc/self/%s", cgroup_top, file);
+    return fopen(path, "re");
+}
+
+/* "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct": is it of this kind? Then its root
+ * and its place. */
+static bool parse_mount(char *line, const char *controller, int version, char **root, char **point)
+{
+    char *type = strstr(line, " - "), *word, *save = NULL, *options = NULL;
+    int n = 0;
+
+    if (!type)
+        return false;
+    *type = '\0';
+    type += 3;
+    type[strcspn(type, "\n")] = '\0';
+    for (word = strtok_r(line, " ", &save); word && n < 5; word = strtok_r(NULL, " ", &save), n++) {
+        *root = n == 3 ? word : *root;
+        *point = n == 4 ? word : *point;
+    }
+    options = strrchr(type, ' ');
+    if (n < 5 || !options || strncmp(type, version == 2 ? "cgroup2 " : "cgroup ", version == 2 ? 8 : 7) != 0)
+        return false;
+    unescape(*root);
+    unescape(*point);
+    return version == 2 || is_listed(options + 1, controller);
+}
+
+/* The group `name` of a hierarchy, by the first mount that shows it. */
+static void visit_group(const char *controller, int version, const char *name,
+                        void (*visit)(const struct cgroup *, void *), void *arg)
+{
+    FILE *f = open_proc("mountinfo");
+    char *line = NULL, *root = NULL, *point = NULL;
+    bool found = false;
+    size_t size = 0;
+
+    while (!found && f && getline(&line, &size, f) > 0) {
+        const char *rest = parse_mount(line, controller, version, &root, &point) ? below(root, name) : NULL;
+
+        found = rest != NULL;
+        if (found)
+            climb(point, root, rest, version, visit, arg);
+    }
+    free(line);
+    if (f)
+        (void)fclose(f);
+}
+
 void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *group, void *arg),
                   void *arg)
 {
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    char line[512], root[128];
+    FILE *f = open_proc("cgroup");
+    char *line = NULL;
+    size_t size = 0;
 
-    (void)snprintf(root, sizeof(root), "/sys/fs/cgroup/%s", controller);
-    while (f && fgets(line, sizeof(line), f)) { /* "4:cpu,cpuacct:/jobs/17", "0::/jobs/17" */
+    while (f && getline(&line, &size, f) > 0) { /* "4:cpu,cpuacct:/jobs/17", "0::/jobs/17" */
         char *list = strchr(line, ':'), *name = list ? strchr(list + 1, ':') : NULL;
 
         if (!name)
@@ -63,17 +172,18 @@ void cgroup_visit(const char *controller, void (*visit)(const struct cgroup *gro
         *name++ = '\0';
         name[strcspn(name, "\n")] = '\0';
         if (strcmp(line, "0") == 0)
-            climb("/sys/fs/cgroup", name, 2, visit, arg);
+            visit_group(controller, 2, name, visit, arg);
         else if (is_listed(list, controller))
-            climb(root, name, 1, visit, arg);
+            visit_group(controller, 1, name, visit, arg);
     }
+    free(line);
     if (f)
         (void)fclose(f);
 }
 
 static FILE *open_file(const struct cgroup *group, const char *file)
 {
-    char path[700];
+    char path[2 * PATH_MAX + 64];
 
     (void)snprintf(path, sizeof(path), "%s/%s", group->folder, file);
     return fopen(path, "re");

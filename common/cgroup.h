@@ -4,10 +4,13 @@
 
 #include <stdint.h>
 
+/** In front of /proc and /sys; "" but in tests. */
+extern const char *cgroup_top;
+
 /** One group, and what a reader of its files must know. */
 struct cgroup {
     const char *folder; /* "/sys/fs/cgroup/jobs/17": its files are in there */
-    const char *name;   /* "/jobs/17"; "" for the topmost */
+    const char *name;   /* "/jobs/17"; "" for the topmost, as the cgroup name space shows it */
     int version;        /* 1 or 2: the names of the files differ */
 };
 

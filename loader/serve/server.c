@@ -33,6 +33,7 @@
 #include <uv.h>
 
 #include "common/address.h"
+#include "common/cgroup.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/util.h"
@@ -683,6 +684,17 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
     return give_socket(m, err);
 }
 
+/* A control group's quota is a budget, too: where it is used up, the kernel stops all threads in the middle of what
+ * they do, the loop among them. */
+static uint32_t cpu_budget(const struct server_options *o)
+{
+    uint32_t quota = cgroup_cpu_millicores();
+
+    if (o->cpu_millicores == 0 || (quota > 0 && quota < o->cpu_millicores))
+        return quota;
+    return o->cpu_millicores;
+}
+
 static int start_threads(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
@@ -695,7 +707,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
     r = pin_create(o->pin, &m->server.pin, err);
     if (r < 0)
         return r;
-    q.cpu_millicores = o->cpu_millicores;
+    q.cpu_millicores = cpu_budget(o);
     q.workers = o->threads ? o->threads : pin_cpus(m->server.pin);
     if (o->threads == 0 && q.cpu_millicores > 0) /* more could not work at once */
         q.workers = (unsigned)min_u64(q.workers, (q.cpu_millicores + 999) / 1000);

@@ -1,5 +1,6 @@
 common_tests = \
 	%D%/test_address \
+	%D%/test_cgroup \
 	%D%/test_crc32c \
 	%D%/test_dataname \
 	%D%/test_frame \
@@ -24,6 +25,8 @@ TESTS += $(common_tests)
 
 %C%_test_address_CFLAGS = $(test_cflags)
 %C%_test_address_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_cgroup_CFLAGS = $(test_cflags)
+%C%_test_cgroup_LDADD = tests/libtree.la common/libcommon.la $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_test_frame_CFLAGS = $(test_cflags)
 %C%_test_frame_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_hostlist_CFLAGS = $(test_cflags)
