@@ -3,6 +3,7 @@
 #include "common/tls.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +17,10 @@
 #include "common/module.h"
 #include "common/util.h"
 
-enum { FILE_MAX = 256 }; /* no key is longer */
+enum {
+    FILE_MAX = 256, /* no key is longer */
+    KEPT_MAX = 40,  /* the name of one that is kept */
+};
 
 static const char client_word[] = "plenum-client";
 
@@ -25,10 +29,23 @@ struct tls {
     void *context;
 };
 
+/* A key that is kept is named after who keeps it, so that it is taken for no other: in another PID name space
+ * /proc/1234/fd/5 is nothing, or somebody else's. */
+static void name_kept(unsigned long pid, char ret[KEPT_MAX])
+{
+    (void)snprintf(ret, KEPT_MAX, "plenum-key-%lu", pid);
+}
+
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
 {
-    int fd = memfd_create("plenum-key", MFD_CLOEXEC), r;
+    char name[KEPT_MAX];
+    pid_t pid = proc_self();
+    int fd, r;
 
+    if (pid < 0)
+        return pid;
+    name_kept((unsigned long)pid, name);
+    fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
         return -errno;
     r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
@@ -36,7 +53,7 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
         (void)close(fd);
         return r;
     }
-    (void)snprintf(path, TLS_PATH_MAX, "/proc/%d/fd/%d", (int)getpid(), fd);
+    (void)snprintf(path, TLS_PATH_MAX, "/proc/%d/fd/%d", (int)pid, fd);
     return fd;
 }
 
@@ -58,14 +75,76 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
     return 0;
 }
 
+/* Is this file of /proc/self/fd the memory of that name? */
+static bool is_kept(int folder, const char *entry, const char *name)
+{
+    char link[64 + KEPT_MAX], want[64 + KEPT_MAX];
+    ssize_t n = readlinkat(folder, entry, link, sizeof(link) - 1);
+
+    if (n < 0)
+        return false;
+    link[n] = '\0';
+    (void)snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
+    return strcmp(link, want) == 0;
+}
+
+/* A kept key that this process has inherited: its descriptor, opened anew; or -ENOENT. */
+static int open_inherited(const char *name)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    int fd = -ENOENT;
+
+    while (dir && fd < 0 && (entry = readdir(dir)))
+        if (is_kept(dirfd(dir), entry->d_name, name))
+            fd = openat(dirfd(dir), entry->d_name, O_RDONLY | O_CLOEXEC);
+    if (dir)
+        (void)closedir(dir);
+    return fd < 0 ? -ENOENT : fd;
+}
+
+/* What tls_keep_key() has named: a descriptor, or -errno with a sentence. Who starts programs lets them inherit it, for
+ * those that get a PID name space of their own. What they start may have it no more (Python closes all that it does not
+ * know), but then sees their /proc. */
+static int open_kept(const char *path, unsigned long pid, struct plenum_error *err)
+{
+    char name[KEPT_MAX];
+    int fd, r;
+
+    name_kept(pid, name);
+    fd = open_inherited(name);
+    if (fd >= 0)
+        return fd;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    r = -errno;
+    if (fd >= 0)
+        return fd;
+    return error_set(err, r,
+                     "key file %s: %s. It is a descriptor of process %lu, whom this process does not see: is it in a "
+                     "container with a PID name space of its own? Start that with the host's (--pid=host), and as the "
+                     "same user",
+                     path, strerror(-r), pid);
+}
+
+static int open_key(const char *path, struct plenum_error *err)
+{
+    unsigned long pid, number;
+    int end = -1, fd;
+
+    if (sscanf(path, "/proc/%lu/fd/%lu%n", &pid, &number, &end) == 2 && end > 0 && !path[end])
+        return open_kept(path, pid, err);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? error_set(err, -errno, "key file %s: %s", path, strerror(errno)) : fd;
+}
+
 /* What a file holds, up to FILE_MAX bytes: their number, or -errno. */
 static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_key(path, err);
     int64_t r;
 
     if (fd < 0)
-        return error_set(err, -errno, "key file %s: %s", path, strerror(errno));
+        return fd;
     r = check_file(fd, path, err);
     if (r == 0) {
         r = io_pread_some(fd, ret, FILE_MAX, 0);

@@ -52,6 +52,9 @@ int tls_key_parse(const char *text, struct tls_key *ret);
  * has its descriptor, which is returned (owned by the caller), or -errno. Nothing of it is in a file
  * system or an environment.
  *
+ * A process in another PID name space finds it only where it has inherited the descriptor: the caller lets programs
+ * that it starts do so.
+ *
  * @param key   as a text
  * @param path  what tls_key_read() may be given meanwhile, "/proc/1234/fd/5"
  */

@@ -39,6 +39,18 @@ int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
     return r;
 }
 
+pid_t proc_self(void)
+{
+    char text[24];
+    ssize_t n = readlink("/proc/self", text, sizeof(text) - 1);
+    uint64_t pid;
+
+    if (n < 0)
+        return -ESRCH;
+    text[n] = '\0';
+    return parse_u64(text, INT32_MAX, &pid) < 0 ? -ESRCH : (pid_t)pid;
+}
+
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline_ns / NS_PER_SEC),

@@ -15,6 +15,10 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
+/** This process's number as /proc has it, which is another one where that is of another PID name space: or -ESRCH, where
+ * it has none, or there is no /proc. */
+pid_t proc_self(void);
+
 /** A clock in nanoseconds. */
 static inline uint64_t time_clock_ns(clockid_t clock)
 {

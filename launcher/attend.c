@@ -356,6 +356,7 @@ static void start_program(struct attend *a)
         send_failed(a, CONTROL_STEP_FORK, r);
         return;
     }
+    options.inherit = a->key_fd > 0 ? a->key_fd : 0;
     (void)environ_list_put(&a->plan.environment, ENVIRON_SET, "PWD", a->plan.directory);
     a->environment = environ_apply(environ, &a->plan.environment);
     options.bind = &bind;

@@ -74,6 +74,8 @@ static _Noreturn void become_program(const struct child_options *o, const struct
                 error, &r);
     if (io_write_all(e->report, &r, sizeof(r)) < 0)
         _exit(126);
+    if (o->inherit)
+        (void)fcntl(o->inherit, F_SETFD, 0);
     signals_reset(o->ignored);
     lower_descriptors(o->descriptors);
     environ = (char **)o->environment;

@@ -17,6 +17,7 @@ struct child_options {
     bool strict; /* a binding that fails is a failure */
     bool input;  /* a pipe to its standard input, else /dev/null */
     uint64_t ignored;     /* signals (signals.h) */
+    int inherit;          /* this descriptor of ours; 0: none */
     uint64_t descriptors; /* its soft limit; 0: as it is */
 };
 

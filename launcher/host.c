@@ -291,6 +291,15 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err)
     return 0;
 }
 
+int host_check_proc(struct plenum_error *err)
+{
+    if (proc_self() == getpid())
+        return 0;
+    return error_set(err, -ESRCH,
+                     "/proc is not mounted, or not that of this PID name space: mount it there (mount -t proc proc "
+                     "/proc; unshare --mount-proc)");
+}
+
 uint16_t host_find_free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};

@@ -42,6 +42,10 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err);
 /** A TCP port that nobody uses at this moment, or 0. */
 uint16_t host_find_free_port(void);
 
+/** Is /proc that of this process's PID name space? Processes are found and ended by what it says: by another's they would
+ * be others. 0, or -ESRCH with a sentence. */
+int host_check_proc(struct plenum_error *err);
+
 /** The working directory, by the name under which the person came here (symbolic links kept). */
 int host_get_directory(char *ret, size_t size, struct plenum_error *err);
 

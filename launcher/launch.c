@@ -329,7 +329,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         log_error("the kernel has no random numbers");
         return REPORT_LAUNCH;
     }
-    if (host_get_directory(directory, sizeof(directory), &err) < 0) {
+    if (host_check_proc(&err) < 0 || host_get_directory(directory, sizeof(directory), &err) < 0) {
         log_error("%s", err.text);
         return REPORT_LAUNCH;
     }

@@ -2,14 +2,18 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "launcher/agent.h"
+#include "launcher/host.h"
 #include "launcher/launch.h"
 #include "launcher/lend.h"
 #include "launcher/mpirun.h"
 #include "launcher/probe.h"
+#include "launcher/report.h"
 #include "launcher/shim.h"
 
 /* Whoever started us with a standard descriptor closed shall not find a socket of ours there. */
@@ -24,17 +28,28 @@ static void fill_standard_descriptors(void)
         (void)close(fd);
 }
 
+/* Said by a shim or a keeper of a loader, before all else. */
+static bool has_proc(void)
+{
+    struct plenum_error err;
+
+    if (host_check_proc(&err) == 0)
+        return true;
+    fprintf(stderr, "plenumrun: %s\n", err.text);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     fill_standard_descriptors();
     (void)signal(SIGCHLD, SIG_DFL); /* where it is ignored nobody can be waited for */
     if (argc > 1 && strcmp(argv[1], MPIRUN_SHIM_ARGUMENT) == 0)
-        return shim_main();
+        return has_proc() ? shim_main() : REPORT_LAUNCH;
     if (argc > 1 && strcmp(argv[1], AGENT_ARGUMENT) == 0)
         return agent_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], PROBE_ARGUMENT) == 0)
         return probe_answer(argc, argv);
     if (argc == 2 && strcmp(argv[1], LEND_ARGUMENT) == 0)
-        return lend_main();
+        return has_proc() ? lend_main() : REPORT_LAUNCH;
     return launch_main(argc, argv);
 }

@@ -62,6 +62,32 @@ job ./look
 ok "without such hosts there is none" test "$code" = 1
 
 # A stream takes 16 loaders: of more, each instance has others.
+# A program with a PID name space of its own has inherited the key; where it has not, it is told.
+if unshare --user --map-root-user --pid --fork --mount-proc true 2>/dev/null; then
+    cat >apart <<'END'
+#!/bin/sh
+exec unshare --user --map-root-user --pid --fork --mount-proc "$@"
+END
+    cat >bare <<'END'
+#!/bin/bash
+for fd in /proc/self/fd/*; do [ ${fd##*/} -lt 3 ] || eval "exec ${fd##*/}>&-"; done
+exec "$@"
+END
+    chmod +x apart bare
+    rm -f loaders/*
+    job --loader none --loader-host $one ./apart "$feed" data $stream --epochs 15 --json
+    ok "a program in a PID name space of its own has the key" delivered "$alone"
+    job --loader none --loader-host $one ./bare ./apart "$feed" data $stream --epochs 15 --json
+    ok "where it was closed on the way, the program is told why it has none" says 'key file /proc/[0-9]*/fd/[0-9]*: .*PID name space of its own'
+    unshare --user --map-root-user --pid --fork "$top_builddir/plenumrun" -n 1 true 2>err
+    ok "plenumrun wants a /proc of its own name space" says '/proc is not mounted, or not that of this PID name space'
+    unshare --user --map-root-user --pid --fork --mount-proc "$top_builddir/plenumrun" --allow-run-as-root -n 2 "$feed" data $stream --epochs 15 --json >out 2>err
+    code=$?
+    ok "in a name space with its own, jobs run as elsewhere" delivered "$alone"
+else
+    skip "programs in PID name spaces of their own" "no name space may be made here"
+fi
+
 for n in {1..20}; do echo "user$n@localhost"; done >many
 job --loader none --loader-host "$(paste -sd, many)" -n 3 sh -c 'echo $RANK $PLENUM_LOADER'
 used() { sed -n "s/^$1 //p" out | tr , '\n' | sort -u; }
