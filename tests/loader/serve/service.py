@@ -1,7 +1,9 @@
 """What the tests of plenumd as a service share: a data set, a stand-in for the service manager, a feed."""
 
+import functools
 import json
 import os
+import pwd
 import re
 import select
 import shutil
@@ -51,6 +53,21 @@ def wait_for(what, condition):
         time.sleep(0.02)
 
 
+@functools.cache
+def why_no_other_users():
+    """Why nothing can be run here as another user, or None."""
+    if os.geteuid() != 0:
+        return "only root can be other users"
+    nobody = pwd.getpwnam("nobody")
+    try:
+        done = subprocess.run([FEED, "--help"], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=(), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        can = done.returncode == 0
+    except PermissionError:
+        can = False
+    return None if can else "other users cannot enter the folder in which this was built"
+
+
 class Manager:
     """A service manager's notification socket: what was sent to it, datagram by datagram."""
 
@@ -81,6 +98,10 @@ class ServiceCase(unittest.TestCase):
         self.socket = os.path.join(self.folder, "sock")
         self.data = os.path.join(self.folder, "data")
         self.log = os.path.join(self.folder, "log")
+
+    def need_other_users(self):
+        if why_no_other_users():
+            self.skipTest(why_no_other_users())
 
     def make_data(self, images=10, size=96):
         self.run_ok(CTL, "make-sample", self.data, "--classes", "4", "--images", str(images), "--size", str(size))

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rawclient import (HELLO, STATS, STATUS, Raw, Refused, close_aside, frame, hello, lingering, make_ring, open_frame,  # noqa: E402
                        slot_bytes)
 from test_hangs import LIBC, mount_hung  # noqa: E402
-from service import FEED, LIMIT, STREAM, ServiceCase, wait_for  # noqa: E402
+from service import FEED, LIMIT, STREAM, ServiceCase, wait_for, why_no_other_users  # noqa: E402
 import tap  # noqa: E402
 
 LINGER = 20 * LIMIT  # seconds that nothing here may wait for
@@ -50,7 +50,7 @@ def answer_but_closing(fuse):
 class HostileTest(ServiceCase):
     def setUp(self):
         super().setUp()
-        self.people = [pwd.getpwnam(name) for name in ("nobody", "daemon")] if os.geteuid() == 0 else [None, None]
+        self.people = [pwd.getpwnam(name) for name in ("nobody", "daemon")] if not why_no_other_users() else [None, None]
         self.make_data()
         self.set_name = f"folder:{self.data}"
         os.chmod(self.folder, 0o755)
@@ -194,6 +194,7 @@ class HostileTest(ServiceCase):
 
     def test_never_closed(self):
         """a file of a file system of their own, whose close() never ends: it takes no more of the loader with each connection"""
+        self.need_other_users()
         path = os.path.join(self.folder, "theirs")
         os.mkdir(path)
         fuse = mount_hung(path)
@@ -364,8 +365,7 @@ class HostileTest(ServiceCase):
 
     def test_no_room_for_others(self):
         """a user who takes all that there is leaves room for others: clients, with and without streams, and rings"""
-        if not self.people[0]:
-            self.skipTest("only root can be other users")
+        self.need_other_users()
         self.loader = self.start("--max-clients", "24", "--ring-limit", "64M")
 
         def attack(ready):

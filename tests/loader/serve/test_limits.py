@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for  # noqa: E402
+from service import CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for, why_no_other_users  # noqa: E402
 import tap  # noqa: E402
 
 
@@ -208,8 +208,7 @@ class LimitsTest(ServiceCase):
 
     def test_readers(self):
         """a root with readers is theirs alone, by user and by group, also by way of a link or a class that is one; others stay open"""
-        if os.geteuid() != 0:
-            self.skipTest("only root can be other users")
+        self.need_other_users()
         user = pwd.getpwnam("nobody")
         os.chmod(self.folder, 0o755)
         data = self.data
@@ -242,8 +241,7 @@ class LimitsTest(ServiceCase):
 
     def test_user(self):
         """root's loader becomes another user, with nothing of root's left, in all threads; its socket is that user's"""
-        if os.geteuid() != 0:
-            self.skipTest("only root can become another user")
+        self.need_other_users()
         user, group = pwd.getpwnam("daemon"), grp.getgrnam("games")
         self.make_data()
         os.chmod(self.folder, 0o755)
@@ -275,8 +273,7 @@ class LimitsTest(ServiceCase):
 
     def test_user_without_account(self):
         """root's loader becomes a number that is nobody's here, says what that means, and serves"""
-        if os.geteuid() != 0:
-            self.skipTest("only root can become another user")
+        self.need_other_users()
         taken = {user.pw_uid for user in pwd.getpwall()} | {group.gr_gid for group in grp.getgrall()}
         number = next(n for n in range(40000, 50000) if n not in taken)
         self.make_data()
@@ -309,7 +306,7 @@ class LimitsTest(ServiceCase):
             self.assertEqual(done.returncode, 1, arguments)
             self.assertIn(sentence, done.stderr)
             self.assertFalse(os.path.exists(taken))
-        if os.geteuid() == 0:
+        if not why_no_other_users():
             os.chmod(self.folder, 0o777)
             user = {"user": pwd.getpwnam("daemon").pw_uid, "group": pwd.getpwnam("daemon").pw_gid, "extra_groups": []}
             for arguments, sentence in ((["--user", "root"], "only root can become user root"),
@@ -322,8 +319,7 @@ class LimitsTest(ServiceCase):
 
     def test_readers_alone(self):
         """where all roots have readers, others are told so"""
-        if os.geteuid() != 0:
-            self.skipTest("only root can be other users")
+        self.need_other_users()
         self.make_data()
         os.chmod(self.folder, 0o755)
         self.serve("--root", f"{self.data} readers=daemon", "--socket-mode", "0666")

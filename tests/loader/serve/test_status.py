@@ -227,8 +227,7 @@ class StatusTest(ServiceCase):
 
     def test_own_loaders(self):
         """without an address: those of this user's jobs, whose sockets have no path; what others have put in their place is not asked"""
-        if os.geteuid() != 0:
-            self.skipTest("only root can be other users")
+        self.need_other_users()
         os.chmod(self.folder, 0o755)
         nobody, daemon = pwd.getpwnam("nobody"), pwd.getpwnam("daemon")
         place = f"@plenum-{nobody.pw_uid}-test-{os.getpid()}"
@@ -320,8 +319,7 @@ class StatusTest(ServiceCase):
             c.send(frame(STATUS) + frame(STATS))
             c.wait_for(STATUS)
             self.assertEqual(c.next()[0], STATS)
-        if os.geteuid() != 0:
-            self.skipTest("only root can be other users")
+        self.need_other_users()
         nobody = pwd.getpwnam("nobody")
         who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": ()}
 
