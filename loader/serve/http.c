@@ -25,6 +25,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #ifdef HAVE_MICROHTTPD
 #include <microhttpd.h>
@@ -459,22 +460,43 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
     free(m);
 }
 
+/* Ours and not the library's: not every version of it leaves errno as bind() has set it. */
+static int listen_at(const struct addrinfo *at)
+{
+    int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, r;
+
+    if (fd < 0)
+        return -errno;
+    /* Connections of a loader that has just ended may linger. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (at->ai_family == AF_INET6)
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    if (bind(fd, at->ai_addr, at->ai_addrlen) == 0 && listen(fd, CONNECTIONS_MAX) == 0)
+        return fd;
+    r = -errno;
+    (void)close(fd);
+    return r;
+}
+
 static int start_daemon(struct http *h, const struct addrinfo *at)
 {
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_ALLOW_SUSPEND_RESUME;
+    int fd = listen_at(at);
     sigset_t all, old;
 
+    if (fd < 0)
+        return fd;
     if (at->ai_family == AF_INET6)
         flags |= MHD_USE_IPv6;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
-    errno = 0;
     h->daemon =
-        MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_SOCK_ADDR, at->ai_addr,
+        MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
                          MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
                          MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return h->daemon ? 0 : errno ? -errno : -EIO;
+    /* The socket is the library's, which closes it. Where it fails, some versions have done so and the loader ends. */
+    return h->daemon ? 0 : -ENOMEM;
 }
 
 static bool is_loopback(const struct sockaddr *a)
