@@ -69,7 +69,7 @@ struct trainer {
     FILE *log;
 };
 
-static const char magic[8] = "plnmtrn1";
+static const char magic[8] = {'p', 'l', 'n', 'm', 't', 'r', 'n', '1'};
 
 static const char usage[] =
     "usage: train DATASET [options]\n\n"

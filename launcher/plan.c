@@ -99,12 +99,12 @@ static uint32_t slots_of(const struct hostlist *list, uint32_t host)
 static int split_instances(struct plan *plan, const struct plan_request *request,
                            struct plenum_error *err)
 {
-    uint32_t total = request->num_instances, placed = 0, round;
+    uint32_t total = request->num_instances, placed = 0;
 
     if (total == 0)
         for (uint32_t h = 0; h < plan->num_hosts; h++)
             total += slots_of(request->hosts, h) ? slots_of(request->hosts, h) : 1;
-    for (round = 1; placed < total; round++) {
+    while (placed < total) {
         uint32_t before = placed;
 
         for (uint32_t h = 0; h < plan->num_hosts && placed < total; h++) {

@@ -31,7 +31,7 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-static const uint8_t index_magic[8] = "PLENUMIX";
+static const uint8_t index_magic[8] = {'P', 'L', 'E', 'N', 'U', 'M', 'I', 'X'};
 
 enum { INDEX_VERSION = 4, EMPTY_NAMES_MAX = 10 };
 

@@ -37,7 +37,7 @@ enum {
     EXTENT_MAX = 1 << 20,
 };
 
-static const uint8_t notes_magic[8] = "plnNOTES";
+static const uint8_t notes_magic[8] = {'p', 'l', 'n', 'N', 'O', 'T', 'E', 'S'};
 
 struct notes {
     int fd;

@@ -17,7 +17,7 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-static const uint8_t sums_magic[8] = "plnSUMS1";
+static const uint8_t sums_magic[8] = {'p', 'l', 'n', 'S', 'U', 'M', 'S', '1'};
 
 struct sums {
     int fd;

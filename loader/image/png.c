@@ -231,13 +231,13 @@ static int png_reader_read(struct image_reader *reader, struct image_rows *ret,
     struct png_reader *p = container_of(reader, struct png_reader, base);
     uint32_t left = p->region.height - p->rows_done;
     uint32_t count = left < STRIP_ROWS ? left : STRIP_ROWS;
-    size_t pitch = (size_t)p->width * 4;
-    size_t kept = p->interlaced ? p->rows_done * pitch : 0; /* before these rows in p->pixels */
+    size_t pitch = (size_t)p->width * 4, kept;
 
     if (setjmp(p->escape))
         return failed(p, err);
     if (!p->interlaced)
         read_strip(p, count);
+    kept = p->interlaced ? p->rows_done * pitch : 0; /* before these rows in p->pixels */
     p->rows_done += count;
     *ret = (struct image_rows){
         .pixels = (uint8_t *)p->pixels.bytes + kept + (size_t)p->region.left * 4,
