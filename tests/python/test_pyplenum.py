@@ -3,6 +3,7 @@
 import copy
 import errno
 import gc
+import importlib.machinery
 import io
 import os
 import pathlib
@@ -714,7 +715,10 @@ class ProgressTest(unittest.TestCase):
     def setUp(self):
         FakeBar.made = []
         self.before = sys.modules.get("tqdm")
-        sys.modules["tqdm"] = types.SimpleNamespace(tqdm=FakeBar)
+        tqdm = types.ModuleType("tqdm")
+        tqdm.__spec__ = importlib.machinery.ModuleSpec("tqdm", None)  # PyTorch looks whether it could be imported
+        tqdm.tqdm = FakeBar
+        sys.modules["tqdm"] = tqdm
 
     def tearDown(self):
         if self.before is None:

@@ -5,6 +5,7 @@
     world.py late           the last instance stays away
 """
 
+import importlib.machinery
 import io
 import os
 import sys
@@ -174,7 +175,10 @@ def check_stream(folder):
         def __iter__(self):
             return iter(self.iterable)
 
-    sys.modules["tqdm"] = types.SimpleNamespace(tqdm=Bar)
+    tqdm = types.ModuleType("tqdm")
+    tqdm.__spec__ = importlib.machinery.ModuleSpec("tqdm", None)  # PyTorch looks whether it could be imported
+    tqdm.tqdm = Bar
+    sys.modules["tqdm"] = tqdm
     with pyplenum.Stream(os.path.join(folder, "data"), "rrc(16)", micro_batch=4, epochs=2) as s:
         total = np.zeros(2, np.int64)
         for b in pyplenum.progress(s):

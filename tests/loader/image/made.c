@@ -218,6 +218,10 @@ struct made make_wild_jpeg(const struct made_jpeg *spec)
         arrays[i] =
             c.mem->request_virt_barray((j_common_ptr)&c, JPOOL_IMAGE, TRUE, mcus * h, rows * v, v);
     }
+#if JPEG_LIB_VERSION >= 70 /* where it can scale, its header tells of this size */
+    c.jpeg_width = c.image_width;
+    c.jpeg_height = c.image_height;
+#endif
     jpeg_write_coefficients(&c, arrays);
     for (int i = 0; i < c.num_components; i++) {
         jpeg_component_info *info = &c.comp_info[i];
