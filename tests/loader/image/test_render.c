@@ -286,7 +286,7 @@ Test(render, does_not_depend_on_history)
 }
 
 struct nonsense_case {
-    char bytes[16];
+    char bytes[17];
     uint8_t len;
     char sentence[80];
 };
