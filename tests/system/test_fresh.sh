@@ -57,7 +57,7 @@ as() { # USER COMMAND...
 version() { dpkg-query -W -f '${Version}' plenum-loader; }
 line() { grep -o -E '\b[0-9a-f]{16}\b' "$1" | tail -n 1; }
 
-ok "the packages are installed with what they depend on" apt-get install -y --no-install-recommends /debs/*.deb openmpi-bin openssh-client
+ok "the packages are installed with what they depend on" apt-get install -y --no-install-recommends /debs/*.deb openmpi-bin openssh-client procps
 ok "nothing is missing" dpkg --audit
 ok "the user is there" id plenum
 is plenum:plenum "its folder of indices is" stat -c %U:%G /var/cache/plenum
@@ -103,5 +103,5 @@ ok "and was told" grep -q "is being stopped or restarted; batches come from" err
 ok "changes to the configuration stay" grep -q '^root = /srv' /etc/plenum/plenumd.conf
 pkill -x plenumd
 ok "the packages are removed" dpkg -P plenum-loader plenum python3-pyplenum libplenum-dev libplenum1
-is "" "nothing of theirs is left" find /usr /lib /etc -name '*plenum*' -not -path '/usr/local/*'
+is "" "nothing of theirs is left" find /usr /lib /etc /var/cache /run -name '*plenum*' -not -path '/usr/local/*'
 finish

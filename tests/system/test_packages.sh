@@ -56,5 +56,7 @@ ok "a new process serves" test "$(pid)" != "$before"
 ok "changes to the configuration stay" grep -q '^root = /srv/data' /etc/plenum/plenumd.conf
 ok "the packages are removed" dpkg -r plenum-loader plenum python3-pyplenum libplenum-dev libplenum1
 ok "and purged" dpkg -P plenum-loader
+ok "nothing that it made is left" test ! -e /var/cache/plenum -a ! -e /run/plenum
+ok "its user is" id plenum
 ok "the service is gone" test "$(systemctl show -P ActiveState plenumd)" = inactive
 finish
