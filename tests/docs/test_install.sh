@@ -1,0 +1,56 @@
+#!/bin/bash
+# test_install.sh - what is needed: where there is no apt it is looked for and what is missing is named; and all places that list packages list the
+# same. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+cd "$T" || exit 99
+. "$top_srcdir/scripts/packages"
+
+# ---- a system without apt ----
+mkdir bin
+for program in autoreconf libtoolize make cc protoc-c mpirun ssh pgrep; do printf '#!/bin/sh\n' >bin/$program; done
+printf '#!/bin/sh\nfor l in $LACKS; do [ "$l" != "$2" ] || exit 1; done\n' >bin/pkg-config
+chmod +x bin/*
+sh=$(command -v sh)
+needed() { env PATH="$T/bin" LACKS="${lacks:-}" "$sh" -c '. "$0/scripts/packages"; need "$@" && echo went on' "$top_srcdir" "$@" 2>&1; }
+names() { # the parts that it lacks, and nothing else
+    needed build >out && return 1
+    grep '^  ' out | sed 's/^  //; s/ (.*//' | diff - <(printf '%s\n' "$@") && ! grep -q "went on" out && ! grep -q "not found" out
+}
+is "went on" "all is there: it goes on" needed build
+lacks="libuv ompi-c"
+ok "libraries that are missing are named by what they are called everywhere" names "Open MPI" libuv
+ok "and where Fedora has Open MPI's" grep -q "module load mpi/openmpi-x86_64" out
+lacks=
+rm bin/protoc-c
+ok "programs, too" names "the compiler of protobuf-c"
+
+# ---- the lists ----
+lists() { # FILE PACKAGE...: has each of them
+    local file=$1 p
+    shift
+    for p in "$@"; do grep -qE "(^|[^a-z0-9-])$p([^a-z0-9-]|\$)" "$file" || { echo "$file does not name $p"; return 1; }; done
+}
+libraries=$(tr ' ' '\n' <<<"$packages_build" | grep -E -- '-dev$|^openmpi-bin|^protobuf-c-' | grep -v libc6-dev)
+ok "docs/install.md has all that scripts/packages has" lists "$top_srcdir/docs/install.md" $packages_build $packages_python $packages_example libcriterion-dev
+ok "README.md has all libraries" lists "$top_srcdir/README.md" $libraries
+[ ! -e "$top_srcdir/debian/control" ] || ok "and the Debian packages are built with them" lists "$top_srcdir/debian/control" $libraries libcriterion-dev procps systemd-dev
+sed -n '/FROM debian/,/^$/p' "$top_srcdir/docs/install.md" >container
+ok "and so is the container" lists container $libraries
+
+# ---- the demo ----
+mkdir -p demo/scripts demo/build demo/examples
+cp "$top_srcdir/scripts/demo" demo/scripts/
+printf 'need() { :; }\n' >demo/scripts/packages
+printf '#!/bin/sh\n' >demo/configure
+printf '#!/bin/sh\n[ "$1" != hash ] || echo 0123456789abcdef\n' >demo/build/plenumctl
+cp demo/build/plenumctl demo/build/config.status
+printf 'all:\n' >demo/build/Makefile
+chmod +x demo/configure demo/build/*
+touch demo/configure.ac demo/examples/train.py && touch demo/configure
+demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun && demo/scripts/demo "$T/demo/build" >out 2>&1; }
+ends_with() { local code=0; demo "$1" || code=$?; [ $code = "$2" ] && grep -q "$3" out; }
+ok "a job that fails ends the demo with its status, and no word of hashes" ends_with 'exit 17' 17 'failed with status 17'
+ok "it says so" sh -c '! grep -q "hashes differ" out'
+ok "hashes that differ are told" ends_with 'echo "hash 1111111111111111"' 1 'the hashes differ, 1111111111111111 and 0123456789abcdef'
+ok "equal ones are well" ends_with 'echo "hash 0123456789abcdef"' 0 'The contact sheet'
+finish
