@@ -5,6 +5,12 @@ EXTRA_DIST += %D%/hosts.sh %D%/vhosts.sh %D%/numavm.sh %D%/test_hosts.sh %D%/tes
 	%D%/test_three_faults.sh %D%/test_copies.sh %D%/test_systemd.sh %D%/vsystemd.sh %D%/test_page.py %D%/test_packages.sh %D%/test_prometheus.py %D%/test_fresh.sh %D%/test_tarball.sh
 # Three of the faults, wherever root is.
 TESTS += %D%/test_three_faults.sh
+# scripts/demo and scripts/check in other systems, made from nothing, as root: make check-distros.
+EXTRA_DIST += %D%/test_distros.sh
+check-distros: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='%D%/test_distros.sh'
+phony += check-distros
+
 # Loaders of other hosts.
 system_tests += %D%/test_loader_faults.sh %D%/test_lenders.sh %D%/test_wire.sh tests/docs/test_html.py %D%/test_release.sh
 EXTRA_DIST += %D%/test_loader_faults.sh %D%/test_release.sh %D%/loader_faults.tsv %D%/test_lenders.sh %D%/test_wire.sh %D%/proxy.py %D%/wire.py
