@@ -10,6 +10,12 @@
 
 #ifdef __aarch64__
 
+/* Short loops of fixed length are over registers: they must be unrolled, which gcc does from -O3
+ * on. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
 #include <arm_neon.h>
 
 #define NEON_INLINE static inline __attribute__((always_inline))
@@ -53,69 +59,86 @@ static bool usable(void)
 }
 
 /* Four columns of a pass: sums of 32 bits, even and odd parts, which are still to be added and
- * subtracted: output i is even[i] + odd[i], output 7 - i is even[i] - odd[i]. */
-NEON_INLINE void half_pass(const int16x4_t v[8], int16x4_t sum04, int16x4_t diff04, int16x4_t sum37,
-                           int16x4_t sum15, const struct factors *f, int32x4_t even[4],
-                           int32x4_t odd[4])
-{
-    int32x4_t even2 = vmlal_lane_s16(vmull_lane_s16(v[2], f->even, 0), v[6], f->even, 1);
-    int32x4_t even3 = vmlal_lane_s16(vmull_lane_s16(v[2], f->even, 2), v[6], f->even, 0);
-    int32x4_t sum = vshll_n_s16(sum04, 13), diff = vshll_n_s16(diff04, 13);
-    int32x4_t z3 = vmlal_lane_s16(vmull_lane_s16(sum37, f->z, 0), sum15, f->z, 1);
-    int32x4_t z4 = vmlal_lane_s16(vmull_lane_s16(sum37, f->z, 1), sum15, f->z, 2);
-
-    even[0] = vaddq_s32(sum, even3);
-    even[3] = vsubq_s32(sum, even3);
-    even[1] = vaddq_s32(diff, even2);
-    even[2] = vsubq_s32(diff, even2);
-    odd[3] = vmlal_laneq_s16(vmlal_laneq_s16(z3, v[7], f->odd, 0), v[1], f->odd, 1);
-    odd[0] = vmlal_laneq_s16(vmlal_laneq_s16(z4, v[1], f->odd, 2), v[7], f->odd, 1);
-    odd[2] = vmlal_laneq_s16(vmlal_laneq_s16(z4, v[5], f->odd, 3), v[3], f->odd, 4);
-    odd[1] = vmlal_laneq_s16(vmlal_laneq_s16(z3, v[3], f->odd, 5), v[5], f->odd, 4);
-}
-
-struct pass {
-    int32x4_t even[2][4], odd[2][4]; /* of the low and the high half */
+ * subtracted: output i is even[i] + odd[i], output 7 - i is even[i] - odd[i]. One half of the
+ * columns is finished before the other, so that all of it stays in registers. */
+struct half {
+    int32x4_t even[4], odd[4];
 };
 
-NEON_INLINE void make_pass(const int16x8_t v[8], const struct factors *f, struct pass *p)
-{
-    int16x8_t sum04 = vaddq_s16(v[0], v[4]), diff04 = vsubq_s16(v[0], v[4]);
-    int16x8_t sum37 = vaddq_s16(v[3], v[7]), sum15 = vaddq_s16(v[1], v[5]);
-    int16x4_t low[8], high[8];
+/* The sums and differences of rows that both halves begin with. */
+struct heads {
+    int16x8_t sum04, diff04, sum37, sum15;
+};
 
-    for (uint32_t i = 0; i < 8; i++) {
-        low[i] = vget_low_s16(v[i]);
-        high[i] = vget_high_s16(v[i]);
-    }
-    half_pass(low, vget_low_s16(sum04), vget_low_s16(diff04), vget_low_s16(sum37),
-              vget_low_s16(sum15), f, p->even[0], p->odd[0]);
-    half_pass(high, vget_high_s16(sum04), vget_high_s16(diff04), vget_high_s16(sum37),
-              vget_high_s16(sum15), f, p->even[1], p->odd[1]);
+NEON_INLINE struct heads heads_of(const int16x8_t v[8])
+{
+    return (struct heads){vaddq_s16(v[0], v[4]), vsubq_s16(v[0], v[4]), vaddq_s16(v[3], v[7]),
+                          vaddq_s16(v[1], v[5])};
 }
 
-/* The first pass ends: rounded by 11 bits, clamped to 16. */
-NEON_INLINE void finish_first(const struct pass *p, int16x8_t v[8])
+#define HALF_PASS(part, name)                                                                     \
+    NEON_INLINE struct half name(const int16x8_t v[8], const struct heads *s,                     \
+                                 const struct factors *f)                                         \
+    {                                                                                             \
+        int16x4_t v1 = part(v[1]), v2 = part(v[2]), v3 = part(v[3]), v5 = part(v[5]);             \
+        int16x4_t v6 = part(v[6]), v7 = part(v[7]), sum37 = part(s->sum37);                       \
+        int16x4_t sum15 = part(s->sum15);                                                         \
+        int32x4_t even2 = vmlal_lane_s16(vmull_lane_s16(v2, f->even, 0), v6, f->even, 1);         \
+        int32x4_t even3 = vmlal_lane_s16(vmull_lane_s16(v2, f->even, 2), v6, f->even, 0);         \
+        int32x4_t sum = vshll_n_s16(part(s->sum04), 13), diff = vshll_n_s16(part(s->diff04), 13); \
+        int32x4_t z3 = vmlal_lane_s16(vmull_lane_s16(sum37, f->z, 0), sum15, f->z, 1);            \
+        int32x4_t z4 = vmlal_lane_s16(vmull_lane_s16(sum37, f->z, 1), sum15, f->z, 2);            \
+                                                                                                  \
+        return (struct half){                                                                     \
+            {vaddq_s32(sum, even3), vaddq_s32(diff, even2), vsubq_s32(diff, even2),               \
+             vsubq_s32(sum, even3)},                                                              \
+            {vmlal_laneq_s16(vmlal_laneq_s16(z4, v1, f->odd, 2), v7, f->odd, 1),                  \
+             vmlal_laneq_s16(vmlal_laneq_s16(z3, v3, f->odd, 5), v5, f->odd, 4),                  \
+             vmlal_laneq_s16(vmlal_laneq_s16(z4, v5, f->odd, 3), v3, f->odd, 4),                  \
+             vmlal_laneq_s16(vmlal_laneq_s16(z3, v7, f->odd, 0), v1, f->odd, 1)}};                \
+    }
+HALF_PASS(vget_low_s16, low_half)
+HALF_PASS(vget_high_s16, high_half)
+
+/* The first pass: rounded by 11 bits, clamped to 16. */
+NEON_INLINE void first_pass(int16x8_t v[8], const struct factors *f)
 {
+    const struct heads s = heads_of(v);
+    struct half h = low_half(v, &s, f);
+    int16x4_t low[8];
+
     for (uint32_t i = 0; i < 4; i++) {
-        v[i] = vqrshrn_high_n_s32(vqrshrn_n_s32(vaddq_s32(p->even[0][i], p->odd[0][i]), 11),
-                                  vaddq_s32(p->even[1][i], p->odd[1][i]), 11);
-        v[7 - i] = vqrshrn_high_n_s32(vqrshrn_n_s32(vsubq_s32(p->even[0][i], p->odd[0][i]), 11),
-                                      vsubq_s32(p->even[1][i], p->odd[1][i]), 11);
+        low[i] = vqrshrn_n_s32(vaddq_s32(h.even[i], h.odd[i]), 11);
+        low[7 - i] = vqrshrn_n_s32(vsubq_s32(h.even[i], h.odd[i]), 11);
+    }
+    h = high_half(v, &s, f);
+    for (uint32_t i = 0; i < 4; i++) {
+        v[i] = vqrshrn_high_n_s32(low[i], vaddq_s32(h.even[i], h.odd[i]), 11);
+        v[7 - i] = vqrshrn_high_n_s32(low[7 - i], vsubq_s32(h.even[i], h.odd[i]), 11);
     }
 }
 
 /* The second one: by 18 bits, of which the upper halves of sums are rid of 16; what is left is
  * rounded with them, so it is only shifted. Still to be shifted by 2 and clamped to bytes. */
-NEON_INLINE void finish_second(const struct pass *p, int16x8_t v[8])
+NEON_INLINE void second_pass(int16x8_t v[8], const struct factors *f)
 {
-    const int32x4_t half = vdupq_n_s32(1 << 17);
+    const int32x4_t round = vdupq_n_s32(1 << 17);
+    const struct heads s = heads_of(v);
+    struct half h = low_half(v, &s, f);
+    int16x4_t low[8];
 
     for (uint32_t i = 0; i < 4; i++) {
-        int32x4_t low = vaddq_s32(p->even[0][i], half), high = vaddq_s32(p->even[1][i], half);
+        int32x4_t even = vaddq_s32(h.even[i], round);
 
-        v[i] = vaddhn_high_s32(vaddhn_s32(low, p->odd[0][i]), high, p->odd[1][i]);
-        v[7 - i] = vsubhn_high_s32(vsubhn_s32(low, p->odd[0][i]), high, p->odd[1][i]);
+        low[i] = vaddhn_s32(even, h.odd[i]);
+        low[7 - i] = vsubhn_s32(even, h.odd[i]);
+    }
+    h = high_half(v, &s, f);
+    for (uint32_t i = 0; i < 4; i++) {
+        int32x4_t even = vaddq_s32(h.even[i], round);
+
+        v[i] = vaddhn_high_s32(low[i], even, h.odd[i]);
+        v[7 - i] = vsubhn_high_s32(low[7 - i], even, h.odd[i]);
     }
 }
 
@@ -181,15 +204,12 @@ static void idct(const struct jpeg_block *blocks, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         const struct jpeg_block *b = &blocks[i];
         int16x8_t v[8];
-        struct pass p;
 
         for (uint32_t k = 0; k < 8; k++)
             v[k] = vmulq_s16(vld1q_s16(b->coef + 8 * k), vld1q_s16(b->quant + 8 * k));
-        make_pass(v, &f, &p);
-        finish_first(&p, v);
+        first_pass(v, &f);
         transpose(v);
-        make_pass(v, &f, &p);
-        finish_second(&p, v);
+        second_pass(v, &f);
         store(b, v);
     }
 }

@@ -12,6 +12,12 @@
 
 #ifdef __aarch64__
 
+/* Short loops of fixed length are over registers: they must be unrolled, which gcc does from -O3
+ * on. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
 #include <arm_neon.h>
 #include <string.h>
 
