@@ -3,7 +3,7 @@ noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h
 %C%_libbench_la_LIBADD = loader/image/libimage.la common/libcommon.la
 
-bench_programs = %D%/index %D%/net %D%/render %D%/stages %D%/stall %D%/stream
+bench_programs = %D%/index %D%/loops %D%/net %D%/render %D%/stages %D%/stall %D%/stream
 noinst_PROGRAMS += $(bench_programs)
 bench: $(bench_programs)
 phony += bench
@@ -21,6 +21,9 @@ noinst_LTLIBRARIES += %D%/libffcv.la
 %C%_libffcv_la_CXXFLAGS = -std=gnu++14 -fvisibility=hidden $(SAN_CFLAGS) $(FFCV_WAY_CFLAGS)
 %C%_render_LDADD += %D%/libffcv.la $(FFCV_WAY_LIBS) -lstdc++
 endif
+
+# bench/instructions counts those of the loops.
+%C%_loops_LDADD = $(bench_libs)
 
 %C%_stages_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS)
 %C%_stages_LDADD = $(bench_libs)
@@ -40,4 +43,4 @@ bench_programs += %D%/comm
 %C%_comm_LDADD = libplenum.la common/libcommon.la $(MPI_LIBS)
 %C%_comm_LDFLAGS = $(AM_LDFLAGS) -no-install
 endif
-EXTRA_DIST += %D%/README.md %D%/hostile %D%/peers/compare %D%/peers/peers.py %D%/python_iteration.py %D%/startup
+EXTRA_DIST += %D%/README.md %D%/count.c %D%/hostile %D%/instructions %D%/peers/compare %D%/peers/peers.py %D%/python_iteration.py %D%/startup
