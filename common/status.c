@@ -65,6 +65,7 @@ static void put_loader(struct json *j, const struct wire_status *l)
     json_number(j, "ring_limit_bytes", l->ring_limit);
     json_number(j, "memory_bytes", l->memory_bytes);
     json_number(j, "descriptors", l->descriptors);
+    json_text(j, "loops", l->loops);
     json_begin_array(j, "nodes", false);
     for (uint32_t i = 0; i < l->lanes; i++) {
         json_begin_object(j, NULL, true);
@@ -216,8 +217,9 @@ void status_write_text(FILE *file, const struct status *status, unsigned width, 
              format_age(l->uptime_ns, a, sizeof(a)), l->stopping ? ", ENDING" : "");
     put_line(t, "streams %u, clients %u, %.0f samples/s, %llu samples wait", l->streams,
              l->sessions, (double)l->rate / 1e3, (unsigned long long)l->queued);
-    put_line(t, "threads: %u decode, %.0f%% busy; %u read, %.0f%% busy", l->threads,
-             (double)l->render_busy / 1e4, l->io_threads, (double)l->read_busy / 1e4);
+    put_line(t, "threads: %u decode, %.0f%% busy; %u read, %.0f%% busy%s%s", l->threads,
+             (double)l->render_busy / 1e4, l->io_threads, (double)l->read_busy / 1e4,
+             l->loops[0] ? "; loops: " : "", l->loops);
     put_line(t, "rings %s of %s; own memory %s; %u descriptors",
              format_bytes(l->ring_bytes, a, sizeof(a)), format_bytes(l->ring_limit, b, sizeof(b)),
              format_bytes(l->memory_bytes, c, sizeof(c)), l->descriptors);

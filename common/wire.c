@@ -422,6 +422,7 @@ int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_
         frame_put_u32(b, m->lane[i].streams);
         frame_put_u64(b, m->lane[i].ring_bytes);
     }
+    frame_put_text(b, m->loops);
     return frame_end(b, begin);
 }
 
@@ -456,6 +457,9 @@ int wire_get_status(struct frame_reader *r, struct wire_status *ret)
         ret->lane[i].streams = frame_get_u32(r);
         ret->lane[i].ring_bytes = frame_get_u64(r);
     }
+    ret->loops[0] = '\0';
+    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_LOOPS */
+        frame_get_text(r, ret->loops, sizeof(ret->loops));
     return got(r);
 }
 

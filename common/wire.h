@@ -40,7 +40,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 6,
+    WIRE_MINOR = 7,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -75,6 +75,7 @@ enum {
     WIRE_MINOR_JOB = 4,    /* job of HELLO */
     WIRE_MINOR_DEAL = 5,   /* deal of OPEN */
     WIRE_MINOR_TCP = 4,    /* over TCP no ring goes along with OPEN, and a batch follows its DONE */
+    WIRE_MINOR_LOOPS = 7,  /* loops of STATUS */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -192,6 +193,7 @@ struct wire_status {
         uint32_t threads, streams;
         uint64_t ring_bytes;
     } lane[WIRE_LANES_MAX];
+    char loops[WIRE_NAME_MAX]; /* since 1.7: who makes pixels here */
 };
 
 /** One stream. */

@@ -11,6 +11,7 @@
 #include "loader/image/image.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +239,14 @@ const char *image_kernels(uint32_t index)
         if (resize_kernels[i]->usable() && index-- == 0)
             return resize_kernels[i]->name;
     return NULL;
+}
+
+void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size)
+{
+    bool library = jpeg_reader_choice(jpeg) == IMAGE_JPEG_LIBJPEG;
+
+    (void)snprintf(ret, size, "%s, JPEGs by %s", image_kernels(0),
+                   library ? "libjpeg-turbo" : "Plenum");
 }
 
 int image_decoder_use_kernels(struct image_decoder *d, const char *name)

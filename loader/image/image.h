@@ -81,6 +81,10 @@ void image_decoder_destroy(struct image_decoder *decoder);
  */
 const char *image_kernels(uint32_t index);
 
+/** Which set is the best one, and whose are baseline JPEGs where `jpeg` is chosen: "avx2, JPEGs by
+ * Plenum". */
+void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size);
+
 /**
  * Use another set of loops than the best one, for tests and comparisons: the pixels are the same.
  *

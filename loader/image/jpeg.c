@@ -583,26 +583,38 @@ static const struct image_reader_ops jpeg_reader_ops = {
     .destroy = jpeg_reader_destroy,
 };
 
-void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels)
+static const struct jpeg_kernels *best_kernels(void)
 {
-    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
-    const struct jpeg_kernels *chosen = NULL, *best = NULL;
+    size_t best = 0;
 
-    for (size_t i = 0; jpeg_kernels[i]; i++) {
-        if (!jpeg_kernels[i]->usable())
-            continue;
-        best = best ? best : jpeg_kernels[i];
-        if (kernels && strcmp(jpeg_kernels[i]->name, kernels) == 0)
-            chosen = jpeg_kernels[i];
-    }
-    j->choice = jpeg;
+    while (!jpeg_kernels[best]->usable())
+        best++;
+    return jpeg_kernels[best];
+}
+
+enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg)
+{
+    if (jpeg != IMAGE_JPEG_AUTO)
+        return jpeg;
 #ifdef __x86_64__
     /* libjpeg-turbo has loops for all of these, and wraps as ours do (docs/pixels.md, 4.1); of other
      * processors that is not known. */
-    if (jpeg == IMAGE_JPEG_AUTO && best == &jpeg_portable)
-        j->choice = IMAGE_JPEG_LIBJPEG;
+    if (best_kernels() == &jpeg_portable)
+        return IMAGE_JPEG_LIBJPEG;
 #endif
-    jpeg_own_use(j->own, chosen ? chosen : best);
+    return IMAGE_JPEG_PLENUM;
+}
+
+void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels)
+{
+    struct jpeg_reader *j = container_of(reader, struct jpeg_reader, base);
+    const struct jpeg_kernels *chosen = best_kernels();
+
+    for (size_t i = 0; kernels && jpeg_kernels[i]; i++)
+        if (jpeg_kernels[i]->usable() && strcmp(jpeg_kernels[i]->name, kernels) == 0)
+            chosen = jpeg_kernels[i];
+    j->choice = jpeg_reader_choice(jpeg);
+    jpeg_own_use(j->own, chosen);
 }
 
 int jpeg_reader_create(struct image_reader **ret)

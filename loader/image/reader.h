@@ -59,6 +59,8 @@ struct image_reader {
 };
 
 int jpeg_reader_create(struct image_reader **ret);
+/** Whose decoder IMAGE_JPEG_AUTO is on this processor; the others are themselves. */
+enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg);
 /** From the next open() on: whose decoder, and which loops, by their name; those of the best set
  * where it has none of that name. */
 void jpeg_reader_use(struct image_reader *reader, enum image_jpeg jpeg, const char *kernels);

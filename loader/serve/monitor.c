@@ -20,6 +20,7 @@
 
 #include "common/memory.h"
 #include "common/util.h"
+#include "loader/image/image.h"
 
 enum {
     MILLION = 1000000,
@@ -182,6 +183,7 @@ void monitor_get_status(const struct server *server, struct wire_status *ret)
                                 .stopping = server->stopping,
                                 .lanes = (uint32_t)min_u64(pin_lanes(server->pin), WIRE_LANES_MAX)};
     (void)gethostname(ret->host, sizeof(ret->host) - 1);
+    image_describe_loops(server->options->jpeg, ret->loops, sizeof(ret->loops));
     for (unsigned i = 0; i < server->threads; i++)
         ret->lane[pin_lane_of_worker(server->pin, i) % ret->lanes].threads++;
     for (const struct session *s = server->sessions; s; s = session_next(s)) {

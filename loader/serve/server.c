@@ -866,6 +866,7 @@ static int test_pixels(struct server *server, struct plenum_error *err)
 int server_run(const struct server_options *options, struct plenum_error *err)
 {
     struct main_loop *m = calloc(1, sizeof(*m));
+    char loops[64];
     int r;
 
     if (!m)
@@ -887,10 +888,13 @@ int server_run(const struct server_options *options, struct plenum_error *err)
         r = start(m, err);
         if (r == 0) {
             log_set_entries(true);
-            log_info("plenumd %s: %u threads decode for %s", PACKAGE_VERSION, m->server.threads,
+            image_describe_loops(options->jpeg, loops, sizeof(loops));
+            log_info("plenumd %s: %u threads decode for %s (loops: %s)", PACKAGE_VERSION,
+                     m->server.threads,
                      options->listen_fd < 0  ? options->socket
                      : options->leash_fd < 0 ? "the socket that was handed over"
-                                             : "this job");
+                                             : "this job",
+                     loops);
             (void)start_beat(m);
         } else {
             stop_now(m, "it could not be started");

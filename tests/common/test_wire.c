@@ -63,6 +63,7 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
             /* but where an older version ends */                                  \
             size_t later = type_number == WIRE_OPEN     ? 24                       \
                            : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 \
+                           : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1 \
                                                         : SIZE_MAX / 2;            \
             bool older = n + FRAME_HEADER_BYTES + later == b.len;                  \
             r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,               \
@@ -115,7 +116,8 @@ Test(wire, every_message_comes_out_as_it_went_in)
                                         .descriptors = 20,
                                         .stopping = true,
                                         .lanes = 2,
-                                        .lane = {{21, 22, 23}, {24, 25, 26}}};
+                                        .lane = {{21, 22, 23}, {24, 25, 26}},
+                                        .loops = "avx2"};
     static struct wire_status_stream stream = {.id = 1,
                                                .pid = 2,
                                                .uid = 3,

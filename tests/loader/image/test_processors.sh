@@ -1,0 +1,60 @@
+#!/bin/bash
+# test_processors.sh - what is chosen on other processors of x86, which qemu plays, and that the pixels are the same there.
+. "$top_srcdir/tests/lib.sh"
+
+qemu=$(command -v qemu-x86_64 || command -v qemu-x86_64-static) || skip_all "qemu-x86_64 is missing (package qemu-user-static)"
+file=$top_builddir/plenumctl
+[ "$(od -An -tu2 -j18 -N2 "$file" | tr -d ' ')" = 62 ] && [ "$(uname -m)" = x86_64 ] || skip_all "these are processors of x86, and this is none"
+[ -z "${PLENUM_SANITIZED:-}" ] || skip_all "sanitizers do not run in qemu"
+"$qemu" -cpu Haswell "$file" --version >/dev/null 2>&1 || skip_all "$qemu does not run $file"
+
+images=$top_srcdir/tests/loader/image/golden
+mkdir "$T/photos" && cp "$images"/*.jpg "$T/photos"
+mkdir "$T/photos/class" && mv "$T"/photos/*.jpg "$T/photos/class"
+
+hash_on() { # CPU [OPTION...]: of all that is rendered there
+    local cpu=$1
+    shift
+    "$qemu" -cpu "$cpu" "$file" hash "$T/photos" --pipeline 'rrc(32)flip(0.5)' --micro-batch 7 --epochs 1 "$@" 2>"$T/err"
+}
+
+# The first line of a loader's log.
+loops_on() { # CPU
+    "$qemu" -cpu "$1" "$top_builddir/plenumd" --socket "unix:$T/$1.sock" --threads 1 --pin none 2>"$T/$1.log" &
+    local pid=$!
+    wait_for 60 grep -q 'threads decode for\|could be served' "$T/$1.log"
+    kill "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+    sed -n 's/.*(loops: \(.*\)).*/\1/p' "$T/$1.log"
+}
+
+want=$("$file" hash "$T/photos" --pipeline 'rrc(32)flip(0.5)' --micro-batch 7 --epochs 1 2>/dev/null)
+ok "this processor renders them" test -n "$want"
+for cpu in qemu64 Nehalem SandyBridge Haswell max; do # the first three have no AVX2
+    case $cpu in
+    # From Haswell on there are AVX2 and BMI2, and a qemu that knows them plays them.
+    Haswell | max) loops='avx2, JPEGs by Plenum' ;;
+    *) loops='portable, JPEGs by libjpeg-turbo' ;;
+    esac
+    got=$(loops_on "$cpu")
+    # Loops that give the right pixels on the processor here are right: then it is qemu that does not.
+    if [ "$loops" != "${loops#avx2}" ] && [ "$got" != "$loops" ] && grep -q 'avx2.*bmi2' /proc/cpuinfo; then
+        skip "$cpu: its loops" "$("$qemu" --version | head -n 1) does not play AVX2, or not rightly"
+        continue
+    fi
+    is "$loops" "$cpu: its loops, in the loader's log" echo "$got"
+    is "$want" "$cpu: the same pixels" hash_on "$cpu"
+    is "$want" "$cpu: the same by Plenum's own decoder" hash_on "$cpu" --decoder plenum
+done
+# Processors with AVX-512 have AVX2: there is no set for it (bench/README.md says why).
+if grep -qs avx512bw /proc/cpuinfo; then
+    "$top_builddir/plenumd" --socket "unix:$T/here.sock" --threads 1 --pin none 2>"$T/here.log" &
+    pid=$!
+    wait_for 30 grep -q 'threads decode for' "$T/here.log"
+    ok "AVX-512: the loops for AVX2" grep -q 'loops: avx2, JPEGs by Plenum' "$T/here.log"
+    kill $pid
+    wait $pid 2>/dev/null
+else
+    skip "AVX-512: the loops for AVX2" "this processor has no AVX-512, and qemu plays none"
+fi
+finish
