@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,19 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
     return fd;
 }
 
-/* A key that others can read is none. */
+static bool is_in_group(gid_t group)
+{
+    gid_t groups[NGROUPS_MAX];
+    int n = getgroups(NGROUPS_MAX, groups);
+
+    for (int i = 0; i < n; i++)
+        if (groups[i] == group)
+            return true;
+    return getegid() == group;
+}
+
+/* A key that others can read is none; but where root gives it to a group of ours to read, as Kubernetes does with secrets,
+ * that is root's decision. */
 static int check_file(int fd, const char *path, struct plenum_error *err)
 {
     struct stat st;
@@ -69,7 +82,7 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return error_set(err, -EACCES, "key file %s belongs to user %u: make it your own", path,
                          (unsigned)st.st_uid);
-    if (st.st_mode & 077)
+    if (st.st_mode & 077 && (st.st_uid == geteuid() || st.st_mode & 037 || !is_in_group(st.st_gid)))
         return error_set(err, -EACCES, "key file %s can be read by others: chmod 600 %s", path,
                          path);
     return 0;

@@ -3,10 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -567,4 +570,49 @@ Test(tls, secrets_are_in_no_core_dump)
     end(&b);
     for (int k = 0; k < 2; k++)
         cr_expect(eq(u32, count_dumped(inverted[k], &kept) + kept, 0), "key %d, afterwards", k);
+}
+
+/* Read as user 1000 of group 1000: 0, or what is wrong. */
+static int read_as_another(const char *path)
+{
+    static const gid_t group = 1000;
+    struct tls_key key;
+    int status = 0;
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(setgroups(1, &group) < 0 || setgid(2000) < 0 || setuid(1000) < 0
+                  ? 99
+                  : -tls_key_read(path, &key, NULL));
+    cr_assert(eq(int, waitpid(child, &status, 0), child));
+    return -WEXITSTATUS(status);
+}
+
+/* So are secrets of Kubernetes: root's, with a group that may read them. */
+Test(tls, root_may_give_a_key_to_a_group)
+{
+    static const struct {
+        uid_t user;
+        gid_t group;
+        mode_t mode;
+        int want;
+    } cases[] = {{0, 1000, 0440, 0},       {0, 2000, 0640, 0},       {0, 3000, 0440, -EACCES}, {0, 1000, 0444, -EACCES},
+                 {0, 1000, 0460, -EACCES}, {1000, 1000, 0400, 0},    {1000, 1000, 0440, -EACCES},
+                 {5, 1000, 0440, -EACCES}};
+    char path[] = "/tmp/plenum-test-key-XXXXXX", bytes[32];
+    int fd = -1;
+
+    if (geteuid() != 0)
+        cr_skip("only root can give files away");
+    fd = mkstemp(path);
+    cr_assert(ge(int, fd, 0));
+    cr_assert(eq(int, random_bytes(bytes, sizeof(bytes)), 0));
+    cr_assert(eq(int, io_write_all(fd, bytes, sizeof(bytes)), 0));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cr_assert(eq(int, fchown(fd, cases[i].user, cases[i].group), 0));
+        cr_assert(eq(int, fchmod(fd, cases[i].mode), 0));
+        cr_expect(eq(int, read_as_another(path), cases[i].want), "case %zu", i);
+    }
+    (void)close(fd);
+    (void)unlink(path);
 }
