@@ -13,3 +13,7 @@ noinst_PROGRAMS += %D%/feed %D%/train
 # For people to start from.
 exampledir = $(docdir)/examples
 dist_example_DATA = %D%/feed.c %D%/numpy_feed.py %D%/train.c %D%/train.py
+containersdir = $(exampledir)/containers
+dist_containers_DATA = %D%/containers/Containerfile.loader %D%/containers/Containerfile.training
+kubernetesdir = $(exampledir)/kubernetes
+dist_kubernetes_DATA = %D%/kubernetes/job-mpi.yaml %D%/kubernetes/job-torchrun.yaml %D%/kubernetes/loader-daemonset.yaml %D%/kubernetes/loader-service.yaml

@@ -14,7 +14,7 @@ CONTENTS = (
     ("Begin", ("README", "docs/install", "docs/guide", "docs/glossary")),
     ("Train", ("docs/training", "docs/pipelines", "docs/recipes", "docs/popdist", "examples/index")),
     ("Data sets", ("docs/datasets", "docs/packed")),
-    ("Run a loader", ("docs/operator", "docs/security", "docs/messages")),
+    ("Run a loader", ("docs/operator", "docs/kubernetes", "docs/security", "docs/messages")),
     ("Programs", ("man/plenumrun.1", "man/plenumctl.1", "man/plenumd.8", "man/plenumd.conf.5", "man/plenum.7")),
     ("Python", ("python/pyplenum", "python/pyplenum.torch")),
     ("C", ("man/libplenum.3", "man/plenum_job.3", "man/plenum_collectives.3", "man/plenum_stream.3", "man/plenum_batch.3", "man/plenum_cursor.3",

@@ -34,8 +34,7 @@ libraries=$(tr ' ' '\n' <<<"$packages_build" | grep -E -- '-dev$|^openmpi-bin|^p
 ok "docs/install.md has all that scripts/packages has" lists "$top_srcdir/docs/install.md" $packages_build $packages_python $packages_example libcriterion-dev
 ok "README.md has all libraries" lists "$top_srcdir/README.md" $libraries
 [ ! -e "$top_srcdir/debian/control" ] || ok "and the Debian packages are built with them" lists "$top_srcdir/debian/control" $libraries libcriterion-dev procps systemd-dev
-sed -n '/FROM debian/,/^$/p' "$top_srcdir/docs/install.md" >container
-ok "and so is the container" lists container $libraries
+ok "and the image of jobs is made with them" lists "$top_srcdir/examples/containers/Containerfile.training" $libraries
 
 # ---- the demo ----
 mkdir -p demo/scripts demo/build demo/examples

@@ -1,0 +1,261 @@
+"""The manifests of examples/kubernetes are what Kubernetes and Kubeflow take, fit together, and start programs that understand them.
+
+The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI). Of MPIJobs there is none:
+their fields stand here, from pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator."""
+
+import glob
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+
+import tap  # noqa: E402
+
+try:
+    import yaml
+except ImportError:
+    tap.skip_all("python3-yaml is missing")
+
+FILES = sorted(glob.glob(os.path.join(SOURCE, "examples", "kubernetes", "*.yaml")))
+
+
+class Unique(yaml.SafeLoader):
+    """A key that is there twice is a fault, not the last one's."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [self.construct_object(k) for k, _ in node.value]
+        assert len(keys) == len(set(keys)), f"{node.start_mark}: {keys}"
+        return super().construct_mapping(node, deep)
+
+
+def load(name):
+    with open(os.path.join(SOURCE, "examples", "kubernetes", name), encoding="utf-8") as f:
+        return list(yaml.load_all(f, Unique))
+
+
+def everything():
+    return [(os.path.basename(path), each) for path in FILES for each in load(path)]
+
+
+def find(where, key):
+    """All values of a key, at any depth."""
+    if isinstance(where, dict):
+        for k, v in where.items():
+            if k == key:
+                yield v
+            yield from find(v, key)
+    elif isinstance(where, list):
+        for v in where:
+            yield from find(v, key)
+
+
+def pods(where):
+    """All that holds containers."""
+    if isinstance(where, dict):
+        if "containers" in where:
+            yield where
+        for v in where.values():
+            yield from pods(v)
+    elif isinstance(where, list):
+        for v in where:
+            yield from pods(v)
+
+
+class Models:
+    """Checks values by the classes of the package kubernetes, which name the fields of each type and their types."""
+
+    def __init__(self, models):
+        self.models = models
+
+    def check(self, value, kind, where):
+        if kind.startswith("list["):
+            assert isinstance(value, list), f"{where} is no list"
+            for i, each in enumerate(value):
+                self.check(each, kind[5:-1], f"{where}[{i}]")
+        elif kind.startswith("dict("):
+            assert isinstance(value, dict), f"{where} is no map"
+            for k, each in value.items():
+                self.check(each, kind[5:-1].split(",", 1)[1].strip(), f"{where}.{k}")
+        elif kind in ("str", "int", "bool"):
+            assert isinstance(value, {"str": str, "int": int, "bool": bool}[kind]) and (kind == "bool") == isinstance(value, bool), \
+                f"{where}: {value!r} is no {kind}"
+        elif hasattr(self.models, kind):
+            model = getattr(self.models, kind)
+            assert isinstance(value, dict), f"{where} is no map"
+            names = {wire: name for name, wire in model.attribute_map.items()}
+            for k, each in value.items():
+                assert k in names, f"{where}: {kind} has no field '{k}'"
+                self.check(each, model.openapi_types[names[k]], f"{where}.{k}")
+            try:
+                model(**{names[k]: v for k, v in value.items()})
+            except ValueError as e:
+                raise AssertionError(f"{where}: {e}") from e
+
+
+# MPIJob, v2beta1: fields that there are, and what is behind them.
+MPI = {"": {"apiVersion", "kind", "metadata", "spec"},
+       "spec": {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs", "sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "runLauncherAsWorker"},
+       "spec.runPolicy": {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "schedulingPolicy", "suspend", "managedBy"},
+       "spec.mpiReplicaSpecs": {"Launcher", "Worker"},
+       "replica": {"replicas", "template", "restartPolicy"}}
+
+
+class KubernetesTest(unittest.TestCase):
+    def test_kubernetes(self):
+        """what is Kubernetes' own is of its schema"""
+        try:
+            from kubernetes.client import models
+        except ImportError:
+            self.skipTest("python3-kubernetes is missing")
+        kinds = {"DaemonSet": "V1DaemonSet", "Deployment": "V1Deployment", "Service": "V1Service", "PodDisruptionBudget": "V1PodDisruptionBudget"}
+        m, found = Models(models), set()
+        for name, each in everything():
+            if each["kind"] in kinds:
+                m.check(each, kinds[each["kind"]], f"{name}: {each['kind']}")
+                found.add(each["kind"])
+            else:
+                for pod in pods(each):
+                    m.check(pod, "V1PodSpec", f"{name}: {each['kind']}")
+        self.assertEqual(found, set(kinds))
+        for wrong in ({"kind": "Service", "spec": {"port": []}}, {"kind": "Service", "spec": {"ports": [{"name": "x"}]}},
+                      {"kind": "Service", "spec": {"clusterIP": 1}}):
+            with self.assertRaises(AssertionError):  # this test sees faults
+                m.check(wrong, "V1Service", "wrong")
+
+    def test_mpijob(self):
+        """the MPIJob has fields of the operator's, and values that it takes"""
+        job, = load("job-mpi.yaml")
+        self.assertEqual((job["apiVersion"], job["kind"]), ("kubeflow.org/v2beta1", "MPIJob"))
+        spec = job["spec"]
+        self.assertLessEqual(set(job), MPI[""])
+        self.assertLessEqual(set(spec), MPI["spec"])
+        self.assertLessEqual(set(spec["runPolicy"]), MPI["spec.runPolicy"])
+        self.assertIn(spec["runPolicy"]["cleanPodPolicy"], ("Running", "All", "None"))
+        self.assertIn(spec["mpiImplementation"], ("OpenMPI", "Intel", "MPICH"))
+        self.assertEqual(set(spec["mpiReplicaSpecs"]), MPI["spec.mpiReplicaSpecs"])
+        for role in spec["mpiReplicaSpecs"].values():
+            self.assertEqual(set(role), MPI["replica"])
+        args = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
+        slots = spec["slotsPerWorker"] * spec["mpiReplicaSpecs"]["Worker"]["replicas"]
+        self.assertEqual(args[args.index("-n") + 1], str(slots), "instances are not as many as slots")
+
+    def test_trainer(self):
+        """TrainingRuntime and TrainJob are of the trainer's schema"""
+        try:
+            import kubeflow_trainer_api.models as models
+        except ImportError:
+            self.skipTest("kubeflow_trainer_api is missing")
+        for each in load("job-torchrun.yaml"):
+            model = getattr(models, f"TrainerV1alpha1{each['kind']}")
+            known = model.from_dict(each).to_dict()  # a field that it does not know is lost
+            for key in ("apiVersion", "kind", "spec"):
+                self.assertEqual(known[key], each[key])
+
+    def test_together(self):
+        """selectors, ports, probes, volumes and images fit together"""
+        with open(os.path.join(SOURCE, "docs", "kubernetes.md"), encoding="utf-8") as f:
+            page = f.read()
+        for name, each in everything():
+            self.assertIn(f"examples/kubernetes/{name}", page)
+            for pod in pods(each):
+                volumes = {v["name"] for v in pod.get("volumes", [])}
+                self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
+                for container in pod["containers"] + pod.get("initContainers", []):
+                    self.assertIn(container["image"], ("plenum-loader", "plenum-training"))
+                    self.assertLessEqual({v["name"] for v in container.get("volumeMounts", [])}, volumes)
+                    ports = {p["name"] for p in container.get("ports", [])}
+                    for probe in find(container, "httpGet"):
+                        self.assertIn(probe["port"], ports)
+                for secret in find(pod, "secretName"):
+                    self.assertIn(f"secret generic {secret} ", page)
+        for name in ("loader-daemonset.yaml", "loader-service.yaml"):
+            for each in load(name):
+                for labels in find(each, "matchLabels"):
+                    self.assertEqual(labels, {"app": "plenum-loader"})
+                for template in find(each, "template"):
+                    self.assertEqual(template["metadata"]["labels"], {"app": "plenum-loader"})
+        service = load("loader-service.yaml")[0]
+        self.assertEqual(service["spec"]["clusterIP"], "None")  # as a text: else it would have one address, whatever loaders there are
+        job = load("job-mpi.yaml")[0]
+        launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
+        self.assertIn(f"tcp:{service['metadata']['name']}:{service['spec']['ports'][0]['port']}", launcher)
+
+    def test_images(self):
+        """what the manifests start is in the images, under the users that these have"""
+        for which, user, files in (("loader", 10001, ("plenumd",)), ("training", 1000, ("plenum*", "job_sshd.conf"))):
+            with open(os.path.join(SOURCE, "examples", "containers", f"Containerfile.{which}"), encoding="utf-8") as f:
+                text = f.read()
+            self.assertRegex(text, rf"(?m)^USER {user}:{user}$")
+            for file in files:
+                self.assertIn(file, text)
+            users = {pod["securityContext"]["runAsUser"] for _, each in everything() for pod in pods(each)
+                     if any(c["image"] == f"plenum-{which}" for c in pod["containers"])}
+            self.assertEqual(users, {user})
+
+    def test_loader(self):
+        """the loader of each manifest starts with its arguments, is ready, and drains within its time at SIGTERM"""
+        for name in ("loader-daemonset.yaml", "loader-service.yaml"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                pod, = (p for each in load(name) for p in pods(each))
+                container, = pod["containers"]
+                key = os.path.join(folder, "key")
+                with open(os.open(key, os.O_WRONLY | os.O_CREAT, 0o400), "wb") as f:
+                    f.write(os.urandom(32))
+                # Ports and paths that are free here; the rest as it stands there.
+                here = {"--root": folder, "--tls-key": key, "--listen": "127.0.0.1:0", "--http-address": "127.0.0.1"}
+                args = [a if a.split("=")[0] not in here else f"{a.split('=')[0]}={here[a.split('=')[0]]}" for a in container["args"]]
+                port = 20000 + os.getpid() % 20000
+                self.assertIn("--http-port=9714", args)
+                args[args.index("--http-port=9714")] = f"--http-port={port}"
+                drain, = (int(re.fullmatch(r"--drain-timeout=(\d+)s", a).group(1)) for a in args if a.startswith("--drain-timeout"))
+                self.assertLess(drain + 5, pod["terminationGracePeriodSeconds"])
+                loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{folder}/sock", *args], stderr=subprocess.PIPE, text=True)
+                try:
+                    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                        self.assertEqual(self.answer(loader, port, container[probe]["httpGet"]["path"]), 200, probe)
+                    self.assertEqual(subprocess.run([f"{BUILD}/plenumctl", "status", f"unix:{folder}/sock"], stdout=subprocess.DEVNULL).returncode, 0)
+                    loader.send_signal(signal.SIGTERM)
+                    self.assertEqual(loader.wait(60), 0)
+                finally:
+                    loader.kill()
+                    loader.communicate()
+
+    def answer(self, loader, port, path):
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as reply:
+                    return reply.status
+            except urllib.error.HTTPError as e:
+                return e.code
+            except OSError:
+                self.assertIsNone(loader.poll(), "the loader has ended")
+                time.sleep(0.1)
+        self.fail("the loader does not answer")
+
+    def test_options(self):
+        """plenumrun takes the arguments of the MPIJob"""
+        job, = load("job-mpi.yaml")
+        container, = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
+        self.assertEqual(container["command"], ["plenumrun"])
+        with tempfile.TemporaryDirectory() as folder:
+            hosts = os.path.join(folder, "hostfile")  # as the operator writes it
+            with open(hosts, "w", encoding="utf-8") as f:
+                f.write("training-worker-0.training.default.svc slots=4\ntraining-worker-1.training.default.svc slots=4\n")
+            args = [hosts if a == "/etc/mpi/hostfile" else a for a in container["args"]]
+            self.assertIn(hosts, args)
+            done = subprocess.run([f"{BUILD}/plenumrun", "--allow-run-as-root", "--dry-run", *args], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("training-worker-1.training.default.svc", done.stdout)
+
+
+if __name__ == "__main__":
+    tap.main()
