@@ -19,6 +19,10 @@ check_LTLIBRARIES += %D%/broken_disk.la
 %C%_broken_disk_la_LIBADD = -ldl
 %C%_broken_disk_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
 
+# The images of examples/containers.
+system_tests += %D%/test_containers.sh
+EXTRA_DIST += %D%/test_containers.sh
+
 # An hour of a loader's life, two hundred times all that can happen to loaders of other hosts, and each call that can fail, as root: make soak, or
 # SOAK_SECONDS=60 RUNS=1 make soak for a look.
 EXTRA_DIST += %D%/stage.sh %D%/soak.sh %D%/soak_actors.py
