@@ -16,6 +16,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -82,18 +83,49 @@ static int check_programs_own(struct plenum_error *err)
                      level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
 
-static int start_mpi(struct plenum_error *err)
+/* From Open MPI 5 on nobody may ask PMIx before MPI does (rendezvous.c). The library's name and interface are
+ * those of 4.1, so it is asked. */
+static bool must_be_first(void)
 {
-    int level, r = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    unsigned major;
+    int len;
 
-    if (r != MPI_SUCCESS)
-        return mpi_error(r, "MPI_Init_thread", err);
+    return MPI_Get_library_version(text, &len) == MPI_SUCCESS &&
+           sscanf(text, "Open MPI v%u", &major) == 1 && major >= 5;
+}
+
+/* MPI_Init_thread(), in the thread that wants it or in one of its own. */
+static struct {
+    pthread_mutex_t mu;
+    pthread_cond_t changed;
+    bool over;
+    int code, level;
+} start = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+static void *start_mpi(void *unused)
+{
+    int level, code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+
+    (void)pthread_mutex_lock(&start.mu);
+    start.over = true;
+    start.code = code;
+    start.level = level;
+    (void)pthread_cond_broadcast(&start.changed);
+    (void)pthread_mutex_unlock(&start.mu);
+    return unused;
+}
+
+static int started(struct plenum_error *err)
+{
+    if (start.code != MPI_SUCCESS)
+        return mpi_error(start.code, "MPI_Init_thread", err);
     ours = true;
-    if (level < MPI_THREAD_SERIALIZED)
+    if (start.level < MPI_THREAD_SERIALIZED)
         return error_set(err, -ENOTSUP,
                          "this MPI offers thread level %d, but plenum needs MPI_THREAD_SERIALIZED "
                          "(%d)",
-                         level, MPI_THREAD_SERIALIZED);
+                         start.level, MPI_THREAD_SERIALIZED);
     return 0;
 }
 
@@ -112,6 +144,60 @@ static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
     return r == -ETIMEDOUT ? r : 0;
 }
 
+/* Wait for MPI_Init_thread() in another thread. Until MPI has joined PMIx there are no marks, and no time limit. */
+static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline_ns)
+{
+    int marked = -EAGAIN;
+    bool over;
+
+    (void)pthread_mutex_lock(&start.mu);
+    while (!start.over) {
+        uint64_t next = marked == -EAGAIN ? time_now_ns() + PAUSE_LAST_NS : UINT64_MAX;
+
+        if (marked == 0 && deadline_ns)
+            next = deadline_ns;
+        if (cond_wait_until(&start.changed, &start.mu, next) == -ETIMEDOUT && marked == 0)
+            break;
+        if (start.over || marked != -EAGAIN)
+            continue;
+        (void)pthread_mutex_unlock(&start.mu);
+        marked = rendezvous_mark(instances, index);
+        (void)pthread_mutex_lock(&start.mu);
+    }
+    over = start.over;
+    (void)pthread_mutex_unlock(&start.mu);
+    return over;
+}
+
+/* MPI_Init_thread() with a time limit: it has none, so it waits in a thread of its own. When the time is up it is
+ * left there, and the program is not to use MPI again. */
+static int start_in_time(uint32_t instances, uint32_t index, uint64_t deadline_ns,
+                         struct plenum_error *err)
+{
+    bool *came = calloc(instances, sizeof(*came));
+    pthread_t thread;
+    int r;
+
+    if (!came)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)pthread_cond_init(&start.changed, NULL);
+    r = -pthread_create(&thread, NULL, start_mpi, NULL);
+    if (r < 0) {
+        free(came);
+        return error_set(err, r, "cannot start MPI: no new thread");
+    }
+    (void)pthread_detach(thread);
+    if (wait_for_start(instances, index, deadline_ns)) {
+        rendezvous_end();
+        r = started(err);
+    } else {
+        rendezvous_look(instances, came);
+        r = missing_in_time("the first collective", came, instances, err);
+    }
+    free(came);
+    return r;
+}
+
 static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err)
 {
     int initialised, finalised, r = 0;
@@ -124,10 +210,14 @@ static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
     (void)MPI_Initialized(&initialised);
     if (initialised && !ours)
         r = check_programs_own(err);
+    if (r == 0 && !initialised && must_be_first())
+        return start_in_time(instances, index, deadline_ns, err);
     if (r == 0)
         r = meet(instances, index, deadline_ns, err);
-    if (r == 0 && !initialised)
-        r = start_mpi(err);
+    if (r == 0 && !initialised) {
+        (void)start_mpi(NULL);
+        r = started(err);
+    }
     if (r == 0 && !ours)
         rendezvous_end(); /* MPI is in PMIx by itself, and leaves it when the program says so */
     return r;

@@ -6,6 +6,10 @@
  * up a mark, and then waits at a fence, asleep until the server calls back. When the time is up,
  * the marks that are not there name the missing.
  *
+ * From Open MPI 5 on nobody may join PMIx before MPI_Init(): it takes its own name from the PMIx_Init() that
+ * it makes itself, and makes none where somebody was first. There the marks are put up while MPI_Init() runs
+ * in a thread of its own (comm_mpi.c), and it is the fence that is inside it which everybody waits at.
+ *
  * Only under a server that knows this job: its size and our rank in it must be the job's. Otherwise
  * MPI is to say what is wrong, as it knows the whole story. */
 #include "config.h"
@@ -33,6 +37,7 @@
 static const uint64_t look_within_ns = 5 * NS_PER_SEC;
 
 static bool joined;
+static pmix_proc_t me; /* once we have joined */
 
 /* The fence's end, told by a thread of PMIx's. Never freed: it may come after we gave up. */
 static struct {
@@ -67,76 +72,93 @@ static int wait_for_fence(uint64_t deadline_ns)
 }
 
 /* The name of an instance's mark, unique among all jobs of a server. */
-static void name_mark(char *key, const pmix_proc_t *me, uint32_t index)
+static void name_mark(char *key, uint32_t index)
 {
-    (void)snprintf(key, PMIX_MAX_KEYLEN, "plenum-%.400s-%u", me->nspace, index);
+    (void)snprintf(key, PMIX_MAX_KEYLEN, "plenum-%.400s-%u", me.nspace, index);
 }
 
-static void put_mark(const pmix_proc_t *me)
+static void put_mark(void)
 {
     pmix_info_t mark;
     char key[PMIX_MAX_KEYLEN + 1];
 
-    name_mark(key, me, me->rank);
-    PMIX_INFO_LOAD(&mark, key, &me->rank, PMIX_UINT32);
+    name_mark(key, me.rank);
+    PMIX_INFO_LOAD(&mark, key, &me.rank, PMIX_UINT32);
     (void)PMIx_Publish(&mark, 1); /* without it the fence works all the same */
     PMIX_INFO_DESTRUCT(&mark);
 }
 
-static void look_for_marks(const pmix_proc_t *me, uint32_t instances, bool *came)
+void rendezvous_look(uint32_t instances, bool *came)
 {
     uint64_t end = time_now_ns() + look_within_ns;
 
     for (uint32_t i = 0; i < instances; i++) {
         pmix_pdata_t mark;
 
-        came[i] = i == me->rank;
+        came[i] = i == me.rank;
         if (came[i] || time_now_ns() > end)
             continue;
         PMIX_PDATA_CONSTRUCT(&mark);
-        name_mark(mark.key, me, i);
+        name_mark(mark.key, i);
         came[i] = PMIx_Lookup(&mark, 1, NULL, 0) == PMIX_SUCCESS;
         PMIX_PDATA_DESTRUCT(&mark);
     }
 }
 
 /* Is this server's job ours? */
-static bool knows_us(const pmix_proc_t *me, uint32_t instances, uint32_t index)
+static bool knows_us(uint32_t instances, uint32_t index)
 {
     pmix_proc_t all;
     pmix_value_t *size;
     bool same;
 
-    PMIX_LOAD_PROCID(&all, me->nspace, PMIX_RANK_WILDCARD);
+    PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
     if (PMIx_Get(&all, PMIX_JOB_SIZE, NULL, 0, &size) != PMIX_SUCCESS)
         return false;
-    same = size->type == PMIX_UINT32 && size->data.uint32 == instances && me->rank == index;
+    same = size->type == PMIX_UINT32 && size->data.uint32 == instances && me.rank == index;
     PMIX_VALUE_RELEASE(size);
     return same;
 }
 
-int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came)
+/* Without a server PMIx would make a world of this process alone, and MPI find itself in it. */
+static bool has_server(void)
 {
-    pmix_proc_t me, all;
-    int r;
+    return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK");
+}
 
-    /* Without a server PMIx would make a world of this process alone, and MPI find itself in it. */
-    if (!getenv("PMIX_NAMESPACE") || !getenv("PMIX_RANK"))
-        return -ENOTSUP;
+static int join(uint32_t instances, uint32_t index)
+{
     if (PMIx_Init(&me, NULL, 0) != PMIX_SUCCESS)
         return -ENOTSUP;
     joined = true;
-    if (!knows_us(&me, instances, index))
+    if (!knows_us(instances, index))
         return -ENOTSUP;
+    put_mark();
+    return 0;
+}
+
+int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came)
+{
+    pmix_proc_t all;
+    int r = has_server() ? join(instances, index) : -ENOTSUP;
+
+    if (r < 0)
+        return r;
     (void)pthread_cond_init(&fence.changed, NULL);
-    put_mark(&me);
     PMIX_LOAD_PROCID(&all, me.nspace, PMIX_RANK_WILDCARD);
     if (PMIx_Fence_nb(&all, 1, NULL, 0, on_fence, NULL) != PMIX_SUCCESS)
         return -ENOTSUP;
     r = wait_for_fence(deadline_ns);
     if (r == -ETIMEDOUT)
-        look_for_marks(&me, instances, came);
+        rendezvous_look(instances, came);
     return r;
+}
+
+int rendezvous_mark(uint32_t instances, uint32_t index)
+{
+    if (!has_server())
+        return -ENOTSUP;
+    return PMIx_Initialized() ? join(instances, index) : -EAGAIN;
 }
 
 void rendezvous_end(void)
@@ -155,6 +177,19 @@ int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *c
     (void)deadline_ns;
     (void)came;
     return -ENOTSUP;
+}
+
+int rendezvous_mark(uint32_t instances, uint32_t index)
+{
+    (void)instances;
+    (void)index;
+    return -ENOTSUP;
+}
+
+void rendezvous_look(uint32_t instances, bool *came)
+{
+    (void)instances;
+    (void)came;
 }
 
 void rendezvous_end(void)

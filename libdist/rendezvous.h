@@ -16,7 +16,16 @@
  */
 int rendezvous(uint32_t instances, uint32_t index, uint64_t deadline_ns, bool *came);
 
-/** Leave PMIx, after MPI has; nothing when there was no rendezvous. */
+/**
+ * The two halves of it for an MPI that must be the first in PMIx, while MPI_Init() waits in another
+ * thread: tell the others that we have come, and see at the end who has.
+ *
+ * rendezvous_mark() returns 0; -EAGAIN while MPI has not joined PMIx; or -ENOTSUP as above.
+ */
+int rendezvous_mark(uint32_t instances, uint32_t index);
+void rendezvous_look(uint32_t instances, bool *came);
+
+/** Leave PMIx, after MPI has or while it is in it; nothing when there was no rendezvous. */
 void rendezvous_end(void);
 
 #endif

@@ -84,6 +84,8 @@ asan_options_of_mpi=${ASAN_OPTIONS:-}:detect_leaks=0
 # Open MPI, kept to this host: on machines with more ranks than cores, as root, without a fabric to look for.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi() {
-    timeout 100 mpirun --oversubscribe --mca oob_tcp_if_include lo --mca pml ob1 --mca btl self,vader \
+    local daemons=""
+    case $(mpirun --version) in *"(Open MPI) 4."*) daemons="--mca oob_tcp_if_include lo" ;; esac # later ones find lo alone
+    timeout 100 mpirun --oversubscribe $daemons --mca pml ob1 --mca btl self,vader \
         --mca mpi_yield_when_idle 1 --bind-to none "$@"
 }
