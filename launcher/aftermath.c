@@ -14,7 +14,6 @@
 #include "launcher/host.h"
 #include "launcher/probe.h"
 #include "launcher/supervise_priv.h"
-#include "launcher/version.h"
 
 enum {
     PROBE_MS = 5000,
@@ -147,14 +146,6 @@ out:
     return found;
 }
 
-/* Is it Open MPI at all? Others have a program of the same name, which does not understand ours. */
-static bool is_open_mpi(char *path, size_t size, char *version, size_t version_size)
-{
-    return host_find_program("mpirun", path, size) < 0 ||
-           version_ask(path, "--version", version, version_size) < 0 ||
-           strstr(version, "(Open MPI) 4.") != NULL;
-}
-
 static void put_tail(const struct supervisor *s, uint32_t instance)
 {
     const char *tail = s->members[instance].tail;
@@ -189,7 +180,7 @@ static void put_tails(const struct supervisor *s)
 void aftermath_print(const struct supervisor *s)
 {
     const struct report *report = &s->report;
-    char sentence[2048], last[sizeof(s->text_tail.bytes) + 1], path[4096], version[256];
+    char sentence[2048], last[sizeof(s->text_tail.bytes) + 1];
 
     if (report->kind == REPORT_SUCCESS)
         return;
@@ -210,10 +201,4 @@ void aftermath_print(const struct supervisor *s)
     }
     if (sentence[0])
         log_error("%s", sentence);
-    if (report->kind == REPORT_MPIRUN && !s->plans_sent && !s->hurry &&
-        !is_open_mpi(path, sizeof(path), version, sizeof(version)))
-        log_error(
-            "%s is '%s'; plenumrun needs Open MPI 4 (Debian: openmpi-bin): let that come first "
-            "in PATH",
-            path, version);
 }

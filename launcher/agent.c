@@ -35,6 +35,30 @@ enum {
     LIST_NAME_MAX = 48,             /* the name of a variable */
 };
 
+/* What Open MPI 4.1 calls rsh is ssh for PRRTE, which starts the processes of Open MPI 5. */
+static const char RSH[] = "plm_rsh", SSH[] = "plm_ssh";
+static const struct {
+    const char *text;
+    bool ssh;
+} prefixes[] = {{"OMPI_MCA_", false}, {"PRTE_MCA_", true}};
+
+bool agent_begins_setting(const char *word)
+{
+    static const char *const words[] = {"--mca", "-mca", "--prtemca", "-prtemca"};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+bool agent_is_setting(const char *word, const char *name)
+{
+    return strcmp(word, name) == 0 ||
+           (strncmp(name, RSH, strlen(RSH)) == 0 && strncmp(word, SSH, strlen(SSH)) == 0 &&
+            strcmp(word + strlen(SSH), name + strlen(RSH)) == 0);
+}
+
 const char *agent_get_setting(const struct cmdline *options, const char *name)
 {
     const struct cmdline_list *args = &options->mpi_global_args;
@@ -42,14 +66,18 @@ const char *agent_get_setting(const struct cmdline *options, const char *name)
     char *variable;
 
     for (size_t i = 0; i + 2 < args->count; i++)
-        if ((strcmp(args->items[i], "--mca") == 0 || strcmp(args->items[i], "-mca") == 0) &&
-            strcmp(args->items[i + 1], name) == 0)
+        if (agent_begins_setting(args->items[i]) && agent_is_setting(args->items[i + 1], name))
             value = args->items[i + 2];
     if (value)
         return value;
-    variable = str_format("OMPI_MCA_%s", name);
-    value = variable ? getenv(variable) : NULL;
-    free(variable);
+    for (size_t i = 0; !value && i < ARRAY_LEN(prefixes); i++) {
+        bool rsh = prefixes[i].ssh && strncmp(name, RSH, strlen(RSH)) == 0;
+
+        variable = str_format("%s%s%s", prefixes[i].text, rsh ? SSH : "",
+                              name + (rsh ? strlen(RSH) : 0));
+        value = variable ? getenv(variable) : NULL;
+        free(variable);
+    }
     return value;
 }
 

@@ -33,9 +33,15 @@ enum {
  */
 unsigned agent_keepalive_seconds(const struct cmdline *options);
 
-/** A setting of Open MPI that the person has made, on our command line or in the environment, or
- * NULL. */
+/** A setting of Open MPI (4.1's name) that the person has made, on our command line or in the environment,
+ * or NULL. */
 const char *agent_get_setting(const struct cmdline *options, const char *name);
+
+/** Is this word of mpirun's command line followed by the name of a setting and its value? */
+bool agent_begins_setting(const char *word);
+
+/** Is `word` the setting `name` (4.1's name), also as PRRTE calls it? */
+bool agent_is_setting(const char *word, const char *name);
 
 /** Does mpirun start processes on other hosts by an agent? (Else by srun, in a Slurm allocation.)
  */

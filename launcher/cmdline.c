@@ -155,6 +155,14 @@ static int add_local_args(void *target, const char *value, struct plenum_error *
 }
 
 /* "3:--mca btl_tcp_links 2", "0-2,5:..." */
+bool cmdline_are_exports(const struct cmdline_list *words)
+{
+    for (size_t i = 0; i < words->count; i += 2)
+        if (strcmp(words->items[i], "-x") != 0 || i + 1 == words->count || !words->items[i + 1][0])
+            return false;
+    return true;
+}
+
 static int add_instance_args(void *target, const char *value, struct plenum_error *err)
 {
     static const char name[] = "--instance-mpi-local-args";

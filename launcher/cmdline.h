@@ -19,6 +19,9 @@ struct cmdline_list {
     size_t count;
 };
 
+/** Are these arguments of mpirun variables alone: -x NAME=value, -x NAME? */
+bool cmdline_are_exports(const struct cmdline_list *words);
+
 /** Append `len` bytes of a text (copied): 0 or -ENOMEM. */
 int cmdline_list_add(struct cmdline_list *list, const char *text, size_t len);
 

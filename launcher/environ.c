@@ -25,9 +25,10 @@ static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"
                                          "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
                                          "PLENUM_LOADER_KEY"};
 
-/* Set for good programs' sake when nobody has an opinion: lines of a Python program arrive when
- * they are printed, not when 8 KiB have come together. */
-static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}};
+/* Set for good programs' sake when nobody has an opinion, and then for all: lines of a Python program arrive
+ * when they are printed, not when 8 KiB have come together; and PyTorch's store does without libuv, as Debian's
+ * is built without and does not find that out by itself. */
+static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}, {"USE_LIBUV", "0"}};
 
 void environ_list_fini(struct environ_list *list)
 {
@@ -211,10 +212,29 @@ static int put_travelling(struct environ_list *list, const struct cmdline *optio
         if (value)
             r = environ_list_put(list, ENVIRON_SET, travelling[i], value);
     }
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(comforts); i++)
-        r = environ_list_put(list, ENVIRON_SET_IF, comforts[i][0], comforts[i][1]);
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(comforts); i++) {
+        const char *own = getenv(comforts[i][0]);
+
+        r = environ_list_put(list, own ? ENVIRON_SET : ENVIRON_SET_IF, comforts[i][0],
+                             own ? own : comforts[i][1]);
+    }
     for (size_t i = 0; r == 0 && i < options->exports.count; i++)
         r = put_export(list, options->exports.items[i]);
+    return r;
+}
+
+/* What mpirun was to be told of this instance alone, where that is no more than variables. */
+static int put_own(struct environ_list *list, const struct cmdline *options, uint32_t instance)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < options->num_instance_args; i++) {
+        const struct cmdline_instance_args *args = &options->instance_args[i];
+
+        for (size_t j = 1; args->instance == instance && cmdline_are_exports(&args->words) &&
+                           r == 0 && j < args->words.count; j += 2)
+            r = put_export(list, args->words.items[j]);
+    }
     return r;
 }
 
@@ -303,6 +323,8 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
     int r;
 
     r = put_travelling(&list, options);
+    if (r == 0)
+        r = put_own(&list, options, index);
     if (r == 0)
         r = put_tuning(&list, instance);
     if (r == 0)

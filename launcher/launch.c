@@ -27,6 +27,7 @@
 #include "launcher/configfile.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
+#include "launcher/mpirun.h"
 #include "launcher/plan.h"
 #include "launcher/ready.h"
 #include "launcher/report.h"
@@ -302,6 +303,7 @@ static int run(const struct cmdline *options, struct plan *plan)
 {
     char directory[4096], id[17], why[80];
     struct ready ready;
+    struct mpirun_program mpirun;
     bool again = false, ran = false;
     int signal = 0;
     unsigned pause = 0;
@@ -310,6 +312,7 @@ static int run(const struct cmdline *options, struct plan *plan)
         .options = options,
         .plan = plan,
         .ready = &ready,
+        .mpirun = &mpirun,
         .directory = directory,
         .loader = choose_loader(options),
         .id = id,
@@ -330,6 +333,10 @@ static int run(const struct cmdline *options, struct plan *plan)
         return REPORT_LAUNCH;
     }
     if (host_check_proc(&err) < 0 || host_get_directory(directory, sizeof(directory), &err) < 0) {
+        log_error("%s", err.text);
+        return REPORT_LAUNCH;
+    }
+    if (mpirun_find(&mpirun, &err) < 0) {
         log_error("%s", err.text);
         return REPORT_LAUNCH;
     }

@@ -1,7 +1,7 @@
-/* mpirun.c - everything that is known about Open MPI 4.1 here, in one place.
+/* mpirun.c - everything that is known about Open MPI 4.1 and 5 here, in one place.
  *
  * mpirun starts one shim an instance, on this host by itself and elsewhere through ssh and its
- * daemon (orted), and wires MPI up for the programs below. All else is ours: it binds nothing,
+ * daemon (orted; prted from 5 on), and wires MPI up for the programs below. All else is ours: it binds nothing,
  * forwards no output of programs, and its opinion of failures is only listened to when a shim
  * cannot speak for itself. The command line holds nothing of the user's program, since mpirun gives
  * some words a meaning of its own (":" begins another program).
@@ -32,7 +32,9 @@
 #include "launcher/host.h"
 #include "launcher/signals.h"
 #include "launcher/sweep.h"
+#include "launcher/version.h"
 
+enum { ANSWER_MS = 20000 }; /* to --version, from a file system that may be slow */
 enum { STATUS_FD = 3, TEXT_FD = 4, FILES_FD = 5 }; /* in the guard; files also in mpirun */
 enum { ORPHAN_MS = 1000 };
 
@@ -47,6 +49,25 @@ static const struct {
     /* A rank that waits in MPI leaves its core to the loader. */
     {"OMPI_MCA_mpi_yield_when_idle", "1", false},
 };
+
+/* From Open MPI 5 on processes are started by PRRTE, whose settings have a prefix of their own, and some
+ * another name. Here they are all handled by their older names (4.1's), and renamed at the end. What the
+ * person has set by either name is the same setting. */
+static const struct {
+    const char *older, *prrte; /* beginnings; of several that fit, the first */
+} renamed[] = {
+    {"OMPI_MCA_plm_rsh_", "PRTE_MCA_plm_ssh_"},
+    {"OMPI_MCA_plm", "PRTE_MCA_plm"},
+    {"OMPI_MCA_oob_", "PRTE_MCA_oob_"},
+    {"OMPI_MCA_routed_", "PRTE_MCA_routed_"},
+    {"OMPI_MCA_oob_tcp_if_", "PRTE_MCA_prte_if_"}, /* two names of one setting */
+    {"OMPI_MCA_orte_", "PRTE_MCA_prte_"},
+};
+
+static bool is_prrte(const struct mpirun_program *program)
+{
+    return program && program->major >= 5;
+}
 
 void mpirun_words_fini(struct mpirun_words *words)
 {
@@ -160,13 +181,16 @@ static void add_hosts(struct mpirun_words *w, const struct plan *plan, uint32_t 
     }
 }
 
+/* But variables, which the shim has from us: Open MPI 5.0 crashes when it is given several applications. */
 static const struct cmdline_instance_args *arguments_of(const struct cmdline *options,
                                                         uint32_t instance, size_t from, size_t *at)
 {
     for (size_t i = from; i < options->num_instance_args; i++) {
-        if (options->instance_args[i].instance == instance) {
+        const struct cmdline_instance_args *args = &options->instance_args[i];
+
+        if (args->instance == instance && !cmdline_are_exports(&args->words)) {
             *at = i;
-            return &options->instance_args[i];
+            return args;
         }
     }
     return NULL;
@@ -229,11 +253,10 @@ static void add_global_arguments(struct mpirun_words *w, const struct plan *plan
     const struct cmdline_list *args = &options->mpi_global_args;
 
     for (size_t i = 0; i < args->count; i++) {
-        bool setting = i + 2 < args->count && (strcmp(args->items[i], "--mca") == 0 ||
-                                               strcmp(args->items[i], "-mca") == 0);
+        bool setting = i + 2 < args->count && agent_begins_setting(args->items[i]);
 
         if (setting && we_are_agent(plan, options) &&
-            strcmp(args->items[i + 1], "plm_rsh_agent") == 0)
+            agent_is_setting(args->items[i + 1], "plm_rsh_agent"))
             i += 2;
         else
             add_word(w, args->items[i]);
@@ -289,7 +312,7 @@ static bool has_fabric(void)
 
 static bool is_named(char *const *environment, const char *name)
 {
-    size_t len = strlen(name);
+    size_t len = strcspn(name, "=");
 
     for (size_t i = 0; environment[i]; i++)
         if (strncmp(environment[i], name, len) == 0 && environment[i][len] == '=')
@@ -356,7 +379,9 @@ static void add_networks(struct mpirun_words *w, const struct mpirun_job *job, b
     static const char *const layers[][2] = {
         {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
         {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}};
-    const char *const subnets[] = {local ? "lo" : job->daemon_include,
+    /* PRRTE finds lo where there is nothing else, and does not when it is told to. */
+    const char *const own = is_prrte(job->program) ? NULL : "lo";
+    const char *const subnets[] = {local ? own : job->daemon_include,
                                    local ? "lo" : job->program_include};
 
     for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
@@ -410,9 +435,41 @@ static bool is_replaced(const char *entry, bool agent, bool translate)
            (translate && begins_with(entry, "OMPI_MCA_routed_radix="));
 }
 
-int mpirun_environment(const struct plan *plan, const struct cmdline *options,
-                       const struct mpirun_job *job, char *const *environment,
-                       struct mpirun_words *ret)
+/* The setting by its older name, or by PRRTE's; NULL: memory is short. */
+static char *rename_setting(const char *entry, bool to_prrte)
+{
+    if (to_prrte && strcmp(entry, "OMPI_MCA_plm=rsh") == 0)
+        return strdup("PRTE_MCA_plm=ssh");
+    for (size_t i = 0; i < ARRAY_LEN(renamed); i++) {
+        const char *from = to_prrte ? renamed[i].older : renamed[i].prrte;
+
+        if (begins_with(entry, from))
+            return str_format("%s%s", to_prrte ? renamed[i].prrte : renamed[i].older,
+                              entry + strlen(from));
+    }
+    return strdup(entry);
+}
+
+/* All of them; where the person has set one by both names, the older one stays. */
+static int rename_settings(char *const *environment, bool to_prrte, struct mpirun_words *ret)
+{
+    struct mpirun_words w = {0};
+
+    for (size_t i = 0; environment[i]; i++) {
+        char *entry = rename_setting(environment[i], to_prrte);
+
+        if (entry && strcmp(entry, environment[i]) != 0 &&
+            ((w.count > 0 && is_named(w.words, entry)) || is_named(environment, entry)))
+            free(entry);
+        else
+            take_word(&w, entry);
+    }
+    return finish(&w, ret);
+}
+
+static int make_environment(const struct plan *plan, const struct cmdline *options,
+                            const struct mpirun_job *job, char *const *environment,
+                            struct mpirun_words *ret)
 {
     /* The Open MPI communication layer chooses a pml first: a user's choice of it is left alone in
      * all that follows from it. */
@@ -450,6 +507,27 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
     take_word(&w, str_format(MPIRUN_ENV_IGNORED "=%llu", (unsigned long long)job->ignored));
     take_word(&w, str_format(MPIRUN_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
     return finish(&w, ret);
+}
+
+int mpirun_environment(const struct plan *plan, const struct cmdline *options,
+                       const struct mpirun_job *job, char *const *environment,
+                       struct mpirun_words *ret)
+{
+    struct mpirun_words older, made;
+    int r;
+
+    if (!is_prrte(job->program))
+        return make_environment(plan, options, job, environment, ret);
+    r = rename_settings(environment, false, &older);
+    if (r < 0)
+        return r;
+    r = make_environment(plan, options, job, older.words ? older.words : environment, &made);
+    mpirun_words_fini(&older);
+    if (r < 0)
+        return r;
+    r = rename_settings(made.words, true, ret);
+    mpirun_words_fini(&made);
+    return r;
 }
 
 /* What the guard needs; made before fork(). */
@@ -533,13 +611,22 @@ static void become_guard(const struct start *s)
     _exit(0);
 }
 
-static int find_mpirun(char *ret, size_t size, struct plenum_error *err)
+/* Others have a program of the same name, which does not understand our command line. */
+int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
 {
-    int r = host_find_program("mpirun", ret, size);
+    char version[256];
+    int r = host_find_program("mpirun", ret->path, sizeof(ret->path));
 
     if (r < 0)
         return error_set(err, r,
                          "mpirun was not found in PATH: install Open MPI (Debian: openmpi-bin)");
+    if (version_ask(ret->path, "--version", ANSWER_MS, version, sizeof(version)) < 0)
+        return error_set(err, -ENODATA, "'%s --version' says nothing: is it Open MPI's?", ret->path);
+    if (sscanf(version, "%*[^(](Open MPI) %u.", &ret->major) != 1 || ret->major < 4)
+        return error_set(err, -ENOTSUP,
+                         "%s is '%s'; plenumrun needs Open MPI 4 or 5 (Debian: openmpi-bin): let "
+                         "that come first in PATH",
+                         ret->path, version);
     return 0;
 }
 
@@ -551,17 +638,14 @@ int mpirun_start(const struct plan *plan, const struct cmdline *options,
                       .null = -1,
                       .parent = getpid(),
                       .grace_ns = options->grace_ns};
-    char program[4096], self[4096];
+    char self[4096];
     pid_t guard;
     int r;
 
-    r = find_mpirun(program, sizeof(program), err);
-    if (r < 0)
-        return r;
     r = host_get_self(self, sizeof(self), err);
     if (r < 0)
         return r;
-    s.program = program;
+    s.program = job->program->path;
     r = mpirun_arguments(plan, options, self, &s.arguments);
     if (r == 0)
         r = mpirun_environment(plan, options, job, environ, &s.environment);

@@ -25,7 +25,14 @@
 /** The argument by which plenumrun knows that it is a shim. */
 #define MPIRUN_SHIM_ARGUMENT "--shim"
 
+/** Which mpirun is there? Open MPI 4 has daemons of its own; from 5 on they are PRRTE's. */
+struct mpirun_program {
+    char path[4096];
+    unsigned major; /* of Open MPI's version, 4 at least */
+};
+
 struct mpirun_job {
+    const struct mpirun_program *program;
     const char *id, *token, *control;
     bool keep_loader;
     /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs;
@@ -57,6 +64,10 @@ struct mpirun_words {
 
 void mpirun_words_fini(struct mpirun_words *words);
 
+/** Look for it in PATH and ask it. 0, or a negative errno with a sentence: there is none, or it is another
+ * MPI's. */
+int mpirun_find(struct mpirun_program *ret, struct plenum_error *err);
+
 /** mpirun's command line, to start `self` as the shim of each instance. */
 int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
                      struct mpirun_words *ret);
@@ -66,7 +77,7 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
                        const struct mpirun_job *job, char *const *environment,
                        struct mpirun_words *ret);
 
-/** Start it. -ENOENT: there is no mpirun. */
+/** Start it. */
 int mpirun_start(const struct plan *plan, const struct cmdline *options,
                  const struct mpirun_job *job, struct mpirun *ret, struct plenum_error *err);
 

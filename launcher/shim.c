@@ -1,6 +1,6 @@
 /* shim.c - the outer shim: mpirun's child, the inner shim's guard.
  *
- *     mpirun or orted ── outer shim ── inner shim ──┬── the program (a process group of its own)
+ *     mpirun or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
  *                                                   └── plenumd (the first shim of a host)
  *
  * The inner shim (attend.c) does the work: it talks to plenumrun, starts the program, forwards its
@@ -121,6 +121,12 @@ static int read_process(pid_t pid, char *state, char name[32])
     return 0;
 }
 
+/* Is it Open MPI's daemon, 4.1's or that of PRRTE? */
+static bool is_daemon(const char *name)
+{
+    return strcmp(name, "orted") == 0 || strcmp(name, "prted") == 0;
+}
+
 /* plenumrun is out of reach, and so is mpirun: its daemon here, which started us and nothing but
  * instances of this job, would wait for a dead connection to break. (mpirun itself has a guard.) */
 static void end_parent(pid_t parent)
@@ -131,7 +137,7 @@ static void end_parent(pid_t parent)
         return;
     (void)kill(parent, SIGTERM);
     (void)kill(parent, SIGCONT);
-    if (strcmp(name, "orted") != 0)
+    if (!is_daemon(name))
         return;
     for (int i = 0; i < DAEMON_MS / LOOK_MS && getppid() == parent; i++)
         (void)usleep(LOOK_MS * 1000);
@@ -147,7 +153,7 @@ static void wake_parent(pid_t parent)
     char state, name[32];
 
     if (parent > 1 && getppid() == parent && read_process(parent, &state, name) == 0 &&
-        state == 'T' && strcmp(name, "orted") == 0)
+        state == 'T' && is_daemon(name))
         (void)kill(parent, SIGCONT);
 }
 

@@ -635,7 +635,8 @@ static int start(struct supervisor *s, struct plenum_error *err)
 {
     char name[64], control[DIAL_TEXT_MAX];
     char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
-    struct mpirun_job mpirun = {.id = s->id,
+    struct mpirun_job mpirun = {.program = s->job->mpirun,
+                                .id = s->id,
                                 .token = token,
                                 .control = control,
                                 .keep_loader = strcmp(s->job->loader, "auto") == 0,

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "launcher/cmdline.h"
+#include "launcher/mpirun.h"
 #include "launcher/plan.h"
 #include "launcher/ready.h"
 
@@ -13,6 +14,7 @@ struct supervise_job {
     const struct cmdline *options;
     struct plan *plan; /* hosts that are not known yet become known */
     const struct ready *ready;
+    const struct mpirun_program *mpirun;
     const char *directory; /* where the programs run */
     const char *loader;    /* "auto", "none" or addresses */
     const char *id;        /* a name of the job, the same for all its restarts */

@@ -1,5 +1,9 @@
-/* sweep.c - what Open MPI 4.1 forgets: /tmp/ompi.HOST.UID/pid.N of a killed mpirun, .../jf.N of a
- * killed orted, and /dev/shm/vader_segment.HOST.UID.JOB.RANK of killed programs.
+/* sweep.c - what Open MPI forgets:
+ *
+ *                                 4.1                                      5
+ *     of a killed mpirun          /tmp/ompi.HOST.UID/pid.N                 /tmp/prterun.HOST.PID.UID
+ *     of its killed daemon        /tmp/ompi.HOST.UID/jf.N                  /tmp/prted.HOST.PID.UID
+ *     of killed programs          /dev/shm/vader_segment.HOST.UID.JOB.RANK /dev/shm/sm_segment.HOST...
  *
  * Only what belongs to this job is touched: the names hold its numbers, and the owner must be us.
  */
@@ -45,6 +49,29 @@ static bool is_session(const char *path)
            lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
 }
 
+/* Is it "/.../prterun.<host>.<pid>.<our uid>", or prted's, and ours? */
+static bool is_prrte_session(const char *path, pid_t pid)
+{
+    const char *last = strrchr(path, '/');
+    size_t len = strlen(path), mark_len;
+    char mark[48];
+    struct stat st;
+
+    if (!last || path[0] != '/' || strstr(path, "/../") ||
+        (strncmp(last, "/prterun.", 9) != 0 && strncmp(last, "/prted.", 7) != 0))
+        return false;
+    (void)snprintf(mark, sizeof(mark), ".%d.%u", (int)pid, (unsigned)getuid());
+    mark_len = strlen(mark);
+    return len > mark_len && strcmp(path + len - mark_len, mark) == 0 && lstat(path, &st) == 0 &&
+           S_ISDIR(st.st_mode) && st.st_uid == getuid();
+}
+
+static void remove_prrte_session(const char *path, pid_t pid)
+{
+    if (is_prrte_session(path, pid))
+        (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 static void remove_session(const char *path)
 {
     char above[4096];
@@ -69,7 +96,9 @@ static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
 
 void sweep_after_mpirun(pid_t mpirun)
 {
-    static const char *const variables[] = {"OMPI_MCA_orte_tmpdir_base", "TMPDIR", "TEMP", "TMP"};
+    static const char *const variables[] = {"PRTE_MCA_prte_tmpdir_base",
+                                            "PRTE_MCA_prte_local_tmpdir_base",
+                                            "OMPI_MCA_orte_tmpdir_base", "TMPDIR", "TEMP", "TMP"};
     char names[2][HOST_NAME_MAX_BYTES];
     const char *base = "/tmp";
     size_t count = host_names(names);
@@ -87,25 +116,55 @@ void sweep_after_mpirun(pid_t mpirun)
         if (path)
             remove_session(path);
         free(path);
+        path = str_format("%s/prterun.%s.%d.%u", base, names[i], (int)mpirun, (unsigned)getuid());
+        if (path)
+            remove_prrte_session(path, mpirun);
+        free(path);
     }
+}
+
+/* Open MPI 5 makes a job's number of its name, "prterun-HOST-PID@1": of what stands before the @ a hash (Jenkins'
+ * "one at a time"), folded to 16 bits, and what stands behind it. */
+static bool number_job(const char *name, uint64_t *ret)
+{
+    const char *at = strrchr(name, '@');
+    uint32_t hash = 0;
+    uint64_t own = 0;
+
+    if (at && parse_u64(at + 1, UINT16_MAX, &own) < 0)
+        return false;
+    for (const char *p = name; *p && p != at; p++) {
+        hash += (unsigned char)*p;
+        hash += hash << 10;
+        hash ^= hash >> 6;
+    }
+    hash += hash << 3;
+    hash ^= hash >> 11;
+    hash += hash << 15;
+    *ret = (uint64_t)((hash >> 16 ^ hash) & 0xffff) << 16 | own;
+    return true;
 }
 
 /* The program's segment of shared memory, which MPI_Finalize() would have removed. */
 static void remove_segment(void)
 {
-    const char *job = getenv("OMPI_MCA_ess_base_jobid"),
-               *rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK"),
+    const char *job = getenv("OMPI_MCA_ess_base_jobid"), *name = getenv("PMIX_NAMESPACE"),
+               *rank = getenv(job ? "OMPI_COMM_WORLD_LOCAL_RANK" : "OMPI_COMM_WORLD_NODE_RANK"),
                *folder = getenv("OMPI_MCA_btl_vader_backing_directory");
     char names[2][HOST_NAME_MAX_BYTES];
     uint64_t number, local;
     size_t count = host_names(names);
 
-    if (!job || !rank || parse_u64(job, UINT32_MAX, &number) < 0 ||
-        parse_u64(rank, UINT32_MAX, &local) < 0)
+    if (!job && !folder)
+        folder = getenv("OMPI_MCA_btl_sm_backing_directory");
+    if (!rank || parse_u64(rank, UINT32_MAX, &local) < 0)
+        return;
+    if (job ? parse_u64(job, UINT32_MAX, &number) < 0 : !name || !number_job(name, &number))
         return;
     for (size_t i = 0; i < count; i++) {
-        char *path = str_format("%s/vader_segment.%s.%u.%x.%u", folder ? folder : "/dev/shm",
-                                names[i], (unsigned)geteuid(), (unsigned)number, (unsigned)local);
+        char *path = str_format("%s/%s.%s.%u.%x.%u", folder ? folder : "/dev/shm",
+                                job ? "vader_segment" : "sm_segment", names[i],
+                                (unsigned)geteuid(), (unsigned)number, (unsigned)local);
 
         if (path)
             (void)unlink(path);
@@ -115,9 +174,14 @@ static void remove_segment(void)
 
 void sweep_after_program(pid_t parent)
 {
-    const char *session = getenv("OMPI_MCA_orte_jobfam_session_dir");
+    const char *session = getenv("OMPI_MCA_orte_jobfam_session_dir"),
+               *prrte = getenv("PMIX_SERVER_TMPDIR");
 
     remove_segment();
-    if (session && getppid() != parent)
+    if (getppid() == parent)
+        return;
+    if (session)
         remove_session(session);
+    if (prrte)
+        remove_prrte_session(prrte, parent);
 }

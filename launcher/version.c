@@ -42,9 +42,10 @@ static _Noreturn void become(const char *program, const char *argument, int out,
     _exit(127);
 }
 
-int version_ask(const char *program, const char *argument, char *ret, size_t size)
+int version_ask(const char *program, const char *argument, unsigned limit_ms, char *ret,
+                size_t size)
 {
-    uint64_t deadline = time_now_ns() + ANSWER_MS * NS_PER_MS, now;
+    uint64_t deadline = time_now_ns() + limit_ms * NS_PER_MS, now;
     size_t len = 0;
     int fds[2], err, status;
     ssize_t n;
@@ -87,7 +88,7 @@ static void ask_program(struct part *part, const char *argument)
 {
     if (!part->path[0] && host_find_program(part->name, part->path, sizeof(part->path)) < 0)
         (void)snprintf(part->version, sizeof(part->version), "not found");
-    else if (version_ask(part->path, argument, part->version, sizeof(part->version)) < 0)
+    else if (version_ask(part->path, argument, ANSWER_MS, part->version, sizeof(part->version)) < 0)
         (void)snprintf(part->version, sizeof(part->version), "does not tell");
 }
 

@@ -234,6 +234,78 @@ Test(mpirun, arguments_of_one_instance)
     cmdline_fini(&options);
 }
 
+/* Open MPI 5.0 crashes when there are several applications: variables need none. */
+Test(mpirun, variables_of_one_instance_are_no_arguments)
+{
+    char *argv[] = {(char *)"plenumrun",
+                    (char *)"--instance-mpi-local-args",
+                    (char *)"1:-x A=1 -x B",
+                    (char *)"--instance-mpi-local-args",
+                    (char *)"2:-x A=1 --c",
+                    (char *)"prog",
+                    NULL};
+    struct cmdline options;
+    struct mpirun_words w;
+    char *text;
+    int operands;
+
+    cmdline_init(&options);
+    cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
+    cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
+    text = joined(&w);
+    cr_expect(strstr(text, "--host n2,n2 -n 2 ") != NULL, "%s", text);
+    cr_expect(strstr(text, "/p --shim : --host n1 -n 1 ") != NULL, "%s", text);
+    cr_expect(strstr(text, " -x A=1 --c /p --shim") != NULL, "%s", text);
+    mpirun_words_fini(&w);
+    cmdline_fini(&options);
+}
+
+/* PRRTE, which starts the processes of Open MPI 5, is told by names of its own. */
+Test(mpirun, settings_of_open_mpi_5)
+{
+    static const struct mpirun_program program = {.major = 5};
+    static char *nothing[] = {NULL};
+    static char *older[] = {(char *)"OMPI_MCA_plm=rsh", (char *)"OMPI_MCA_oob_tcp_keepalive_time=7",
+                            (char *)"OMPI_MCA_plm_rsh_args=-q", NULL};
+    static char *newer[] = {(char *)"PRTE_MCA_plm_ssh_agent=/opt/agent",
+                            (char *)"PRTE_MCA_prte_if_exclude=eth9", (char *)"OMPI_MCA_pml=ucx", NULL};
+    struct mpirun_job with = job;
+    struct cmdline options;
+    struct mpirun_words w;
+
+    (void)unsetenv("OMPI_MCA_plm_rsh_agent");
+    cmdline_init(&options);
+    with.program = &program;
+    cr_assert(eq(int, mpirun_environment(&local, &options, &with, nothing, &w), 0));
+    cr_expect(strstr(joined(&w), "oob_") == NULL, "it finds lo by itself alone: %s", joined(&w));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_include"), (char *)"lo"));
+    mpirun_words_fini(&w);
+
+    with.daemon_include = "10.1.0.0/16";
+    cr_assert(eq(int, mpirun_environment(&several, &options, &with, older, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_keepalive_time"), (char *)"7"));
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_plm"), (char *)"ssh"));
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_plm_ssh_args"), (char *)"-q"));
+    cr_expect(strstr(value_of(&w, "PRTE_MCA_plm_ssh_agent"), " --agent") != NULL);
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_plm_ssh_no_tree_spawn"), (char *)"1"));
+    cr_expect(strstr(joined(&w), "OMPI_MCA_plm") == NULL, "%s", joined(&w));
+    cr_expect(strstr(joined(&w), "OMPI_MCA_oob") == NULL, "%s", joined(&w));
+    mpirun_words_fini(&w);
+
+    setenv("PRTE_MCA_plm_ssh_agent", "/opt/agent", 1);
+    cr_assert(eq(int, mpirun_environment(&several, &options, &with, newer, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/agent"));
+    cr_expect(strstr(value_of(&w, "PRTE_MCA_plm_ssh_agent"), " --agent") != NULL);
+    cr_expect(value_of(&w, "PRTE_MCA_plm_ssh_args") == NULL, "it is no ssh");
+    cr_expect(value_of(&w, "PRTE_MCA_oob_tcp_if_include") == NULL, "the user's choice stays");
+    cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_if_exclude"), (char *)"eth9"));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));
+    mpirun_words_fini(&w);
+    unsetenv("PRTE_MCA_plm_ssh_agent");
+    cmdline_fini(&options);
+}
+
 Test(mpirun, networks)
 {
     static char *before[] = {(char *)"OMPI_MCA_btl_tcp_if_exclude=x", NULL};

@@ -105,14 +105,17 @@ mkdir other
 printf '#!/bin/sh\n[ "$1" != --version ] || { echo "HYDRA build details: Version: 4.0"; exit; }\necho "unknown option" >&2\nexit 255\n' >other/mpirun
 chmod +x other/mpirun
 PATH=$T/other:$PATH job -n 2 true
-ok "another MPI's mpirun is told of" all 'same $code 125' "last_line_has err \"$T/other/mpirun is 'HYDRA build details: Version: 4.0'; plenumrun needs Open MPI 4\""
+ok "another MPI's mpirun is told of" all 'same $code 125' "last_line_has err \"$T/other/mpirun is 'HYDRA build details: Version: 4.0'; plenumrun needs Open MPI 4 or 5\"" 'same "$(grep -c "unknown option" err)" 0'
+printf '#!/bin/sh\nsleep 1\n' >other/mpirun
+PATH=$T/other:$PATH job -n 2 true
+ok "and one that does not tell whose it is" all 'same $code 125' "last_line_has err \"'$T/other/mpirun --version' says nothing\""
 printf '#!/bin/sh\necho "[h:1] opal_ifinit: no interfaces" >&2\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexit 9\n' >other/mpirun
 PATH=$T/other:$PATH job -n 2 true
 ok "Open MPI that complains of something first is taken for what it is" all 'same $code 125' 'has err "  | .*opal_ifinit"' 'has_not err "needs Open MPI"'
 PATH=$T/other:$PATH job --version-format full-text
 ok "and its version is what it says last" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' 'has out "^ssh .*[0-9]\|not found"'
 TMPDIR=/proc/self job -n 1 true
-ok "no folder for Open MPI's files: it is shown why" all 'same $code 125' 'has err "  | .*/proc/self/ompi"'
+ok "no folder for Open MPI's files: it is shown why" all 'same $code 125' 'has err "  | .*/proc/self/\(ompi\|prterun\)"'
 cat >other/mpirun <<'END'
 #!/bin/bash
 [ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }
@@ -504,7 +507,9 @@ for part in plenumrun guard mpirun outer inner; do
     [ $part = plenumrun ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|Open MPI"'
 done
 
-sessions() { ls -A "${TMPDIR:-/tmp}"/ompi.*."$(id -u)" 2>/dev/null | grep -x "pid\.$mpirun"; }
+sessions() { # of Open MPI 4, and of 5
+    (cd "${TMPDIR:-/tmp}" && ls -A -d ompi.*."$(id -u)/pid.$mpirun" prterun.*."$mpirun.$(id -u)" 2>/dev/null) | grep .
+}
 no_session() { [ -z "$(sessions)" ]; }
 start
 find_parts

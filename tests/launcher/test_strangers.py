@@ -31,7 +31,8 @@ class Strangers(unittest.TestCase):
         """An environment in which mpirun begins only when `go` is there; `begun` is there when it waits for that."""
         path = os.path.join(self.folder, "mpirun")
         with open(path, "w") as f:
-            f.write(f'#!/bin/sh\n: >{self.folder}/begun\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done\nexec {shutil.which("mpirun")} "$@"\n')
+            f.write(f'#!/bin/sh\n[ "$1" != --version ] || exec {shutil.which("mpirun")} --version\n'
+                    f': >{self.folder}/begun\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done\nexec {shutil.which("mpirun")} "$@"\n')
         os.chmod(path, stat.S_IRWXU)
         return dict(os.environ, PATH=self.folder + ":" + os.environ["PATH"])
 
