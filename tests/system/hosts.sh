@@ -16,6 +16,8 @@ if [ "${1:-}" != --at-head ]; then
     exit
 fi
 
+# Open MPI's daemon on other hosts
+case $(mpirun --version) in *"(Open MPI) 4."*) daemon=orted ;; *) daemon=prted ;; esac
 dir=$VHOSTS_DIR/shared
 cd "$dir" || exit 99
 id=$$ # makes our sleeping processes unlike all others
@@ -41,10 +43,10 @@ all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
 nothing_runs() { [ -z "$("$vhosts" ps)" ] && ! pgrep -fx "(sleep|yes) 200[0-9]\.$id" >/dev/null; }
 files() { # of Open MPI, on all hosts that are up and at the head
     for h in v1 v2 v3; do
-        on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e vader' 2>/dev/null | sed "s/^/$h: /"
+        on $h sh -c 'ls -A /tmp /dev/shm | grep -e ompi -e prte -e _segment' 2>/dev/null | sed "s/^/$h: /"
     done
-    ls -A "$TMPDIR" | grep ompi
-    ls /dev/shm | grep vader_segment.vhead
+    ls -A "$TMPDIR" | grep -e ompi -e prte
+    ls /dev/shm | grep _segment.vhead
 }
 no_files() { [ -z "$(files)" ]; }
 nothing_is_left() {

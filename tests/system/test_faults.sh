@@ -70,7 +70,7 @@ fault_orted() {
     for kind in start start_mpi; do
         [ $kind = start ] || [ -x "$mpi_sum" ] || continue
         $kind
-        on v2 pkill -KILL -x orted
+        on v2 pkill -KILL -x $daemon
         await_end
         ok "Open MPI's daemon is killed ($kind)" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000' nothing_is_left
     done
@@ -80,12 +80,12 @@ fault_orted_stopped() {
     job=$!
     begin=$(date +%s%N)
     wait_for 10 test -e up.5 -a -e up.4 -a -e up.3 -a -e up.2 -a -e up.1 -a -e up.0
-    on v2 pkill -STOP -x orted
+    on v2 pkill -STOP -x $daemon
     await_end
     rm -f up.*
     ok "Open MPI's daemon is stopped: the job does not need it" all 'same $code 0' 'same "$(grep -c done out)" 6' 'below $took 25000' nothing_is_left
     start
-    on v2 pkill -STOP -x orted
+    on v2 pkill -STOP -x $daemon
     kill -TERM $job
     await_end
     ok "nor does its end" all 'same $code 143' 'below $took 25000' nothing_is_left
@@ -96,7 +96,7 @@ fault_shims() {
     await_end
     ok "all shims of a host are killed" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000'
     on v2 pkill -KILL -x sleep # what has lost both of its guards at once is an orphan of that host
-    on v2 sh -c 'rm -rf /tmp/ompi.*'
+    on v2 sh -c 'rm -rf /tmp/ompi.* /tmp/prte*'
     ok "nothing else is left" nothing_is_left
     start
     on v2 pkill -STOP -f 'plenumrun --shim'
@@ -213,7 +213,7 @@ fault_missing() {
 }
 fault_restart() {
     start_once --max-restarts 2
-    on v2 pkill -KILL -x orted
+    on v2 pkill -KILL -x $daemon
     await_end
     ok "a job that may starts again" all 'same $code 0' 'has "the job starts again (1 of 2 times)"' nothing_is_left
 }
@@ -221,7 +221,7 @@ fault_reboot() { # of a host: for a while nobody can log in there
     eval "$("$vhosts" env ssh)"
     start_once --max-restarts 5
     on v2 pkill -KILL -x sshd
-    on v2 pkill -KILL -x orted
+    on v2 pkill -KILL -x $daemon
     wait_for 40 has 'trying again in 10 s'
     "$vhosts" sshd v2
     await_end 60

@@ -71,7 +71,7 @@ in_slurm() {
     timeout -k 5 60 "$vhosts" exec v1 env PATH="$PATH" "$@" >out 2>err
     code=$?
 }
-no_step() { [ -z "$(on v1 squeue -h)" ] && ! pgrep -x orted >/dev/null; }
+no_step() { [ -z "$(on v1 squeue -h)" ] && ! pgrep -x "orted|prted" >/dev/null; }
 
 in_slurm salloc -N2 "$run" sh -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $(hostname)'
 ok "salloc -N2: an instance on each host" same "$(sort out)" "0/2 0/1 v1
