@@ -360,8 +360,9 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
         log_debug(number ? "mpirun's process beside instance %u is gone"
                          : "mpirun wants instance %u to end",
                   member_index(s, m));
-        if (number && !s->orphan)
+        if (number && !s->orphan && !m->asked) /* else its daemon has left in order */
             s->orphan = m;
+        m->asked |= number == 0;
         supervise_expect_reason(s);
         return 0;
     case CONTROL_STOPPED:

@@ -265,6 +265,14 @@ static void read_status(struct supervisor *s)
     supervise_expect_reason(s);
 }
 
+/* Was the process that started an instance gone, and mpirun ended of that? That of Open MPI 5 does at once, and may be
+ * heard of before. One that is killed leaves orphans, too, and those on its own host are its own. */
+static bool has_lost_daemon(const struct supervisor *s)
+{
+    return !s->mpirun_ended ||
+           (!WIFSIGNALED(s->mpirun_status) && !member_host(s, s->orphan)->local);
+}
+
 /* mpirun has ended or wants to, and no instance has told a better reason. */
 static void blame_mpirun(struct supervisor *s)
 {
@@ -283,7 +291,7 @@ static void blame_mpirun(struct supervisor *s)
         supervise_fail_with(s, REPORT_MPIRUN, NULL, "the process that guards mpirun was killed");
         return;
     }
-    if (!s->mpirun_ended && s->orphan) {
+    if (s->orphan && has_lost_daemon(s)) {
         supervise_fail_with(
             s, REPORT_LOST, s->orphan,
             "the process of Open MPI on host %s that started it is gone; was it killed?",

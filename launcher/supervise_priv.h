@@ -42,6 +42,7 @@ struct member {
     uint32_t pid;       /* of its program; 0: not started */
     uint64_t started_ns;
     bool lost;
+    bool asked;     /* mpirun, or its daemon, has asked it to end */
     int stopped_by; /* the signal by which somebody has stopped its program; 0: it runs */
     struct control_failed failed;
     bool has_failed; /* to start */
