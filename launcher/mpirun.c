@@ -393,6 +393,9 @@ static void add_networks(struct mpirun_words *w, const struct mpirun_job *job, b
         else if (job->excluded)
             take_word(w, str_format("%s=lo,%s", layers[i][1], job->excluded));
     }
+    /* Where some of the hosts have IPv6 besides, MPI_Init() of Open MPI 5 finds no way to the others. */
+    if (is_prrte(job->program) && subnets[1] && strchr(subnets[1], '/'))
+        add_setting(w, environment, "OMPI_MCA_btl_tcp_disable_family", "6");
 }
 
 /* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take

@@ -281,8 +281,9 @@ Test(mpirun, settings_of_open_mpi_5)
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_include"), (char *)"lo"));
     mpirun_words_fini(&w);
 
-    with.daemon_include = "10.1.0.0/16";
+    with.daemon_include = with.program_include = "10.1.0.0/16";
     cr_assert(eq(int, mpirun_environment(&several, &options, &with, older, &w), 0));
+    cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_disable_family"), (char *)"6"));
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_keepalive_time"), (char *)"7"));
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_plm"), (char *)"ssh"));
