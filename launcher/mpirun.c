@@ -240,6 +240,11 @@ static uint32_t count_alike(const struct plan *plan, const struct cmdline *optio
     return count;
 }
 
+bool mpirun_has_several(const struct plan *plan, const struct cmdline *options)
+{
+    return count_alike(plan, options, 0) < plan->num_instances;
+}
+
 /* Does mpirun call us, where it would call ssh? */
 static bool we_are_agent(const struct plan *plan, const struct cmdline *options)
 {

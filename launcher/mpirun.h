@@ -72,6 +72,9 @@ int mpirun_find(struct mpirun_program *ret, struct plenum_error *err);
 int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
                      struct mpirun_words *ret);
 
+/** Do these instances take several applications of mpirun's, as some have arguments of their own? */
+bool mpirun_has_several(const struct plan *plan, const struct cmdline *options);
+
 /** mpirun's environment: ours, with Open MPI settings that nobody has set otherwise. */
 int mpirun_environment(const struct plan *plan, const struct cmdline *options,
                        const struct mpirun_job *job, char *const *environment,

@@ -273,6 +273,13 @@ static bool has_lost_daemon(const struct supervisor *s)
            (!WIFSIGNALED(s->mpirun_status) && !member_host(s, s->orphan)->local);
 }
 
+/* open-mpi/ompi#13303, known of 5.0.7. */
+static bool has_crashed_at_arguments(const struct supervisor *s)
+{
+    return s->phase == STARTING && s->job->mpirun->major == 5 && WIFSIGNALED(s->mpirun_status) &&
+           WTERMSIG(s->mpirun_status) == SIGSEGV && mpirun_has_several(s->plan, s->options);
+}
+
 /* mpirun has ended or wants to, and no instance has told a better reason. */
 static void blame_mpirun(struct supervisor *s)
 {
@@ -305,8 +312,13 @@ static void blame_mpirun(struct supervisor *s)
         return;
     }
     report_describe_status(s->mpirun_status, status, sizeof(status));
-    supervise_fail_with(s, REPORT_MPIRUN, NULL, "mpirun, which starts the instances, %s%s", status,
-                        s->phase == STARTING ? " before all of them had started" : "");
+    supervise_fail_with(
+        s, REPORT_MPIRUN, NULL, "mpirun, which starts the instances, %s%s%s", status,
+        s->phase == STARTING ? " before all of them had started" : "",
+        has_crashed_at_arguments(s)
+            ? ": that of Open MPI 5.0 crashes when an instance has arguments of its own other than "
+              "-x (--instance-mpi-local-args)"
+            : "");
 }
 
 /* ---- time ---- */

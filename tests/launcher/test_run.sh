@@ -106,6 +106,11 @@ printf '#!/bin/sh\n[ "$1" != --version ] || { echo "HYDRA build details: Version
 chmod +x other/mpirun
 PATH=$T/other:$PATH job -n 2 true
 ok "another MPI's mpirun is told of" all 'same $code 125' "last_line_has err \"$T/other/mpirun is 'HYDRA build details: Version: 4.0'; plenumrun needs Open MPI 4 or 5\"" 'same "$(grep -c "unknown option" err)" 0'
+printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 5.0.7"; exit; }\nulimit -c 0\nkill -SEGV $$\n' >other/mpirun
+PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:--display map' true
+ok "one that crashes when an instance has arguments of its own is told as such" all 'same $code 125' 'last_line_has err "(Segmentation fault).*: that of Open MPI 5.0 crashes when .* other than -x"'
+PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:-x A=1' true
+ok "variables are none" all 'same $code 125' 'last_line_has err "(Segmentation fault) before all of them had started$"'
 printf '#!/bin/sh\nsleep 1\n' >other/mpirun
 PATH=$T/other:$PATH job -n 2 true
 ok "and one that does not tell whose it is" all 'same $code 125' "last_line_has err \"'$T/other/mpirun --version' says nothing\""
