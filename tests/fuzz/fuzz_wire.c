@@ -149,7 +149,7 @@ static void way_destroy(struct frame_carrier *carrier)
 
 static struct frame_conn conn_of(struct way *w, const uint8_t *data, size_t size, uint32_t turn)
 {
-    *w = (struct way){.carrier = {way_read, way_write, way_has_read, way_destroy, false},
+    *w = (struct way){.carrier = {way_read, way_write, way_has_read, way_destroy, false, false},
                       .bytes = data,
                       .len = size,
                       .turn = turn};
