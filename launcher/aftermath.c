@@ -1,7 +1,7 @@
 /* aftermath.c - what is printed when a job has failed: consequences first, the cause last.
  *
  *     the last lines that those that failed wrote to standard error, the cause's last
- *     what the hosts say when they are asked (probe.h), or else what mpirun said
+ *     what the hosts say when they are asked (probe.h), or else what the starter said
  *     one sentence: the cause (report.h) */
 #include "config.h"
 
@@ -113,8 +113,8 @@ static void report_others(const struct supervisor *s)
     }
 }
 
-/* Why could mpirun not start? When a host's answer tells, it comes after what we know ourselves;
- * else mpirun's own words must do. */
+/* Why could the job not start? When a host's answer tells, it comes after what we know ourselves;
+ * else the starter's own words must do. */
 static bool ask_hosts(const struct supervisor *s, const char *sentence)
 {
     struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));
@@ -195,7 +195,7 @@ void aftermath_print(const struct supervisor *s)
         if (explained)
             return;
         if (tail_get(&s->text_tail, MPIRUN_LINES, last) > 0) {
-            log_error("the last words of mpirun:");
+            log_error("the last words of %s:", starter_name(s));
             put_lines(s, last);
         }
     }

@@ -25,7 +25,7 @@
 #include "common/util.h"
 #include "launcher/family.h"
 #include "launcher/host.h"
-#include "launcher/mpirun.h"
+#include "launcher/shim.h"
 
 enum {
     CONNECT_SECONDS_MOST = 10,
@@ -420,9 +420,9 @@ static char *find_host(const char *name, char *fields[3])
 static char *wrap_command(char **words, int count)
 {
     static const char take[] =
-        "IFS= read -r " MPIRUN_ENV_TOKEN " || { echo \"plenumrun: nothing has come by standard input: "
+        "IFS= read -r " SHIM_ENV_TOKEN " || { echo \"plenumrun: nothing has come by standard input: "
         "has the agent (ssh) an argument -n?\" >&2; exit 1; }; "
-        "export " MPIRUN_ENV_TOKEN "; exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
+        "export " SHIM_ENV_TOKEN "; exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
     char *command = NULL, *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&command, &size);
@@ -460,7 +460,7 @@ static int offer_secret(const char *secret)
 
 int agent_main(int argc, char **argv)
 {
-    char *secret = getenv(MPIRUN_ENV_TOKEN);
+    char *secret = getenv(SHIM_ENV_TOKEN);
     const char *program = getenv(AGENT_ENV_WORDS);
     char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all;
     size_t count = 0;
@@ -491,7 +491,7 @@ int agent_main(int argc, char **argv)
             return 255;
         }
         explicit_bzero(secret, strlen(secret));
-        (void)unsetenv(MPIRUN_ENV_TOKEN);
+        (void)unsetenv(SHIM_ENV_TOKEN);
     } else {
         for (int i = at + 1; i < argc; i++)
             all[count++] = argv[i];

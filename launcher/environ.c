@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/meeting.h"
 #include "common/util.h"
 
 static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
@@ -337,6 +338,9 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
         r = put_number(&list, ENVIRON_SET, identity[i].name, identity[i].value);
     if (r == 0)
         r = environ_list_put(&list, ENVIRON_SET, "PLENUM_JOB_ID", job->id);
+    if (r == 0)
+        r = environ_list_put(&list, job->meeting ? ENVIRON_SET : ENVIRON_UNSET, MEETING_VARIABLE,
+                             job->meeting ? job->meeting : "");
     if (r == 0 && options->verify)
         r = environ_list_put(&list, ENVIRON_SET, "PLENUM_VERIFY_BATCHES", options->verify);
     if (r == 0)

@@ -47,6 +47,7 @@ struct environ_job {
     uint16_t master_port;
     uint32_t restart_count;
     const char *interface; /* of the instance's host, for programs that talk; NULL: not known */
+    const char *meeting; /* MEETING_VARIABLE (meeting.h), or NULL */
 };
 
 /**

@@ -222,9 +222,59 @@ static int place_here(struct plan *plan, struct plenum_error *err)
     return 0;
 }
 
+/* The first option that only mpirun understands, or NULL. */
+static const char *find_mpirun_option(const struct cmdline *options)
+{
+    if (options->mpi_global_args.count > 0)
+        return "--mpi-global-args";
+    if (options->mpi_local_args.count > 0)
+        return "--mpi-local-args";
+    return options->num_instance_args > 0 ? "--instance-mpi-local-args" : NULL;
+}
+
+/* What starts the instances: mpirun; or, where there is none and all are on this host, plenumrun itself:
+ * `*ret` is NULL then. */
+static int choose_starter(const struct cmdline *options, const struct plan *plan,
+                          struct mpirun_program *mpirun, const struct mpirun_program **ret,
+                          struct plenum_error *err)
+{
+    const char *option = find_mpirun_option(options);
+    int r = mpirun_find(mpirun, err);
+
+    *ret = r == 0 ? mpirun : NULL;
+    if (r != -ENOENT)
+        return r;
+    if (!plan_is_local(plan))
+        return error_set(err, r,
+                         "mpirun was not found in PATH: to start instances on other hosts, install "
+                         "Open MPI on all of them (Debian: openmpi-bin); on one host none is needed");
+    if (option)
+        return error_set(err, r,
+                         "%s is for mpirun, which was not found in PATH: leave it out, or install "
+                         "Open MPI (Debian: openmpi-bin)",
+                         option);
+    return 0;
+}
+
+/* What would start them here; machines that are only planned for have what they have. */
+static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
+{
+    const struct mpirun_program *found;
+    struct mpirun_program mpirun;
+    struct plenum_error err;
+
+    if (options->topologies.count > 0)
+        return "mpirun";
+    if (choose_starter(options, plan, &mpirun, &found, &err) == 0)
+        return found ? "mpirun" : "plenumrun";
+    log_warn("this job could not be started now: %s", err.text);
+    return "mpirun";
+}
+
 static int dry_run(const struct cmdline *options, struct plan *plan)
 {
     struct plenum_error err;
+    const char *starter;
     int r;
 
     r = options->topologies.count > 0 ? place_on_given(options, plan, &err)
@@ -237,10 +287,11 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
         if (plan->hosts[i].blind)
             log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
                      plan->hosts[i].name);
+    starter = tell_starter(options, plan);
     if (options->print_topology == CMDLINE_FORMAT_JSON)
-        table_print_json(stdout, plan, choose_loader(options));
+        table_print_json(stdout, plan, choose_loader(options), starter);
     else
-        table_print_text(stdout, plan, choose_loader(options));
+        table_print_text(stdout, plan, choose_loader(options), starter);
     if (fflush(stdout) != 0) {
         log_error("cannot write the table to standard output: %s", strerror(errno));
         return REPORT_LAUNCH;
@@ -312,7 +363,6 @@ static int run(const struct cmdline *options, struct plan *plan)
         .options = options,
         .plan = plan,
         .ready = &ready,
-        .mpirun = &mpirun,
         .directory = directory,
         .loader = choose_loader(options),
         .id = id,
@@ -336,10 +386,14 @@ static int run(const struct cmdline *options, struct plan *plan)
         log_error("%s", err.text);
         return REPORT_LAUNCH;
     }
-    if (mpirun_find(&mpirun, &err) < 0) {
+    if (choose_starter(options, plan, &mpirun, &job.mpirun, &err) < 0) {
         log_error("%s", err.text);
         return REPORT_LAUNCH;
     }
+    if (job.mpirun)
+        log_info("the instances are started by %s", mpirun.path);
+    else
+        log_info("the instances are started by plenumrun itself: there is no mpirun in PATH");
     environ_warn(plan, options);
     for (;;) {
         again = ran = false;

@@ -22,6 +22,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/lend.c %D%/lend.h \
 	%D%/lenders.c %D%/lenders.h \
 	%D%/lines.c %D%/lines.h \
+	%D%/local.c %D%/local.h \
 	%D%/members.c \
 	%D%/mpirun.c %D%/mpirun.h \
 	%D%/network.c %D%/network.h \
@@ -35,6 +36,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/result.c \
 	%D%/shim.c %D%/shim.h \
 	%D%/signals.c %D%/signals.h \
+	%D%/starter.c %D%/starter.h \
 	%D%/supervise.c %D%/supervise.h %D%/supervise_priv.h \
 	%D%/sweep.c %D%/sweep.h \
 	%D%/table.c %D%/table.h \

@@ -11,7 +11,7 @@
 #include "launcher/host.h"
 #include "launcher/launch.h"
 #include "launcher/lend.h"
-#include "launcher/mpirun.h"
+#include "launcher/local.h"
 #include "launcher/probe.h"
 #include "launcher/report.h"
 #include "launcher/shim.h"
@@ -43,8 +43,10 @@ int main(int argc, char **argv)
 {
     fill_standard_descriptors();
     (void)signal(SIGCHLD, SIG_DFL); /* where it is ignored nobody can be waited for */
-    if (argc > 1 && strcmp(argv[1], MPIRUN_SHIM_ARGUMENT) == 0)
+    if (argc > 1 && strcmp(argv[1], SHIM_ARGUMENT) == 0)
         return has_proc() ? shim_main() : REPORT_LAUNCH;
+    if (argc == 3 && strcmp(argv[1], LOCAL_ARGUMENT) == 0)
+        return local_main(argv[2]);
     if (argc > 1 && strcmp(argv[1], AGENT_ARGUMENT) == 0)
         return agent_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], PROBE_ARGUMENT) == 0)

@@ -2,7 +2,7 @@
  *
  * A member is an instance with its shim. It goes through its states in one direction only, and is
  * lost (and done) when its connection breaks, makes no sense, or is silent for too long, whatever
- * mpirun thinks of it. What a loss or a bad end means for the job is supervise.c's to say. */
+ * its starter thinks of it. What a loss or a bad end means for the job is supervise.c's to say. */
 #include "config.h"
 
 #include <errno.h>
@@ -260,6 +260,7 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
     m->state = EXITED;
     m->has_exited = true;
     m->exited_ns = time_now_ns();
+    meeting_note_end(s->meeting, member_index(s, m));
     report_describe_status(m->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              member_index(s, m), member_host(s, m)->name, status,
@@ -273,8 +274,8 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
                             "the outer one of its two shims ended; was it killed?");
         break;
     case CONTROL_CAUSE_MPIRUN:
-        supervise_fail_with(s, REPORT_MPIRUN, m, "mpirun, or its daemon on host %s, ended the job",
-                            member_host(s, m)->name);
+        supervise_fail_with(s, REPORT_MPIRUN, m, "%s, or its daemon on host %s, ended the job",
+                            starter_name(s), member_host(s, m)->name);
         break;
     default:
         if (m->exited.status != 0)
@@ -357,8 +358,8 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
     case CONTROL_TOLD:
         if (control_get_number(payload, &number) < 0)
             return -EPROTO;
-        log_debug(number ? "mpirun's process beside instance %u is gone"
-                         : "mpirun wants instance %u to end",
+        log_debug(number ? "the process that started instance %u is gone"
+                         : "what started instance %u wants it to end",
                   member_index(s, m));
         if (number && !s->orphan && !m->asked) /* else its daemon has left in order */
             s->orphan = m;
@@ -544,6 +545,7 @@ static int send_plan(struct supervisor *s, struct member *m)
         .master_address = master_address(s, master, sizeof(master)),
         .master_port = s->master_port,
         .interface = interface_of(s, host, interface),
+        .meeting = s->meeting ? s->meeting_path : NULL,
     };
     struct control_plan plan = {
         .grace_ns = s->options->grace_ns,
@@ -590,9 +592,9 @@ static void print_table(struct supervisor *s)
     if (!f)
         return;
     if (s->options->print_topology == CMDLINE_FORMAT_JSON) {
-        table_print_json(f, s->plan, s->job->loader);
+        table_print_json(f, s->plan, s->job->loader, s->job->mpirun ? "mpirun" : "plenumrun");
     } else {
-        table_print_text(f, s->plan, s->job->loader);
+        table_print_text(f, s->plan, s->job->loader, s->job->mpirun ? "mpirun" : "plenumrun");
         (void)fputc('\n', f);
     }
     if (fclose(f) == 0)

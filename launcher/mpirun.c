@@ -15,28 +15,20 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/error.h"
 #include "common/util.h"
 #include "launcher/agent.h"
-#include "launcher/family.h"
-#include "launcher/guard.h"
 #include "launcher/host.h"
-#include "launcher/signals.h"
-#include "launcher/sweep.h"
+#include "launcher/shim.h"
 #include "launcher/version.h"
 
 enum { ANSWER_MS = 20000 }; /* to --version, from a file system that may be slow */
-enum { STATUS_FD = 3, TEXT_FD = 4, FILES_FD = 5 }; /* in the guard; files also in mpirun */
-enum { ORPHAN_MS = 1000 };
 
 static const struct {
     const char *name, *value;
@@ -69,54 +61,6 @@ static bool is_prrte(const struct mpirun_program *program)
     return program && program->major >= 5;
 }
 
-void mpirun_words_fini(struct mpirun_words *words)
-{
-    for (size_t i = 0; i < words->count; i++)
-        free(words->words[i]);
-    for (size_t i = 0; i < words->num_files; i++)
-        (void)close(words->files[i]);
-    free(words->words);
-    *words = (struct mpirun_words){0};
-}
-
-/* Take `word`; NULL means that memory was short when it was made. */
-static void take_word(struct mpirun_words *w, char *word)
-{
-    if (w->count + 2 > w->cap) {
-        size_t cap = w->cap ? w->cap * 2 : 64;
-        char **words = realloc(w->words, cap * sizeof(*words));
-
-        if (words) {
-            w->words = words;
-            w->cap = cap;
-        } else {
-            w->failed = true;
-        }
-    }
-    if (!word || w->failed) {
-        w->failed = true;
-        free(word);
-        return;
-    }
-    w->words[w->count++] = word;
-    w->words[w->count] = NULL;
-}
-
-static void add_word(struct mpirun_words *w, const char *word)
-{
-    take_word(w, strdup(word));
-}
-
-static int finish(struct mpirun_words *w, struct mpirun_words *ret)
-{
-    if (w->failed) {
-        mpirun_words_fini(w);
-        return -ENOMEM;
-    }
-    *ret = *w;
-    return 0;
-}
-
 /* "a,a,b": the hosts of `count` instances in order. mpirun's ordinary mapping would begin with its
  * own host, wherever that stands in the list; `seq` does as it is told. */
 static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
@@ -139,9 +83,9 @@ static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
 }
 
 /* A list that is too long for a word of a command line, as a file that only mpirun has. */
-static void add_host_file(struct mpirun_words *w, char *list)
+static void add_host_file(struct starter_words *w, char *list)
 {
-    int fd = w->num_files < MPIRUN_FILES_MAX ? memfd_create("hosts", MFD_CLOEXEC) : -1;
+    int fd = w->num_files < STARTER_FILES_MAX ? memfd_create("hosts", MFD_CLOEXEC) : -1;
     size_t len = strlen(list);
 
     for (char *p = list; (p = strchr(p, ',')); p++)
@@ -151,20 +95,20 @@ static void add_host_file(struct mpirun_words *w, char *list)
         w->failed = true;
         return;
     }
-    add_word(w, "--hostfile");
-    take_word(w, str_format("/proc/self/fd/%zu", FILES_FD + w->num_files));
+    starter_words_add(w, "--hostfile");
+    starter_words_take(w, str_format("/proc/self/fd/%zu", STARTER_FILES_FD + w->num_files));
     w->files[w->num_files++] = fd;
 }
 
-static void add_hosts(struct mpirun_words *w, const struct plan *plan, uint32_t first,
+static void add_hosts(struct starter_words *w, const struct plan *plan, uint32_t first,
                       uint32_t count)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     char *list;
 
     if (plan_is_local(plan)) { /* slots beyond ours are for what programs start (MPI_Comm_spawn) */
-        add_word(w, "--host");
-        take_word(w, str_format("localhost:%u", cpus > (long)plan->num_instances
+        starter_words_add(w, "--host");
+        starter_words_take(w, str_format("localhost:%u", cpus > (long)plan->num_instances
                                                     ? (unsigned)cpus
                                                     : plan->num_instances));
         return;
@@ -176,8 +120,8 @@ static void add_hosts(struct mpirun_words *w, const struct plan *plan, uint32_t 
         add_host_file(w, list);
         free(list);
     } else {
-        add_word(w, "--host");
-        take_word(w, list);
+        starter_words_add(w, "--host");
+        starter_words_take(w, list);
     }
 }
 
@@ -197,33 +141,33 @@ static const struct cmdline_instance_args *arguments_of(const struct cmdline *op
 }
 
 /* Some consecutive instances, which mpirun calls an application. */
-static void add_application(struct mpirun_words *w, const struct plan *plan,
+static void add_application(struct starter_words *w, const struct plan *plan,
                             const struct cmdline *options, const char *self, uint32_t first,
                             uint32_t count)
 {
-    static const char *const exports[] = {MPIRUN_ENV_CONTROL, MPIRUN_ENV_JOB, MPIRUN_ENV_LOADER,
-                                          MPIRUN_ENV_GRACE, MPIRUN_ENV_IGNORED};
+    static const char *const exports[] = {SHIM_ENV_CONTROL, SHIM_ENV_JOB, SHIM_ENV_LOADER,
+                                          SHIM_ENV_GRACE, SHIM_ENV_IGNORED};
     const struct cmdline_instance_args *own;
     size_t at = 0;
 
     add_hosts(w, plan, first, count);
-    add_word(w, "-n");
-    take_word(w, str_format("%u", count));
+    starter_words_add(w, "-n");
+    starter_words_take(w, str_format("%u", count));
     for (size_t i = 0; i < ARRAY_LEN(exports); i++) {
-        add_word(w, "-x");
-        add_word(w, exports[i]);
+        starter_words_add(w, "-x");
+        starter_words_add(w, exports[i]);
     }
     if (!plan_is_local(plan) && !agent_gives_secret(options, plan)) {
-        add_word(w, "-x");
-        add_word(w, MPIRUN_ENV_TOKEN);
+        starter_words_add(w, "-x");
+        starter_words_add(w, SHIM_ENV_TOKEN);
     }
     for (size_t i = 0; i < options->mpi_local_args.count; i++)
-        add_word(w, options->mpi_local_args.items[i]);
+        starter_words_add(w, options->mpi_local_args.items[i]);
     for (size_t from = 0; (own = arguments_of(options, first, from, &at)); from = at + 1)
         for (size_t i = 0; i < own->words.count; i++)
-            add_word(w, own->words.items[i]);
-    add_word(w, self);
-    add_word(w, MPIRUN_SHIM_ARGUMENT);
+            starter_words_add(w, own->words.items[i]);
+    starter_words_add(w, self);
+    starter_words_add(w, SHIM_ARGUMENT);
 }
 
 /* How many instances from `first` on have the same arguments: one with arguments of its own is
@@ -252,7 +196,7 @@ static bool we_are_agent(const struct plan *plan, const struct cmdline *options)
 }
 
 /* Without an agent of the person's: ours calls it. */
-static void add_global_arguments(struct mpirun_words *w, const struct plan *plan,
+static void add_global_arguments(struct starter_words *w, const struct plan *plan,
                                  const struct cmdline *options)
 {
     const struct cmdline_list *args = &options->mpi_global_args;
@@ -264,35 +208,35 @@ static void add_global_arguments(struct mpirun_words *w, const struct plan *plan
             agent_is_setting(args->items[i + 1], "plm_rsh_agent"))
             i += 2;
         else
-            add_word(w, args->items[i]);
+            starter_words_add(w, args->items[i]);
     }
 }
 
 int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
-                     struct mpirun_words *ret)
+                     struct starter_words *ret)
 {
-    struct mpirun_words w = {0};
+    struct starter_words w = {0};
     uint32_t count;
 
-    add_word(&w, "mpirun");
+    starter_words_add(&w, "mpirun");
     if (options->allow_root)
-        add_word(&w, "--allow-run-as-root");
-    add_word(&w, "--bind-to");
-    add_word(&w, "none");
+        starter_words_add(&w, "--allow-run-as-root");
+    starter_words_add(&w, "--bind-to");
+    starter_words_add(&w, "none");
     if (!plan_is_local(plan)) {
-        add_word(&w, "--map-by");
-        add_word(&w, "seq");
+        starter_words_add(&w, "--map-by");
+        starter_words_add(&w, "seq");
     }
-    add_word(&w, "--stdin");
-    add_word(&w, "none");
+    starter_words_add(&w, "--stdin");
+    starter_words_add(&w, "none");
     add_global_arguments(&w, plan, options);
     for (uint32_t first = 0; first < plan->num_instances; first += count) {
         count = count_alike(plan, options, first);
         if (first > 0)
-            add_word(&w, ":");
+            starter_words_add(&w, ":");
         add_application(&w, plan, options, self, first, count);
     }
-    return finish(&w, ret);
+    return starter_words_finish(&w, ret);
 }
 
 static bool folder_has_entries(const char *path)
@@ -326,15 +270,15 @@ static bool is_named(char *const *environment, const char *name)
 }
 
 /* A setting that nobody has made. */
-static void add_setting(struct mpirun_words *w, char *const *environment, const char *name,
+static void add_setting(struct starter_words *w, char *const *environment, const char *name,
                         const char *value)
 {
     if (value && *value && !is_named(environment, name))
-        take_word(w, str_format("%s=%s", name, value));
+        starter_words_take(w, str_format("%s=%s", name, value));
 }
 
 /* How other hosts are logged in to. */
-static int add_agent(struct mpirun_words *w, const struct plan *plan, const struct cmdline *options,
+static int add_agent(struct starter_words *w, const struct plan *plan, const struct cmdline *options,
                      char *const *environment)
 {
     char arguments[AGENT_OPTIONS_MAX], self[4096];
@@ -350,21 +294,21 @@ static int add_agent(struct mpirun_words *w, const struct plan *plan, const stru
     for (unsigned i = 0; next < plan->num_hosts && !w->failed; i++) {
         char *hosts = agent_list_hosts(plan, &next);
 
-        take_word(w, hosts ? str_format(AGENT_ENV_HOSTS "%u=%s", i, hosts) : NULL);
+        starter_words_take(w, hosts ? str_format(AGENT_ENV_HOSTS "%u=%s", i, hosts) : NULL);
         free(hosts);
     }
-    take_word(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(options)));
-    take_word(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
+    starter_words_take(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(options)));
+    starter_words_take(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
     /* Only this host can translate, and has the secret: it starts all the others itself. */
-    take_word(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
+    starter_words_take(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
     if (agent_must_translate(plan))
-        take_word(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
+        starter_words_take(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
     return 0;
 }
 
 /* Open MPI's own look at its daemons comes after ours: it would end the job without naming the host.
  * (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
-static void add_keepalive(struct mpirun_words *w, const struct cmdline *options,
+static void add_keepalive(struct starter_words *w, const struct cmdline *options,
                           char *const *environment)
 {
     static const char *const names[] = {"OMPI_MCA_oob_tcp_keepalive_time",
@@ -378,14 +322,14 @@ static void add_keepalive(struct mpirun_words *w, const struct cmdline *options,
     add_setting(w, environment, "OMPI_MCA_oob_tcp_keepalive_probes", text);
 }
 
-static void add_networks(struct mpirun_words *w, const struct mpirun_job *job, bool local,
+static void add_networks(struct starter_words *w, const struct starter_job *job, bool local,
                          char *const *environment)
 {
     static const char *const layers[][2] = {
         {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
         {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}};
     /* PRRTE finds lo where there is nothing else, and does not when it is told to. */
-    const char *const own = is_prrte(job->program) ? NULL : "lo";
+    const char *const own = is_prrte(job->mpirun) ? NULL : "lo";
     const char *const subnets[] = {local ? own : job->daemon_include,
                                    local ? "lo" : job->program_include};
 
@@ -394,12 +338,12 @@ static void add_networks(struct mpirun_words *w, const struct mpirun_job *job, b
         if (is_named(environment, layers[i][0]) || is_named(environment, layers[i][1]))
             continue;
         if (subnets[i])
-            take_word(w, str_format("%s=%s", layers[i][0], subnets[i]));
+            starter_words_take(w, str_format("%s=%s", layers[i][0], subnets[i]));
         else if (job->excluded)
-            take_word(w, str_format("%s=lo,%s", layers[i][1], job->excluded));
+            starter_words_take(w, str_format("%s=lo,%s", layers[i][1], job->excluded));
     }
     /* Where some of the hosts have IPv6 besides, MPI_Init() of Open MPI 5 finds no way to the others. */
-    if (is_prrte(job->program) && subnets[1] && strchr(subnets[1], '/'))
+    if (is_prrte(job->mpirun) && subnets[1] && strchr(subnets[1], '/'))
         add_setting(w, environment, "OMPI_MCA_btl_tcp_disable_family", "6");
 }
 
@@ -410,7 +354,7 @@ static bool in_slurm_step(void)
     return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");
 }
 
-static void add_allocation(struct mpirun_words *w, const struct plan *plan)
+static void add_allocation(struct starter_words *w, const struct plan *plan)
 {
     uint32_t most = 1;
 
@@ -418,10 +362,10 @@ static void add_allocation(struct mpirun_words *w, const struct plan *plan)
         return;
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         most = plan->hosts[i].count > most ? plan->hosts[i].count : most;
-    take_word(w, str_format("SLURM_NODELIST=%s", getenv("SLURM_JOB_NODELIST")));
-    take_word(w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
+    starter_words_take(w, str_format("SLURM_NODELIST=%s", getenv("SLURM_JOB_NODELIST")));
+    starter_words_take(w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
     /* srun inside a step waits for the CPUs that the step has, unless it may share them. */
-    take_word(w, strdup("SLURM_OVERLAP=1"));
+    starter_words_take(w, strdup("SLURM_OVERLAP=1"));
 }
 
 static bool begins_with(const char *text, const char *beginning)
@@ -459,9 +403,9 @@ static char *rename_setting(const char *entry, bool to_prrte)
 }
 
 /* All of them; where the person has set one by both names, the older one stays. */
-static int rename_settings(char *const *environment, bool to_prrte, struct mpirun_words *ret)
+static int rename_settings(char *const *environment, bool to_prrte, struct starter_words *ret)
 {
-    struct mpirun_words w = {0};
+    struct starter_words w = {0};
 
     for (size_t i = 0; environment[i]; i++) {
         char *entry = rename_setting(environment[i], to_prrte);
@@ -470,14 +414,14 @@ static int rename_settings(char *const *environment, bool to_prrte, struct mpiru
             ((w.count > 0 && is_named(w.words, entry)) || is_named(environment, entry)))
             free(entry);
         else
-            take_word(&w, entry);
+            starter_words_take(&w, entry);
     }
-    return finish(&w, ret);
+    return starter_words_finish(&w, ret);
 }
 
 static int make_environment(const struct plan *plan, const struct cmdline *options,
-                            const struct mpirun_job *job, char *const *environment,
-                            struct mpirun_words *ret)
+                            const struct starter_job *job, char *const *environment,
+                            struct starter_words *ret)
 {
     /* The Open MPI communication layer chooses a pml first: a user's choice of it is left alone in
      * all that follows from it. */
@@ -486,137 +430,49 @@ static int make_environment(const struct plan *plan, const struct cmdline *optio
                          is_named(environment, "OMPI_MCA_mtl");
     bool choose_transport = !own_transport && !has_fabric();
     bool agent = we_are_agent(plan, options), translate = agent_must_translate(plan);
-    uint64_t grace_ms = options->grace_ns / NS_PER_MS;
-    struct mpirun_words w = {0};
+    struct starter_words w = {0};
 
     for (size_t i = 0; environment[i]; i++)
         if (!is_replaced(environment[i], agent, translate))
-            add_word(&w, environment[i]);
+            starter_words_add(&w, environment[i]);
     for (size_t i = 0; i < ARRAY_LEN(settings); i++)
         if (!is_named(environment, settings[i].name) &&
             (choose_transport || !settings[i].transport))
-            take_word(&w, str_format("%s=%s", settings[i].name, settings[i].value));
+            starter_words_take(&w, str_format("%s=%s", settings[i].name, settings[i].value));
     add_networks(&w, job, plan_is_local(plan), environment);
     if (!plan_is_local(plan)) {
         int r = add_agent(&w, plan, options, environment);
 
         if (r < 0) {
-            mpirun_words_fini(&w);
+            starter_words_fini(&w);
             return r;
         }
         add_keepalive(&w, options, environment);
         add_allocation(&w, plan);
     }
-    take_word(&w, str_format(MPIRUN_ENV_CONTROL "=%s", job->control));
-    take_word(&w, str_format(MPIRUN_ENV_TOKEN "=%s", job->token));
-    take_word(&w, str_format(MPIRUN_ENV_JOB "=%s", job->id));
-    take_word(&w, str_format(MPIRUN_ENV_LOADER "=%d", job->keep_loader));
-    take_word(&w, str_format(MPIRUN_ENV_GRACE "=%llu", (unsigned long long)grace_ms));
-    take_word(&w, str_format(MPIRUN_ENV_IGNORED "=%llu", (unsigned long long)job->ignored));
-    take_word(&w, str_format(MPIRUN_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
-    return finish(&w, ret);
+    starter_add_shim(&w, options, job);
+    return starter_words_finish(&w, ret);
 }
 
 int mpirun_environment(const struct plan *plan, const struct cmdline *options,
-                       const struct mpirun_job *job, char *const *environment,
-                       struct mpirun_words *ret)
+                       const struct starter_job *job, char *const *environment,
+                       struct starter_words *ret)
 {
-    struct mpirun_words older, made;
+    struct starter_words older, made;
     int r;
 
-    if (!is_prrte(job->program))
+    if (!is_prrte(job->mpirun))
         return make_environment(plan, options, job, environment, ret);
     r = rename_settings(environment, false, &older);
     if (r < 0)
         return r;
     r = make_environment(plan, options, job, older.words ? older.words : environment, &made);
-    mpirun_words_fini(&older);
+    starter_words_fini(&older);
     if (r < 0)
         return r;
     r = rename_settings(made.words, true, ret);
-    mpirun_words_fini(&made);
+    starter_words_fini(&made);
     return r;
-}
-
-/* What the guard needs; made before fork(). */
-struct start {
-    const char *program;
-    struct mpirun_words arguments, environment;
-    int status[2], text[2], null;
-    sigset_t before;
-    pid_t parent;
-    uint64_t grace_ns;
-};
-
-static void become_mpirun(const struct start *s, pid_t guard)
-{
-    /* Its guard does more than end it; without one there is nothing to wait for. */
-    if (family_follow(guard, SIGKILL) < 0)
-        _exit(125);
-    signals_reset(0);
-    (void)execve(s->program, s->arguments.words, s->environment.words);
-    dprintf(STDERR_FILENO, "cannot execute %s: %s\n", s->program, strerror(errno));
-    _exit(errno == ENOENT ? 127 : 126);
-}
-
-/* A copy above the numbers that dup2() is about to use. */
-static int move_up(int fd)
-{
-    return fcntl(fd, F_DUPFD_CLOEXEC, FILES_FD + MPIRUN_FILES_MAX);
-}
-
-static void become_guard(const struct start *s)
-{
-    /* The first makes mpirun end its job, the second (within five seconds) makes it leave. */
-    const struct guard_step told[] = {
-        {0, SIGTERM}, {1500 * NS_PER_MS, SIGTERM}, {2500 * NS_PER_MS, SIGKILL}, {0, 0}};
-    /* The shims see their connection end, and end their programs in order. */
-    const uint64_t patience = s->grace_ns + 5 * NS_PER_SEC;
-    const struct guard_step orphaned[] = {{patience, SIGTERM},
-                                          {patience + 1500 * NS_PER_MS, SIGTERM},
-                                          {patience + 2500 * NS_PER_MS, SIGKILL},
-                                          {0, 0}};
-    struct guard_options options = {.parent = s->parent,
-                                    .told = told,
-                                    .orphaned = orphaned,
-                                    .linger_ns = patience,
-                                    .status_fd = STATUS_FD};
-    pid_t self;
-    int status_fd, text_fd, files[MPIRUN_FILES_MAX];
-
-    /* A session of its own: Ctrl-C at the terminal is plenumrun's to interpret. */
-    (void)setsid();
-    signals_ignore_strays();
-    (void)dup2(s->null, STDIN_FILENO);
-    (void)dup2(s->text[1], STDOUT_FILENO);
-    (void)dup2(s->text[1], STDERR_FILENO);
-    /* Nothing else of plenumrun's may live on here when it is gone: connections must break. */
-    status_fd = move_up(s->status[1]);
-    text_fd = move_up(s->text[0]);
-    for (size_t i = 0; i < s->arguments.num_files; i++)
-        files[i] = move_up(s->arguments.files[i]);
-    (void)dup2(status_fd, STATUS_FD);
-    /* A reader for mpirun's words, though not one that reads: it hangs when there is none. */
-    (void)dup2(text_fd, TEXT_FD);
-    for (size_t i = 0; i < s->arguments.num_files; i++)
-        (void)dup2(files[i], FILES_FD + (int)i);
-    closefrom(FILES_FD + (int)s->arguments.num_files);
-    (void)io_set_cloexec(STATUS_FD, true);
-    (void)io_set_cloexec(TEXT_FD, true);
-    if (family_adopt() < 0 || family_follow(s->parent, GUARD_PARENT_SIGNAL) < 0)
-        _exit(125);
-    self = getpid();
-    options.ward = fork();
-    if (options.ward < 0)
-        _exit(125);
-    if (options.ward == 0)
-        become_mpirun(s, self);
-    (void)!write(STATUS_FD, &options.ward, sizeof(options.ward));
-    (void)dup2(STDIN_FILENO, STDOUT_FILENO);
-    (void)dup2(STDIN_FILENO, STDERR_FILENO);
-    (void)guard_run(&options);
-    sweep_after_mpirun(options.ward);
-    _exit(0);
 }
 
 /* Others have a program of the same name, which does not understand our command line. */
@@ -636,127 +492,4 @@ int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
                          "that come first in PATH",
                          ret->path, version);
     return 0;
-}
-
-int mpirun_start(const struct plan *plan, const struct cmdline *options,
-                 const struct mpirun_job *job, struct mpirun *ret, struct plenum_error *err)
-{
-    struct start s = {.status = {-1, -1},
-                      .text = {-1, -1},
-                      .null = -1,
-                      .parent = getpid(),
-                      .grace_ns = options->grace_ns};
-    char self[4096];
-    pid_t guard;
-    int r;
-
-    r = host_get_self(self, sizeof(self), err);
-    if (r < 0)
-        return r;
-    s.program = job->program->path;
-    r = mpirun_arguments(plan, options, self, &s.arguments);
-    if (r == 0)
-        r = mpirun_environment(plan, options, job, environ, &s.environment);
-    if (r < 0) {
-        (void)error_set(err, r, "out of memory");
-        goto out;
-    }
-    s.null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (s.null < 0 || pipe2(s.status, O_CLOEXEC) < 0 || pipe2(s.text, O_CLOEXEC) < 0) {
-        r = -errno;
-        (void)error_set(err, r, "cannot start mpirun: %s", strerror(-r));
-        goto out;
-    }
-    guard_block_signals(&s.before);
-    guard = fork();
-    r = guard < 0 ? -errno : 0;
-    if (guard == 0)
-        become_guard(&s);
-    (void)sigprocmask(SIG_SETMASK, &s.before, NULL);
-    if (r < 0) {
-        (void)error_set(err, r, "cannot start mpirun: %s", strerror(-r));
-        goto out;
-    }
-    *ret = (struct mpirun){.guard = guard, .status_fd = s.status[0], .text_fd = s.text[0]};
-    (void)io_set_nonblock(ret->status_fd);
-    (void)io_set_nonblock(ret->text_fd);
-    s.status[0] = s.text[0] = -1;
-out:
-    for (int i = 0; i < 2; i++) {
-        io_close(&s.status[i]);
-        io_close(&s.text[i]);
-    }
-    io_close(&s.null);
-    mpirun_words_fini(&s.arguments);
-    mpirun_words_fini(&s.environment);
-    return r;
-}
-
-int mpirun_read_status(struct mpirun *mpirun, int *ret_status)
-{
-    int number;
-
-    for (;;) { /* two numbers come by the pipe: mpirun's process, and its wait status */
-        ssize_t n = read(mpirun->status_fd, &number, sizeof(number));
-
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return 0;
-        if (n == (ssize_t)sizeof(number) && mpirun->pid == 0) {
-            mpirun->pid = number;
-            continue;
-        }
-        io_close(&mpirun->status_fd);
-        if (n == (ssize_t)sizeof(number))
-            *ret_status = number;
-        return n == (ssize_t)sizeof(number);
-    }
-}
-
-void mpirun_wake(const struct mpirun *mpirun)
-{
-    if (mpirun->guard > 0)
-        (void)kill(mpirun->guard, SIGCONT);
-    if (mpirun->pid > 0 && mpirun->status_fd >= 0) /* then the number is still its own */
-        (void)kill(mpirun->pid, SIGCONT);
-}
-
-void mpirun_end(const struct mpirun *mpirun)
-{
-    if (mpirun->guard > 0)
-        (void)kill(mpirun->guard, SIGTERM);
-    mpirun_wake(mpirun);
-}
-
-bool mpirun_reap(struct mpirun *mpirun)
-{
-    int status = 0;
-
-    if (mpirun->guard > 0 && waitpid(mpirun->guard, &status, WNOHANG) != 0) {
-        mpirun->guard = 0;
-        mpirun->orphaned = WIFSIGNALED(status);
-    }
-    return mpirun->guard == 0;
-}
-
-void mpirun_abandon(struct mpirun *mpirun)
-{
-    if (mpirun->guard > 0)
-        (void)kill(mpirun->guard, SIGKILL);
-}
-
-void mpirun_fini(struct mpirun *mpirun)
-{
-    int status;
-
-    if (mpirun->orphaned) {
-        if (mpirun->pid == 0 && mpirun->status_fd >= 0)
-            (void)mpirun_read_status(mpirun, &status);
-        /* It dies with its guard, but not at once. */
-        for (int i = 0; mpirun->pid > 0 && i < ORPHAN_MS && kill(mpirun->pid, 0) == 0; i++)
-            (void)usleep(1000);
-        if (mpirun->pid > 0)
-            sweep_after_mpirun(mpirun->pid);
-    }
-    io_close(&mpirun->status_fd);
-    io_close(&mpirun->text_fd);
 }

@@ -35,11 +35,11 @@ static const char *state_of(const struct member *m)
     }
 }
 
-static void put_exit(struct json *j, const struct member *m)
+static void put_exit(struct json *j, const struct supervisor *s, const struct member *m)
 {
-    static const char *const causes[] = {[CONTROL_CAUSE_ITSELF] = "itself",
+    const char *const causes[] = {[CONTROL_CAUSE_ITSELF] = "itself",
                                          [CONTROL_CAUSE_ASKED] = "plenumrun",
-                                         [CONTROL_CAUSE_MPIRUN] = "mpirun",
+                                         [CONTROL_CAUSE_MPIRUN] = s->job->mpirun ? "mpirun" : "starter",
                                          [CONTROL_CAUSE_SHIM] = "shim"};
     int status = m->exited.status;
 
@@ -85,7 +85,7 @@ static void put_instance(struct json *j, const struct supervisor *s, uint32_t in
         json_seconds(j, "start_seconds", m->started_ns - s->job->begun_ns);
     else
         json_null(j, "start_seconds");
-    put_exit(j, m);
+    put_exit(j, s, m);
     json_end_object(j);
 }
 

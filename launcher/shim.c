@@ -1,6 +1,6 @@
-/* shim.c - the outer shim: mpirun's child, the inner shim's guard.
+/* shim.c - the outer shim: child of mpirun, its daemon, or plenumrun's own starter; the inner shim's guard.
  *
- *     mpirun or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
+ *     starter or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
  *                                                   └── plenumd (the first shim of a host)
  *
  * The inner shim (attend.c) does the work: it talks to plenumrun, starts the program, forwards its
@@ -9,7 +9,7 @@
  * changed their session included.
  *
  * Both leave with status 0 when plenumrun has said END, whatever the program did: failures are
- * told on the control connection, and mpirun's opinion of them is not wanted. */
+ * told on the control connection, and the starter's opinion of them is not wanted. */
 #include "config.h"
 
 #include "launcher/shim.h"
@@ -25,7 +25,6 @@
 #include "launcher/agent.h"
 #include "launcher/family.h"
 #include "launcher/guard.h"
-#include "launcher/mpirun.h"
 #include "launcher/signals.h"
 #include "launcher/sweep.h"
 
@@ -50,7 +49,7 @@ static bool take_token(struct shim_task *ret)
 {
     const size_t mark = sizeof(CONTROL_TOKEN_TLS) - 1;
     char text[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
-    bool ok = take_text(MPIRUN_ENV_TOKEN, text, sizeof(text));
+    bool ok = take_text(SHIM_ENV_TOKEN, text, sizeof(text));
 
     ret->encrypted = ok && strncmp(text, CONTROL_TOKEN_TLS, mark) == 0;
     ok = ok && (size_t)snprintf(ret->token, sizeof(ret->token), "%s",
@@ -78,6 +77,18 @@ static bool read_number(const char *name, uint32_t *ret)
     return true;
 }
 
+static bool take_rank(struct shim_task *ret)
+{
+    uint64_t rank;
+
+    if (take_number(SHIM_ENV_RANK, UINT32_MAX, &rank)) { /* all are on this host */
+        ret->rank = ret->local_rank = (uint32_t)rank;
+        return true;
+    }
+    return read_number("OMPI_COMM_WORLD_RANK", &ret->rank) &&
+           read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
+}
+
 static bool take_task(struct shim_task *ret)
 {
     uint64_t loader = 0, grace_ms = 0;
@@ -85,15 +96,14 @@ static bool take_task(struct shim_task *ret)
 
     *ret = (struct shim_task){0};
     agent_clear_environment();
-    ok = take_text(MPIRUN_ENV_CONTROL, ret->control, sizeof(ret->control));
+    ok = take_text(SHIM_ENV_CONTROL, ret->control, sizeof(ret->control));
     ok &= take_token(ret);
-    ok &= take_text(MPIRUN_ENV_JOB, ret->job, sizeof(ret->job));
-    ok &= take_number(MPIRUN_ENV_LOADER, 1, &loader);
-    ok &= take_number(MPIRUN_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
-    ok &= take_number(MPIRUN_ENV_IGNORED, UINT64_MAX, &ret->ignored);
-    (void)take_number(MPIRUN_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */
-    ok &= read_number("OMPI_COMM_WORLD_RANK", &ret->rank);
-    ok &= read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
+    ok &= take_text(SHIM_ENV_JOB, ret->job, sizeof(ret->job));
+    ok &= take_number(SHIM_ENV_LOADER, 1, &loader);
+    ok &= take_number(SHIM_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
+    ok &= take_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
+    (void)take_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */
+    ok &= take_rank(ret);
     ret->keep_loader = loader != 0;
     ret->grace_ns = grace_ms * NS_PER_MS;
     return ok;
@@ -166,8 +176,8 @@ int shim_main(void)
 
     log_init("plenumrun", LOG_LEVEL_WARN);
     if (!take_task(&task)) {
-        log_error("%s is for plenumrun's own use: mpirun starts it beside each instance",
-                  MPIRUN_SHIM_ARGUMENT);
+        log_error("%s is for plenumrun's own use: it is started beside each instance",
+                  SHIM_ARGUMENT);
         return 2;
     }
     const uint64_t patience = task.grace_ns + 5 * NS_PER_SEC;

@@ -2,20 +2,21 @@
  *
  *     STARTING ──all started──> RUNNING ──all done──────────────┐
  *         │                        │                            v
- *         └───── a failure ────────┴──> ENDING ──all ended──> CLOSING ──mpirun gone──> over
+ *         └───── a failure ────────┴──> ENDING ──all ended──> CLOSING ──starter gone──> over
  *
  * STARTING  shims connect (HELLO), the first of each unknown host tells its topology; when all are
  *           there, all get their plan at once.
  * ENDING    the first failure has been noted, everybody else was told to end (TERMINATE); they get
  *           the grace period. What goes wrong from here on is a consequence and not reported.
- * CLOSING   everybody was told END: the shims leave, then mpirun. If it does not, its guard ends
+ * CLOSING   everybody was told END: the shims leave, then what started them
+ *           (mpirun, or plenumrun's own starter). If it does not, its guard ends
  *           it, and at last the guard is killed.
  *
  * Every state has a time limit, but one thing has none: output that the reader does not take. The
  * writer is a thread of its own (output.c), so that this loop never waits for anything but poll().
  *
  * An instance ("member") is lost when its connection breaks or is silent for too long, whatever
- * mpirun thinks of it. */
+ * its starter thinks of it. */
 #include "config.h"
 
 #include "launcher/supervise.h"
@@ -44,12 +45,12 @@
 enum {
     BEAT_MS = 1000,
     SWEEP_MS = 8000,        /* after the grace period: until a shim must have killed its family */
-    CLOSE_MS = 4000,        /* for mpirun to end by itself after END */
+    CLOSE_MS = 4000,        /* for the starter to end by itself after END */
     CLOSE_FAILED_MS = 200,  /* the same when it never came to run all shims */
     ABANDON_MS = 15000,     /* for its guard to end it */
-    LAST_WORDS_MS = 500,    /* for connections to close after mpirun has ended */
+    LAST_WORDS_MS = 500,    /* for connections to close after the starter has ended */
     LENDERS_MS = 3000,      /* for loaders on other hosts to end, likewise */
-    MPIRUN_REASON_MS = 400, /* mpirun wants the job to end: how long a better reason may take */
+    STARTER_REASON_MS = 400, /* the starter wants the job to end: how long a better reason may take */
     ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
     DESCRIPTORS_LEAST = 32, /* besides those of instances */
 };
@@ -100,7 +101,7 @@ void supervise_fail_with(struct supervisor *s, enum report_kind kind, const stru
 void supervise_expect_reason(struct supervisor *s)
 {
     if (s->phase < ENDING)
-        s->reason_at = min_u64(s->reason_at, time_now_ns() + MPIRUN_REASON_MS * NS_PER_MS);
+        s->reason_at = min_u64(s->reason_at, time_now_ns() + STARTER_REASON_MS * NS_PER_MS);
 }
 
 static void begin_close(struct supervisor *s)
@@ -111,10 +112,10 @@ static void begin_close(struct supervisor *s)
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     members_send_empty(s, CONTROL_END);
     lenders_end(s->lenders);
-    mpirun_wake(&s->mpirun);
+    starter_wake(&s->starter);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
         complete &= s->members[i].peer != NULL;
-    s->end_mpirun_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
+    s->end_starter_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
 }
 
 /* ---- input and signals ---- */
@@ -142,7 +143,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
 static void forgive(struct supervisor *s)
 {
     uint64_t *const times[] = {&s->start_at, &s->kill_at,       &s->reason_at,
-                               &s->close_at, &s->end_mpirun_at, &s->abandon_at};
+                               &s->close_at, &s->end_starter_at, &s->abandon_at};
     uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
     if (gap == 0)
@@ -201,7 +202,7 @@ static void interrupt(struct supervisor *s, int signal)
     }
     if (s->interrupts > 2) {
         s->hurry = true;
-        mpirun_end(&s->mpirun);
+        starter_end(&s->starter);
     }
 }
 
@@ -231,9 +232,9 @@ static void take_signals(struct supervisor *s)
     }
 }
 
-/* ---- mpirun ---- */
+/* ---- the starter ---- */
 
-/* What mpirun prints is of interest when it fails, and to those who have given it arguments of
+/* What it prints is of interest when it fails, and to those who have given it arguments of
  * their own (--report-bindings). */
 static void take_line(void *arg, const char *line, size_t len)
 {
@@ -242,26 +243,26 @@ static void take_line(void *arg, const char *line, size_t len)
     tail_add(&s->text_tail, line, len);
     tail_add(&s->text_tail, "\n", 1);
     if (s->options->mpi_global_args.count + s->options->mpi_local_args.count == 0)
-        log_debug("mpirun: %.*s", (int)len, line);
+        log_debug("%s: %.*s", starter_name(s), (int)len, line);
     else if (output_put_own(s->output, true, line, len) == 0)
         (void)output_put_own(s->output, true, "\n", 1);
 }
 
 static void read_text(struct supervisor *s)
 {
-    lines_follow(&s->text, &s->mpirun.text_fd, take_line, s);
+    lines_follow(&s->text, &s->starter.text_fd, take_line, s);
 }
 
 static void read_status(struct supervisor *s)
 {
     char status[128];
 
-    if (mpirun_read_status(&s->mpirun, &s->mpirun_status) != 1)
+    if (starter_read_status(&s->starter, &s->starter_status) != 1)
         return;
-    s->mpirun_ended = true;
+    s->starter_ended = true;
     read_text(s);
-    report_describe_status(s->mpirun_status, status, sizeof(status));
-    log_debug("mpirun %s", status);
+    report_describe_status(s->starter_status, status, sizeof(status));
+    log_debug("%s %s", starter_name(s), status);
     supervise_expect_reason(s);
 }
 
@@ -269,19 +270,20 @@ static void read_status(struct supervisor *s)
  * heard of before. One that is killed leaves orphans, too, and those on its own host are its own. */
 static bool has_lost_daemon(const struct supervisor *s)
 {
-    return !s->mpirun_ended ||
-           (!WIFSIGNALED(s->mpirun_status) && !member_host(s, s->orphan)->local);
+    return !s->starter_ended ||
+           (!WIFSIGNALED(s->starter_status) && !member_host(s, s->orphan)->local);
 }
 
 /* open-mpi/ompi#13303, known of 5.0.7. */
 static bool has_crashed_at_arguments(const struct supervisor *s)
 {
-    return s->phase == STARTING && s->job->mpirun->major == 5 && WIFSIGNALED(s->mpirun_status) &&
-           WTERMSIG(s->mpirun_status) == SIGSEGV && mpirun_has_several(s->plan, s->options);
+    return s->phase == STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
+           WIFSIGNALED(s->starter_status) && WTERMSIG(s->starter_status) == SIGSEGV &&
+           mpirun_has_several(s->plan, s->options);
 }
 
-/* mpirun has ended or wants to, and no instance has told a better reason. */
-static void blame_mpirun(struct supervisor *s)
+/* It has ended or wants to, and no instance has told a better reason. */
+static void blame_starter(struct supervisor *s)
 {
     char status[128];
     uint64_t silence;
@@ -290,12 +292,13 @@ static void blame_mpirun(struct supervisor *s)
     s->reason_at = SUPERVISE_NEVER;
     if (silent) {
         supervise_fail_with(s, REPORT_LOST, silent,
-                            "host %s has said nothing for %.1f s, and mpirun ended the job",
-                            member_host(s, silent)->name, (double)silence / 1e9);
+                            "host %s has said nothing for %.1f s, and %s ended the job",
+                            member_host(s, silent)->name, (double)silence / 1e9, starter_name(s));
         return;
     }
-    if (!s->mpirun_ended && s->mpirun_gone) {
-        supervise_fail_with(s, REPORT_MPIRUN, NULL, "the process that guards mpirun was killed");
+    if (!s->starter_ended && s->starter_gone) {
+        supervise_fail_with(s, REPORT_MPIRUN, NULL, "the process that guards %s was killed",
+                            starter_name(s));
         return;
     }
     if (s->orphan && has_lost_daemon(s)) {
@@ -305,15 +308,16 @@ static void blame_mpirun(struct supervisor *s)
             member_host(s, s->orphan)->name);
         return;
     }
-    if (!s->mpirun_ended) {
+    if (!s->starter_ended) {
         supervise_fail_with(
             s, REPORT_MPIRUN, NULL,
-            "mpirun ended the job: it was told to, or it lost a host or a process of its own");
+            "%s ended the job: it was told to, or it lost a host or a process of its own",
+            starter_name(s));
         return;
     }
-    report_describe_status(s->mpirun_status, status, sizeof(status));
+    report_describe_status(s->starter_status, status, sizeof(status));
     supervise_fail_with(
-        s, REPORT_MPIRUN, NULL, "mpirun, which starts the instances, %s%s%s", status,
+        s, REPORT_MPIRUN, NULL, "%s, which starts the instances, %s%s%s", starter_name(s), status,
         s->phase == STARTING ? " before all of them had started" : "",
         has_crashed_at_arguments(s)
             ? ": that of Open MPI 5.0 crashes when an instance has arguments of its own other than "
@@ -367,28 +371,28 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
         terminate_all(s, 0);
     }
     if (now >= s->reason_at)
-        blame_mpirun(s);
-    if (now >= s->end_mpirun_at) {
-        s->end_mpirun_at = SUPERVISE_NEVER;
+        blame_starter(s);
+    if (now >= s->end_starter_at) {
+        s->end_starter_at = SUPERVISE_NEVER;
         s->abandon_at = now + ABANDON_MS * NS_PER_MS;
-        log_debug("mpirun does not end by itself: ending it");
-        mpirun_end(&s->mpirun);
+        log_debug("%s does not end by itself: ending it", starter_name(s));
+        starter_end(&s->starter);
     }
     if (now >= s->abandon_at) {
         s->abandon_at = SUPERVISE_NEVER;
-        mpirun_abandon(&s->mpirun);
+        starter_abandon(&s->starter);
     }
 }
 
 static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
 {
-    return now >= s->mpirun_gone_ns + ms * NS_PER_MS;
+    return now >= s->starter_gone_ns + ms * NS_PER_MS;
 }
 
 static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
     const uint64_t times[] = {s->beat_at,   s->start_at,      s->timeout_at, s->kill_at,
-                              s->reason_at, s->end_mpirun_at, s->abandon_at};
+                              s->reason_at, s->end_starter_at, s->abandon_at};
     uint64_t next = SUPERVISE_NEVER;
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
@@ -396,10 +400,10 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
     /* These two are conditions rather than events: they stay in the past. */
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
-    if (s->phase == CLOSING && s->mpirun_gone)
+    if (s->phase == CLOSING && s->starter_gone)
         next = min_u64(next, is_gone_for(s, LAST_WORDS_MS, now)
-                                 ? s->mpirun_gone_ns + LENDERS_MS * NS_PER_MS
-                                 : s->mpirun_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+                                 ? s->starter_gone_ns + LENDERS_MS * NS_PER_MS
+                                 : s->starter_gone_ns + LAST_WORDS_MS * NS_PER_MS);
     return next;
 }
 
@@ -452,7 +456,7 @@ static void advance(struct supervisor *s, uint64_t now)
 
 static bool is_over(const struct supervisor *s, uint64_t now)
 {
-    return s->phase == CLOSING && s->mpirun_gone &&
+    return s->phase == CLOSING && s->starter_gone &&
            (s->hurry ||
             ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
              (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
@@ -474,8 +478,8 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_SIGNAL] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
     fds[FD_LISTENER] = (struct pollfd){.fd = time_now_ns() < s->deaf_until ? -1 : s->listener,
                                        .events = POLLIN};
-    fds[FD_STATUS] = (struct pollfd){.fd = s->mpirun.status_fd, .events = POLLIN};
-    fds[FD_TEXT] = (struct pollfd){.fd = s->mpirun.text_fd, .events = POLLIN};
+    fds[FD_STATUS] = (struct pollfd){.fd = s->starter.status_fd, .events = POLLIN};
+    fds[FD_TEXT] = (struct pollfd){.fd = s->starter.text_fd, .events = POLLIN};
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
     input_poll(members_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
                &fds[FD_INPUT]);
@@ -528,9 +532,9 @@ static int turn(struct supervisor *s, struct pollfd **fds)
         members_send_credit(s);
     read_input(s, &more[FD_INPUT]);
     lenders_dispatch(s->lenders);
-    if (!s->mpirun_gone && mpirun_reap(&s->mpirun)) {
-        s->mpirun_gone = true;
-        s->mpirun_gone_ns = time_now_ns();
+    if (!s->starter_gone && starter_reap(&s->starter)) {
+        s->starter_gone = true;
+        s->starter_gone_ns = time_now_ns();
         supervise_expect_reason(s);
     }
     do_what_is_due(s, time_now_ns());
@@ -651,11 +655,23 @@ static void secure_control(struct supervisor *s)
              err.text);
 }
 
+/* Without mpirun there is no MPI either: the programs meet in memory of ours. */
+static int make_meeting(struct supervisor *s, struct plenum_error *err)
+{
+    int r;
+
+    if (s->job->mpirun || s->plan->num_instances == 1)
+        return 0;
+    (void)signal(SIGXFSZ, SIG_IGN); /* where ulimit -f is smaller, that is an error */
+    r = meeting_create(s->job->id, s->plan->num_instances, &s->meeting, s->meeting_path);
+    return r < 0 ? error_set(err, r, "cannot make the memory for collectives: %s", strerror(-r)) : 0;
+}
+
 static int start(struct supervisor *s, struct plenum_error *err)
 {
     char name[64], control[DIAL_TEXT_MAX];
     char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
-    struct mpirun_job mpirun = {.program = s->job->mpirun,
+    struct starter_job job = {.mpirun = s->job->mpirun,
                                 .id = s->id,
                                 .token = token,
                                 .control = control,
@@ -674,11 +690,14 @@ static int start(struct supervisor *s, struct plenum_error *err)
                               s->job->ready->daemon_include, control, sizeof(control), err);
     if (s->listener < 0)
         return s->listener;
+    r = make_meeting(s, err);
+    if (r < 0)
+        return r;
     secure_control(s);
     (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
     r = lenders_create(s->plan, s->options, &s->lenders, err);
     if (r == 0)
-        r = mpirun_start(s->plan, s->options, &mpirun, &s->mpirun, err);
+        r = starter_start(s->plan, s->options, &job, &s->starter, err);
     explicit_bzero(token, sizeof(token));
     if (r < 0)
         return r;
@@ -688,7 +707,7 @@ static int start(struct supervisor *s, struct plenum_error *err)
         s->start_at -= min_u64(s->options->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
     if (s->options->timeout_ns > 0)
         s->timeout_at = s->job->begun_ns + s->options->timeout_ns;
-    /* While mpirun starts: this host's topology need not be asked for. */
+    /* While they start: this host's topology need not be asked for. */
     if (plan_is_local(s->plan)) {
         if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
             members_cannot_place(s, &s->plan->hosts[0], err->text);
@@ -723,8 +742,9 @@ static void supervisor_fini(struct supervisor *s)
     free(s->members);
     free(s->shown);
     lines_fini(&s->text);
-    mpirun_fini(&s->mpirun);
+    starter_fini(&s->starter);
     lenders_destroy(s->lenders);
+    meeting_destroy(s->meeting);
     tls_destroy(s->tls);
     explicit_bzero(s->token, sizeof(s->token));
     io_close(&s->listener);
@@ -757,14 +777,14 @@ int supervise_run(const struct supervise_job *job)
         .plan = job->plan,
         .listener = -1,
         .signal_fd = -1,
-        .mpirun = {.status_fd = -1, .text_fd = -1},
+        .starter = {.status_fd = -1, .text_fd = -1},
         .beat_at = SUPERVISE_NEVER,
         .start_at = SUPERVISE_NEVER,
         .timeout_at = SUPERVISE_NEVER,
         .kill_at = SUPERVISE_NEVER,
         .reason_at = SUPERVISE_NEVER,
         .close_at = SUPERVISE_NEVER,
-        .end_mpirun_at = SUPERVISE_NEVER,
+        .end_starter_at = SUPERVISE_NEVER,
         .abandon_at = SUPERVISE_NEVER,
     };
     struct pollfd *fds = NULL;

@@ -14,7 +14,7 @@ struct supervise_job {
     const struct cmdline *options;
     struct plan *plan; /* hosts that are not known yet become known */
     const struct ready *ready;
-    const struct mpirun_program *mpirun;
+    const struct mpirun_program *mpirun; /* NULL: plenumrun starts all of them itself, on this host */
     const char *directory; /* where the programs run */
     const char *loader;    /* "auto", "none" or addresses */
     const char *id;        /* a name of the job, the same for all its restarts */

@@ -8,14 +8,15 @@
 #include <stdint.h>
 
 #include "common/frame.h"
+#include "common/meeting.h"
 #include "launcher/cmdline.h"
 #include "launcher/control.h"
 #include "launcher/lenders.h"
 #include "launcher/lines.h"
-#include "launcher/mpirun.h"
 #include "launcher/output.h"
 #include "launcher/plan.h"
 #include "launcher/report.h"
+#include "launcher/starter.h"
 #include "launcher/supervise.h"
 
 #define SUPERVISE_NEVER UINT64_MAX
@@ -73,17 +74,20 @@ struct supervisor {
     uint16_t master_port;
     bool plans_sent, table_printed;
 
+    struct meeting *meeting; /* of the programs, where no MPI carries their collectives; or NULL */
+    char meeting_path[MEETING_PATH_MAX];
+
     struct tls *tls; /* of the control connections; NULL: they are not encrypted */
     int listener, signal_fd;
     uint64_t deaf_until; /* no descriptor is left for those who connect */
     struct lenders *lenders; /* or NULL */
-    struct mpirun mpirun;
-    bool mpirun_ended; /* its status has come */
-    int mpirun_status;
+    struct starter starter;
+    bool starter_ended; /* its status has come */
+    int starter_status;
     struct member *orphan; /* the first whose process of Open MPI is gone */
-    bool mpirun_gone;      /* and its guard with all of its family */
-    uint64_t mpirun_gone_ns;
-    struct lines text; /* what mpirun prints */
+    bool starter_gone;     /* and its guard with all of its family */
+    uint64_t starter_gone_ns;
+    struct lines text; /* what it prints */
     struct tail text_tail;
 
     struct output *output;
@@ -100,8 +104,14 @@ struct supervisor {
 
     uint64_t turn_ns; /* when the loop last came round */
     /* When something is due; NEVER: nothing. */
-    uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_mpirun_at, abandon_at;
+    uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_starter_at, abandon_at;
 };
+
+/* What starts the instances, as a person knows it. */
+static inline const char *starter_name(const struct supervisor *s)
+{
+    return s->job->mpirun ? "mpirun" : "the starter";
+}
 
 static inline uint32_t member_index(const struct supervisor *s, const struct member *m)
 {
@@ -120,7 +130,7 @@ void supervise_fail(struct supervisor *s, const struct report *report);
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
                          const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/** mpirun has ended or wants the end: it is blamed if nobody gives a better reason very soon. */
+/** The starter has ended or wants the end: it is blamed if nobody gives a better reason very soon. */
 void supervise_expect_reason(struct supervisor *s);
 
 /* ---- members.c ---- */

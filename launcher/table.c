@@ -112,14 +112,16 @@ static const char *plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-void table_print_text(FILE *file, const struct plan *plan, const char *loader)
+void table_print_text(FILE *file, const struct plan *plan, const char *loader, const char *starter)
 {
     bool unknown = false;
 
-    (void)fprintf(file, "%u instance%s on %u host%s, %u replica%s of %u device%s; loader: %s\n\n",
+    (void)fprintf(file, "%u instance%s on %u host%s, %u replica%s of %u device%s; loader: %s; "
+                  "started by: %s\n\n",
                   plan->num_instances, plural(plan->num_instances), plan->num_hosts,
                   plural(plan->num_hosts), plan->num_replicas, plural(plan->num_replicas),
-                  plan->devices_per_replica, plural(plan->devices_per_replica), loader);
+                  plan->devices_per_replica, plural(plan->devices_per_replica), loader,
+                  starter);
     if (plan->num_loader_hosts > 0) {
         (void)fprintf(file, "Loaders on %u more host%s: ", plan->num_loader_hosts,
                       plural(plan->num_loader_hosts));
@@ -200,7 +202,7 @@ static void put_instance(struct json *j, const struct plan *plan, uint32_t n)
     json_end_object(j);
 }
 
-void table_print_json(FILE *file, const struct plan *plan, const char *loader)
+void table_print_json(FILE *file, const struct plan *plan, const char *loader, const char *starter)
 {
     struct json j = {.file = file};
 
@@ -210,6 +212,7 @@ void table_print_json(FILE *file, const struct plan *plan, const char *loader)
     json_number(&j, "devices_per_replica", plan->devices_per_replica);
     json_text(&j, "process_placement", place_policy_name(plan->place.policy));
     json_text(&j, "loader", loader);
+    json_text(&j, "started_by", starter);
     json_begin_array(&j, "hosts", false);
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         put_host(&j, &plan->hosts[i]);

@@ -78,6 +78,17 @@ wait_for() {
     done
 }
 
+# Let there be no mpirun in PATH: then plenumrun starts instances of this host by itself.
+hide_mpirun() {
+    local dir IFS=:
+    mkdir "$T/programs"
+    for dir in $PATH; do
+        ln -s -t "$T/programs" "$dir"/* 2>/dev/null
+    done
+    rm -f "$T/programs/mpirun"
+    PATH=$T/programs
+}
+
 # For programs that use MPI: it leaves a good deal allocated, in components that are unloaded by the time leaks are looked for.
 asan_options_of_mpi=${ASAN_OPTIONS:-}:detect_leaks=0
 

@@ -6,8 +6,8 @@ check_PROGRAMS += %D%/mpi_sum
 %C%_mpi_sum_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 %C%_mpi_sum_LDADD = $(MPI_LIBS)
 endif
-TESTS += %D%/test_run.sh
-EXTRA_DIST += %D%/test_run.sh %D%/test_strangers.py %D%/test_terminal.py %D%/ddp.py
+TESTS += %D%/test_run.sh %D%/test_local.sh
+EXTRA_DIST += %D%/test_run.sh %D%/test_local.sh %D%/test_strangers.py %D%/test_terminal.py %D%/ddp.py
 if PYTHON_FOUND
 TESTS += %D%/test_strangers.py %D%/test_terminal.py
 endif

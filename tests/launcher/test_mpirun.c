@@ -10,6 +10,7 @@
 #include "common/util.h"
 #include "launcher/agent.h"
 #include "launcher/mpirun.h"
+#include "launcher/shim.h"
 
 static struct plan_host hosts[] = {{.name = (char *)"n2", .first = 0, .count = 2},
                                    {.name = (char *)"n1", .first = 2, .count = 1}};
@@ -19,9 +20,9 @@ static const struct plan several = {
 static struct plan_host here[] = {{.name = (char *)"here", .local = true, .count = 3}};
 static const struct plan local = {
     .hosts = here, .num_hosts = 1, .instances = instances, .num_instances = 3};
-static const struct mpirun_job job = {.id = "J", .token = "SECRET", .control = "unix:@c"};
+static const struct starter_job job = {.id = "J", .token = "SECRET", .control = "unix:@c"};
 
-static char *joined(const struct mpirun_words *w)
+static char *joined(const struct starter_words *w)
 {
     static char text[4096];
 
@@ -33,7 +34,7 @@ static char *joined(const struct mpirun_words *w)
     return text;
 }
 
-static const char *value_of(const struct mpirun_words *w, const char *name)
+static const char *value_of(const struct starter_words *w, const char *name)
 {
     const char *value = NULL;
 
@@ -59,7 +60,7 @@ static uint64_t number_behind(const char *text, const char *name)
 Test(mpirun, arguments)
 {
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     cmdline_init(&options);
     cr_assert(eq(int, mpirun_arguments(&local, &options, "/bin/plenumrun", &w), 0));
@@ -68,7 +69,7 @@ Test(mpirun, arguments)
     cr_expect(ge(u64, number_behind(joined(&w), "--host localhost:"), 3));
     cr_expect(strstr(joined(&w), " /bin/plenumrun --shim") != NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), "root") == NULL, "%s", joined(&w));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
 
     options.allow_root = true;
     cr_assert(eq(int, mpirun_arguments(&several, &options, "/bin/plenumrun", &w), 0));
@@ -76,13 +77,13 @@ Test(mpirun, arguments)
     cr_expect(strstr(joined(&w), "--map-by seq --stdin none --host n2,n2,n1 -n 3 ") != NULL,
               "instances in the order of the plan: %s", joined(&w));
     cr_expect(strstr(joined(&w), "SECRET") == NULL, "the token is for nobody's eyes");
-    cr_expect(strstr(joined(&w), MPIRUN_ENV_TOKEN) == NULL, "nor is it sent by Open MPI");
-    mpirun_words_fini(&w);
+    cr_expect(strstr(joined(&w), SHIM_ENV_TOKEN) == NULL, "nor is it sent by Open MPI");
+    starter_words_fini(&w);
 
     setenv("SLURM_JOB_ID", "1", 1);
     cr_assert(eq(int, mpirun_arguments(&several, &options, "/bin/plenumrun", &w), 0));
-    cr_expect(strstr(joined(&w), "-x " MPIRUN_ENV_TOKEN " ") != NULL, "where nobody logs in");
-    mpirun_words_fini(&w);
+    cr_expect(strstr(joined(&w), "-x " SHIM_ENV_TOKEN " ") != NULL, "where nobody logs in");
+    starter_words_fini(&w);
     unsetenv("SLURM_JOB_ID");
     cmdline_fini(&options);
 }
@@ -94,7 +95,7 @@ Test(mpirun, the_secret_goes_by_the_agent)
     char *argv[] = {(char *)"plenumrun", (char *)"--mpi-global-args",
                     (char *)"--mca plm_rsh_agent '/opt/ssh -F c' --mca a b", (char *)"prog", NULL};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
     int operands;
 
     unsetenv("OMPI_MCA_plm_rsh_agent");
@@ -103,16 +104,16 @@ Test(mpirun, the_secret_goes_by_the_agent)
     cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
     cr_expect(strstr(joined(&w), "plm_rsh_agent") == NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), " --mca a b ") != NULL, "%s", joined(&w));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS "0"), (char *)"n2,n1"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_no_tree_spawn"), (char *)"1"));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cr_assert(eq(int, mpirun_arguments(&local, &options, "/p", &w), 0));
     cr_expect(strstr(joined(&w), "plm_rsh_agent") != NULL, "one host needs none of ours");
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -127,7 +128,7 @@ Test(mpirun, long_lists_of_hosts_are_files)
         .hosts = &host, .num_hosts = 1, .instances = all, .num_instances = MANY};
     char line[64], *text = NULL;
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
     size_t lines = 0;
     FILE *f;
 
@@ -147,7 +148,7 @@ Test(mpirun, long_lists_of_hosts_are_files)
         lines += strcmp(line, "ip-10-0-12-100.us-west-2.compute.internal\n") == 0;
     (void)fclose(f);
     cr_expect(eq(sz, lines, MANY));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -163,7 +164,7 @@ Test(mpirun, long_lists_of_hosts_are_several_variables)
         .hosts = many, .num_hosts = MANY, .instances = all, .num_instances = MANY};
     char variable[64], *save = NULL;
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
     uint32_t found = 0;
     const char *list;
 
@@ -181,7 +182,7 @@ Test(mpirun, long_lists_of_hosts_are_several_variables)
         for (char *name = strtok_r((char *)list, ",", &save); name; name = strtok_r(NULL, ",", &save))
             cr_expect(eq(str, name, names[found++]));
     cr_expect(eq(u32, found, MANY));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -195,7 +196,7 @@ Test(mpirun, the_users_arguments)
                     (char *)"prog",
                     NULL};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
     int operands;
 
     cmdline_init(&options);
@@ -205,7 +206,7 @@ Test(mpirun, the_users_arguments)
               joined(&w));
     cr_expect(strstr(joined(&w), " --report-uri - /bin/plenumrun") != NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), "prog") == NULL, "the program travels another way");
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -219,7 +220,7 @@ Test(mpirun, arguments_of_one_instance)
                     (char *)"prog",
                     NULL};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
     char *text;
     int operands;
 
@@ -230,7 +231,7 @@ Test(mpirun, arguments_of_one_instance)
     cr_expect(strstr(text, "--host n2 -n 1 ") != NULL, "%s", text);
     cr_expect(strstr(text, "/p --shim : --host n2 -n 1 ") != NULL, "%s", text);
     cr_expect(strstr(text, " --a b --c /p --shim : --host n1 -n 1 ") != NULL, "%s", text);
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -245,7 +246,7 @@ Test(mpirun, variables_of_one_instance_are_no_arguments)
                     (char *)"prog",
                     NULL};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
     char *text;
     int operands;
 
@@ -256,7 +257,7 @@ Test(mpirun, variables_of_one_instance_are_no_arguments)
     cr_expect(strstr(text, "--host n2,n2 -n 2 ") != NULL, "%s", text);
     cr_expect(strstr(text, "/p --shim : --host n1 -n 1 ") != NULL, "%s", text);
     cr_expect(strstr(text, " -x A=1 --c /p --shim") != NULL, "%s", text);
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -269,17 +270,17 @@ Test(mpirun, settings_of_open_mpi_5)
                             (char *)"OMPI_MCA_plm_rsh_args=-q", NULL};
     static char *newer[] = {(char *)"PRTE_MCA_plm_ssh_agent=/opt/agent",
                             (char *)"PRTE_MCA_prte_if_exclude=eth9", (char *)"OMPI_MCA_pml=ucx", NULL};
-    struct mpirun_job with = job;
+    struct starter_job with = job;
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     (void)unsetenv("OMPI_MCA_plm_rsh_agent");
     cmdline_init(&options);
-    with.program = &program;
+    with.mpirun = &program;
     cr_assert(eq(int, mpirun_environment(&local, &options, &with, nothing, &w), 0));
     cr_expect(strstr(joined(&w), "oob_") == NULL, "it finds lo by itself alone: %s", joined(&w));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_include"), (char *)"lo"));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
 
     with.daemon_include = with.program_include = "10.1.0.0/16";
     cr_assert(eq(int, mpirun_environment(&several, &options, &with, older, &w), 0));
@@ -292,7 +293,7 @@ Test(mpirun, settings_of_open_mpi_5)
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_plm_ssh_no_tree_spawn"), (char *)"1"));
     cr_expect(strstr(joined(&w), "OMPI_MCA_plm") == NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), "OMPI_MCA_oob") == NULL, "%s", joined(&w));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
 
     setenv("PRTE_MCA_plm_ssh_agent", "/opt/agent", 1);
     cr_assert(eq(int, mpirun_environment(&several, &options, &with, newer, &w), 0));
@@ -302,7 +303,7 @@ Test(mpirun, settings_of_open_mpi_5)
     cr_expect(value_of(&w, "PRTE_MCA_oob_tcp_if_include") == NULL, "the user's choice stays");
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_if_exclude"), (char *)"eth9"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     unsetenv("PRTE_MCA_plm_ssh_agent");
     cmdline_fini(&options);
 }
@@ -311,9 +312,9 @@ Test(mpirun, networks)
 {
     static char *before[] = {(char *)"OMPI_MCA_btl_tcp_if_exclude=x", NULL};
     static char *nothing[] = {NULL};
-    struct mpirun_job with = job;
+    struct starter_job with = job;
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     cmdline_init(&options);
     with.daemon_include = "10.1.0.0/16";
@@ -322,11 +323,11 @@ Test(mpirun, networks)
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
     cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_exclude") == NULL, "not both");
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_exclude"), (char *)"lo,docker0"));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     with.program_include = "10.2.0.0/16";
     cr_assert(eq(int, mpirun_environment(&several, &options, &with, before, &w), 0));
     cr_expect(value_of(&w, "OMPI_MCA_btl_tcp_if_include") == NULL, "the user's choice stays");
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -343,23 +344,23 @@ Test(mpirun, hosts_with_users_and_ports)
     static char *before[] = {(char *)"OMPI_MCA_plm_rsh_agent=/opt/ssh -F c", NULL};
     char *words[AGENT_WORDS_MAX + 1], *text;
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     setenv("OMPI_MCA_plm_rsh_agent", "/opt/ssh -F c", 1);
     cmdline_init(&options);
     options.start_timeout_ns = 30 * NS_PER_SEC;
     cr_assert(eq(int, mpirun_arguments(&plan, &options, "/p", &w), 0));
     cr_expect(strstr(joined(&w), "--host b,240.0.0.1,240.0.0.2 -n 3") != NULL, "%s", joined(&w));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cr_assert(eq(int, mpirun_environment(&plan, &options, &job, before, &w), 0));
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS "0"),
                  (char *)"b|b|2222|me,240.0.0.1|fd00::7|0|,240.0.0.2|b|0|you"));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
 
     cr_assert(eq(int, agent_make_command(&options, &odd[0], "script", &text, words), 0));
-    w = (struct mpirun_words){.words = words};
+    w = (struct starter_words){.words = words};
     while (words[w.count])
         w.count++;
     cr_expect(eq(str, joined(&w),
@@ -374,23 +375,23 @@ Test(mpirun, settings_that_nobody_has_made)
 {
     static char *before[] = {(char *)"HOME=/h", (char *)"PLENUM_SHIM_TOKEN=old", NULL};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     (void)unsetenv("OMPI_MCA_plm_rsh_agent");
     cmdline_init(&options);
     cr_assert(eq(int, mpirun_environment(&local, &options, &job, before, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "HOME"), (char *)"/h"));
-    cr_expect(eq(str, (char *)value_of(&w, MPIRUN_ENV_TOKEN), (char *)"SECRET"));
-    cr_expect(eq(str, (char *)value_of(&w, MPIRUN_ENV_GRACE), (char *)"10000"));
+    cr_expect(eq(str, (char *)value_of(&w, SHIM_ENV_TOKEN), (char *)"SECRET"));
+    cr_expect(eq(str, (char *)value_of(&w, SHIM_ENV_GRACE), (char *)"10000"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_mpi_yield_when_idle"), (char *)"1"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"lo"));
     cr_expect(value_of(&w, "OMPI_MCA_plm_rsh_args") == NULL);
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
 
     cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
     cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_include") == NULL, "other hosts are not on lo");
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_args"), "BatchMode=yes") != NULL);
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -400,7 +401,7 @@ Test(mpirun, keepalives_outlast_the_heartbeat)
     static const uint64_t seconds[] = {1, 4, 29, 30, 31, 120, 3600};
     static char *before[] = {NULL};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     (void)unsetenv("OMPI_MCA_plm_rsh_agent");
     for (size_t i = 0; i < ARRAY_LEN(seconds); i++) {
@@ -414,7 +415,7 @@ Test(mpirun, keepalives_outlast_the_heartbeat)
         cr_expect(gt(u64, own, seconds[i]), "Open MPI's");
         cr_expect(gt(u64, number_behind(ssh, "ServerAliveInterval=") *
                               number_behind(ssh, "ServerAliveCountMax="), seconds[i]), "ssh's");
-        mpirun_words_fini(&w);
+        starter_words_fini(&w);
         cmdline_fini(&options);
     }
 }
@@ -424,7 +425,7 @@ Test(mpirun, the_users_settings_stay)
     static char *before[] = {(char *)"OMPI_MCA_pml=ucx", (char *)"OMPI_MCA_plm_rsh_args=-q",
                              (char *)"OMPI_MCA_mpi_yield_when_idle=0", NULL};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     cmdline_init(&options);
     cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
@@ -432,7 +433,7 @@ Test(mpirun, the_users_settings_stay)
     cr_expect(value_of(&w, "OMPI_MCA_btl") == NULL, "what belongs to another pml is left alone");
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_args"), (char *)"-q"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_mpi_yield_when_idle"), (char *)"0"));
-    mpirun_words_fini(&w);
+    starter_words_fini(&w);
     cmdline_fini(&options);
 }
 
@@ -448,7 +449,7 @@ Test(mpirun, another_agent_gets_no_arguments_of_ssh)
                  {"rsh", false},
                  {"/x/ssh-agent", false}};
     struct cmdline options;
-    struct mpirun_words w;
+    struct starter_words w;
 
     cmdline_init(&options);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -456,7 +457,7 @@ Test(mpirun, another_agent_gets_no_arguments_of_ssh)
         cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
         cr_expect(eq(int, value_of(&w, "OMPI_MCA_plm_rsh_args") != NULL, cases[i].ssh), "%s",
                   cases[i].agent);
-        mpirun_words_fini(&w);
+        starter_words_fini(&w);
     }
     cmdline_fini(&options);
 }

@@ -268,7 +268,8 @@ static void place_all(struct plan *plan, const char *synthetic)
 Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
 {
     static const char want[] =
-        "3 instances on 2 hosts, 6 replicas of 1 device; loader: auto\n"
+        "3 instances on 2 hosts, 6 replicas of 1 device; loader: auto; "
+        "started by: mpirun\n"
         "\n"
         "Host  NUMA nodes  Cores  CPUs  Memory   Instances  Replicas  "
         "Devices  Loader cores  Interface\n"
@@ -291,7 +292,7 @@ Test(plan, table_of_a_host_that_is_known_and_one_that_is_not)
     cr_assert(eq(int, make("a:2,b:1", 0, 6, &plan, NULL), 0));
     place_all(&plan, "package:2 [numa(memory=1073741824)] core:2 pu:2");
     f = open_memstream(&text, &size);
-    table_print_text(f, &plan, "auto");
+    table_print_text(f, &plan, "auto", "mpirun");
     fclose(f);
     cr_expect(eq(str, text, (char *)want));
     free(text);
@@ -308,7 +309,7 @@ Test(plan, json_has_the_same)
     cr_assert(eq(int, make("a:3,b:1", 0, 0, &plan, NULL), 0));
     place_all(&plan, "package:1 [numa] core:2 pu:1");
     f = open_memstream(&text, &size);
-    table_print_json(f, &plan, "none");
+    table_print_json(f, &plan, "none", "plenumrun");
     fclose(f);
     cr_expect(strstr(text, "{\"index\": 1, \"host\": \"a\", \"local_index\": 1, \"cpus\": \"0\", "
                            "\"numa_nodes\": \"0\", \"memory_policy\": \"default\", "

@@ -146,7 +146,10 @@ mkdir empty
 for tool in env sh true; do ln -s "$(type -P $tool)" empty/; done
 PATH=$T/empty "$run" -n 2 true >out 2>err
 code=$?
-ok "and so is none" all 'same $code 125' 'last_line_has err "mpirun was not found in PATH"'
+ok "and none does for one host" all 'same $code 0' '[ ! -s err ]'
+PATH=$T/empty "$run" --no-host-check --host a,b true >out 2>err
+code=$?
+ok "but not for several" all 'same $code 125' 'last_line_has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
 
 # ---- environment ----
 job -n 3 --num-replicas 6 --devices-per-replica 2 -x GREETING='a b' --loader none sh -c \

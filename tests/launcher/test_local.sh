@@ -1,0 +1,149 @@
+#!/bin/bash
+# test_local.sh - plenumrun where there is no mpirun: what test_run.sh says of jobs on this host, in short. Speaks TAP.
+. "$top_srcdir/tests/lib.sh"
+run=$top_builddir/plenumrun
+stub=$top_builddir/tests/launcher/stub_loader
+
+for tool in pgrep ps timeout setsid; do
+    command -v $tool >/dev/null || skip_all "$tool is not installed"
+done
+unset PLENUM_LOADER PLENUM_PLENUMD OMP_NUM_THREADS RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+unset HWLOC_SYNTHETIC HWLOC_XMLFILE HWLOC_THISSYSTEM
+export LC_ALL=C
+id=$$ # makes our sleeping processes unlike all others
+cd "$T" || exit 99
+host=$(hostname)
+hide_mpirun
+command -v mpirun && exit 99
+
+job() {
+    timeout -k 5 40 "$run" "$@" >out 2>err
+    code=$?
+}
+same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
+has() { grep -q -e "$2" "$1" || { echo "no '$2' in $1"; false; }; }
+has_not() { ! grep -e "$2" "$1"; }
+last_line_has() { tail -n 1 "$1" | grep -q -e "$2" || { echo "no '$2' at the end of $1"; false; }; }
+all() { # all "TEST" "TEST"... - each holds; else it says which does not, and what plenumrun said
+    for t; do eval "$t" || { echo "does not hold: $t"; sed 's/^/standard error: /' err; return 1; }; done
+}
+sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; }
+
+# ---- which way ----
+job -n 2 -v true
+ok "who asks is told that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'
+job -n 2 --dry-run
+ok "--dry-run says so, too" all 'same $code 0' 'has out "started by: plenumrun$"' '[ ! -s err ]'
+job -n 2 --dry-run --print-topology=json
+ok "also as JSON" has out '"started_by": "plenumrun"'
+job --host a,b --dry-run
+ok "and what a job on other hosts would lack" all 'same $code 0' 'has err "could not be started now: mpirun was not found in PATH"' 'has out "^b "'
+job --no-host-check --host a,b true
+ok "several hosts are refused" all 'same $code 125' 'same "$(wc -l <err)" 1' 'has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
+for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--instance-mpi-local-args=1:-x A=1'; do
+    job -n 2 "$option" true
+    ok "${option%%=*} is refused" all 'same $code 125' 'same "$(wc -l <err)" 1' 'has err "${option%%=*} is for mpirun, which was not found in PATH"'
+done
+job --start 2
+ok "the starter is nobody's option" all 'same $code 2' 'has err "for plenumrun.s own use"'
+
+# ---- a job ----
+OMPI_COMM_WORLD_RANK=7 PMIX_RANK=7 job -n 3 -x GREETING='a b' --loader none sh -c \
+    'echo $PLENUM_INSTANCE_INDEX/$PLENUM_NUM_INSTANCES $PLENUM_LOCAL_INSTANCE_INDEX/$PLENUM_NUM_LOCAL_INSTANCES $RANK/$WORLD_SIZE $GREETING ${OMPI_COMM_WORLD_RANK-} ${PMIX_RANK-}'
+ok "each instance knows who it is" same "$(sort out)" "0/3 0/3 0/3 a b
+1/3 1/3 1/3 a b
+2/3 2/3 2/3 a b"
+job -n 2 env
+ok "the job's secret is not told, and where collectives meet is" all 'has_not out PLENUM_SHIM' 'has out "^PLENUM_COLLECTIVES=/proc/"'
+PLENUM_COLLECTIVES=/proc/1/fd/1 job -n 1 env
+ok "what is left over from another job is not" has_not out PLENUM_COLLECTIVES
+(ulimit -f 1; timeout 30 "$run" -n 2 true 2>&1 | cat >err)
+ok "a limit of file sizes does not kill it" has err "memory for collectives: File too large"
+printf 'line\n' | job -n 2 --tag-output=%i: --output-dir files sh -c '[ $RANK != 0 ] || cat; printf "no newline %s" $RANK'
+job_out=$(printf 'line\n' | timeout 30 "$run" -n 2 --tag-output=%i: sh -c '[ $RANK != 0 ] || cat; echo out $RANK' | sort)
+ok "lines have their instance before them; instance 0 has standard input" same "$job_out" "0: line
+0: out 0
+1: out 1"
+ok "files have them, too" same "$(cat files/instance-1.out)" "no newline 1"
+job -n 2 seq 100000
+ok "nothing is lost of much" same "$(wc -l <out)" 200000
+job -n 4 --grace 5 --result result.json sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; exit 3; }; exec sleep 1000.'$id
+ok "the first failing instance's code is ours, and it is named" all 'same $code 3' 'has err "^  | first"' \
+    'last_line_has err "instance 1 on host $host exited with code 3"' 'sleeping 1000.$id 0'
+ok "--result" all 'has result.json "\"index\": 1.*\"exit_code\": 3"' 'has result.json "\"ended_by\": \"plenumrun\""'
+job -n 2 sh -c "setsid sleep 1002.$id & exit 0"
+ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$id 0'
+job -n 2 "$T/nothing-there"
+ok "a program that does not exist" all 'same $code 127' 'same "$(wc -l <err)" 1'
+job -n 2 --max-restarts 3 sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 1 ] || { sleep 0.3; exit 5; }'
+ok "a failed job starts again" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
+job -n 2 --timeout 1 --grace 1 sleep 1004.$id
+ok "--timeout" all 'same $code 124' 'sleeping 1004.$id 0'
+CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda sh -c 'echo $RANK $CUDA_VISIBLE_DEVICES $PLENUM_REPLICA_OFFSET'
+ok "devices and replicas are shared out" same "$(sort out)" "0 4,5 0
+1 6,7 2"
+job --dry-run -n 2 --print-topology=json
+cp out plan.json
+job -n 2 sh -c 'echo $RANK $(sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status)'
+ok "the plan of binding is what is done" same "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)".*/\1 \2/p' plan.json)" "$(sort out)"
+PLENUM_PLENUMD=$stub job -n 2 "$stub" ask
+ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"'
+(trap '' CHLD; job -n 2 true; echo $code >code)
+ok "a parent that ignores SIGCHLD does not keep the job from its end" same "$(cat code)" 0
+
+# ---- faults ----
+start() {
+    env --default-signal=INT "$run" --grace 500ms "$@" -n 2 sh -c "trap 'exit 6' USR1; trap '' TERM; setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
+    job=$!
+    wait_for 20 sleeping 1005.$id 2
+    guard=$(pgrep -P $job)
+    starter=$(pgrep -P $guard)
+    outer=$(pgrep -P $starter | head -n 1)
+    inner=$(pgrep -P $outer)
+    members=$(family $job)
+}
+family() {
+    echo $1
+    for child in $(pgrep -P $1); do family $child; done
+}
+dead() { for p; do case $(ps -o stat= -p $p) in '' | Z*) ;; *) return 1 ;; esac; done; }
+gone() { ! kill -0 $job 2>/dev/null; }
+await_end() {
+    wait_for 30 dead $job || { echo "plenumrun is still there"; kill -KILL $job; }
+    wait $job 2>/dev/null
+    code=$?
+}
+nothing_is_left() { wait_for 20 dead $members && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
+
+start
+kill -USR1 $job $guard $starter $outer $inner
+await_end
+ok "SIGUSR1 is handed on" all 'same $code 6' nothing_is_left
+start
+kill -INT $job
+sleep 0.2
+kill -INT $job
+await_end
+ok "the second SIGINT kills" all 'same $code 130' nothing_is_left
+start
+kill -TERM $starter
+await_end
+ok "somebody ends the starter: that is told" all 'same $code 125' nothing_is_left 'last_line_has err "the starter"'
+for part in job guard starter outer inner; do
+    start
+    kill -KILL ${!part}
+    await_end
+    ok "kill -9 of $part leaves nothing" nothing_is_left
+    [ $part = job ] || ok "and is told" all 'same $code 125' 'last_line_has err "killed\|Killed\|started it is gone"'
+done
+start
+kill -STOP $guard $starter
+kill -TERM $job
+await_end
+ok "the starter and its guard, stopped, do not keep the job from its end" all 'same $code 143' nothing_is_left
+start --heartbeat-timeout 2
+kill -STOP $outer $inner
+await_end
+kill -CONT $outer $inner
+ok "an instance whose shims are frozen is lost, and named" all 'same $code 125' 'has err "was lost: host $host has said nothing"' nothing_is_left
+finish
