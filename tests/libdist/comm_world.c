@@ -11,7 +11,12 @@
  *     comm_world forgetful  as the first, in a program that never closes its job
  *     comm_world single     in a program that initialises MPI with MPI_THREAD_SINGLE: refused
  *     comm_world thread     with MPI_THREAD_FUNNELED, called from another thread: refused
- */
+ *     comm_world ends       the last instance ends when all have met once: the others are told
+ *     comm_world silent     the last instance ends without a collective: the others are told
+ *     comm_world differ     the last instance calls something else: all are told
+ *     comm_world program N  meets the others N times: of several in a row, as of a script
+ *
+ * Without MPI (WITH_MPI) the ways of programs that use it themselves are not there. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +31,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef WITH_MPI
 #include <mpi.h>
+#endif
 
 #include <plenum/plenum.h>
 
@@ -214,6 +221,7 @@ static void check_late(bool meet_first, size_t bytes)
     _exit(0);
 }
 
+#ifdef WITH_MPI
 /* A thread level that is too low is refused in every instance, without waiting for any. */
 static void *check_refused(void *arg)
 {
@@ -237,6 +245,7 @@ static void check_thread_level(bool funneled)
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(plenum_barrier(job, NULL) == 0); /* but the main thread may */
 }
+#endif
 
 /* Every byte differs from its neighbours a piece away, so that no piece can be missing or in
  * another's place. */
@@ -320,6 +329,7 @@ static void check_once_per_host(void)
     CHECK(strcmp(err.text, "the disk is full") == 0);
 }
 
+#ifdef WITH_MPI
 /* MPI lets a program stand before its functions: what libplenum-mpi receives one by one are notices. */
 static uint64_t received;
 
@@ -346,18 +356,114 @@ static void check_straggler(void)
     if (me->instance_index == 0)
         CHECK(received >= TIMES * (me->num_instances - 1));
 }
+#endif
+
+static bool is_last(void)
+{
+    return me->instance_index == me->num_instances - 1;
+}
+
+/* What carries collectives on one host tells it at once who does not come, without a time limit. */
+static void check_ended(bool meet_first)
+{
+    struct plenum_error err = {""};
+    char want[64];
+
+    if (meet_first)
+        CHECK(plenum_barrier(job, NULL) == 0);
+    if (is_last())
+        exit(0);
+    CHECK(plenum_barrier(job, &err) == -EIO);
+    (void)snprintf(want, sizeof(want), "instance %u has ended", me->num_instances - 1);
+    CHECK(strstr(err.text, want));
+    CHECK(plenum_barrier(job, &err) == -ENOTRECOVERABLE);
+}
+
+static void check_differ(void)
+{
+    struct plenum_error err = {""};
+    uint64_t number = 1;
+    int r;
+
+    r = is_last() ? plenum_broadcast(job, &number, sizeof(number), 0, &err)
+                  : plenum_barrier(job, &err);
+    CHECK(r == -EIO);
+    CHECK(strstr(err.text, is_last() ? "calls broadcast (8 bytes) while instance 0 calls barrier"
+                                     : "calls barrier (0 bytes) while instance"));
+}
+
+static void check_program(unsigned long times)
+{
+    for (unsigned long i = 0; i < times; i++) {
+        int64_t sum = me->instance_index;
+
+        CHECK(plenum_allreduce(job, &sum, 1, PLENUM_INT64, PLENUM_SUM, NULL) == 0);
+        CHECK(sum == me->num_instances * (me->num_instances - 1) / 2);
+    }
+}
+
+#ifdef WITH_MPI
+static bool own_mpi(const char *what, int *argc, char ***argv)
+{
+    bool single = strcmp(what, "single") == 0, thread = strcmp(what, "thread") == 0;
+    int level = single ? MPI_THREAD_SINGLE : thread ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED;
+
+    if (!single && !thread && strcmp(what, "own-mpi") != 0)
+        return false;
+    if (MPI_Init_thread(argc, argv, level, &level) != MPI_SUCCESS)
+        exit(1);
+    return true;
+}
+
+static int end_mpi(void)
+{
+    int finalised = 0;
+
+    (void)MPI_Finalized(&finalised);
+    if (!finalised && MPI_Finalize() == MPI_SUCCESS)
+        return failures ? 1 : 0;
+    fprintf(stderr, "MPI was finalised by somebody else\n");
+    return 1;
+}
+
+/* What only MPI has. */
+static bool check_mpi(const char *what)
+{
+    if (strcmp(what, "straggler") == 0)
+        check_straggler();
+    else if (strcmp(what, "single") == 0 || strcmp(what, "thread") == 0)
+        check_thread_level(strcmp(what, "thread") == 0);
+    else
+        return false;
+    return true;
+}
+#else
+static bool own_mpi(const char *what, int *argc, char ***argv)
+{
+    (void)what;
+    (void)argc;
+    (void)argv;
+    return false;
+}
+
+static int end_mpi(void)
+{
+    return 1;
+}
+
+static bool check_mpi(const char *what)
+{
+    (void)what;
+    return false;
+}
+#endif
 
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
-    bool single = strcmp(what, "single") == 0, thread = strcmp(what, "thread") == 0;
-    bool own = strcmp(what, "own-mpi") == 0 || single || thread;
-    int level = single ? MPI_THREAD_SINGLE : thread ? MPI_THREAD_FUNNELED : MPI_THREAD_SERIALIZED;
-    int finalised = 0;
+    bool own = own_mpi(what, &argc, &argv);
     struct plenum_error err;
 
-    if (own && MPI_Init_thread(&argc, &argv, level, &level) != MPI_SUCCESS)
-        return 1;
     if (plenum_job_open(&job, &err) < 0) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
@@ -369,12 +475,16 @@ int main(int argc, char **argv)
         check_late(false, 0);
     } else if (strcmp(what, "away") == 0) {
         check_late(true, argc > 2 ? strtoul(argv[2], NULL, 10) : 0);
-    } else if (strcmp(what, "straggler") == 0) {
-        check_straggler();
     } else if (strcmp(what, "big") == 0) {
         check_big();
-    } else if (single || thread) {
-        check_thread_level(thread);
+    } else if (strcmp(what, "ends") == 0 || strcmp(what, "silent") == 0) {
+        check_ended(strcmp(what, "ends") == 0);
+    } else if (strcmp(what, "differ") == 0) {
+        check_differ();
+    } else if (strcmp(what, "program") == 0) {
+        check_program(argc > 2 ? strtoul(argv[2], NULL, 10) : 0);
+    } else if (check_mpi(what)) {
+        /* done */
     } else if (plenum_barrier(job, &err) < 0) {
         fprintf(stderr, "%s\n", err.text); /* such as: MPI's world is not the job's */
         return 3;
@@ -394,12 +504,7 @@ int main(int argc, char **argv)
     if (strcmp(what, "forgetful") == 0) /* the library ends MPI at exit */
         return failures ? 1 : 0;
     plenum_job_close(job);
-    if (own) {
-        (void)MPI_Finalized(&finalised);
-        if (finalised || MPI_Finalize() != MPI_SUCCESS) {
-            fprintf(stderr, "MPI was finalised by somebody else\n");
-            return 1;
-        }
-    }
+    if (own)
+        return end_mpi();
     return failures ? 1 : 0;
 }

@@ -43,11 +43,13 @@ phony += play
 %C%_test_threads_LDADD = tests/libtree.la libdist/libdist.la -ldl $(JPEG_LIBS) $(PNG_LIBS)
 
 EXTRA_DIST += tests/lib.sh %D%/test_comm.sh
-if MPI
 TESTS += %D%/test_comm.sh
 check_PROGRAMS += %D%/comm_world
 %C%_comm_world_SOURCES = %D%/comm_world.c
-%C%_comm_world_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
-%C%_comm_world_LDADD = libplenum.la $(MPI_LIBS)
 %C%_comm_world_LDFLAGS = $(AM_LDFLAGS) -no-install -export-dynamic
+if MPI
+%C%_comm_world_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS) -DWITH_MPI
+%C%_comm_world_LDADD = libplenum.la $(MPI_LIBS)
+else
+%C%_comm_world_LDADD = libplenum.la
 endif

@@ -1,32 +1,71 @@
 #!/bin/sh
-# Collectives: comm_world.c in worlds of several sizes, and where there is no world.
+# Collectives: comm_world.c in worlds of several sizes, by MPI and by memory that instances on one host share, and
+# where there is no world.
 . "$top_srcdir/tests/lib.sh"
-command -v mpirun >/dev/null || skip_all "mpirun is not installed"
 world=$top_builddir/tests/libdist/comm_world
 export ASAN_OPTIONS=$asan_options_of_mpi
+[ -e "$top_builddir/libplenum-mpi.la" ] && command -v mpirun >/dev/null && have_mpi=yes || have_mpi=
 
-ok "all collectives, 1 instance, no launcher" "$world"
-for n in 2 3 4; do
-    ok "all collectives, $n instances" mpi -n $n "$world"
-done
-ok "a program that uses MPI itself" mpi -n 2 "$world" own-mpi
-ok "a program that does not close its job" mpi -n 2 "$world" forgetful
-for level in single thread; do
-    ok "a program that initialised MPI with too low a thread level ($level) is refused" mpi -n 2 "$world" $level
-done
-timed_out() { # ARGUMENT... - do both others name the one that stays away?
-    mpi -n 3 "$world" "$@" >"$T/late" 2>"$T/late.err"
+timed_out() { # WAY ARGUMENT... - do both others name the one that stays away?
+    way=$1
+    shift
+    $way -n 3 "$world" "$@" >"$T/late" 2>"$T/late.err"
     [ "$(grep -c "timed out" "$T/late")" = 2 ] || { cat "$T/late.err"; return 1; }
 }
-ok "notices to one that is late are received" mpi -n 3 "$world" straggler
-ok "an instance that does not come is named by both others when the time is up" timed_out late
-ok "so it is in a small broadcast" timed_out away 100
-ok "so it is in a large one" timed_out away 3000000
-if grep -q "define HAVE_PMIX" "$top_builddir/config.h"; then
-    ok "so is one that never came to any collective" timed_out never
+all_of() { # WAY HOW
+    for n in 2 3 4; do
+        ok "all collectives $2, $n instances" $1 -n $n "$world"
+    done
+    ok "a program that does not close its job" $1 -n 2 "$world" forgetful
+    ok "an instance that does not come is named by both others when the time is up" timed_out $1 late
+    ok "so it is in a small broadcast" timed_out $1 away 100
+    ok "so it is in a large one" timed_out $1 away 3000000
+}
+big() { # WAY HOW
+    if [ -n "${PLENUM_SANITIZED:-}" ]; then
+        skip "2 GiB and one byte broadcast arrive $2" "not under a sanitizer"
+    elif [ "$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -lt 7 ]; then
+        skip "2 GiB and one byte broadcast arrive $2" "less than 7 GiB of memory is free"
+    else
+        ok "2 GiB and one byte broadcast arrive $2" $1 -n 2 "$world" big
+    fi
+}
+
+ok "all collectives, 1 instance, no launcher" "$world"
+if [ -n "$have_mpi" ]; then
+    all_of mpi "by MPI"
+    ok "a program that uses MPI itself" mpi -n 2 "$world" own-mpi
+    for level in single thread; do
+        ok "a program that initialised MPI with too low a thread level ($level) is refused" mpi -n 2 "$world" $level
+    done
+    ok "notices to one that is late are received" mpi -n 3 "$world" straggler
+    if grep -q "define HAVE_PMIX" "$top_builddir/config.h"; then
+        ok "so is one that never came to any collective" timed_out mpi never
+    else
+        skip "so is one that never came to any collective" "built without PMIx"
+    fi
+    big mpi "by MPI"
 else
-    skip "so is one that never came to any collective" "built without PMIx"
+    skip "all collectives by MPI" "there is no mpirun, or Plenum was built without MPI"
 fi
+
+# As plenumrun starts programs where there is no mpirun.
+here() {
+    (hide_mpirun && timeout 100 "$top_builddir/plenumrun" --grace 1 "$@")
+    status=$?
+    rm -rf "$T/programs"
+    return $status
+}
+all_of here "by memory"
+ok "so is one that never came to any collective" timed_out here never
+for what in ends silent; do
+    ok "one that has ended ($what) is named at once, and not waited for" here -n 3 "$world" $what
+done
+ok "an instance that calls something else is told of" here -n 3 "$world" differ
+ok "programs that a script runs one after the other" here -n 3 sh -c '"$0" program 3 && "$0" program 100 && "$0"' "$world"
+ok "two programs of one instance at once are not both it" here -n 2 sh -c \
+    '"$0" program 1 && { "$0" late >/dev/null 2>&1 & sleep 1; "$0" 2>&1 | grep -q "has the collectives of instance"; }' "$world"
+big here "by memory"
 
 torch() { RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 "$@"; }
 ok "under torchrun a collective is refused, not done alone" torch status 3 "$world"
@@ -36,15 +75,9 @@ slurm() {
     SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 \
         SLURM_STEP_TASKS_PER_NODE=2 "$@"
 }
-ok "a world of another size than the job is refused" slurm status 3 "$world"
-slurm "$world" 2>"$T/err"
-ok "and the sentence says both" grep -q "instance 0 of 2 of its job, but rank 0 of 1" "$T/err"
-
-if [ -n "${PLENUM_SANITIZED:-}" ]; then
-    skip "2 GiB and one byte broadcast arrive" "not under a sanitizer"
-elif [ "$(awk '/MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)" -lt 7 ]; then
-    skip "2 GiB and one byte broadcast arrive" "less than 7 GiB of memory is free"
-else
-    ok "2 GiB and one byte broadcast arrive" mpi -n 2 "$world" big
+if [ -n "$have_mpi" ]; then
+    ok "a world of another size than the job is refused" slurm status 3 "$world"
+    slurm "$world" 2>"$T/err"
+    ok "and the sentence says both" grep -q "instance 0 of 2 of its job, but rank 0 of 1" "$T/err"
 fi
 finish
