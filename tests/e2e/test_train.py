@@ -46,10 +46,10 @@ def command(launcher, replicas, log, *options):
             "rrc(32) flip(0.5)", "--micro-batch", str(BATCH // replicas), "--steps", str(STEPS), "--log", log, *options]
 
 
-def train(name, launcher, replicas, *options):
+def train(name, launcher, replicas, *options, env=None):
     """Run it; returns the samples of each step and its loss, and what it printed."""
     log = os.path.join(T, f"log-{name}")
-    out = jobs.run(command(launcher, replicas, log, *options))
+    out = jobs.run(command(launcher, replicas, log, *options), env)
     steps = [line.split() for _, line in jobs.steps_of(log)]
     assert [int(s[0]) for s in steps] == list(range(STEPS))
     return [[int(n) for n in s[2:]] for s in steps], [float.fromhex(s[1]) for s in steps], out
@@ -97,6 +97,13 @@ class TrainTest(unittest.TestCase):
     def test_torchrun(self):
         """2 processes of torchrun: the same samples in every step, losses within 1e-9"""
         self.compare(2, 2, by_torchrun(2))
+
+    def test_without_mpirun(self):
+        """2 instances that plenumrun starts itself: the same samples, losses, hash and weights, to the last bit"""
+        by_mpirun = train("mpirun", by_plenumrun(2, 2), 2)
+        by_itself = train("itself", by_plenumrun(2, 2), 2, env=jobs.without_mpirun(T))
+        self.assertEqual(by_itself[:2], by_mpirun[:2])
+        self.assertEqual(jobs.result_of(by_itself[2]), jobs.result_of(by_mpirun[2]))
 
     def test_kills(self):
         """killed twice and resumed each time: the same samples, losses, hash and weights, to the last bit"""

@@ -66,6 +66,12 @@ class TrainTest(unittest.TestCase):
                 if step < 20:  # rounding grows from step to step
                     self.assertAlmostEqual(float.fromhex(words[1]), float.fromhex(other[1]), places=4)
 
+    def test_without_mpirun(self):
+        """2 instances that plenumrun starts itself: the same samples, losses, hash and weights, to the last bit"""
+        log = os.path.join(T, "log-local")
+        self.assertEqual(jobs.result_of(jobs.run(command(2, 2, log), jobs.without_mpirun(T))), self.want)
+        self.assertEqual(dict(jobs.steps_of(log)), self.steps)
+
     def test_kills(self):
         """killed at 20 random steps and resumed each time: the same samples, losses, hash and weights, to the last bit"""
         log, checkpoint = jobs.PacedLog(os.path.join(T, "log-kills")), os.path.join(T, "run.bin")

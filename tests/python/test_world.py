@@ -8,11 +8,14 @@ import sys
 import tempfile
 import unittest
 
-import tap
-import torchrun
+SOURCE = os.environ["top_srcdir"]
+sys.path.append(os.path.join(SOURCE, "tests", "e2e"))
+
+import jobs  # noqa: E402
+import tap  # noqa: E402
+import torchrun  # noqa: E402
 
 BUILD = os.environ["top_builddir"]
-SOURCE = os.environ["top_srcdir"]
 tap.require("numpy")
 torch = tap.find("torch")
 
@@ -56,18 +59,18 @@ def by_torchrun(n):
 
 
 class WorldTest(unittest.TestCase):
-    def run_world(self, launcher, *arguments):
+    def run_world(self, launcher, *arguments, env=None):
         folder = tempfile.mkdtemp(dir=T)
         os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
-        done = subprocess.run([*launcher, WORLD, *arguments, folder, HASH], capture_output=True, text=True, timeout=300)
+        done = subprocess.run([*launcher, WORLD, *arguments, folder, HASH], capture_output=True, text=True, timeout=300, env=env)
         lines = []
         for name in glob.glob(os.path.join(folder, "said-*")):
             with open(name) as f:
                 lines += f.read().splitlines()
         return done, lines
 
-    def check_all(self, launcher, count):
-        done, lines = self.run_world(launcher, "all")
+    def check_all(self, launcher, count, env=None):
+        done, lines = self.run_world(launcher, "all", env=env)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(lines.count("done"), count, done.stderr)
         self.assertEqual(lines.count("bar"), 1, "in instance 0 alone")
@@ -81,6 +84,10 @@ class WorldTest(unittest.TestCase):
     def test_plenumrun(self):
         """all of it, 2 instances of plenumrun"""
         self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2)
+
+    def test_without_mpirun(self):
+        """all of it, 2 instances of plenumrun where there is no mpirun"""
+        self.check_all([os.path.join(BUILD, "plenumrun"), "-n", "2", sys.executable], 2, jobs.without_mpirun(T))
 
     @needs_torch
     def test_torchrun(self):
