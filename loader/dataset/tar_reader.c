@@ -77,7 +77,10 @@ static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
 static int failed(const struct tar_reader *t, struct plenum_error *err)
 {
     const char *text = archive_error_string(t->archive);
+    int64_t at = archive_read_header_position(t->archive);
 
+    if (at < 0) /* it says nothing after a fatal error */
+        at = archive_filter_bytes(t->archive, 0);
     if (t->code < 0)
         return error_set(err, t->code, "%s", strerror(-t->code));
     if (archive_errno(t->archive) == ENOMEM)
@@ -86,7 +89,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
         return error_set(err, -EBADMSG, "it is no tar archive");
     return error_set(
         err, -EBADMSG, "it is damaged near byte %llu: %s",
-        (unsigned long long)(t->begin + (uint64_t)archive_read_header_position(t->archive)),
+        (unsigned long long)(t->begin + (uint64_t)at),
         text ? text : "its structure makes no sense");
 }
 

@@ -704,11 +704,14 @@ static struct dataset *open_bytes(const char *bytes, size_t len)
     struct dataset_options options = {.threads = 1, .rebuild = true};
     struct plenum_error err = {""};
     struct dataset *d = NULL;
+    const char *place;
     int r;
 
     tree_write(&tree, "data/cut.tar", bytes, len);
     r = dataset_open(in_tree("tar,label=none:%T/data/cut.tar"), &options, &d, &err);
     cr_assert(r == 0 || strstr(err.text, "cut.tar") != NULL, "%d '%s'", r, err.text);
+    place = strstr(err.text, "near byte ");
+    cr_assert(place == NULL || strtoull(place + 10, NULL, 10) <= len, "%zu bytes: %s", len, err.text);
     return d;
 }
 
