@@ -12,12 +12,20 @@
 #include "common/error.h"
 #include "common/util.h"
 
-static void *open_in(const char *folder, size_t len, const char *below, const char *file)
+/* A file that is there and cannot be loaded wants something that is not: the sentence about the
+ * first of them goes to `why`, which is empty before. */
+static void *open_in(const char *folder, size_t len, const char *below, const char *file, struct plenum_error *why)
 {
     char path[4096];
     int n = snprintf(path, sizeof(path), "%.*s%s/%s", (int)len, folder, below, file);
+    void *handle;
 
-    return n < (int)sizeof(path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (n >= (int)sizeof(path) || access(path, F_OK) < 0)
+        return NULL;
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle && !*why->text)
+        (void)error_set(why, -ENOENT, "%s", dlerror());
+    return handle;
 }
 
 size_t module_own_folder(char *ret, size_t size, bool *library)
@@ -44,6 +52,7 @@ size_t module_own_folder(char *ret, size_t size, bool *library)
 const void *module_load(const char *file, const char *symbol, struct plenum_error *err)
 {
     static const char *const below[] = {"", "/.libs", "/../.libs"}; /* the last two: not installed */
+    struct plenum_error why = {""};
     char folder[4096];
     void *handle = NULL;
     const void *found;
@@ -51,13 +60,13 @@ const void *module_load(const char *file, const char *symbol, struct plenum_erro
     size_t len = module_own_folder(folder, sizeof(folder), &library);
 
     for (size_t i = 0; len > 0 && !handle && i < ARRAY_LEN(below); i++)
-        handle = open_in(folder, len, below[i], file);
+        handle = open_in(folder, len, below[i], file, &why);
     if (!handle)
-        handle = open_in(PLENUM_LIBDIR, strlen(PLENUM_LIBDIR), "", file);
+        handle = open_in(PLENUM_LIBDIR, strlen(PLENUM_LIBDIR), "", file, &why);
     if (!handle)
         handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        (void)error_set(err, -ENOENT, "%s", dlerror());
+        (void)error_set(err, -ENOENT, "%s", *why.text ? why.text : dlerror());
         return NULL;
     }
     found = dlsym(handle, symbol);
