@@ -12,4 +12,5 @@ if PYTHON_FOUND
 pyplenum_PYTHON = $(pyplenum_files)
 pyplenum_DATA = %D%/pyplenum/py.typed
 endif
-EXTRA_DIST += $(pyplenum_files) %D%/pyplenum/py.typed %D%/pyproject.toml
+EXTRA_DIST += $(pyplenum_files) %D%/pyplenum/py.typed %D%/pyproject.toml %D%/setup.py \
+	%D%/wheel/_pyplenum_programs.py %D%/wheel/pack.py

@@ -28,19 +28,29 @@ class WheelTest(unittest.TestCase):
         shutil.copytree(os.path.join(SOURCE, "python"), os.path.join(cls.T, "python"),
                         ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
         subprocess.run(["chmod", "-R", "u+w", cls.T], check=True)
-        done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index",
-                               "--wheel-dir", cls.T, os.path.join(cls.T, "python")], capture_output=True, text=True)
+        done = cls.make(cls.T, PLENUM_LIBRARY=os.path.join(BUILD, ".libs", "libplenum.so.1"))
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
         cls.name, = [name for name in os.listdir(cls.T) if name.endswith(".whl")]
+
+    @classmethod
+    def run_bare(cls, *command, **variables):
+        """With this Python, which is not told where libplenum is."""
+        bare = {name: value for name, value in os.environ.items() if name not in ("PLENUM_LIBRARY", "PLENUM_PLENUMD", "LD_LIBRARY_PATH")}
+        return subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=cls.T, env={**bare, **variables})
+
+    @classmethod
+    def make(cls, where, **variables):
+        return cls.run_bare("-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", where,
+                            os.path.join(cls.T, "python"), **variables)
 
     @classmethod
     def tearDownClass(cls):
         shutil.rmtree(cls.T)
 
     def test_content(self):
-        """it holds every module and the mark of types, and is for any platform"""
-        self.assertRegex(self.name, r"^pyplenum-[\d.]+-py3-none-any\.whl$")
+        """it holds every module and the mark of types, and is for no other platform"""
+        self.assertRegex(self.name, r"^pyplenum-[\d.]+-py3-none-linux_\w+\.whl$")
         with zipfile.ZipFile(os.path.join(self.T, self.name)) as wheel:
             names = {name for name in wheel.namelist() if name.startswith("pyplenum/")}
         package = os.path.join(SOURCE, "python", "pyplenum")
@@ -48,6 +58,16 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(names, want)
         listed = re.findall(r"%D%/(pyplenum/\S+\.py)", open(os.path.join(SOURCE, "python", "local.mk")).read())
         self.assertEqual(set(listed) | {"pyplenum/py.typed"}, want, "python/local.mk names the same files")
+
+    def test_without_a_library(self):
+        """without a library there is none, but a sentence"""
+        if self.run_bare("-c", "import _lib", PYTHONPATH=os.path.join(SOURCE, "python", "pyplenum")).returncode == 0:
+            self.skipTest("libplenum is installed here")
+        where = os.path.join(self.T, "none")
+        done = self.make(where)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("pyplenum from the sources needs an installed libplenum: libplenum.so.1 cannot be loaded: install", done.stdout + done.stderr)
+        self.assertFalse(os.path.exists(where) and os.listdir(where))
 
     def test_import(self):
         """it works where it is installed, and its version is the package's"""
@@ -88,11 +108,9 @@ class WheelTest(unittest.TestCase):
             with open(os.path.join(where, "plenumd"), "w") as f:
                 f.write(f'#!/bin/sh\necho "$0" >>{calls}\n{then}\n')
             os.chmod(f.name, 0o755)
-        environment = {name: value for name, value in os.environ.items() if name not in ("PLENUM_LIBRARY", "PLENUM_PLENUMD", "LD_LIBRARY_PATH")}
-        environment.update(PYTHONPATH=site, PATH=os.path.join(self.T, "other") + ":" + environment["PATH"])
         program = ("import pyplenum, pyplenum._lib\nprint(pyplenum._lib.lib._name)\n"
                    "with pyplenum.Stream('generated:8', 'resize(8) center_crop(8)', micro_batch=4, epochs=1) as s:\n    print(sum(1 for batch in s))")
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=self.T, env=environment)
+        done = self.run_bare("-c", program, PYTHONPATH=site, PATH=os.path.join(self.T, "other") + ":" + os.environ["PATH"])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.split(), [os.path.join(folder, "libplenum.so.1"), "2"])
         with open(calls) as f:
