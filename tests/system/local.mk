@@ -31,3 +31,8 @@ soak: all
 		$(MAKE) $(AM_MAKEFLAGS) check TESTS='tests/common/test_order_small tests/hostile/test_programs.py %D%/soak.sh %D%/test_loader_faults.sh \
 		tests/failures/test_failures.py'
 phony += soak
+# The wheel of scripts/wheel in bare systems, as root: make check-wheel.
+EXTRA_DIST += %D%/test_wheel.sh
+check-wheel: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='%D%/test_wheel.sh'
+phony += check-wheel

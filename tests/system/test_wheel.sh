@@ -1,0 +1,196 @@
+#!/bin/bash
+# test_wheel.sh - the wheel of scripts/wheel in systems that have never seen anything of ours: bare ones of debootstrap, with
+# Python's venv, but no compiler, no library that Plenum needs, no Open MPI. It is installed into an environment that is not
+# activated, a job is run, and it is removed. Then with the system's Open MPI. make check-wheel; PLENUM_WHEEL names a wheel that is
+# there already, PLENUM_ROOTS a folder where the systems are kept (roots in the build folder; nothing is written to them after
+# they are made), WHEEL_SYSTEMS which. Speaks TAP. Needs root, debootstrap, and archives of Debian, Ubuntu and Python packages.
+. "$top_srcdir/tests/lib.sh"
+
+# What is it called, where does it come from, signed by whom, with which of debootstrap's scripts, with which Python?
+systems="bookworm http://deb.debian.org/debian debian-archive-keyring bookworm 3.11
+trixie http://deb.debian.org/debian debian-archive-keyring trixie 3.13
+noble http://archive.ubuntu.com/ubuntu ubuntu-archive-keyring gutsy 3.12"
+
+outside() {
+    local roots=${PLENUM_ROOTS:-$top_builddir/roots} wheel=${PLENUM_WHEEL:-} build=$top_builddir/wheel count
+    [ "$(id -u)" = 0 ] || skip_all "debootstrap and mounting need root"
+    command -v debootstrap >/dev/null || skip_all "debootstrap is not installed"
+    if [ -z "$wheel" ]; then
+        "$top_srcdir/scripts/wheel" "$build" >"$T/log" 2>&1 || { tail -n 20 "$T/log" | sed 's/^/# /'; echo "Bail out! scripts/wheel fails"; exit 1; }
+        wheel=$(ls "$build"/pyplenum-*.whl)
+    fi
+    content
+    mkdir -p "$roots" "$T/share/tests"
+    cp "$wheel" "$top_srcdir/tests/system/test_wheel.sh" "$T/share/"
+    cp "$top_srcdir/tests/lib.sh" "$T/share/tests/"
+    sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >"$T/share/first.py"
+    # What our own build says of the same pictures.
+    "$top_builddir/plenumctl" make-sample "$T/photos" --classes 4 --images 12 --size 80 >/dev/null
+    "$top_builddir/plenumctl" hash "$T/photos" --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 >"$T/share/hash"
+    while read -r name mirror keyring script python; do
+        keyring=/usr/share/keyrings/$keyring.gpg
+        case " ${WHEEL_SYSTEMS:-$name} " in *" $name "*) ;; *) continue ;; esac
+        if [ ! -e "$roots/$name.done" ]; then
+            if [ ! -e "$keyring" ]; then
+                skip "the wheel in $name" "$keyring is not there, by which its archive is verified"
+                continue
+            fi
+            rm -rf --one-file-system "${roots:?}/$name"
+            if ! debootstrap --keyring="$keyring" --variant=minbase --include=python3-venv --components=main,universe "$name" "$roots/$name" "$mirror" "$script" \
+                >"$T/log" 2>&1; then
+                skip "the wheel in $name" "debootstrap: $(tail -n 1 "$T/log")"
+                continue
+            fi
+            : >"$roots/$name.done"
+        fi
+        if ! python3 -m pip -q --disable-pip-version-check download --no-deps --only-binary :all: --python-version "$python" --dest "$T/share/numpy-$name" \
+            numpy >"$T/log" 2>&1; then
+            skip "the wheel in $name" "no NumPy for Python $python: $(tail -n 1 "$T/log")"
+            continue
+        fi
+        # What is mounted in there is gone with the last process of the name space.
+        mkdir -p "$T/system"
+        NAME=$name LOWER=$roots/$name SYSTEM=$T/system SHARE=$T/share COUNT=$tap_count unshare --mount --pid --fork --kill-child --propagation private -- \
+            bash "$top_srcdir/tests/system/test_wheel.sh" --mount </dev/null | tee "$T/lines"
+        count=$(grep -cE '^(not )?ok ' "$T/lines")
+        tap_count=$((tap_count + count))
+        grep -q '^# all of it$' "$T/lines" || result 1 "the test in $name comes to its end"
+    done <<<"$systems"
+    finish
+}
+
+# What the file itself says.
+content() {
+    python3 - "$wheel" >"$T/list" <<'P'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as z:
+    names = z.namelist()
+    print("\n".join(names))
+    print("licences", " ".join(z.read(n).decode(errors="replace") for n in names if ".dist-info/licenses/" in n), sep="\n")
+P
+    echo "# $(basename "$wheel"): $(stat -c %s "$wheel") bytes"
+    local name libraries="plenumd plenumctl plenumrun libplenum.so.1 libplenum-tls.so libplenum-mpi.so"
+    for name in $libraries; do ok "the wheel has $name" grep -qx "pyplenum/bin/$name" "$T/list"; done
+    ok "and no library of Open MPI" status 1 grep -E '^pyplenum.libs/lib(mpi|pmix|open-)' "$T/list"
+    ok "the licences of what is in it are, too" grep -q 'GNU LESSER GENERAL PUBLIC LICENSE' "$T/list"
+    for name in $(sed -n 's|^pyplenum.libs/lib\([a-z]*\).*|\1|p' "$T/list" | sort -u); do
+        ok "that of lib$name" grep -qiE "licenses/[a-z0-9]*($name|${name#micro}|openssl|libssl)" "$T/list"
+    done
+}
+
+mounted() {
+    local root=$SYSTEM/root n
+    mount -t tmpfs -o size=4G tmpfs "$SYSTEM" && mkdir "$SYSTEM"/{up,work,root} &&
+        mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$SYSTEM/up,workdir=$SYSTEM/work" "$root" &&
+        mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" && mount -t tmpfs tmpfs "$root/dev" &&
+        mkdir -p "$root"/dev/{pts,shm} "$root/share" && mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts" &&
+        mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm" && mount --bind "$SHARE" "$root/share" || exit 99
+    for n in null zero full random urandom tty; do : >"$root/dev/$n" && mount --bind "/dev/$n" "$root/dev/$n" || exit 99; done
+    ln -s pts/ptmx "$root/dev/ptmx"
+    ln -s /proc/self/fd "$root/dev/fd"
+    cp /etc/resolv.conf "$root/etc/resolv.conf"
+    echo 'alice:x:1234:1234::/home/alice:/bin/bash' >>"$root/etc/passwd"
+    chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive TMPDIR=/tmp \
+        NAME="$NAME" COUNT="$COUNT" top_srcdir=/share top_builddir=/share bash /share/test_wheel.sh --inside
+}
+
+alice() { setpriv --reuid 1234 --regid 1234 --clear-groups env -u PLENUM_CACHE_DIR HOME=/home/alice "$@"; }
+# pip leaves folders outside of site-packages, empty.
+everything() { find /home/alice/env -not -type d -not -path '*/numpy*' -not -path '*/pip/*' | sort; }
+hash_in() { grep -oE '\b[0-9a-f]{16}\b' "$1" | tail -n 1; }
+job() { # SENTENCE COMMAND...: first.py, whose hash must be right
+    local sentence=$1
+    shift
+    alice timeout -k 5 120 "$@" /share/first.py photos >out 2>err || echo "status $?" >>err
+    cat out >>err
+    [ "$(hash_in out)" = "$want" ]
+    result $? "$NAME: $sentence" err
+}
+signals_ignored() { sed -n 's/^SigIgn:\t//p' "$1"; }
+
+inside() {
+    local code pid program object
+    tap_count=$COUNT
+    mkdir -p /home/alice && chown 1234:1234 /home/alice && cd /home/alice || exit 99
+    want=$(hash_in /share/hash)
+    alice python3 -m venv env
+    alice env/bin/pip -q install --no-index --find-links "/share/numpy-$NAME" numpy
+    everything >/before
+    ok "$NAME: pip installs it, as a user" alice env/bin/pip install --no-index --find-links "/share/numpy-$NAME" /share/pyplenum-*.whl
+    for program in plenumd plenumctl plenumrun; do
+        ok "$NAME: $program says its version" alice env/bin/$program --version
+        for object in env/lib/python3*/site-packages/pyplenum/bin/$program; do
+            ok "$NAME: $program lacks no library" status 1 grep "not found" <(ldd "$object")
+        done
+    done
+    alice env/bin/plenumctl make-sample photos --classes 4 --images 12 --size 80 >/dev/null
+    is "$want" "$NAME: plenumctl hash" eval "alice env/bin/plenumctl hash photos --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
+    job "a stream with its own loader, of a Python whose environment is not activated" env/bin/python
+    alice env/bin/python -c "import tarfile; t = tarfile.open('photos.tar', 'w'); t.add('photos', '.'); t.close()"
+    is "$want" "$NAME: a tar archive is read" eval "alice env/bin/plenumctl hash tar,label=folder:photos.tar --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
+
+    # By TCP with a key, which takes libplenum-tls and OpenSSL, and with a status page.
+    alice sh -c 'umask 077; head -c 32 /dev/urandom >loader.key; env/bin/plenumctl key loader.key alice >alice.key'
+    setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumd --socket unix:/home/alice/socket --listen 127.0.0.1:7411 --tls-key loader.key \
+        --http-port 7412 2>log &
+    pid=$!
+    wait_for 20 grep -q "decode for" log
+    job "a stream by TLS" env PLENUM_LOADER=tcp:127.0.0.1:7411 PLENUM_LOADER_KEY=alice.key env/bin/python
+    is 200 "$NAME: the status page" env/bin/python -c "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7412/').status)"
+    kill -TERM $pid
+    wait $pid
+    code=$?
+    is 0 "$NAME: a loader ends when it is told to" echo $code
+
+    alice env/bin/plenumrun -n 1 true 2>err
+    if grep -q 'mpirun was not found' err; then
+        skip "$NAME: plenumrun, without Open MPI" "it needs mpirun"
+    else
+        job "plenumrun -n 1, without Open MPI" env/bin/plenumrun -n 1 env/bin/python
+        job "two instances, without Open MPI" env/bin/plenumrun -n 2 --num-replicas 4 env/bin/python
+    fi
+    with_mpi
+    ok "$NAME: pip removes it" alice env/bin/python -m pip uninstall -y pyplenum
+    everything >/after
+    ok "$NAME: leaving nothing" diff /before /after
+    echo "# all of it"
+}
+
+# The commands become the programs: the same process, signals and variables as if a shell had started them.
+started() {
+    local code pid
+    alice env/bin/plenumrun -n 1 cat /proc/self/status >out 2>err
+    alice "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 cat /proc/self/status >out2 2>err
+    is "$(signals_ignored out2)" "$NAME: no more signals are ignored" signals_ignored out
+    alice env -u LC_ALL env/bin/plenumrun -n 1 env 2>err | sed 's/=.*//' | sort >out
+    alice env -u LC_ALL "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 env 2>err | sed 's/=.*//' | sort >out2
+    ok "$NAME: no variable is new" diff out2 out
+    setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumrun -n 1 sleep 1000 2>err &
+    pid=$!
+    ok "$NAME: plenumrun is the process that was started" wait_for 20 sh -c "readlink /proc/$pid/exe | grep -q 'pyplenum/bin/plenumrun$'"
+    wait_for 20 look_for_sleep
+    kill -TERM $pid
+    wait $pid
+    code=$?
+    is 143 "$NAME: and it ends by the signal that it is sent" echo $code
+    ok "$NAME: with all that it has started" status 1 look_for_sleep
+}
+look_for_sleep() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -E '(^| )sleep 1000'; }
+
+with_mpi() {
+    local what="two instances, with the system's Open MPI"
+    printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+    chmod +x /usr/sbin/policy-rc.d
+    if ! { apt-get update && apt-get install -y --no-install-recommends openmpi-bin; } >log 2>&1; then
+        skip "$NAME: $what" "no archive can be reached"
+        return
+    fi
+    job "$what" env/bin/plenumrun -n 2 --num-replicas 4 env/bin/python
+    started
+}
+
+case ${1:-} in
+"") outside ;;
+--mount) mounted ;;
+--inside) inside ;;
+esac
