@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench.h - what the benchmarks of the image room share: photographs in memory, numbers.
  *
  * A benchmark compares several ways ("rows") of doing the same work. Machines are noisy: a round

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comm.c - bench/comm: plenum's collectives beside MPI's own, in one run.
  *
  *     mpirun -n 2 bench/comm [--json] [MIB [ROUNDS]]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* count.c - a plugin of qemu (user mode) that counts the instructions of a program, for
  * bench/instructions. The interface is that of qemu's qemu-plugin.h, which Debian does not package:
  * what is needed of it is declared here. VERSION is the interface's version. */

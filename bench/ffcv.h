@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ffcv.h - FFCV's way of making a training image, with the libraries that it uses: TurboJPEG
  * decodes the whole image with its fast inverse DCT (TJFLAG_FASTDCT), OpenCV shrinks the crop
  * (INTER_AREA).

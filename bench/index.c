@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* index.c - what it costs to open a data set of ImageNet's size, beside `find`.
  *
  *     bench/index [--samples N] [--folders N] [--archives N] [--rounds N] [--json] [FOLDER]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # bench/: how fast, beside others. Always built, so that it keeps compiling; `make bench` builds it alone.
 noinst_LTLIBRARIES += %D%/libbench.la
 %C%_libbench_la_SOURCES = %D%/bench.c %D%/bench.h

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* loops.c - bench/loops: one of the loops that come in sets, so many times; for bench/instructions.
  *
  *     bench/loops                     what there is for this processor: set, loop, units, their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* net.c - bench/net: what a stream by TCP carries, beside iperf3; and what two loaders give beside one.
  *
  * Rounds of the ways follow each other, so that whatever else the machine does befalls all alike. The

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """What a batch costs in Python when it is ready already: bench/python_iteration.py [--json] [BATCHES]
 
     PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3 bench/python_iteration.py

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* render.c - bench/render: training images a second of one core, by several ways of making them.
  *
  * All rows see the same photographs and, where they crop, the same crops: those that Plenum draws.

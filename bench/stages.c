@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stages.c - bench/stages: where the time of an image goes.
  *
  * Each stage is a real run of part of the work, on the same photographs and crops, image by image:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stall.c - bench/stall: how long a program waits for a batch when one of its two loaders is
  * killed, or stopped.
  *

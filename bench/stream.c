@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stream.c - bench/stream: what the way from the loader to the program costs.
  *
  * A stream from a plenumd with one decoding thread beside the bare renderer, which is one thread of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* address.h - where a loader listens: "unix:/run/plenum/plenumd.sock", "unix:@name" (abstract),
  * "tcp:host:port". */
 #ifndef COMMON_ADDRESS_H

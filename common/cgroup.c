@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cgroup.c - where the files of this process's control groups are.
  *
  * /proc/self/cgroup names the group in each hierarchy, as this process's cgroup name space shows it, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cgroup.h - the control groups that this process is in. */
 #ifndef COMMON_CGROUP_H
 #define COMMON_CGROUP_H

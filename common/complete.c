@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* complete.c - what a shell may complete, from the tables of options.
  *
  * The shells' own files (completion/) hold no option: they hand over the words of a line, and we say what can

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* crc32c.c - by the processor's instruction where there is one, else by tables, eight bytes a step.
  *
  * The tables are made when first needed: 8 KiB, from the polynomial alone. */

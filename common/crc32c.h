@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* crc32c.h - CRC-32C (Castagnoli), as iSCSI, ext4 and TFRecord files use it. */
 #ifndef COMMON_CRC32C_H
 #define COMMON_CRC32C_H

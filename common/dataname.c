@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dataname.c - a data set's name, which both the library and the loader must take apart: the
  * library to make its path absolute, the loader to open it. */
 #include "config.h"

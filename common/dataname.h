@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dataname.h - the parts of a data set's name: FORMAT[,KEY=VALUE...]:WHERE, or a plain path. */
 #ifndef COMMON_DATANAME_H
 #define COMMON_DATANAME_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* datasum.h - what a data set is, in parts: so that of two that differ it can be said in what. */
 #ifndef COMMON_DATASUM_H
 #define COMMON_DATASUM_H

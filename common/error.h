@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* error.h - filling struct plenum_error. */
 #ifndef COMMON_ERROR_H
 #define COMMON_ERROR_H

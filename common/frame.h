@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* frame.h - length-prefixed little-endian messages, and a non-blocking connection that carries
  * them.
  *

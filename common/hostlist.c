@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* hostlist.c - "node[0-2,7]:4,spare" → node0, node1, node2, node7 with 4 slots each, and spare.
  *
  * An item is cut up first (split_item): user, name, numbers. What ':' means depends on who stands

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* identity.h - what must be equal for a cursor of one run to mean the same in another. */
 #ifndef COMMON_IDENTITY_H
 #define COMMON_IDENTITY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jobloader.c - keeps one plenumd for a job, for the shim of plenumrun and for libplenum alike.
  *
  * The keeper binds an abstract socket named after the job: binding elects the keeper among a

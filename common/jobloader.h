@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jobloader.h - a loader of the job's own: bound early, started when somebody connects, replaced
  * when it dies or hangs. */
 #ifndef COMMON_JOBLOADER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* json.h - writes JSON: commas and quotes, no more. */
 #ifndef COMMON_JSON_H
 #define COMMON_JSON_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # common/: what several programs share and none owns. Position-independent: libplenum links it too.
 noinst_LTLIBRARIES += %D%/libcommon.la
 %C%_libcommon_la_SOURCES = \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* log.c - messages as lines of text or JSON on standard error, or as entries of the journal.
  *
  * The journal takes a datagram with a line "NAME=value" for each field, which systemd documents and

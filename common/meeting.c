@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* meeting.c - how instances on one host wait for each other and pass bytes, without MPI.
  *
  * The memory holds a slot for each instance, with the number of rounds that it has come to, and two rooms

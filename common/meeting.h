@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* meeting.h - memory that the instances of a job on one host share: they wait for each other there, and
  * pass bytes. Whoever starts the instances makes it; each program joins it. */
 #ifndef COMMON_MEETING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* memory.c - the kernel lets a process take memory that is not there, and kills somebody
  * afterwards: so we look before. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* memory.h - how much memory may be taken before somebody is killed for it. */
 #ifndef COMMON_MEMORY_H
 #define COMMON_MEMORY_H

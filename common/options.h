@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* options.h - command lines, from one table: parsing, --help, what shells complete, and the tests
  * that compare it with the man page. */
 #ifndef COMMON_OPTIONS_H

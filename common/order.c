@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* order.c - the order of an epoch, as a function instead of a shuffled table.
  *
  * A table of a million samples costs every process 4 MB and a start-up, and has to be the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* order.h - which sample a position of an epoch shows, and where the steps of an epoch begin. */
 #ifndef COMMON_ORDER_H
 #define COMMON_ORDER_H

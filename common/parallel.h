@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* parallel.h - a loop whose turns are independent, spread over threads. For builds and tools, not
  * for streams. */
 #ifndef COMMON_PARALLEL_H

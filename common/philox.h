@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* philox.h - the one source of random numbers, and the list of what they are for.
  *
  * Philox4x32-10 is a counter-based generator: a keyed bijection of a 128-bit counter whose output

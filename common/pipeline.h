@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pipeline.h - the text that says what is done to an image, e.g. "rrc(224) flip(0.5)". */
 #ifndef COMMON_PIPELINE_H
 #define COMMON_PIPELINE_H

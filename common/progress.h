@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* progress.h - how far something is, how fast it goes, and how long it will take. */
 #ifndef COMMON_PROGRESS_H
 #define COMMON_PROGRESS_H

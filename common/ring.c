@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ring.c - where the batches of one stream lie.
  *
  * The training process makes a ring and hands it to one session of one loader, which writes pixels

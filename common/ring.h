@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ring.h - the memory that a loader and a training program share: one sealed memfd, cut into equal
  * slots. */
 #ifndef COMMON_RING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* streamhash.h - the hash by which two streams are compared.
  *
  * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian) and the pixels as u8

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* text.h - texts of others: names of files and clients, sentences of loaders. */
 #ifndef COMMON_TEXT_H
 #define COMMON_TEXT_H

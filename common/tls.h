@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tls.h - connections whose two ends prove to each other that they have a key, and that nobody else
  * can read: TLS 1.3 with a key that both were given (PSK). What does the work is in a module,
  * libplenum-tls.so, which is loaded when the first key is.

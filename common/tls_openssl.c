@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tls_openssl.c - TLS 1.3 by OpenSSL 3: libplenum-tls.so, the only file that knows it.
  *
  * There are no certificates. A client has a key, and tells its name; the server finds the key by it

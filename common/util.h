@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* util.h - small things that every program needs and the C library lacks. */
 #ifndef COMMON_UTIL_H
 #define COMMON_UTIL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* wire.h - the protocol between a training program and a loader: messages, versions, bounds.
  *
  * docs/protocol.md describes it for people who write a client of their own. Both sides use the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # docs/
 man3_pages = %D%/man/libplenum.3 %D%/man/plenum_batch.3 %D%/man/plenum_collectives.3 %D%/man/plenum_cursor.3 %D%/man/plenum_job.3 \
 	%D%/man/plenum_stream.3

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* feed.c - consume a stream of batches and do nothing with them but count and hash.
  *
  *     feed folder:/data/train --pipeline train --micro-batch 16 --epochs 2

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # examples/: programs that people start from. They use the public headers alone.
 noinst_PROGRAMS += %D%/feed %D%/train
 %C%_feed_SOURCES = %D%/feed.c

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Train a linear classifier with NumPy alone, on any number of processes: Plenum without a framework.
 
     plenumctl make-sample /tmp/sample

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* train.c - train a small network in C, on any number of processes.
  *
  *     plenumctl make-sample /tmp/sample

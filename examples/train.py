@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Train a small network on a folder of images, on any number of processes.
 
     plenumctl make-sample /tmp/sample

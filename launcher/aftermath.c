@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* aftermath.c - what is printed when a job has failed: consequences first, the cause last.
  *
  *     the last lines that those that failed wrote to standard error, the cause's last

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* agent.c - logging in to other hosts, for mpirun and for our own questions (probe.c).
  *
  * mpirun calls "agent [arguments] host command". It knows nothing of users and ports, and takes the

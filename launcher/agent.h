@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* agent.h - how other hosts are logged in to: by ssh, or what Open MPI was told to use instead. */
 #ifndef LAUNCHER_AGENT_H
 #define LAUNCHER_AGENT_H

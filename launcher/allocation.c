@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* allocation.c - what Slurm, PBS and LSF tell a job of its hosts, each in its own way.
  *
  * Slurm's list has our own syntax for sets of hosts; how many tasks each has stands in another

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* allocation.h - the hosts that a batch system has given to this job. */
 #ifndef LAUNCHER_ALLOCATION_H
 #define LAUNCHER_ALLOCATION_H

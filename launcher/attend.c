@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* attend.c - the inner shim: one instance's program, from its plan to its last line.
  *
  * One poll loop over the control connection, the program's pipes, signals and the host's loader.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bind.c - sched_setaffinity(2) and set_mempolicy(2), and what the kernel made of them.
  *
  * Not by hwloc: the shim is told OS indices by plenumrun, so that it need not load a topology, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bind.h - binds a process to CPUs and memory, and asks the kernel what became of it. */
 #ifndef LAUNCHER_BIND_H
 #define LAUNCHER_BIND_H

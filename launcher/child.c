@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* child.c - from fork() to exec().
  *
  * The child binds itself, so that the program has its CPUs and memory from its first instruction,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* child.h - the user's program: its start and its pipes. */
 #ifndef LAUNCHER_CHILD_H
 #define LAUNCHER_CHILD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cmdline.c - the table of options of plenumrun.
  *
  * One row an option: how it is written, what --help says, and where or by which function its value

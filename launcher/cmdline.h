@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cmdline.h - what a person asks of plenumrun: one table of options, and what they fill. */
 #ifndef LAUNCHER_CMDLINE_H
 #define LAUNCHER_CMDLINE_H

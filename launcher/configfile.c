@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* configfile.c - the options of the command line in a form that people keep in files.
  *
  * The table of options serves both ways: a name is looked up in it, and its value goes the way of a

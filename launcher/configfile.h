@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* configfile.h - options in a file: "name = value", one a line. */
 #ifndef LAUNCHER_CONFIGFILE_H
 #define LAUNCHER_CONFIGFILE_H

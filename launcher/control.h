@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* control.h - what plenumrun and its shims say to each other, one connection an instance.
  *
  *     shim                                          plenumrun

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* devices.h - accelerators, shared out to instances by the variable that shows them. */
 #ifndef LAUNCHER_DEVICES_H
 #define LAUNCHER_DEVICES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dial.c - the launching host does not know which of its addresses another host can reach, so it
  * names them all and the shim tries them all at once: the first that answers is used.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dial.h - how a shim finds plenumrun: sockets and their addresses as text.
  *
  * "unix:@name" on one host; "tcp:10.1.2.3:5678,tcp:[fd00::1]:5678", all addresses that the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* environ.c - an environment is described as changes, because the shim makes them on its own host.
  *
  * Three kinds, later ones in place of earlier ones of the same name:

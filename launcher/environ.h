@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* environ.h - the environment variables of an instance. */
 #ifndef LAUNCHER_ENVIRON_H
 #define LAUNCHER_ENVIRON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* family.c - a walk over /proc, since the kernel has no "kill my descendants".
  *
  * Process groups and sessions do not hold a family together: a grandchild may leave them. Parents

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* family.h - the descendants of this process, and their end. */
 #ifndef LAUNCHER_FAMILY_H
 #define LAUNCHER_FAMILY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* grid.h - text in columns. */
 #ifndef LAUNCHER_GRID_H
 #define LAUNCHER_GRID_H

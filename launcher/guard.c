@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* guard.c - a process that does nothing but outlive another one.
  *
  * What supervises a program can itself be killed. So each supervisor is the ward of a guard, which

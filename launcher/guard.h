@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* guard.h - waits for one process and sees to it that its whole family ends with it. */
 #ifndef LAUNCHER_GUARD_H
 #define LAUNCHER_GUARD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* host.h - this machine among others: its names, its addresses, its programs. */
 #ifndef LAUNCHER_HOST_H
 #define LAUNCHER_HOST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* input.c - a thread that reads standard input, a piece at a time, when it is asked to.
  *
  * Standard input may be shared with others: two jobs of one terminal or pipe. Then poll() says that

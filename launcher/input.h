@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* input.h - our standard input, read without ever waiting for it. */
 #ifndef LAUNCHER_INPUT_H
 #define LAUNCHER_INPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* launch.c - what plenumrun does before and instead of a job.
  *
  *     options → plan → (topology, table: --dry-run ends here) → checks → supervise.c

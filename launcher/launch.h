@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* launch.h - from the command line to the exit status. */
 #ifndef LAUNCHER_LAUNCH_H
 #define LAUNCHER_LAUNCH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lend.c - a host that runs no instance keeps a loader for the job (--loader-host).
  *
  *     plenumrun ── ssh ── (sshd) ── plenumrun --lend-loader ── plenumd

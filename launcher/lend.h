@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lend.h - plenumrun on a host that lends its cores to a job: it keeps a loader there. */
 #ifndef LAUNCHER_LEND_H
 #define LAUNCHER_LEND_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lenders.c - one login a host, for as long as the job runs. On the other side is lend.c.
  *
  *     starting ──"plenumrun-loader ADDRESS"──> lending ──the login ends──> lost ──> starting ...

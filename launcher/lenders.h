@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lenders.h - hosts that run no instance and lend their cores to the job (--loader-host): each has
  * a loader while the job runs, with a key that was made for this job. */
 #ifndef LAUNCHER_LENDERS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lines.h - bytes of a pipe on their way to becoming whole lines. */
 #ifndef LAUNCHER_LINES_H
 #define LAUNCHER_LINES_H

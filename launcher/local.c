@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* local.c - what mpirun does for a job on one host, and no more: start a shim an instance, pass signals on
  * to them, and end when they have.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* local.h - plenumrun as the starter of all instances on this host, where there is no mpirun. */
 #ifndef LAUNCHER_LOCAL_H
 #define LAUNCHER_LOCAL_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \

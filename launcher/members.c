@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* members.c - what plenumrun and the shims say to each other (control.h), from plenumrun's side.
  *
  * A member is an instance with its shim. It goes through its states in one direction only, and is

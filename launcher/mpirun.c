@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mpirun.c - everything that is known about Open MPI 4.1 and 5 here, in one place.
  *
  * mpirun starts one shim an instance, on this host by itself and elsewhere through ssh and its

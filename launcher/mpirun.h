@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* mpirun.h - Open MPI's mpirun, which starts the shims: its command line and its settings. */
 #ifndef LAUNCHER_MPIRUN_H
 #define LAUNCHER_MPIRUN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* network.c - hosts have many addresses, most of which lead nowhere: docker0 is 172.17.0.1
  * everywhere, and an MPI that tries it waits for a time-out. So hosts tell their addresses
  * (probe.c), and what they share is found here, for Open MPI and for the programs. */

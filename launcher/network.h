@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* network.h - addresses of hosts, and the network that all of them are on. */
 #ifndef LAUNCHER_NETWORK_H
 #define LAUNCHER_NETWORK_H

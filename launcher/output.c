@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* output.c - a thread, because nothing else writes to a terminal without risk of waiting.
  *
  * Standard output may be a terminal that is stopped, or a pipe to a slow program, and it is shared

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* output.h - the one writer of our standard output and standard error. */
 #ifndef LAUNCHER_OUTPUT_H
 #define LAUNCHER_OUTPUT_H

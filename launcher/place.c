@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* place.c - divides a host's cores among its instances.
  *
  * A host is seen as a list of cores (those hardware threads of them that may be used), each of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* place.h - which CPUs and which memory do the instances of a host get? A pure function. */
 #ifndef LAUNCHER_PLACE_H
 #define LAUNCHER_PLACE_H

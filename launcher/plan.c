@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plan.c - two pure steps: the split needs only numbers, the placing needs a host's topology.
  *
  * They are apart because the topology of another host is known only when its first shim has told

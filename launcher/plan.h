@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plan.h - who runs where: hosts → instances → replicas, and what each is bound to. */
 #ifndef LAUNCHER_PLAN_H
 #define LAUNCHER_PLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* probe.c - one login a host, side by side, bounded in time, before anything is started.
  *
  * mpirun starts nothing anywhere until all of its daemons have reported, and does not say which one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* probe.h - asks other hosts, all at once, whether a job could run there. */
 #ifndef LAUNCHER_PROBE_H
 #define LAUNCHER_PROBE_H

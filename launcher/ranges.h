@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ranges.h - sets of small numbers as text: "0-3,8-11", for CPUs, NUMA nodes and instances. */
 #ifndef LAUNCHER_RANGES_H
 #define LAUNCHER_RANGES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ready.c - better one table now than the first of many failures later. */
 #include "config.h"
 

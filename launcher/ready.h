@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ready.h - what is looked at before a job starts: this host, the others, the network between. */
 #ifndef LAUNCHER_READY_H
 #define LAUNCHER_READY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report.c - the root cause, as one sentence that comes last.
  *
  * What is shown above it (the last lines of the instance's standard error, mpirun's own words, the

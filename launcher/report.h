@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* report.h - why did the job end, in an exit status and in sentences? */
 #ifndef LAUNCHER_REPORT_H
 #define LAUNCHER_REPORT_H

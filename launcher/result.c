@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* result.c - what became of each instance: for programs when the job has ended (--result), and for
  * the person who has pressed Ctrl-C. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* shim.h - plenumrun beside an instance. */
 #ifndef LAUNCHER_SHIM_H
 #define LAUNCHER_SHIM_H

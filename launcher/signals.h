@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* signals.h - what signals do to plenumrun, its shims, and what they start. */
 #ifndef LAUNCHER_SIGNALS_H
 #define LAUNCHER_SIGNALS_H

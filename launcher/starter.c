@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* starter.c - what starts the shims, as a process: its beginning, its guard, its end.
  *
  *     plenumrun ── guard ──┬── mpirun (── ssh ── its daemon) ── outer shims      on any hosts: mpirun.c

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* starter.h - what starts the shims: Open MPI's mpirun or, where there is none and all instances are on this
  * host, plenumrun itself. */
 #ifndef LAUNCHER_STARTER_H

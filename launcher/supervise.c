@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* supervise.c - the job as plenumrun sees it: one poll loop, one state machine.
  *
  *     STARTING ──all started──> RUNNING ──all done──────────────┐

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* supervise.h - runs a planned job and watches over it to its end. */
 #ifndef LAUNCHER_SUPERVISE_H
 #define LAUNCHER_SUPERVISE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* supervise_priv.h - the job as plenumrun sees it, shared by supervise.c (the loop), members.c
  * (what is said between plenumrun and the shims) and aftermath.c (what is said at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H

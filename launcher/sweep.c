@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sweep.c - what Open MPI forgets:
  *
  *                                 4.1                                      5

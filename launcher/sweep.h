@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sweep.h - files that Open MPI leaves behind when it, or a program under it, was killed. */
 #ifndef LAUNCHER_SWEEP_H
 #define LAUNCHER_SWEEP_H

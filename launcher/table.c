@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* table.c - both forms are written from the same plan that the shims get.
  *
  * The text is laid out in two passes: cells are collected, then each column is as wide as its

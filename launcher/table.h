@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* table.h - the plan as a table for people and as JSON for programs. */
 #ifndef LAUNCHER_TABLE_H
 #define LAUNCHER_TABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* topology.c - loads what placement needs and nothing else.
  *
  * Start-up time is the reason for the care: caches, devices and hwloc's plugins (which load the

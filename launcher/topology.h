@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* topology.h - how a host's topology is had: from this machine, or as XML from another. */
 #ifndef LAUNCHER_TOPOLOGY_H
 #define LAUNCHER_TOPOLOGY_H

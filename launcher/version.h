@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* version.h - versions of plenumrun and of all that it uses. */
 #ifndef LAUNCHER_VERSION_H
 #define LAUNCHER_VERSION_H

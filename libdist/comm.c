@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comm.c - collectives: what is the same for every carrier, and the loading of one.
  *
  * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run

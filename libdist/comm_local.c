@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comm_local.c - the carrier of collectives between instances that plenumrun itself has started on this host:
  * by memory that they share (common/meeting.h). No MPI is needed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comm_mpi.c - the carrier of collectives over MPI: libplenum-mpi.so, the only file that knows MPI.
  *
  * Every collective is a non-blocking one, tested in a loop that sleeps: a rank inside MPI_Barrier

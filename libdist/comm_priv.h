@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comm_priv.h - between libplenum and what carries its collectives (libplenum-mpi.so, comm_local.c). */
 #ifndef LIBDIST_COMM_PRIV_H
 #define LIBDIST_COMM_PRIV_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* io.c - the library's one thread: it talks to loaders for all streams of the process.
  *
  * It starts with the first stream and ends with the last. It sleeps in epoll until a socket, the

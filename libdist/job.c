@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* job.c - who am I? Read from the environment, once, whoever wrote it. */
 #include "config.h"
 

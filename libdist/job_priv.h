@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* job_priv.h - the job, for the rest of libplenum and its tests. */
 #ifndef LIBDIST_JOB_PRIV_H
 #define LIBDIST_JOB_PRIV_H

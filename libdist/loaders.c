@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* loaders.c - which loader makes which batch.
  *
  * Any loader can make any batch, so a stream uses all that are named, and which one made a batch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # libdist/: libplenum, the library in the training job, and libplenum-mpi.so, which it loads on demand.
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \

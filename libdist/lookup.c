@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* lookup.c - loaders that go by a name.
  *
  * A name may stand for several addresses, as that of a headless service of Kubernetes does, and each is a

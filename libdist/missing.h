@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* missing.h - who has not come to a collective, in words: for all that carry them. */
 #ifndef LIBDIST_MISSING_H
 #define LIBDIST_MISSING_H

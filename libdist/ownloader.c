@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ownloader.c - see ownloader.h.
  *
  * The instances of a job on a host find each other by an abstract socket, whose name is a hash of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* rendezvous.c - who has come to the first collective?
  *
  * MPI_Init() returns when every process has called it. It has no time limit, it does not say who is

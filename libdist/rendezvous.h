@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* rendezvous.h - have all instances come to their first collective? Asked before MPI is. */
 #ifndef LIBDIST_RENDEZVOUS_H
 #define LIBDIST_RENDEZVOUS_H

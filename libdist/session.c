@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* session.c - the connection to one loader, and how it comes back.
  *
  *     DOWN --connected--> HELLO --hello--> OPENING --OPENED--> OPEN --RENDER, DONE ...

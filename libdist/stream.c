@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stream.c - the program's side of a stream: options, delivery in order, leases, cursors.
  *
  * What is to be delivered is a list of entries, each a place in the stream (stream_priv.h). The

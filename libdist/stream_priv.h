@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stream_priv.h - what the parts of a stream share: stream.c (the program's side), loaders.c (which
  * loader makes which batch), session.c (the connection to one), io.c (the thread between them). */
 #ifndef LIBDIST_STREAM_PRIV_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* together.c - opening a stream in all instances of a job.
  *
  * Each instance opens its stream, but asks for nothing yet. Then each tells all others what came of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* together.h - what instances tell each other when they open a stream, and what follows from it. */
 #ifndef LIBDIST_TOGETHER_H
 #define LIBDIST_TOGETHER_H

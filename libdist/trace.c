@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trace.c - see trace.h. The file is an array of trace events as JSON, one a line:
  * https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU ("Trace Event
  * Format"). It can be read while it is being written and after a crash, when its last line is

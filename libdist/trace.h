@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trace.h - the way of each batch, written to a file that Perfetto and Chrome's trace viewer show.
  *
  * On when PLENUM_TRACE names a folder. All functions take NULL for "off", and are called with the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # python/: the package pyplenum, over libplenum by ctypes: nothing to compile.
 pyplenumdir = $(pythondir)/pyplenum
 pyplenum_files = \

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What pyproject.toml cannot say: a wheel of pyplenum is for one platform, and has a library.
 
 Two kinds are made:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* static.h - what the analyzers of scripts/static cannot know of the C library; no program includes it. */
 #include "config.h" /* _GNU_SOURCE comes first */
 

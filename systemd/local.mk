@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # systemd/: units and fragments. Where they go is systemd's own word, from pkg-config; --with-systemdsystemunitdir=DIR
 # and the like name other places, and "no" installs none.
 EXTRA_DIST += %D%/plenumd.service.in %D%/plenumd.socket %D%/plenumd.sysusers %D%/plenumd.tmpfiles

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* daemon.h - a plenumd for a test. */
 #ifndef TESTS_DAEMON_H
 #define TESTS_DAEMON_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # lib.sh - TAP for shell tests: source it, call ok and is, end with finish.
 #
 #     ok "a sentence that must be true" command...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # tests/: a folder here mirrors a folder of the sources. Every test speaks TAP, through run-test.
 # A shell that runs in the background ignores Ctrl-C, and so would what is tested.
 tap_driver = env --default-signal AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* records.h - TFRecord files for tests, written by the published format and nothing of the reader's
  * but the CRC (which has known answers of its own). */
 #ifndef TESTS_RECORDS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tap.h - TAP for programs with a plain main(): those that run under ThreadSanitizer, where
  * Criterion's forks are in the way. */
 #ifndef TESTS_TAP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tree.h - a temporary folder for a test, filled by calls and removed at the end. */
 #ifndef TESTS_TREE_H
 #define TESTS_TREE_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The peers of bench/peers/compare: each makes training images of the same photographs, 224 x 224, with the crops of
 RandomResizedCrop (area 0.08 to 1, ratio 3/4 to 4/3, antialiased) and a flip by chance, as bytes.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # bash completion for plenumrun, plenumd and plenumctl: each program says itself what can stand where (--complete).
 
 _plenum() {

@@ -1,4 +1,5 @@
 #compdef plenumrun plenumd plenumctl
+# SPDX-License-Identifier: MIT
 # zsh completion for plenumrun, plenumd and plenumctl: each program says itself what can stand where (--complete).
 
 local line kind

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What Sphinx is told; stage.py has put the pages beside this file. PLENUM_VERSION is configure's.
 import importlib.util
 import os

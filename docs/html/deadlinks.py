@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """deadlinks.py DIR - say which links between the pages of DIR lead nowhere, and end with 1 if any does."""
 
 import html.parser

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """stage.py SOURCE DIR - lay out the sources of the HTML manual in DIR: pages, manual pages, headers and examples, linked with each other.
 
 Nothing is written twice: pages are those of docs/ and beside it, functions of C are described by the manual pages of section 3, those of Python by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comm.h - what all instances of a job do together: seeds, weights, sums, waiting for each other.
  *
  * Collectives: every instance of the job calls the same functions in the same order, with the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* error.h - how Plenum's functions say what went wrong. */
 #ifndef PLENUM_ERROR_H
 #define PLENUM_ERROR_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* job.h - who is this process in the training job? */
 #ifndef PLENUM_JOB_H
 #define PLENUM_JOB_H

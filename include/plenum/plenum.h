@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plenum.h - all of libplenum: who am I (job.h), collectives (comm.h), batches (stream.h). */
 #ifndef PLENUM_PLENUM_H
 #define PLENUM_PLENUM_H

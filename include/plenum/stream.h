@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stream.h - the stream of batches of one instance.
  *
  * A batch is a pure function of (data set, pipeline, seed, epoch, positions): whatever happens to

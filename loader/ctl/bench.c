@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* bench.c - plenumctl bench stream: how fast batches can be had here, and what they wait for.
  *
  * The same stream is consumed from three sources, in turn, in several rounds, so that what else

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ctl.c - what several subcommands need. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* ctl.h - the subcommands of plenumctl: one file each, ended by an entry of the table in main.c. */
 #ifndef LOADER_CTL_CTL_H
 #define LOADER_CTL_CTL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* font.c - letters for contact sheets: printable ASCII, a byte a row, bit 4 on the left. The last
  * two rows are below the line. */
 #include "config.h"

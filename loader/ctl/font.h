@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* font.h - letters for contact sheets. */
 #ifndef LOADER_CTL_FONT_H
 #define LOADER_CTL_FONT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* hash.c - plenumctl hash: the hash of a stream, computed alone, on one thread, without a loader.
  *
  * This is the oracle: whatever loaders, threads, hosts, restarts and faults did, the sum of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* index.c - plenumctl index: index a data set now, and say what is in it. */
 #include "config.h"
 

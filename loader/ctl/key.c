@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* key.c - plenumctl key: a client's key, from the loader's. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # loader/ctl/: plenumctl, one file a subcommand.
 # Sample images are the same on every machine: no fused multiply-add in their painting.
 noinst_LTLIBRARIES += %D%/libscene.la

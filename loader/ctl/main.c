@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* main.c - plenumctl: finds the subcommand. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* make_sample.c - plenumctl make-sample: a data set to try things with, made up on the spot.
  *
  * A folder tree of procedural photographs that a small network can learn to tell apart, in the

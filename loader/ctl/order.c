@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* order.c - plenumctl order: which sample stands where, and what a run would read. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pack.c - plenumctl pack: a data set as archives of packed JPEGs, which render faster.
  *
  * Here are the command line, what must be true before anything is written, and the summary; the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pack_job.c - many threads pack samples, and one archive is written at a time.
  *
  *     sample i -> a thread: read, pack, prove -> slot i mod window -> whoever fills the slot that

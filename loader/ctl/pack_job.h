@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pack_job.h - packing a data set into archives: the work of plenumctl pack. */
 #ifndef LOADER_CTL_PACK_JOB_H
 #define LOADER_CTL_PACK_JOB_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pack_record.c - a text file, a line an entry, words between tabs:
  *
  *     plenum-pack  1

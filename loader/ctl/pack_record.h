@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pack_record.h - what plenumctl pack has done so far, in the file plenum-pack.txt beside the
  * archives. It makes a run resumable, and is kept as the account of what was packed. */
 #ifndef LOADER_CTL_PACK_RECORD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plan.c - plenumctl plan: from measured times, what other numbers of replicas would do and need.
  *
  * A step of R replicas takes GA micro-batches of M samples each, one behind the other on its device

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* preview.c - plenumctl preview: a contact sheet of samples as a training program gets them.
  *
  * Wrong labels, a crop that cuts off what matters, a mirrored text: people see these at once and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sample.c - plenumctl sample: what a data set says of some of its samples. */
 #include "config.h"
 

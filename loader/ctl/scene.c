@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* scene.c - painting: noise, cells and gradients, put together to eight kinds of pictures.
  *
  * They are to be told apart by a small network after some minutes of training, but not by their

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* scene.h - procedural photographs: pictures of a few kinds of things, each one different. */
 #ifndef LOADER_CTL_SCENE_H
 #define LOADER_CTL_SCENE_H

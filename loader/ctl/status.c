@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* status.c - plenumctl status: what a loader does, once or again and again. */
 #include "config.h"
 

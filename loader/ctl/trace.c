@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* trace.c - plenumctl trace: the traces of a job's streams as one file, and what they tell.
  *
  * PLENUM_TRACE=DIR makes libplenum write a file a stream (libdist/trace.c): an array of events, one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* verify.c - plenumctl verify: read and decode everything once, and prove what is packed.
  *
  * All of each image is decoded, as any decoder of JPEG does it; a packed one is also taken apart,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* archive.c - data sets of archives: their files, their index, reading by offset.
  *
  * Archives are opened when a sample of them is first read, and stay open: a file system across a

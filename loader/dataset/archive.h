@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* archive.h - what data sets of archives (tar:, tfrecord:) have in common: files by notation, an
  * index of several archives at once, reading by offset. */
 #ifndef LOADER_DATASET_ARCHIVE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* badlist.c - what plenumctl verify has found, for loaders to know.
  *
  *     # plenumctl verify of folder:/data/train

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* badlist.h - the samples of a data set that are known to be bad, in a file in the cache folder. */
 #ifndef LOADER_DATASET_BADLIST_H
 #define LOADER_DATASET_BADLIST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* cache.h - the folder in which indices, notes and lists of bad samples are kept, and its files.
  *
  * It may be a folder that others write to, too. So nothing in it is believed but what is ours or

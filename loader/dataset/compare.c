@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* compare.c - the first difference of two indices, by name: for data sets that should be equal on
  * two hosts. */
 #include "config.h"

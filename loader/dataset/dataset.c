@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dataset.c - opening a data set by name: find its format, its index, or make one.
  *
  * An index lies in the cache folder under a hash of the data set's canonical name. Of several

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dataset.h - where the bytes of samples come from. Nothing here knows about pixels. */
 #ifndef LOADER_DATASET_DATASET_H
 #define LOADER_DATASET_DATASET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* folder.c - "folder:DIR": a class is a sub-folder, a sample an image file anywhere below it.
  *
  * As torchvision's ImageFolder has it: classes are numbered in the byte order of their names,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* format.h - what a format of data sets must be able to do; one table entry a format (dataset.c).
  */
 #ifndef LOADER_DATASET_FORMAT_H

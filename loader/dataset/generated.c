@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* generated.c - "generated:N": N samples without files, whose pixels are slices of a fixed table of
  * random numbers (loader/render/slices.c). Nothing is read or decoded: what a job gains by it tells
  * how much storage and decoding cost.

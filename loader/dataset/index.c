@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* index.c - making, writing and mapping a data set's index.
  *
  *     header | samples [32 bytes each] | containers | classes | names

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* index.h - the file that says where each sample of a data set lies. */
 #ifndef LOADER_DATASET_INDEX_H
 #define LOADER_DATASET_INDEX_H

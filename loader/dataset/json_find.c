@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* json_find.c - a strict reader that goes over the text once, keeps nothing, and notes the wanted value
  * down when it passes it. */
 #include "config.h"

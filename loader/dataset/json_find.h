@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* json_find.h - one value out of a JSON text (RFC 8259) that somebody else wrote. */
 #ifndef LOADER_DATASET_JSON_FIND_H
 #define LOADER_DATASET_JSON_FIND_H

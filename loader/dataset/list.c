@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* list.c - "list:FILE": samples are the lines of a file, in its order (listfile.h says how it is
  * written).
  *

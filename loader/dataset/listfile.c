@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* listfile.c - lists as people write them: Caffe's "path label", CSV of a spreadsheet, TSV of a
  * script.
  *

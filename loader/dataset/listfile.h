@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* listfile.h - the text of a list of samples: paths and labels, in lines. */
 #ifndef LOADER_DATASET_LISTFILE_H
 #define LOADER_DATASET_LISTFILE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* notes.c - a file of notes.
  *
  *     header | slots: where the piece of each sample is, 0: nowhere | pieces ...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* notes.h - some bytes for each sample that make its next use quicker, kept from run to run in a
  * file beside the index. What they mean, their writer knows.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pattern.c - braces are expanded one at a time, from the left: prefix {alternatives} suffix
  * becomes one pattern an alternative, which is expanded in turn. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pattern.h - names of many files: braces, as shells and WebDataset expand them, and globs. */
 #ifndef LOADER_DATASET_PATTERN_H
 #define LOADER_DATASET_PATTERN_H

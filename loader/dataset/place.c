@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* place.c - opening what a data set names, below the roots that its client may read.
  *
  * Checking a path and then opening it by name proves nothing: whoever may write there exchanges it

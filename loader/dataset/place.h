@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* place.h - the one door through which everything is opened that the name of a data set leads to.
  *
  * A loader serves what lies below its roots, and each client what lies below those that it may

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sums.c - a header, then a hash for each sample; 0, or beyond the file's end: none yet.
  *
  * Any number of processes read and write it by pread() and pwrite() without locks. All of them write

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* sums.h - hashes of files as they were when they were first read, kept in a file beside the index.
  *
  * A file whose time has changed, but not its size, is the same if its hash is: it was touched, or

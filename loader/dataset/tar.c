@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tar.c - "tar:ARCHIVES": WebDataset archives, read in place.
  *
  * ARCHIVES is a tar archive, a folder of them (*.tar, in byte order), or a pattern with braces and

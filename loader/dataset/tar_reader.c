@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tar_reader.c - walking through a tar archive with libarchive.
  *
  * libarchive knows what people call tar: ustar, pax, GNU's long names and sparse files, numbers in

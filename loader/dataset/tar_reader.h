@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tar_reader.h - the members of one tar archive, in their order. The one place that knows
  * libarchive. */
 #ifndef LOADER_DATASET_TAR_READER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tar_writer.c - archives in the ustar form, which everybody reads; a name that does not fit into
  * its fields goes before it in a record of GNU's, as tar, Python and libarchive understand it. */
 #include "config.h"

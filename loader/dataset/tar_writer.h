@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tar_writer.h - a tar archive, written member after member. */
 #ifndef LOADER_DATASET_TAR_WRITER_H
 #define LOADER_DATASET_TAR_WRITER_H

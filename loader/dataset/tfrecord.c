@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* tfrecord.c - "tfrecord:FILES": records as TensorFlow writes them, a tf.train.Example each.
  *
  *     u64 length | masked CRC of the 8 bytes | length bytes | masked CRC of them (little-endian)

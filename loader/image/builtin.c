@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* builtin.c - written by tests/loader/image/make_builtin.c; never write it again: the
  * hashes in selftest.c are of these bytes. */
 #include "config.h"

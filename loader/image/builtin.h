@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* builtin.h - the small JPEGs that image_self_test() renders. */
 #ifndef LOADER_IMAGE_BUILTIN_H
 #define LOADER_IMAGE_BUILTIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* crop.c - torchvision's geometry in integers.
  *
  * RandomResizedCrop draws an area (uniform) and an aspect ratio (uniform in its logarithm) until a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* crop.h - which part of an image a sample shows, and how large it is drawn.
  *
  * Everything is a function of the pipeline, the draw (seed, epoch, position) and the size of the

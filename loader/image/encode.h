@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* encode.h - pixels in, an image file out: for contact sheets, sample data and tests. */
 #ifndef LOADER_IMAGE_ENCODE_H
 #define LOADER_IMAGE_ENCODE_H

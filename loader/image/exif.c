@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exif.c - finding and applying EXIF's orientation.
  *
  * The value says how a stored image (width W, height H) is to be shown. With (x', y') a pixel of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* exif.h - the one field of EXIF that changes pixels. */
 #ifndef LOADER_IMAGE_EXIF_H
 #define LOADER_IMAGE_EXIF_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* image.c - from the bytes of a file to a sample in its slot.
  *
  *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes

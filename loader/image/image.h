@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* image.h - encoded bytes in, pixels of a training sample out.
  *
  * A pure library: no threads, sockets, clocks or files. What comes out is a function of the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg.c - JPEG by libjpeg-turbo, only the rows and columns of one region; and the choice between
  * it and our own decoder.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_blocks.h - the coefficients of one block, or of two at once, from bits.
  *
  * All of it is inlined, so that jpeg_own.c can have it compiled for more than one kind of

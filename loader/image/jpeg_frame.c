@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_frame.c - the markers of a JPEG up to its first entropy-coded byte (T.81, annex B).
  *
  * What the colours are is decided as libjpeg does: JFIF means YCbCr; then Adobe's segment counts,

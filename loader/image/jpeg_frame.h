@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_frame.h - what the header of a JPEG says, for the decoder of our own.
  *
  * Strict: a header of which libjpeg would say a word, or that asks for what our decoder does not

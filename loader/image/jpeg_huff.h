@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_huff.h - Huffman tables made for speed, and the bits that they are read from.
  *
  * A table is looked up with the next 12 bits at once. An entry says all that there is to say of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_huff_avx2.c - tables of two symbols and of many, eight entries at a time.
  *
  * Many photographs bring tables of their own, and to fill theirs one by one took a tenth of all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_huff_neon.c - tables of two symbols and of many, four entries at a time.
  *
  * NEON gathers nothing: entries are looked up one by one, and what is made of them by fours. See

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_marker.h - the segments of a JPEG's header, one after the other. */
 #ifndef LOADER_IMAGE_JPEG_MARKER_H
 #define LOADER_IMAGE_JPEG_MARKER_H

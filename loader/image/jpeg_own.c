@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_own.c - from entropy-coded bytes to rows of pixels, only those of one region.
  *
  *     jpeg_frame.c   markers            -> what there is, and whether it is for us

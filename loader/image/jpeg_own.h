@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_own.h - a JPEG decoder of our own, for what nearly all photographs are: baseline, grey or
  * three components in one scan.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_pack.c - a JPEG's coefficients, written anew as a baseline JPEG with restart markers, and
  * the proof that they are the same.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_pixels.c - the loops of our JPEG decoder in plain C.
  *
  * The inverse DCT is the accurate one of Loeffler, Ligtenberg and Moschytz (ICASSP 1989), with 11

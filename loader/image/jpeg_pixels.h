@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_pixels.h - from coefficients to pixels: the loops of our JPEG decoder, one set for each kind
  * of processor.
  *

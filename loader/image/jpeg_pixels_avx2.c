@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_pixels_avx2.c - the loops of our JPEG decoder for x86 processors with AVX2.
  *
  * Two blocks are transformed at once, one in each half of the registers; a register holds a row, or

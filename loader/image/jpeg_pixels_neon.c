@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_pixels_neon.c - the loops of our JPEG decoder for 64-bit Arm processors, all of which have
  * NEON.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_scan.h - the entropy-coded data of a JPEG, for the decoder of our own.
  *
  * Bytes are unstuffed some thousands at a time into room of our own, which goes on behind the last

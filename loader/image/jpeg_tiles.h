@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* jpeg_tiles.h - where the tiles of one JPEG begin, and the notes that are kept of it.
  *
  * A tile is a run of some MCUs of a row. Where it begins in the entropy-coded data, only he knows

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* limits.h - how large an image may be before it is bad.
  *
  * A few hundred bytes can ask for gigabytes of memory or minutes of work. An image over one of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png*.c.
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pack.c - what a packed JPEG looks like, making one, and proving that a file may be packed.
  *
  * A file counts as packed when it has our segment, the checksum in it is right, and its header and

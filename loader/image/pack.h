@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pack.h - packed JPEGs: ordinary files of which only the part under a crop is entropy-decoded.
  *
  * A packed file is a baseline JPEG with restart markers, whose intervals between two markers divide

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* png.c - PNG by libpng, as 8-bit RGB and a fourth byte.
  *
  * Palettes and grey become RGB, of 16 bits the high byte is kept, alpha and transparency do not

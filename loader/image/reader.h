@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* reader.h - the door to a decoder: an encoded image, read as the rows of one region.
  *
  *     open()  the header          -> size and orientation

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* rect.h - a rectangle of pixels, and how EXIF turns an image. */
 #ifndef LOADER_IMAGE_RECT_H
 #define LOADER_IMAGE_RECT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resize.c - an antialiased triangle filter, defined in integers.
  *
  *     two source rows --across--> ring of pairs of narrow rows --down--> one output row, stored

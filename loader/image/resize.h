@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resize.h - rows of a box of pixels in, a resized, mirrored, stored sample out.
  *
  * The rule (docs/pixels.md, "Resize") is in integers, so that every implementation gives the same

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resize_avx2.c - the resize loops for x86 processors with AVX2.
  *
  * Everything rests on vpmaddwd, which multiplies sixteen words and adds neighbours. So words that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resize_kernels.h - the loops of the resize, one set for each kind of processor.
  *
  * Source rows are taken two at a time: `across` makes of them a *pair*, two narrow rows in whatever

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resize_neon.c - the resize loops for 64-bit Arm processors, all of which have NEON.
  *
  * A pair is two rows of [outputs][4] words, one behind the other: whole levels, which `down` need

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* resize_portable.c - the resize loops in plain C, for every machine and every shape.
  *
  * A pair is two rows of [width][4] bytes, one behind the other. The loops have fixed lengths where

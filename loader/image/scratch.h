@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* scratch.h - a piece of memory that grows to what is asked for and is kept from image to image. */
 #ifndef LOADER_IMAGE_SCRATCH_H
 #define LOADER_IMAGE_SCRATCH_H

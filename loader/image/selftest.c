@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* selftest.c - does this machine's JPEG library give the pixels of the definition?
  *
  * The definition is in integers down to libjpeg-turbo's accurate inverse DCT and fancy upsampling.

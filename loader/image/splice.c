@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* splice.c - cutting a rectangle of intervals out of a packed JPEG.
  *
  *     the file                        the splice

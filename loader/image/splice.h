@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* splice.h - from a packed JPEG, the part that holds a region, as a small JPEG of its own. */
 #ifndef LOADER_IMAGE_SPLICE_H
 #define LOADER_IMAGE_SPLICE_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # loader/render/: the function that turns positions into pixels.
 noinst_LTLIBRARIES += %D%/librender.la
 %C%_librender_la_SOURCES = %D%/render.c %D%/render.h %D%/slices.c %D%/slices.h

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* render.c - position -> sample -> bytes -> pixels, and what happens when a sample is bad.
  *
  * A bad sample must not make a difference between loaders: the one that stands in for it is drawn

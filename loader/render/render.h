@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* render.h - the one function that everything rests on: bytes = render(data set, pipeline, seed,
  * epoch, positions). */
 #ifndef LOADER_RENDER_RENDER_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slices.c - pixels at the speed of copying memory.
  *
  * The table holds TABLE_PIXELS pixels, of which an image of P pixels shows P that follow each

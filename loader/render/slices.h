@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slices.h - pixels without images: what generated data sets show. */
 #ifndef LOADER_RENDER_SLICES_H
 #define LOADER_RENDER_SLICES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* budget.h - no more CPU time than was granted.
  *
  * An account fills at the granted rate and is charged with the CPU time of the whole process; who

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* chores.c - threads that may hang, as storage may; the loop never waits for one.
  *
  * A thread that has done its chore takes the next of the same lane: no other can begin then. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* chores.h - threads for what may wait in the kernel for as long as that likes: for storage, or for
  * whom a descriptor belongs to. The loop waits for none. */
 #ifndef LOADER_SERVE_CHORES_H

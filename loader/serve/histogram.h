@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* histogram.h - how long something took, how often: counts between bounds that are the same for
  * all. Not for threads: whoever holds one sees to that. */
 #ifndef LOADER_SERVE_HISTOGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* http.c - a few pages, read only.
  *
  * The loop publishes texts once a second; the HTTP library's one thread answers with the last ones.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* http.h - the status page and what monitoring systems ask for, over HTTP. */
 #ifndef LOADER_SERVE_HTTP_H
 #define LOADER_SERVE_HTTP_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* main.c - plenumd's command line. */
 #include "config.h"
 

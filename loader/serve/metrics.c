@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* metrics.c - names and units by Prometheus's conventions: base units, counters that end in _total
  * and never go down while the process lives. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* metrics.h - the loader's numbers in Prometheus's text format. */
 #ifndef LOADER_SERVE_METRICS_H
 #define LOADER_SERVE_METRICS_H

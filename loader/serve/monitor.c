@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* monitor.c - rates, and why they are no higher.
  *
  * A stream is bound by its own program when that hardly ever waits: no loader could make it faster.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* monitor.h - what the loader does, and what holds it back. All of it on the loop's thread. */
 #ifndef LOADER_SERVE_MONITOR_H
 #define LOADER_SERVE_MONITOR_H

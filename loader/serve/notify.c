@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* notify.c - the protocol is two variables and a datagram, documented to be stable; a library for
  * it would bring a dozen others into every loader of every job. */
 #include "config.h"

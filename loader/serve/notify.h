@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* notify.h - how the loader and a service manager talk: the socket that it was started with, "I am
  * ready", "I am alive". The datagrams and variables of sd_notify(3) and sd_listen_fds(3); without a
  * manager nothing is said. Threads: one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* openings.c - opens data sets for clients, so that none waits for another's.
  *
  *     asked --> QUICK: is there a fresh index? --> done

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* openings.h - data sets being opened for clients. All calls are the loop's. */
 #ifndef LOADER_SERVE_OPENINGS_H
 #define LOADER_SERVE_OPENINGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* people.h - users and groups of this host, as people name them, and becoming one. */
 #ifndef LOADER_SERVE_PEOPLE_H
 #define LOADER_SERVE_PEOPLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pin.c - the machine's NUMA nodes and CPUs, as far as this process may use them, and who works
  * where.
  *

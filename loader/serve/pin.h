@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* pin.h - which CPUs the workers run on. */
 #ifndef LOADER_SERVE_PIN_H
 #define LOADER_SERVE_PIN_H

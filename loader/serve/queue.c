@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* queue.c - who works on which sample when.
  *
  *     submit -> [requests of a stream] -> I/O thread: read -> [lane: items that are read] ->

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* queue.h - the loader's work: requests for batches, cut into samples, done by threads. */
 #ifndef LOADER_SERVE_QUEUE_H
 #define LOADER_SERVE_QUEUE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* refusals.h - who was refused lately, and why: so that whoever asks again and again is in the log
  * once a minute, and nobody can fill it. */
 #ifndef LOADER_SERVE_REFUSALS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* room.h - what is left of the loader's limits, and for whom. All of it on the loop's thread.
  *
  * Where several users may connect, no user gets more than is then left for all others: the first one half of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* roots.h - the folders whose data sets a loader serves, and to whom. */
 #ifndef LOADER_SERVE_ROOTS_H
 #define LOADER_SERVE_ROOTS_H

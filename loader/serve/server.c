@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* server.c - the loader's loop: accept clients, hand their work to the queue, take the answers
  * back.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* server.h - plenumd without its command line: listens, talks, answers. */
 #ifndef LOADER_SERVE_SERVER_H
 #define LOADER_SERVE_SERVER_H

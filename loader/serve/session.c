@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* session.c - one client's connection, from HELLO to the last task.
  *
  *     HELLO --hello--> IDLE --OPEN--> OPENING --index ready--> OPEN --RENDER, DONE ...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* session.h - one client's connection. Everything here runs on the loop's thread. */
 #ifndef LOADER_SERVE_SESSION_H
 #define LOADER_SERVE_SESSION_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* settings.c - the file is cut into lines here, so that each fault has its number, and each line is
  * understood by inih, so that quoting and comments are those of every other file of the kind. */
 #include "config.h"

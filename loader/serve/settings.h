@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* settings.h - plenumd.conf: the options of a command line, one "key = value" a line. The table of
  * options serves both. */
 #ifndef LOADER_SERVE_SETTINGS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* snapshot.h - what the loader and all its streams do at a moment, ready to be sent to whoever asks.
  *
  * One is made for all who ask within a while, so that asking costs the loop little, however many ask

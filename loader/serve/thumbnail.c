@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* thumbnail.c - a thumbnail is rendered anew, in a thread (chores.h), since its storage may hang.
  *
  * Two hold it: who asked, and the chore. What it says is settled once, by the thread that has made it

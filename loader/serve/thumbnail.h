@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* thumbnail.h - one image of what a stream is being fed, made by a thread that may hang. */
 #ifndef LOADER_SERVE_THUMBNAIL_H
 #define LOADER_SERVE_THUMBNAIL_H

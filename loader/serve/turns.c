@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* turns.c - start-time fair queueing in a tree.
  *
  * Each child counts what its turns have cost; of those that want one, the child with the least is

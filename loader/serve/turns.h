@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* turns.h - whose turn it is: of those who want one, theirs who have had least. */
 #ifndef LOADER_SERVE_TURNS_H
 #define LOADER_SERVE_TURNS_H

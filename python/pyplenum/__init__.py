@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plenum in Python: who this process is in its training job, what all instances do together, and batches.
 
 >>> import pyplenum

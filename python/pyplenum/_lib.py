@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The C library, by ctypes: structures as in include/plenum/*.h, and functions that raise.
 
 ctypes lets go of the interpreter's lock during every call, so a thread that waits for a batch or for the other

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """torch.distributed as what carries Plenum's collectives, where there is no MPI: under torchrun.
 
 They work on host memory, so the group is a gloo one, whatever the program's own group is. What is moved is the caller's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Who is this process in the training job, and what all its instances do together."""
 
 import errno

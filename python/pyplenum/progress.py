@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A bar that shows how a training loop gets on, in one instance of the job only."""
 
 import time

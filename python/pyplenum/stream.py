@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The stream of batches of one instance, as views of the memory that the loader writes to."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PyTorch: batches as tensors, a loader with a state, and models that begin alike in all instances.
 
 Nothing is copied unless said so: tensors are views of the memory that the loader wrote to.

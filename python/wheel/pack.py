@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """pack.py WHEEL PROGRAMS.py LICENCES MAN OUT: the last step of scripts/wheel.
 
 Adds to a wheel the commands of PROGRAMS.py, the texts of the folder LICENCES and the manual pages of the folder MAN, and writes

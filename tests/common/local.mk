@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 common_tests = \
 	%D%/test_address \
 	%D%/test_cgroup \

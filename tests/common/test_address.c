@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Addresses: what is understood, what is refused with a sentence, and sockets that are made of them. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Control groups as containers and batch systems show them, in trees of files that are shaped like theirs; and
  * a real group, where one can be made. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* A job's own loader, as its keeper has it: who its parent is, what it inherits, and what becomes of one that dies or
  * hangs. */
 #include "config.h"

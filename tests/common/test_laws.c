@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Laws of the order: for data sets, jobs and seeds drawn at random. What a job shows is simulated here as instances see
  * it: each walks from step to step and takes its share of the positions. */
 #include "config.h"

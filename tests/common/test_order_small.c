@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_order_small.c - the order with words of 8 bits, where all there is can be tried.
  *
  * common/order.c is compiled with narrower words, so that what only happens near 2^32 happens near 2^8: every number of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The published known answers: Random123 1.14, examples/kat_vectors, "philox4x32 10". */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* test_tls.c - the module itself, which is linked into this program, between two ends of a socket that
  * are both ours. */
 #include "config.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """For the tests of pages whose programs are run as they stand there."""
 
 import os

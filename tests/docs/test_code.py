@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The code in the documents runs, and what they say of the protocol is what common/wire.h says."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/guide.md: its code is run as it stands there, from top to bottom, and does what is said of it."""
 
 import json

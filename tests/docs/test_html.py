@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """make html: every page is there, no link leads nowhere (make html looks), and what is searched for is found."""
 
 import os

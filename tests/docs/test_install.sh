@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_install.sh - what is needed: where there is no apt it is looked for and what is missing is named; and all places that list packages list the
 # same. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The manifests of examples/kubernetes are what Kubernetes and Kubeflow take, fit together, and start programs that understand them.
 
 The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI). Of MPIJobs there is none:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What man pages define exists, and what exists is defined there: options, and the functions of the library."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/messages.md has a line for every message with which the sources say that something is wrong, and for no other."""
 
 import ast

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/pipelines.md has every stage that common/pipeline.c knows, and no other; its examples are what it says."""
 
 import os

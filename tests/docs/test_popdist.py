@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/popdist.md: the code of every row is run as it stands there."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/recipes.md and README.md: their programs are run as they stand there, and do what is said of them."""
 
 import os

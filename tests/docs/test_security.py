@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What security.md calls proof is there: each file that it names, and each case in it."""
 
 import os

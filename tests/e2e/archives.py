@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """archives.py FOLDER OUT - the pictures of a folder data set in every other form, in the same order:
 
     list.txt list.csv list.tsv           lists

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # job.sh - for the tests here: jobs of plenumrun with feed, on a sample data set in $T/data. Source it behind lib.sh.
 ctl=$top_builddir/plenumctl feed=$top_builddir/examples/feed
 for tool in mpirun timeout; do

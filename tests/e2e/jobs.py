@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """For the tests of training here: jobs that are run, and jobs that are killed."""
 
 import fcntl

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Whole jobs: launcher, loader and library together.
 e2e_tests = %D%/test_bad_input.sh %D%/test_formats.sh %D%/test_hash.sh %D%/test_tiles.sh %D%/test_faults.sh %D%/test_lenders.sh
 TESTS += $(e2e_tests)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """records.py - TFRecords and tf.train.Examples by their published formats, without any of Plenum's code."""
 
 import struct

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_bad_input.sh - data sets that are not as they should be, in every form, as a program that streams them meets them: what is
 # substituted and counted, what ends the stream, what is refused at once; and the sentence. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What bash, zsh and fish offer behind plenumrun, plenumd and plenumctl: all that --help names, each in a real shell."""
 
 import os

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_faults.sh - what befalls jobs: loaders that die, trainers that die, and input that is not as it should be.
 # Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_formats.sh - the same pictures, whatever form they are in: the same labels, pixels and hash; and what jobs do with
 # parts of data sets, and with data sets that should be equal and are not. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

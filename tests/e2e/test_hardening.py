@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is built is hardened: what configure promises lies in each program and library that is installed."""
 
 import os

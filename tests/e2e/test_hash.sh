@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_hash.sh - the law: what the instances of a job are given adds up to what one thread computes alone, whatever the
 # number of instances, replicas and decoding threads. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_lenders.sh - plenumrun --loader-host, on this host: an "agent" that executes here what it should execute there.
 # tests/system/test_lenders.sh has hosts. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_tiles.sh - notes of where the tiles of JPEGs begin, and who decodes: whatever of it, a job gets the same pixels.
 # Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

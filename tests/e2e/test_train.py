@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """examples/train.py and numpy_feed.py: the same steps and losses, whatever the number of processes and how often they die."""
 
 import importlib.util

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """examples/train.c: the same run, however it is shared out and however often it is killed."""
 
 import os

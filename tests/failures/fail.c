@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fail.c - preloaded, it makes the n-th call of a kind fail, once, in whichever of the watched processes makes it.
  *
  *     PLENUM_FAIL=KIND:ERROR     what fails, and how: "malloc:ENOMEM", "read:EINTR", "read:short"; "all:none" only counts

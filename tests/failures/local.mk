@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Each system call and each allocation fails once: a sample of them in make check, all of them in make check-failures.
 check_LTLIBRARIES += %D%/fail.la
 %C%_fail_la_SOURCES = %D%/fail.c

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Each allocation and each system call fails once, and nothing worse comes of it than a sentence.
 
 A scenario is a short job. One call of one kind fails in it (fail.c): the first, the second, and so on, until a run has passed in

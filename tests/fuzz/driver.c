@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* driver.c - what runs a fuzz target where libFuzzer does not: each argument is a file, or a folder
  * of files, to be put through it once; and, with --mutate N before it, N times more with some of its bytes changed,
  * the same on every run. */

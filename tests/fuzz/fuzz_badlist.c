@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_badlist.c - any bytes as a list of bad samples: as they are behind an odd first byte; behind an even one with the last
  * line, which holds the checksum, made right. What is accepted is in order and lies within the text. */
 #include "config.h"

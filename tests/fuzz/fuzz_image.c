@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_image.c - any bytes through the renderer and the oracle: never a crash, and always the same
  * decision and the same pixels.
  *

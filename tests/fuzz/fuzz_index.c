@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_index.c - any bytes as an index file, its checksum made right, so that what lies behind it is reached. What is
  * accepted is then read as a loader reads it: nothing may lie outside. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_jpeg.c - any bytes through our own JPEG decoder and libjpeg-turbo: never a crash, always the
  * same decision, and the same pixels where it is a good one.
  *

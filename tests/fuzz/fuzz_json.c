@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_json.c - any bytes as a JSON text: every answer is a value or a sentence. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_launcher.c - any bytes as what plenumrun reads of others: lists of hosts, allocations of batch systems, files of
  * options, answers of hosts, and what shims say. What is accepted must obey its laws; what is refused must be refused in
  * one sentence. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_list.c - any bytes as a list of samples. The first byte chooses how it is written and whether columns are asked
  * for. What comes out lies in the text, ends there, and lines come in their order. */
 #include "config.h"

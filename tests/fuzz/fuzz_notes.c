@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_notes.c - any bytes as a file of notes, its checksums made right, so that what lies behind
  * them is reached; and each note that comes out as one of where a JPEG's tiles begin, as if it were
  * that file's. Nothing outside may be read or written, and what is written must be there. */

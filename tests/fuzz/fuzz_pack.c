@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_pack.c - any bytes as a packed JPEG, with a checksum that is right, and as a JPEG to be
  * packed.
  *

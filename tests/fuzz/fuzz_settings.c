@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_settings.c - any bytes as plenumd.conf. Each fault is one line that names the file, and a file without faults
  * gives the same values when it is read again. */
 #include "config.h"

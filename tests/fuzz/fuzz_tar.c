@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_tar.c - any bytes as a tar archive, opened as a data set and read: refused with a sentence,
  * or every sample lies in it.
  *

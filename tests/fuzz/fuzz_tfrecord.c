@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_tfrecord.c - any bytes as a TFRecord file. With an odd first byte they are taken as they are; with an even one,
  * as the data of a record whose checksums are right, so that what lies behind them is reached. What is accepted is then
  * read as a loader reads it: each image must be bytes of the file. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* fuzz_wire.c - any bytes as what comes over a connection, of either side: frames are cut out of them and read as the message
  * that they claim to be. What was read must come out the same when it is written and read again.
  *

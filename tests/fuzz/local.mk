@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # tests/fuzz/: fuzz targets. With --enable-fuzz (CC=clang) libFuzzer drives them:
 #     tests/loader/image/dump --seeds SEEDS  && tests/fuzz/fuzz_image CORPUS SEEDS   (image, jpeg)
 #     tests/loader/image/dump --packed SEEDS && tests/fuzz/fuzz_pack CORPUS SEEDS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* seeds.c - writes a first corpus for a fuzz target into a folder:
  * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar|badlist|notes FOLDER. */
 #include "config.h"

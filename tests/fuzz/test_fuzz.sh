@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Each fuzz target on its seeds, and on seeds of which some bytes were changed. libFuzzer finds more: HACKING.md says how.
 . "$top_srcdir/tests/lib.sh"
 here=$top_builddir/tests/fuzz

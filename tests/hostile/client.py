@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """A hostile client of a loader: every message in every state, whole, wrong and half, with descriptors of all kinds, in floods, from
 clients that do not read, close at any moment and come again; as several users at once, where it is root.
 

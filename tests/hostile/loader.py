@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """A hostile loader: it plays plenumd to real streams, and in every state says what it should not: another message, the right one with
 odd numbers or of a wrong length, half of one, floods, descriptors; it writes anything into rings at any time, is slow, says nothing, closes.
 

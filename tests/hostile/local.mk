@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Hostile clients and loaders beside honest ones: a sample in make check, longer in make soak.
 EXTRA_DIST += %D%/client.py %D%/loader.py %D%/test_programs.py
 if PYTHON_FOUND

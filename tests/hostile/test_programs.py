@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The hostile client beside an honest one of another user, the hostile loader beside an honest one and alone: hashes are right, nothing
 crashes or hangs, nothing is left behind. HOSTILE_SECONDS (of each case, 6 unless told) and HOSTILE_SEED (another each time, unless told)."""
 

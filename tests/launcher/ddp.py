@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A PyTorch program as it is written for torchrun: it knows nothing of plenumrun."""
 
 import os

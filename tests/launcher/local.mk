@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Real jobs on this host.
 check_PROGRAMS += %D%/stub_loader
 %C%_stub_loader_LDADD = common/libcommon.la

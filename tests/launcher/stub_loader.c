@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* stub_loader - plays plenumd for the launcher's tests, and asks it.
  *
  *     stub_loader --job --listen-fd 3 --leash-fd 4    tells everybody who connects its process id

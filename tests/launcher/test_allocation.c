@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What batch systems write into the environment of a job. */
 #include "config.h"
 

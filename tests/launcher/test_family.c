@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Families that try to get away: grandchildren in sessions of their own, and one that forks on. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Standard input that others share: what poll() has seen may be gone when it is read. */
 #include "config.h"
 

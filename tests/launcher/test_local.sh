@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_local.sh - plenumrun where there is no mpirun: what test_run.sh says of jobs on this host, in short. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a shim says of its program comes in one order: STARTED or FAILED, EXITED, DRAINED. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Addresses of hosts, and what they share. */
 #include "config.h"
 

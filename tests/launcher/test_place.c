@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Placement on made-up topologies: some rows to look at, and the laws that all results obey. */
 #include "config.h"
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_run.sh - plenumrun on this host: real jobs, real failures. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 run=$top_builddir/plenumrun

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whoever connects to plenumrun and is no shim: neither many of them, nor too few descriptors, keep a job from starting."""
 
 import os

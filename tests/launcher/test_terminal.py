@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """plenumrun on a terminal: Ctrl-C, Ctrl-Z, and progress bars. And an unmodified PyTorch program."""
 
 import os

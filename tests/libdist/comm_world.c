@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* comm_world.c - every collective, checked in every instance; started by test_comm.sh under a
  * launcher.
  *

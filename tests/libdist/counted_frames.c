@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* counted_frames.c - see counted_frames.h. With it, plenumd is plenumd-counted, for test_play. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* counted_frames.h - frames that a program has understood, counted where it reads them. Linked with
  * --wrap=frame_conn_next to a program under test; what is sent and never read does not count. */
 #ifndef TESTS_COUNTED_FRAMES_H

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 libdist_tests = %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_play %D%/test_stream %D%/test_threads
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)

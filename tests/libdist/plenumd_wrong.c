@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* plenumd_wrong.c - linked to plenumd: plenumd-wrong, a loader that is not what it should be. What it does is said by its environment:
  *
  *     nothing                          one sample is made wrong, in one channel of its last pixel

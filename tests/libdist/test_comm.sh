@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Collectives: comm_world.c in worlds of several sizes, by MPI and by memory that instances on one host share, and
 # where there is no world.
 . "$top_srcdir/tests/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Who am I, by the variables of each launcher. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams from several loaders at once, by sockets and by TCP: whatever becomes of the loaders, what is delivered is what
  * one loader delivers alone. (That this is right is test_stream.c's business.) */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Loaders that go by a name, which comes to stand for others while a stream runs: what is delivered stays what
  * one loader delivers alone. getaddrinfo() is the test's own, so that no name server is asked. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Nonsense from the other side. A loader is sent mutated frames, by TCP and by a socket, by clients that get as far as they
  * may, and serves as before; a stream is sent mutated frames by what poses as two loaders, and ends with a batch or an error.
  * Neither crashes, hangs or grows. A plain program.

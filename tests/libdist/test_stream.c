@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams against a real plenumd: what is delivered, in which order, and that no fault changes it.
  *
  * The oracle is rendered in the test itself, position by position, in one thread, without a loader.

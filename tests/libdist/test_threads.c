@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Streams used from many threads at once: several streams, batches released by other threads than
  * took them, statistics, names and seeks meanwhile, rings that come and go, the I/O thread starting
  * and ending, a loader that dies. A plain program, for ThreadSanitizer. */

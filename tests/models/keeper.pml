@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* keeper.pml - who keeps a job's own loader (common/jobloader.c, libdist/io.c, libdist/session.c).
  *
  * The processes of a job on one host know a name. Whoever connects and finds nobody there binds it: binding elects the keeper. The

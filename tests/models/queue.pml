@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* queue.pml - how samples go from I/O threads to workers (loader/serve/queue.c): who sleeps is woken.
  *
  * An I/O thread takes a task and a free item under the queue's lock, reads without it, and puts the item into a lane under the lane's lock.

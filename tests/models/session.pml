@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* session.pml - a loader's session with a client of TCP (loader/serve/session.c): when its memory may go, and which slot is whose.
  *
  * The loop has all events of a session in one thread; an opening (openings.c) and the rendering of batches (queue.c) go on in others, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* slot.pml - the slots of a stream (libdist/loaders.c, libdist/session.c) with two loaders of its own host.
  *
  * Each loader has a ring of its own in shared memory, into which it writes whenever it likes. The client believes that it does so

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_models.sh - models of the small cores, in all interleavings: spin finds nothing in them, and finds each mistake that one can be
 # told to make (so that it is known to look). Speaks TAP.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the ranks of a process group that no launcher has told of are given; started by test_identity.py.
 
     ranks.py CASE FOLDER      two processes of torch.multiprocessing.spawn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs a module's unittest cases and prints the results as TAP."""
 
 import importlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which process is this? Told by torch.distributed, by the program, or not at all: ranks.py, in two processes.
 
 Those of one case are spawned. Those of the others are forked from this process, which has imported PyTorch for them all.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docs/order.md, implemented a second time from the page alone, against what plenumctl and a stream show."""
 
 import os

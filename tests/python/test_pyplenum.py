@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The Python package, against a real loader that it starts itself."""
 
 import copy

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The package as a wheel: it holds all that it should, and works from there."""
 
 import importlib.util

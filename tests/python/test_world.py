@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Python in jobs of several instances: world.py under mpirun, plenumrun and torchrun."""
 
 import glob

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What several instances do together, in Python; started by test_world.py under a launcher.
 
     world.py all FOLDER     every collective; needs torch only for what is torch's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* broken_disk.c - preloaded, it makes a program's disk a bad one: pread() of files below $BROKEN_DISK fails with EIO, so many times of
  * a hundred as the file $BROKEN_DISK_CONTROL says (no such file: never). Standard error has a line for each failure. */
 #include "config.h"

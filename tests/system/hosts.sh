@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # hosts.sh - for tests on three virtual hosts: source it behind lib.sh. What follows runs at the head, in a folder that all
 # hosts see, with v1, v2 and v3 up; it is not reached where they cannot be made.
 run=$top_builddir/plenumrun

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # What needs root, several hosts, or minutes: make check-system.
 system_tests += %D%/test_hosts.sh %D%/test_faults.sh %D%/test_slurm.sh %D%/test_numa.sh %D%/test_copies.sh %D%/test_systemd.sh \
 	%D%/test_page.py %D%/test_packages.sh %D%/test_prometheus.py %D%/test_fresh.sh %D%/test_tarball.sh

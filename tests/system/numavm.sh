@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # numavm.sh - run a command under a kernel that has several NUMA nodes: a small emulated machine (QEMU without hardware
 # help, so it works anywhere) whose files are this machine's, read-only, with a scratch layer on top that is thrown away
 # at the end.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """proxy.py - a bad way from one TCP address to another.
 
     proxy.py LISTEN TO [--delay S] [--stall S] [--seed N] [--mute]

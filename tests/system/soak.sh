@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # soak.sh - a long life in short: plenumd as a service under a real systemd, with clients that come, go, die and are frozen,
 # junk, reloads, changing data, scrapes and rotated logs, for SOAK_SECONDS (an hour unless told; below ten minutes it is only
 # shown that all of that happens). soak_actors.py does it and judges. Speaks TAP; what was measured stands in comments.

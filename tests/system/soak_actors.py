@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """soak_actors.py - what soak.sh does to a loader that runs as a service, and what it must look like meanwhile.
 
     two old clients   stream for the whole time, one of them from a second loader that is killed, stopped and frozen

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # stage.sh - for tests of what is installed, under a systemd of their own: source it after lib.sh.
 #
 #     enter SECONDS SCRIPT...     install everything into a folder, start systemd in a throw-away container, run SCRIPT in it

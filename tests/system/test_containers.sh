@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_containers.sh - the images of examples/containers: built by buildah without an engine (chroot isolation) on a folder made by debootstrap
 # (PLENUM_DEBIAN=DIR, to which nothing is written), and what is in them run. Minutes; asks a mirror of Debian for packages. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_copies.sh - no pixel is copied after the resize: loader and client of a stream run under valgrind's DHAT, which counts
 # what memcpy and its kin copy, and where. Speaks TAP. Takes some ten seconds; needs valgrind, and nothing of the machine.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_distros.sh - scripts/demo and scripts/check in systems that debootstrap makes from nothing, as somebody runs them who has just cloned the
 # sources there, as root in root's home, which others cannot enter. Speaks TAP. Needs root, debootstrap and a Debian archive.
 #

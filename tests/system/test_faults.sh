@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_faults.sh - what befalls hosts, and what plenumrun makes of it: three virtual hosts with two instances each, and on
 # one of them something goes wrong. Each case must end within its limit, with the right message and exit status, and leave
 # no process and no file on any host. Speaks TAP. Needs root; takes minutes.

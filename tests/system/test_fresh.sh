@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_fresh.sh - the Debian packages in a Debian that has never seen anything of ours: installed with what they depend on, a
 # job run, the service started, upgraded while a job streams, removed. PLENUM_DEBS names the folder of the built packages,
 # PLENUM_DEBIAN a folder that debootstrap has made, to which nothing is written. No systemd runs in there: test_packages.sh has

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_hosts.sh - plenumrun on three virtual hosts: start by agent and by ssh, doors and networks. Speaks TAP. Needs
 # root.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 lend their cores to a job on v1. What befalls them, and
 # what is left. Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_loader_faults.sh - three virtual hosts, two loaders with a key, one trainer: faults at random moments, and the same
 # bytes arrive. Speaks TAP. Needs root.
 #

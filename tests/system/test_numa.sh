@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_numa.sh - binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh). Speaks TAP.
 # Needs root, qemu-system-x86 and a kernel: numavm.sh fetch.
 . "$top_srcdir/tests/lib.sh"

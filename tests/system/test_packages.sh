@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_packages.sh - the Debian packages under a real systemd: installed, the service starts, upgraded while a job
 # streams, removed. PLENUM_DEBS names the folder of the built packages (dpkg-buildpackage -b). Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"

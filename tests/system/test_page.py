@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The status page in a browser (Debian's chromium and chromium-driver, python3-selenium): no errors, the numbers of
 /status.json, live, narrow and wide, light and dark. PLENUM_PICTURES=DIR keeps pictures of it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Debian's Prometheus scrapes a loader for longer than a minute: the metrics are clean, and the rates that it computes are those of the
 programs that were fed."""
 

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_release.sh - scripts/release: what it refuses; and that two runs, in different folders and at different times, make the same bytes.
 # PLENUM_WHEEL=1 has it make the wheel, too, which wants a network. Speaks TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_slurm.sh - plenumrun in allocations of a real Slurm: slurmctld, and munged and slurmd on each of three virtual
 # hosts, with settings, keys and state of their own. Speaks TAP. Needs root, slurm-wlm and munge.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_tarball.sh - the source package, without autotools: what make dist makes is built and installed where autoconf, automake and
 # libtoolize only complain, and what was installed works. Speaks TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_wheel.sh - the wheel of scripts/wheel in systems that have never seen anything of ours: bare ones of debootstrap, with
 # Python's venv, but no compiler, no library that Plenum needs, no Open MPI. It is installed into an environment that is not
 # activated, a job is run, and it is removed. Then with the system's Open MPI. make check-wheel; PLENUM_WHEEL names a wheel that is

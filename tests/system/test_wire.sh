@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_wire.sh - what somebody between the hosts of a job can read: Open MPI's own messages, but no key, no token and no variable
 # of the job. Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # vhosts.sh - virtual hosts for tests: several machines, as far as programs can tell, on this one.
 #
 # Each host is a set of namespaces (network, PID, mount, UTS, IPC): its own name and address on a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """wire.py FILE - write all that passes the network interfaces of this host to FILE, until SIGTERM. Needs root.
 
 What a look at the wire finds is what anybody between the hosts could have read."""

@@ -1,2 +1,3 @@
+# SPDX-License-Identifier: MIT
 TESTS += %D%/test_bottleneck.sh
 EXTRA_DIST += %D%/test_bottleneck.sh

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # plenumctl pack and verify: nothing is lost, a run that is killed goes on, and what is wrong is found.
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl

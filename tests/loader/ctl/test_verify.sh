@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it keeps, and what streams and cursors make of
 # that list. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* opened.h - what tests of several formats do alike. For Criterion's tests; each has its `tree`. */
 #ifndef TESTS_LOADER_DATASET_OPENED_H
 #define TESTS_LOADER_DATASET_OPENED_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Lists of bad samples: what is written is read, what is damaged is refused, and what a list does to a data set. */
 #include "config.h"
 

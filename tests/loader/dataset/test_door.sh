@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # What a data set names is opened by loader/dataset/place.c alone, which checks it against the client's roots, and files of the
 # cache by cache.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
 . "$top_srcdir/tests/lib.sh"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The format "folder:" through the public face of data sets: order, labels, names, freshness,
  * errors. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Indices: processes that want one at once, folders that cannot be written, what is compared, labels. */
 #include "config.h"
 

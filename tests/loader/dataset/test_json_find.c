@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* One value out of a JSON text. */
 #include "config.h"
 

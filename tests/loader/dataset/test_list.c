@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The format "list:", and the reader of its text. */
 #include "config.h"
 

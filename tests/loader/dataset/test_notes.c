@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Notes of samples: what is read is what was written for that sample, or nothing. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The format "tar:" through the public face of data sets: what a sample is and how it is labelled,
  * what is refused, and archives cut and changed at every byte. Archives by other writers are in
  * test_tar_writers.sh. */

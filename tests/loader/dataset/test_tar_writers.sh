@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Archives that others write hold the same samples as the folder that they were made of: the same bytes and
 # labels, in the same order.
 . "$top_srcdir/tests/lib.sh"

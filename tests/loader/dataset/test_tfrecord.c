@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The format "tfrecord:", on files written by tests/records.c. */
 #include "config.h"
 

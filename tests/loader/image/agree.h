@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* agree.h - the real renderer and the oracle side by side. */
 #ifndef TESTS_LOADER_IMAGE_AGREE_H
 #define TESTS_LOADER_IMAGE_AGREE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* dump.c - pixels for test_pillow.py, and files for others to read.
  *
  *     dump --kinds FOLDER   write one file of every kind of made.h into FOLDER, print their names

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* forge.h - packed files that were made to deceive. */
 #ifndef TESTS_LOADER_IMAGE_FORGE_H
 #define TESTS_LOADER_IMAGE_FORGE_H

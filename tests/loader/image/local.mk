@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # tests/loader/image/: the image room against an oracle, and against Pillow.
 image_tests = %D%/test_allocation \
 	%D%/test_crop \

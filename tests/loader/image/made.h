@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* made.h - images made up on the spot: every form of JPEG and PNG that the tests need.
  *
  * The encoders are libjpeg's and libpng's; the pixels are stripes, blobs and noise, so that every

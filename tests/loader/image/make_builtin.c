@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* make_builtin.c - write loader/image/builtin.c: `make_builtin >builtin.c`.
  *
  * Kept to show where its bytes come from. Another libjpeg may encode them otherwise: what counts is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* oracle.h - the plain, obvious renderer, by which the real one is judged.
  *
  * It decodes whole rows with the libraries' plainest calls, keeps the whole image, and resizes with

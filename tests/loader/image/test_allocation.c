@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* After some images our own code asks for no more memory: what is wrapped here are the calls of
  * the objects that are linked in, ours; libjpeg and libpng are shared libraries and keep theirs. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The geometry against torchvision's published formula in double. */
 #include "config.h"
 

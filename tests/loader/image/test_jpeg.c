@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Regions of JPEGs against full decodes, and what damaged and hostile ones do. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Our own JPEG decoder against libjpeg-turbo: every byte of every row, with every set of loops.
  *
  * PLENUM_JPEG_FILES=N makes N files instead of some hundreds (100000 take a minute or two),

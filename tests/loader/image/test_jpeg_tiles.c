@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Notes of where tiles begin: the same pixels with them, without them, with those of another file
  * and with damaged ones; and a note is a function of the file and the rows alone. */
 #include "config.h"

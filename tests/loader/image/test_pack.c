@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Packed JPEGs: that packing loses nothing, that a part decodes as the whole does, and what becomes
  * of packed files that are damaged or forged. */
 #include "config.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """The renderer against Pillow: crop().resize(BILINEAR), within 1 level, 0.1 on average.
 
 The definition is in integers and the oracle spells it out (oracle.c); this says that it is also what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* PNGs of every kind against the oracle, and damaged ones. */
 #include "config.h"
 

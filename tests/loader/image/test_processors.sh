@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: MIT
 # test_processors.sh - what is chosen on other processors of x86, which qemu plays, and that the pixels are the same there.
 . "$top_srcdir/tests/lib.sh"
 

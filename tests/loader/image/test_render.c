@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The renderer against the oracle: bit-equal, whatever the image, the crop and the store. */
 #include "config.h"
 

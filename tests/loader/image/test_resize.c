@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The resize against two loops that spell out its definition: every set of kernels that this
  * processor can use, on every shape. */
 #include "config.h"

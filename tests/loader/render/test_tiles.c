@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Rendering from a data set that keeps notes of tiles: the same pixels as without, in the first
  * epoch and in later ones, by several threads, and whatever becomes of the notes or of the files.
  */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A client that is told nothing but what it asks for, and asks for what libplenum never would."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the tests of plenumd as a service share: a data set, a stand-in for the service manager, a feed."""
 
 import functools

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Threads for what may hang, and descriptors that are closed there: close() is ours. A plain program, so
  * that it runs under ThreadSanitizer, too. */
 #include "config.h"

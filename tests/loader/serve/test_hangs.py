@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Storage that hangs: it stops nobody but its own user's stream, and no loader from ending. As root, who may mount it."""
 
 import concurrent.futures

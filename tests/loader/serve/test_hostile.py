@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What one client can do to the loader and to others: nothing. An honest client of another user is beside each attack; it gets
 every batch, with the right hash, and so does one that comes when the attack is over."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Messages as entries of systemd's journal: what is sent to its socket, by a loader whose standard error is the journal; and lines
 where that is not so. The socket has a fixed place, so this runs in a mount name space with a /run of its own."""
 

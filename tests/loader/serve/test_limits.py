@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a loader may take and whom it serves: budgets of CPU time and memory, numbers of clients, readers of folders."""
 
 import contextlib

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Who waits for which data set, with storage that does what a test wants: dataset_open() is ours. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* The queue of plenumd with its threads, without sockets. A plain program, so that it runs under
  * ThreadSanitizer, too. */
 #include "config.h"

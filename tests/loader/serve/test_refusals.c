@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What is said of those who were refused: each reason of each peer once a minute, whatever others do meanwhile. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Two users of one loader of root's, each with a root of its own: whatever one of them writes into the own one, links, lists,
 patterns, files that are exchanged, nothing of the other's comes of it, not even whether it is there."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """plenumd under a service manager: sockets handed over, readiness, the watchdog, draining. The manager is the test."""
 
 import os

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* What a client must not do: nonsense, lies and silence, sent to a real plenumd, which must answer
  * with a sentence, close, and go on serving others. */
 #include "config.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """plenumd.conf: what it may hold, what is said of its faults, and SIGHUP."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a loader tells of itself: plenumctl status, /status.json, /metrics, health. The numbers against what was really fed."""
 
 import http.client

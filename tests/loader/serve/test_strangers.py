@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whoever has no business here: a closed connection or one sentence, one line in the log however often it comes back, and
 nobody else notices."""
 

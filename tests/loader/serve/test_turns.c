@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 /* Whose turn it is, by a clock of our own. */
 #include "config.h"
 
