@@ -292,16 +292,19 @@ static enum MHD_Result answer_text(struct http *h, struct MHD_Connection *c,
 
 static enum MHD_Result answer_health(struct http *h, struct MHD_Connection *c, bool ready)
 {
-    bool stale, stopping;
+    bool stale, stopping, starting;
 
     (void)pthread_mutex_lock(&h->mu);
     stale = time_now_ns() - h->published_ns > FRESH_S * NS_PER_SEC;
     stopping = h->stopping;
+    starting = !h->status.bytes;
     (void)pthread_mutex_unlock(&h->mu);
     if (stale)
         return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader's loop does not turn\n");
     if (ready && stopping)
         return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader is being stopped\n");
+    if (ready && starting)
+        return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader is starting\n");
     return say(c, MHD_HTTP_OK, ready ? "ready\n" : "alive\n");
 }
 
@@ -529,6 +532,7 @@ int http_start(const struct server_options *options, struct chores *chores, stru
     }
     (void)pthread_mutex_init(&h->mu, NULL);
     h->chores = chores;
+    h->published_ns = time_now_ns(); /* the first time is under way */
     h->loopback = is_loopback(at->ai_addr);
     h->thumbnails = !options->no_thumbnails;
     r = start_daemon(h, at);

@@ -187,7 +187,13 @@ class LimitsTest(ServiceCase):
         self.assertNotEqual(late.returncode, 0)
         self.assertIn("it has 1 clients and takes no more (--max-clients)", err)
         self.end(first)
-        self.fed(self.feed("--epochs", "1"))
+
+        def is_served():
+            p = self.feed("--epochs", "1")
+            p.communicate(timeout=LIMIT)
+            return p.returncode == 0
+
+        wait_for("the loader to have seen it go", is_served)
 
     def test_what_is_no_setting(self):
         """sentences for settings that make no sense"""

@@ -144,7 +144,8 @@ class StatusTest(ServiceCase):
     def test_health(self):
         """/healthz and /readyz, also while it drains"""
         p = self.start("--drain-timeout", "30s")
-        self.assertEqual((self.get("/healthz")[0].status, self.get("/readyz")[0].status), (200, 200))
+        self.assertEqual(self.get("/healthz")[0].status, 200)
+        wait_for("readiness", lambda: self.get("/readyz")[0].status == 200)
         feed = self.feed("--epochs", "100000", "--micro-batch", "4096", "--silence", "60000")
         wait_for("a stream", lambda: self.stream())
         feed.send_signal(signal.SIGSTOP)
