@@ -7,6 +7,7 @@
  * rounding is part of it. */
 #include "config.h"
 
+#include "loader/image/jpeg_idct.h"
 #include "loader/image/jpeg_pixels.h"
 
 #include <string.h>
@@ -20,22 +21,6 @@ const struct jpeg_kernels *const jpeg_kernels[] = {
 #endif
     &jpeg_portable,
     NULL,
-};
-
-/* Constants times 2^13. */
-enum {
-    F_0_298 = 2446,
-    F_0_390 = 3196,
-    F_0_541 = 4433,
-    F_0_765 = 6270,
-    F_0_899 = 7373,
-    F_1_175 = 9633,
-    F_1_501 = 12299,
-    F_1_847 = 15137,
-    F_1_961 = 16069,
-    F_2_053 = 16819,
-    F_2_562 = 20995,
-    F_3_072 = 25172,
 };
 
 enum { CONST_BITS = 13, BETWEEN_BITS = 2, DOWN_1 = CONST_BITS - BETWEEN_BITS };

@@ -10,6 +10,7 @@
  * as (x * r + 2^15) >> 16 is. */
 #include "config.h"
 
+#include "loader/image/jpeg_idct.h"
 #include "loader/image/jpeg_pixels.h"
 
 #ifdef __x86_64__
@@ -18,22 +19,6 @@
 
 #define AVX2 __attribute__((target("avx2")))
 #define AVX2_INLINE static inline __attribute__((always_inline, target("avx2")))
-
-/* Constants times 2^13. */
-enum {
-    F_0_298 = 2446,
-    F_0_390 = 3196,
-    F_0_541 = 4433,
-    F_0_765 = 6270,
-    F_0_899 = 7373,
-    F_1_175 = 9633,
-    F_1_501 = 12299,
-    F_1_847 = 15137,
-    F_1_961 = 16069,
-    F_2_053 = 16819,
-    F_2_562 = 20995,
-    F_3_072 = 25172,
-};
 
 static bool usable(void)
 {

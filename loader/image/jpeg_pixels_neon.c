@@ -7,6 +7,7 @@
  * jpeg_pixels_avx2.c; vqdmulh is 2 * x * r >> 16 there, and rounding shifts do the rest. */
 #include "config.h"
 
+#include "loader/image/jpeg_idct.h"
 #include "loader/image/jpeg_pixels.h"
 
 #ifdef __aarch64__
@@ -20,22 +21,6 @@
 #include <arm_neon.h>
 
 #define NEON_INLINE static inline __attribute__((always_inline))
-
-/* Constants times 2^13. */
-enum {
-    F_0_298 = 2446,
-    F_0_390 = 3196,
-    F_0_541 = 4433,
-    F_0_765 = 6270,
-    F_0_899 = 7373,
-    F_1_175 = 9633,
-    F_1_501 = 12299,
-    F_1_847 = 15137,
-    F_1_961 = 16069,
-    F_2_053 = 16819,
-    F_2_562 = 20995,
-    F_3_072 = 25172,
-};
 
 /* What words are multiplied by: lanes of two registers. */
 static const int16_t even_factors[4] = {F_0_541, F_0_541 - F_1_847, F_0_541 + F_0_765, 0};

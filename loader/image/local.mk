@@ -16,7 +16,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/jpeg_huff_neon.c \
 	%D%/jpeg_marker.h \
 	%D%/jpeg_own.c %D%/jpeg_own.h \
-	%D%/jpeg_pixels.c %D%/jpeg_pixels.h \
+	%D%/jpeg_pixels.c %D%/jpeg_pixels.h %D%/jpeg_idct.h \
 	%D%/jpeg_pixels_avx2.c \
 	%D%/jpeg_pixels_neon.c \
 	%D%/jpeg_scan.c %D%/jpeg_scan.h \
