@@ -82,7 +82,7 @@ END
     ok "where it was closed on the way, the program is told why it has none" says 'key file /proc/[0-9]*/fd/[0-9]*: .*PID name space of its own'
     unshare --user --map-root-user --pid --fork "$top_builddir/plenumrun" -n 1 true 2>err
     ok "plenumrun wants a /proc of its own name space" says '/proc is not mounted, or not that of this PID name space'
-    unshare --user --map-root-user --pid --fork --mount-proc "$top_builddir/plenumrun" --allow-run-as-root -n 2 "$feed" data $stream --epochs 15 --json >out 2>err
+    unshare --user --map-root-user --pid --fork --mount-proc "$top_builddir/plenumrun" --allow-run-as-root -x ASAN_OPTIONS="$asan_options_of_mpi" -n 2 "$feed" data $stream --epochs 15 --json >out 2>err
     code=$?
     ok "in a name space with its own, jobs run as elsewhere" delivered "$alone"
 else
