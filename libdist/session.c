@@ -375,7 +375,9 @@ static const char *why_not(const struct session *se, int r)
     if (r == -EPROTO && !se->address->tcp)
         return "sent a descriptor, which no loader does";
     if (r == -ECONNRESET || r == -EPIPE)
-        return se->state == SESSION_HELLO ? "closed the connection at once" : "died";
+        return se->state == SESSION_HELLO    ? "closed the connection at once"
+               : se->stream->own_loader ? "ended with the process that had started it, or died"
+                                        : "died";
     return strerror(-r);
 }
 

@@ -178,12 +178,13 @@ class KubernetesTest(unittest.TestCase):
                         self.assertIn(probe["port"], ports)
                 for secret in find(pod, "secretName"):
                     self.assertIn(f"secret generic {secret} ", page)
-        for name in ("loader-daemonset.yaml", "loader-service.yaml"):
+        # Both may run in one namespace: neither may take the other's pods for its own.
+        for name, app in (("loader-daemonset.yaml", "plenum-loader-node"), ("loader-service.yaml", "plenum-loader")):
             for each in load(name):
                 for labels in find(each, "matchLabels"):
-                    self.assertEqual(labels, {"app": "plenum-loader"})
+                    self.assertEqual(labels, {"app": app})
                 for template in find(each, "template"):
-                    self.assertEqual(template["metadata"]["labels"], {"app": "plenum-loader"})
+                    self.assertEqual(template["metadata"]["labels"], {"app": app})
         service = load("loader-service.yaml")[0]
         self.assertEqual(service["spec"]["clusterIP"], "None")  # as a text: else it would have one address, whatever loaders there are
         job = load("job-mpi.yaml")[0]
