@@ -47,10 +47,13 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
     if (pid < 0)
         return pid;
     name_kept((unsigned long)pid, name);
-    fd = memfd_create(name, MFD_CLOEXEC);
+    fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
     r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
+    /* A program inherits it, and all that it starts, as whatever user: none of them can change it. */
+    if (r == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        r = -errno;
     if (r < 0) {
         (void)close(fd);
         return r;

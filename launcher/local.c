@@ -35,10 +35,14 @@ int local_arguments(const struct plan *plan, struct starter_words *ret)
     return starter_words_finish(&w, ret);
 }
 
-/* An mpirun around us has said to us who we are: our instances are none of its processes. */
+/* An mpirun around us has said to us who we are, and where its folders are: our instances are none of its
+ * processes, and what it needs is not theirs to remove. */
 static bool is_of_another(const char *entry)
 {
-    static const char *const beginnings[] = {"PLENUM_SHIM_", "OMPI_COMM_WORLD_", "PMIX_", "PMI_"};
+    static const char *const beginnings[] = {"PLENUM_SHIM_",   "OMPI_COMM_WORLD_",    "PMIX_", "PMI_",
+                                             "OMPI_MCA_ess", "OMPI_MCA_orte_",      "PRTE_MCA_",
+                                             "OMPI_MCA_btl_vader_backing_directory",
+                                             "OMPI_MCA_btl_sm_backing_directory"};
 
     for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
         if (strncmp(entry, beginnings[i], strlen(beginnings[i])) == 0)

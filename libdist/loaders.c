@@ -133,7 +133,7 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
                                   se->address->text,
                                   se->error.text[0] ? se->error.text : "not tried");
     for (int i = 0; i < s->num_named; i++)
-        if (n < sizeof(text) - 1 && !has_sessions(s, i))
+        if (n < sizeof(text) - 1 && s->named[i].error.text[0] && !has_sessions(s, i))
             n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "",
                                   s->named[i].address.text, s->named[i].error.text);
     (void)snprintf(all, sizeof(all), "no loader answered for %.0f s: %s",
@@ -153,7 +153,7 @@ static void maybe_give_up(struct plenum_stream *s, uint64_t now)
             first = se;
     }
     for (int i = 0; i < s->num_named; i++)
-        if (!has_sessions(s, i)) /* it may yet come to stand for one */
+        if (s->named[i].error.text[0] && !has_sessions(s, i)) /* it may yet come to stand for one */
             return;
     if (first)
         stream_fail(s, first->refused, first->error.text);

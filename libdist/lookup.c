@@ -39,12 +39,12 @@ struct task {
     } names[];
 };
 
-static bool is_known(struct plenum_stream *s, const struct address *address)
+static struct session *find(struct plenum_stream *s, const struct address *address)
 {
     FOR_SESSIONS(se, s)
         if (address_is_same(se->address, address))
-            return true;
-    return false;
+            return se;
+    return NULL;
 }
 
 /* What the name at `of` stands for now. */
@@ -62,7 +62,14 @@ static void take(struct plenum_stream *s, int of, const struct address *found, i
         }
     }
     for (int i = 0; i < count; i++) {
-        if (is_known(s, &found[i]) || loaders_add(s, of, &found[i]))
+        struct session *known = find(s, &found[i]);
+
+        if (known && known->unlisted) { /* another name does not stand for it any more */
+            known->of = of;
+            known->own = found[i];
+            known->unlisted = false;
+        }
+        if (known || loaders_add(s, of, &found[i]))
             continue;
         if (!s->told_full)
             stream_warn(s, "%s stands for more than %d loaders: %s and others are not used",
@@ -244,7 +251,8 @@ uint64_t lookup_tick(struct plenum_stream *s, uint64_t now_ns)
     uint64_t next = UINT64_MAX;
     bool connected;
 
-    end_unlisted(s);
+    if (!s->looking) /* else another name may still stand for it */
+        end_unlisted(s);
     connected = is_connected(s);
     for (int i = 0; i < s->num_named && !s->looking; i++)
         if (s->named[i].is_name)

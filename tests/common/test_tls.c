@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -587,6 +588,24 @@ static int read_as_another(const char *path)
                   : -tls_key_read(path, &key, NULL));
     cr_assert(eq(int, waitpid(child, &status, 0), child));
     return -WEXITSTATUS(status);
+}
+
+/* Programs inherit the descriptor, and what they start as other users does: none of them may change the key. */
+Test(tls, a_key_that_is_kept_cannot_be_changed)
+{
+    const char *key = "plenum-client job 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    char path[TLS_PATH_MAX], got[128] = "";
+    int fd = tls_keep_key(key, path), again;
+
+    cr_assert(ge(int, fd, 0));
+    cr_expect(eq(int, (int)pwrite(fd, "f", 1, 0), -1));
+    cr_expect(ne(int, ftruncate(fd, 0), 0));
+    again = open(path, O_RDWR | O_CLOEXEC);
+    cr_expect(eq(int, again < 0 ? -1 : (int)pwrite(again, "f", 1, 0), -1));
+    cr_expect(eq(int, (int)pread(fd, got, sizeof(got) - 1, 0), (int)strlen(key)));
+    cr_expect(eq(str, got, (char *)key));
+    (void)close(again);
+    (void)close(fd);
 }
 
 /* So are secrets of Kubernetes: root's, with a group that may read them. */

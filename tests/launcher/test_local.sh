@@ -30,6 +30,10 @@ all() { # all "TEST" "TEST"... - each holds; else it says which does not, and wh
 }
 sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; }
 
+# What an mpirun around has said is not of these instances, least of all its folders, which they would remove.
+OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader_backing_directory=$T PMIX_RANK=1 job -n 2 env
+ok "variables of an mpirun around are not handed on" all 'same $code 0' 'has out RANK=1' 'has_not out "jobfam_session_dir\|ess_base_jobid\|backing_directory\|PMIX_RANK"'
+
 # ---- which way ----
 job -n 2 -v true
 ok "who asks is told that plenumrun starts them itself" all 'same $code 0' 'has err "started by plenumrun itself"'

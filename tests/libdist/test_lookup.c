@@ -31,9 +31,9 @@ static struct tree tree;
 static char data[128], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
 static char sockets[LOADERS][128];
 
-/* What "loaders.test" stands for: a bit for each of `ips`; with which code that is refused; and whether ::1
+/* What "more.test" stands for, and "loaders.test": a bit for each of `ips`; with which code that is refused; and whether ::1
  * comes before all. */
-static atomic_uint_fast64_t stands_for;
+static atomic_uint_fast64_t stands_for, more_stands_for;
 static atomic_int fails;
 static atomic_bool has_ipv6;
 static atomic_uint asked;
@@ -54,10 +54,11 @@ static struct addrinfo *one(int family, const char *ip, const char *service, str
 PLENUM_API int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                            struct addrinfo **ret)
 {
-    uint64_t bits = stands_for;
+    bool more = strcmp(node, "more.test") == 0;
+    uint64_t bits = more ? more_stands_for : stands_for;
 
     (void)hints;
-    if (strcmp(node, "loaders.test") != 0)
+    if (!more && strcmp(node, "loaders.test") != 0)
         return EAI_NONAME;
     asked++;
     if (fails)
@@ -355,6 +356,55 @@ Test(lookup, what_became_of_the_name_is_said)
     fails = EAI_NONAME;
     cr_expect(eq(int, plenum_stream_open(NULL, &o, &s, &err), -ENOENT));
     cr_expect(strstr(err.text, "host 'loaders.test' of tcp:loaders.test:") != NULL, "%s", err.text);
+}
+
+/* A loader is left when no name stands for it any more. */
+Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
+{
+    char both[256];
+    pid_t loaders[LOADERS];
+    struct plenum_stream *s;
+    uint64_t hash;
+    unsigned begin;
+
+    for (unsigned i = 0; i < LOADERS; i++)
+        loaders[i] = start(i);
+    (void)snprintf(both, sizeof(both), "%s,tcp:more.test:%s", name, port);
+    stands_for = 3;
+    more_stands_for = 5;
+    s = opened(both);
+    wait_for_loaders(s, LOADERS);
+    hash = drain(s, 20);
+    stands_for = 2;
+    for (begin = asked; asked - begin < 8;) {
+        cr_assert(eq(u32, stats_of(s).loaders, LOADERS));
+        (void)usleep(500);
+    }
+    more_stands_for = 4;
+    wait_for_loaders(s, 2);
+    hash += drain(s, UINT64_MAX);
+    cr_expect(eq(u64, hash, hash_alone()));
+    no_warning(s);
+    plenum_stream_destroy(s);
+    for (unsigned i = 0; i < LOADERS; i++)
+        (void)daemon_end(loaders[i], SIGTERM);
+}
+
+/* Two names of one loader: what it refuses is told, as of one. */
+Test(lookup, a_loader_of_two_names_refuses_once)
+{
+    char both[256];
+    struct plenum_stream_options o = options_of(both);
+    struct plenum_stream *s;
+    struct plenum_error err;
+    pid_t loader = start(0);
+
+    (void)snprintf(both, sizeof(both), "%s,tcp:more.test:%s", name, port);
+    stands_for = more_stands_for = 1;
+    o.dataset = "/usr";
+    cr_expect(lt(int, plenum_stream_open(NULL, &o, &s, &err), 0));
+    cr_expect(strstr(err.text, "--root") && !strstr(err.text, "no loader answered"), "%s", err.text);
+    (void)daemon_end(loader, SIGTERM);
 }
 
 /* A look-up takes as long as it takes: nobody waits for it, least of all who ends the stream. */
