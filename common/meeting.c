@@ -21,6 +21,7 @@
 
 #include "common/meeting.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -104,7 +105,7 @@ int meeting_create(const char *job, uint32_t instances, struct meeting **ret,
                    char path[MEETING_PATH_MAX])
 {
     int fd = memfd_create("plenum-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING), r = 0;
-    struct meeting *m;
+    struct meeting *m = NULL;
 
     if (fd < 0)
         return -errno;
@@ -118,6 +119,7 @@ int meeting_create(const char *job, uint32_t instances, struct meeting **ret,
         (void)close(fd);
         return r;
     }
+    assert(m);
     memcpy(m->shared->magic, magic, sizeof(magic));
     m->shared->version = LAYOUT;
     m->shared->instances = instances;

@@ -33,9 +33,9 @@ struct tls {
 
 /* A key that is kept is named after who keeps it, so that it is taken for no other: in another PID name space
  * /proc/1234/fd/5 is nothing, or somebody else's. */
-static void name_kept(unsigned long pid, char ret[KEPT_MAX])
+static void name_kept(uint64_t pid, char ret[KEPT_MAX])
 {
-    (void)snprintf(ret, KEPT_MAX, "plenum-key-%lu", pid);
+    (void)snprintf(ret, KEPT_MAX, "plenum-key-%llu", (unsigned long long)pid);
 }
 
 int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
@@ -46,7 +46,7 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
 
     if (pid < 0)
         return pid;
-    name_kept((unsigned long)pid, name);
+    name_kept((uint64_t)pid, name);
     fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -errno;
@@ -123,7 +123,7 @@ static int open_inherited(const char *name)
 /* What tls_keep_key() has named: a descriptor, or -errno with a sentence. Who starts programs lets them inherit it, for
  * those that get a PID name space of their own. What they start may have it no more (Python closes all that it does not
  * know), but then sees their /proc. */
-static int open_kept(const char *path, unsigned long pid, struct plenum_error *err)
+static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
 {
     char name[KEPT_MAX];
     int fd, r;
@@ -137,18 +137,32 @@ static int open_kept(const char *path, unsigned long pid, struct plenum_error *e
     if (fd >= 0)
         return fd;
     return error_set(err, r,
-                     "key file %s: %s. It is a descriptor of process %lu, whom this process does not see: is it in a "
+                     "key file %s: %s. It is a descriptor of process %llu, whom this process does not see: is it in a "
                      "container with a PID name space of its own? Start that with the host's (--pid=host), and as the "
                      "same user",
-                     path, strerror(-r), pid);
+                     path, strerror(-r), (unsigned long long)pid);
+}
+
+/* Is it of the form /proc/PID/fd/NUMBER? */
+static bool names_kept(const char *path, uint64_t *ret)
+{
+    static const char before[] = "/proc/", between[] = "/fd/";
+    uint64_t number;
+
+    if (strncmp(path, before, strlen(before)) != 0)
+        return false;
+    path += strlen(before);
+    if (parse_next_u64(&path, UINT32_MAX, ret) < 0 || strncmp(path, between, strlen(between)) != 0)
+        return false;
+    return parse_u64(path + strlen(between), UINT32_MAX, &number) == 0;
 }
 
 static int open_key(const char *path, struct plenum_error *err)
 {
-    unsigned long pid, number;
-    int end = -1, fd;
+    uint64_t pid;
+    int fd;
 
-    if (sscanf(path, "/proc/%lu/fd/%lu%n", &pid, &number, &end) == 2 && end > 0 && !path[end])
+    if (names_kept(path, &pid))
         return open_kept(path, pid, err);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     return fd < 0 ? error_set(err, -errno, "key file %s: %s", path, strerror(errno)) : fd;

@@ -142,6 +142,7 @@ int local_main(const char *count)
     s.shims = calloc(s.count, sizeof(*s.shims));
     if (!s.shims || host_get_self(self, sizeof(self), NULL) < 0) {
         log_error("cannot start the instances: out of memory");
+        free(s.shims);
         return 1;
     }
     (void)sigemptyset(&set);

@@ -479,7 +479,10 @@ int mpirun_environment(const struct plan *plan, const struct cmdline *options,
 /* Others have a program of the same name, which does not understand our command line. */
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
 {
+    static const char open_mpi[] = "(Open MPI) ";
     char version[256];
+    const char *number;
+    uint64_t major;
     int r = host_find_program("mpirun", ret->path, sizeof(ret->path));
 
     if (r < 0)
@@ -487,10 +490,13 @@ int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
                          "mpirun was not found in PATH: install Open MPI (Debian: openmpi-bin)");
     if (version_ask(ret->path, "--version", ANSWER_MS, version, sizeof(version)) < 0)
         return error_set(err, -ENODATA, "'%s --version' says nothing: is it Open MPI's?", ret->path);
-    if (sscanf(version, "%*[^(](Open MPI) %u.", &ret->major) != 1 || ret->major < 4)
+    number = strstr(version, open_mpi);
+    number = number ? number + strlen(open_mpi) : "";
+    if (parse_next_u64(&number, UINT32_MAX, &major) < 0 || *number != '.' || major < 4)
         return error_set(err, -ENOTSUP,
                          "%s is '%s'; plenumrun needs Open MPI 4 or 5 (Debian: openmpi-bin): let "
                          "that come first in PATH",
                          ret->path, version);
+    ret->major = (unsigned)major;
     return 0;
 }
