@@ -394,13 +394,14 @@ Test(lookup, a_loader_of_two_names_stays_while_one_has_it)
 Test(lookup, a_loader_of_two_names_refuses_once)
 {
     char both[256];
-    struct plenum_stream_options o = options_of(both);
+    struct plenum_stream_options o;
     struct plenum_stream *s;
     struct plenum_error err;
     pid_t loader = start(0);
 
     (void)snprintf(both, sizeof(both), "%s,tcp:more.test:%s", name, port);
     stands_for = more_stands_for = 1;
+    o = options_of(both);
     o.dataset = "/usr";
     cr_expect(lt(int, plenum_stream_open(NULL, &o, &s, &err), 0));
     cr_expect(strstr(err.text, "--root") && !strstr(err.text, "no loader answered"), "%s", err.text);
