@@ -92,7 +92,8 @@ static int parse_tcp(const char *text, const char *where, uint64_t port_min, str
             return error_set(err, -EINVAL, "address '%s': '%s' is no name of a host", text, host);
         return 0;
     }
-    a->ip[0].in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    a->ip[0].in6 =
+        (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     if (inet_pton(AF_INET6, host, &a->ip[0].in6.sin6_addr) != 1)
         return error_set(err, -EINVAL, "address '%s': '%s' is no IPv6 address", text, host);
     a->count = 1;
@@ -147,8 +148,8 @@ static int look_up(const struct address *address, struct addrinfo **ret, struct 
         return error_set(err, -EINVAL, "address '%s' is not HOST:PORT", address->text);
     r = getaddrinfo(host, port, &hints, ret);
     if (r != 0)
-        return error_set(err, r == EAI_AGAIN ? -EAGAIN : -ENOENT, "host '%s' of %s is not known: %s",
-                         host, address->text, gai_strerror(r));
+        return error_set(err, r == EAI_AGAIN ? -EAGAIN : -ENOENT,
+                         "host '%s' of %s is not known: %s", host, address->text, gai_strerror(r));
     return 0;
 }
 
@@ -192,10 +193,11 @@ int address_lookup(const struct address *name, unsigned turn, struct address **r
     struct address *found;
     int family, count = 0, r;
 
+    *ret = NULL;
+    *both = false;
     r = look_up(name, &list, err);
     if (r < 0)
         return r;
-    *both = false;
     family = list->ai_family;
     for (const struct addrinfo *i = list; i; i = i->ai_next) {
         *both |= i->ai_family != list->ai_family;
@@ -232,7 +234,8 @@ bool address_is_same(const struct address *a, const struct address *b)
 {
     const union address_any *p = &a->ip[0], *q = &b->ip[0];
 
-    if (!a->tcp || !b->tcp || a->count != 1 || b->count != 1 || p->any.sa_family != q->any.sa_family)
+    if (!a->tcp || !b->tcp || a->count != 1 || b->count != 1 ||
+        p->any.sa_family != q->any.sa_family)
         return false;
     if (p->any.sa_family == AF_INET6)
         return p->in6.sin6_port == q->in6.sin6_port &&
@@ -372,17 +375,15 @@ char *address_of_socket(int fd, bool peer, char *text, size_t size)
 {
     union address_any a = {.any = {.sa_family = AF_UNSPEC}};
     socklen_t len = sizeof(a);
-    char host[INET6_ADDRSTRLEN] = "";
     int r = peer ? getpeername(fd, &a.any, &len) : getsockname(fd, &a.any, &len);
 
-    if (r == 0 && a.any.sa_family == AF_INET &&
-        inet_ntop(AF_INET, &a.in.sin_addr, host, sizeof(host)))
-        (void)snprintf(text, size, "tcp:%s:%u", host, ntohs(a.in.sin_port));
-    else if (r == 0 && a.any.sa_family == AF_INET6 &&
-             inet_ntop(AF_INET6, &a.in6.sin6_addr, host, sizeof(host)))
-        (void)snprintf(text, size, "tcp:[%s]:%u", host, ntohs(a.in6.sin6_port));
-    else
+    if (r < 0 || (a.any.sa_family != AF_INET && a.any.sa_family != AF_INET6)) {
         (void)snprintf(text, size, "?");
+        return text;
+    }
+    if (a.any.sa_family == AF_INET6)
+        a.in6.sin6_scope_id = 0; /* by which of our interfaces says nothing of the other side */
+    write_ip(&a, text, size);
     return text;
 }
 
@@ -390,9 +391,8 @@ bool address_is_local(const struct address *address)
 {
     for (unsigned i = 0; i < address->count; i++) {
         const union address_any *ip = &address->ip[i];
-        bool local = ip->any.sa_family == AF_INET6
-                         ? IN6_IS_ADDR_LOOPBACK(&ip->in6.sin6_addr)
-                         : ntohl(ip->in.sin_addr.s_addr) >> 24 == 127;
+        bool local = ip->any.sa_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&ip->in6.sin6_addr)
+                                                   : ntohl(ip->in.sin_addr.s_addr) >> 24 == 127;
 
         if (!local)
             return false;

@@ -48,12 +48,13 @@ int address_parse_listen(const char *text, struct address *ret, struct plenum_er
 int address_resolve(struct address *address, struct plenum_error *err);
 
 /**
- * All addresses that a name (address_is_name()) stands for now, each of which may be a loader of its own:
- * their number, at least 1, and an array for free(); or as address_resolve(). May take seconds.
+ * All addresses that a name (address_is_name()) stands for now, each of which may be a loader of
+ * its own: their number, at least 1, and an array for free(); or as address_resolve(), with NULL.
+ * May take seconds.
  *
- * A host that has addresses of IPv4 and of IPv6 has them twice. So they are of one family: that which this
- * system prefers, or, where there are `both` and `turn` is odd, of the other. Their texts are tcp:IP:PORT; of
- * a sole one it is the name's.
+ * A host that has addresses of IPv4 and of IPv6 has them twice. So they are of one family: that
+ * which this system prefers, or, where there are `both` and `turn` is odd, of the other. Their
+ * texts are tcp:IP:PORT; of a sole one it is the name's.
  */
 int address_lookup(const struct address *name, unsigned turn, struct address **ret, bool *both,
                    struct plenum_error *err);
@@ -75,8 +76,8 @@ int address_connect(const struct address *address, unsigned turn);
 
 /**
  * May what listens there be believed? 0, or -EPERM when whoever listened on a unix socket that is
- * connected was neither root, nor this user, nor the owner of the socket's file: anybody can bind an
- * abstract name.
+ * connected was neither root, nor this user, nor the owner of the socket's file: anybody can bind
+ * an abstract name.
  */
 int address_check_peer(const struct address *address, int fd);
 

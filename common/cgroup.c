@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* cgroup.c - where the files of this process's control groups are.
  *
- * /proc/self/cgroup names the group in each hierarchy, as this process's cgroup name space shows it, and
- * /proc/self/mountinfo which part of a hierarchy is mounted where. In a container these differ: the name may be that
- * of the host, with only the container's own part mounted; or "/", with all of the host's mounted ("/../.."). So a name
- * counts relative to the mount's root, and groups above are visited up to there. Where the mount does not hold the
- * group nor one above it, nothing is read: another group's limits are none of ours. */
+ * /proc/self/cgroup names the group in each hierarchy, as this process's cgroup name space shows
+ * it, and /proc/self/mountinfo which part of a hierarchy is mounted where. In a container these
+ * differ: the name may be that of the host, with only the container's own part mounted; or "/",
+ * with all of the host's mounted ("/../.."). So a name counts relative to the mount's root, and
+ * groups above are visited up to there. Where the mount does not hold the group nor one above it,
+ * nothing is read: another group's limits are none of ours. */
 #include "config.h"
 
 #include "common/cgroup.h"
@@ -71,7 +72,8 @@ static int count_ups(const char *name, const char **rest)
     return n;
 }
 
-/* Where a group lies below what is mounted, "" for its root or a group that is below it at an unknown place;
+/* Where a group lies below what is mounted, "" for its root or a group that is below it at an
+ * unknown place;
  * NULL: elsewhere. */
 static const char *below(const char *root, const char *name)
 {
@@ -112,8 +114,8 @@ static FILE *open_proc(const char *file)
     return fopen(path, "re");
 }
 
-/* "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct": is it of this kind? Then its root
- * and its place. */
+/* "32 31 0:29 /docker/7 /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu,cpuacct": is it of this
+ * kind? Then its root and its place. */
 static bool parse_mount(char *line, const char *controller, int version, char **root, char **point)
 {
     char *type = strstr(line, " - "), *word, *save = NULL, *options = NULL;
@@ -129,7 +131,8 @@ static bool parse_mount(char *line, const char *controller, int version, char **
         *point = n == 4 ? word : *point;
     }
     options = strrchr(type, ' ');
-    if (n < 5 || !options || strncmp(type, version == 2 ? "cgroup2 " : "cgroup ", version == 2 ? 8 : 7) != 0)
+    if (n < 5 || !options ||
+        strncmp(type, version == 2 ? "cgroup2 " : "cgroup ", version == 2 ? 8 : 7) != 0)
         return false;
     unescape(*root);
     unescape(*point);
@@ -146,7 +149,8 @@ static void visit_group(const char *controller, int version, const char *name,
     size_t size = 0;
 
     while (!found && f && getline(&line, &size, f) > 0) {
-        const char *rest = parse_mount(line, controller, version, &root, &point) ? below(root, name) : NULL;
+        const char *rest =
+            parse_mount(line, controller, version, &root, &point) ? below(root, name) : NULL;
 
         found = rest != NULL;
         if (found)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* complete.c - what a shell may complete, from the tables of options.
  *
- * The shells' own files (completion/) hold no option: they hand over the words of a line, and we say what can
- * stand at its end, as the parser would read it. So a new option is completed as soon as it is parsed. */
+ * The shells' own files (completion/) hold no option: they hand over the words of a line, and we
+ * say what can stand at its end, as the parser would read it. So a new option is completed as soon
+ * as it is parsed. */
 #include "config.h"
 
 #include <ctype.h>

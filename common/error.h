@@ -14,22 +14,22 @@ int error_set(struct plenum_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Callers, their compilers and analyzers see which value comes back. */
-#define error_set(err, code, ...)                                                                  \
-    __extension__({                                                                                \
-        int error_code_ = (code);                                                                  \
-        (void)error_set((err), error_code_, __VA_ARGS__);                                          \
-        error_code_;                                                                               \
+#define error_set(err, code, ...)                         \
+    __extension__({                                       \
+        int error_code_ = (code);                         \
+        (void)error_set((err), error_code_, __VA_ARGS__); \
+        error_code_;                                      \
     })
 
 /** Put "`prefix`: " before the sentence that is there already. */
 int error_prefix(struct plenum_error *err, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-#define error_prefix(err, code, ...)                                                               \
-    __extension__({                                                                                \
-        int error_code_ = (code);                                                                  \
-        (void)error_prefix((err), error_code_, __VA_ARGS__);                                       \
-        error_code_;                                                                               \
+#define error_prefix(err, code, ...)                         \
+    __extension__({                                          \
+        int error_code_ = (code);                            \
+        (void)error_prefix((err), error_code_, __VA_ARGS__); \
+        error_code_;                                         \
     })
 
 #endif

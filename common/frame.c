@@ -14,12 +14,15 @@
 #include "common/util.h"
 
 enum {
-    FDS_MAX = 253, /* that the kernel lets through at once: those without room it would close itself */
-    FILL_LEAST = 16 * 1024, /* a record of TLS: a carrier is left nothing that poll() does not tell of */
+    /* that the kernel lets through at once: those without room it would close itself */
+    FDS_MAX = 253,
+    /* a record of TLS: a carrier is left nothing that poll() does not tell of */
+    FILL_LEAST = 16 * 1024,
     TX_COMPACT_BYTES = 64 * 1024,
     NOWHERE_BYTES = 4096,
     NOWHERE_TIMES = 256, /* more than the kernel keeps for one connection */
-    FLUSH_MAX = 4 << 20, /* bytes of one call, so that one fast reader does not hold up all others */
+    /* bytes of one call, so that one fast reader does not hold up all others */
+    FLUSH_MAX = 4 << 20,
 };
 
 void frame_buffer_fini(struct frame_buffer *buffer)
@@ -118,6 +121,16 @@ int frame_end(struct frame_buffer *b, size_t begin)
     }
     len = (uint32_t)(b->len - begin - FRAME_HEADER_BYTES);
     memcpy(b->bytes + begin, &len, sizeof(len));
+    return 0;
+}
+
+uint32_t frame_get_choice(struct frame_reader *r, uint32_t count)
+{
+    uint32_t v = frame_get_u32(r);
+
+    if (v < count)
+        return v;
+    r->bad = true;
     return 0;
 }
 
@@ -284,8 +297,9 @@ static void take_fds(struct frame_conn *conn, struct msghdr *msg)
     }
 }
 
-/* A descriptor that is read without being taken is closed before the call returns, and that may take as
- * long as the other side likes. So it is looked first, and no further read than up to it. */
+/* A descriptor that is read without being taken is closed before the call returns, and that may
+ * take as long as the other side likes. So it is looked first, and no further read than up to
+ * it. */
 static ssize_t receive_bytes(int fd, struct iovec *iov)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};

@@ -11,6 +11,7 @@
 #ifndef COMMON_FRAME_H
 #define COMMON_FRAME_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,6 +60,13 @@ uint64_t frame_get_u64(struct frame_reader *r);
 void frame_get_bytes(struct frame_reader *r, void *ret, size_t len);
 /** A text of at most size - 1 bytes without NUL inside, or `bad`; `ret` is always terminated. */
 void frame_get_text(struct frame_reader *r, char *ret, size_t size);
+/** A number that stands for one of `count` choices, or 0 and `bad`. */
+uint32_t frame_get_choice(struct frame_reader *r, uint32_t count);
+/** All has been read that was wanted: 0, or -EPROTO when it was not there. */
+static inline int frame_got(const struct frame_reader *r)
+{
+    return r->bad ? -EPROTO : 0;
+}
 /** Borrow `len` raw bytes of the payload, or NULL and `bad`. */
 const uint8_t *frame_get_view(struct frame_reader *r, size_t len);
 
@@ -105,8 +113,9 @@ struct frame_conn {
     int tx_fd;    /* owned; goes with the byte at tx_fd_at; -1 when none */
     size_t tx_fd_at;
     bool takes_fd; /* a descriptor may come now: one, which is kept; all others are closed */
-    bool leaves_fds; /* none is taken out of the socket, not to be closed either: they are an error */
-    int rx_fd;     /* owned; the one that has come; -1 when none */
+    /* none is taken out of the socket, not to be closed either: they are an error */
+    bool leaves_fds;
+    int rx_fd;             /* owned; the one that has come; -1 when none */
     unsigned unwanted_fds; /* that have come all the same */
     /* Closes what the other side had a hand in, and may so make close(2) wait; NULL: close(2). */
     void (*close_fd)(void *arg, int fd);
@@ -125,9 +134,9 @@ void frame_conn_fini(struct frame_conn *conn);
 /** Close the socket; the rest stays until frame_conn_fini(). The other side sees it at once. */
 void frame_conn_hang_up(struct frame_conn *conn);
 
-/** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, -EPROTO where
- * a descriptor is among it and is to be left there, or another -errno. poll() tells of all that is
- * left; who reads by frame_conn_read_bulk(), too, asks frame_conn_has_read(). */
+/** Read what has arrived: bytes read > 0, -EAGAIN, -ECONNRESET at the end of the stream, -EPROTO
+ * where a descriptor is among it and is to be left there, or another -errno. poll() tells of all
+ * that is left; who reads by frame_conn_read_bulk(), too, asks frame_conn_has_read(). */
 int64_t frame_conn_fill(struct frame_conn *conn);
 
 /**
@@ -138,9 +147,9 @@ int64_t frame_conn_fill(struct frame_conn *conn);
 int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
                     struct frame_reader *payload);
 
-/** Send what is pending: 0 when all is sent, -EAGAIN when the socket is full or much has been sent at
- * once, -ENOMEM when a frame was lost for want of memory, from then on, or another -errno: then the
- * connection is of no more use. */
+/** Send what is pending: 0 when all is sent, -EAGAIN when the socket is full or much has been sent
+ * at once, -ENOMEM when a frame was lost for want of memory, from then on, or another -errno: then
+ * the connection is of no more use. */
 int frame_conn_flush(struct frame_conn *conn);
 
 /** Bytes of frames that wait to be sent. */
@@ -187,8 +196,8 @@ int frame_conn_attach_fd(struct frame_conn *conn, int fd);
 /** Take the descriptor that came in, or -1; none is kept from then on. */
 int frame_conn_take_fd(struct frame_conn *conn);
 
-/** Do descriptors wait in what has arrived at a socket, or may they? Closing it closes these, too, which
- * may take as long as whom they belong to likes. */
+/** Do descriptors wait in what has arrived at a socket, or may they? Closing it closes these, too,
+ * which may take as long as whom they belong to likes. */
 bool frame_holds_fds(int fd);
 
 #endif

@@ -72,15 +72,8 @@ static int add_host(struct hostlist *list, const struct hostlist_host *wanted,
     }
     if (list->count == HOSTLIST_MAX)
         return error_set(err, -EINVAL, "more than %d hosts are named", HOSTLIST_MAX);
-    if (list->count == list->cap) {
-        size_t cap = list->cap ? list->cap * 2 : 16;
-        struct hostlist_host *hosts = realloc(list->hosts, cap * sizeof(*hosts));
-
-        if (!hosts)
-            return error_set(err, -ENOMEM, "out of memory");
-        list->hosts = hosts;
-        list->cap = cap;
-    }
+    if (array_grow(&list->hosts, &list->cap, list->count, sizeof(*list->hosts)) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
     copy.name = strdup(wanted->name);
     copy.user = wanted->user ? strdup(wanted->user) : NULL;
     if (!copy.name || (wanted->user && !copy.user)) {

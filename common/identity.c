@@ -8,8 +8,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* One form of all that give the same order of so many samples (0: not known yet, then as it was asked for). */
-static void canonical(const struct wire_open *open, uint32_t samples, struct order *order, uint32_t *end)
+/* One form of all that give the same order of so many samples (0: not known yet, then as it was
+ * asked for). */
+static void canonical(const struct wire_open *open, uint32_t samples, struct order *order,
+                      uint32_t *end)
 {
     uint32_t n;
 
@@ -31,7 +33,8 @@ static void canonical(const struct wire_open *open, uint32_t samples, struct ord
     }
 }
 
-void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open, uint8_t ret[16])
+void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
+                 uint8_t ret[16])
 {
     uint8_t text[96 + WIRE_PIPELINE_MAX];
     uint32_t some[3], words[3], end;

@@ -16,6 +16,7 @@
  * which only one fits. That takes the number of samples; 0 where it is not known yet, and then
  * options count as they were written.
  */
-void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open, uint8_t ret[16]);
+void identity_of(const uint8_t fingerprint[16], uint32_t samples, const struct wire_open *open,
+                 uint8_t ret[16]);
 
 #endif

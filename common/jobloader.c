@@ -2,10 +2,10 @@
 /* jobloader.c - keeps one plenumd for a job, for the shim of plenumrun and for libplenum alike.
  *
  * The keeper binds an abstract socket named after the job: binding elects the keeper among a
- * host's processes, and nothing is left in a file system. (On a host that only lends its cores it is
- * a TCP socket.) plenumd is started when the first client connects (until then it would only take
- * memory from the training program) and inherits the socket. Clients that connect while it is away
- * wait in the socket's backlog: nobody is refused.
+ * host's processes, and nothing is left in a file system. (On a host that only lends its cores it
+ * is a TCP socket.) plenumd is started when the first client connects (until then it would only
+ * take memory from the training program) and inherits the socket. Clients that connect while it is
+ * away wait in the socket's backlog: nobody is refused.
  *
  * A socket pair ("leash") ties the two processes: the loader ends when its end reads end-of-file,
  * so it cannot outlive its keeper however that dies. (PR_SET_PDEATHSIG would do for a process, but
@@ -51,8 +51,8 @@ enum {
         50, /* between a loader's death and its restart, doubled for each early death */
     BACKOFF_LAST_MS = 5000,
     SETTLED_MS = 10000, /* a loader that lived so long was not a failed start */
-    SILENT_MAX = 10, /* seconds without a beat: it hangs. Longer than clients wait for a word */
-    KILLED_MS = 1000, /* that jobloader_destroy() waits for a killed loader, which may hang */
+    SILENT_MAX = 10,    /* seconds without a beat: it hangs. Longer than clients wait for a word */
+    KILLED_MS = 1000,   /* that jobloader_destroy() waits for a killed loader, which may hang */
     BETWEEN_STACK = 64 << 10,
 };
 
@@ -67,10 +67,10 @@ struct jobloader {
     int listen_fd;
     int epoll_fd;
     int timer_fd;
-    int leash; /* to the running loader; -1 when there is none */
-    pid_t pid; /* of the running loader; 0 when there is none */
-    int pidfd; /* likewise; -1 */
-    int dying; /* pidfd of one that is being replaced, and is not gone yet; or -1 */
+    int leash;       /* to the running loader; -1 when there is none */
+    pid_t pid;       /* of the running loader; 0 when there is none */
+    int pidfd;       /* likewise; -1 */
+    int dying;       /* pidfd of one that is being replaced, and is not gone yet; or -1 */
     bool beats;      /* while it runs: it has said a word, */
     unsigned silent; /* and then none in so many of our own seconds */
     uint64_t started_ns;
@@ -123,11 +123,11 @@ int jobloader_find_program(char *ret, size_t size, struct plenum_error *err)
         path += len;
         path += *path == ':';
     }
-    return error_set(
-        err, -ENOENT,
-        "the loader program plenumd was not found: not beside libplenum, not beside this program, not "
-        "in %s, not in PATH; install it or set PLENUM_PLENUMD",
-        PLENUM_BINDIR);
+    return error_set(err, -ENOENT,
+                     "the loader program plenumd was not found: not beside libplenum, not beside "
+                     "this program, not "
+                     "in %s, not in PATH; install it or set PLENUM_PLENUMD",
+                     PLENUM_BINDIR);
 }
 
 static int watch(struct jobloader *l, int fd, bool wanted)
@@ -274,6 +274,37 @@ static int between(void *arg)
     return 0;
 }
 
+/* For kernels that give no such child: qemu, when it plays another processor for one program, knows
+ * children with a memory of their own and SIGCHLD alone. This one tells the number, and stays until
+ * we hold what has it. The program may see it come and go. */
+static int bear_by_fork(struct birth *b)
+{
+    int pair[2];
+    pid_t child;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    child = _Fork();
+    if (child == 0) {
+        (void)close(pair[0]);
+        (void)between(b);
+        (void)send(pair[1], b, sizeof(*b), MSG_NOSIGNAL);
+        (void)!recv(pair[1], b, 1, 0);
+        _exit(0);
+    }
+    b->r = child < 0 ? -errno : -EIO;
+    (void)close(pair[1]);
+    if (child > 0 && recv(pair[0], b, sizeof(*b), 0) == (ssize_t)sizeof(*b) && b->r == 0) {
+        b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0);
+        if (b->pidfd < 0)
+            b->r = -errno;
+    }
+    (void)close(pair[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return b->r;
+}
+
 /* With no signal when it ends, and waited for by __WCLONE alone, the program does not see it. */
 static int bear(struct birth *b)
 {
@@ -290,6 +321,8 @@ static int bear(struct birth *b)
         b->r = -errno;
     while (pid > 0 && waitpid(pid, NULL, (int)__WCLONE) < 0 && errno == EINTR)
         ;
+    if (b->r == -EINVAL && pid < 0)
+        b->r = bear_by_fork(b);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     free(stack);
     return b->r;

@@ -19,8 +19,8 @@ struct jobloader_options {
     const char *const *args; /* further arguments of plenumd, ended by NULL; may be NULL */
 };
 
-/** Where this user's loader of a job listens on this host, "unix:@plenum-UID-JOB": this form is what
- * plenumctl status looks for. Without a job, "", how all of them begin. Returns `text`. */
+/** Where this user's loader of a job listens on this host, "unix:@plenum-UID-JOB": this form is
+ * what plenumctl status looks for. Without a job, "", how all of them begin. Returns `text`. */
 char *jobloader_form_address(const char *job, char *text, size_t size);
 
 /**
@@ -36,8 +36,8 @@ int jobloader_get_fd(const struct jobloader *loader);
 /** Where it listens, if that is TCP, "tcp:10.1.2.3:40001". Returns `text`. */
 char *jobloader_get_address(const struct jobloader *loader, char *text, size_t size);
 
-/** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this process's
- * own. Borrowed; NULL: this process's own. */
+/** Start the loader with these variables ("NAME=VALUE" ... NULL) from now on, instead of this
+ * process's own. Borrowed; NULL: this process's own. */
 void jobloader_set_environment(struct jobloader *loader, char *const *environment);
 
 /** The running loader, 0 when there is none: for a caller that ends all its other children. */
@@ -54,8 +54,8 @@ void jobloader_destroy(struct jobloader *loader, int grace_ms);
 void jobloader_forget(struct jobloader *loader);
 
 /**
- * Where plenumd lies: $PLENUM_PLENUMD, beside libplenum, beside this program, in the folder that was
- * configured, in $PATH.
+ * Where plenumd lies: $PLENUM_PLENUMD, beside libplenum, beside this program, in the folder that
+ * was configured, in $PATH.
  *
  * 0, -ENAMETOOLONG or -ENOENT.
  */

@@ -14,8 +14,10 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/identity.c %D%/identity.h \
 	%D%/jobloader.c %D%/jobloader.h \
 	%D%/json.c %D%/json.h \
+	%D%/list.h \
+	%D%/lock.h \
 	%D%/log.c %D%/log.h \
-	%D%/meeting.c %D%/meeting.h \
+	%D%/meeting.c %D%/meeting.h %D%/meeting_place.c %D%/meeting_priv.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/module.c %D%/module.h \
 	%D%/options.c %D%/options.h \

@@ -43,10 +43,8 @@ static const struct {
     const char *word;
     int priority; /* sd-daemon(3) */
 } levels[] = {
-    [LOG_LEVEL_ERROR] = {"error: ", 3},
-    [LOG_LEVEL_WARN] = {"warning: ", 4},
-    [LOG_LEVEL_NOTICE] = {"", 5},
-    [LOG_LEVEL_INFO] = {"", 6},
+    [LOG_LEVEL_ERROR] = {"error: ", 3}, [LOG_LEVEL_WARN] = {"warning: ", 4},
+    [LOG_LEVEL_NOTICE] = {"", 5},       [LOG_LEVEL_INFO] = {"", 6},
     [LOG_LEVEL_DEBUG] = {"debug: ", 7},
 };
 

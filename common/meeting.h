@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting.h - memory that the instances of a job on one host share: they wait for each other there, and
- * pass bytes. Whoever starts the instances makes it; each program joins it. */
+/* meeting.h - memory that the instances of a job on one host share: they wait for each other there,
+ * and pass bytes. Whoever starts the instances makes it; each program joins it. */
 #ifndef COMMON_MEETING_H
 #define COMMON_MEETING_H
 
@@ -10,16 +10,18 @@
 
 #include <plenum/error.h>
 
-/** Where a program finds its job's: a path that means something on this host, to this user, while its
- * maker lives. */
+/** Where a program finds its job's: "unix:@NAME", a socket of whoever started it. */
 #define MEETING_VARIABLE "PLENUM_COLLECTIVES"
 
 enum {
-    MEETING_PATH_MAX = 48,
+    MEETING_ADDRESS_MAX = 96,
     MEETING_ROOM_BYTES = 512 << 10, /* of an instance, twice; memory is taken when it is written */
 };
 
+/** What a program has. Opaque. */
 struct meeting;
+/** What whoever starts the instances has. Opaque. */
+struct meeting_place;
 
 /** Whoever does not say the same at a round does something else there. */
 struct meeting_topic {
@@ -28,33 +30,57 @@ struct meeting_topic {
 
 /* ---- whoever starts the instances ---- */
 
-/** `job` is the job's name, `path` the value of MEETING_VARIABLE. 0 or -errno. */
-int meeting_create(const char *job, uint32_t instances, struct meeting **ret,
-                   char path[MEETING_PATH_MAX]);
-/** The program of an instance has ended: nobody is to wait for it. Nothing when `meeting` is NULL. */
-void meeting_note_end(struct meeting *meeting, uint32_t instance);
-/** Also ends what meeting_join() began, which a process can do again then. */
-void meeting_destroy(struct meeting *meeting);
+/**
+ * Programs can join from now on, while meeting_place_dispatch() is called. The memory is made for
+ * the first that does.
+ *
+ * @param name  of the socket, which is to be of no other
+ * @param job  what they call the job
+ * @param address  the value of MEETING_VARIABLE
+ */
+int meeting_place_create(const char *name, const char *job, uint32_t instances,
+                         struct meeting_place **ret, char address[MEETING_ADDRESS_MAX],
+                         struct plenum_error *err);
+
+/** A descriptor that becomes readable when meeting_place_dispatch() has something to do; -1 when
+ * `place` is NULL. Borrowed. */
+int meeting_place_get_fd(const struct meeting_place *place);
+
+/** Let those in that come, and note which processes have ended. Never blocks; nothing when `place`
+ * is NULL. */
+void meeting_place_dispatch(struct meeting_place *place);
+
+/** The program of an instance has ended: nobody is to wait for it. Nothing when `place` is NULL. */
+void meeting_place_note_end(struct meeting_place *place, uint32_t instance);
+
+void meeting_place_destroy(struct meeting_place *place);
 
 /* ---- a program ---- */
 
 /**
- * Be this instance until the process ends. Only one process of an instance can be.
+ * Be this instance until the process ends. Only one process of an instance can be. It keeps no
+ * descriptor.
  *
- * Errors: -ENOTSUP with a sentence: it is not there, not this user's, or not this job's.
+ * @param deadline_ns  CLOCK_MONOTONIC; 0: none
+ *
+ * Errors: -ENOTSUP with a sentence: it is not there, not this user's, or not this job's;
+ * -ETIMEDOUT: whoever started the program does not answer.
  */
-int meeting_join(const char *path, const char *job, uint32_t instances, uint32_t index,
-                 struct meeting **ret, struct plenum_error *err);
+int meeting_join(const char *address, const char *job, uint32_t instances, uint32_t index,
+                 uint64_t deadline_ns, struct meeting **ret, struct plenum_error *err);
+
+/** Free it. The process can join again. */
+void meeting_destroy(struct meeting *meeting);
 
 /**
- * Come to the next round, and wait, sleeping, until all have. What an instance wrote before it came, all
- * see afterwards.
+ * Come to the next round, and wait, sleeping, until all have. What an instance wrote before it
+ * came, all see afterwards.
  *
  * @param deadline_ns  CLOCK_MONOTONIC; 0: none
  * @param who  written on these errors:
  *
- * -ETIMEDOUT; -EPIPE: the program of instance `who` has ended, and will not come; -EPROTO: instance `who` came
- * with another topic, or belongs to another run of the program.
+ * -ETIMEDOUT; -EPIPE: the program of instance `who` has ended, and will not come; -EPROTO: instance
+ * `who` came with another topic, or belongs to another run of the program.
  */
 int meeting_come(struct meeting *meeting, const struct meeting_topic *topic, uint64_t deadline_ns,
                  uint32_t *who);
@@ -67,8 +93,8 @@ struct meeting_topic meeting_get_topic(const struct meeting *meeting, uint32_t w
 /**
  * The rooms of a turn, [instances][MEETING_ROOM_BYTES]; each instance writes its own.
  *
- * A turn has one round or more. Its rooms may be read until this instance comes to the first round of the
- * next turn: the one after that has the same.
+ * A turn has one round or more. Its rooms may be read until this instance comes to the first round
+ * of the next turn: the one after that has the same.
  */
 unsigned char *meeting_take_turn(struct meeting *meeting);
 

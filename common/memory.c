@@ -22,7 +22,8 @@ static void look_at_group(const struct cgroup *group, void *arg)
     if (cgroup_read(group, first ? "memory.limit_in_bytes" : "memory.max", NULL, &limit) < 0 ||
         cgroup_read(group, first ? "memory.usage_in_bytes" : "memory.current", NULL, &used) < 0)
         return;
-    (void)cgroup_read(group, "memory.stat", first ? "total_inactive_file" : "inactive_file", &cache);
+    (void)cgroup_read(group, "memory.stat", first ? "total_inactive_file" : "inactive_file",
+                      &cache);
     used -= min_u64(used, cache);
     if (limit - min_u64(used, limit) < ret->bytes) {
         ret->bytes = limit - min_u64(used, limit);

@@ -15,7 +15,8 @@
 
 /* A file that is there and cannot be loaded wants something that is not: the sentence about the
  * first of them goes to `why`, which is empty before. */
-static void *open_in(const char *folder, size_t len, const char *below, const char *file, struct plenum_error *why)
+static void *open_in(const char *folder, size_t len, const char *below, const char *file,
+                     struct plenum_error *why)
 {
     char path[4096];
     int n = snprintf(path, sizeof(path), "%.*s%s/%s", (int)len, folder, below, file);
@@ -52,7 +53,8 @@ size_t module_own_folder(char *ret, size_t size, bool *library)
 
 const void *module_load(const char *file, const char *symbol, struct plenum_error *err)
 {
-    static const char *const below[] = {"", "/.libs", "/../.libs"}; /* the last two: not installed */
+    /* the last two: not installed */
+    static const char *const below[] = {"", "/.libs", "/../.libs"};
     struct plenum_error why = {""};
     char folder[4096];
     void *handle = NULL;

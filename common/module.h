@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* module.h - parts of ours that are loaded when they are needed, as what they need is not everywhere. */
+/* module.h - parts of ours that are loaded when they are needed, as what they need is not
+ * everywhere. */
 #ifndef COMMON_MODULE_H
 #define COMMON_MODULE_H
 

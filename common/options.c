@@ -136,15 +136,10 @@ void options_settings_fini(struct options_settings *settings)
 int options_settings_add(struct options_settings *settings, const struct option_def *def,
                          const char *value)
 {
-    if (settings->count == settings->cap) {
-        size_t cap = settings->cap ? settings->cap * 2 : 16;
-        struct option_setting *list = realloc(settings->list, cap * sizeof(*list));
+    int r = array_grow(&settings->list, &settings->cap, settings->count, sizeof(*settings->list));
 
-        if (!list)
-            return -ENOMEM;
-        settings->list = list;
-        settings->cap = cap;
-    }
+    if (r < 0)
+        return r;
     settings->list[settings->count++] = (struct option_setting){.def = def, .value = value};
     return 0;
 }
@@ -245,7 +240,8 @@ int options_collect(const struct options_program *program, int argc, char **argv
             i++;
             continue;
         }
-        if (strcmp(word, "--help") == 0 || (strcmp(word, "-h") == 0 && !options_find_letter(program, 'h')))
+        if (strcmp(word, "--help") == 0 ||
+            (strcmp(word, "-h") == 0 && !options_find_letter(program, 'h')))
             return OPTIONS_HELP;
         if (strcmp(word, "--version") == 0) {
             version = true;

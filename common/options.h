@@ -34,8 +34,8 @@ struct option_def {
     int (*call)(void *target, const char *value, struct plenum_error *err);
 };
 
-/** What can be written as the value of an option, for shells that complete it: words with blanks between, or
- * one of "@files", "@directories", "@hosts", "@variables", "@users", "@groups". */
+/** What can be written as the value of an option, for shells that complete it: words with blanks
+ * between, or one of "@files", "@directories", "@hosts", "@variables", "@users", "@groups". */
 struct option_words {
     const char *option;
     const char *words;
@@ -50,8 +50,8 @@ struct options_program {
     size_t count;
     bool stop_at_operand; /* options end at the first word that is none (plenumrun) */
     const char *one_dash; /* this option may be written with one dash, too, or NULL */
-    /** Ended by {0}, or NULL. Not named here need be what the option's `arg` says: FILE, DIR, or words
-     * like on|off. */
+    /** Ended by {0}, or NULL. Not named here need be what the option's `arg` says: FILE, DIR, or
+     * words like on|off. */
     const struct option_words *words;
 };
 
@@ -79,7 +79,8 @@ const struct option_def *options_find(const struct options_program *program, con
 
 /** The option with that letter, or NULL. */
 const struct option_def *options_find_letter(const struct options_program *program, char letter);
-/** Is this word, which begins with '-', "--name" or "--name=value", or of one dash where that is allowed? */
+/** Is this word, which begins with '-', "--name" or "--name=value", or of one dash where that is
+ * allowed? */
 bool options_is_long(const struct options_program *program, const char *word);
 
 /**
@@ -111,10 +112,11 @@ const char *options_near(const struct options_program *program, const char *word
 
 /**
  * Answer a shell, to standard output. argv[2 ...] are the words behind the program's name, the last
- * one as far as it is written. The first line says what can stand there: "words", which follow, one a
- * line, with a tab and a description where there is one; "files", "directories", "hosts", "variables",
- * "users", "groups"; or "command" and the number of the word at which another program's command line
- * begins. Behind "--name=" words have that in front. Returns the exit status.
+ * one as far as it is written. The first line says what can stand there: "words", which follow, one
+ * a line, with a tab and a description where there is one; "files", "directories", "hosts",
+ * "variables", "users", "groups"; or "command" and the number of the word at which another
+ * program's command line begins. Behind "--name=" words have that in front. Returns the exit
+ * status.
  */
 int options_complete(const struct options_program *program, int argc, char **argv);
 

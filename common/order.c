@@ -40,8 +40,9 @@ enum {
     SMALL_BITS = 12,
 };
 
-/* The words in which positions and samples are counted. tests/common/test_order_small.c compiles this file with words of 8
- * bits, where all there is can be tried. Sums and products are of type `wide`, which holds them whatever the words are. */
+/* The words in which positions and samples are counted. tests/common/test_order_small.c compiles
+ * this file with words of 8 bits, where all there is can be tried. Sums and products are of type
+ * `wide`, which holds them whatever the words are. */
 #ifndef ORDER_WORD
 #define ORDER_WORD uint32_t
 #endif
@@ -109,7 +110,7 @@ static word permute(uint64_t seed, uint32_t epoch, enum draw_purpose purpose, wo
 
 static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, word position)
 {
-    wide block = block_len; /* at most n */
+    wide block = block_len;  /* at most n */
     wide blocks = n / block; /* whole ones; the rest goes with the last window */
     wide window_len = block * ORDER_WINDOW_BLOCKS;
     wide windows = (blocks + ORDER_WINDOW_BLOCKS - 1) / ORDER_WINDOW_BLOCKS;
@@ -122,8 +123,8 @@ static word block_sample(uint64_t seed, uint32_t epoch, word n, word block_len, 
     q = permute(seed, epoch, DRAW_WINDOW, narrow(window), narrow(len), narrow(position - start));
     slot = window * ORDER_WINDOW_BLOCKS + q / block;
     if (slot < blocks)
-        storage = permute(seed, epoch, DRAW_BLOCK, 0, narrow(blocks), narrow(slot)) * block +
-                  q % block;
+        storage =
+            permute(seed, epoch, DRAW_BLOCK, 0, narrow(blocks), narrow(slot)) * block + q % block;
     else
         storage = start + q; /* the rest behind the last whole block */
     assert(storage < n);
@@ -247,7 +248,8 @@ struct order_place order_place_after(const struct order_steps *steps, struct ord
     uint64_t span = span_of(steps);
 
     if (place.position >= span || span - place.position <= steps->per_step)
-        return (struct order_place){.epoch = place.epoch + 1, .position = 0}; /* nothing left: the same for every step size */
+        /* nothing left: the same for every step size */
+        return (struct order_place){.epoch = place.epoch + 1, .position = 0};
     place.position += steps->per_step;
     return place;
 }
@@ -266,7 +268,8 @@ struct order_place order_place_skip(const struct order_steps *steps, struct orde
                                     uint64_t count)
 {
     uint64_t whole = order_steps_left(steps, (struct order_place){0});
-    uint64_t left = max_u64(order_steps_left(steps, place), 1); /* what is too little is passed over */
+    /* what is too little is passed over */
+    uint64_t left = max_u64(order_steps_left(steps, place), 1);
 
     assert(whole > 0);
     if (count == 0)

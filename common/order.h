@@ -72,11 +72,11 @@ int order_parse_shuffle(const char *text, enum order_shuffle *shuffle, uint32_t 
 uint64_t order_part_seed(uint64_t seed, uint32_t part);
 
 /**
- * Which of a step's positions, counted from its first, is place i of R * M, where each replica has M
- * places in a row.
+ * Which of a step's positions, counted from its first, is place i of R * M, where each replica has
+ * M places in a row.
  *
- * `deal` 0: position i. `deal` M: positions are dealt to the replicas in turn (round-robin), so that
- * neighbours lie on different replicas.
+ * `deal` 0: position i. `deal` M: positions are dealt to the replicas in turn (round-robin), so
+ * that neighbours lie on different replicas.
  */
 static inline uint32_t order_deal(uint32_t per_step, uint32_t deal, uint32_t i)
 {

@@ -69,8 +69,9 @@ static void work(struct run *run, unsigned thread)
 
         if (index >= run->p->count)
             return;
-        r = run->p->cancel && atomic_load(run->p->cancel) ? -ECANCELED
-                                                          : run->p->turn(run->p->arg, index, thread);
+        r = run->p->cancel && atomic_load(run->p->cancel)
+                ? -ECANCELED
+                : run->p->turn(run->p->arg, index, thread);
         if (r < 0)
             note_error(run, index, r);
         (void)atomic_fetch_add(&run->done, 1);

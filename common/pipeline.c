@@ -393,8 +393,10 @@ int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *
             continue;
         skip_space(&p);
         if (*p.at)
-            return error_set(err, -EINVAL, "pipeline: %s stands for '%s' and takes no further stages: write them out",
-                             presets[i][0], presets[i][1]);
+            return error_set(
+                err, -EINVAL,
+                "pipeline: %s stands for '%s' and takes no further stages: write them out",
+                presets[i][0], presets[i][1]);
         p.text = p.at = presets[i][1];
         break;
     }

@@ -12,18 +12,18 @@
  * memory does not grow with the number of its clients.
  * Why sealed: the kernel raises SIGBUS in a process that writes to a mapped page beyond the end of
  * its file. F_SEAL_SHRINK takes that power from the client.
- * Why without holes: memory belongs to the control group of who writes a page first. The client pays
- * for all of it, by fallocate() before it sends it; what it gave back (FALLOC_FL_PUNCH_HOLE, which no
- * seal forbids but F_SEAL_WRITE) the loader would pay for, and be killed for in the end. So the file's
- * blocks are counted when the ring is accepted and again before it is written to. A client that is
- * quick enough to punch in between gains what a slot takes, within --ring-limit.
- * Why not F_SEAL_WRITE: both sides write, before and after (a trainer may normalise in place).
+ * Why without holes: memory belongs to the control group of who writes a page first. The client
+ * pays for all of it, by fallocate() before it sends it; what it gave back (FALLOC_FL_PUNCH_HOLE,
+ * which no seal forbids but F_SEAL_WRITE) the loader would pay for, and be killed for in the end.
+ * So the file's blocks are counted when the ring is accepted and again before it is written to. A
+ * client that is quick enough to punch in between gains what a slot takes, within --ring-limit. Why
+ * not F_SEAL_WRITE: both sides write, before and after (a trainer may normalise in place).
  *
  * A ring is never given to a second session: a loader that was given up while it was stopped would,
  * when it goes on, write into it. The client makes a new one, and what it holds of the old one
  * stays valid until released (hence the reference count).
  *
- * Not here: the states of slots (libdist/stream.c), what lies where in a slot (wire.c). */
+ * Not here: the states of slots (libdist/slot.c), what lies where in a slot (wire.c). */
 #include "config.h"
 
 #include "common/ring.h"
@@ -111,9 +111,9 @@ int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct p
     while (r == -EINTR);
     if (r < 0) {
         (void)error_set(err, r,
-                        "cannot reserve %s for the ring of batches (%u slots): %s; a smaller "
+                        "cannot reserve %s for the ring of batches (%u slots): %s%s; a smaller "
                         "batch or prefetch depth, or a higher memory limit, is needed",
-                        size, slots, strerror(-r));
+                        size, slots, strerror(-r), r == -EFBIG ? " (see ulimit -f)" : "");
         goto fail;
     }
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
@@ -135,8 +135,8 @@ fail:
     return r;
 }
 
-/* Is there memory for all of the file, and `first` of all none beyond its end, which would make up for
- * holes later? The last page may be a huge one. */
+/* Is there memory for all of the file, and `first` of all none beyond its end, which would make up
+ * for holes later? The last page may be a huge one. */
 static int check_blocks(const struct stat *st, bool first, struct plenum_error *err)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), huge = page * page / sizeof(uint64_t);

@@ -12,7 +12,7 @@
 
 /** A mapped ring. Owned by whoever created or accepted it, shared by counting references. */
 struct ring {
-    int fd; /* of the memory; the client sends it; -1: of a private ring */
+    int fd;        /* of the memory; the client sends it; -1: of a private ring */
     uint8_t *base; /* page-aligned */
     size_t bytes;
     uint32_t slots;
@@ -31,9 +31,9 @@ int ring_create(uint32_t slots, uint64_t slot_bytes, struct ring **ret, struct p
 /**
  * Map a ring that a client sent (the loader's side). `fd` is taken when that succeeds.
  *
- * Accepted is only a memfd of ordinary tmpfs pages, sealed against shrinking and growing, of sufficient
- * size and without holes: on anything else a client could make a write of ours into its memory a
- * SIGBUS, or have the loader pay for it.
+ * Accepted is only a memfd of ordinary tmpfs pages, sealed against shrinking and growing, of
+ * sufficient size and without holes: on anything else a client could make a write of ours into its
+ * memory a SIGBUS, or have the loader pay for it.
  *
  * Errors: -EPERM with the reason, -ENOMEM.
  */
@@ -41,8 +41,8 @@ int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                 struct plenum_error *err);
 
 /**
- * Is there still memory behind all of an accepted ring? A hole that the client has punched is filled by
- * whoever writes first. 0, or -EPERM with a sentence. Threads: any.
+ * Is there still memory behind all of an accepted ring? A hole that the client has punched is
+ * filled by whoever writes first. 0, or -EPERM with a sentence. Threads: any.
  */
 int ring_check(const struct ring *ring, struct plenum_error *err);
 

@@ -41,8 +41,8 @@ char *text_make_plain(char *text)
     while (*from) {
         size_t len = text_utf8_length(from);
         /* A byte that is no UTF-8 is of a file's name in another character set, most likely. */
-        bool control = *from < 0x20 || *from == 0x7f || (len == 2 && *from == 0xc2 && from[1] < 0xa0) ||
-                       (len == 0 && *from < 0xa0);
+        bool control = *from < 0x20 || *from == 0x7f ||
+                       (len == 2 && *from == 0xc2 && from[1] < 0xa0) || (len == 0 && *from < 0xa0);
 
         len = len ? len : 1;
         if (control)

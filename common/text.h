@@ -9,9 +9,9 @@
 size_t text_utf8_length(const unsigned char *p);
 
 /**
- * Make a text fit for a line of a terminal or log, in place: what would end the line or be taken for
- * a command becomes '?', that is control characters of ASCII and of Unicode (U+0080 to U+009F, among
- * them CSI), and lone bytes that are such in other character sets. Returns `text`.
+ * Make a text fit for a line of a terminal or log, in place: what would end the line or be taken
+ * for a command becomes '?', that is control characters of ASCII and of Unicode (U+0080 to U+009F,
+ * among them CSI), and lone bytes that are such in other character sets. Returns `text`.
  */
 char *text_make_plain(char *text);
 

@@ -31,8 +31,8 @@ struct tls {
     void *context;
 };
 
-/* A key that is kept is named after who keeps it, so that it is taken for no other: in another PID name space
- * /proc/1234/fd/5 is nothing, or somebody else's. */
+/* A key that is kept is named after who keeps it, so that it is taken for no other: in another PID
+ * name space /proc/1234/fd/5 is nothing, or somebody else's. */
 static void name_kept(uint64_t pid, char ret[KEPT_MAX])
 {
     (void)snprintf(ret, KEPT_MAX, "plenum-key-%llu", (unsigned long long)pid);
@@ -51,8 +51,10 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
     if (fd < 0)
         return -errno;
     r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
-    /* A program inherits it, and all that it starts, as whatever user: none of them can change it. */
-    if (r == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+    /* A program inherits it, and all that it starts, as whatever user: none of them can change
+     * it. */
+    if (r == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
         r = -errno;
     if (r < 0) {
         (void)close(fd);
@@ -73,8 +75,9 @@ static bool is_in_group(gid_t group)
     return getegid() == group;
 }
 
-/* A key that others can read is none; but where root gives it to a group of ours to read, as Kubernetes does with secrets,
- * that is root's decision. */
+/* A key that others can read is none; but where root gives it to a group of ours to read, as
+ * Kubernetes does with secrets, that is root's decision. It is so for a reader who is root, too:
+ * there, fsGroup is a group of his. */
 static int check_file(int fd, const char *path, struct plenum_error *err)
 {
     struct stat st;
@@ -86,7 +89,7 @@ static int check_file(int fd, const char *path, struct plenum_error *err)
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return error_set(err, -EACCES, "key file %s belongs to user %u: make it your own", path,
                          (unsigned)st.st_uid);
-    if (st.st_mode & 077 && (st.st_uid == geteuid() || st.st_mode & 037 || !is_in_group(st.st_gid)))
+    if (st.st_mode & 077 && (st.st_uid != 0 || st.st_mode & 037 || !is_in_group(st.st_gid)))
         return error_set(err, -EACCES, "key file %s can be read by others: chmod 600 %s", path,
                          path);
     return 0;
@@ -120,9 +123,9 @@ static int open_inherited(const char *name)
     return fd < 0 ? -ENOENT : fd;
 }
 
-/* What tls_keep_key() has named: a descriptor, or -errno with a sentence. Who starts programs lets them inherit it, for
- * those that get a PID name space of their own. What they start may have it no more (Python closes all that it does not
- * know), but then sees their /proc. */
+/* What tls_keep_key() has named: a descriptor, or -errno with a sentence. Who starts programs lets
+ * them inherit it, for those that get a PID name space of their own. What they start may have it no
+ * more (Python closes all that it does not know), but then sees their /proc. */
 static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
 {
     char name[KEPT_MAX];
@@ -137,8 +140,10 @@ static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
     if (fd >= 0)
         return fd;
     return error_set(err, r,
-                     "key file %s: %s. It is a descriptor of process %llu, whom this process does not see: is it in a "
-                     "container with a PID name space of its own? Start that with the host's (--pid=host), and as the "
+                     "key file %s: %s. It is a descriptor of process %llu, whom this process does "
+                     "not see: is it in a "
+                     "container with a PID name space of its own? Start that with the host's "
+                     "(--pid=host), and as the "
                      "same user",
                      path, strerror(-r), (unsigned long long)pid);
 }
@@ -146,15 +151,13 @@ static int open_kept(const char *path, uint64_t pid, struct plenum_error *err)
 /* Is it of the form /proc/PID/fd/NUMBER? */
 static bool names_kept(const char *path, uint64_t *ret)
 {
-    static const char before[] = "/proc/", between[] = "/fd/";
     uint64_t number;
 
-    if (strncmp(path, before, strlen(before)) != 0)
+    path = str_after(path, "/proc/");
+    if (!path || parse_next_u64(&path, UINT32_MAX, ret) < 0)
         return false;
-    path += strlen(before);
-    if (parse_next_u64(&path, UINT32_MAX, ret) < 0 || strncmp(path, between, strlen(between)) != 0)
-        return false;
-    return parse_u64(path + strlen(between), UINT32_MAX, &number) == 0;
+    path = str_after(path, "/fd/");
+    return path && parse_u64(path, UINT32_MAX, &number) == 0;
 }
 
 static int open_key(const char *path, struct plenum_error *err)

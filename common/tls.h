@@ -4,8 +4,8 @@
  * libplenum-tls.so, which is loaded when the first key is.
  *
  * A loader has a secret. Each of its clients has a name, and a key that follows from the secret and
- * that name: the loader finds it by the name, but nobody finds the secret, or another client's key, by
- * it. So a client can be a loader to nobody but itself, and no other client. */
+ * that name: the loader finds it by the name, but nobody finds the secret, or another client's key,
+ * by it. So a client can be a loader to nobody but itself, and no other client. */
 #ifndef COMMON_TLS_H
 #define COMMON_TLS_H
 
@@ -50,11 +50,11 @@ int tls_key_parse(const char *text, struct tls_key *ret);
 
 /**
  * Keep a key for other processes of this user: a file that has a name only as long as this process
- * has its descriptor, which is returned (owned by the caller), or -errno. Nothing of it is in a file
- * system or an environment.
+ * has its descriptor, which is returned (owned by the caller), or -errno. Nothing of it is in a
+ * file system or an environment.
  *
- * A process in another PID name space finds it only where it has inherited the descriptor: the caller lets programs
- * that it starts do so.
+ * A process in another PID name space finds it only where it has inherited the descriptor: the
+ * caller lets programs that it starts do so.
  *
  * @param key   as a text
  * @param path  what tls_key_read() may be given meanwhile, "/proc/1234/fd/5"
@@ -78,8 +78,8 @@ int tls_create_client(const char *path, struct tls **ret, struct plenum_error *e
 /** All that it carried must have ended. NULL is nothing. */
 void tls_destroy(struct tls *tls);
 
-/** What carries the bytes of a connection whose descriptor is `fd` (borrowed): 0 or -ENOMEM. Reading
- * or writing -EACCES: the other side does not have the key, or speaks no TLS. */
+/** What carries the bytes of a connection whose descriptor is `fd` (borrowed): 0 or -ENOMEM.
+ * Reading or writing -EACCES: the other side does not have the key, or speaks no TLS. */
 int tls_carry(struct tls *tls, int fd, struct frame_carrier **ret);
 
 /* Between tls.c and the module. */

@@ -2,10 +2,11 @@
 /* tls_openssl.c - TLS 1.3 by OpenSSL 3: libplenum-tls.so, the only file that knows it.
  *
  * There are no certificates. A client has a key, and tells its name; the server finds the key by it
- * (tls.h), and who cannot fails the handshake, as does a client without the key of its name. OpenSSL alone would let a server
- * choose a certificate instead of the key: none is ever good, and greet() looks once more. TLS 1.3 derives all it sends from
- * the key and a fresh Diffie-Hellman exchange, so that a key that is stolen later reads nothing that
- * was sent before. Resumption, early data and everything older than 1.3 are off. */
+ * (tls.h), and who cannot fails the handshake, as does a client without the key of its name.
+ * OpenSSL alone would let a server choose a certificate instead of the key: none is ever good, and
+ * greet() looks once more. TLS 1.3 derives all it sends from the key and a fresh Diffie-Hellman
+ * exchange, so that a key that is stolen later reads nothing that was sent before. Resumption,
+ * early data and everything older than 1.3 are off. */
 #include "config.h"
 
 #include <errno.h>
@@ -31,8 +32,8 @@
 #define TLS_RECORDS_MAX (1U << 20)
 #endif
 
-/* Of what is written at once. OpenSSL would go on after a record that a full socket has held up, and say
- * nothing of what it has sent until it has sent all. */
+/* Of what is written at once. OpenSSL would go on after a record that a full socket has held up,
+ * and say nothing of what it has sent until it has sent all. */
 enum { RECORD_BYTES = SSL3_RT_MAX_PLAIN_LENGTH };
 
 /* Lies in pages of its own, which are in no core dump. */
@@ -45,7 +46,7 @@ struct context {
 struct carrier {
     struct frame_carrier base;
     SSL *ssl;
-    bool proven;     /* the other side has the key */
+    bool proven;      /* the other side has the key */
     unsigned written; /* records since our side has had a new key */
 };
 
@@ -214,9 +215,9 @@ static int64_t failure(bool greeted)
 
         if (reason == ERR_R_MALLOC_FAILURE)
             r = -ENOMEM;
-        else if (r != -ENOMEM && (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING ||
-                                  reason == ERR_R_INTERNAL_ERROR ||
-                                  reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR))
+        else if (r != -ENOMEM &&
+                 (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING || reason == ERR_R_INTERNAL_ERROR ||
+                  reason == SSL_R_TLSV1_ALERT_INTERNAL_ERROR))
             r = -ECONNRESET; /* the fault of a side that is in trouble, and nobody's key */
     }
     return r;
@@ -240,7 +241,7 @@ static int64_t outcome(struct carrier *c, int r)
     case SSL_ERROR_SYSCALL:
         if (error == ECONNREFUSED || error == ETIMEDOUT || error == EHOSTUNREACH ||
             error == ENETUNREACH)
-            return -error; /* it was never connected */
+            return -error;  /* it was never connected */
         return -ECONNRESET; /* it may have died in the midst of the handshake: nobody was refused */
     default:
         return failed;
@@ -255,8 +256,9 @@ static void forget_key(SSL *ssl)
     (void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), none, sizeof(none));
 }
 
-/* Before the first byte is said or believed: the handshake, by the key and by nothing else. A server
- * chooses between the key that it is offered and a certificate; with one it has proved nothing. */
+/* Before the first byte is said or believed: the handshake, by the key and by nothing else. A
+ * server chooses between the key that it is offered and a certificate; with one it has proved
+ * nothing. */
 static int64_t greet(struct carrier *c)
 {
     int r;
@@ -274,8 +276,8 @@ static int64_t greet(struct carrier *c)
     return 0;
 }
 
-/* A record has been written. Each side renews the key that it writes with, long before it must: with
- * what it writes next, since OpenSSL cannot while a part of a record waits. */
+/* A record has been written. Each side renews the key that it writes with, long before it must:
+ * with what it writes next, since OpenSSL cannot while a part of a record waits. */
 static void count_record(struct carrier *c)
 {
     if (++c->written >= TLS_RECORDS_MAX &&

@@ -3,6 +3,7 @@
 
 #include "common/util.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -126,7 +128,8 @@ int io_write_all(int fd, const void *bytes, size_t len)
     return 0;
 }
 
-/* Write, and rename unless the two are one: then all of it is on the disk before it has the name. */
+/* Write, and rename unless the two are one: then all of it is on the disk before it has the
+ * name. */
 static int write_as(const char *temporary, int flags, const char *path, const void *bytes,
                     size_t len)
 {
@@ -296,6 +299,16 @@ uint64_t io_raise_descriptors(uint64_t wanted)
     return setrlimit(RLIMIT_NOFILE, &more) < 0 ? limit.rlim_cur : more.rlim_cur;
 }
 
+void io_refuse_descriptors(int fd)
+{
+#ifndef SO_PASSRIGHTS
+    enum { SO_PASSRIGHTS = 83 };
+#endif
+    const int off = 0;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
+}
+
 int io_set_cloexec(int fd, bool on)
 {
     int flags = fcntl(fd, F_GETFD);
@@ -424,6 +437,24 @@ char *format_bytes(uint64_t bytes, char *text, size_t size)
         value /= 1024;
     (void)snprintf(text, size, value < 10 ? "%.1f %s" : "%.0f %s", value, names[i]);
     return text;
+}
+
+int array_grow(void *array, size_t *cap, size_t count, size_t size)
+{
+    enum { FIRST_CAP = 16 };
+    size_t wanted = *cap ? 2 * *cap : FIRST_CAP;
+    void *entries;
+
+    assert(count <= *cap && size > 0);
+    if (count < *cap)
+        return 0;
+    memcpy(&entries, array, sizeof(entries)); /* a pointer of whatever type */
+    entries = wanted <= PTRDIFF_MAX / size ? realloc(entries, wanted * size) : NULL;
+    if (!entries)
+        return -ENOMEM;
+    memcpy(array, &entries, sizeof(entries));
+    *cap = wanted;
+    return 0;
 }
 
 char *str_format(const char *format, ...)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -16,8 +17,8 @@
 #define NS_PER_SEC UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
-/** This process's number as /proc has it, which is another one where that is of another PID name space: or -ESRCH, where
- * it has none, or there is no /proc. */
+/** This process's number as /proc has it, which is another one where that is of another PID name
+ * space: or -ESRCH, where it has none, or there is no /proc. */
 pid_t proc_self(void);
 
 /** A clock in nanoseconds. */
@@ -41,12 +42,12 @@ static inline uint64_t time_cpu_ns(void)
     return time_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/** pthread_cond_wait(3) until time_now_ns() has come to `deadline_ns` (UINT64_MAX: for ever), whatever
- * happens to the time of day: 0, or -ETIMEDOUT. */
+/** pthread_cond_wait(3) until time_now_ns() has come to `deadline_ns` (UINT64_MAX: for ever),
+ * whatever happens to the time of day: 0, or -ETIMEDOUT. */
 int cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mu, uint64_t deadline_ns);
 
-/** pthread_create(3) of a thread that gets no signals: they are for those that wait for them. `ret` is for
- * pthread_join(3); NULL: nobody waits for its end. 0 or -errno. */
+/** pthread_create(3) of a thread that gets no signals: they are for those that wait for them. `ret`
+ * is for pthread_join(3); NULL: nobody waits for its end. 0 or -errno. */
 int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 
 static inline uint64_t min_u64(uint64_t a, uint64_t b)
@@ -96,11 +97,12 @@ static inline uint64_t align_up(uint64_t value, uint64_t unit)
 /** Fill `ret` with up to 256 bytes that nobody can guess: 0, or -EIO when the kernel has none. */
 int random_bytes(void *ret, size_t bytes);
 
-/** Fill `ret` with 2 * bytes hexadecimal digits that nobody can guess, and a NUL: 0, or -EIO when the
- * kernel has no random numbers. */
+/** Fill `ret` with 2 * bytes hexadecimal digits that nobody can guess, and a NUL: 0, or -EIO when
+ * the kernel has no random numbers. */
 int random_hex(char *ret, size_t bytes);
 
-/** Is this signal ignored? (nohup(1), and a shell that starts a job in the background, see to it.) */
+/** Is this signal ignored? (nohup(1), and a shell that starts a job in the background, see to
+ * it.) */
 bool signal_is_ignored(int signal);
 
 /** Block these signals, and have them come as reads (struct signalfd_siginfo) of a non-blocking
@@ -117,8 +119,9 @@ int io_write_all(int fd, const void *bytes, size_t len);
 int io_write_file(const char *path, const void *bytes, size_t len, bool replace);
 /** "FOLDER/" of a file's path, "./" where it names none: malloc, or NULL. */
 char *io_folder_of(const char *path);
-/** A name of its own for what is to replace a file: "PATH.RANDOM" and the suffix, malloc: 0 or -errno.
- * Such files of ours that writers left behind, killed an hour ago or longer, are removed. */
+/** A name of its own for what is to replace a file: "PATH.RANDOM" and the suffix, malloc: 0 or
+ * -errno. Such files of ours that writers left behind, killed an hour ago or longer, are
+ * removed. */
 int io_name_temporary(const char *path, const char *suffix, char **ret);
 /** Replace the file by way of this one, which a run that was killed may have left behind. */
 int io_write_file_by(const char *temporary, const char *path, const void *bytes, size_t len);
@@ -141,8 +144,20 @@ int io_set_nonblock(int fd);
  * allows: how many are allowed now, in all. */
 uint64_t io_raise_descriptors(uint64_t wanted);
 
+/** Nobody can send descriptors to this Unix socket, nor to connections that it accepts (Linux 6.16;
+ * before, nothing changes): a descriptor that is not taken is closed where it is read, and that may
+ * take as long as its sender likes. */
+void io_refuse_descriptors(int fd);
 /** O_CLOEXEC on or off: 0 or -errno. */
 int io_set_cloexec(int fd, bool on);
+
+/** What stands in `text` behind `beginning`; NULL: it does not begin so. */
+static inline const char *str_after(const char *text, const char *beginning)
+{
+    size_t len = strlen(beginning);
+
+    return strncmp(text, beginning, len) == 0 ? text + len : NULL;
+}
 
 /**
  * A whole number in base 10, nothing before or after it, at most `max`: 0, -EINVAL (not a number),
@@ -164,6 +179,17 @@ int parse_duration(const char *text, uint64_t *ret);
 
 /** "1.4 GiB", "312 B" into `text`; returns `text`. */
 char *format_bytes(uint64_t bytes, char *text, size_t size);
+
+/**
+ * Have room for one entry more in an array of malloc(), which has `count`: it grows to twice its
+ * size.
+ *
+ * @param array  address of the pointer to the array, which may change (NULL: there is none yet)
+ * @param cap    entries that there is room for
+ * @param size   bytes of an entry
+ * Errors: -ENOMEM, and nothing has changed.
+ */
+int array_grow(void *array, size_t *cap, size_t count, size_t size);
 
 /** asprintf() that answers NULL when memory is short. Owned by the caller. */
 char *str_format(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -46,10 +46,12 @@ int wire_open_check(const struct wire_open *open, struct plenum_error *err)
     if (open->local > open->per_step || open->offset > open->per_step - open->local)
         return error_set(err, -EINVAL, "an instance cannot take samples %u to %u of a step of %u",
                          open->offset, open->offset + open->local, open->per_step);
-    if (open->deal && (open->per_step % open->deal || open->offset % open->deal || open->local % open->deal))
-        return error_set(err, -EINVAL,
-                         "positions %u to %u of a step of %u cannot be dealt to replicas of %u each",
-                         open->offset, open->offset + open->local, open->per_step, open->deal);
+    if (open->deal &&
+        (open->per_step % open->deal || open->offset % open->deal || open->local % open->deal))
+        return error_set(
+            err, -EINVAL,
+            "positions %u to %u of a step of %u cannot be dealt to replicas of %u each",
+            open->offset, open->offset + open->local, open->per_step, open->deal);
     if (wire_batch_count(open) > UINT32_MAX)
         return error_set(err, -EINVAL, "a batch of %llu samples is too large",
                          (unsigned long long)wire_batch_count(open));
@@ -134,11 +136,6 @@ int wire_put_hello(struct frame_buffer *b, const struct wire_hello *m)
     return frame_end(b, begin);
 }
 
-static int got(const struct frame_reader *r)
-{
-    return r->bad ? -EPROTO : 0;
-}
-
 int wire_get_hello(struct frame_reader *r, struct wire_hello *ret)
 {
     frame_get_bytes(r, ret->magic, sizeof(ret->magic));
@@ -149,7 +146,7 @@ int wire_get_hello(struct frame_reader *r, struct wire_hello *ret)
     ret->job[0] = 0;
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_JOB */
         frame_get_text(r, ret->job, sizeof(ret->job));
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_open *m)
@@ -181,32 +178,21 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     return frame_end(b, begin);
 }
 
-/* A number that stands for one of `count` choices. */
-static uint32_t get_choice(struct frame_reader *r, uint32_t count)
-{
-    uint32_t v = frame_get_u32(r);
-
-    if (v < count)
-        return v;
-    r->bad = true;
-    return 0;
-}
-
 int wire_get_open(struct frame_reader *r, struct wire_open *ret)
 {
     frame_get_text(r, ret->dataset, sizeof(ret->dataset));
     frame_get_text(r, ret->pipeline, sizeof(ret->pipeline));
     ret->seed = frame_get_u64(r);
-    ret->shuffle = (enum order_shuffle)get_choice(r, ORDER_BLOCK + 1);
+    ret->shuffle = (enum order_shuffle)frame_get_choice(r, ORDER_BLOCK + 1);
     ret->block = frame_get_u32(r);
-    ret->last = (enum order_last)get_choice(r, ORDER_DROP + 1);
-    ret->bad = (enum plenum_bad)get_choice(r, PLENUM_BAD_FAIL + 1);
+    ret->last = (enum order_last)frame_get_choice(r, ORDER_DROP + 1);
+    ret->bad = (enum plenum_bad)frame_get_choice(r, PLENUM_BAD_FAIL + 1);
     ret->per_step = frame_get_u32(r);
     ret->offset = frame_get_u32(r);
     ret->local = frame_get_u32(r);
     ret->steps = frame_get_u32(r);
-    ret->dtype = (enum plenum_dtype)get_choice(r, PLENUM_UINT8 + 1);
-    ret->layout = (enum plenum_layout)get_choice(r, PLENUM_NCHW + 1);
+    ret->dtype = (enum plenum_dtype)frame_get_choice(r, PLENUM_UINT8 + 1);
+    ret->layout = (enum plenum_layout)frame_get_choice(r, PLENUM_NCHW + 1);
     ret->channels = frame_get_u32(r);
     ret->side = frame_get_u32(r);
     ret->slots = frame_get_u32(r);
@@ -223,7 +209,7 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->span = frame_get_u64(r);
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_DEAL */
         ret->deal = frame_get_u32(r);
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_opened(struct frame_buffer *b, uint64_t request, const struct wire_opened *m)
@@ -260,7 +246,7 @@ int wire_get_opened(struct frame_reader *r, struct wire_opened *ret)
         if (ret->class_names != 0 && ret->class_names != ret->classes)
             r->bad = true;
     }
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_render(struct frame_buffer *b, uint64_t request, const struct wire_render *m)
@@ -280,7 +266,7 @@ int wire_get_render(struct frame_reader *r, struct wire_render *ret)
     ret->position = frame_get_u64(r);
     ret->slot = frame_get_u32(r);
     ret->waited_ns = r->at < r->end ? frame_get_u64(r) : WIRE_UNKNOWN;
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_done(struct frame_buffer *b, uint64_t request, const struct wire_done *m)
@@ -325,7 +311,7 @@ int wire_get_done(struct frame_reader *r, struct wire_done *ret)
     ret->render_ns = frame_get_u64(r);
     ret->total_ns = frame_get_u64(r);
     get_reason(r, ret->status, ret->text, sizeof(ret->text));
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_stats(struct frame_buffer *b, uint64_t request, const struct wire_stats *m)
@@ -351,7 +337,7 @@ int wire_get_stats(struct frame_reader *r, struct wire_stats *ret)
     ret->queued = frame_get_u64(r);
     ret->ring_bytes = frame_get_u64(r);
     ret->threads = frame_get_u64(r);
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_error(struct frame_buffer *b, uint64_t request, const struct wire_error *m)
@@ -369,7 +355,7 @@ int wire_get_error(struct frame_reader *r, struct wire_error *ret)
     get_reason(r, ret->code, ret->text, sizeof(ret->text));
     if (ret->code == 0)
         r->bad = true;
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_progress(struct frame_buffer *b, uint64_t request, const struct wire_progress *m)
@@ -387,7 +373,7 @@ int wire_get_progress(struct frame_reader *r, struct wire_progress *ret)
     ret->done = frame_get_u64(r);
     ret->total = frame_get_u64(r);
     frame_get_text(r, ret->text, sizeof(ret->text));
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_status(struct frame_buffer *b, uint64_t request, const struct wire_status *m)
@@ -451,8 +437,8 @@ int wire_get_status(struct frame_reader *r, struct wire_status *ret)
     ret->read_busy = frame_get_u64(r);
     ret->memory_bytes = frame_get_u64(r);
     ret->descriptors = frame_get_u32(r);
-    ret->stopping = get_choice(r, 2);
-    ret->lanes = get_choice(r, WIRE_LANES_MAX + 1);
+    ret->stopping = frame_get_choice(r, 2);
+    ret->lanes = frame_get_choice(r, WIRE_LANES_MAX + 1);
     for (uint32_t i = 0; i < ret->lanes; i++) {
         ret->lane[i].threads = frame_get_u32(r);
         ret->lane[i].streams = frame_get_u32(r);
@@ -461,7 +447,7 @@ int wire_get_status(struct frame_reader *r, struct wire_status *ret)
     ret->loops[0] = '\0';
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_LOOPS */
         frame_get_text(r, ret->loops, sizeof(ret->loops));
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_status_stream(struct frame_buffer *b, uint64_t request,
@@ -526,9 +512,9 @@ int wire_get_status_stream(struct frame_reader *r, struct wire_status_stream *re
     ret->render_ns = frame_get_u64(r);
     ret->cpu_ns = frame_get_u64(r);
     ret->queue_ns = frame_get_u64(r);
-    ret->bound = (enum wire_bound)get_choice(r, WIRE_BOUND_COUNT);
+    ret->bound = (enum wire_bound)frame_get_choice(r, WIRE_BOUND_COUNT);
     ret->cores = frame_get_u64(r);
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_ask_name(struct frame_buffer *b, uint64_t request, const struct wire_ask_name *m)
@@ -545,8 +531,8 @@ int wire_get_ask_name(struct frame_reader *r, struct wire_ask_name *ret)
     ret->number = frame_get_u32(r);
     ret->of = WIRE_NAMED_SAMPLE;
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_CLASSES */
-        ret->of = (enum wire_named)get_choice(r, WIRE_NAMED_COUNT);
-    return got(r);
+        ret->of = (enum wire_named)frame_get_choice(r, WIRE_NAMED_COUNT);
+    return frame_got(r);
 }
 
 int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_name *m)
@@ -560,7 +546,7 @@ int wire_put_name(struct frame_buffer *b, uint64_t request, const struct wire_na
 int wire_get_name(struct frame_reader *r, struct wire_name *ret)
 {
     frame_get_text(r, ret->text, sizeof(ret->text));
-    return got(r);
+    return frame_got(r);
 }
 
 int wire_put_empty(struct frame_buffer *b, enum wire_type type, uint64_t request)

@@ -127,7 +127,7 @@ struct wire_opened {
     uint32_t classes;
     uint32_t threads, io_threads; /* of the loader: that decode, that read */
     uint8_t fingerprint[16];
-    struct datasum sum; /* what the fingerprint is of */
+    struct datasum sum;          /* what the fingerprint is of */
     uint32_t class_names;        /* since 1.6: classes that have names: all of them, or none */
     char warning[WIRE_TEXT_MAX]; /* since 1.6: what is not in the data set, though somebody may
                                     think so; empty: nothing that is known */
@@ -141,7 +141,8 @@ struct wire_render {
 };
 
 struct wire_done {
-    int32_t status;       /* 0 or a negative errno, then with a text, as received at least the errno's */
+    /* 0 or a negative errno, then with a text, as received at least the errno's */
+    int32_t status;
     uint32_t substituted; /* samples shown in place of bad ones */
     uint64_t queue_ns;    /* from RENDER's arrival to the first sample being taken up */
     uint64_t read_ns;     /* summed over samples */
@@ -219,7 +220,7 @@ struct wire_status_stream {
 };
 
 struct wire_error {
-    int32_t code; /* negative errno */
+    int32_t code;             /* negative errno */
     char text[WIRE_TEXT_MAX]; /* as received at least the errno's */
 };
 

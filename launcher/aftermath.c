@@ -19,7 +19,8 @@
 enum {
     PROBE_MS = 5000,
     MPIRUN_LINES = 40, /* it has the reason first, and then its consequences */
-    ORDER_MS = 200, /* a traceback that came so much earlier came first, on hosts that are busy, too */
+    /* a traceback that came so much earlier came first, on hosts that are busy, too */
+    ORDER_MS = 200,
     TAILS_MOST = 3, /* of instances that are not the cause */
 };
 

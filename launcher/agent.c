@@ -6,9 +6,9 @@
  * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is
  * nobody's, since mpirun asks a name server for every name that is no number.
  *
- * The agent also takes the job's secret across. mpirun would send it as a variable to its daemons, in
- * clear; instead it lies in the standard input of ssh, and the shell at the other end puts it into the
- * daemon's environment, from which the shims have it. */
+ * The agent also takes the job's secret across. mpirun would send it as a variable to its daemons,
+ * in clear; instead it lies in the standard input of ssh, and the shell at the other end puts it
+ * into the daemon's environment, from which the shims have it. */
 #include "config.h"
 
 #include "launcher/agent.h"
@@ -55,9 +55,9 @@ bool agent_begins_setting(const char *word)
 
 bool agent_is_setting(const char *word, const char *name)
 {
-    return strcmp(word, name) == 0 ||
-           (strncmp(name, RSH, strlen(RSH)) == 0 && strncmp(word, SSH, strlen(SSH)) == 0 &&
-            strcmp(word + strlen(SSH), name + strlen(RSH)) == 0);
+    const char *older = str_after(name, RSH), *newer = str_after(word, SSH);
+
+    return strcmp(word, name) == 0 || (older && newer && strcmp(newer, older) == 0);
 }
 
 const char *agent_get_setting(const struct cmdline *options, const char *name)
@@ -72,10 +72,9 @@ const char *agent_get_setting(const struct cmdline *options, const char *name)
     if (value)
         return value;
     for (size_t i = 0; !value && i < ARRAY_LEN(prefixes); i++) {
-        bool rsh = prefixes[i].ssh && strncmp(name, RSH, strlen(RSH)) == 0;
+        const char *rest = prefixes[i].ssh ? str_after(name, RSH) : NULL;
 
-        variable = str_format("%s%s%s", prefixes[i].text, rsh ? SSH : "",
-                              name + (rsh ? strlen(RSH) : 0));
+        variable = str_format("%s%s%s", prefixes[i].text, rest ? SSH : "", rest ? rest : name);
         value = variable ? getenv(variable) : NULL;
         free(variable);
     }
@@ -323,7 +322,7 @@ pid_t agent_start(char *const *words, int in, int out, int err)
 /* In an allocation of Slurm where nobody logs in: a step of its own, beside those of the job. */
 static int make_step(const struct plan_host *host, const char *script, char **text, char **words)
 {
-    static const char *const fixed[] = {"srun",     "--overlap", "--quiet", "--cpu-bind=none",
+    static const char *const fixed[] = {"srun",      "--overlap", "--quiet", "--cpu-bind=none",
                                         "--nodes=1", "--ntasks=1"};
     size_t count = 0;
 
@@ -375,8 +374,8 @@ int agent_make_command(const struct cmdline *options, const struct plan_host *ho
     return 0;
 }
 
-/* The host that mpirun calls `name`: its real name, port and user, of which the last two may be NULL. They
- * lie in `list`, which is cut up. */
+/* The host that mpirun calls `name`: its real name, port and user, of which the last two may be
+ * NULL. They lie in `list`, which is cut up. */
 static bool find_in_list(char *list, const char *name, char *fields[3])
 {
     char *save = NULL;
@@ -421,7 +420,8 @@ static char *find_host(const char *name, char *fields[3])
 static char *wrap_command(char **words, int count)
 {
     static const char take[] =
-        "IFS= read -r " SHIM_ENV_TOKEN " || { echo \"plenumrun: nothing has come by standard input: "
+        "IFS= read -r " SHIM_ENV_TOKEN
+        " || { echo \"plenumrun: nothing has come by standard input: "
         "has the agent (ssh) an argument -n?\" >&2; exit 1; }; "
         "export " SHIM_ENV_TOKEN "; exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
     char *command = NULL, *text = NULL;

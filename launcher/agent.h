@@ -23,7 +23,7 @@ enum {
     AGENT_WORDS_MAX = 64,
     AGENT_OPTIONS_MAX = 256,
     AGENT_LIST_BYTES = 100000, /* of a list of hosts: the kernel takes words of up to 128 KiB */
-    AGENT_NO_SELF = 101, /* exit status of a script: there is no plenumrun */
+    AGENT_NO_SELF = 101,       /* exit status of a script: there is no plenumrun */
     AGENT_KEEPALIVE_PROBES = 3,
 };
 
@@ -34,8 +34,8 @@ enum {
  */
 unsigned agent_keepalive_seconds(const struct cmdline *options);
 
-/** A setting of Open MPI (4.1's name) that the person has made, on our command line or in the environment,
- * or NULL. */
+/** A setting of Open MPI (4.1's name) that the person has made, on our command line or in the
+ * environment, or NULL. */
 const char *agent_get_setting(const struct cmdline *options, const char *name);
 
 /** Is this word of mpirun's command line followed by the name of a setting and its value? */
@@ -49,9 +49,9 @@ bool agent_is_setting(const char *word, const char *name);
 bool agent_is_used(const struct cmdline *options);
 
 /**
- * Is the job's secret given to other hosts by the standard input of a login, which is encrypted? Then
- * plenumrun is mpirun's agent. Else it is in the environment of whatever starts processes there (Slurm,
- * PBS, LSF), which gets it across in its own way.
+ * Is the job's secret given to other hosts by the standard input of a login, which is encrypted?
+ * Then plenumrun is mpirun's agent. Else it is in the environment of whatever starts processes
+ * there (Slurm, PBS, LSF), which gets it across in its own way.
  */
 bool agent_gives_secret(const struct cmdline *options, const struct plan *plan);
 
@@ -70,22 +70,22 @@ bool agent_must_translate(const struct plan *plan);
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX]);
 
 /**
- * Hosts from `*next` on, as many as a word of an environment holds: "name", or "name|real name|port|user"
- * where the name alone would not do, separated by commas. `*next` is then the first that is left.
- * Owned; NULL when memory is short.
+ * Hosts from `*next` on, as many as a word of an environment holds: "name", or "name|real
+ * name|port|user" where the name alone would not do, separated by commas. `*next` is then the first
+ * that is left. Owned; NULL when memory is short.
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
 
 /** Take out of the environment what an agent reads there: it is for nobody else. */
 void agent_clear_environment(void);
 
-/** What a host's shell must execute to start plenumrun (its file is `self`) there with these arguments.
- * Owned by the caller; NULL when memory is short. */
+/** What a host's shell must execute to start plenumrun (its file is `self`) there with these
+ * arguments. Owned by the caller; NULL when memory is short. */
 char *agent_make_script(const char *self, const char *const *arguments, size_t count);
 
 /**
- * The command line that executes `script` in the shell of a host: by the agent, or by srun where that
- * starts processes.
+ * The command line that executes `script` in the shell of a host: by the agent, or by srun where
+ * that starts processes.
  *
  * @param text   scratch that the words lie in; owned by the caller
  * @param words  [AGENT_WORDS_MAX + 1]; ended by NULL

@@ -71,8 +71,8 @@ struct attend {
     struct tls *tls; /* of the control connection, or NULL */
     struct frame_conn conn;
     bool connected;
-    bool suspended; /* plenumrun is stopped, and told us so */
-    bool end;       /* plenumrun has said END */
+    bool suspended;   /* plenumrun is stopped, and told us so */
+    bool end;         /* plenumrun has said END */
     uint64_t turn_ns; /* when the loop last came round */
     uint64_t heard_ns, beat_at;
 
@@ -100,8 +100,8 @@ struct attend {
     struct tail tail;
     struct traceback traceback;
     uint64_t memory_kills; /* when the program started */
-    uint64_t in_flight; /* bytes of output without credit */
-    char *input;        /* for the program */
+    uint64_t in_flight;    /* bytes of output without credit */
+    char *input;           /* for the program */
     size_t input_len;
     bool input_ended;
 

@@ -41,7 +41,8 @@ static _Noreturn void give_up(int report, enum control_step step, int error, str
     _exit(step == CONTROL_STEP_EXEC && error == -ENOENT ? 127 : 126);
 }
 
-/* plenumrun's own limit, which mpirun and the shims have from it, may be higher than the person's. */
+/* plenumrun's own limit, which mpirun and the shims have from it, may be higher than the
+ * person's. */
 static void lower_descriptors(uint64_t most)
 {
     struct rlimit limit;
@@ -141,7 +142,8 @@ int child_read_report(struct child *child)
     ssize_t n;
 
     do {
-        n = read(child->report_fd, (char *)&child->coming + child->coming_len, sizeof(child->coming) - child->coming_len);
+        n = read(child->report_fd, (char *)&child->coming + child->coming_len,
+                 sizeof(child->coming) - child->coming_len);
         if (n > 0)
             child->coming_len += (size_t)n;
         if (child->coming_len == sizeof(child->coming)) {

@@ -15,8 +15,8 @@ struct child_options {
     char *const *argv, *const *environment;
     const char *directory;
     const struct bind_request *bind;
-    bool strict; /* a binding that fails is a failure */
-    bool input;  /* a pipe to its standard input, else /dev/null */
+    bool strict;          /* a binding that fails is a failure */
+    bool input;           /* a pipe to its standard input, else /dev/null */
     uint64_t ignored;     /* signals (signals.h) */
     int inherit;          /* this descriptor of ours; 0: none */
     uint64_t descriptors; /* its soft limit; 0: as it is */

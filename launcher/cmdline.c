@@ -499,7 +499,8 @@ static const struct option_def defs[] = {
      .help = "give them the variables of a file, one NAME=value a line"},
     {"loader", 0, "auto|none|ADDRESSES", OPTION_CALL, .call = set_loader,
      .help = "auto: one loader a host for this job, started when it is first asked (default, "
-             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or tcp:HOST:PORT, "
+             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or "
+             "tcp:HOST:PORT, "
              "separated by commas"},
     {"loader-host", 0, "LIST", OPTION_CALL, .call = add_loader_hosts,
      .help = "these hosts, which run no instance, lend their cores: they render batches for all of "

@@ -93,11 +93,6 @@ int control_put_hello(struct frame_buffer *b, const struct control_hello *m)
     return frame_end(b, begin);
 }
 
-static int got(const struct frame_reader *r)
-{
-    return r->bad ? -EPROTO : 0;
-}
-
 int control_get_hello(struct frame_reader *r, struct control_hello *ret)
 {
     frame_get_bytes(r, ret->magic, sizeof(ret->magic));
@@ -110,18 +105,7 @@ int control_get_hello(struct frame_reader *r, struct control_hello *ret)
     frame_get_text(r, ret->host, sizeof(ret->host));
     frame_get_text(r, ret->loader, sizeof(ret->loader));
     frame_get_text(r, ret->loader_error, sizeof(ret->loader_error));
-    return got(r);
-}
-
-/* A number that stands for one of `count` choices. */
-static uint32_t get_choice(struct frame_reader *r, uint32_t count)
-{
-    uint32_t v = frame_get_u32(r);
-
-    if (v < count)
-        return v;
-    r->bad = true;
-    return 0;
+    return frame_got(r);
 }
 
 static size_t count_of(char *const *texts)
@@ -344,7 +328,7 @@ int control_get_started(struct frame_reader *r, struct control_started *ret)
 
     m.cpus_error = (int32_t)frame_get_u32(r);
     m.memory_error = (int32_t)frame_get_u32(r);
-    m.memory = get_choice(r, PLACE_MEMORY_DEFAULT + 1);
+    m.memory = frame_get_choice(r, PLACE_MEMORY_DEFAULT + 1);
     m.cpus = dup_text(r);
     m.nodes = dup_text(r);
     if (r->bad) {
@@ -373,9 +357,9 @@ int control_put_failed(struct frame_buffer *b, const struct control_failed *m)
 
 int control_get_failed(struct frame_reader *r, struct control_failed *ret)
 {
-    ret->step = (enum control_step)get_choice(r, CONTROL_STEPS);
+    ret->step = (enum control_step)frame_get_choice(r, CONTROL_STEPS);
     ret->error = (int32_t)frame_get_u32(r);
-    return got(r);
+    return frame_got(r);
 }
 
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m)
@@ -396,14 +380,14 @@ int control_put_exited(struct frame_buffer *b, const struct control_exited *m)
 int control_get_exited(struct frame_reader *r, struct control_exited *ret)
 {
     ret->status = (int32_t)frame_get_u32(r);
-    ret->cause = (enum control_cause)get_choice(r, CONTROL_CAUSES);
+    ret->cause = (enum control_cause)frame_get_choice(r, CONTROL_CAUSES);
     ret->elapsed_ns = frame_get_u64(r);
     ret->user_ns = frame_get_u64(r);
     ret->system_ns = frame_get_u64(r);
     ret->max_rss_bytes = frame_get_u64(r);
     ret->traceback_ns = frame_get_u64(r);
     ret->memory_kills = frame_get_u64(r);
-    return got(r);
+    return frame_got(r);
 }
 
 static int put_stream(struct frame_buffer *b, enum control_type type, enum control_stream stream,
@@ -432,7 +416,7 @@ int control_put_progress(struct frame_buffer *b, enum control_stream stream, con
 int control_get_output(struct frame_reader *r, enum control_stream *stream, const char **bytes,
                        size_t *len)
 {
-    *stream = (enum control_stream)get_choice(r, CONTROL_STREAMS);
+    *stream = (enum control_stream)frame_get_choice(r, CONTROL_STREAMS);
     if (r->bad)
         return -EPROTO;
     control_get_bytes(r, bytes, len);
@@ -482,7 +466,7 @@ int control_put_number(struct frame_buffer *b, enum control_type type, uint64_t 
 int control_get_number(struct frame_reader *r, uint64_t *ret)
 {
     *ret = frame_get_u64(r);
-    return got(r);
+    return frame_got(r);
 }
 
 int control_put_empty(struct frame_buffer *b, enum control_type type)

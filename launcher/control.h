@@ -25,8 +25,8 @@
  * nothing else, so that heartbeats and exits always pass. A shim may have `window` bytes under way,
  * or one frame if that is larger.
  *
- * What a host that only lends its cores is told has the same form, by its standard input (lend.c): LEND,
- * then BEAT.
+ * What a host that only lends its cores is told has the same form, by its standard input (lend.c):
+ * LEND, then BEAT.
  *
  * Both sides use the functions of this file and nothing else, and both come from the same build:
  * another version is refused at HELLO. */
@@ -114,7 +114,7 @@ struct control_plan {
 struct control_lend {
     uint64_t silence_ns; /* plenumrun is lost after so long */
     char *address;       /* to listen at: HOST:PORT, see address_parse_listen() */
-    char *key; /* the loader's (tls.h) */
+    char *key;           /* the loader's (tls.h) */
     struct environ_list environment;
 };
 

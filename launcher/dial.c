@@ -159,7 +159,10 @@ int dial_listen(bool local, const char *name, const char *network, char *ret, si
         if ((size_t)snprintf(ret, size, "unix:@%s", name) >= size)
             return error_set(err, -ENAMETOOLONG, "the control socket's name is too long");
         r = address_parse(ret, &address, err);
-        return r < 0 ? r : address_listen(&address, 0600, err);
+        fd = r < 0 ? r : address_listen(&address, 0600, err);
+        if (fd >= 0)
+            io_refuse_descriptors(fd);
+        return fd;
     }
     if (find_own(network, own))
         return listen_at(own, ret, size, err);

@@ -27,9 +27,9 @@ static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"
                                          "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
                                          "PLENUM_LOADER_KEY"};
 
-/* Set for good programs' sake when nobody has an opinion, and then for all: lines of a Python program arrive
- * when they are printed, not when 8 KiB have come together; and PyTorch's store does without libuv, as Debian's
- * is built without and does not find that out by itself. */
+/* Set for good programs' sake when nobody has an opinion, and then for all: lines of a Python
+ * program arrive when they are printed, not when 8 KiB have come together; and PyTorch's store does
+ * without libuv, as Debian's is built without and does not find that out by itself. */
 static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}, {"USE_LIBUV", "0"}};
 
 void environ_list_fini(struct environ_list *list)
@@ -64,16 +64,9 @@ int environ_list_put(struct environ_list *list, enum environ_how how, const char
         entry->how = how;
         return 0;
     }
-    if (list->count == list->cap) {
-        size_t cap = list->cap ? list->cap * 2 : 32;
-        struct environ_entry *entries = realloc(list->entries, cap * sizeof(*entries));
-
-        if (!entries) {
-            free(copy);
-            return -ENOMEM;
-        }
-        list->entries = entries;
-        list->cap = cap;
+    if (array_grow(&list->entries, &list->cap, list->count, sizeof(*list->entries)) < 0) {
+        free(copy);
+        return -ENOMEM;
     }
     entry = &list->entries[list->count];
     *entry = (struct environ_entry){.name = strdup(name), .value = copy, .how = how};
@@ -234,7 +227,8 @@ static int put_own(struct environ_list *list, const struct cmdline *options, uin
         const struct cmdline_instance_args *args = &options->instance_args[i];
 
         for (size_t j = 1; args->instance == instance && cmdline_are_exports(&args->words) &&
-                           r == 0 && j < args->words.count; j += 2)
+                           r == 0 && j < args->words.count;
+             j += 2)
             r = put_export(list, args->words.items[j]);
     }
     return r;

@@ -48,7 +48,7 @@ struct environ_job {
     uint16_t master_port;
     uint32_t restart_count;
     const char *interface; /* of the instance's host, for programs that talk; NULL: not known */
-    const char *meeting; /* MEETING_VARIABLE (meeting.h), or NULL */
+    const char *meeting;   /* MEETING_VARIABLE (meeting.h), or NULL */
 };
 
 /**
@@ -61,10 +61,12 @@ int environ_of_instance(const struct environ_job *job, const struct plan *plan, 
                         const struct cmdline *options, const char *loader,
                         struct environ_list *ret);
 
-/** Where programs are looked for: PATH as the instances have it (-x PATH=...), or NULL. Borrowed. */
+/** Where programs are looked for: PATH as the instances have it (-x PATH=...), or NULL.
+ * Borrowed. */
 const char *environ_get_path(const struct cmdline *options);
 
-/** The changes for a loader on a host without instances: what travels, and what the person exports. */
+/** The changes for a loader on a host without instances: what travels, and what the person
+ * exports. */
 int environ_of_loader(const struct cmdline *options, struct environ_list *ret);
 
 /** Take the quotes off the value of NAME="value" or NAME='value', in place: 0, or -EINVAL when it

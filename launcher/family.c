@@ -7,8 +7,8 @@
  * and killed then.
  *
  * Children are read from /proc/PID/task/TID/children, so that a family costs what it has members,
- * however many processes there are. Kernels without these files have all of /proc read. When no child
- * is left, nothing is read at all. */
+ * however many processes there are. Kernels without these files have all of /proc read. When no
+ * child is left, nothing is read at all. */
 #include "config.h"
 
 #include "launcher/family.h"
@@ -63,7 +63,7 @@ static int read_stat(int proc, pid_t pid, struct member *ret)
     if (n <= 0)
         return -ESRCH;
     text[n] = '\0';
-    after = strrchr(text, ')'); /* the name in front may hold anything */
+    after = strrchr(text, ')');      /* the name in front may hold anything */
     if (!after || strlen(after) < 5) /* ") S 1" */
         return -ESRCH;
     at = after + 4;
@@ -76,15 +76,8 @@ static int read_stat(int proc, pid_t pid, struct member *ret)
 
 static int add(struct family *f, const struct member *member)
 {
-    if (f->count == f->cap) {
-        size_t cap = f->cap ? f->cap * 2 : 256;
-        struct member *members = realloc(f->members, cap * sizeof(*members));
-
-        if (!members)
-            return -ENOMEM;
-        f->members = members;
-        f->cap = cap;
-    }
+    if (array_grow(&f->members, &f->cap, f->count, sizeof(*f->members)) < 0)
+        return -ENOMEM;
     f->members[f->count++] = *member;
     return 0;
 }

@@ -22,8 +22,8 @@ int family_kill(pid_t spare);
 
 extern bool family_walks_proc;
 
-/** Kill a family in bounded time: patience for those whom even SIGKILL does not end, but none is lost
- * while their number falls. Zero-initialised: not begun. */
+/** Kill a family in bounded time: patience for those whom even SIGKILL does not end, but none is
+ * lost while their number falls. Zero-initialised: not begun. */
 struct family_end {
     int least;           /* of those that were found alive */
     uint64_t give_up_at; /* on those that are left; 0: not begun */

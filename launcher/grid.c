@@ -19,16 +19,9 @@ void grid_fini(struct grid *grid)
 
 void grid_take(struct grid *grid, char *text)
 {
-    if (grid->count == grid->cap) {
-        size_t cap = grid->cap ? grid->cap * 2 : 64;
-        char **cells = realloc(grid->cells, cap * sizeof(*cells));
-
-        if (!cells) {
-            free(text);
-            return;
-        }
-        grid->cells = cells;
-        grid->cap = cap;
+    if (array_grow(&grid->cells, &grid->cap, grid->count, sizeof(char *)) < 0) {
+        free(text);
+        return;
     }
     grid->cells[grid->count++] = text;
 }

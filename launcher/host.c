@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -252,7 +253,7 @@ int host_find_program(const char *name, char *ret, size_t size)
 
 int host_find_program_in(const char *path, const char *name, char *ret, size_t size)
 {
-    int r = -ENOENT;
+    char refused[4096] = "";
 
     if (!*name)
         return -ENOENT;
@@ -271,13 +272,16 @@ int host_find_program_in(const char *path, const char *name, char *ret, size_t s
 
             if (found == 0)
                 return 0;
-            if (found == -EACCES)
-                r = found;
+            if (found == -EACCES && !*refused)
+                (void)snprintf(refused, sizeof(refused), "%s", ret);
         }
         path += len;
         path += *path == ':';
     }
-    return r;
+    if (!*refused)
+        return -ENOENT;
+    (void)snprintf(ret, size, "%s", refused);
+    return -EACCES;
 }
 
 int host_get_self(char *ret, size_t size, struct plenum_error *err)
@@ -294,11 +298,20 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err)
 
 int host_check_proc(struct plenum_error *err)
 {
-    if (proc_self() == getpid())
-        return 0;
-    return error_set(err, -ESRCH,
-                     "/proc is not mounted, or not that of this PID name space: mount it there (mount -t proc proc "
-                     "/proc; unshare --mount-proc)");
+    int adopts;
+
+    if (proc_self() != getpid())
+        return error_set(err, -ESRCH,
+                         "/proc is not mounted, or not that of this PID name space: mount it there "
+                         "(mount -t proc proc "
+                         "/proc; unshare --mount-proc)");
+    if (prctl(PR_GET_CHILD_SUBREAPER, &adopts) < 0)
+        return error_set(
+            err, -ENOSYS,
+            "no process may adopt orphans here (PR_SET_CHILD_SUBREAPER), without which something "
+            "could "
+            "outlive the job: plenumrun does not run where qemu plays another processor");
+    return 0;
 }
 
 uint16_t host_find_free_port(void)

@@ -31,7 +31,7 @@ void host_find_this(const struct hostlist *list, bool *ret);
 
 /**
  * The program that execvp(3) would run for `name`: 0, -ENOENT there is none, -EACCES there is a
- * file but it cannot be executed, -ENAMETOOLONG.
+ * file, `ret`, but it cannot be executed, -ENAMETOOLONG.
  */
 int host_find_program(const char *name, char *ret, size_t size);
 /** The same in these folders, "DIR:DIR"; NULL: where programs are without PATH. */
@@ -43,8 +43,9 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err);
 /** A TCP port that nobody uses at this moment, or 0. */
 uint16_t host_find_free_port(void);
 
-/** Is /proc that of this process's PID name space? Processes are found and ended by what it says: by another's they would
- * be others. 0, or -ESRCH with a sentence. */
+/** Is /proc that of this process's PID name space? Processes are found and ended by what it says:
+ * by another's they would be others. And may a process adopt orphans? 0, or -ESRCH or -ENOSYS with
+ * a sentence. */
 int host_check_proc(struct plenum_error *err);
 
 /** The working directory, by the name under which the person came here (symbolic links kept). */

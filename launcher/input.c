@@ -2,10 +2,10 @@
 /* input.c - a thread that reads standard input, a piece at a time, when it is asked to.
  *
  * Standard input may be shared with others: two jobs of one terminal or pipe. Then poll() says that
- * there is something, another one takes it, and read() waits. Making it non-blocking would change it
- * for all who share it. So a thread reads, and hands on by a pipe; the loop never waits. It asks for a
- * piece only when poll() has seen something, so that a job in the background does not read from a
- * terminal.
+ * there is something, another one takes it, and read() waits. Making it non-blocking would change
+ * it for all who share it. So a thread reads, and hands on by a pipe; the loop never waits. It asks
+ * for a piece only when poll() has seen something, so that a job in the background does not read
+ * from a terminal.
  *
  * There is one thread for all starts of a job: what it has been asked for comes to the next start
  * when this one is over. */

@@ -112,7 +112,8 @@ static int check_loaders(const struct cmdline *options, struct plenum_error *err
     const char *named = choose_loader(options);
     int count;
 
-    if (options->loader_hosts.count == 0 || strcmp(named, "auto") == 0 || strcmp(named, "none") == 0)
+    if (options->loader_hosts.count == 0 || strcmp(named, "auto") == 0 ||
+        strcmp(named, "none") == 0)
         return 0;
     count = address_parse_list(named, list, err);
     if (count < 0)
@@ -233,27 +234,37 @@ static const char *find_mpirun_option(const struct cmdline *options)
     return options->num_instance_args > 0 ? "--instance-mpi-local-args" : NULL;
 }
 
-/* What starts the instances: mpirun; or, where there is none and all are on this host, plenumrun itself:
- * `*ret` is NULL then. */
+/* What starts the instances: mpirun; or, where there is none that is Open MPI's and all are on this
+ * host, plenumrun itself: `*ret` is NULL then, and `why` says it. */
 static int choose_starter(const struct cmdline *options, const struct plan *plan,
                           struct mpirun_program *mpirun, const struct mpirun_program **ret,
-                          struct plenum_error *err)
+                          struct plenum_error *why)
 {
     const char *option = find_mpirun_option(options);
-    int r = mpirun_find(mpirun, err);
+    struct plenum_error lack;
+    int r = mpirun_find(mpirun, why);
 
     *ret = r == 0 ? mpirun : NULL;
-    if (r != -ENOENT)
-        return r;
+    if (r == 0)
+        return 0;
+    lack = *why;
     if (!plan_is_local(plan))
-        return error_set(err, r,
-                         "mpirun was not found in PATH: to start instances on other hosts, install "
-                         "Open MPI on all of them (Debian: openmpi-bin); on one host none is needed");
+        return error_set(
+            why, r,
+            "%s: to start instances on other hosts, install Open MPI 4 or 5 on all of "
+            "them (Debian: openmpi-bin), and let its mpirun come first in PATH; on one "
+            "host none is needed",
+            lack.text);
     if (option)
-        return error_set(err, r,
-                         "%s is for mpirun, which was not found in PATH: leave it out, or install "
-                         "Open MPI (Debian: openmpi-bin)",
-                         option);
+        return error_set(why, r,
+                         "%s is for mpirun, and %s: leave it out, or install Open MPI 4 or 5 "
+                         "(Debian: openmpi-bin), and let its mpirun come first in PATH",
+                         option, lack.text);
+    if (r != -ENOENT && plan->num_instances > 1)
+        log_warn(
+            "%s: plenumrun starts the instances itself; to a program that uses MPI each is the "
+            "only one",
+            lack.text);
     return 0;
 }
 
@@ -394,7 +405,7 @@ static int run(const struct cmdline *options, struct plan *plan)
     if (job.mpirun)
         log_info("the instances are started by %s", mpirun.path);
     else
-        log_info("the instances are started by plenumrun itself: there is no mpirun in PATH");
+        log_info("the instances are started by plenumrun itself: %s", err.text);
     environ_warn(plan, options);
     for (;;) {
         again = ran = false;

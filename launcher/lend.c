@@ -4,9 +4,10 @@
  *     plenumrun ── ssh ── (sshd) ── plenumrun --lend-loader ── plenumd
  *
  * plenumrun says by our standard input what is wanted (LEND: where to listen, the job's key, the
- * environment) and then, once a second, that it is there (BEAT). We bind a socket and print where it
- * is; plenumd is started when somebody connects, and restarted when it dies (common/jobloader.c).
- * When the input ends, or is silent for too long, the job is over: we end plenumd, and leave. */
+ * environment) and then, once a second, that it is there (BEAT). We bind a socket and print where
+ * it is; plenumd is started when somebody connects, and restarted when it dies
+ * (common/jobloader.c). When the input ends, or is silent for too long, the job is over: we end
+ * plenumd, and leave. */
 #include "config.h"
 
 #include "launcher/lend.h"
@@ -36,7 +37,7 @@ struct lend {
     int signal_fd;
     struct frame_buffer in;
     uint64_t heard_ns, turn_ns; /* turn: when the loop last came round */
-    bool suspended; /* plenumrun is stopped, and told us so */
+    bool suspended;             /* plenumrun is stopped, and told us so */
     bool over;
     struct control_lend task;
     int key_fd; /* -1: no task yet */

@@ -43,8 +43,9 @@ enum {
 
 struct lender {
     const struct plan_host *host;
-    pid_t pid;              /* 0: none */
-    uint64_t closed_ns;     /* since when its output has ended, and it has not; 0: it has not ended */
+    pid_t pid; /* 0: none */
+    /* since when its output has ended, and it has not; 0: it has not ended */
+    uint64_t closed_ns;
     struct frame_conn conn; /* its standard input and output; fd -1: ended */
     int text_fd;            /* its standard error; -1: ended */
     struct lines text;
@@ -68,7 +69,7 @@ struct lenders {
     struct lender list[];
 };
 
-#define FOR_LENDERS(l, all)                                                                        \
+#define FOR_LENDERS(l, all) \
     for (struct lender *l = (all)->list; l < (all)->list + (all)->count; l++)
 
 /* ---- starting ---- */
@@ -113,7 +114,8 @@ static int send_task(const struct lenders *all, struct lender *l)
     control_lend_fini(&task);
     if (r == 0)
         r = frame_conn_flush(&l->conn);
-    return r == -EAGAIN ? 0 : r;
+    /* A login that ends without a look at its input is told of when its status is known. */
+    return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
 static int log_in(const struct lenders *all, struct lender *l, int in, int err)
@@ -338,7 +340,7 @@ void lenders_dispatch(struct lenders *lenders)
         }
     }
     FOR_LENDERS(l, lenders)
-        reap(lenders, l);
+    reap(lenders, l);
 }
 
 /* ---- time ---- */
@@ -347,7 +349,8 @@ void lenders_beat(struct lenders *lenders, uint64_t now_ns)
 {
     if (!lenders || lenders->ending)
         return;
-    FOR_LENDERS(l, lenders) {
+    FOR_LENDERS(l, lenders)
+    {
         if (l->pid == 0 && now_ns >= l->retry_at)
             start_again(lenders, l);
         if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_STRANGER_PAYLOAD)
@@ -362,10 +365,10 @@ void lenders_suspend(struct lenders *lenders, bool suspend)
     if (!lenders)
         return;
     FOR_LENDERS(l, lenders)
-        if (l->conn.fd >= 0) {
-            (void)control_put_number(&l->conn.tx, CONTROL_SUSPEND, suspend);
-            (void)frame_conn_flush(&l->conn);
-        }
+    if (l->conn.fd >= 0) {
+        (void)control_put_number(&l->conn.tx, CONTROL_SUSPEND, suspend);
+        (void)frame_conn_flush(&l->conn);
+    }
 }
 
 void lenders_end(struct lenders *lenders)
@@ -374,8 +377,8 @@ void lenders_end(struct lenders *lenders)
         return;
     lenders->ending = true;
     FOR_LENDERS(l, lenders)
-        if (l->conn.fd >= 0)
-            (void)shutdown(l->conn.fd, SHUT_WR);
+    if (l->conn.fd >= 0)
+        (void)shutdown(l->conn.fd, SHUT_WR);
 }
 
 /* ---- what others want to know ---- */
@@ -480,11 +483,11 @@ int lenders_create(const struct plan *plan, const struct cmdline *options, struc
     all->options = options;
     all->count = plan->num_loader_hosts;
     FOR_LENDERS(l, all)
-        *l = (struct lender){.host = &plan->loader_hosts[l - all->list],
-                             .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
-                             .text_fd = -1,
-                             .retry_at = UINT64_MAX,
-                             .retry_ms = RETRY_FIRST_MS};
+    *l = (struct lender){.host = &plan->loader_hosts[l - all->list],
+                         .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
+                         .text_fd = -1,
+                         .retry_at = UINT64_MAX,
+                         .retry_ms = RETRY_FIRST_MS};
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     r = all->epoll_fd < 0 ? -errno : host_get_self(all->self, sizeof(all->self), err);
     if (r == 0)
@@ -494,8 +497,8 @@ int lenders_create(const struct plan *plan, const struct cmdline *options, struc
     if (r == 0 && !all->script)
         r = -ENOMEM;
     FOR_LENDERS(l, all)
-        if (r == 0)
-            r = start(all, l);
+    if (r == 0)
+        r = start(all, l);
     if (r == -ENOTSUP) {
         lenders_destroy(all);
         return error_prefix(err, r, "--loader-host");
@@ -513,7 +516,8 @@ void lenders_destroy(struct lenders *lenders)
     if (!lenders)
         return;
     lenders->ending = true;
-    FOR_LENDERS(l, lenders) {
+    FOR_LENDERS(l, lenders)
+    {
         if (l->pid > 0)
             kill_login(lenders, l);
         close_all(l);

@@ -24,8 +24,8 @@ struct lenders;
 int lenders_create(const struct plan *plan, const struct cmdline *options, struct lenders **ret,
                    struct plenum_error *err);
 
-/** A descriptor that becomes readable when lenders_dispatch() has something to do; -1 where there are
- * none. Borrowed. */
+/** A descriptor that becomes readable when lenders_dispatch() has something to do; -1 where there
+ * are none. Borrowed. */
 int lenders_get_fd(const struct lenders *lenders);
 /** Also after SIGCHLD. */
 void lenders_dispatch(struct lenders *lenders);
@@ -45,8 +45,8 @@ void lenders_list_missing(const struct lenders *lenders, char *ret, size_t size)
 
 /** The job's key, "" where there are no lenders. Borrowed. */
 const char *lenders_get_key(const struct lenders *lenders);
-/** Append to a list of addresses (or to "") those that an instance should use: all, unless there are
- * more than a stream takes; then others for each instance. */
+/** Append to a list of addresses (or to "") those that an instance should use: all, unless there
+ * are more than a stream takes; then others for each instance. */
 void lenders_add_addresses(const struct lenders *lenders, uint32_t instance, char *list,
                            size_t size);
 

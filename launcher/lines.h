@@ -49,8 +49,8 @@ typedef void lines_call(void *arg, const char *line, size_t len);
 /** Hand on and drop what lines_peek() would give, line by line. */
 void lines_hand_on(struct lines *lines, bool flush, lines_call *call, void *arg);
 
-/** Read what a non-blocking pipe holds, and hand it on; at its end also what is left, and the pipe is
- * closed (-1). */
+/** Read what a non-blocking pipe holds, and hand it on; at its end also what is left, and the pipe
+ * is closed (-1). */
 void lines_follow(struct lines *lines, int *fd, lines_call *call, void *arg);
 
 /** Bytes that wait. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* local.c - what mpirun does for a job on one host, and no more: start a shim an instance, pass signals on
- * to them, and end when they have.
+/* local.c - what mpirun does for a job on one host, and no more: start a shim an instance, pass
+ * signals on to them, and end when they have.
  *
- * It is a process of its own, between its guard and the shims, as mpirun is: so whichever process is killed,
- * what follows is the same as there, and is told in guard.c. A shim that ends badly makes it end the others,
- * since one that came to no connection with plenumrun can only be heard of here. */
+ * It is a process of its own, between its guard and the shims, as mpirun is: so whichever process
+ * is killed, what follows is the same as there, and is told in guard.c. A shim that ends badly
+ * makes it end the others, since one that came to no connection with plenumrun can only be heard of
+ * here. */
 #include "config.h"
 
 #include "launcher/local.h"
@@ -35,17 +36,22 @@ int local_arguments(const struct plan *plan, struct starter_words *ret)
     return starter_words_finish(&w, ret);
 }
 
-/* An mpirun around us has said to us who we are, and where its folders are: our instances are none of its
- * processes, and what it needs is not theirs to remove. */
+/* An mpirun around us has said to us who we are, and where its folders are: our instances are none
+ * of its processes, and what it needs is not theirs to remove. */
 static bool is_of_another(const char *entry)
 {
-    static const char *const beginnings[] = {"PLENUM_SHIM_",   "OMPI_COMM_WORLD_",    "PMIX_", "PMI_",
-                                             "OMPI_MCA_ess", "OMPI_MCA_orte_",      "PRTE_MCA_",
+    static const char *const beginnings[] = {"PLENUM_SHIM_",
+                                             "OMPI_COMM_WORLD_",
+                                             "PMIX_",
+                                             "PMI_",
+                                             "OMPI_MCA_ess",
+                                             "OMPI_MCA_orte_",
+                                             "PRTE_MCA_",
                                              "OMPI_MCA_btl_vader_backing_directory",
                                              "OMPI_MCA_btl_sm_backing_directory"};
 
     for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
-        if (strncmp(entry, beginnings[i], strlen(beginnings[i])) == 0)
+        if (str_after(entry, beginnings[i]))
             return true;
     return false;
 }

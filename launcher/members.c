@@ -261,7 +261,7 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
     m->state = EXITED;
     m->has_exited = true;
     m->exited_ns = time_now_ns();
-    meeting_note_end(s->meeting, member_index(s, m));
+    meeting_place_note_end(s->place, member_index(s, m));
     report_describe_status(m->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              member_index(s, m), member_host(s, m)->name, status,
@@ -427,15 +427,8 @@ static int add_peer(struct supervisor *s, int fd)
 
     if (s->num_peers > s->plan->num_instances + STRANGERS_MAX)
         (void)drop_oldest_stranger(s);
-    if (s->num_peers == s->peers_cap) {
-        size_t cap = s->peers_cap ? s->peers_cap * 2 : 64;
-        struct peer **peers = realloc(s->peers, cap * sizeof(struct peer *));
-
-        if (!peers)
-            return -ENOMEM;
-        s->peers = peers;
-        s->peers_cap = cap;
-    }
+    if (array_grow(&s->peers, &s->peers_cap, s->num_peers, sizeof(struct peer *)) < 0)
+        return -ENOMEM;
     peer = calloc(1, sizeof(*peer));
     if (!peer)
         return -ENOMEM;
@@ -546,7 +539,7 @@ static int send_plan(struct supervisor *s, struct member *m)
         .master_address = master_address(s, master, sizeof(master)),
         .master_port = s->master_port,
         .interface = interface_of(s, host, interface),
-        .meeting = s->meeting ? s->meeting_path : NULL,
+        .meeting = s->place ? s->place_address : NULL,
     };
     struct control_plan plan = {
         .grace_ns = s->options->grace_ns,

@@ -2,10 +2,10 @@
 /* mpirun.c - everything that is known about Open MPI 4.1 and 5 here, in one place.
  *
  * mpirun starts one shim an instance, on this host by itself and elsewhere through ssh and its
- * daemon (orted; prted from 5 on), and wires MPI up for the programs below. All else is ours: it binds nothing,
- * forwards no output of programs, and its opinion of failures is only listened to when a shim
- * cannot speak for itself. The command line holds nothing of the user's program, since mpirun gives
- * some words a meaning of its own (":" begins another program).
+ * daemon (orted; prted from 5 on), and wires MPI up for the programs below. All else is ours: it
+ * binds nothing, forwards no output of programs, and its opinion of failures is only listened to
+ * when a shim cannot speak for itself. The command line holds nothing of the user's program, since
+ * mpirun gives some words a meaning of its own (":" begins another program).
  *
  * Settings are put into the environment, where the user's own OMPI_MCA_* stay as they are and
  * command line arguments (--mpi-global-args) win over both. */
@@ -35,17 +35,17 @@ static const struct {
     const char *name, *value;
     bool transport; /* only where nobody has chosen one, and there is no fabric */
 } settings[] = {
-    /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. TCP is wanted on one host,
-     * too: processes that a program starts (MPI_Comm_spawn) are not in its shared memory. */
+    /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. TCP is wanted on one
+     * host, too: processes that a program starts (MPI_Comm_spawn) are not in its shared memory. */
     {"OMPI_MCA_pml", "ob1", true},
     {"OMPI_MCA_btl", "self,vader,tcp", true},
     /* A rank that waits in MPI leaves its core to the loader. */
     {"OMPI_MCA_mpi_yield_when_idle", "1", false},
 };
 
-/* From Open MPI 5 on processes are started by PRRTE, whose settings have a prefix of their own, and some
- * another name. Here they are all handled by their older names (4.1's), and renamed at the end. What the
- * person has set by either name is the same setting. */
+/* From Open MPI 5 on processes are started by PRRTE, whose settings have a prefix of their own, and
+ * some another name. Here they are all handled by their older names (4.1's), and renamed at the
+ * end. What the person has set by either name is the same setting. */
 static const struct {
     const char *older, *prrte; /* beginnings; of several that fit, the first */
 } renamed[] = {
@@ -110,8 +110,8 @@ static void add_hosts(struct starter_words *w, const struct plan *plan, uint32_t
     if (plan_is_local(plan)) { /* slots beyond ours are for what programs start (MPI_Comm_spawn) */
         starter_words_add(w, "--host");
         starter_words_take(w, str_format("localhost:%u", cpus > (long)plan->num_instances
-                                                    ? (unsigned)cpus
-                                                    : plan->num_instances));
+                                                             ? (unsigned)cpus
+                                                             : plan->num_instances));
         return;
     }
     list = list_hosts(plan, first, count);
@@ -126,7 +126,8 @@ static void add_hosts(struct starter_words *w, const struct plan *plan, uint32_t
     }
 }
 
-/* But variables, which the shim has from us: Open MPI 5.0 crashes when it is given several applications. */
+/* But variables, which the shim has from us: Open MPI 5.0 crashes when it is given several
+ * applications. */
 static const struct cmdline_instance_args *arguments_of(const struct cmdline *options,
                                                         uint32_t instance, size_t from, size_t *at)
 {
@@ -279,8 +280,8 @@ static void add_setting(struct starter_words *w, char *const *environment, const
 }
 
 /* How other hosts are logged in to. */
-static int add_agent(struct starter_words *w, const struct plan *plan, const struct cmdline *options,
-                     char *const *environment)
+static int add_agent(struct starter_words *w, const struct plan *plan,
+                     const struct cmdline *options, char *const *environment)
 {
     char arguments[AGENT_OPTIONS_MAX], self[4096];
     uint32_t next = 0;
@@ -307,8 +308,8 @@ static int add_agent(struct starter_words *w, const struct plan *plan, const str
     return 0;
 }
 
-/* Open MPI's own look at its daemons comes after ours: it would end the job without naming the host.
- * (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
+/* Open MPI's own look at its daemons comes after ours: it would end the job without naming the
+ * host. (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
 static void add_keepalive(struct starter_words *w, const struct cmdline *options,
                           char *const *environment)
 {
@@ -343,7 +344,11 @@ static void add_networks(struct starter_words *w, const struct starter_job *job,
         else if (job->excluded)
             starter_words_take(w, str_format("%s=lo,%s", layers[i][1], job->excluded));
     }
-    /* Where some of the hosts have IPv6 besides, MPI_Init() of Open MPI 5 finds no way to the others. */
+    /* PMIx, whose clients are on its own host, would listen on the host's address. */
+    if (is_prrte(job->mpirun) && local)
+        add_setting(w, environment, "PMIX_MCA_ptl_base_if_include", "lo");
+    /* Where some of the hosts have IPv6 besides, MPI_Init() of Open MPI 5 finds no way to the
+     * others. */
     if (is_prrte(job->mpirun) && subnets[1] && strchr(subnets[1], '/'))
         add_setting(w, environment, "OMPI_MCA_btl_tcp_disable_family", "6");
 }
@@ -364,28 +369,24 @@ static void add_allocation(struct starter_words *w, const struct plan *plan)
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         most = plan->hosts[i].count > most ? plan->hosts[i].count : most;
     starter_words_take(w, str_format("SLURM_NODELIST=%s", getenv("SLURM_JOB_NODELIST")));
-    starter_words_take(w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
+    starter_words_take(
+        w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
     /* srun inside a step waits for the CPUs that the step has, unless it may share them. */
     starter_words_take(w, strdup("SLURM_OVERLAP=1"));
-}
-
-static bool begins_with(const char *text, const char *beginning)
-{
-    return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
 /* Settings that the environment need not say again, as our own are put in their place. */
 static bool is_replaced(const char *entry, bool agent, bool translate)
 {
-    if (begins_with(entry, "PLENUM_SHIM_"))
+    if (str_after(entry, "PLENUM_SHIM_"))
         return true;
     if (in_slurm_step() &&
-        (begins_with(entry, "SLURM_NODELIST=") || begins_with(entry, "SLURM_TASKS_PER_NODE=") ||
-         begins_with(entry, "SLURM_OVERLAP=")))
+        (str_after(entry, "SLURM_NODELIST=") || str_after(entry, "SLURM_TASKS_PER_NODE=") ||
+         str_after(entry, "SLURM_OVERLAP=")))
         return true;
-    return (agent && (begins_with(entry, "OMPI_MCA_plm_rsh_agent=") ||
-                      begins_with(entry, "OMPI_MCA_plm_rsh_no_tree_spawn="))) ||
-           (translate && begins_with(entry, "OMPI_MCA_routed_radix="));
+    return (agent && (str_after(entry, "OMPI_MCA_plm_rsh_agent=") ||
+                      str_after(entry, "OMPI_MCA_plm_rsh_no_tree_spawn="))) ||
+           (translate && str_after(entry, "OMPI_MCA_routed_radix="));
 }
 
 /* The setting by its older name, or by PRRTE's; NULL: memory is short. */
@@ -396,9 +397,10 @@ static char *rename_setting(const char *entry, bool to_prrte)
     for (size_t i = 0; i < ARRAY_LEN(renamed); i++) {
         const char *from = to_prrte ? renamed[i].older : renamed[i].prrte;
 
-        if (begins_with(entry, from))
-            return str_format("%s%s", to_prrte ? renamed[i].prrte : renamed[i].older,
-                              entry + strlen(from));
+        const char *rest = str_after(entry, from);
+
+        if (rest)
+            return str_format("%s%s", to_prrte ? renamed[i].prrte : renamed[i].older, rest);
     }
     return strdup(entry);
 }
@@ -485,18 +487,16 @@ int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
     uint64_t major;
     int r = host_find_program("mpirun", ret->path, sizeof(ret->path));
 
+    if (r == -EACCES)
+        return error_set(err, r, "%s cannot be executed", ret->path);
     if (r < 0)
-        return error_set(err, r,
-                         "mpirun was not found in PATH: install Open MPI (Debian: openmpi-bin)");
+        return error_set(err, r, "mpirun was not found in PATH");
     if (version_ask(ret->path, "--version", ANSWER_MS, version, sizeof(version)) < 0)
-        return error_set(err, -ENODATA, "'%s --version' says nothing: is it Open MPI's?", ret->path);
+        return error_set(err, -ENODATA, "'%s --version' says nothing", ret->path);
     number = strstr(version, open_mpi);
     number = number ? number + strlen(open_mpi) : "";
     if (parse_next_u64(&number, UINT32_MAX, &major) < 0 || *number != '.' || major < 4)
-        return error_set(err, -ENOTSUP,
-                         "%s is '%s'; plenumrun needs Open MPI 4 or 5 (Debian: openmpi-bin): let "
-                         "that come first in PATH",
-                         ret->path, version);
+        return error_set(err, -ENOTSUP, "%s is '%s', not Open MPI 4 or 5", ret->path, version);
     ret->major = (unsigned)major;
     return 0;
 }

@@ -15,15 +15,16 @@ struct mpirun_program {
     unsigned major; /* of Open MPI's version, 4 at least */
 };
 
-/** Look for it in PATH and ask it. 0, or a negative errno with a sentence: there is none, or it is another
- * MPI's. */
+/** Look for it in PATH and ask it. 0, or a negative errno with the beginning of a sentence: there
+ * is none, it cannot be executed (-EACCES), does not answer, or is another MPI's (-ENOTSUP). */
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err);
 
 /** mpirun's command line, to start `self` as the shim of each instance. */
 int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
                      struct starter_words *ret);
 
-/** Do these instances take several applications of mpirun's, as some have arguments of their own? */
+/** Do these instances take several applications of mpirun's, as some have arguments of their
+ * own? */
 bool mpirun_has_several(const struct plan *plan, const struct cmdline *options);
 
 /** mpirun's environment: ours, with Open MPI settings that nobody has set otherwise. */

@@ -111,15 +111,8 @@ void network_fini(struct network *network)
 
 int network_add(struct network *network, const struct network_address *address)
 {
-    if (network->count == network->cap) {
-        size_t cap = network->cap ? network->cap * 2 : 8;
-        struct network_address *list = realloc(network->list, cap * sizeof(*list));
-
-        if (!list)
-            return -ENOMEM;
-        network->list = list;
-        network->cap = cap;
-    }
+    if (array_grow(&network->list, &network->cap, network->count, sizeof(*network->list)) < 0)
+        return -ENOMEM;
     network->list[network->count++] = *address;
     return 0;
 }

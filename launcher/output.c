@@ -647,8 +647,7 @@ bool output_is_idle(struct output *output)
 
 int output_flush(struct output *output, int timeout_ms)
 {
-    uint64_t until =
-        timeout_ms < 0 ? UINT64_MAX : time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    uint64_t until = timeout_ms < 0 ? UINT64_MAX : time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
     int r = 0;
 
     (void)pthread_mutex_lock(&output->mu);

@@ -69,8 +69,8 @@ uint64_t output_take_credit(struct output *output, uint32_t source);
 /** Reset output_get_fd(): to be called before a round of output_take_credit(). */
 void output_acknowledge(struct output *output);
 
-/** 0, or the -errno with which writing to standard output or standard error failed first (`*stream` names
- * which): what is queued for it is thrown away then. */
+/** 0, or the -errno with which writing to standard output or standard error failed first (`*stream`
+ * names which): what is queued for it is thrown away then. */
 int output_get_failure(struct output *output, const char **stream);
 
 /** 0, or the -errno with which writing a file failed first, with a sentence. */

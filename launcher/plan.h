@@ -63,8 +63,8 @@ struct plan_request {
     const struct hostlist *hosts; /* empty: this host */
     const bool *local;            /* [hosts->count]: is it this machine? NULL: none is */
     const struct hostlist *loader_hosts;
-    const bool *loader_local;     /* likewise */
-    const char *this_host;        /* its name, where none is given */
+    const bool *loader_local; /* likewise */
+    const char *this_host;    /* its name, where none is given */
     uint32_t num_instances, num_replicas, devices_per_replica;
     bool allow_uneven;              /* replicas need not divide evenly */
     struct place_request place;     /* policy and the like */

@@ -19,7 +19,8 @@ struct probe_question {
     const struct cmdline *options;
     const char *self;      /* plenumrun's own file */
     const char *directory; /* where the programs will run */
-    int limit_ms;          /* of time in which we run: one during which we are stopped does not count */
+    /* of time in which we run: one during which we are stopped does not count */
+    int limit_ms;
 };
 
 /** One host, and what it said. */
@@ -41,8 +42,8 @@ struct probe {
  * Log in to each host as mpirun would, and have plenumrun there look at what the job needs: itself
  * in the same version, the working directory, the program, memory, clock, addresses.
  *
- * Returns how many have failed, or -errno when nothing could be asked; and for how long we were stopped
- * meanwhile. probe_fini() each.
+ * Returns how many have failed, or -errno when nothing could be asked; and for how long we were
+ * stopped meanwhile. probe_fini() each.
  */
 int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count,
                 uint64_t *ret_stopped_ns);

@@ -71,8 +71,8 @@ static int check_here(const struct cmdline *options, const struct plan *plan)
         here |= plan->hosts[i].local;
     if (!here)
         return 0;
-    switch (host_find_program_in(environ_get_path(options), options->program[0], path,
-                                 sizeof(path))) {
+    switch (
+        host_find_program_in(environ_get_path(options), options->program[0], path, sizeof(path))) {
     case 0:
         return 0;
     case -EACCES:
@@ -328,8 +328,8 @@ static void describe_include(const struct network *const *list, size_t count,
     (void)snprintf(ret, SUBNET_TEXT_MAX, "%s", name ? name : "");
 }
 
-/* By which addresses do instances come to loaders on hosts of their own? By those on a network that all
- * of them share. Where there is none, by those that we come by. */
+/* By which addresses do instances come to loaders on hosts of their own? By those on a network that
+ * all of them share. Where there is none, by those that we come by. */
 static int choose_loader_network(struct plan *plan, const struct hosts *h,
                                  const struct subnet *named)
 {
@@ -355,8 +355,7 @@ static int choose_loader_network(struct plan *plan, const struct hosts *h,
     free(list);
     for (uint32_t i = 0; r == 0 && i < plan->num_loader_hosts; i++) {
         const struct network *network = network_of(h, &plan->loader_hosts[i]);
-        const struct network_address *a =
-            network && known ? network_find(network, &subnet) : NULL;
+        const struct network_address *a = network && known ? network_find(network, &subnet) : NULL;
 
         for (size_t k = 0; network && !a && k < network->count; k++)
             a = network->list[k].reached ? &network->list[k] : NULL;
@@ -428,9 +427,8 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
     }
     for (uint32_t i = 0; i < h.count; i++)
         mark_own(&h.own, &h.probes[i].network);
-    if (status == 0 &&
-        ((!plan_is_local(plan) && choose_network(plan, &h, named, ret) < 0) ||
-         choose_loader_network(plan, &h, named) < 0)) {
+    if (status == 0 && ((!plan_is_local(plan) && choose_network(plan, &h, named, ret) < 0) ||
+                        choose_loader_network(plan, &h, named) < 0)) {
         log_error("out of memory");
         status = REPORT_LAUNCH;
     }

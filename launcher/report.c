@@ -108,8 +108,8 @@ static void exited_sentence(const struct report *report, const struct plan *plan
 
     report_describe_status(exited->status, status, sizeof(status));
     if (report->signal) {
-        (void)snprintf(ret, size, "the job was ended by SIG%s; %s %s",
-                       sigabbrev_np(report->signal), who, status);
+        (void)snprintf(ret, size, "the job was ended by SIG%s; %s %s", sigabbrev_np(report->signal),
+                       who, status);
         return;
     }
     if (report->by_traceback) {

@@ -41,8 +41,8 @@ struct report {
     uint32_t instance;            /* EXITED, FAILED, LOST */
     struct control_exited exited; /* EXITED */
     struct control_failed failed; /* FAILED */
-    bool by_traceback; /* EXITED: it failed first, though `ended` was the first to end */
-    uint32_t ended;    /* whose is `exited` then */
+    bool by_traceback;            /* EXITED: it failed first, though `ended` was the first to end */
+    uint32_t ended;               /* whose is `exited` then */
     int signal;                   /* by which somebody ended the job before that; 0: nobody */
     uint64_t limit_ns;            /* LATE, TIMED_OUT */
     char text[CONTROL_TEXT_MAX];  /* OTHER, LOST, MPIRUN, LATE: the sentence; TIMED_OUT: more */

@@ -39,9 +39,9 @@ static const char *state_of(const struct member *m)
 static void put_exit(struct json *j, const struct supervisor *s, const struct member *m)
 {
     const char *const causes[] = {[CONTROL_CAUSE_ITSELF] = "itself",
-                                         [CONTROL_CAUSE_ASKED] = "plenumrun",
-                                         [CONTROL_CAUSE_MPIRUN] = s->job->mpirun ? "mpirun" : "starter",
-                                         [CONTROL_CAUSE_SHIM] = "shim"};
+                                  [CONTROL_CAUSE_ASKED] = "plenumrun",
+                                  [CONTROL_CAUSE_MPIRUN] = s->job->mpirun ? "mpirun" : "starter",
+                                  [CONTROL_CAUSE_SHIM] = "shim"};
     int status = m->exited.status;
 
     if (!m->has_exited) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* shim.c - the outer shim: child of mpirun, its daemon, or plenumrun's own starter; the inner shim's guard.
+/* shim.c - the outer shim: child of mpirun, its daemon, or plenumrun's own starter; the inner
+ * shim's guard.
  *
  *     starter or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
  *                                                   └── plenumd (the first shim of a host)

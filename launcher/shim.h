@@ -15,12 +15,13 @@
 #define SHIM_ENV_CONTROL "PLENUM_SHIM_CONTROL" /* addresses, for dial_connect() */
 #define SHIM_ENV_TOKEN "PLENUM_SHIM_TOKEN"
 #define SHIM_ENV_JOB "PLENUM_SHIM_JOB"
-#define SHIM_ENV_LOADER "PLENUM_SHIM_LOADER" /* "1": the host's first shim keeps a loader */
-#define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"   /* milliseconds */
+#define SHIM_ENV_LOADER "PLENUM_SHIM_LOADER"   /* "1": the host's first shim keeps a loader */
+#define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"     /* milliseconds */
 #define SHIM_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
 
 /* Only here, where limits are inherited; "0" where it is not known. */
-#define SHIM_ENV_DESCRIPTORS "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
+#define SHIM_ENV_DESCRIPTORS \
+    "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
 
 /** The argument by which plenumrun knows that it is a shim. */
 #define SHIM_ARGUMENT "--shim"
@@ -39,16 +40,17 @@ enum { SHIM_LOST = 3 };
 struct shim_task {
     char control[DIAL_TEXT_MAX]; /* where plenumrun listens */
     char token[CONTROL_TOKEN_MAX];
-    bool encrypted;    /* the connection to plenumrun */
+    bool encrypted; /* the connection to plenumrun */
     char job[64];
     uint32_t rank, local_rank;
-    bool keep_loader;  /* when local_rank is 0 */
-    uint64_t grace_ns; /* until plenumrun has told another */
-    uint64_t ignored;  /* signals, by the program (signals.h) */
+    bool keep_loader;     /* when local_rank is 0 */
+    uint64_t grace_ns;    /* until plenumrun has told another */
+    uint64_t ignored;     /* signals, by the program (signals.h) */
     uint64_t descriptors; /* the program's soft limit; 0: as it is */
 };
 
-/** The program "plenumrun --shim", started by mpirun or by plenumrun (starter.h): its exit status. */
+/** The program "plenumrun --shim", started by mpirun or by plenumrun (starter.h): its exit
+ * status. */
 int shim_main(void);
 
 /** What the inner shim does, in its process: its exit status. `outer` is its parent. */

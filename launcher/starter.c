@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* starter.c - what starts the shims, as a process: its beginning, its guard, its end.
  *
- *     plenumrun ── guard ──┬── mpirun (── ssh ── its daemon) ── outer shims      on any hosts: mpirun.c
- *                          └── plenumrun --start ── outer shims                  on this host: local.c
+ *     plenumrun ── guard ──┬── mpirun (── ssh ── its daemon) ── outer shims on any hosts: mpirun.c
+ *                          └── plenumrun --start ── outer shims on this host: local.c
  *
- * The two have a command line and an environment each. All else is the same for both, here and in the shims:
- * a starter passes SIGTERM on to its shims, and the shims are told by the kernel when it is gone. */
+ * The two have a command line and an environment each. All else is the same for both, here and in
+ * the shims: a starter passes SIGTERM on to its shims, and the shims are told by the kernel when it
+ * is gone. */
 #include "config.h"
 
 #include "launcher/starter.h"
@@ -92,7 +93,8 @@ void starter_add_shim(struct starter_words *w, const struct cmdline *options,
     starter_words_take(w, str_format(SHIM_ENV_LOADER "=%d", job->keep_loader));
     starter_words_take(w, str_format(SHIM_ENV_GRACE "=%llu", (unsigned long long)grace_ms));
     starter_words_take(w, str_format(SHIM_ENV_IGNORED "=%llu", (unsigned long long)job->ignored));
-    starter_words_take(w, str_format(SHIM_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
+    starter_words_take(
+        w, str_format(SHIM_ENV_DESCRIPTORS "=%llu", (unsigned long long)job->descriptors));
 }
 
 /* What the guard needs; made before fork(). */
@@ -177,7 +179,7 @@ static void become_guard(const struct start *s)
 }
 
 int starter_start(const struct plan *plan, const struct cmdline *options,
-                 const struct starter_job *job, struct starter *ret, struct plenum_error *err)
+                  const struct starter_job *job, struct starter *ret, struct plenum_error *err)
 {
     struct start s = {.status = {-1, -1},
                       .text = {-1, -1},

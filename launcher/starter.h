@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* starter.h - what starts the shims: Open MPI's mpirun or, where there is none and all instances are on this
- * host, plenumrun itself. */
+/* starter.h - what starts the shims: Open MPI's mpirun or, where there is none and all instances
+ * are on this host, plenumrun itself. */
 #ifndef LAUNCHER_STARTER_H
 #define LAUNCHER_STARTER_H
 
@@ -43,7 +43,8 @@ struct starter_words {
     char **words;
     size_t count, cap;
     bool failed; /* memory was short */
-    int files[STARTER_FILES_MAX]; /* that they name, by STARTER_FILES_FD and their place here; owned */
+    /* That they name, by STARTER_FILES_FD and their place here; owned. */
+    int files[STARTER_FILES_MAX];
     size_t num_files;
 };
 
@@ -59,7 +60,7 @@ void starter_add_shim(struct starter_words *words, const struct cmdline *options
 
 /** Start it. */
 int starter_start(const struct plan *plan, const struct cmdline *options,
-                 const struct starter_job *job, struct starter *ret, struct plenum_error *err);
+                  const struct starter_job *job, struct starter *ret, struct plenum_error *err);
 
 /** Ask it to end: SIGTERM, again, SIGKILL, and then the rest of its family; starter_reap() tells
  * when. */

@@ -45,15 +45,15 @@
 
 enum {
     BEAT_MS = 1000,
-    SWEEP_MS = 8000,        /* after the grace period: until a shim must have killed its family */
-    CLOSE_MS = 4000,        /* for the starter to end by itself after END */
-    CLOSE_FAILED_MS = 200,  /* the same when it never came to run all shims */
-    ABANDON_MS = 15000,     /* for its guard to end it */
-    LAST_WORDS_MS = 500,    /* for connections to close after the starter has ended */
-    LENDERS_MS = 3000,      /* for loaders on other hosts to end, likewise */
-    STARTER_REASON_MS = 400, /* the starter wants the job to end: how long a better reason may take */
-    ASK_MS = 6000,          /* of --start-timeout: for the hosts to be asked */
-    DESCRIPTORS_LEAST = 32, /* besides those of instances */
+    SWEEP_MS = 8000,         /* after the grace period: until a shim must have killed its family */
+    CLOSE_MS = 4000,         /* for the starter to end by itself after END */
+    CLOSE_FAILED_MS = 200,   /* the same when it never came to run all shims */
+    ABANDON_MS = 15000,      /* for its guard to end it */
+    LAST_WORDS_MS = 500,     /* for connections to close after the starter has ended */
+    LENDERS_MS = 3000,       /* for loaders on other hosts to end, likewise */
+    STARTER_REASON_MS = 400, /* the starter wants the end: how long a better reason may take */
+    ASK_MS = 6000,           /* of --start-timeout: for the hosts to be asked */
+    DESCRIPTORS_LEAST = 32,  /* besides those of instances */
 };
 
 /* The log is written by the thread that writes everything else. */
@@ -143,7 +143,7 @@ static void suspend_all(struct supervisor *s, bool suspend)
  * But --timeout is a time of the day. */
 static void forgive(struct supervisor *s)
 {
-    uint64_t *const times[] = {&s->start_at, &s->kill_at,       &s->reason_at,
+    uint64_t *const times[] = {&s->start_at, &s->kill_at,        &s->reason_at,
                                &s->close_at, &s->end_starter_at, &s->abandon_at};
     uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
@@ -267,8 +267,9 @@ static void read_status(struct supervisor *s)
     supervise_expect_reason(s);
 }
 
-/* Was the process that started an instance gone, and mpirun ended of that? That of Open MPI 5 does at once, and may be
- * heard of before. One that is killed leaves orphans, too, and those on its own host are its own. */
+/* Was the process that started an instance gone, and mpirun ended of that? That of Open MPI 5 does
+ * at once, and may be heard of before. One that is killed leaves orphans, too, and those on its own
+ * host are its own. */
 static bool has_lost_daemon(const struct supervisor *s)
 {
     return !s->starter_ended ||
@@ -392,7 +393,7 @@ static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
 
 static uint64_t next_due(const struct supervisor *s, uint64_t now)
 {
-    const uint64_t times[] = {s->beat_at,   s->start_at,      s->timeout_at, s->kill_at,
+    const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
                               s->reason_at, s->end_starter_at, s->abandon_at};
     uint64_t next = SUPERVISE_NEVER;
 
@@ -436,8 +437,8 @@ static void look_at_lenders(struct supervisor *s)
     const char *host = lenders_get_failed(s->lenders, why, sizeof(why));
 
     if (host)
-        supervise_fail_with(s, REPORT_OTHER, NULL, "--loader-host %s: its loader cannot be started: %s",
-                            host, why);
+        supervise_fail_with(s, REPORT_OTHER, NULL,
+                            "--loader-host %s: its loader cannot be started: %s", host, why);
 }
 
 static void advance(struct supervisor *s, uint64_t now)
@@ -458,9 +459,8 @@ static void advance(struct supervisor *s, uint64_t now)
 static bool is_over(const struct supervisor *s, uint64_t now)
 {
     return s->phase == CLOSING && s->starter_gone &&
-           (s->hurry ||
-            ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
-             (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
+           (s->hurry || ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
+                         (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
 }
 
 enum {
@@ -470,6 +470,7 @@ enum {
     FD_TEXT,
     FD_OUTPUT,
     FD_LENDERS,
+    FD_PLACE,
     FD_INPUT,
     FD_PEERS = FD_INPUT + INPUT_FDS
 };
@@ -477,14 +478,15 @@ enum {
 static void fill_fds(const struct supervisor *s, struct pollfd *fds)
 {
     fds[FD_SIGNAL] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
-    fds[FD_LISTENER] = (struct pollfd){.fd = time_now_ns() < s->deaf_until ? -1 : s->listener,
-                                       .events = POLLIN};
+    fds[FD_LISTENER] =
+        (struct pollfd){.fd = time_now_ns() < s->deaf_until ? -1 : s->listener, .events = POLLIN};
     fds[FD_STATUS] = (struct pollfd){.fd = s->starter.status_fd, .events = POLLIN};
     fds[FD_TEXT] = (struct pollfd){.fd = s->starter.text_fd, .events = POLLIN};
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
     input_poll(members_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
                &fds[FD_INPUT]);
     fds[FD_LENDERS] = (struct pollfd){.fd = lenders_get_fd(s->lenders), .events = POLLIN};
+    fds[FD_PLACE] = (struct pollfd){.fd = meeting_place_get_fd(s->place), .events = POLLIN};
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
 
@@ -533,6 +535,8 @@ static int turn(struct supervisor *s, struct pollfd **fds)
         members_send_credit(s);
     read_input(s, &more[FD_INPUT]);
     lenders_dispatch(s->lenders);
+    if (more[FD_PLACE].revents)
+        meeting_place_dispatch(s->place);
     if (!s->starter_gone && starter_reap(&s->starter)) {
         s->starter_gone = true;
         s->starter_gone_ns = time_now_ns();
@@ -578,10 +582,12 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
-/* A connection for each instance, and files for its output. */
+/* A connection for each instance, its process where it is watched (meeting_place.c), and files for
+ * its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
-    uint64_t all = (uint64_t)s->plan->num_instances * (s->options->output_dir ? 4 : 1);
+    uint64_t each = (s->options->output_dir ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
+    uint64_t all = s->plan->num_instances * each;
     uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
 
     if (allowed >= needed)
@@ -643,8 +649,8 @@ static const char *told(const char *text)
     return *text ? text : NULL;
 }
 
-/* What goes from host to host holds the environment, output, and keys. A job may run where TLS is not
- * installed, on networks that are trusted; whoever starts it is told. */
+/* What goes from host to host holds the environment, output, and keys. A job may run where TLS is
+ * not installed, on networks that are trusted; whoever starts it is told. */
 static void secure_control(struct supervisor *s)
 {
     struct plenum_error err;
@@ -657,15 +663,12 @@ static void secure_control(struct supervisor *s)
 }
 
 /* Without mpirun there is no MPI either: the programs meet in memory of ours. */
-static int make_meeting(struct supervisor *s, struct plenum_error *err)
+static int make_place(struct supervisor *s, struct plenum_error *err)
 {
-    int r;
-
     if (s->job->mpirun || s->plan->num_instances == 1)
         return 0;
-    (void)signal(SIGXFSZ, SIG_IGN); /* where ulimit -f is smaller, that is an error */
-    r = meeting_create(s->job->id, s->plan->num_instances, &s->meeting, s->meeting_path);
-    return r < 0 ? error_set(err, r, "cannot make the memory for collectives: %s", strerror(-r)) : 0;
+    return meeting_place_create(s->id, s->job->id, s->plan->num_instances, &s->place,
+                                s->place_address, err);
 }
 
 static int start(struct supervisor *s, struct plenum_error *err)
@@ -673,25 +676,25 @@ static int start(struct supervisor *s, struct plenum_error *err)
     char name[64], control[DIAL_TEXT_MAX];
     char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
     struct starter_job job = {.mpirun = s->job->mpirun,
-                                .id = s->id,
-                                .token = token,
-                                .control = control,
-                                .keep_loader = strcmp(s->job->loader, "auto") == 0,
-                                .daemon_include = told(s->job->ready->daemon_include),
-                                .program_include = told(s->job->ready->program_include),
-                                .excluded = told(s->job->ready->excluded),
-                                .ignored = signals_get_ignored(),
-                                .descriptors = s->job->descriptors};
+                              .id = s->id,
+                              .token = token,
+                              .control = control,
+                              .keep_loader = strcmp(s->job->loader, "auto") == 0,
+                              .daemon_include = told(s->job->ready->daemon_include),
+                              .program_include = told(s->job->ready->program_include),
+                              .excluded = told(s->job->ready->excluded),
+                              .ignored = signals_get_ignored(),
+                              .descriptors = s->job->descriptors};
     hwloc_topology_t topology;
     uint64_t now = time_now_ns();
     int r;
 
     (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
-    s->listener = dial_listen(plan_is_local(s->plan), name,
-                              s->job->ready->daemon_include, control, sizeof(control), err);
+    s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include, control,
+                              sizeof(control), err);
     if (s->listener < 0)
         return s->listener;
-    r = make_meeting(s, err);
+    r = make_place(s, err);
     if (r < 0)
         return r;
     secure_control(s);
@@ -745,7 +748,7 @@ static void supervisor_fini(struct supervisor *s)
     lines_fini(&s->text);
     starter_fini(&s->starter);
     lenders_destroy(s->lenders);
-    meeting_destroy(s->meeting);
+    meeting_place_destroy(s->place);
     tls_destroy(s->tls);
     explicit_bzero(s->token, sizeof(s->token));
     io_close(&s->listener);

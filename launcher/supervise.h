@@ -15,16 +15,17 @@ struct supervise_job {
     const struct cmdline *options;
     struct plan *plan; /* hosts that are not known yet become known */
     const struct ready *ready;
-    const struct mpirun_program *mpirun; /* NULL: plenumrun starts all of them itself, on this host */
+    /* NULL: plenumrun starts all of them itself, on this host */
+    const struct mpirun_program *mpirun;
     const char *directory; /* where the programs run */
     const char *loader;    /* "auto", "none" or addresses */
     const char *id;        /* a name of the job, the same for all its restarts */
     uint32_t restart_count;
-    uint64_t begun_ns;   /* when the person began to wait */
-    uint64_t attempt_ns; /* the same for this start of the job */
+    uint64_t begun_ns;    /* when the person began to wait */
+    uint64_t attempt_ns;  /* the same for this start of the job */
     uint64_t descriptors; /* the soft limit with which plenumrun was started; 0: not known */
-    bool *again;         /* set: an end from which a job may be started again */
-    bool *ran;           /* set: did its programs start? */
+    bool *again;          /* set: an end from which a job may be started again */
+    bool *ran;            /* set: did its programs start? */
 };
 
 /**

@@ -51,7 +51,7 @@ struct member {
     struct control_exited exited;
     bool has_exited;
     uint64_t exited_ns; /* when that was heard */
-    char *tail; /* last lines of its standard error */
+    char *tail;         /* last lines of its standard error */
 };
 
 /* A connection. */
@@ -75,12 +75,12 @@ struct supervisor {
     uint16_t master_port;
     bool plans_sent, table_printed;
 
-    struct meeting *meeting; /* of the programs, where no MPI carries their collectives; or NULL */
-    char meeting_path[MEETING_PATH_MAX];
+    struct meeting_place *place; /* of the programs, where no MPI carries their collectives */
+    char place_address[MEETING_ADDRESS_MAX];
 
     struct tls *tls; /* of the control connections; NULL: they are not encrypted */
     int listener, signal_fd;
-    uint64_t deaf_until; /* no descriptor is left for those who connect */
+    uint64_t deaf_until;     /* no descriptor is left for those who connect */
     struct lenders *lenders; /* or NULL */
     struct starter starter;
     bool starter_ended; /* its status has come */
@@ -105,7 +105,8 @@ struct supervisor {
 
     uint64_t turn_ns; /* when the loop last came round */
     /* When something is due; NEVER: nothing. */
-    uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_starter_at, abandon_at;
+    uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_starter_at,
+        abandon_at;
 };
 
 /* What starts the instances, as a person knows it. */
@@ -131,7 +132,8 @@ void supervise_fail(struct supervisor *s, const struct report *report);
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
                          const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/** The starter has ended or wants the end: it is blamed if nobody gives a better reason very soon. */
+/** The starter has ended or wants the end: it is blamed if nobody gives a better reason very
+ * soon. */
 void supervise_expect_reason(struct supervisor *s);
 
 /* ---- members.c ---- */

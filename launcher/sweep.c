@@ -2,9 +2,10 @@
 /* sweep.c - what Open MPI forgets:
  *
  *                                 4.1                                      5
- *     of a killed mpirun          /tmp/ompi.HOST.UID/pid.N                 /tmp/prterun.HOST.PID.UID
+ *     of a killed mpirun          /tmp/ompi.HOST.UID/pid.N /tmp/prterun.HOST.PID.UID
  *     of its killed daemon        /tmp/ompi.HOST.UID/jf.N                  /tmp/prted.HOST.PID.UID
- *     of killed programs          /dev/shm/vader_segment.HOST.UID.JOB.RANK /dev/shm/sm_segment.HOST...
+ *     of killed programs          /dev/shm/vader_segment.HOST.UID.JOB.RANK
+ *                                 /dev/shm/sm_segment.HOST...
  *
  * Only what belongs to this job is touched: the names hold its numbers, and the owner must be us.
  */
@@ -59,7 +60,7 @@ static bool is_prrte_session(const char *path, pid_t pid)
     struct stat st;
 
     if (!last || path[0] != '/' || strstr(path, "/../") ||
-        (strncmp(last, "/prterun.", 9) != 0 && strncmp(last, "/prted.", 7) != 0))
+        (!str_after(last, "/prterun.") && !str_after(last, "/prted.")))
         return false;
     (void)snprintf(mark, sizeof(mark), ".%d.%u", (int)pid, (unsigned)getuid());
     mark_len = strlen(mark);
@@ -99,7 +100,10 @@ void sweep_after_mpirun(pid_t mpirun)
 {
     static const char *const variables[] = {"PRTE_MCA_prte_tmpdir_base",
                                             "PRTE_MCA_prte_local_tmpdir_base",
-                                            "OMPI_MCA_orte_tmpdir_base", "TMPDIR", "TEMP", "TMP"};
+                                            "OMPI_MCA_orte_tmpdir_base",
+                                            "TMPDIR",
+                                            "TEMP",
+                                            "TMP"};
     char names[2][HOST_NAME_MAX_BYTES];
     const char *base = "/tmp";
     size_t count = host_names(names);
@@ -124,8 +128,8 @@ void sweep_after_mpirun(pid_t mpirun)
     }
 }
 
-/* Open MPI 5 makes a job's number of its name, "prterun-HOST-PID@1": of what stands before the @ a hash (Jenkins'
- * "one at a time"), folded to 16 bits, and what stands behind it. */
+/* Open MPI 5 makes a job's number of its name, "prterun-HOST-PID@1": of what stands before the @ a
+ * hash (Jenkins' "one at a time"), folded to 16 bits, and what stands behind it. */
 static bool number_job(const char *name, uint64_t *ret)
 {
     const char *at = strrchr(name, '@');
@@ -164,8 +168,8 @@ static void remove_segment(void)
         return;
     for (size_t i = 0; i < count; i++) {
         char *path = str_format("%s/%s.%s.%u.%x.%u", folder ? folder : "/dev/shm",
-                                job ? "vader_segment" : "sm_segment", names[i],
-                                (unsigned)geteuid(), (unsigned)number, (unsigned)local);
+                                job ? "vader_segment" : "sm_segment", names[i], (unsigned)geteuid(),
+                                (unsigned)number, (unsigned)local);
 
         if (path)
             (void)unlink(path);

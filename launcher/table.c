@@ -117,12 +117,12 @@ void table_print_text(FILE *file, const struct plan *plan, const char *loader, c
 {
     bool unknown = false;
 
-    (void)fprintf(file, "%u instance%s on %u host%s, %u replica%s of %u device%s; loader: %s; "
+    (void)fprintf(file,
+                  "%u instance%s on %u host%s, %u replica%s of %u device%s; loader: %s; "
                   "started by: %s\n\n",
                   plan->num_instances, plural(plan->num_instances), plan->num_hosts,
                   plural(plan->num_hosts), plan->num_replicas, plural(plan->num_replicas),
-                  plan->devices_per_replica, plural(plan->devices_per_replica), loader,
-                  starter);
+                  plan->devices_per_replica, plural(plan->devices_per_replica), loader, starter);
     if (plan->num_loader_hosts > 0) {
         (void)fprintf(file, "Loaders on %u more host%s: ", plan->num_loader_hosts,
                       plural(plan->num_loader_hosts));

@@ -7,7 +7,8 @@
 
 #include "launcher/plan.h"
 
-/** @param loader  "auto", "none" or addresses. @param starter  "mpirun" or "plenumrun". Hosts whose topology is not known yet say so. */
+/** @param loader  "auto", "none" or addresses. @param starter "mpirun" or "plenumrun". Hosts whose
+ *                topology is not known yet say so. */
 void table_print_text(FILE *file, const struct plan *plan, const char *loader, const char *starter);
 void table_print_json(FILE *file, const struct plan *plan, const char *loader, const char *starter);
 

@@ -10,8 +10,8 @@
 /** Print to standard output; asks mpirun, ssh and plenumd for theirs. An exit status. */
 int version_print(enum cmdline_version format);
 
-/** The first line that a program prints when it is called with `argument`, within `limit_ms`, to standard
- * output, or else to standard error: 0, or -ENODATA when it says nothing. */
+/** The first line that a program prints when it is called with `argument`, within `limit_ms`, to
+ * standard output, or else to standard error: 0, or -ENODATA when it says nothing. */
 int version_ask(const char *program, const char *argument, unsigned limit_ms, char *ret,
                 size_t size);
 

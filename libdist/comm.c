@@ -3,8 +3,8 @@
  *
  * libplenum itself does not link MPI: a program of one instance, or one under torchrun, must run
  * where no MPI is installed. The carrier lies in libplenum-mpi.so beside libplenum.so and is loaded
- * at the first collective that needs it; where plenumrun has started the job without mpirun, which its
- * environment says, libplenum carries them itself (comm_local.c). */
+ * at the first collective that needs it; where plenumrun has started the job without mpirun, which
+ * its environment says, libplenum carries them itself (comm_local.c). */
 #include "config.h"
 
 #include <plenum/comm.h>
@@ -55,8 +55,8 @@ static void at_exit(int status, void *arg)
     (void)pthread_mutex_unlock(&world.mu);
 }
 
-/* What carries the collectives of a job that was not started by torchrun: NULL with a sentence. Which it is was
- * decided by plenumrun for all instances, and is not tried out here. */
+/* What carries the collectives of a job that was not started by torchrun: NULL with a sentence.
+ * Which it is was decided by plenumrun for all instances, and is not tried out here. */
 static const struct comm_backend *find_backend(const struct plenum_job *job,
                                                struct plenum_error *err)
 {
@@ -66,12 +66,16 @@ static const struct comm_backend *find_backend(const struct plenum_job *job,
     if (job->info.launcher == PLENUM_LAUNCHER_PLENUM && getenv(MEETING_VARIABLE))
         return &comm_local;
     backend = module_load(backend_file, COMM_BACKEND_SYMBOL, &why);
-    if (!backend)
+    if (!backend) {
         (void)error_set(err, -ENOTSUP, "collectives of %u instances need MPI: %s",
                         job->info.num_instances, why.text);
-    else if (backend->version != COMM_BACKEND_VERSION)
+        return NULL;
+    }
+    if (backend->version != COMM_BACKEND_VERSION) {
         (void)error_set(err, -ENOTSUP, "%s belongs to another version of libplenum", backend_file);
-    return backend && backend->version == COMM_BACKEND_VERSION ? backend : NULL;
+        return NULL;
+    }
+    return backend;
 }
 
 static int open_backend(const struct plenum_job *job, struct plenum_error *err)
@@ -182,7 +186,8 @@ int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count, enum pl
     if (alone(job) || count == 0)
         return 0;
     r = begin(job, err);
-    return r < 0 ? r : end(job, c->allreduce(c->arg, buffer, count, type, op, job->timeout_ns, err));
+    return r < 0 ? r
+                 : end(job, c->allreduce(c->arg, buffer, count, type, op, job->timeout_ns, err));
 }
 
 int plenum_allgather(struct plenum_job *job, const void *send, size_t bytes, void *recv,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_local.c - the carrier of collectives between instances that plenumrun itself has started on this host:
- * by memory that they share (common/meeting.h). No MPI is needed.
+/* comm_local.c - the carrier of collectives between instances that plenumrun itself has started on
+ * this host: by memory that they share (common/meeting.h). No MPI is needed.
  *
- * A collective moves its bytes in pieces, a turn each: who has some writes them to its room, all come, and
- * who wants some reads them. Sums are formed by all together, of each piece an equal part by each instance,
- * always in the order of the instances, so that they are the same bits in every run.
+ * A collective moves its bytes in pieces, a turn each: who has some writes them to its room, all
+ * come, and who wants some reads them. Sums are formed by all together, of each piece an equal part
+ * by each instance, always in the order of the instances, so that they are the same bits in every
+ * run.
  *
  * Instances that do not call the same are told so: what each called is compared at every round. */
 #include "config.h"
@@ -70,14 +71,15 @@ static int not_the_same(const struct call *c, uint32_t who)
         return error_set(c->err, -EIO,
                          "%s: instance %u belongs to another run of the program, or has begun anew",
                          names[ours->what], who);
-    return error_set(c->err, -EIO,
-                     "this instance calls %s (%llu bytes) while instance %u calls %s (%llu bytes)%s: "
-                     "all must call the same, in the same order",
-                     names[ours->what], (unsigned long long)ours->bytes, who, names[theirs.what],
-                     (unsigned long long)theirs.bytes,
-                     theirs.what == ours->what && theirs.bytes == ours->bytes
-                         ? " with another root, type or operation"
-                         : "");
+    return error_set(
+        c->err, -EIO,
+        "this instance calls %s (%llu bytes) while instance %u calls %s (%llu bytes)%s: "
+        "all must call the same, in the same order",
+        names[ours->what], (unsigned long long)ours->bytes, who, names[theirs.what],
+        (unsigned long long)theirs.bytes,
+        theirs.what == ours->what && theirs.bytes == ours->bytes
+            ? " with another root, type or operation"
+            : "");
 }
 
 /* One round: wait for all. */
@@ -105,7 +107,8 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     const char *job = getenv("PLENUM_JOB_ID");
     int r;
 
-    r = meeting_join(getenv(MEETING_VARIABLE), job ? job : "", instances, index, &world.meeting, err);
+    r = meeting_join(getenv(MEETING_VARIABLE), job ? job : "", instances, index, c.deadline_ns,
+                     &world.meeting, err);
     if (r < 0)
         return r;
     world.instances = instances;
@@ -170,15 +173,15 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
 }
 
 /* Integers wrap, as MPI's do: they are added up as unsigned ones. */
-#define COMBINE(type, sum)                                                               \
-    do {                                                                                 \
-        type *a = (type *)to;                                                            \
-        const type *b = (const type *)from;                                              \
-                                                                                         \
-        for (size_t i = 0; i < count; i++)                                               \
-            a[i] = op == PLENUM_MIN   ? (b[i] < a[i] ? b[i] : a[i])                      \
-                   : op == PLENUM_MAX ? (b[i] > a[i] ? b[i] : a[i])                      \
-                                      : (type)((sum)a[i] + (sum)b[i]);                   \
+#define COMBINE(type, sum)                                             \
+    do {                                                               \
+        type *a = (type *)to;                                          \
+        const type *b = (const type *)from;                            \
+                                                                       \
+        for (size_t i = 0; i < count; i++)                             \
+            a[i] = op == PLENUM_MIN   ? (b[i] < a[i] ? b[i] : a[i])    \
+                   : op == PLENUM_MAX ? (b[i] > a[i] ? b[i] : a[i])    \
+                                      : (type)((sum)a[i] + (sum)b[i]); \
     } while (0)
 
 static void combine(void *to, const void *from, size_t count, enum plenum_type type,

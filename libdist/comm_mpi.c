@@ -84,16 +84,19 @@ static int check_programs_own(struct plenum_error *err)
                      level == MPI_THREAD_SINGLE ? "MPI_THREAD_SINGLE" : "MPI_THREAD_FUNNELED");
 }
 
-/* From Open MPI 5 on nobody may ask PMIx before MPI does (rendezvous.c). The library's name and interface are
- * those of 4.1, so it is asked. */
+/* From Open MPI 5 on nobody may ask PMIx before MPI does (rendezvous.c). The library's name and
+ * interface are those of 4.1, so it is asked. */
 static bool must_be_first(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    unsigned major;
+    const char *digits;
+    uint64_t major;
     int len;
 
-    return MPI_Get_library_version(text, &len) == MPI_SUCCESS &&
-           sscanf(text, "Open MPI v%u", &major) == 1 && major >= 5;
+    if (MPI_Get_library_version(text, &len) != MPI_SUCCESS)
+        return false;
+    digits = str_after(text, "Open MPI v");
+    return digits && parse_next_u64(&digits, UINT32_MAX, &major) == 0 && major >= 5;
 }
 
 /* MPI_Init_thread(), in the thread that wants it or in one of its own. */
@@ -102,7 +105,7 @@ static struct {
     pthread_cond_t changed;
     bool over;
     int code, level;
-} start = {.mu = PTHREAD_MUTEX_INITIALIZER};
+} start = {.mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void *start_mpi(void *unused)
 {
@@ -145,7 +148,8 @@ static int meet(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
     return r == -ETIMEDOUT ? r : 0;
 }
 
-/* Wait for MPI_Init_thread() in another thread. Until MPI has joined PMIx there are no marks, and no time limit. */
+/* Wait for MPI_Init_thread() in another thread. Until MPI has joined PMIx there are no marks, and
+ * no time limit. */
 static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline_ns)
 {
     int marked = -EAGAIN;
@@ -170,24 +174,21 @@ static bool wait_for_start(uint32_t instances, uint32_t index, uint64_t deadline
     return over;
 }
 
-/* MPI_Init_thread() with a time limit: it has none, so it waits in a thread of its own. When the time is up it is
- * left there, and the program is not to use MPI again. */
+/* MPI_Init_thread() with a time limit: it has none, so it waits in a thread of its own. When the
+ * time is up it is left there, and the program is not to use MPI again. */
 static int start_in_time(uint32_t instances, uint32_t index, uint64_t deadline_ns,
                          struct plenum_error *err)
 {
     bool *came = calloc(instances, sizeof(*came));
-    pthread_t thread;
     int r;
 
     if (!came)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)pthread_cond_init(&start.changed, NULL);
-    r = -pthread_create(&thread, NULL, start_mpi, NULL);
+    r = thread_start(NULL, start_mpi, NULL);
     if (r < 0) {
         free(came);
         return error_set(err, r, "cannot start MPI: no new thread");
     }
-    (void)pthread_detach(thread);
     if (wait_for_start(instances, index, deadline_ns)) {
         rendezvous_end();
         r = started(err);

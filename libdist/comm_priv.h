@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* comm_priv.h - between libplenum and what carries its collectives (libplenum-mpi.so, comm_local.c). */
+/* comm_priv.h - between libplenum and what carries its collectives (libplenum-mpi.so,
+ * comm_local.c). */
 #ifndef LIBDIST_COMM_PRIV_H
 #define LIBDIST_COMM_PRIV_H
 
@@ -23,14 +24,15 @@ struct comm_backend {
 };
 
 /**
- * plenum_allgather() of small things of the library's own: all of them, [num_instances], which is the
- * caller's to free; NULL on an error, which `*code` and `err` tell. What a collective that came to no
- * end was given is kept for ever.
+ * plenum_allgather() of small things of the library's own: all of them, [num_instances], which is
+ * the caller's to free; NULL on an error, which `*code` and `err` tell. What a collective that came
+ * to no end was given is kept for ever.
  */
 void *comm_gather(struct plenum_job *job, const void *mine, size_t bytes, int *code,
                   struct plenum_error *err);
 
-/** Between instances that plenumrun itself has started, on one host: where MEETING_VARIABLE is set. */
+/** Between instances that plenumrun itself has started, on one host: where MEETING_VARIABLE is
+ * set. */
 extern const struct comm_backend comm_local;
 
 /** The one symbol that libplenum-mpi.so exports. */

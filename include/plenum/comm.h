@@ -3,9 +3,10 @@
  *
  * Collectives: every instance of the job calls the same functions in the same order, with the same
  * sizes. They work in place on the caller's memory, of any size. In a job of one instance they
- * succeed at once. In a job that plenumrun has started without mpirun, all of it on one host, they go
- * through memory that the instances share; PLENUM_COLLECTIVES in the environment says where it is.
- * Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first call: a program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
+ * succeed at once. In a job that plenumrun has started without mpirun, all of it on one host, they
+ * go through memory that the instances share; PLENUM_COLLECTIVES in the environment says at which
+ * socket it is had. Otherwise they use MPI through libplenum-mpi.so, which is loaded at the first
+ * call: a program that uses MPI itself initialises it before that (with MPI_THREAD_SERIALIZED, or
  * MPI_THREAD_FUNNELED and calls from its main thread) and finalises it itself; else plenum
  * initialises MPI at the first collective and finalises it when the process exits.
  *
@@ -15,16 +16,18 @@
  *   -ENOTSUP          the job has several instances but MPI is not there, its world is not the job
  *                     (under torchrun every process is MPI's "rank 0 of 1": use torch.distributed
  *                     there, or start the job with plenumrun), or the program initialised it with
- *                     too low a thread level; or the memory that PLENUM_COLLECTIVES names is not there, is
- *                     not this user's or this job's, or belongs to another process of the instance;
+ *                     too low a thread level; or the memory that PLENUM_COLLECTIVES names is not
+ *                     there, is not this user's or this job's, or belongs to another process of the
+ *                     instance;
  *   -ETIMEDOUT        the others did not come within the time limit (plenum_job_set_timeout());
  *                     the sentence names those that are missing;
  *   -ENOTRECOVERABLE  an earlier collective timed out: its memory may still be written to by MPI,
  *                     and no further collective can be trusted. End the process;
  *   -EINVAL           a root, type or operation that does not exist;
  *   -ECHILD           this process was forked from the one that opened the job;
- *   -EIO              MPI reported an error; the sentence holds its text. Or, without MPI: the program of
- *                     another instance has ended, or calls something else; the sentence names it;
+ *   -EIO              MPI reported an error; the sentence holds its text. Or, without MPI: the
+ *                     program of another instance has ended, or calls something else; the sentence
+ *                     names it;
  *   -ENOMEM.
  *
  * Threads: one collective at a time per process; calls from several threads wait for each other,
@@ -69,7 +72,7 @@ PLENUM_API int plenum_broadcast(struct plenum_job *job, void *buffer, size_t byt
  * Combine `buffer` of all instances, element by element; every instance has the result.
  *
  * @param buffer  [count] elements of `type`; read and written. On an error its content is
- * undefined.
+ *                undefined.
  */
 PLENUM_API int plenum_allreduce(struct plenum_job *job, void *buffer, size_t count,
                                 enum plenum_type type, enum plenum_op op, struct plenum_error *err);
@@ -120,7 +123,7 @@ PLENUM_API uint64_t plenum_replica_seed(uint64_t seed, uint32_t replica);
  * ready.
  *
  * @param prepare  called in the instance with local index 0 of each host: 0, or a negative errno
- * with a sentence, which then is the result in every instance of the job.
+ *                 with a sentence, which then is the result in every instance of the job.
  */
 PLENUM_API int plenum_once_per_host(struct plenum_job *job,
                                     int (*prepare)(void *arg, struct plenum_error *err), void *arg,

@@ -19,9 +19,9 @@ enum plenum_launcher {
     PLENUM_LAUNCHER_NONE,   /**< Nobody: a job of one instance. */
     PLENUM_LAUNCHER_PLENUM, /**< plenumrun: PLENUM_* variables. */
     PLENUM_LAUNCHER_TORCH,  /**< torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE. */
-    PLENUM_LAUNCHER_MPI, /**< mpirun of an MPI: OMPI_COMM_WORLD_* (Open MPI), PMI_RANK and PMI_SIZE
-                              (MPICH, Intel MPI and others), MV2_* and MVP_COMM_WORLD_* (MVAPICH).
-                          */
+    /** mpirun of an MPI: OMPI_COMM_WORLD_* (Open MPI), PMI_RANK and PMI_SIZE (MPICH, Intel MPI and
+     *  others), MV2_* and MVP_COMM_WORLD_* (MVAPICH). */
+    PLENUM_LAUNCHER_MPI,
     PLENUM_LAUNCHER_SLURM,   /**< srun: SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID. */
     PLENUM_LAUNCHER_PROGRAM, /**< The program itself, by plenum_job_open_as(). */
 };
@@ -41,10 +41,11 @@ struct plenum_job_info {
     uint32_t devices_per_replica;  /**< Accelerators that one replica uses; 1 unless told. */
     uint32_t restart_count;        /**< How often plenumrun has started the job again. */
     enum plenum_launcher launcher; /**< Who told. */
-    const char *job_id;            /**< The same text in all instances of the job, unique among the
-                                        jobs of its hosts. Borrowed from the job. */
-    const char *loader;            /**< Addresses of loaders (PLENUM_LOADER), or NULL when none
-                                        is named. Borrowed from the job. */
+    /** The same text in all instances of the job, unique among the jobs of its hosts. Borrowed from
+     *  the job. */
+    const char *job_id;
+    /** Addresses of loaders (PLENUM_LOADER), or NULL when none is named. Borrowed from the job. */
+    const char *loader;
 };
 
 /**
@@ -56,8 +57,11 @@ struct plenum_job_info {
  * counts; the environment is read once. A forked child has a job of its own.
  *
  * Ownership: close each successful open once, with plenum_job_close().
- * Errors:    -EINVAL variables contradict each other, are not numbers, or say only half (`err`
- * names the variable); -ENOMEM. Threads:   any.
+ * Errors:
+ *   -EINVAL   variables contradict each other, are not numbers, or say only half: `err` names the
+ *             variable;
+ *   -ENOMEM.
+ * Threads: any.
  */
 PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err);
 
@@ -66,11 +70,14 @@ PLENUM_API int plenum_job_open(struct plenum_job **ret, struct plenum_error *err
  * From then on plenum_job_open() gives this job.
  *
  * @param info  Copied. Its `launcher`, `job_id` and `loader` are not looked at: the launcher
- * becomes PLENUM_LAUNCHER_PROGRAM, the others are found as by plenum_job_open().
+ *              becomes PLENUM_LAUNCHER_PROGRAM, the others are found as by plenum_job_open().
  *
  * Ownership: as of plenum_job_open().
- * Errors:    -EINVAL numbers contradict each other; -EBUSY the job is open, and this process
- * another in it; -ENOMEM. Threads:   any.
+ * Errors:
+ *   -EINVAL   numbers contradict each other;
+ *   -EBUSY    the job is open, and this process another in it;
+ *   -ENOMEM.
+ * Threads: any.
  */
 PLENUM_API int plenum_job_open_as(const struct plenum_job_info *info, struct plenum_job **ret,
                                   struct plenum_error *err);

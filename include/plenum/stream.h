@@ -17,8 +17,8 @@
  *     }
  *     // here r is -ENODATA: all epochs are over
  *
- * PLENUM_VERIFY_BATCHES is a percentage of batches that two loaders are asked for and that are compared.
- * Where they differ the stream fails with -EBADMSG and names both. It takes two loaders.
+ * PLENUM_VERIFY_BATCHES is a percentage of batches that two loaders are asked for and that are
+ * compared. Where they differ the stream fails with -EBADMSG and names both. It takes two loaders.
  *
  * Two variables of the environment serve to find out what an unchanged program waits for; see
  * plenumctl(1). PLENUM_SOURCE is real, generated (pixels from a table instead of decoded ones) or
@@ -64,74 +64,99 @@ enum plenum_last {
 
 /** What is done with a sample that cannot be decoded. */
 enum plenum_bad {
-    PLENUM_BAD_SUBSTITUTE, /**< Another sample, chosen by the seed, is shown in its place and
-                              counted. */
-    PLENUM_BAD_FAIL,       /**< The stream fails with -EBADMSG, naming file and reason. */
+    /** Another sample, chosen by the seed, is shown in its place and counted. */
+    PLENUM_BAD_SUBSTITUTE,
+    /** The stream fails with -EBADMSG, naming file and reason. */
+    PLENUM_BAD_FAIL,
 };
 
 /** How the instances of a job share a data set. */
 enum plenum_split {
-    PLENUM_SPLIT_SAMPLE, /**< All of it is there for all: each takes its share of every step. */
-    PLENUM_SPLIT_FILE,   /**< Each instance has an equal part of the data set's archives, which is a
-                            data set of its own: for data that lies on each host's own disks. Only
-                            with plenum_stream_open_all(). */
+    /** All of it is there for all: each takes its share of every step. */
+    PLENUM_SPLIT_SAMPLE,
+    /** Each instance has an equal part of the data set's archives, which is a data set of its own:
+     *  for data that lies on each host's own disks. Only with plenum_stream_open_all(). */
+    PLENUM_SPLIT_FILE,
 };
 
 /** Which positions of a step a replica takes: of R * M, M. */
 enum plenum_deal {
-    PLENUM_DEAL_CONSECUTIVE, /**< Replica r takes M in a row, from r * M on. */
-    PLENUM_DEAL_ROUND_ROBIN, /**< Replica r takes r, r + R, r + 2R, ...: with `repeat`, the copies
-                                  of a sample go to different replicas. */
+    /** Replica r takes M in a row, from r * M on. */
+    PLENUM_DEAL_CONSECUTIVE,
+    /** Replica r takes r, r + R, r + 2R, ...: with `repeat`, the copies of a sample go to
+     *  different replicas. */
+    PLENUM_DEAL_ROUND_ROBIN,
 };
 
 /**
  * Told of the memory that batches lie in, for programs that pin it (cudaHostRegister).
  *
- * @param present  1: batches from [base, base + bytes) will be handed out. 0: it is about to be
- * unmapped; no batch of it is leased any more.
+ * @param present  1: batches from [base, base + bytes) will be handed out.
+ *                 0: it is about to be unmapped; no batch of it is leased any more.
  *
  * A stream has one ring, and another one after each loss of a loader; the old one goes when its
- * last batch has been released. Called by plenum_stream_next(), plenum_stream_shutdown() or
- * plenum_stream_destroy(), or, of a stream that was ended before, by plenum_batch_release(); in the thread that called it. It may
- * call nothing of the stream's but plenum_stream_get_*().
+ * last batch has been released.
+ *
+ * Threads: called in the thread that calls plenum_stream_next(), plenum_stream_shutdown() or
+ *          plenum_stream_destroy(), or plenum_batch_release() for a stream that was ended before.
+ *          It may call nothing of the stream's but plenum_stream_get_*().
  */
 typedef void (*plenum_ring_call)(void *arg, void *base, size_t bytes, int present);
 
 /** What to stream. Fill with plenum_stream_options_init(), then change what differs. */
 struct plenum_stream_options {
-    size_t size;         /**< sizeof(struct plenum_stream_options): set by the init function. */
-    const char *dataset; /**< "FORMAT:PATH", or a plain path: see plenumctl(1). Copied. No default. */
-    const char
-        *pipeline;       /**< "train", "eval", or stages: see plenum(7). Copied. Default "train". */
-    const char *shuffle; /**< "global", "none" or "block:B". Copied. Default "global". */
-    const char *loader;  /**< Addresses of loaders, separated by commas, or NULL for the job's:
-                              unix:PATH, unix:@NAME, tcp:HOST:PORT, where a name stands for all its
-                              addresses. All that answer are used. Copied. */
-    uint64_t seed;       /**< Keys every random number. Default 0. */
-    uint64_t epochs;     /**< The stream ends before this epoch (counted from 0); 0: never. */
-    uint32_t micro_batch;      /**< M: samples that a replica takes in a step. Default 1. */
-    uint32_t steps;            /**< S: consecutive steps in one batch. Default 1. */
-    uint32_t prefetch_depth;   /**< Batches asked for ahead of time, 1 ... 64. Default 3; with several
-                                    loaders at least two for each. */
-    enum plenum_dtype dtype;   /**< Default PLENUM_INT8. */
-    enum plenum_layout layout; /**< Default PLENUM_NHWC. */
-    uint32_t channels; /**< 3, or 4 with a last channel of zero points: what stands for 0.0, 0 as
-                            int8 and 128 as uint8. Default 3. */
-    enum plenum_last last;      /**< Default PLENUM_PAD. */
-    enum plenum_bad bad;        /**< Default PLENUM_BAD_SUBSTITUTE. */
-    uint64_t loader_timeout_ns; /**< How long no loader may answer before the stream fails with
-                                     -ECONNRESET; and how long one that is away is waited for when
-                                     those that are there cannot make a batch. Default 60 s. */
-    uint64_t silence_ns; /**< A loader that says nothing for so long, though something was asked
-                              of it, is given up. Where there are others, these are asked long before.
-                              Default 5 s. */
-    const char *subset;  /**< "a:b": only samples a ... b - 1 of the data set; NULL: all. Copied. */
-    uint32_t repeat;     /**< Positions in a row that show a sample, each with a crop of its own.
-                              Default 1. */
-    enum plenum_split split; /**< Default PLENUM_SPLIT_SAMPLE. */
-    enum plenum_deal deal;   /**< Default PLENUM_DEAL_CONSECUTIVE. */
-    plenum_ring_call on_ring; /**< Told of rings that come and go, or NULL, the default. */
-    void *on_ring_arg;        /**< Handed to it. */
+    /** sizeof(struct plenum_stream_options): set by the init function. */
+    size_t size;
+    /** "FORMAT:PATH", or a plain path: see plenumctl(1). Copied. No default. */
+    const char *dataset;
+    /** "train", "eval", or stages: see plenum(7). Copied. Default "train". */
+    const char *pipeline;
+    /** "global", "none" or "block:B". Copied. Default "global". */
+    const char *shuffle;
+    /** Addresses of loaders, separated by commas, or NULL for the job's: unix:PATH, unix:@NAME,
+     *  tcp:HOST:PORT, where a name stands for all its addresses. All that answer are used.
+     *  Copied. */
+    const char *loader;
+    /** Keys every random number. Default 0. */
+    uint64_t seed;
+    /** The stream ends before this epoch (counted from 0); 0: never. */
+    uint64_t epochs;
+    /** M: samples that a replica takes in a step. Default 1. */
+    uint32_t micro_batch;
+    /** S: consecutive steps in one batch. Default 1. */
+    uint32_t steps;
+    /** Batches asked for ahead of time, 1 ... 64. Default 3; with several loaders at least two for
+     *  each. */
+    uint32_t prefetch_depth;
+    /** Default PLENUM_INT8. */
+    enum plenum_dtype dtype;
+    /** Default PLENUM_NHWC. */
+    enum plenum_layout layout;
+    /** 3, or 4 with a last channel of zero points: what stands for 0.0, 0 as int8 and 128 as uint8.
+     *  Default 3. */
+    uint32_t channels;
+    /** Default PLENUM_PAD. */
+    enum plenum_last last;
+    /** Default PLENUM_BAD_SUBSTITUTE. */
+    enum plenum_bad bad;
+    /** How long no loader may answer before the stream fails with -ECONNRESET; and how long one
+     *  that is away is waited for when those that are there cannot make a batch. Default 60 s. */
+    uint64_t loader_timeout_ns;
+    /** A loader that says nothing for so long, though something was asked of it, is given up. Where
+     *  there are others, these are asked long before. Default 5 s. */
+    uint64_t silence_ns;
+    /** "a:b": only samples a ... b - 1 of the data set; NULL: all. Copied. */
+    const char *subset;
+    /** Positions in a row that show a sample, each with a crop of its own. Default 1. */
+    uint32_t repeat;
+    /** Default PLENUM_SPLIT_SAMPLE. */
+    enum plenum_split split;
+    /** Default PLENUM_DEAL_CONSECUTIVE. */
+    enum plenum_deal deal;
+    /** Told of rings that come and go, or NULL, the default. */
+    plenum_ring_call on_ring;
+    /** Handed to it. */
+    void *on_ring_arg;
 };
 
 /** Constant facts of an open stream. */
@@ -146,8 +171,7 @@ struct plenum_stream_info {
     uint32_t slots;          /**< In the ring; one is taken by each batch that is not released. */
     uint64_t batch_bytes;    /**< Pixels of one batch. */
     uint8_t fingerprint[16]; /**< Of the data set. */
-    uint8_t
-        identity[16]; /**< Of all that decides what a position shows; see struct plenum_cursor. */
+    uint8_t identity[16];    /**< Of all that decides what a position shows: see plenum_cursor. */
 };
 
 /**
@@ -158,18 +182,17 @@ struct plenum_stream_info {
  * are the program's: what they hold may be changed in place.
  */
 struct plenum_batch {
-    void
-        *pixels; /**< int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. */
-    int64_t *labels;   /**< Class indices. */
-    uint32_t *samples; /**< Index in the data set of the sample that is shown. */
-    uint64_t
-        *positions;     /**< Place in the epoch's order; >= N where valid is 0 at an epoch's end. */
-    uint8_t *valid;     /**< 1: counts; 0: fills up the last step (or the last batch). */
-    uint64_t *epochs;   /**< [S]: the epoch of each step; a batch may cross an epoch's end. */
-    uint64_t index;     /**< Batches since the stream was opened or sought, from 0. */
-    uint32_t count;     /**< S * local R * M. */
-    uint32_t num_valid; /**< Ones in valid. */
-    uint32_t num_substituted;              /**< Samples shown in place of bad ones. */
+    /** int8 or uint8, [S][R][M][H][W][C] or [S][R][M][C][H][W]; 4096-byte aligned. */
+    void *pixels;
+    int64_t *labels;          /**< Class indices. */
+    uint32_t *samples;        /**< Index in the data set of the sample that is shown. */
+    uint64_t *positions;      /**< Place in the epoch's order; >= N where valid is 0 at its end. */
+    uint8_t *valid;           /**< 1: counts; 0: fills up the last step (or the last batch). */
+    uint64_t *epochs;         /**< [S]: the epoch of each step; a batch may cross an epoch's end. */
+    uint64_t index;           /**< Batches since the stream was opened or sought, from 0. */
+    uint32_t count;           /**< S * local R * M. */
+    uint32_t num_valid;       /**< Ones in valid. */
+    uint32_t num_substituted; /**< Samples shown in place of bad ones. */
     uint32_t steps, replicas, micro_batch; /**< S, local R, M. */
     uint32_t height, width, channels;
     enum plenum_dtype dtype;
@@ -182,10 +205,10 @@ struct plenum_batch {
  * be written as they are. Any number of replicas and any micro-batch can go on from it.
  */
 struct plenum_cursor {
-    uint8_t identity[16]; /**< Hash of data set, pipeline, seed and order: what must not have
-                             changed. */
-    uint64_t epoch;       /**< Of the next step. */
-    uint64_t position;    /**< Of the next step, in its epoch's order. */
+    /** Hash of data set, pipeline, seed and order: what must not have changed. */
+    uint8_t identity[16];
+    uint64_t epoch;    /**< Of the next step. */
+    uint64_t position; /**< Of the next step, in its epoch's order. */
 };
 
 /** Where a stream stands, in terms of its epochs and steps. */
@@ -201,6 +224,7 @@ struct plenum_ring {
     size_t bytes; /**< A multiple of the page size. */
 };
 
+/** What a stream has done so far. Times are in nanoseconds. */
 struct plenum_stream_stats {
     uint64_t batches;     /**< Handed out. */
     uint64_t samples;     /**< Valid ones in them. */
@@ -210,19 +234,20 @@ struct plenum_stream_stats {
     uint64_t incidents;   /**< Loaders that died, went silent or were restarted. */
     uint64_t lost_ns;     /**< Time from losing a loader to having one again, summed. */
     uint64_t rendered;    /**< Samples that loaders have rendered, also those still prefetched. */
-    uint64_t queue_ns;    /**< Time that their batches waited in a loader before the first of their
-                               samples was taken up, summed over batches. */
-    uint64_t read_ns;     /**< Time spent reading them, summed over samples. */
-    uint64_t render_ns;   /**< From encoded bytes to pixels in place, summed over samples. */
+    /** Time that batches waited in a loader before the first of their samples was taken up, summed
+     *  over batches. */
+    uint64_t queue_ns;
+    uint64_t read_ns;           /**< Time spent reading samples, summed over them. */
+    uint64_t render_ns;         /**< From encoded bytes to pixels in place, summed over samples. */
     uint32_t loader_threads;    /**< Threads of the loaders in use that decode, and */
     uint32_t loader_io_threads; /**< that read. */
     uint32_t ready;             /**< Batches that could be had at once. */
     uint32_t in_flight;         /**< Batches that are being rendered. */
-    char loader[128];           /**< Address of a loader in use, one of this host if there is one, or
-                                     "". */
-    uint32_t loaders;           /**< In use. */
-    uint64_t moved;      /**< Batches that were asked of another loader, as theirs was lost or could not
-                              make them. */
+    /** Address of a loader in use, one of this host if there is one, or "". */
+    char loader[128];
+    uint32_t loaders; /**< In use. */
+    /** Batches that were asked of another loader, as theirs was lost or could not make them. */
+    uint64_t moved;
     uint64_t hedged;     /**< Batches that were asked of a second loader, as they were late, */
     uint64_t hedges_won; /**< and came from there. */
     uint64_t verified;   /**< Batches that two loaders made alike: see PLENUM_VERIFY_BATCHES. */
@@ -241,12 +266,16 @@ PLENUM_API void plenum_stream_options_init(struct plenum_stream_options *options
  * @param info  Whose share to stream; NULL for a job of one instance. Copied.
  *
  * Ownership: `*ret` ends with plenum_stream_destroy().
- * Errors:    -EINVAL an option (named) is out of range; -ENOENT no such data set; -EBADMSG it holds
- *            nothing usable; -EACCES; -ECONNREFUSED or -ECONNRESET no loader answered within
- *            loader_timeout_ns (the addresses are named); -EPROTONOSUPPORT a loader of another
- * major version; -ENOSPC or -ENOMEM the ring cannot be reserved. Threads:   any. Blocks while an
- * index is being built: minutes for millions of files, the first time. A thread of the library's
- * own, one for all streams of the process, does the talking.
+ * Errors:
+ *   -EINVAL                      an option, which is named, is out of range;
+ *   -ENOENT                      no such data set;
+ *   -EBADMSG                     it holds nothing usable;
+ *   -EACCES                      it may not be read;
+ *   -ECONNREFUSED, -ECONNRESET   no loader answered within loader_timeout_ns; all are named;
+ *   -EPROTONOSUPPORT             a loader of another major version;
+ *   -ENOSPC, -ENOMEM             the ring cannot be reserved.
+ * Threads: any. Blocks while an index is being built: minutes for millions of files, the first
+ *          time. One thread of the library's own talks to loaders, for all streams of the process.
  */
 PLENUM_API int plenum_stream_open(const struct plenum_job_info *info,
                                   const struct plenum_stream_options *options,
@@ -255,18 +284,21 @@ PLENUM_API int plenum_stream_open(const struct plenum_job_info *info,
 /**
  * Open a stream in all instances of a job, and see to it that they stream the same: a collective.
  *
- * As plenum_stream_open(). In addition, when one instance cannot open its stream, all get its error;
- * and when instances would show different samples (another data set under the same name, another
- * pipeline, seed or order), all are refused, with both and the first difference that can be named.
+ * As plenum_stream_open(). In addition, when one instance cannot open its stream, all get its
+ * error; and when instances would show different samples (another data set under the same name,
+ * another pipeline, seed or order), all are refused, with both and the first difference that can be
+ * named.
  *
  * With PLENUM_SPLIT_FILE, instance i of I streams the i-th of I equal parts of the archives, in an
  * order of its own, and the instances agree on the number of steps: the largest of all parts'
- * (PLENUM_PAD) or the smallest (PLENUM_DROP). The name must spell archives out ("x-{000..146}.tar"),
- * so that it means the same where only some of them lie; only an instance's own need be there.
+ * (PLENUM_PAD) or the smallest (PLENUM_DROP). The name must list the archives
+ * ("x-{000..146}.tar"), so that it means the same where only some of them lie; only an instance's
+ * own need be there.
  * Cursors then count positions of a part, and are of use to the same instance of an equal job.
  *
- * Errors: as plenum_stream_open() and as all collectives; -ESTALE data sets differ; -EINVAL options
- * differ.
+ * Errors: as plenum_stream_open() and as all collectives, and
+ *   -ESTALE   data sets differ;
+ *   -EINVAL   options differ.
  */
 PLENUM_API int plenum_stream_open_all(struct plenum_job *job,
                                       const struct plenum_stream_options *options,
@@ -292,12 +324,17 @@ PLENUM_API void plenum_stream_destroy(struct plenum_stream *stream);
  * Lease the next batch, waiting at most `timeout_ns` nanoseconds (0 polls, PLENUM_FOREVER waits).
  *
  * Ownership: `*ret` borrows a slot of the ring until plenum_batch_release().
- * Errors:    -EAGAIN none was ready in time; -ENODATA the stream's epochs are over; -ENOBUFS every
- *            slot of the ring is leased: release one first; -ECONNRESET no loader answered for
- *            loader_timeout_ns; -EBADMSG a bad sample under PLENUM_BAD_FAIL; -EIO a file could not
- * be read; -ESTALE the data set is another one than at open. `*ret` is then untouched. After
- * -EBADMSG, -EIO, -ESTALE and -ECONNRESET every further call gives the same. -ECHILD: this process
- * was forked from the one that opened the stream. -EBADF: another thread has shut the stream down.
+ * Errors: `*ret` is then untouched.
+ *   -EAGAIN       none was ready in time;
+ *   -ENODATA      the stream's epochs are over;
+ *   -ENOBUFS      every slot of the ring is leased: release one first;
+ *   -ECONNRESET   no loader answered for loader_timeout_ns;
+ *   -EBADMSG      a bad sample under PLENUM_BAD_FAIL, or loaders that made different batches;
+ *   -EIO          a file could not be read;
+ *   -ESTALE       the data set is another one than at open;
+ *   -ECHILD       this process was forked from the one that opened the stream;
+ *   -EBADF        another thread has shut the stream down.
+ * After -EBADMSG, -EIO, -ESTALE and -ECONNRESET every further call gives the same.
  * Threads: one at a time per stream; streams are independent. Blocks: keep it off event loops.
  */
 PLENUM_API int plenum_stream_next(struct plenum_stream *stream, uint64_t timeout_ns,
@@ -314,8 +351,9 @@ PLENUM_API int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_
 
 /**
  * A ring that new batches come from. It becomes another one when a loader is lost, and there are
- * several when there are several loaders (one for each on this host, one for all others); batches that
- * are leased may lie in an older one. To be told, see plenum_stream_options.on_ring. Threads: any.
+ * several when there are several loaders (one for each on this host, one for all others); batches
+ * that are leased may lie in an older one. To be told, see plenum_stream_options.on_ring. Threads:
+ * any.
  */
 PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret);
 
@@ -326,8 +364,7 @@ PLENUM_API void plenum_stream_get_ring(struct plenum_stream *stream, struct plen
  *
  * Ownership: `*ret` is [count] pointers and a NULL, one block: free() it.
  * Errors:    -EINVAL there is no such sample; -ENOTSUP the loader is too old; -ECHILD; -EBADF;
- *            -ENOMEM; or
- *            the stream's own error. `*ret` is then untouched.
+ *            -ENOMEM; or the stream's own error. `*ret` is then untouched.
  * Threads:   any. Blocks until the loader has answered: some microseconds a name.
  */
 PLENUM_API int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,
@@ -353,13 +390,17 @@ PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 PLENUM_API void plenum_stream_get_info(const struct plenum_stream *stream,
                                        struct plenum_stream_info *ret);
 
-/** The place behind the last batch that plenum_stream_next() gave. 0, or -ECHILD with `*ret`
- * cleared. Threads: any. */
+/**
+ * The place behind the last batch that plenum_stream_next() gave.
+ *
+ * Returns 0, or -ECHILD with `*ret` cleared. Threads: any.
+ */
 PLENUM_API int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret);
 
 /**
- * The same place as the next step sees it: at the end of an epoch, the begin of the next. 0, or
- * -ECHILD with `*ret` cleared. Threads: any.
+ * The same place as the next step sees it: at the end of an epoch, the begin of the next.
+ *
+ * Returns 0, or -ECHILD with `*ret` cleared. Threads: any.
  */
 PLENUM_API int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *ret);
 
@@ -367,13 +408,19 @@ PLENUM_API int plenum_stream_get_place(struct plenum_stream *stream, struct plen
  * Go on from `cursor`: the next batch begins there. Leased batches stay; prefetched ones are
  * dropped.
  *
- * Errors:  -ESTALE the cursor was made with another data set, pipeline, seed or order; -EINVAL it
- * lies outside the data set; -ECHILD; -EBADF. Threads: as plenum_stream_next().
+ * Errors:
+ *   -ESTALE            the cursor was made with another data set, pipeline, seed or order;
+ *   -EINVAL            it lies outside the data set;
+ *   -ECHILD, -EBADF    as plenum_stream_next().
+ * Threads: as plenum_stream_next().
  */
 PLENUM_API int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor *cursor,
                                   struct plenum_error *err);
 
-/** How it has gone so far, or, of one that plenum_stream_shutdown() has ended, until then. Threads: any. */
+/**
+ * How it has gone so far; of a stream that plenum_stream_shutdown() has ended, until then.
+ * Threads: any.
+ */
 PLENUM_API void plenum_stream_get_stats(struct plenum_stream *stream,
                                         struct plenum_stream_stats *ret);
 

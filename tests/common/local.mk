@@ -9,6 +9,8 @@ common_tests = \
 	%D%/test_identity \
 	%D%/test_jobloader \
 	%D%/test_laws \
+	%D%/test_list \
+	%D%/test_lock \
 	%D%/test_meeting \
 	%D%/test_order \
 	%D%/test_order_small \
@@ -17,6 +19,7 @@ common_tests = \
 	%D%/test_progress \
 	%D%/test_ring \
 	%D%/test_text \
+	%D%/test_util \
 	%D%/test_wire
 if TLS
 common_tests += %D%/test_tls
@@ -35,7 +38,7 @@ TESTS += $(common_tests)
 %C%_test_identity_CFLAGS = $(test_cflags)
 %C%_test_identity_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_jobloader_CFLAGS = $(test_cflags)
-%C%_test_jobloader_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=posix_spawn,--wrap=syscall
+%C%_test_jobloader_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=posix_spawn,--wrap=syscall,--wrap=clone
 %C%_test_jobloader_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_meeting_CFLAGS = $(test_cflags)
 %C%_test_meeting_LDADD = common/libcommon.la $(CRITERION_LIBS)
@@ -49,6 +52,10 @@ TESTS += $(common_tests)
 %C%_test_pipeline_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_text_CFLAGS = $(test_cflags)
 %C%_test_text_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_list_CFLAGS = $(test_cflags)
+%C%_test_list_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_util_CFLAGS = $(test_cflags)
+%C%_test_util_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_ring_CFLAGS = $(test_cflags)
 %C%_test_ring_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_wire_CFLAGS = $(test_cflags)
@@ -57,6 +64,8 @@ TESTS += $(common_tests)
 %C%_test_dataname_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_crc32c_CFLAGS = $(test_cflags)
 %C%_test_crc32c_LDADD = common/libcommon.la $(CRITERION_LIBS)
+%C%_test_lock_CFLAGS = $(test_cflags)
+%C%_test_lock_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_laws_CFLAGS = $(test_cflags)
 %C%_test_laws_LDADD = common/libcommon.la $(CRITERION_LIBS)
 %C%_test_progress_CFLAGS = $(test_cflags)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses: what is understood, what is refused with a sentence, and sockets that are made of them. */
+/* Addresses: what is understood, what is refused with a sentence, and sockets that are made of
+ * them. */
 #include "config.h"
 
 #include <errno.h>
@@ -73,9 +74,9 @@ Test(address, who_may_reach_it)
     static const struct {
         const char *text;
         bool local;
-    } cases[] = {{"unix:/x", true},          {"tcp:127.0.0.1:1", true},  {"tcp:127.9.9.9:1", true},
-                 {"tcp:[::1]:1", true},      {"tcp:10.0.0.1:1", false},  {"tcp:0.0.0.0:1", false},
-                 {"tcp:[::]:1", false},      {"tcp:[fe80::1]:1", false}, {"tcp:unknown:1", false}};
+    } cases[] = {{"unix:/x", true},     {"tcp:127.0.0.1:1", true},  {"tcp:127.9.9.9:1", true},
+                 {"tcp:[::1]:1", true}, {"tcp:10.0.0.1:1", false},  {"tcp:0.0.0.0:1", false},
+                 {"tcp:[::]:1", false}, {"tcp:[fe80::1]:1", false}, {"tcp:unknown:1", false}};
     struct address a;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Control groups as containers and batch systems show them, in trees of files that are shaped like theirs; and
- * a real group, where one can be made. */
+/* Control groups as containers and batch systems show them, in trees of files that are shaped like
+ * theirs; and a real group, where one can be made. */
 #include "config.h"
 
 #include <stdio.h>
@@ -52,7 +52,9 @@ static uint64_t room(struct memory_limit *ret)
 }
 
 #define V2 "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
-#define NOISE "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n24 23 0:30 / /my\\040disk rw shared:2 - tmpfs tmpfs rw\n"
+#define NOISE                                                                                   \
+    "23 1 8:1 / / rw - ext4 /dev/sda1 rw\n24 23 0:30 / /my\\040disk rw shared:2 - tmpfs tmpfs " \
+    "rw\n"
 
 Test(cgroup, nothing_is_limited_where_there_are_no_groups)
 {
@@ -84,7 +86,8 @@ Test(cgroup, of_nested_groups_the_least_holds)
     cr_expect(eq(str, m.what, "the control group /jobs/17"));
 }
 
-/* Docker, Podman, Kubernetes on version 2: a name space of its own, whose root is what is mounted. */
+/* Docker, Podman, Kubernetes on version 2: a name space of its own, whose root is what is
+ * mounted. */
 Test(cgroup, a_containers_own_name_space_by_version_2)
 {
     hosts("0::/\n", "900 800 0:26 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n");
@@ -92,7 +95,8 @@ Test(cgroup, a_containers_own_name_space_by_version_2)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 500));
 }
 
-/* The name is the host's, and the container's own part alone is mounted: version 1, or 2 without a name space. */
+/* The name is the host's, and the container's own part alone is mounted: version 1, or 2 without a
+ * name space. */
 Test(cgroup, a_part_of_the_hosts_hierarchy)
 {
     struct memory_limit m;
@@ -108,7 +112,8 @@ Test(cgroup, a_part_of_the_hosts_hierarchy)
     file("sys/fs/cgroup/memory/memory.limit_in_bytes", "8000\n");
     file("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n");
     file("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
-    file("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1\n"); /* another's: a container's in it */
+    /* another's: a container's in it */
+    file("sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "1\n");
     file("sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "1\n");
     cr_expect(eq(u64, room(&m), 4000));
     cr_expect(eq(str, m.what, "the control group /docker/abc"));
@@ -131,13 +136,15 @@ Test(cgroup, what_is_above_the_name_space_is_shown_by_dots)
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0));
 }
 
-/* Controllers of version 1 beside a hierarchy of version 2 that has none; and mounts at other places. */
+/* Controllers of version 1 beside a hierarchy of version 2 that has none; and mounts at other
+ * places. */
 Test(cgroup, both_versions_at_once)
 {
-    hosts("3:cpu:/j\n2:cpuset:/j\n0::/j\n", "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
-                                              "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-                                              "33 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
-                                              "32 31 0:29 / /groups\\040of/cpu rw - cgroup cgroup rw,cpu\n");
+    hosts("3:cpu:/j\n2:cpuset:/j\n0::/j\n",
+          "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755\n"
+          "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+          "33 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+          "32 31 0:29 / /groups\\040of/cpu rw - cgroup cgroup rw,cpu\n");
     file("groups of/cpu/j/cpu.cfs_quota_us", "70000\n");
     file("groups of/cpu/j/cpu.cfs_period_us", "20000\n");
     file("sys/fs/cgroup/unified/j/cgroup.procs", "1\n");
@@ -146,15 +153,17 @@ Test(cgroup, both_versions_at_once)
 
 Test(cgroup, what_makes_no_sense_limits_nothing)
 {
-    static const char *const texts[] = {"", "max", "max max", "-1 100000", "0 100000", "100000 0", "x", "100000",
-                                        "99999999999999999999 100000"};
+    static const char *const texts[] = {"",          "max",      "max max",
+                                        "-1 100000", "0 100000", "100000 0",
+                                        "x",         "100000",   "99999999999999999999 100000"};
 
     hosts("0::/\n", V2);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         file("sys/fs/cgroup/cpu.max", texts[i]);
         cr_expect(eq(u32, cgroup_cpu_millicores(), 0), "'%s'", texts[i]);
     }
-    hosts("\n:\n0\n0:\n::\n4:cpu\n", "\n - \n1 2 3 4 - cgroup2 cgroup rw\n - cgroup2 cgroup rw\n1 2 0:1 / /x rw -\n");
+    hosts("\n:\n0\n0:\n::\n4:cpu\n",
+          "\n - \n1 2 3 4 - cgroup2 cgroup rw\n - cgroup2 cgroup rw\n1 2 0:1 / /x rw -\n");
     cr_expect(eq(u32, cgroup_cpu_millicores(), 0));
 }
 
@@ -180,10 +189,12 @@ Test(cgroup, a_real_group)
     pid_t child;
 
     cgroup_top = "";
-    (void)snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%splenum-test-%d", one ? "cpu/" : "", (int)getpid());
+    (void)snprintf(folder, sizeof(folder), "/sys/fs/cgroup/%splenum-test-%d", one ? "cpu/" : "",
+                   (int)getpid());
     if (mkdir(folder, 0755) < 0)
         cr_skip("no control group can be made here");
-    if (!(one ? put(folder, "cpu.cfs_period_us", "100000") && put(folder, "cpu.cfs_quota_us", "130000")
+    if (!(one ? put(folder, "cpu.cfs_period_us", "100000") &&
+                    put(folder, "cpu.cfs_quota_us", "130000")
               : put(folder, "cpu.max", "130000 100000"))) {
         (void)rmdir(folder);
         cr_skip("a control group takes no quota here");

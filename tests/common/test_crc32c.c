@@ -12,9 +12,9 @@
 /* RFC 3720, B.4, and the check value of the catalogues. */
 Test(crc32c, gives_the_published_answers)
 {
-    static const uint8_t read_pdu[48] = {
-        0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x14, 0, 0, 0, 0, 0, 4, 0,
-        0, 0, 0, 0x14, 0, 0, 0, 0x18, 0x28, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t read_pdu[48] = {0x01, 0xc0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0,
+                                         0x14, 0,    0, 0, 0, 0, 4, 0, 0, 0, 0, 0x14, 0, 0, 0, 0x18,
+                                         0x28, 0,    0, 0, 0, 0, 0, 0, 2, 0, 0, 0,    0, 0, 0, 0};
     uint8_t bytes[32];
 
     cr_expect(eq(u32, crc32c(0, "123456789", 9), 0xe3069283));
@@ -59,7 +59,7 @@ Test(crc32c, both_ways_agree_with_the_definition_for_all_lengths_places_and_cuts
 
             cr_assert(eq(u32, crc32c(0, bytes + at, len), want));
             cr_assert(eq(u32, crc32c_portable(0, bytes + at, len), want));
-            cr_assert(eq(u32, crc32c(crc32c(0, bytes + at, cut), bytes + at + cut, len - cut),
-                         want));
+            cr_assert(
+                eq(u32, crc32c(crc32c(0, bytes + at, cut), bytes + at + cut, len - cut), want));
         }
 }

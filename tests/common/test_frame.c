@@ -219,7 +219,10 @@ static void send_urgent(int fd)
     } control = {0};
     char byte = 0;
     struct iovec iov = {&byte, 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control)};
 
     CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
     CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
@@ -228,7 +231,8 @@ static void send_urgent(int fd)
         cr_skip("this kernel has no urgent bytes in unix sockets");
 }
 
-/* What comes with an urgent byte comes as all else does: else the kernel would close it in a call of ours. */
+/* What comes with an urgent byte comes as all else does: else the kernel would close it in a call
+ * of ours. */
 Test(conn, an_urgent_byte_is_one_like_others)
 {
     char text[FRAME_HEADER_BYTES] = {0};
@@ -331,8 +335,8 @@ Test(frame, what_is_sent_is_forgotten)
     (void)close(fds[1]);
 }
 
-/* Bulks between frames, through a socket that is full most of the time: everything arrives in the order in which it was
- * put, and the bulk in memory of the reader's choice. */
+/* Bulks between frames, through a socket that is full most of the time: everything arrives in the
+ * order in which it was put, and the bulk in memory of the reader's choice. */
 Test(conn, a_bulk_arrives_behind_its_frame)
 {
     enum { ROUNDS = 40, BULK_MAX = 1 << 20 };

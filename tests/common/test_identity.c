@@ -49,13 +49,14 @@ static size_t list(uint32_t samples, struct shown *all)
 
                     if (end && end <= first)
                         continue;
-                    *s = (struct shown){
-                        .open = {.seed = 5,
-                                 .subset = {first, end},
-                                 .repeat = repeat,
-                                 .block = block,
-                                 .per_step = 1,
-                                 .shuffle = block == 0 ? ORDER_GLOBAL : block == 1 ? ORDER_NONE : ORDER_BLOCK}};
+                    *s = (struct shown){.open = {.seed = 5,
+                                                 .subset = {first, end},
+                                                 .repeat = repeat,
+                                                 .block = block,
+                                                 .per_step = 1,
+                                                 .shuffle = block == 0   ? ORDER_GLOBAL
+                                                            : block == 1 ? ORDER_NONE
+                                                                         : ORDER_BLOCK}};
                     if (block > 1)
                         s->open.block = block - 1;
                     show(s, samples);
@@ -79,10 +80,12 @@ Test(identity, is_equal_exactly_where_the_order_is, .timeout = 60)
                              memcmp(all[i].samples, all[j].samples, sizeof(all[i].samples)) == 0;
                 bool identity = memcmp(all[i].identity, all[j].identity, 16) == 0;
 
-                cr_assert(eq(int, identity, order), "%u samples: %u:%u x %u shuffle %d:%u, %u:%u x %u shuffle %d:%u",
-                          samples, all[i].open.subset.first, all[i].open.subset.end, all[i].open.repeat,
+                cr_assert(eq(int, identity, order),
+                          "%u samples: %u:%u x %u shuffle %d:%u, %u:%u x %u shuffle %d:%u", samples,
+                          all[i].open.subset.first, all[i].open.subset.end, all[i].open.repeat,
                           (int)all[i].open.shuffle, all[i].open.block, all[j].open.subset.first,
-                          all[j].open.subset.end, all[j].open.repeat, (int)all[j].open.shuffle, all[j].open.block);
+                          all[j].open.subset.end, all[j].open.repeat, (int)all[j].open.shuffle,
+                          all[j].open.block);
             }
     }
     free(all);
@@ -92,10 +95,11 @@ Test(identity, is_equal_exactly_where_the_order_is, .timeout = 60)
 Test(identity, keeps_its_value)
 {
     static const uint8_t plain[16] = {0xb0, 0x77, 0x9f, 0x80, 0xea, 0xd0, 0xda, 0xd6,
-                                       0x51, 0x81, 0xfd, 0x00, 0x1d, 0x2e, 0xa9, 0x49},
+                                      0x51, 0x81, 0xfd, 0x00, 0x1d, 0x2e, 0xa9, 0x49},
                          part[16] = {0xa6, 0x85, 0x4f, 0x52, 0x18, 0x00, 0xf2, 0x23,
                                      0x18, 0x16, 0x2f, 0x01, 0x0d, 0xae, 0xbf, 0x01};
-    struct wire_open open = {.seed = 3, .pipeline = "v1 rrc(8)", .shuffle = ORDER_BLOCK, .block = 7, .last = ORDER_DROP};
+    struct wire_open open = {
+        .seed = 3, .pipeline = "v1 rrc(8)", .shuffle = ORDER_BLOCK, .block = 7, .last = ORDER_DROP};
     uint8_t got[16];
 
     identity_of(fingerprint, 100, &open, got);

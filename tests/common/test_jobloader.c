@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A job's own loader, as its keeper has it: who its parent is, what it inherits, and what becomes of one that dies or
- * hangs. */
+/* A job's own loader, as its keeper has it: who its parent is, what it inherits, and what becomes
+ * of one that dies or hangs. */
 #include "config.h"
 
 #include <dirent.h>
@@ -28,13 +28,13 @@
 /* While it is set, what is started has ended before its number is looked at. */
 static bool ends_first;
 
-int __real_posix_spawn(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *,
-                       char *const *);
-int __wrap_posix_spawn(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *,
-                       char *const *);
+int __real_posix_spawn(pid_t *, const char *, const posix_spawn_file_actions_t *,
+                       const posix_spawnattr_t *, char *const *, char *const *);
+int __wrap_posix_spawn(pid_t *, const char *, const posix_spawn_file_actions_t *,
+                       const posix_spawnattr_t *, char *const *, char *const *);
 
-int __wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
-                       char *const *argv, char *const *environment)
+int __wrap_posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *attr, char *const *argv, char *const *environment)
 {
     int r = __real_posix_spawn(pid, path, actions, attr, argv, environment);
     siginfo_t info;
@@ -56,6 +56,26 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 
     if (number == SYS_pidfd_open)
         pidfds[r < 0]++;
+    return r;
+}
+
+/* While it is set, the kernel has no children that the program does not see, as qemu's user
+ * mode. */
+static bool no_clone;
+/* It was so, here or in qemu. */
+static bool clone_refused;
+
+int __real_clone(int (*)(void *), void *, int, void *);
+int __wrap_clone(int (*)(void *), void *, int, void *);
+
+int __wrap_clone(int (*function)(void *), void *stack, int flags, void *arg)
+{
+    int r = -1;
+
+    errno = EINVAL;
+    if (!no_clone)
+        r = __real_clone(function, stack, flags, arg);
+    clone_refused |= r < 0;
     return r;
 }
 
@@ -154,7 +174,8 @@ static void expect_end(pid_t pid)
     cr_expect(not(runs(pid)));
 }
 
-/* The program waits for all of its children, in a handler or not at all: plenumd is not among them. */
+/* The program waits for all of its children, in a handler or not at all: plenumd is not among
+ * them. */
 Test(jobloader, is_no_child_of_the_program)
 {
     int connection = address_connect(&address, 0);
@@ -168,7 +189,8 @@ Test(jobloader, is_no_child_of_the_program)
     jobloader_destroy(loader, 1000);
     loader = NULL;
     expect_end(pid);
-    cr_expect(eq(u32, atomic_load(&children_ended), 0));
+    if (!clone_refused)
+        cr_expect(eq(u32, atomic_load(&children_ended), 0));
     (void)close(connection);
 }
 
@@ -183,8 +205,55 @@ Test(jobloader, inherits_no_descriptor_of_the_program)
     cr_assert(eq(int, dup2(fds[1], STDOUT_FILENO), STDOUT_FILENO));
     cr_assert(eq(int, fstat(fds[1], &st), 0));
     pid = served_by_another(0);
-    keep_for(500); /* the other program runs now, most likely; if not, it has them still closed on exec */
+    /* the other program runs now, most likely; if not, it has them still closed on exec */
+    keep_for(500);
     cr_expect(not(has_open(pid, &st)));
+    (void)close(connection);
+}
+
+/* Nothing of it is left for the program, by the other way either. */
+Test(jobloader, is_no_child_without_clone)
+{
+    int connection = address_connect(&address, 0);
+    pid_t pid, before;
+
+    no_clone = true;
+    pid = served_by_another(0);
+    cr_expect(clone_refused);
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
+    cr_expect(eq(int, errno, ECHILD));
+    (void)signal(SIGCHLD, SIG_IGN); /* the kernel reaps children */
+    before = pid;
+    cr_expect(eq(int, kill(before, SIGKILL), 0));
+    pid = served_by_another(before);
+    expect_end(before);
+    cr_expect(runs(pid));
+    jobloader_destroy(loader, 1000);
+    loader = NULL;
+    expect_end(pid);
+    (void)close(connection);
+}
+
+/* What cannot be started is tried again, not waited for. */
+Test(jobloader, that_cannot_start_is_none_without_clone)
+{
+    char text[64];
+    struct jobloader_options options = {.address = text, .plenumd = "/nonexistent/plenumd"};
+    struct plenum_error err = {""};
+    int connection;
+
+    jobloader_destroy(loader, 1000);
+    (void)snprintf(text, sizeof(text), "unix:@plenum-test-jobloader-none-%ld", (long)getpid());
+    cr_assert(eq(int, address_parse(text, &address, &err), 0));
+    cr_assert(eq(int, jobloader_create(&options, &loader, &err), 0), "%s", err.text);
+    connection = address_connect(&address, 0);
+    no_clone = true;
+    jobloader_dispatch(loader);
+    cr_expect(clone_refused);
+    cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
+    cr_expect(eq(int, errno, ECHILD));
+    keep_for(200);
+    cr_expect(eq(int, jobloader_get_pid(loader), 0));
     (void)close(connection);
 }
 

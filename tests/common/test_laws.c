@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Laws of the order: for data sets, jobs and seeds drawn at random. What a job shows is simulated here as instances see
- * it: each walks from step to step and takes its share of the positions. */
+/* Laws of the order: for data sets, jobs and seeds drawn at random. What a job shows is simulated
+ * here as instances see it: each walks from step to step and takes its share of the positions. */
 #include "config.h"
 
 #include <errno.h>
@@ -57,9 +57,11 @@ static struct order_steps steps_of(const struct order *order, struct world w, en
         .n = order_positions(order), .per_step = w.replicas * w.micro_batch, .last = last};
 }
 
-/* One instance's samples of the step at `place`, counted in `shown` [data set]; those that are not valid apart. */
+/* One instance's samples of the step at `place`, counted in `shown` [data set]; those that are not
+ * valid apart. */
 static void show_step(const struct order *order, const struct order_steps *steps, struct world w,
-                      uint32_t instance, struct order_place place, uint32_t *shown, uint32_t *padding)
+                      uint32_t instance, struct order_place place, uint32_t *shown,
+                      uint32_t *padding)
 {
     uint32_t local = steps->per_step / w.instances;
 
@@ -76,7 +78,8 @@ static void show_step(const struct order *order, const struct order_steps *steps
 Test(laws, an_epoch_shows_each_sample_of_the_subset_as_often_as_asked, .timeout = 120)
 {
     for (uint32_t trial = 0; trial < 3000; trial++) {
-        uint32_t samples = 1 + draw(trial, 0, 400), *shown = calloc(samples, sizeof(*shown)), padding = 0;
+        uint32_t samples = 1 + draw(trial, 0, 400), *shown = calloc(samples, sizeof(*shown)),
+                 padding = 0;
         struct order order = order_of_trial(trial, samples);
         struct world w = world_of_trial(trial, 0);
         enum order_last last = draw(trial, 9, 2) ? ORDER_DROP : ORDER_PAD;
@@ -114,7 +117,8 @@ Test(laws, repeats_of_a_sample_are_neighbours_and_the_rest_is_as_without)
 {
     for (uint32_t trial = 0; trial < 300; trial++) {
         uint32_t samples = 1 + draw(trial, 0, 200), repeat = 1 + draw(trial, 5, 6);
-        struct order once = {.seed = trial, .shuffle = ORDER_BLOCK, .block = 1 + trial % 9}, often = once;
+        struct order once = {.seed = trial, .shuffle = ORDER_BLOCK, .block = 1 + trial % 9},
+                     often = once;
 
         cr_assert(eq(int, order_take(&once, samples, &(struct order_subset){0}, 1, NULL), 0));
         cr_assert(eq(int, order_take(&often, samples, &(struct order_subset){0}, repeat, NULL), 0));
@@ -123,7 +127,8 @@ Test(laws, repeats_of_a_sample_are_neighbours_and_the_rest_is_as_without)
     }
 }
 
-/* Dealt in turn: every position of a step once, neighbours on different replicas, and each replica's in rising order. */
+/* Dealt in turn: every position of a step once, neighbours on different replicas, and each
+ * replica's in rising order. */
 Test(laws, dealing_gives_each_replica_its_share_and_parts_neighbours)
 {
     for (uint32_t m = 1; m <= 9; m++)
@@ -143,7 +148,8 @@ Test(laws, dealing_gives_each_replica_its_share_and_parts_neighbours)
             for (uint32_t k = 1; k <= replicas; k++)
                 for (uint32_t p = 0; p + k <= per_step; p++)
                     for (uint32_t q = p + 1; q < p + k; q++)
-                        cr_assert(ne(u32, of[p], of[q]), "M %u, R %u: %u of %u in a row", m, replicas, q - p, k);
+                        cr_assert(ne(u32, of[p], of[q]), "M %u, R %u: %u of %u in a row", m,
+                                  replicas, q - p, k);
         }
 }
 
@@ -185,8 +191,8 @@ Test(laws, a_global_batch_does_not_depend_on_who_shares_it)
     }
 }
 
-/* A job is cut after any number of steps and goes on with another number of replicas: each sample of each epoch still
- * exactly once. */
+/* A job is cut after any number of steps and goes on with another number of replicas: each sample
+ * of each epoch still exactly once. */
 Test(laws, every_pair_of_world_sizes_continues_each_other, .timeout = 120)
 {
     enum { EPOCHS = 2 };
@@ -219,14 +225,15 @@ Test(laws, every_pair_of_world_sizes_continues_each_other, .timeout = 120)
                 for (int e = 0; e < EPOCHS; e++) {
                     for (uint32_t s = order.first; s < order.first + order.n; s++)
                         cr_assert(eq(u32, shown[e][s], order.repeat),
-                                  "%u then %u replicas after %u steps: sample %u of epoch %d", a, b, cut, s, e);
+                                  "%u then %u replicas after %u steps: sample %u of epoch %d", a, b,
+                                  cut, s, e);
                     free(shown[e]);
                 }
             }
 }
 
-/* What lies in a window of positions is read from at most ORDER_WINDOW_BLOCKS blocks of storage, and from one more
- * where the last window takes the rest that fills no block. */
+/* What lies in a window of positions is read from at most ORDER_WINDOW_BLOCKS blocks of storage,
+ * and from one more where the last window takes the rest that fills no block. */
 Test(laws, block_shuffle_reads_within_the_stated_window)
 {
     for (uint32_t trial = 0; trial < 200; trial++) {
@@ -244,8 +251,8 @@ Test(laws, block_shuffle_reads_within_the_stated_window)
                 in[order_sample(&order, 2, p)] = 1;
             for (uint32_t s = 0; s < n; s++)
                 runs += in[s] && !in[(s + n - 1) % n];
-            cr_assert(le(u32, runs, ORDER_WINDOW_BLOCKS + (w + 1 == windows)), "n %u, block %u, window %u", n, block,
-                      w);
+            cr_assert(le(u32, runs, ORDER_WINDOW_BLOCKS + (w + 1 == windows)),
+                      "n %u, block %u, window %u", n, block, w);
         }
         free(in);
     }
@@ -277,7 +284,8 @@ Test(laws, parts_of_unequal_size_take_the_same_number_of_steps)
 
             cr_assert(eq(u64, order_steps_left(&steps, place), agreed));
             for (; place.epoch == 0; count++) {
-                show_step(&order, &steps, (struct world){1, local[i], 1}, 0, place, shown, &padding);
+                show_step(&order, &steps, (struct world){1, local[i], 1}, 0, place, shown,
+                          &padding);
                 place = order_place_settle(&steps, order_place_after(&steps, place));
             }
             cr_assert(eq(u64, count, agreed), "trial %u, instance %u", trial, i);
@@ -325,7 +333,8 @@ Test(laws, subsets_are_parsed_and_bounded)
     subset("0:99999999999", -EINVAL, 0, 0);
     subset("1:0", -EINVAL, 0, 0);
     cr_expect(eq(int, order_take(&order, 10, &(struct order_subset){0, 11}, 1, &err), -EINVAL));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "goes beyond the 10 samples"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "goes beyond the 10 samples"), NULL), "%s",
+              err.text);
     cr_expect(eq(int, order_take(&order, 10, &(struct order_subset){10, 0}, 1, &err), -EINVAL));
     cr_expect(eq(int, order_take(&order, 1 << 30, &(struct order_subset){0}, 4, &err), -EINVAL));
     cr_expect(eq(int, order_take(&order, 1 << 30, &(struct order_subset){0}, 3, &err), 0));

@@ -3,27 +3,42 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
+#include "common/address.h"
 #include "common/meeting.h"
+#include "common/meeting_priv.h"
 #include "common/util.h"
 
-static struct meeting *meeting; /* its maker's */
-static char path[MEETING_PATH_MAX];
+static struct meeting_place *place;
+static char address[MEETING_ADDRESS_MAX];
+static pthread_t door;
+static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool closing;
+static _Atomic uint32_t *met; /* how many have been at a first round; shared with all */
 
 static const struct meeting_topic topic = {.what = 1, .bytes = 8};
 
-/* What an instance does in a process of its own: what it returns is its exit status, 0 when all was well. */
+/* What an instance does in a process of its own: what it returns is its exit status, 0 when all was
+ * well. */
 typedef int (*instance)(struct meeting *m, uint32_t index);
 
 static pid_t start(instance run, uint32_t count, uint32_t index)
@@ -35,7 +50,7 @@ static pid_t start(instance run, uint32_t count, uint32_t index)
     if (pid != 0)
         return pid;
     (void)alarm(60);
-    if (meeting_join(path, "job", count, index, &m, &err) < 0)
+    if (meeting_join(address, "job", count, index, 0, &m, &err) < 0)
         _exit(100);
     _exit(run(m, index));
 }
@@ -48,9 +63,51 @@ static int end_of(pid_t pid)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
+/* What plenumrun's loop does. */
+static void *keep_door(void *arg)
+{
+    (void)arg;
+    while (!closing) {
+        struct pollfd p = {.fd = meeting_place_get_fd(place), .events = POLLIN};
+
+        (void)poll(&p, 1, 20);
+        (void)pthread_mutex_lock(&door_mu);
+        meeting_place_dispatch(place);
+        (void)pthread_mutex_unlock(&door_mu);
+    }
+    return NULL;
+}
+
 static void make(uint32_t count)
 {
-    cr_assert(eq(int, meeting_create("job", count, &meeting, path), 0));
+    struct plenum_error err = {""};
+    char name[32];
+
+    met = mmap(NULL, sizeof(*met), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    cr_assert(met != MAP_FAILED);
+    (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
+    cr_assert(eq(int, meeting_place_create(name, "job", count, &place, address, &err), 0), "%s",
+              err.text);
+    cr_assert(eq(int, pthread_create(&door, NULL, keep_door, NULL), 0));
+}
+
+static void close_place(void)
+{
+    closing = true;
+    (void)pthread_join(door, NULL);
+    meeting_place_destroy(place);
+}
+
+/* All that instances do at the same time, well. */
+static void all_do(instance run, uint32_t count)
+{
+    pid_t pids[8];
+
+    cr_assert(le(u32, count, 8));
+    for (uint32_t i = 0; i < count; i++)
+        pids[i] = start(run, count, i);
+    for (uint32_t i = 0; i < count; i++)
+        cr_expect(eq(int, end_of(pids[i]), 0), "instance %u", i);
 }
 
 static uint64_t in_seconds(unsigned seconds)
@@ -86,16 +143,10 @@ static int exchange(struct meeting *m, uint32_t index)
 
 Test(meeting, what_was_written_is_seen_by_all)
 {
-    pid_t pids[MANY];
-
     make(MANY);
-    for (int run = 0; run < 2; run++) { /* again by another program of the same instances, as of a script */
-        for (uint32_t i = 0; i < MANY; i++)
-            pids[i] = start(exchange, MANY, i);
-        for (uint32_t i = 0; i < MANY; i++)
-            cr_expect(eq(int, end_of(pids[i]), 0), "instance %u, run %d", i, run);
-    }
-    meeting_destroy(meeting);
+    all_do(exchange, MANY);
+    all_do(exchange, MANY); /* again by another program of the same instances, as of a script */
+    close_place();
 }
 
 static int come_twice(struct meeting *m, uint32_t index)
@@ -103,26 +154,110 @@ static int come_twice(struct meeting *m, uint32_t index)
     uint32_t who;
     int r = meeting_come(m, &topic, 0, &who);
 
+    (void)atomic_fetch_add(met, 1);
     if (r == 0 && index == 1)
         pause(); /* until it is killed */
     return r == 0 && meeting_come(m, &topic, 0, &who) == -EPIPE && who == 1 ? 0 : 1;
 }
 
-Test(meeting, one_that_is_killed_is_not_waited_for)
+/* Of three that have met, one is killed. */
+static void kill_one(instance run)
 {
     pid_t pids[3];
 
     make(3);
     for (uint32_t i = 0; i < 3; i++)
-        pids[i] = start(come_twice, 3, i);
-    for (uint32_t i = 0; i < 3; i++)
-        while (!meeting_has_come(meeting, i)) /* to the first round */
-            (void)usleep(1000);
+        pids[i] = start(run, 3, i);
+    while (*met < 3)
+        (void)usleep(1000);
     cr_assert(eq(int, kill(pids[1], SIGKILL), 0));
     cr_expect(eq(int, end_of(pids[0]), 0));
     cr_expect(eq(int, end_of(pids[2]), 0));
     cr_expect(eq(int, end_of(pids[1]), 1000 + SIGKILL));
-    meeting_destroy(meeting);
+    close_place();
+}
+
+Test(meeting, one_that_is_killed_is_not_waited_for)
+{
+    kill_one(come_twice);
+}
+
+/* As a program that makes itself a daemon does, or a library before it starts another program. */
+static int close_all_and_come(struct meeting *m, uint32_t index)
+{
+    closefrom(0);
+    (void)open("/dev/null", O_RDWR); /* the numbers are others' now */
+    (void)index;
+    return come_twice(m, index);
+}
+
+static int close_all_late(struct meeting *m, uint32_t index)
+{
+    uint32_t who;
+
+    for (int round = 0; round < 3; round++) {
+        if (index == 1)
+            closefrom(0);
+        if (index == 1 && round > 0)
+            (void)usleep(700000); /* the others look for it several times */
+        if (meeting_come(m, &topic, 0, &who) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+Test(meeting, who_closes_all_descriptors_is_still_there)
+{
+    make(3);
+    all_do(close_all_late, 3);
+    close_place();
+}
+
+Test(meeting, who_closes_all_descriptors_and_is_killed_is_not_waited_for)
+{
+    kill_one(close_all_and_come);
+}
+
+/* One in a PID name space of its own, as in a container; its processes end with the first of them.
+ */
+static int come_from_elsewhere(uint32_t index)
+{
+    struct plenum_error err;
+    struct meeting *m;
+    pid_t pid;
+
+    if (unshare(CLONE_NEWPID) < 0)
+        return 77;
+    pid = fork();
+    if (pid == 0) {
+        (void)alarm(60);
+        _exit(meeting_join(address, "job", 2, index, 0, &m, &err) < 0 ? 100 : come_twice(m, index));
+    }
+    while (*met < 2)
+        (void)usleep(1000);
+    (void)kill(pid, SIGKILL);
+    return end_of(pid) == 1000 + SIGKILL ? 0 : 1;
+}
+
+Test(meeting, who_is_in_another_pid_name_space_is_known)
+{
+    pid_t here, there;
+    int r;
+
+    make(2);
+    here = start(come_twice, 2, 0);
+    there = fork();
+    if (there == 0)
+        _exit(come_from_elsewhere(1));
+    r = end_of(there);
+    if (r == 77) {
+        (void)kill(here, SIGKILL);
+        cr_log_warn("no PID name space can be made here");
+    } else {
+        cr_expect(eq(int, r, 0));
+        cr_expect(eq(int, end_of(here), 0));
+    }
+    close_place();
 }
 
 static int wait_for_one(struct meeting *m, uint32_t index)
@@ -140,10 +275,12 @@ Test(meeting, one_that_ended_without_a_word_is_not_waited_for)
     make(2);
     pid = start(wait_for_one, 2, 0);
     (void)usleep(50000);
-    meeting_note_end(meeting, 1);
+    (void)pthread_mutex_lock(&door_mu);
+    meeting_place_note_end(place, 1);
+    (void)pthread_mutex_unlock(&door_mu);
     cr_expect(eq(int, end_of(pid), 0));
-    meeting_note_end(NULL, 0);
-    meeting_destroy(meeting);
+    meeting_place_note_end(NULL, 0);
+    close_place();
 }
 
 static int come_and_go(struct meeting *m, uint32_t index)
@@ -166,7 +303,7 @@ Test(meeting, one_that_has_come_and_ended_has_come)
         cr_expect(eq(int, end_of(b), 0));
         cr_expect(eq(int, end_of(a), 0));
     }
-    meeting_destroy(meeting);
+    close_place();
 }
 
 static int be_late(struct meeting *m, uint32_t index)
@@ -182,14 +319,9 @@ static int be_late(struct meeting *m, uint32_t index)
 
 Test(meeting, those_who_are_late_are_known)
 {
-    pid_t pids[3];
-
     make(3);
-    for (uint32_t i = 0; i < 3; i++)
-        pids[i] = start(be_late, 3, i);
-    for (uint32_t i = 0; i < 3; i++)
-        cr_expect(eq(int, end_of(pids[i]), 0), "instance %u", i);
-    meeting_destroy(meeting);
+    all_do(be_late, 3);
+    close_place();
 }
 
 static int differ(struct meeting *m, uint32_t index)
@@ -206,14 +338,9 @@ static int differ(struct meeting *m, uint32_t index)
 
 Test(meeting, those_who_do_something_else_are_known)
 {
-    pid_t pids[3];
-
     make(3);
-    for (uint32_t i = 0; i < 3; i++)
-        pids[i] = start(differ, 3, i);
-    for (uint32_t i = 0; i < 3; i++)
-        cr_expect(eq(int, end_of(pids[i]), 0), "instance %u", i);
-    meeting_destroy(meeting);
+    all_do(differ, 3);
+    close_place();
 }
 
 static int begin_anew(struct meeting *m, uint32_t index)
@@ -225,7 +352,7 @@ static int begin_anew(struct meeting *m, uint32_t index)
         return 1;
     if (index == 1) { /* as if its program had crashed, and a script had started it again */
         meeting_destroy(m);
-        if (meeting_join(path, "job", 2, 1, &m, &err) < 0)
+        if (meeting_join(address, "job", 2, 1, 0, &m, &err) < 0)
             return 2;
     }
     return meeting_come(m, &topic, 0, &who) == -EPROTO && who == 1 - index ? 0 : 3;
@@ -240,25 +367,16 @@ Test(meeting, one_that_begins_anew_is_not_taken_for_the_one_before)
     b = start(begin_anew, 2, 1);
     cr_expect(eq(int, end_of(a), 0));
     cr_expect(eq(int, end_of(b), 0));
-    meeting_destroy(meeting);
+    close_place();
 }
 
 static int stay(struct meeting *m, uint32_t index)
 {
     (void)m;
     (void)index;
+    (void)atomic_fetch_add(met, 1);
     pause();
     return 0;
-}
-
-static bool is_joined(uint32_t instance)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_start = instance, .l_len = 1};
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-
-    cr_assert(eq(int, fcntl(fd, F_GETLK, &lock), 0));
-    (void)close(fd);
-    return lock.l_type != F_UNLCK;
 }
 
 static void refused(const char *at, const char *job, uint32_t count, const char *why)
@@ -266,48 +384,194 @@ static void refused(const char *at, const char *job, uint32_t count, const char 
     struct plenum_error err = {""};
     struct meeting *m = NULL;
 
-    cr_expect(eq(int, meeting_join(at, job, count, 0, &m, &err), -ENOTSUP), "%s", why);
+    cr_expect(eq(int, meeting_join(at, job, count, 0, 0, &m, &err), -ENOTSUP), "%s", why);
     cr_expect(strstr(err.text, why) != NULL, "'%s' does not say '%s'", err.text, why);
     cr_expect(m == NULL);
 }
 
 Test(meeting, what_is_not_ours_is_refused)
 {
-    char other[MEETING_PATH_MAX], want[64];
+    char want[64];
     struct plenum_error err;
     struct meeting *m;
-    struct stat st;
     pid_t pid;
-    int fd;
 
     make(2);
-    refused("/nonexistent", "job", 2, "No such file");
-    refused(path, "job", 3, "for a job of this size");
-    refused(path, "another", 2, "of another job");
-    cr_assert(eq(int, stat(path, &st), 0));
-    cr_expect(eq(u32, st.st_mode & 0777, 0600));
-
-    fd = memfd_create("same-size", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    cr_assert(eq(int, ftruncate(fd, st.st_size), 0));
-    (void)snprintf(other, sizeof(other), "/proc/%d/fd/%d", (int)getpid(), fd);
-    refused(other, "job", 2, "not what plenumrun makes"); /* it could be made shorter */
-    cr_assert(eq(int, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0));
-    refused(other, "job", 2, "different versions");
+    refused("/proc/1/fd/1", "job", 2, "not what plenumrun sets");
+    refused("unix:@plenum-nobody-there", "job", 2, "plenumrun is not there");
+    refused(address, "job", 3, "of another job");
+    refused(address, "another", 2, "of another job");
     if (getuid() == 0) {
-        cr_assert(eq(int, fchown(fd, 65534, 65534), 0));
-        refused(other, "job", 2, "belongs to another user");
+        pid = fork();
+        if (pid == 0) {
+            if (setuid(65534) < 0)
+                _exit(1);
+            _exit(meeting_join(address, "job", 2, 0, 0, &m, &err) == -ENOTSUP &&
+                          strstr(err.text, "belongs to another user")
+                      ? 0
+                      : 2);
+        }
+        cr_expect(eq(int, end_of(pid), 0));
     }
-    (void)close(fd);
 
     pid = start(stay, 2, 0);
-    while (!is_joined(0))
+    while (*met < 1)
         (void)usleep(1000);
     (void)snprintf(want, sizeof(want), "process %d has the collectives of instance 0", (int)pid);
-    refused(path, "job", 2, want);
+    refused(address, "job", 2, want);
     (void)kill(pid, SIGKILL);
     (void)end_of(pid);
-    cr_expect(eq(int, meeting_join(path, "job", 2, 0, &m, &err), 0), "%s", err.text);
+    cr_expect(eq(int, meeting_join(address, "job", 2, 0, 0, &m, &err), 0), "%s", err.text);
     meeting_destroy(m);
-    meeting_destroy(meeting);
+    close_place();
+    meeting_place_destroy(NULL);
     meeting_destroy(NULL);
+}
+
+/* Somebody else who has bound the name, and answers once. */
+static void answered(int memory, uint32_t version, const char *why)
+{
+    struct meeting_answer a = {.version = version};
+    struct sockaddr_un to;
+    struct iovec iov = {.iov_base = &a, .iov_len = sizeof(a)};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.align = {.cmsg_level = SOL_SOCKET,
+                           .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(sizeof(int))}};
+    struct msghdr msg = {.msg_name = &to, .msg_iov = &iov, .msg_iovlen = 1};
+    struct meeting_question q;
+    struct address at;
+    socklen_t len = sizeof(to);
+    pid_t pid;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(address, sizeof(address), "unix:@plenum-test-stranger-%d", (int)getpid());
+    cr_assert(eq(int, address_parse(address, &at, NULL), 0));
+    cr_assert(eq(int, bind(fd, (const void *)&at.un, at.len), 0));
+    pid = fork();
+    if (pid == 0) {
+        refused(address, "job", 2, why);
+        _exit(0);
+    }
+    cr_assert(eq(sz, (size_t)recvfrom(fd, &q, sizeof(q), 0, (void *)&to, &len), sizeof(q)));
+    cr_expect(q.version == MEETING_LAYOUT && q.instances == 2 && q.index == 0);
+    memcpy(a.magic, q.magic, sizeof(a.magic));
+    msg.msg_namelen = len;
+    if (memory >= 0) {
+        msg.msg_control = &control;
+        msg.msg_controllen = sizeof(control);
+        memcpy(CMSG_DATA(&control.align), &memory, sizeof(memory));
+    }
+    cr_assert(sendmsg(fd, &msg, 0) > 0);
+    cr_expect(eq(int, end_of(pid), 0));
+    (void)close(fd);
+}
+
+Test(meeting, what_others_hand_out_is_refused)
+{
+    int fd = memfd_create("same-size", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    answered(-1, MEETING_LAYOUT + 1, "different versions");
+    cr_assert(eq(int, ftruncate(fd, (off_t)meeting_bytes(3)), 0));
+    answered(fd, MEETING_LAYOUT, "not what plenumrun makes");
+    cr_assert(eq(int, ftruncate(fd, (off_t)meeting_bytes(2)), 0));
+    answered(fd, MEETING_LAYOUT, "not what plenumrun makes"); /* it could be made shorter */
+    cr_assert(eq(int, fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0));
+    if (getuid() == 0) {
+        cr_assert(eq(int, fchown(fd, 65534, 65534), 0));
+        answered(fd, MEETING_LAYOUT, "belongs to another user");
+    }
+    (void)close(fd);
+}
+
+/* A descriptor that the socket gets is closed by plenumrun, and that may take for ever. */
+Test(meeting, nobody_can_send_descriptors)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.align = {.cmsg_level = SOL_SOCKET,
+                           .cmsg_type = SCM_RIGHTS,
+                           .cmsg_len = CMSG_LEN(sizeof(int))}};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t) "x", .iov_len = 1};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    enum { PASSRIGHTS = 83 };
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
+    struct address at;
+
+    if (setsockopt(fd, SOL_SOCKET, PASSRIGHTS, &on, sizeof(on)) < 0)
+        cr_skip_test("before Linux 6.16 a socket cannot refuse descriptors");
+    make(2);
+    cr_assert(eq(int, address_parse(address, &at, NULL), 0));
+    cr_assert(eq(int, connect(fd, (const void *)&at.un, at.len), 0));
+    memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
+    cr_expect(sendmsg(fd, &msg, 0) < 0 && errno == EPERM);
+    cr_expect(eq(int, (int)send(fd, "x", 1, 0), 1));
+    (void)close(fd);
+    close_place();
+}
+
+/* A path could lead to a socket of somebody else's by the time of the answer. */
+Test(meeting, who_has_a_path_gets_no_answer)
+{
+    struct meeting_question q = {.version = MEETING_LAYOUT, .instances = 2, .job = "job"};
+    struct sockaddr_un own = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct address at;
+
+    make(2);
+    memcpy(q.magic, meeting_magic, sizeof(q.magic));
+    (void)snprintf(own.sun_path, sizeof(own.sun_path), "/tmp/plenum-test-%d", (int)getpid());
+    cr_assert(eq(int, bind(fd, (const void *)&own, sizeof(own)), 0));
+    cr_assert(eq(int, address_parse(address, &at, NULL), 0));
+    cr_assert(eq(int, connect(fd, (const void *)&at.un, at.len), 0));
+    cr_assert(eq(sz, (size_t)send(fd, &q, sizeof(q), 0), sizeof(q)));
+    cr_expect(eq(int, poll(&p, 1, 300), 0));
+    (void)unlink(own.sun_path);
+    (void)close(fd);
+    close_place();
+}
+
+Test(meeting, a_soft_limit_of_file_sizes_does_not_matter)
+{
+    struct rlimit limit;
+
+    cr_assert(eq(int, getrlimit(RLIMIT_FSIZE, &limit), 0));
+    limit.rlim_cur = 1024;
+    cr_assert(eq(int, setrlimit(RLIMIT_FSIZE, &limit), 0));
+    make(2);
+    all_do(come_and_go, 2);
+    cr_expect(eq(int, getrlimit(RLIMIT_FSIZE, &limit), 0));
+    cr_expect(eq(u64, limit.rlim_cur, 1024));
+    close_place();
+}
+
+Test(meeting, a_hard_limit_of_file_sizes_is_told_to_who_joins)
+{
+    const struct rlimit limit = {1024, 1024};
+
+    cr_assert(eq(int, setrlimit(RLIMIT_FSIZE, &limit), 0));
+    make(2); /* whoever does not join is not concerned */
+    refused(address, "job", 2, "File too large (raise the limit of file sizes, ulimit -f)");
+    close_place();
+}
+
+Test(meeting, nobody_waits_for_an_answer_beyond_the_time_limit)
+{
+    struct plenum_error err = {""};
+    struct meeting *m;
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
+    cr_assert(eq(int, meeting_place_create(name, "job", 2, &place, address, &err), 0));
+    cr_expect(eq(int, meeting_join(address, "job", 2, 0, time_now_ns() + 50 * NS_PER_MS, &m, &err),
+                 -ETIMEDOUT));
+    meeting_place_dispatch(place); /* who asked is not there any more */
+    meeting_place_destroy(place);
 }

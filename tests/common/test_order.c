@@ -88,9 +88,10 @@ Test(order, none_is_the_identity)
         cr_assert(eq(u32, order_sample(&order, 4, p), p));
 }
 
-/* The inverse, written again from docs/order.md: where order_sample() is not a bijection, something does not come back. */
-static uint32_t unpermute(const struct order *order, uint32_t epoch, enum draw_purpose purpose, uint32_t tweak,
-                          uint32_t n, uint32_t x)
+/* The inverse, written again from docs/order.md: where order_sample() is not a bijection, something
+ * does not come back. */
+static uint32_t unpermute(const struct order *order, uint32_t epoch, enum draw_purpose purpose,
+                          uint32_t tweak, uint32_t n, uint32_t x)
 {
     unsigned bits, low_bits;
 
@@ -116,21 +117,24 @@ static uint32_t unpermute(const struct order *order, uint32_t epoch, enum draw_p
 
 static uint32_t position_of(const struct order *order, uint32_t epoch, uint32_t sample)
 {
-    uint64_t n = order->n, block = min_u64(order->block, n), blocks, window, windows, len, slot, storage, q;
+    uint64_t n = order->n, block = min_u64(order->block, n), blocks, window, windows, len, slot,
+             storage, q;
 
     if (order->shuffle == ORDER_GLOBAL)
         return unpermute(order, epoch, DRAW_ORDER, 0, order->n, sample);
     blocks = n / block;
     windows = (blocks + 15) / 16;
-    storage = (sample + n - philox_below(philox_draw(order->seed, 0, epoch, DRAW_ROTATE, 0).word[0], order->n)) % n;
-    slot = storage / block < blocks
-               ? unpermute(order, epoch, DRAW_BLOCK, 0, (uint32_t)blocks, (uint32_t)(storage / block))
-               : blocks;
+    storage = (sample + n -
+               philox_below(philox_draw(order->seed, 0, epoch, DRAW_ROTATE, 0).word[0], order->n)) %
+              n;
+    slot = storage / block < blocks ? unpermute(order, epoch, DRAW_BLOCK, 0, (uint32_t)blocks,
+                                                (uint32_t)(storage / block))
+                                    : blocks;
     window = min_u64(slot / 16, windows - 1);
     len = window == windows - 1 ? n - window * 16 * block : 16 * block;
     q = (slot - window * 16) * block + storage % block;
-    return (uint32_t)(window * 16 * block +
-                      unpermute(order, epoch, DRAW_WINDOW, (uint32_t)window, (uint32_t)len, (uint32_t)q));
+    return (uint32_t)(window * 16 * block + unpermute(order, epoch, DRAW_WINDOW, (uint32_t)window,
+                                                      (uint32_t)len, (uint32_t)q));
 }
 
 static void comes_back(const struct order *order, uint32_t position)
@@ -147,7 +151,8 @@ static void positions_come_back(const struct order *order)
     for (uint32_t i = 0; i < 12 && i < order->n; i++) {
         comes_back(order, i);
         comes_back(order, order->n - 1 - i);
-        comes_back(order, philox_below(philox_draw(1, i, order->n, DRAW_SAMPLE_SET, 0).word[0], order->n));
+        comes_back(order,
+                   philox_below(philox_draw(1, i, order->n, DRAW_SAMPLE_SET, 0).word[0], order->n));
     }
     for (unsigned bit = 4; bit < 32; bit++)
         for (uint32_t p = (1u << bit) - 2; p <= (1u << bit) + 1 && p < order->n; p++)
@@ -161,7 +166,8 @@ Test(order, is_a_bijection_beside_all_powers_of_two, .timeout = 120)
     for (unsigned bit = 1; bit <= 32; bit++)
         for (size_t i = 0; i < ARRAY_LEN(besides); i++) {
             int64_t n = (INT64_C(1) << bit) + besides[i];
-            struct order order = {.seed = seeds[bit % 3], .n = (uint32_t)n, .shuffle = ORDER_GLOBAL};
+            struct order order = {
+                .seed = seeds[bit % 3], .n = (uint32_t)n, .shuffle = ORDER_GLOBAL};
 
             if (n < 1 || n > UINT32_MAX)
                 continue;
@@ -422,13 +428,17 @@ Test(steps, are_exact_near_2_to_the_64)
     for (uint32_t i = 0; i < 40000; i++) {
         struct philox_block d = philox_draw(6, i, 0, DRAW_SAMPLE_SET, 0);
         uint32_t per_step = i % 3 ? 1 + d.word[0] % 9 : UINT32_MAX - d.word[0] % 3;
-        struct order_steps steps = {.n = 1 + d.word[1] % 99, .per_step = per_step,
-                                    .last = (enum order_last)(i % 2), .span = UINT64_MAX - d.word[2] % 20};
-        struct order_place place = {7, UINT64_MAX - d.word[3] % 40}, after = order_place_after(&steps, place);
+        struct order_steps steps = {.n = 1 + d.word[1] % 99,
+                                    .per_step = per_step,
+                                    .last = (enum order_last)(i % 2),
+                                    .span = UINT64_MAX - d.word[2] % 20};
+        struct order_place place = {7, UINT64_MAX - d.word[3] % 40},
+                           after = order_place_after(&steps, place);
         unsigned __int128 left = place.position < steps.span ? steps.span - place.position : 0;
 
-        cr_assert(eq(u64, order_steps_left(&steps, place),
-                     (uint64_t)((steps.last == ORDER_PAD ? left + per_step - 1 : left) / per_step)));
+        cr_assert(
+            eq(u64, order_steps_left(&steps, place),
+               (uint64_t)((steps.last == ORDER_PAD ? left + per_step - 1 : left) / per_step)));
         cr_assert(eq(u64, after.epoch, left > per_step ? 7 : 8));
         cr_assert(eq(u64, after.position, left > per_step ? place.position + per_step : 0));
         cr_assert(gt(u64, order_steps_left(&steps, (struct order_place){0}), 0));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* test_order_small.c - the order with words of 8 bits, where all there is can be tried.
  *
- * common/order.c is compiled with narrower words, so that what only happens near 2^32 happens near 2^8: every number of
- * samples, every block length, every position. Asserts in order.c say that no sum leaves its word and that no walk is
- * longer than the law allows; here it is seen that every order is a bijection.
+ * common/order.c is compiled with narrower words, so that what only happens near 2^32 happens near
+ * 2^8: every number of samples, every block length, every position. Asserts in order.c say that no
+ * sum leaves its word and that no walk is longer than the law allows; here it is seen that every
+ * order is a bijection.
  *
  * make check takes one seed; ORDER_SEEDS=N takes N (make soak).
  */

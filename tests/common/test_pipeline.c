@@ -106,19 +106,23 @@ static void expect_sentence(const char *text, const char *sentence)
     struct plenum_error err = {""};
 
     cr_expect(eq(int, pipeline_parse(text, &p, &err), -EINVAL), "%s", text);
-    cr_expect(strncmp(err.text, sentence, strlen(sentence)) == 0, "'%s' gives '%s'", text, err.text);
+    cr_expect(strncmp(err.text, sentence, strlen(sentence)) == 0, "'%s' gives '%s'", text,
+              err.text);
 }
 
 Test(pipeline, the_stage_that_is_wrong_is_quoted)
 {
-    expect_sentence("resize(5) center_crop(6)", "pipeline: center_crop must not be larger than resize, in 'center_crop(6)'");
-    expect_sentence("resize(5) flip(1)",
-                    "pipeline: resize(S) must be followed by center_crop(C), so that all images get one shape, in 'resize(5)'");
-    expect_sentence("exif v1 train", "pipeline: the version comes first, as in 'v1 exif train', in 'v1 train'");
-    expect_sentence("train flip(0.1)",
-                    "pipeline: train stands for 'rrc(224) flip(0.5)' and takes no further stages: write them out");
-    expect_sentence("v1 exif eval rrc(3)", "pipeline: eval stands for 'resize(256) center_crop(224)' and takes no further "
-                                           "stages: write them out");
+    expect_sentence("resize(5) center_crop(6)",
+                    "pipeline: center_crop must not be larger than resize, in 'center_crop(6)'");
+    expect_sentence("resize(5) flip(1)", "pipeline: resize(S) must be followed by center_crop(C), "
+                                         "so that all images get one shape, in 'resize(5)'");
+    expect_sentence("exif v1 train",
+                    "pipeline: the version comes first, as in 'v1 exif train', in 'v1 train'");
+    expect_sentence("train flip(0.1)", "pipeline: train stands for 'rrc(224) flip(0.5)' and takes "
+                                       "no further stages: write them out");
+    expect_sentence("v1 exif eval rrc(3)",
+                    "pipeline: eval stands for 'resize(256) center_crop(224)' and takes no further "
+                    "stages: write them out");
 }
 
 Test(pipeline, what_is_gone_is_said_to_be_gone)
@@ -127,9 +131,12 @@ Test(pipeline, what_is_gone_is_said_to_be_gone)
     struct plenum_error err = {""};
 
     cr_expect(eq(int, pipeline_parse("fast-v1 exif train", &p, &err), -EINVAL));
-    cr_expect(ne(ptr, (void *)strstr(err.text, "fast-v1 is no longer there, as v1 is the faster one: leave the word out"),
-                 NULL),
-              "%s", err.text);
+    cr_expect(
+        ne(ptr,
+           (void *)strstr(
+               err.text, "fast-v1 is no longer there, as v1 is the faster one: leave the word out"),
+           NULL),
+        "%s", err.text);
 }
 
 /* What people write, and what they are told. */

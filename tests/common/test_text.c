@@ -31,8 +31,10 @@ Test(text, what_moves_a_cursor_becomes_a_question_mark)
         {"plain, with spaces", "plain, with spaces"},
         {"a\nb\x1b[2Jc\x7f", "a?b?[2Jc?"},
         {"C1: \xc2\x9b"
-         "2J, \xc2\x85, \xc2\x80\xc2\x9f", "C1: ?2J, ?, ??"},
-        {"k\xc3\xa4se \xe2\x82\xac \xf0\x9f\x98\x80 \xc2\xa0.", "k\xc3\xa4se \xe2\x82\xac \xf0\x9f\x98\x80 \xc2\xa0."},
+         "2J, \xc2\x85, \xc2\x80\xc2\x9f",
+         "C1: ?2J, ?, ??"},
+        {"k\xc3\xa4se \xe2\x82\xac \xf0\x9f\x98\x80 \xc2\xa0.",
+         "k\xc3\xa4se \xe2\x82\xac \xf0\x9f\x98\x80 \xc2\xa0."},
         {"latin-1: \xe9\xff, and its CSI: \x9b", "latin-1: \xe9\xff, and its CSI: ?"},
         {"cut off \xe2\x82", "cut off \xe2?"},
         {"long forms \xc0\x9b \xe0\x82\x9b", "long forms \xc0? \xe0??"},
@@ -49,7 +51,8 @@ Test(text, what_moves_a_cursor_becomes_a_question_mark)
 /* Each way by which a text of others comes to a terminal. */
 Test(text, no_way_to_a_terminal_lets_it_through)
 {
-    static const char csi[] = "\xc2\x9b", name[] = "evil \xc2\x9b" "2J";
+    static const char csi[] = "\xc2\x9b", name[] = "evil \xc2\x9b"
+                                                   "2J";
     static struct wire_status_stream stream;
     struct status status = {.loader = {.streams = 1, .lanes = 1}, .streams = &stream};
     struct plenum_error err;

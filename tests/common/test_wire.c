@@ -49,36 +49,45 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
     ROUND_TRIP_SINCE(put_call, get, type_number, message, SIZE_MAX)
 
 /* `older_bytes`: bytes of the payload as an older version sends it, which is understood, too. */
-#define ROUND_TRIP_SINCE(put_call, get, type_number, message, older_bytes)               \
-    do {                                                                           \
-        __typeof__(message) got_;                                                  \
-        struct frame_reader r_;                                                    \
-        memset(&got_, 0, sizeof(got_));                                            \
-        cr_assert(eq(int, put_call, 0));                                           \
-        r_ = only_frame(&b, type_number);                                          \
-        cr_assert(eq(int, get(&r_, &got_), 0));                                    \
-        cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over"); \
-        cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));              \
-        /* cut short anywhere it is refused */                                     \
-        for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                  \
-            /* but where an older version ends */                                  \
-            size_t later = type_number == WIRE_OPEN     ? 24                       \
-                           : type_number == WIRE_OPENED ? sizeof(struct datasum) + 12 \
-                           : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1 \
-                                                        : SIZE_MAX / 2;            \
-            bool older = n + FRAME_HEADER_BYTES + later == b.len;                  \
-            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,               \
-                                       b.bytes + FRAME_HEADER_BYTES + n, false};   \
-            cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO), "of %zu bytes", n); \
-        }                                                                          \
-        frame_buffer_fini(&b);                                                     \
+#define ROUND_TRIP_SINCE(put_call, get, type_number, message, older_bytes)                     \
+    do {                                                                                       \
+        __typeof__(message) got_;                                                              \
+        struct frame_reader r_;                                                                \
+        memset(&got_, 0, sizeof(got_));                                                        \
+        cr_assert(eq(int, put_call, 0));                                                       \
+        r_ = only_frame(&b, type_number);                                                      \
+        cr_assert(eq(int, get(&r_, &got_), 0));                                                \
+        cr_expect(eq(ptr, (void *)r_.at, (void *)r_.end), "nothing is left over");             \
+        cr_expect(eq(int, memcmp(&got_, &message, sizeof(got_)), 0));                          \
+        /* cut short anywhere it is refused */                                                 \
+        for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                              \
+            /* but where an older version ends */                                              \
+            size_t later = type_number == WIRE_OPEN              ? 24                          \
+                           : type_number == WIRE_OPENED          ? sizeof(struct datasum) + 12 \
+                           : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1      \
+                                                                 : SIZE_MAX / 2;               \
+            bool older = n + FRAME_HEADER_BYTES + later == b.len;                              \
+            r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                           \
+                                       b.bytes + FRAME_HEADER_BYTES + n, false};               \
+            cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO),       \
+                      "of %zu bytes", n);                                                      \
+        }                                                                                      \
+        frame_buffer_fini(&b);                                                                 \
     } while (0)
 
 Test(wire, every_message_comes_out_as_it_went_in)
 {
     struct frame_buffer b = {0};
     struct wire_hello hello;
-    struct wire_opened opened = {.samples = 1281167, .classes = 1000, .threads = 8, .io_threads = 3, .fingerprint = {1, 2, 255}, .sum = {.samples = 1281167, .bad = 1, .segments = {[63] = {.labels = 99}}}, .class_names = 1000, .warning = "left"};
+    struct wire_opened opened = {
+        .samples = 1281167,
+        .classes = 1000,
+        .threads = 8,
+        .io_threads = 3,
+        .fingerprint = {1, 2, 255},
+        .sum = {.samples = 1281167, .bad = 1, .segments = {[63] = {.labels = 99}}},
+        .class_names = 1000,
+        .warning = "left"};
     struct wire_render render = {.epoch = 89, .position = 1281166, .slot = 4, .waited_ns = 77};
     struct wire_done done = {.status = -EBADMSG,
                              .substituted = 3,
@@ -151,8 +160,10 @@ Test(wire, every_message_comes_out_as_it_went_in)
     strcpy(hello.versions, "v1 another");
     strcpy(hello.job, "17");
     ROUND_TRIP_SINCE(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello, 46);
-    ROUND_TRIP_SINCE(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good, b.len - FRAME_HEADER_BYTES - 4);
-    ROUND_TRIP_SINCE(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened, 32 + sizeof(struct datasum));
+    ROUND_TRIP_SINCE(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good,
+                     b.len - FRAME_HEADER_BYTES - 4);
+    ROUND_TRIP_SINCE(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened,
+                     32 + sizeof(struct datasum));
     ROUND_TRIP_SINCE(wire_put_render(&b, 2, &render), wire_get_render, WIRE_RENDER, render, 20);
     ROUND_TRIP(wire_put_done(&b, 2, &done), wire_get_done, WIRE_DONE, done);
     ROUND_TRIP(wire_put_stats(&b, 3, &stats), wire_get_stats, WIRE_STATS, stats);
@@ -161,7 +172,8 @@ Test(wire, every_message_comes_out_as_it_went_in)
     ROUND_TRIP(wire_put_status_stream(&b, 5, &stream), wire_get_status_stream, WIRE_STATUS_STREAM,
                stream);
     ROUND_TRIP(wire_put_progress(&b, 4, &progress), wire_get_progress, WIRE_PROGRESS, progress);
-    ROUND_TRIP_SINCE(wire_put_ask_name(&b, 5, &ask_name), wire_get_ask_name, WIRE_NAME, ask_name, 4);
+    ROUND_TRIP_SINCE(wire_put_ask_name(&b, 5, &ask_name), wire_get_ask_name, WIRE_NAME, ask_name,
+                     4);
     ROUND_TRIP(wire_put_name(&b, 5, &name), wire_get_name, WIRE_NAME, name);
 }
 

@@ -111,7 +111,8 @@ Test(family, is_not_given_up_while_it_falls)
     cr_expect(eq(int, family_end(&end, some[0], 1), false));
     cr_expect(gt(u64, end.give_up_at, 1));
     end.least = 100; /* as if there had been many */
-    cr_expect(eq(int, family_end(&end, 0, 60 * NS_PER_SEC), false), "there are fewer than there were");
+    cr_expect(eq(int, family_end(&end, 0, 60 * NS_PER_SEC), false),
+              "there are fewer than there were");
     for (bool over = false; !over; (void)usleep(10000)) {
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;

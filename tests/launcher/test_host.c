@@ -65,6 +65,7 @@ Test(host, programs)
     fclose(f);
     setenv("PATH", folder, 1);
     cr_expect(eq(int, host_find_program("prog", found, sizeof(found)), -EACCES));
+    cr_expect(eq(str, found, path));
     cr_expect(eq(int, host_find_program(path, found, sizeof(found)), -EACCES));
     chmod(path, 0755);
     cr_expect(eq(int, host_find_program("prog", found, sizeof(found)), 0));

@@ -194,8 +194,8 @@ Test(lines, tracebacks_are_seen)
         struct traceback t = {0};
 
         for (size_t at = 0; at < sizeof(text) - 1; at += piece)
-            traceback_look(&t, text + at, piece < sizeof(text) - 1 - at ? piece : sizeof(text) - 1 - at,
-                           7);
+            traceback_look(&t, text + at,
+                           piece < sizeof(text) - 1 - at ? piece : sizeof(text) - 1 - at, 7);
         cr_expect(eq(u64, t.began_ns, 7));
     }
 }

@@ -30,7 +30,8 @@ static int put(struct frame_buffer *b, enum control_type type)
     }
 }
 
-/* Whether the shim of a job of one is hung up on when it says this, its program being at `state`. */
+/* Whether the shim of a job of one is hung up on when it says this, its program being at
+ * `state`. */
 static bool hangs_up(enum member_state state, enum control_type type)
 {
     struct plan_instance instance = {0};
@@ -38,10 +39,16 @@ static bool hangs_up(enum member_state state, enum control_type type)
     struct plan plan = {.num_instances = 1, .instances = &instance, .num_hosts = 1, .hosts = &host};
     const struct cmdline options = {.grace_ns = 1};
     struct peer *peer = calloc(1, sizeof(*peer)), **peers = malloc(sizeof(struct peer *));
-    struct member member = {.state = state, .peer = peer, .has_exited = state >= EXITED,
+    struct member member = {.state = state,
+                            .peer = peer,
+                            .has_exited = state >= EXITED,
                             .tail = state == DONE ? strdup("before") : NULL};
-    struct supervisor s = {.plan = &plan, .options = &options, .phase = RUNNING, .members = &member,
-                           .peers = peers, .num_peers = 1};
+    struct supervisor s = {.plan = &plan,
+                           .options = &options,
+                           .phase = RUNNING,
+                           .members = &member,
+                           .peers = peers,
+                           .num_peers = 1};
     struct frame_buffer said = {0};
     bool hung_up;
     int fds[2];

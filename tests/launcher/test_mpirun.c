@@ -170,7 +170,8 @@ Test(mpirun, long_lists_of_hosts_are_several_variables)
     const char *list;
 
     for (uint32_t i = 0; i < MANY; i++) {
-        (void)snprintf(names[i], sizeof(names[i]), "ip-10-%u.us-west-2.compute.internal", 20000 + i);
+        (void)snprintf(names[i], sizeof(names[i]), "ip-10-%u.us-west-2.compute.internal",
+                       20000 + i);
         many[i] = (struct plan_host){.name = names[i], .first = i, .count = 1};
         all[i].host = i;
     }
@@ -179,8 +180,10 @@ Test(mpirun, long_lists_of_hosts_are_several_variables)
     for (size_t i = 0; i < w.count; i++)
         cr_expect(lt(sz, strlen(w.words[i]), 131072));
     for (unsigned i = 0; snprintf(variable, sizeof(variable), AGENT_ENV_HOSTS "%u", i) > 0 &&
-                         (list = value_of(&w, variable)); i++)
-        for (char *name = strtok_r((char *)list, ",", &save); name; name = strtok_r(NULL, ",", &save))
+                         (list = value_of(&w, variable));
+         i++)
+        for (char *name = strtok_r((char *)list, ",", &save); name;
+             name = strtok_r(NULL, ",", &save))
             cr_expect(eq(str, name, names[found++]));
     cr_expect(eq(u32, found, MANY));
     starter_words_fini(&w);
@@ -211,55 +214,47 @@ Test(mpirun, the_users_arguments)
     cmdline_fini(&options);
 }
 
-Test(mpirun, arguments_of_one_instance)
+/* What mpirun is told when an instance has arguments of its own, twice. */
+static const char *told_of(const char *first, const char *second)
 {
     char *argv[] = {(char *)"plenumrun",
                     (char *)"--instance-mpi-local-args",
-                    (char *)"1:--a b",
+                    (char *)first,
                     (char *)"--instance-mpi-local-args",
-                    (char *)"1:--c",
+                    (char *)second,
                     (char *)"prog",
                     NULL};
     struct cmdline options;
     struct starter_words w;
-    char *text;
+    const char *text;
     int operands;
 
     cmdline_init(&options);
     cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
     cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
     text = joined(&w);
+    starter_words_fini(&w);
+    cmdline_fini(&options);
+    return text;
+}
+
+Test(mpirun, arguments_of_one_instance)
+{
+    const char *text = told_of("1:--a b", "1:--c");
+
     cr_expect(strstr(text, "--host n2 -n 1 ") != NULL, "%s", text);
     cr_expect(strstr(text, "/p --shim : --host n2 -n 1 ") != NULL, "%s", text);
     cr_expect(strstr(text, " --a b --c /p --shim : --host n1 -n 1 ") != NULL, "%s", text);
-    starter_words_fini(&w);
-    cmdline_fini(&options);
 }
 
 /* Open MPI 5.0 crashes when there are several applications: variables need none. */
 Test(mpirun, variables_of_one_instance_are_no_arguments)
 {
-    char *argv[] = {(char *)"plenumrun",
-                    (char *)"--instance-mpi-local-args",
-                    (char *)"1:-x A=1 -x B",
-                    (char *)"--instance-mpi-local-args",
-                    (char *)"2:-x A=1 --c",
-                    (char *)"prog",
-                    NULL};
-    struct cmdline options;
-    struct starter_words w;
-    char *text;
-    int operands;
+    const char *text = told_of("1:-x A=1 -x B", "2:-x A=1 --c");
 
-    cmdline_init(&options);
-    cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
-    cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
-    text = joined(&w);
     cr_expect(strstr(text, "--host n2,n2 -n 2 ") != NULL, "%s", text);
     cr_expect(strstr(text, "/p --shim : --host n1 -n 1 ") != NULL, "%s", text);
     cr_expect(strstr(text, " -x A=1 --c /p --shim") != NULL, "%s", text);
-    starter_words_fini(&w);
-    cmdline_fini(&options);
 }
 
 /* PRRTE, which starts the processes of Open MPI 5, is told by names of its own. */
@@ -270,7 +265,8 @@ Test(mpirun, settings_of_open_mpi_5)
     static char *older[] = {(char *)"OMPI_MCA_plm=rsh", (char *)"OMPI_MCA_oob_tcp_keepalive_time=7",
                             (char *)"OMPI_MCA_plm_rsh_args=-q", NULL};
     static char *newer[] = {(char *)"PRTE_MCA_plm_ssh_agent=/opt/agent",
-                            (char *)"PRTE_MCA_prte_if_exclude=eth9", (char *)"OMPI_MCA_pml=ucx", NULL};
+                            (char *)"PRTE_MCA_prte_if_exclude=eth9", (char *)"OMPI_MCA_pml=ucx",
+                            NULL};
     struct starter_job with = job;
     struct cmdline options;
     struct starter_words w;
@@ -281,6 +277,7 @@ Test(mpirun, settings_of_open_mpi_5)
     cr_assert(eq(int, mpirun_environment(&local, &options, &with, nothing, &w), 0));
     cr_expect(strstr(joined(&w), "oob_") == NULL, "it finds lo by itself alone: %s", joined(&w));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_include"), (char *)"lo"));
+    cr_expect(eq(str, (char *)value_of(&w, "PMIX_MCA_ptl_base_if_include"), (char *)"lo"));
     starter_words_fini(&w);
 
     with.daemon_include = with.program_include = "10.1.0.0/16";
@@ -414,8 +411,11 @@ Test(mpirun, keepalives_outlast_the_heartbeat)
                        number_behind(value_of(&w, "OMPI_MCA_oob_tcp_keepalive_probes"), "");
 
         cr_expect(gt(u64, own, seconds[i]), "Open MPI's");
-        cr_expect(gt(u64, number_behind(ssh, "ServerAliveInterval=") *
-                              number_behind(ssh, "ServerAliveCountMax="), seconds[i]), "ssh's");
+        cr_expect(gt(u64,
+                     number_behind(ssh, "ServerAliveInterval=") *
+                         number_behind(ssh, "ServerAliveCountMax="),
+                     seconds[i]),
+                  "ssh's");
         starter_words_fini(&w);
         cmdline_fini(&options);
     }

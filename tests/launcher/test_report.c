@@ -37,7 +37,8 @@ ParameterizedTestParameters(report, of)
           .by_traceback = true,
           .exited = {.status = EXIT_3, .elapsed_ns = 2500000000}},
          3,
-         "instance 1 on host n2 failed first, by its traceback; the first to end was instance 0 on "},
+         "instance 1 on host n2 failed first, by its traceback; the first to end was instance 0 "
+         "on "},
         {{.kind = REPORT_EXITED, .exited = {.status = KILLED, .memory_kills = 1}},
          137,
          "; meanwhile the kernel killed 1 process there for want of memory"},

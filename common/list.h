@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/* list.h - a doubly linked list whose links lie in the objects themselves.
+ *
+ * The head is a link, too, and the list a ring: nothing is searched for, and the first and the last
+ * object are no special cases. container_of() leads from a link to its object. A link of zeros is
+ * in no list. To add one that is in a list, or to remove one that is not, is a fault of ours, which
+ * assert() finds. */
+#ifndef COMMON_LIST_H
+#define COMMON_LIST_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/** A head, or the link of an object. */
+struct list {
+    struct list *prev, *next;
+};
+
+/** Make a head: an empty list. */
+static inline void list_init(struct list *head)
+{
+    head->prev = head->next = head;
+}
+
+/** Is this link in a list? */
+static inline bool list_is_linked(const struct list *link)
+{
+    return link->next != NULL;
+}
+
+static inline bool list_is_empty(const struct list *head)
+{
+    assert(list_is_linked(head));
+    return head->next == head;
+}
+
+/** The first link, or NULL. */
+static inline struct list *list_first(const struct list *head)
+{
+    return list_is_empty(head) ? NULL : head->next;
+}
+
+/** The link behind this one, or NULL. */
+static inline struct list *list_next(const struct list *head, const struct list *link)
+{
+    assert(list_is_linked(link));
+    return link->next == head ? NULL : link->next;
+}
+
+/** Add `link` before `at`, which is a link of the list, or its head. */
+static inline void list_add_before(struct list *at, struct list *link)
+{
+    assert(list_is_linked(at) && !list_is_linked(link));
+    link->prev = at->prev;
+    link->next = at;
+    at->prev->next = link;
+    at->prev = link;
+}
+
+/** Add `link` behind `at`, likewise. */
+static inline void list_add_after(struct list *at, struct list *link)
+{
+    assert(list_is_linked(at));
+    list_add_before(at->next, link);
+}
+
+static inline void list_add_first(struct list *head, struct list *link)
+{
+    list_add_after(head, link);
+}
+
+static inline void list_add_last(struct list *head, struct list *link)
+{
+    list_add_before(head, link);
+}
+
+static inline void list_remove(struct list *link)
+{
+    assert(list_is_linked(link));
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    link->prev = link->next = NULL;
+}
+
+/** Remove the first link: it, or NULL. */
+static inline struct list *list_take_first(struct list *head)
+{
+    struct list *link = list_first(head);
+
+    if (link)
+        list_remove(link);
+    return link;
+}
+
+#endif

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/* meeting_place.c - who starts the instances makes their memory, hands it out, and watches those
+ * who have it.
+ *
+ * It is a memfd: nothing is left behind. A program asks for it by a datagram to an abstract socket,
+ * where the kernel says which process of which user asks. The memory is made for the first that
+ * does: a job without collectives needs none.
+ *
+ * The process is watched by a pidfd. Its end is known at once, and however it comes. A lock of the
+ * process, or a connection, would be lost where a program closes descriptors that it does not know;
+ * and a process in a container, with a PID name space of its own, can be watched from here, too.
+ * (One whose number is not known here, of a name space beside this one, is not watched: what the
+ * shim says of its instance is all.) */
+#include "config.h"
+
+#include "common/meeting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/address.h"
+#include "common/error.h"
+#include "common/meeting_priv.h"
+#include "common/util.h"
+
+enum { EVENTS = 16, QUESTION = UINT32_MAX }; /* epoll: the socket, or an instance */
+
+struct watched {
+    pid_t pid; /* 0: nobody */
+    int pidfd;
+    bool ended; /* the instance */
+};
+
+struct meeting_place {
+    char job[MEETING_JOB_MAX];
+    uint32_t instances;
+    int socket, epoll_fd, memory;  /* memory -1: nobody has asked for it yet */
+    struct meeting_shared *shared; /* of it, or NULL */
+    struct watched watched[];
+};
+
+static int watch_fd(const struct meeting_place *p, int fd, uint32_t what)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.u32 = what};
+
+    return epoll_ctl(p->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+/* A datagram socket, which says who sends. */
+static int bind_socket(const char *text, struct plenum_error *err)
+{
+    const int on = 1;
+    struct address address;
+    int fd, r = address_parse(text, &address, err);
+
+    if (r < 0)
+        return r;
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0)
+        io_refuse_descriptors(fd);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 &&
+        bind(fd, (const void *)&address.un, address.len) == 0)
+        return fd;
+    r = -errno;
+    io_close(&fd);
+    return error_set(err, r, "cannot listen at %s for collectives: %s", text, strerror(-r));
+}
+
+int meeting_place_create(const char *name, const char *job, uint32_t instances,
+                         struct meeting_place **ret, char address[MEETING_ADDRESS_MAX],
+                         struct plenum_error *err)
+{
+    struct meeting_place *p = malloc(sizeof(*p) + instances * sizeof(*p->watched));
+    int r;
+
+    if (!p)
+        return error_set(err, -ENOMEM, "out of memory");
+    *p = (struct meeting_place){.instances = instances, .socket = -1, .epoll_fd = -1, .memory = -1};
+    for (uint32_t i = 0; i < instances; i++)
+        p->watched[i] = (struct watched){.pidfd = -1};
+    (void)snprintf(p->job, sizeof(p->job), "%s", job);
+    (void)snprintf(address, MEETING_ADDRESS_MAX, "unix:@plenumrun-%s-collectives", name);
+    p->socket = bind_socket(address, err);
+    r = p->socket < 0 ? p->socket : 0;
+    if (r == 0) {
+        p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        r = p->epoll_fd < 0 ? -errno : watch_fd(p, p->socket, QUESTION);
+        if (r < 0)
+            (void)error_set(err, r, "cannot listen for collectives: %s", strerror(-r));
+    }
+    if (r < 0) {
+        meeting_place_destroy(p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+int meeting_place_get_fd(const struct meeting_place *place)
+{
+    return place ? place->epoll_fd : -1;
+}
+
+static void unwatch(struct meeting_place *p, uint32_t instance)
+{
+    io_close(&p->watched[instance].pidfd);
+    p->watched[instance].pid = 0;
+}
+
+void meeting_place_destroy(struct meeting_place *place)
+{
+    if (!place)
+        return;
+    for (uint32_t i = 0; i < place->instances; i++)
+        unwatch(place, i);
+    if (place->shared)
+        (void)munmap(place->shared, meeting_bytes(place->instances));
+    io_close(&place->memory);
+    io_close(&place->epoll_fd);
+    io_close(&place->socket);
+    free(place);
+}
+
+void meeting_place_note_end(struct meeting_place *place, uint32_t instance)
+{
+    if (!place)
+        return;
+    place->watched[instance].ended = true;
+    if (!place->shared)
+        return;
+    atomic_store(&place->shared->slots[instance].ended, 1);
+    meeting_wake(place->shared);
+}
+
+/* A limit of file sizes counts for memory files, too: only the hard one is heeded. */
+static int set_size(int fd, size_t bytes)
+{
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit, most;
+    bool raised;
+    int r;
+
+    raised = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < limit.rlim_max;
+    most = (struct rlimit){limit.rlim_max, limit.rlim_max};
+    raised = raised && setrlimit(RLIMIT_FSIZE, &most) == 0;
+    r = ftruncate(fd, (off_t)bytes) < 0 ? -errno : 0;
+    if (raised)
+        (void)setrlimit(RLIMIT_FSIZE, &limit);
+    (void)signal(SIGXFSZ, before);
+    return r;
+}
+
+/* Of one size for ever: nobody can take the memory away below the others. */
+static int make_memory(struct meeting_place *p)
+{
+    const size_t bytes = meeting_bytes(p->instances);
+    int fd, r;
+
+    if (p->shared)
+        return 0;
+    fd = memfd_create("plenum-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    r = fd < 0 ? -errno : set_size(fd, bytes);
+    if (r == 0 && (fchmod(fd, 0600) < 0 ||
+                   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0))
+        r = -errno;
+    if (r == 0) {
+        void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+        if (shared == MAP_FAILED)
+            r = -errno;
+        else
+            p->shared = shared;
+    }
+    if (r < 0) {
+        io_close(&fd);
+        return r;
+    }
+    p->memory = fd;
+    for (uint32_t i = 0; i < p->instances; i++)
+        atomic_store(&p->shared->slots[i].ended, p->watched[i].ended);
+    return 0;
+}
+
+static bool has_ended(int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+    return poll(&p, 1, 0) > 0;
+}
+
+/* If who is watched there has ended; it may be another one than an event was for. */
+static void look_at(struct meeting_place *p, uint32_t instance)
+{
+    if (p->watched[instance].pid == 0 || !has_ended(p->watched[instance].pidfd))
+        return;
+    unwatch(p, instance);
+    atomic_store(&p->shared->slots[instance].present, 0);
+    meeting_wake(p->shared);
+}
+
+/* From now on this process is the instance: 0, or -ESRCH: it is gone. */
+static int admit(struct meeting_place *p, uint32_t instance, pid_t pid)
+{
+    struct watched *w = &p->watched[instance];
+
+    if (w->pid == 0 && pid > 0) {
+        w->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (w->pidfd < 0 && errno == ESRCH)
+            return -ESRCH;
+        if (w->pidfd >= 0 && watch_fd(p, w->pidfd, instance) < 0)
+            io_close(&w->pidfd);
+        if (w->pidfd >= 0)
+            w->pid = pid;
+    }
+    atomic_store(&p->shared->slots[instance].present, 1);
+    return 0;
+}
+
+/* Whether the memory may be had: 1, 0, or negative: nobody waits for an answer. */
+static int consider(struct meeting_place *p, const struct meeting_question *q,
+                    const struct ucred *from, struct meeting_answer *a)
+{
+    int r;
+
+    if (from->uid != geteuid()) {
+        a->refusal = MEETING_OTHER_USER;
+        return 0;
+    }
+    if (q->instances != p->instances || q->index >= p->instances ||
+        strncmp(q->job, p->job, sizeof(q->job)) != 0) {
+        a->refusal = MEETING_OTHER_JOB;
+        return 0;
+    }
+    look_at(p, q->index);
+    if (p->watched[q->index].pid != 0 && p->watched[q->index].pid != from->pid) {
+        a->refusal = MEETING_TAKEN;
+        a->pid = (uint32_t)p->watched[q->index].pid;
+        return 0;
+    }
+    r = make_memory(p);
+    if (r < 0) {
+        a->refusal = MEETING_NO_MEMORY;
+        a->error = -r;
+        return 0;
+    }
+    return admit(p, q->index, from->pid) < 0 ? -1 : 1;
+}
+
+static void answer(const struct meeting_place *p, const struct sockaddr_un *to, socklen_t to_len,
+                   struct meeting_answer *a, bool with_memory)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct iovec iov = {.iov_base = a, .iov_len = sizeof(*a)};
+    struct msghdr msg = {
+        .msg_name = (void *)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
+
+    if (with_memory) {
+        struct cmsghdr *c = &control.align;
+
+        msg.msg_control = &control;
+        msg.msg_controllen = sizeof(control.bytes);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(c), &p->memory, sizeof(int));
+    }
+    (void)sendmsg(p->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* it has room for one */
+}
+
+/* One question: false: there is none. There is room for who asks, and for nothing else that may be
+ * sent. */
+static bool take_question(struct meeting_place *p)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    struct meeting_question q = {.version = 0};
+    struct meeting_answer a = {.version = MEETING_LAYOUT};
+    struct iovec iov = {.iov_base = &q, .iov_len = sizeof(q)};
+    struct sockaddr_un from;
+    struct msghdr msg = {.msg_name = &from,
+                         .msg_namelen = sizeof(from),
+                         .msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
+    const struct cmsghdr *c;
+    struct ucred who;
+    int r = 0;
+    ssize_t n = recvmsg(p->socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    if (n < 0)
+        return errno == EINTR;
+    c = CMSG_FIRSTHDR(&msg);
+    if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_CREDENTIALS ||
+        n < (ssize_t)offsetof(struct meeting_question, instances) ||
+        memcmp(q.magic, meeting_magic, sizeof(q.magic)) != 0)
+        return true;
+    /* A path is looked up by us, and may lead anywhere by now: programs have none. */
+    if (msg.msg_namelen <= offsetof(struct sockaddr_un, sun_path) || from.sun_path[0] != '\0')
+        return true;
+    memcpy(&who, CMSG_DATA(c), sizeof(who));
+    memcpy(a.magic, meeting_magic, sizeof(a.magic));
+    /* Of another version: it sees ours. */
+    if (q.version == MEETING_LAYOUT && n == (ssize_t)sizeof(q))
+        r = consider(p, &q, &who, &a);
+    if (r >= 0)
+        answer(p, &from, msg.msg_namelen, &a, r > 0);
+    return true;
+}
+
+void meeting_place_dispatch(struct meeting_place *place)
+{
+    struct epoll_event events[EVENTS];
+    int n = place ? epoll_wait(place->epoll_fd, events, EVENTS, 0) : 0;
+
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.u32 != QUESTION)
+            look_at(place, events[i].data.u32);
+        else
+            for (unsigned k = 0; k < EVENTS && take_question(place); k++)
+                ;
+    }
+}

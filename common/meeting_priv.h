@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* meeting_priv.h - what lies in the memory, and what is said to get it: shared by meeting.c (a
+ * program) and meeting_place.c (who starts programs). */
+#ifndef COMMON_MEETING_PRIV_H
+#define COMMON_MEETING_PRIV_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/meeting.h"
+#include "common/util.h"
+
+/* Of the memory and of what is said. */
+enum { MEETING_LAYOUT = 2, MEETING_UNIT_BYTES = 4096, MEETING_JOB_MAX = 64 };
+
+static const char meeting_magic[8] = {'p', 'l', 'n', 'm', 'm', 'e', 'e', 't'};
+
+struct meeting_said {
+    uint64_t first; /* the first round of the process */
+    struct meeting_topic topic;
+};
+
+struct meeting_slot {
+    _Atomic uint64_t came;       /* to so many rounds */
+    _Atomic uint32_t ended;      /* what was started for this instance has */
+    _Atomic uint32_t present;    /* a process has joined, and not ended */
+    struct meeting_said said[2]; /* at even and odd rounds */
+};
+
+struct meeting_shared {
+    _Atomic uint32_t woken; /* what those who wait sleep on */
+    uint32_t unused[15];
+    struct meeting_slot slots[];
+};
+
+/* A datagram each. The answer carries the memory, or says why not. Fields up to `version` stay as
+ * they are. */
+struct meeting_question {
+    char magic[8];
+    uint32_t version, instances, index;
+    char job[MEETING_JOB_MAX];
+};
+
+enum meeting_refusal { MEETING_OTHER_USER, MEETING_OTHER_JOB, MEETING_TAKEN, MEETING_NO_MEMORY };
+
+struct meeting_answer {
+    char magic[8];
+    uint32_t version;
+    uint32_t refusal; /* enum meeting_refusal, where no memory comes */
+    uint32_t pid;     /* MEETING_TAKEN: who has it */
+    int32_t error;    /* MEETING_NO_MEMORY: errno */
+};
+
+static inline size_t meeting_slots_bytes(uint32_t instances)
+{
+    return align_up(sizeof(struct meeting_shared) + instances * sizeof(struct meeting_slot),
+                    MEETING_UNIT_BYTES);
+}
+
+static inline size_t meeting_bytes(uint32_t instances)
+{
+    return meeting_slots_bytes(instances) + 2 * (size_t)instances * MEETING_ROOM_BYTES;
+}
+
+/** Who sleeps looks again. */
+void meeting_wake(struct meeting_shared *shared);
+
+#endif
