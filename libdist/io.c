@@ -12,8 +12,9 @@
  * answers -ECHILD. */
 #include "config.h"
 
-#include "libdist/stream_priv.h"
+#include "libdist/io.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@
 #include "common/error.h"
 #include "common/jobloader.h"
 #include "common/util.h"
+#include "libdist/loaders.h"
+#include "libdist/stream.h"
 
 enum { LOADER_GRACE_MS = 1000, EVENTS_MAX = 32 };
 
@@ -45,29 +48,17 @@ static struct {
     int epoll_fd, wake_fd;
     pthread_t thread;
     /* Held while the thread is started or ended; before mu. */
-    pthread_mutex_t life;
+    struct lock life;
     bool running;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     bool stop;
     struct served *served;
     struct keeper *keepers;
-} io = {.epoll_fd = -1,
-        .wake_fd = -1,
-        .life = PTHREAD_MUTEX_INITIALIZER,
-        .mu = PTHREAD_MUTEX_INITIALIZER};
+} io = {.epoll_fd = -1, .wake_fd = -1, .life = LOCK_INITIALIZER, .mu = LOCK_INITIALIZER};
 
-/* An address in epoll's data that is no session's and no keeper's. */
+/* An address in epoll's data that is no loader's and no keeper's. */
 static char tag_wake;
-
-/* Where descriptors wait in it the program may have closed its copy by now, and then whoever closes the last
- * one waits for them: it stays open in the child. Of such a loader nothing is asked any more. */
-static void leave_connection(int *fd)
-{
-    if (*fd >= 0 && frame_holds_fds(*fd))
-        *fd = -1;
-    io_close(fd);
-}
 
 static void in_child(void)
 {
@@ -75,13 +66,10 @@ static void in_child(void)
     io_close(&io.wake_fd);
     for (struct keeper *k = io.keepers; k; k = k->next)
         jobloader_forget(k->loader);
-    for (struct served *s = io.served; s; s = s->next) {
-        FOR_SESSIONS(se, s->stream)
-            leave_connection(&se->conn.fd);
-        slot_sets_leave(s->stream);
-    }
-    (void)pthread_mutex_init(&io.life, NULL);
-    (void)pthread_mutex_init(&io.mu, NULL); /* held since before_fork(), as those of streams */
+    for (struct served *s = io.served; s; s = s->next)
+        stream_leave(s->stream);
+    lock_init(&io.life);
+    lock_init(&io.mu); /* held since before_fork(), as those of streams */
     io.running = false;
     io.served = NULL;
     io.keepers = NULL;
@@ -90,16 +78,16 @@ static void in_child(void)
 /* Nothing is half done in what the child inherits. */
 static void before_fork(void)
 {
-    (void)pthread_mutex_lock(&io.mu);
+    lock_acquire(&io.mu);
     for (struct served *s = io.served; s; s = s->next)
-        (void)pthread_mutex_lock(&s->stream->mu);
+        stream_lock(s->stream);
 }
 
 static void in_parent(void)
 {
     for (struct served *s = io.served; s; s = s->next)
-        (void)pthread_mutex_unlock(&s->stream->mu);
-    (void)pthread_mutex_unlock(&io.mu);
+        stream_unlock(s->stream);
+    lock_release(&io.mu);
 }
 
 static void serve(void *tag)
@@ -113,14 +101,15 @@ static void serve(void *tag)
             jobloader_dispatch(k->loader);
             return;
         }
-    for (struct served *s = io.served; s; s = s->next)
-        for (int i = 0; i < SESSIONS_MAX; i++)
-            if (&s->stream->sessions[i] == tag) {
-                (void)pthread_mutex_lock(&s->stream->mu);
-                session_ready(tag);
-                (void)pthread_mutex_unlock(&s->stream->mu);
-                return;
-            }
+    for (struct served *s = io.served; s; s = s->next) {
+        bool ours;
+
+        stream_lock(s->stream);
+        ours = loaders_ready(s->stream, tag);
+        stream_unlock(s->stream);
+        if (ours)
+            return;
+    }
 }
 
 static int watch(int op, int fd, void *tag, bool write)
@@ -134,44 +123,47 @@ static int watch(int op, int fd, void *tag, bool write)
 static int keep(const struct jobloader_options *options, struct plenum_error *err)
 {
     struct keeper *k = calloc(1, sizeof(*k));
-    int r = k ? jobloader_create(options, &k->loader, err) : error_set(err, -ENOMEM, "out of memory");
+    int r;
 
-    if (r == 0) {
-        r = watch(EPOLL_CTL_ADD, jobloader_get_fd(k->loader), k, false);
-        if (r < 0)
-            (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
-    }
+    if (!k)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = jobloader_create(options, &k->loader, err);
+    if (r < 0)
+        goto fail;
+    r = watch(EPOLL_CTL_ADD, jobloader_get_fd(k->loader), k, false);
     if (r < 0) {
-        if (k)
-            jobloader_destroy(k->loader, 0);
-        free(k);
-        return r;
+        (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
+        goto fail;
     }
     (void)snprintf(k->address, sizeof(k->address), "%s", options->address);
     k->next = io.keepers;
     io.keepers = k;
     return 0;
+
+fail:
+    jobloader_destroy(k->loader, 0);
+    free(k);
+    return r;
 }
 
 /* The stream's loader is this host's own, and nobody listens: keep one, unless another process has
  * just begun to. One that has only bound the address, and goes on not to listen, is no loader. */
-static void keep_loader(struct plenum_stream *s)
+static void keep_loader(struct plenum_stream *s, const char *address)
 {
     static const char *const widened[] = {"--all-cpus", NULL};
     struct jobloader_options options = {
-        .address = s->named[0].address.text,
-        .args = s->info.num_local_instances > 1 ? widened : NULL,
+        .address = address,
+        .args = stream_has_neighbours(s) ? widened : NULL,
     };
     struct plenum_error err;
     int r;
 
-    s->wants_keeper = false;
     for (const struct keeper *k = io.keepers; k; k = k->next)
         if (strcmp(k->address, options.address) == 0)
             return;
     r = keep(&options, &err);
     if (r == -EADDRINUSE)
-        session_own_is_taken(s);
+        loaders_own_is_taken(s);
     if (r < 0 && r != -EADDRINUSE)
         stream_fail(s, r, err.text);
 }
@@ -180,15 +172,16 @@ static void keep_loader(struct plenum_stream *s)
 static uint64_t tick(bool jumped)
 {
     uint64_t next = UINT64_MAX;
+    const char *address;
 
     for (struct served *s = io.served; s; s = s->next) {
-        (void)pthread_mutex_lock(&s->stream->mu);
+        stream_lock(s->stream);
         if (jumped)
             loaders_forgive(s->stream, time_now_ns());
         next = min_u64(next, loaders_tick(s->stream, time_now_ns()));
-        if (s->stream->wants_keeper)
-            keep_loader(s->stream);
-        (void)pthread_mutex_unlock(&s->stream->mu);
+        if (loaders_want_keeper(s->stream, &address))
+            keep_loader(s->stream, address);
+        stream_unlock(s->stream);
     }
     return next;
 }
@@ -210,21 +203,21 @@ static void *io_main(void *arg)
     uint64_t next = 0;
 
     (void)arg;
-    (void)pthread_mutex_lock(&io.mu);
+    lock_acquire(&io.mu);
     while (!io.stop) {
         bool jumped;
         int n;
 
-        (void)pthread_mutex_unlock(&io.mu);
+        lock_release(&io.mu);
         n = epoll_wait(io.epoll_fd, events, EVENTS_MAX, timeout_until(next));
-        (void)pthread_mutex_lock(&io.mu);
+        lock_acquire(&io.mu);
         /* Long past the time, with nothing to do: we were stopped, not our loaders. */
         jumped = next != UINT64_MAX && next > 0 && time_now_ns() > next + NS_PER_SEC;
         for (int i = 0; i < n; i++)
             serve(events[i].data.ptr);
         next = tick(jumped);
     }
-    (void)pthread_mutex_unlock(&io.mu);
+    lock_release(&io.mu);
     return NULL;
 }
 
@@ -233,57 +226,63 @@ static int start(struct plenum_error *err)
     static bool at_fork;
     int r;
 
+    assert(lock_is_held(&io.life));
     if (!at_fork)
         at_fork = pthread_atfork(before_fork, in_parent, in_child) == 0;
     io.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     io.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (io.epoll_fd < 0 || io.wake_fd < 0)
+    if (io.epoll_fd < 0 || io.wake_fd < 0) {
         r = -errno;
-    else
-        r = watch(EPOLL_CTL_ADD, io.wake_fd, &tag_wake, false);
-    if (r == 0) {
-        io.stop = false;
-        r = thread_start(&io.thread, io_main, NULL);
+        goto fail;
     }
-    if (r < 0) {
-        io_close(&io.epoll_fd);
-        io_close(&io.wake_fd);
-        return error_set(err, r, "cannot start the thread that talks to loaders: %s", strerror(-r));
-    }
+    r = watch(EPOLL_CTL_ADD, io.wake_fd, &tag_wake, false);
+    if (r < 0)
+        goto fail;
+    io.stop = false;
+    r = thread_start(&io.thread, io_main, NULL);
+    if (r < 0)
+        goto fail;
     io.running = true;
     return 0;
+
+fail:
+    io_close(&io.epoll_fd);
+    io_close(&io.wake_fd);
+    return error_set(err, r, "cannot start the thread that talks to loaders: %s", strerror(-r));
 }
 
 int io_add(struct plenum_stream *s, struct plenum_error *err)
 {
     struct served *served = malloc(sizeof(*served));
-    int r = 0;
+    int r;
 
     if (!served)
         return error_set(err, -ENOMEM, "out of memory");
-    (void)pthread_mutex_lock(&io.life);
-    if (!io.running)
-        r = start(err);
-    if (r == 0) {
-        (void)atomic_fetch_add(&s->refs, 1);
-        (void)pthread_mutex_lock(&io.mu);
-        *served = (struct served){.stream = s, .next = io.served};
-        io.served = served;
-        (void)pthread_mutex_unlock(&io.mu);
-        io_poke();
-    } else {
-        free(served);
-    }
-    (void)pthread_mutex_unlock(&io.life);
+    lock_acquire(&io.life);
+    if (!io.running && (r = start(err)) < 0)
+        goto fail;
+    stream_ref(s);
+    lock_acquire(&io.mu);
+    *served = (struct served){.stream = s, .next = io.served};
+    io.served = served;
+    lock_release(&io.mu);
+    io_poke();
+    lock_release(&io.life);
+    return 0;
+
+fail:
+    lock_release(&io.life);
+    free(served);
     return r;
 }
 
 /* The last stream is gone: so may the thread be. Holding io.life. */
 static void stop(void)
 {
-    (void)pthread_mutex_lock(&io.mu);
+    assert(lock_is_held(&io.life));
+    lock_acquire(&io.mu);
     io.stop = true;
-    (void)pthread_mutex_unlock(&io.mu);
+    lock_release(&io.mu);
     io_poke();
     (void)pthread_join(io.thread, NULL);
     for (struct keeper *k = io.keepers; k; k = io.keepers) {
@@ -300,19 +299,19 @@ void io_remove(struct plenum_stream *s)
 {
     struct served **at, *gone;
 
-    (void)pthread_mutex_lock(&io.life);
-    (void)pthread_mutex_lock(&io.mu);
+    lock_acquire(&io.life);
+    lock_acquire(&io.mu);
     for (at = &io.served; (*at)->stream != s; at = &(*at)->next)
         ;
     gone = *at;
     *at = gone->next;
-    (void)pthread_mutex_lock(&s->mu);
+    stream_lock(s);
     loaders_fini(s);
-    (void)pthread_mutex_unlock(&s->mu);
-    (void)pthread_mutex_unlock(&io.mu);
+    stream_unlock(s);
+    lock_release(&io.mu);
     if (!io.served)
         stop();
-    (void)pthread_mutex_unlock(&io.life);
+    lock_release(&io.life);
     free(gone);
     stream_unref(s);
 }
@@ -322,11 +321,11 @@ void io_poke(void)
     io_event_set(io.wake_fd);
 }
 
-int io_watch(struct session *se, bool write)
+int io_watch(int fd, void *tag, bool write)
 {
-    int r = watch(EPOLL_CTL_MOD, se->conn.fd, se, write);
+    int r = watch(EPOLL_CTL_MOD, fd, tag, write);
 
-    return r == -ENOENT ? watch(EPOLL_CTL_ADD, se->conn.fd, se, write) : r;
+    return r == -ENOENT ? watch(EPOLL_CTL_ADD, fd, tag, write) : r;
 }
 
 void io_unwatch(int fd)

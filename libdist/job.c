@@ -24,8 +24,10 @@ struct names {
     bool mpi; /* where all four are there, they count before Slurm's; else behind */
 };
 
-#define MPI(size, rank, local_size, local_rank) \
-    {PLENUM_LAUNCHER_MPI, size, rank, local_size, local_rank, true}
+#define MPI(size, rank, local_size, local_rank)                       \
+    {                                                                 \
+        PLENUM_LAUNCHER_MPI, size, rank, local_size, local_rank, true \
+    }
 
 /* The first that is there counts. Those of an MPI come before Slurm's: where srun has started only
  * the daemons of mpirun, programs still find its variables. */

@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* loaders.c - which loader makes which batch.
+/* loaders.c - the loaders of a stream: who is there, what their sessions tell, and what follows.
  *
- * Any loader can make any batch, so a stream uses all that are named, and which one made a batch
- * does not show in it. Batches are asked for in the order of delivery, `depth` of them at a time:
+ * A loader that is lost is tried again and again (session.c); the stream stands only while none is
+ * there, and fails when none has answered for loader_timeout, or when every one has refused. Where
+ * none was named, the job's own is expected at one of some addresses, and kept by one of its
+ * processes (io.c).
  *
- *     while the program finds enough ready    a loader of this host, if one is open; among equals
- *                                             the one that a hash of the request names
- *     when batches are short                  the loader that would be done first: its own time for
- *                                             a batch, times what it has to do already
- *
- * By the second rule each is busy in proportion to what it delivers. By the hash, equal requests
- * (of two jobs, of two epochs that are not shuffled) go to the same loader, which has their files
- * in its cache.
- *
- * Memory: each ring has room for all batches that are asked for, ready or leased; so whichever
- * loader is lost, the others have a free slot for what it leaves behind. What is asked for is
- * bounded over all rings together.
- *
- * A batch that is late is asked for a second time, of another loader: when its own is silent
- * (session.c), or when the program waits for it for longer than batches take, by the latencies that
- * were measured. The first answer wins, and the other loader is told to stop. A loader that cannot
- * make a batch (its disk) is left alone for a while, and the batch is asked of the others. It fails
- * when no loader is left that may make it: one that is away for a moment may, until loader_timeout.
- *
- * A share of the batches (verify_share), chosen by a hash of their place, is asked of two loaders
- * from the begin. Where these do not agree, one of them makes wrong pixels: a third is asked, where
- * there is one, so as to say which, and the stream fails with their names. A second answer that is
- * late or that does not come is not waited for. */
+ * Not here: which of them is asked for which batch (schedule.c). */
 #include "config.h"
 
-#include "libdist/stream_priv.h"
+#include "libdist/loaders.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -37,87 +17,87 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "common/error.h"
+#include "common/identity.h"
 #include "common/util.h"
+#include "libdist/io.h"
+#include "libdist/loaders_priv.h"
+#include "libdist/schedule.h"
 
 enum {
-    LATENCIES_MIN = 8, /* that must be known before a batch is called late */
-    LATE_HEDGES = 2,   /* batches asked for twice at a time because they are late */
-    FORGET_AFTER = 64, /* a loader that has had nothing to do for so many of its batches is tried
-                          again, however slow it was */
-    NAMES_UNDER_WAY = 64,
+    /* Tries, within a second or so, before the own loader's address is believed to be taken. */
+    OWN_TAKEN_MAX = 8,
 };
 
-static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,
-                      avoid_first_ns = NS_PER_SEC, avoid_last_ns = 30 * NS_PER_SEC;
-
-struct session *loaders_from(struct plenum_stream *s, struct session *from)
+struct loader *loaders_from(struct plenum_stream *s, struct loader *from)
 {
-    while (from < s->sessions + SESSIONS_MAX && !from->address)
+    while (from < s->loaders->all + LOADERS_MAX && !from->session)
         from++;
-    return from < s->sessions + SESSIONS_MAX ? from : NULL;
+    return from < s->loaders->all + LOADERS_MAX ? from : NULL;
 }
 
-struct session *loaders_add(struct plenum_stream *s, int of, const struct address *own)
+int loaders_add(struct plenum_stream *s, int of, const struct address *own)
 {
-    struct session *se = s->sessions;
-    uint64_t now = time_now_ns();
+    struct loader *l = s->loaders->all;
 
-    while (se < s->sessions + SESSIONS_MAX && se->address)
-        se++;
-    if (se == s->sessions + SESSIONS_MAX)
-        return NULL;
-    *se = (struct session){.stream = s,
-                           .address = &s->named[of].address,
-                           .of = of,
-                           .bit = UINT32_C(1) << (se - s->sessions),
-                           .away_ns = now,
-                           .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
-                           .retry_delay_ns = 5 * NS_PER_MS};
+    assert(lock_is_held(&s->mu));
+    while (l < s->loaders->all + LOADERS_MAX && l->session)
+        l++;
+    if (l == s->loaders->all + LOADERS_MAX)
+        return -ENOSPC;
+    *l = (struct loader){.stream = s,
+                         .address = &s->loaders->named[of].address,
+                         .of = of,
+                         .bit = UINT32_C(1) << (l - s->loaders->all)};
     if (own) {
-        se->own = *own;
-        se->address = &se->own;
+        l->own = *own;
+        l->address = &l->own;
     }
-    for (struct entry *e = s->first; e; e = e->next)
-        e->failed &= ~se->bit; /* that was another loader */
-    return se;
+    l->session = session_create(&s->loaders->setup, l, l->address);
+    if (!l->session)
+        return -ENOMEM;
+    schedule_admit(l);
+    return 0;
 }
 
-void stream_fail(struct plenum_stream *s, int code, const char *text)
+void loaders_end(struct loader *l)
 {
-    assert(code < 0 && *text); /* of a loader's word, wire.c sees to that */
-    if (s->error_code == 0) {
-        s->error_code = code;
-        (void)error_set(&s->error, code, "%s", text);
-    }
-    stream_changed(s);
+    assert(lock_is_held(&l->stream->mu));
+    session_close(l->session, true);
+    session_destroy(l->session);
+    l->session = NULL;
 }
 
-static unsigned count_sessions(struct plenum_stream *s)
+unsigned loaders_count(struct plenum_stream *s)
 {
     unsigned n = 0;
 
-    FOR_SESSIONS(se, s)
+    FOR_LOADERS(l, s)
         n++;
     return n;
 }
 
-static unsigned count_open(struct plenum_stream *s)
+bool loaders_has_remote(const struct plenum_stream *s)
+{
+    for (int i = 0; i < s->loaders->num_named; i++)
+        if (s->loaders->named[i].address.tcp)
+            return true;
+    return false;
+}
+
+unsigned loaders_count_open(struct plenum_stream *s)
 {
     unsigned n = 0;
 
-    FOR_SESSIONS(se, s)
-        n += se->state == SESSION_OPEN;
+    FOR_LOADERS(l, s)
+        n += session_is_open(l->session);
     return n;
 }
 
-static bool has_sessions(struct plenum_stream *s, int of)
+static bool has_loader(struct plenum_stream *s, int of)
 {
-    FOR_SESSIONS(se, s)
-        if (se->of == of)
+    FOR_LOADERS(l, s)
+        if (l->of == of)
             return true;
     return false;
 }
@@ -127,722 +107,313 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     char text[sizeof(s->error.text)] = "", all[sizeof(text) + 64];
     size_t n = 0;
 
-    FOR_SESSIONS(se, s)
+    FOR_LOADERS(l, s)
         if (n < sizeof(text) - 1)
+            n += (size_t)snprintf(
+                text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "", l->address->text,
+                session_error(l->session)[0] ? session_error(l->session) : "not tried");
+    for (int i = 0; i < s->loaders->num_named; i++)
+        if (n < sizeof(text) - 1 && s->loaders->named[i].error.text[0] && !has_loader(s, i))
             n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "",
-                                  se->address->text,
-                                  se->error.text[0] ? se->error.text : "not tried");
-    for (int i = 0; i < s->num_named; i++)
-        if (n < sizeof(text) - 1 && s->named[i].error.text[0] && !has_sessions(s, i))
-            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s (%s)", n ? ", " : "",
-                                  s->named[i].address.text, s->named[i].error.text);
+                                  s->loaders->named[i].address.text,
+                                  s->loaders->named[i].error.text);
     (void)snprintf(all, sizeof(all), "no loader answered for %.0f s: %s",
-                   s->alone_ns ? (double)(now - s->alone_ns) / (double)NS_PER_SEC : 0.0, text);
+                   s->loaders->alone_ns ? (double)(now - s->loaders->alone_ns) / (double)NS_PER_SEC
+                                        : 0.0,
+                   text);
     stream_fail(s, -ECONNRESET, all);
 }
 
 /* Every loader has said that it will not serve us, and none does. */
 static void maybe_give_up(struct plenum_stream *s, uint64_t now)
 {
-    const struct session *first = NULL;
+    const struct loader *first = NULL;
 
-    FOR_SESSIONS(se, s) {
-        if (se->state == SESSION_OPEN || !se->refused)
+    FOR_LOADERS(l, s) {
+        if (session_is_open(l->session) || !session_refusal(l->session))
             return;
-        if (!first && se->refused != -ECONNRESET)
-            first = se;
+        if (!first && session_refusal(l->session) != -ECONNRESET)
+            first = l;
     }
-    for (int i = 0; i < s->num_named; i++)
-        if (s->named[i].error.text[0] && !has_sessions(s, i)) /* it may yet come to stand for one */
+    for (int i = 0; i < s->loaders->num_named; i++)
+        /* It may yet come to stand for one. */
+        if (s->loaders->named[i].error.text[0] && !has_loader(s, i))
             return;
     if (first)
-        stream_fail(s, first->refused, first->error.text);
+        stream_fail(s, session_refusal(first->session), session_error(first->session));
     else
         no_loader(s, now);
 }
 
-static struct plenum_lease *free_slot(const struct session *se)
+struct loader *loaders_first(struct plenum_stream *s)
 {
-    for (uint32_t i = 0; i < se->set->num_slots; i++)
-        if (se->set->slots[i].state == SLOT_FREE)
-            return &se->set->slots[i];
-    return NULL;
-}
+    struct loader *first = NULL;
 
-/* Slots in the program's hands, of rings that are in use. */
-static unsigned count_leased(struct plenum_stream *s)
-{
-    const struct slot_set *seen = NULL;
-    unsigned n = 0;
-
-    FOR_SESSIONS(se, s) {
-        if (!se->set || se->set == seen)
-            continue;
-        if (se->set == s->remote)
-            seen = s->remote; /* it is several sessions' */
-        for (uint32_t i = 0; i < se->set->num_slots; i++)
-            n += se->set->slots[i].state == SLOT_LEASED;
-    }
-    return n;
-}
-
-bool loaders_starved(struct plenum_stream *s)
-{
-    bool open = false;
-
-    if (s->first)
-        return false;
-    FOR_SESSIONS(se, s) {
-        if (se->state != SESSION_OPEN)
-            continue;
-        open = true;
-        for (uint32_t i = 0; !s->several && i < se->set->num_slots; i++)
-            if (se->set->slots[i].state != SLOT_LEASED)
-                return false;
-    }
-    return open && (!s->several || count_leased(s) >= s->open.slots);
-}
-
-/* When a session would be done with one more batch, by the time that it takes for one. */
-static double done_in(const struct session *se, uint64_t usual_ns, uint64_t now)
-{
-    uint64_t service = se->service_ns;
-
-    if (service == 0 || (se->filling == 0 && now - se->since_ns > FORGET_AFTER * service))
-        service = usual_ns;
-    return (double)(se->filling + 1) * (double)service;
-}
-
-/* How near a request is to a loader: the nearest of those that are there stays the nearest when
- * others come or go. */
-static uint64_t nearness(const struct session *se, struct order_place place)
-{
-    const struct plenum_stream *s = se->stream;
-    uint64_t key[4] = {s->open.shuffle == ORDER_NONE ? 0 : place.epoch, place.position};
-
-    memcpy(&key[2], s->fingerprint, sizeof(s->fingerprint));
-    return XXH3_64bits_withSeed(se->address->text, strlen(se->address->text),
-                                XXH3_64bits(key, sizeof(key)));
-}
-
-struct choice {
-    const struct session *not; /* another than this */
-    uint32_t failed;           /* and than these */
-    struct order_place place;
-    uint64_t now, usual_ns;
-    bool plenty;
-};
-
-static bool may_have(const struct session *se, const struct choice *c, bool avoided)
-{
-    return se->state == SESSION_OPEN && se != c->not && !(se->bit & c->failed) &&
-           (avoided || (c->now >= se->avoid_ns && !se->unlisted)) && !session_is_silent(se, c->now) &&
-           se->filling + se->cancelling + (se->discard > 0) < se->set->num_slots &&
-           free_slot(se);
-}
-
-/* Is `a` the better one? */
-static bool is_better(const struct session *a, const struct session *b, const struct choice *c)
-{
-    bool local_a = address_is_local(a->address), local_b = address_is_local(b->address);
-
-    if (!c->plenty) {
-        double in_a = done_in(a, c->usual_ns, c->now), in_b = done_in(b, c->usual_ns, c->now);
-
-        if (in_a * 1.25 < in_b || in_b * 1.25 < in_a)
-            return in_a < in_b;
-    }
-    if (local_a != local_b)
-        return local_a;
-    return nearness(a, c->place) > nearness(b, c->place);
-}
-
-/* The session that is asked for a batch, with a free slot; or NULL. */
-static struct session *choose(struct plenum_stream *s, struct order_place place, uint32_t failed,
-                              const struct session *not )
-{
-    struct choice c = {.not= not, .failed = failed, .place = place, .now = time_now_ns()};
-    struct session *best = NULL;
-    unsigned ready = 0;
-
-    if (!s->several)
-        return may_have(s->sessions, &c, true) ? s->sessions : NULL;
-    for (const struct entry *e = s->first; e; e = e->next)
-        ready += e->ready;
-    c.plenty = 2 * ready >= s->depth;
-    FOR_SESSIONS(se, s)
-        if (se->state == SESSION_OPEN && se->service_ns)
-            c.usual_ns = c.usual_ns ? min_u64(c.usual_ns, se->service_ns) : se->service_ns;
-    if (c.usual_ns == 0)
-        c.usual_ns = 1;
-    for (int avoided = 0; avoided < 2 && !best; avoided++)
-        FOR_SESSIONS(se, s)
-            if (may_have(se, &c, avoided) && (!best || is_better(se, best, &c)))
-                best = se;
-    return best;
-}
-
-struct session *loaders_first(struct plenum_stream *s)
-{
-    struct session *first = NULL;
-
-    FOR_SESSIONS(se, s)
-        if (se->state == SESSION_OPEN && (!first || (address_is_local(se->address) &&
-                                                     !address_is_local(first->address))))
-            first = se;
+    assert(lock_is_held(&s->mu));
+    FOR_LOADERS(l, s)
+        if (session_is_open(l->session) &&
+            (!first || (address_is_local(l->address) && !address_is_local(first->address))))
+            first = l;
     return first;
 }
 
-/* What is in the slot is of no interest any more. */
-static void drop(struct plenum_lease *slot)
+/* The first OPENED tells what is to be streamed; every later one must tell the same. */
+static int take_opened(struct plenum_stream *s, const struct wire_opened *m,
+                       struct plenum_error *err)
 {
-    if (!slot)
-        return;
-    if (slot->state == SLOT_FILLING) {
-        session_cancel(slot);
-    } else if (slot->state == SLOT_CHECKING) {
-        slot->state = SLOT_FREE;
-        slot_set_unref(slot->set);
+    int r;
+
+    if (s->opened) {
+        char difference[200];
+
+        if (m->samples == s->num_samples && memcmp(m->fingerprint, s->fingerprint, 16) == 0)
+            return 0;
+        return error_set(err, -ESTALE, "%s is another data set now, under the same name: %s",
+                         s->open.dataset,
+                         datasum_difference(&s->sum, &m->sum, difference, sizeof(difference)));
     }
+    r = wire_order(&s->open, m->samples, &s->order, &s->steps, err);
+    if (r < 0)
+        return r;
+    s->sum = m->sum;
+    s->num_samples = m->samples;
+    s->num_classes = m->classes;
+    s->num_class_names = m->class_names;
+    if (m->warning[0])
+        stream_warn(s, "data set '%s': %s", s->open.dataset, m->warning);
+    memcpy(s->fingerprint, m->fingerprint, sizeof(s->fingerprint));
+    identity_of(s->fingerprint, s->num_samples, &s->open, s->identity);
+    s->opened = true;
+    return 0;
 }
 
-/* The slot is filled: its batch may be handed out. */
-static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
-                   const struct wire_done *m)
+/* PLENUM_SOURCE=synthetic: what every slot holds, once and for all. Pixels are the zero point. */
+static void fill_synthetic(const struct loader *l)
 {
-    struct plenum_lease *other = e->slot == slot ? e->hedge : e->slot;
-
-    s->stats.hedges_won += slot == e->hedge && !e->verify;
-    if (slot->state != SLOT_CHECKING)
-        slot->set->refs++;
-    drop(other);
-    e->slot = slot;
-    e->hedge = NULL;
-    e->ready = true;
-    e->code = 0;
-    e->substituted = m->substituted;
-    slot->state = SLOT_READY;
-}
-
-/* The batch cannot be had: that is what is handed out in its turn. */
-static void settle_failed(struct entry *e)
-{
-    loaders_forget(e);
-    e->ready = true;
-}
-
-static void count_done(struct plenum_stream *s, struct plenum_lease *slot, const struct wire_done *m)
-{
-    slot->times.done_ns = time_now_ns();
-    slot->times.done = *m;
-    s->stats.queue_ns += m->queue_ns;
-    s->stats.read_ns += m->read_ns;
-    s->stats.render_ns += m->render_ns;
-    s->stats.rendered += wire_batch_count(&s->open);
-}
-
-/* The next entry to ask for: one that lost its loader; NULL: a new one at the end of the list. */
-static struct entry *first_unasked(const struct plenum_stream *s)
-{
-    struct entry *e;
-
-    for (e = s->first; e && (e->slot || e->ready); e = e->next)
-        ;
-    return e;
-}
-
-static struct entry *append_entry(struct plenum_stream *s)
-{
-    struct entry *e = calloc(1, sizeof(*e));
-
-    if (!e)
-        return NULL;
-    e->place = e->after = s->next_place;
-    for (uint32_t i = 0; i < s->open.steps; i++) {
-        if (s->epochs && s->next_place.epoch >= s->epochs)
-            break; /* what fills up the last batch does not count */
-        e->after = order_place_after(&s->steps, s->next_place);
-        s->next_place = order_place_settle(&s->steps, e->after);
-    }
-    if (s->last)
-        s->last->next = e;
-    else
-        s->first = e;
-    s->last = e;
-    return e;
-}
-
-/* May one more batch be asked for, that was not before? */
-static bool may_append(struct plenum_stream *s)
-{
-    uint32_t count = 0;
-
-    if (s->epochs && s->next_place.epoch >= s->epochs)
-        return false;
-    if (!s->several)
-        return true; /* a free slot is all that it needs */
-    for (const struct entry *e = s->first; e; e = e->next)
-        count++;
-    return count + count_leased(s) < s->open.slots;
-}
-
-/* Is the loader there, or may it come (back) yet? It is waited for as long as if it were the only one;
- * each try to reach it that fails asks again (loaders_lost()). */
-static bool may_come(const struct session *se, uint64_t now)
-{
-    if (se->state != SESSION_DOWN)
-        return true;
-    return !se->refused && se->retry_ns < UINT64_MAX &&
-           now < sum_u64(se->away_ns, se->stream->loader_timeout_ns);
-}
-
-/* Every loader that is open has failed to make it, and no other one may come. */
-static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
-{
-    uint64_t now = time_now_ns();
-    bool open = false;
-
-    FOR_SESSIONS(se, s) {
-        if (!(se->bit & e->failed) && may_come(se, now))
-            return false;
-        open |= se->state == SESSION_OPEN;
-    }
-    return open;
-}
-
-/* Have a batch that is asked for made by another loader, too. */
-static bool ask_another(struct plenum_stream *s, struct entry *e)
-{
-    struct session *se = choose(s, e->place, e->failed, e->slot->session);
-    struct plenum_lease *slot = se ? free_slot(se) : NULL;
-
-    if (!slot || session_render(se, e->place, slot) < 0)
-        return false;
-    e->hedge = slot;
-    (void)session_flush(se);
-    return true;
-}
-
-static bool is_to_verify(const struct plenum_stream *s, struct order_place place)
-{
-    uint64_t key[] = {s->open.seed, place.epoch, place.position};
-
-    return (double)XXH3_64bits(key, sizeof(key)) < s->verify_share * 0x1p64;
-}
-
-static void ask_next(struct plenum_stream *s, unsigned *filling)
-{
-    struct entry *e = first_unasked(s);
-    struct session *se;
-
-    if (e && e->code < 0 && is_hopeless(s, e)) {
-        settle_failed(e);
-        return;
-    }
-    if (!e && !may_append(s)) {
-        *filling = s->depth;
-        return;
-    }
-    se = choose(s, e ? e->place : s->next_place, e ? e->failed : 0, NULL);
-    if (se && !e) {
-        e = append_entry(s);
-        if (!e)
-            stream_fail(s, -ENOMEM, "out of memory");
-    }
-    if (!se || !e || session_render(se, e->place, e->slot = free_slot(se)) < 0) {
-        if (e)
-            e->slot = NULL;
-        *filling = s->depth;
-        return;
-    }
-    if (s->synthetic) {
-        se->filling--;
-        count_done(s, e->slot, &(struct wire_done){0});
-        settle(s, e, e->slot, &(struct wire_done){0});
-        return;
-    }
-    ++*filling;
-    if (s->verify_share > 0 && !e->failed && is_to_verify(s, e->place))
-        e->verify = ask_another(s, e);
-}
-
-void loaders_pump(struct plenum_stream *s)
-{
-    unsigned filling = 0;
-
-    if (s->error_code < 0 || s->held || !s->opened)
-        return;
-    for (const struct entry *e = s->first; e; e = e->next)
-        filling += e->slot && !e->ready;
-    while (filling < s->depth)
-        ask_next(s, &filling);
-    FOR_SESSIONS(se, s)
-        if (se->state == SESSION_OPEN)
-            (void)session_flush(se);
-}
-
-void loaders_forget(struct entry *e)
-{
-    if (e->ready)
-        return;
-    drop(e->slot);
-    drop(e->hedge);
-    drop(e->third);
-    e->slot = e->hedge = e->third = NULL;
-}
-
-static struct entry *entry_of(struct plenum_stream *s, const struct plenum_lease *slot)
-{
-    struct entry *e;
-
-    for (e = s->first; e->slot != slot && e->hedge != slot && e->third != slot; e = e->next)
-        ;
-    return e;
-}
-
-/* Another loader may do what this one could not: its disk, its memory, its copy of a file. What a
- * sample itself is at fault for is so everywhere. */
-static void note_failure(struct session *se, struct entry *e, struct plenum_lease *slot,
-                         const struct wire_done *m)
-{
-    struct plenum_stream *s = se->stream;
-
-    slot->state = SLOT_FREE;
-    if (e->slot == slot)
-        e->slot = e->hedge;
-    e->hedge = NULL;
-    if (e->slot && e->slot->state == SLOT_CHECKING) { /* it has been made already */
-        settle(s, e, e->slot, &e->slot->times.done);
-        return;
-    }
-    e->failed |= se->bit;
-    e->code = m->status;
-    (void)error_set(&e->err, 0, "%s", m->text);
-    if (m->status == -EBADMSG || (!e->slot && is_hopeless(s, e))) {
-        settle_failed(e);
-        return;
-    }
-    se->avoid_for_ns =
-        se->avoid_for_ns ? min_u64(se->avoid_for_ns * 2, avoid_last_ns) : avoid_first_ns;
-    se->avoid_ns = time_now_ns() + se->avoid_for_ns;
-    s->stats.moved++;
-    if (!se->warned)
-        stream_warn(s, "loader %s could not make a batch (%s); others are asked for it",
-                    se->address->text, m->text);
-    se->warned = true;
-}
-
-static void note_times(struct session *se, const struct plenum_lease *slot)
-{
-    struct plenum_stream *s = se->stream;
-    uint64_t now = time_now_ns(), took = now - se->since_ns;
-
-    se->service_ns = se->service_ns ? (se->service_ns * 3 + took) / 4 : took;
-    se->since_ns = now;
-    se->avoid_ns = se->avoid_for_ns = 0;
-    spread_add(&s->latency, now - slot->times.asked_ns);
-    s->latencies++;
-}
-
-/* Is the i-th sample of two batches the same? */
-static bool is_same(const struct plenum_stream *s, const struct plenum_lease *one,
-                    const struct plenum_lease *two, uint64_t i)
-{
-    const uint8_t *a = ring_slot(one->set->ring, one->index),
-                  *b = ring_slot(two->set->ring, two->index);
-    uint64_t each = wire_sample_bytes(&s->open);
+    const struct plenum_stream *s = l->stream;
+    const struct slot_set *set = session_set(l->session);
+    size_t count = wire_batch_count(&s->open);
     struct wire_slot layout = {0};
 
     (void)wire_slot_init(&s->open, &layout);
-    return memcmp(a + i * each, b + i * each, each) == 0 &&
-           memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
-           memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0;
-}
+    for (uint32_t i = 0; i < set->num_slots; i++) {
+        uint8_t *bytes = ring_slot(set->ring, i);
+        int64_t *labels = (int64_t *)(void *)(bytes + layout.labels_at);
+        uint32_t *samples = (uint32_t *)(void *)(bytes + layout.samples_at);
 
-/* Two loaders do not make the same of a batch; so it fails. `third`: what one more makes of it. */
-static void judge(struct plenum_stream *s, struct entry *e, const struct plenum_lease *third)
-{
-    const char *one = e->slot->session->address->text, *two = e->hedge->session->address->text;
-    bool like_one = third && is_same(s, third, e->slot, e->differs),
-         like_two = third && is_same(s, third, e->hedge, e->differs);
-    struct order_place place = e->place;
-    char who[WIRE_TEXT_MAX];
-    uint64_t position;
-
-    for (uint64_t step = 0; step < e->differs / s->open.local; step++)
-        place = order_place_settle(&s->steps, order_place_after(&s->steps, place));
-    position = place.position + wire_step_position(&s->open, (uint32_t)(e->differs % s->open.local));
-    if (like_one || like_two)
-        (void)snprintf(who, sizeof(who),
-                       "%s makes what %s makes, so %s, or its copy of the data, is broken",
-                       third->session->address->text, like_one ? one : two, like_one ? two : one);
-    else
-        (void)snprintf(who, sizeof(who),
-                       "one of them, or its copy of the data, is broken; plenumctl hash on each host "
-                       "tells which");
-    e->code = -EBADMSG;
-    (void)error_set(&e->err, 0,
-                    "the loaders %s and %s do not make the same of sample %u (epoch %llu, position "
-                    "%llu): %s",
-                    one, two,
-                    order_sample(&s->order, (uint32_t)place.epoch, (uint32_t)(position % s->steps.n)),
-                    (unsigned long long)place.epoch, (unsigned long long)position, who);
-    settle_failed(e);
-}
-
-/* Keep what is in the slot until there is something to compare it with. */
-static void keep(struct plenum_lease *slot)
-{
-    slot->state = SLOT_CHECKING;
-    slot->set->refs++;
-}
-
-/* A batch that must be made twice has been made once, or a second time. */
-static void verify(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot)
-{
-    struct plenum_lease *other = e->slot == slot ? e->hedge : e->slot;
-    uint64_t count = wire_batch_count(&s->open);
-    struct session *se;
-
-    if (!other) { /* its loader is lost, or it was not waited for */
-        settle(s, e, slot, &slot->times.done);
-        return;
-    }
-    if (other->state == SLOT_FILLING) {
-        keep(slot);
-        return;
-    }
-    for (e->differs = 0; e->differs < count && is_same(s, slot, other, e->differs); e->differs++)
-        ;
-    if (e->differs == count) {
-        s->stats.verified++;
-        slot->state = SLOT_FREE;
-        settle(s, e, other, &other->times.done);
-        return;
-    }
-    keep(slot);
-    se = choose(s, e->place, e->failed | slot->session->bit, other->session);
-    e->third = se ? free_slot(se) : NULL;
-    if (!e->third || session_render(se, e->place, e->third) < 0) {
-        e->third = NULL;
-        judge(s, e, NULL);
+        memset(bytes, s->open.dtype == PLENUM_UINT8 ? 128 : 0, count * wire_sample_bytes(&s->open));
+        for (size_t k = 0; k < count; k++) {
+            labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
+            samples[k] = s->order.first + (uint32_t)(k % s->order.n);
+        }
     }
 }
 
-/* One more loader has made of the batch what it makes; NULL: it could not. */
-static void take_third(struct plenum_stream *s, struct entry *e, const struct plenum_lease *third)
+int loaders_described(struct loader *l, const struct wire_opened *m, struct plenum_error *err)
 {
-    e->third->state = SLOT_FREE;
-    e->third = NULL;
-    judge(s, e, third);
+    assert(lock_is_held(&l->stream->mu));
+    return take_opened(l->stream, m, err);
 }
 
-/* What another loader was to confirm, and it will not. */
-static void settle_unverified(struct plenum_stream *s)
+void loaders_opened(struct loader *l, const struct wire_opened *m)
 {
-    for (struct entry *e = s->first; e; e = e->next) {
-        if (!e->slot || e->slot->state != SLOT_CHECKING)
-            continue;
-        if (!e->hedge)
-            settle(s, e, e->slot, &e->slot->times.done);
-        else if (e->hedge->state == SLOT_CHECKING && !e->third)
-            judge(s, e, NULL);
-    }
-    if (s->first && s->first->ready)
-        stream_changed(s);
-}
-
-void loaders_done(struct session *se, struct plenum_lease *slot, const struct wire_done *done)
-{
-    struct plenum_stream *s = se->stream;
-    struct entry *e = entry_of(s, slot);
-
-    if (slot == e->third) {
-        take_third(s, e, done->status < 0 ? NULL : slot);
-    } else if (done->status < 0) {
-        note_failure(se, e, slot, done);
-    } else {
-        note_times(se, slot);
-        count_done(s, slot, done);
-        if (e->verify)
-            verify(s, e, slot);
-        else
-            settle(s, e, slot, done);
-    }
-    loaders_pump(s);
-    if (s->first && s->first->ready)
-        stream_changed(s);
-}
-
-void loaders_opened(struct session *se)
-{
-    struct plenum_stream *s = se->stream;
+    struct plenum_stream *s = l->stream;
     uint64_t now = time_now_ns();
 
-    if (s->lost_ns) {
-        s->stats.lost_ns += now - s->lost_ns;
-        stream_warn(s, "%s; batches come from %s again after %.2f s", s->lost_text,
-                    se->address->text, (double)(now - s->lost_ns) / (double)NS_PER_SEC);
+    assert(lock_is_held(&s->mu));
+    l->threads = m->threads;
+    l->io_threads = m->io_threads;
+    l->warned = false;
+    l->service_ns = l->avoid_ns = 0;
+    if (s->synthetic)
+        fill_synthetic(l);
+    if (s->loaders->lost_ns) {
+        s->loaders->stood_ns += now - s->loaders->lost_ns;
+        stream_warn(s, "%s; batches come from %s again after %.2f s", s->loaders->lost_text,
+                    l->address->text, (double)(now - s->loaders->lost_ns) / (double)NS_PER_SEC);
     }
-    s->lost_ns = s->alone_ns = 0;
-    loaders_pump(s);
-    loaders_ask_names(s);
+    s->loaders->lost_ns = s->loaders->alone_ns = 0;
+    schedule_pump(s);
+    names_ask(s);
     stream_changed(s);
 }
 
-void loaders_lost(struct session *se, bool ran, uint64_t since_ns)
+/* The slots that the loader fills. */
+static int take_slots(struct loader *l, struct slot_set **ret, struct plenum_error *err)
 {
-    struct plenum_stream *s = se->stream;
-    uint64_t now = time_now_ns();
-    unsigned others = count_open(s);
+    struct plenum_stream *s = l->stream;
+    uint32_t more = s->loaders->several ? HEDGE_SLOTS : 0;
+    int r;
 
+    if (!l->address->tcp)
+        return slot_set_create(&s->open, s->open.slots, s, &s->mu, ret, err);
+    if (more > 0 && s->verify_share > 0)
+        more = s->depth + 1;
+    if (!s->loaders->remote) {
+        r = slot_set_create(&s->open, s->open.slots + more, s, &s->mu, &s->loaders->remote, err);
+        if (r < 0)
+            return r;
+        io_close(&s->loaders->remote->ring->fd); /* nobody is sent it */
+    }
+    *ret = slot_set_ref(s->loaders->remote);
+    return 0;
+}
+
+int loaders_greeted(struct loader *l, struct slot_set **ret, struct plenum_error *err)
+{
+    assert(lock_is_held(&l->stream->mu));
+    l->stream->loaders->own_taken = 0;
+    return take_slots(l, ret, err);
+}
+
+/* A loader that has served the stream, or we, may be short of something for a moment (-EAGAIN:
+ * threads): our session of before is not closed yet there, and batches of its ring are held here.
+ *
+ * Storage that fails (-EIO) is not among these: the file system has tried again by then, a batch
+ * that cannot be read ends the stream as well, and who runs the job is to hear it at once. That
+ * storage has not answered in time is (-ETIMEDOUT, handle_error() of session.c). */
+static bool is_for_later(const struct plenum_stream *s, int code)
+{
+    return s->opened && (code == -ENOSPC || code == -EUSERS || code == -ENOMEM || code == -EMFILE ||
+                         code == -ENFILE || code == -EAGAIN);
+}
+
+/* Is no other loader connected? */
+static bool is_only_one(const struct loader *l)
+{
+    FOR_LOADERS(other, l->stream)
+        if (other != l && !session_is_down(other->session))
+            return false;
+    return true;
+}
+
+bool loaders_refused(struct loader *l, int code, const char *text)
+{
+    struct plenum_stream *s = l->stream;
+
+    assert(lock_is_held(&s->mu));
+    if (!is_for_later(s, code))
+        return false;
+    if (!l->warned && !s->loaders->alone_ns)
+        stream_warn(s, "loader %s is not used for now: %s", l->address->text, text);
+    l->warned = !s->loaders->alone_ns;
+    /* What it did until it said so was of no use. */
+    if (s->loaders->alone_ns && l->alone_ns && is_only_one(l))
+        s->loaders->alone_ns = l->alone_ns;
+    return true;
+}
+
+bool loaders_short(struct loader *l, int code, const char *text)
+{
+    assert(lock_is_held(&l->stream->mu));
+    if (is_for_later(l->stream, code))
+        return true;
+    stream_fail(l->stream, code, text);
+    return false;
+}
+
+void loaders_alive(struct loader *l, uint64_t now_ns)
+{
+    assert(lock_is_held(&l->stream->mu));
+    if (l->stream->loaders->alone_ns)
+        l->stream->loaders->alone_ns = now_ns;
+}
+
+/* The own loader's address is another user's: 0 when the next one is tried from now on. */
+static int try_next_own(struct plenum_stream *s)
+{
+    if (!s->loaders->own || s->loaders->own_turn + 1 >= OWNLOADER_TURNS)
+        return -EADDRINUSE;
+    s->loaders->own_taken = 0;
+    ownloader_address(&s->loaders->own_key, ++s->loaders->own_turn, &s->loaders->named[0].address);
+    return 0;
+}
+
+void loaders_own_is_taken(struct plenum_stream *s)
+{
+    assert(lock_is_held(&s->mu));
+    if (++s->loaders->own_taken >= OWN_TAKEN_MAX)
+        (void)try_next_own(s);
+}
+
+bool loaders_stranger(struct loader *l)
+{
+    assert(lock_is_held(&l->stream->mu));
+    return try_next_own(l->stream) == 0;
+}
+
+void loaders_unreached(struct loader *l, int code)
+{
+    struct plenum_stream *s = l->stream;
+
+    assert(lock_is_held(&s->mu));
+    s->loaders->wants_keeper = s->loaders->own && code == -ECONNREFUSED;
+    if (s->loaders->own && code == -EAGAIN)
+        loaders_own_is_taken(s);
+}
+
+int loaders_named(struct loader *l, uint64_t request, const struct wire_name *m)
+{
+    return names_take(l->stream, l, request, m);
+}
+
+void loaders_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)
+{
+    schedule_done(l, slot, done);
+}
+
+void loaders_freed(struct loader *l)
+{
+    schedule_pump(l->stream);
+}
+
+void loaders_released(struct loader *l)
+{
+    struct plenum_stream *s = l->stream;
+
+    assert(lock_is_held(&s->mu));
+    schedule_release(s, l->session);
+    /* In a ring of this loader's own they stay what they are: it may still write. */
+    if (s->loaders->remote && session_set(l->session) == s->loaders->remote)
+        slot_set_free_asked(s->loaders->remote, l->session);
+    names_release(s, l);
+}
+
+void loaders_lost(struct loader *l, bool ran, uint64_t since_ns)
+{
+    struct plenum_stream *s = l->stream;
+    uint64_t now = time_now_ns();
+    unsigned others = loaders_count_open(s);
+    int refusal = session_refusal(l->session);
+
+    assert(lock_is_held(&s->mu));
     if (s->error_code < 0)
         return;
-    s->stats.incidents += ran;
-    settle_unverified(s);
+    s->loaders->incidents += ran;
+    schedule_confirm(s);
     if (ran && others > 0) {
-        unsigned moved = 0;
+        unsigned moved = schedule_count_moved(s);
 
-        for (const struct entry *e = s->first; e; e = e->next)
-            moved += !e->slot && !e->ready;
-        s->stats.moved += moved;
-        stream_warn(s, "loader %s %s; %u batches are asked of others (%u)", se->address->text,
-                    se->error.text, moved, others);
-        se->warned = se->refused;
-    } else if (ran && s->lost_ns == 0) {
-        s->lost_ns = since_ns;
-        (void)snprintf(s->lost_text, sizeof(s->lost_text), "loader %s %s", se->address->text,
-                       se->error.text);
+        stream_warn(s, "loader %s %s; %u batches are asked of others (%u)", l->address->text,
+                    session_error(l->session), moved, others);
+        l->warned = refusal;
+    } else if (ran && s->loaders->lost_ns == 0) {
+        s->loaders->lost_ns = since_ns;
+        (void)snprintf(s->loaders->lost_text, sizeof(s->loaders->lost_text), "loader %s %s",
+                       l->address->text, session_error(l->session));
     }
-    if (se->refused && !se->warned && others > 0) {
-        stream_warn(s, "loader %s is not used: %s", se->address->text, se->error.text);
-        se->warned = true;
+    if (refusal && !l->warned && others > 0) {
+        stream_warn(s, "loader %s is not used: %s", l->address->text, session_error(l->session));
+        l->warned = true;
     }
-    if (others == 0 && s->alone_ns == 0)
-        s->alone_ns = now;
-    if (se->refused)
+    if (others == 0 && s->loaders->alone_ns == 0)
+        s->loaders->alone_ns = now;
+    if (refusal)
         maybe_give_up(s, now);
-    loaders_pump(s);
-    loaders_ask_names(s);
-    if (s->first && s->first->ready)
+    schedule_pump(s);
+    names_ask(s);
+    if (schedule_has_next(s))
         stream_changed(s);
-}
-
-void loaders_ask_names(struct plenum_stream *s)
-{
-    struct name_ask *a = s->asks;
-    struct session *se;
-    bool asked = false;
-
-    if (!s->names)
-        s->names = loaders_first(s);
-    se = s->names;
-    if (!a || !se)
-        return;
-    if (se->loader_minor < (a->of == WIRE_NAMED_CLASS ? WIRE_MINOR_CLASSES : WIRE_MINOR_NAME))
-        a->code = error_set(&a->err, -ENOTSUP, "%s is too old to tell the names of %s",
-                            se->loader_name, a->of == WIRE_NAMED_CLASS ? "classes" : "samples");
-    while (a->code == 0 && a->sent < a->count && a->sent - a->have < NAMES_UNDER_WAY) {
-        struct wire_ask_name m = {.number = a->samples ? a->samples[a->sent] : a->sent,
-                                  .of = a->of};
-
-        asked = true;
-        if (wire_put_ask_name(&se->conn.tx, a->base + a->sent, &m) < 0)
-            break;
-        a->sent++;
-    }
-    /* What failed must still hear the answers to what it has asked. */
-    if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
-        s->asks = a->next;
-        a->over = true;
-        stream_changed(s);
-        loaders_ask_names(s);
-        return;
-    }
-    if (asked) {
-        se->asked_ns = time_now_ns();
-        (void)session_flush(se);
-    }
-}
-
-/* When a batch that is waited for is late. */
-static uint64_t late_at(const struct plenum_stream *s, const struct plenum_lease *slot)
-{
-    uint64_t usual = s->latency.mean_ns + 4 * s->latency.dev_ns;
-
-    return slot->times.asked_ns + max_u64(2 * usual, late_least_ns);
-}
-
-static bool hedge(struct plenum_stream *s, struct entry *e)
-{
-    if (!ask_another(s, e))
-        return false;
-    s->stats.hedged++;
-    return true;
-}
-
-/* A batch that was made once, and whose second making is late: do not wait for it. */
-static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
-{
-    bool first = e->slot && e->slot->state == SLOT_CHECKING;
-    struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
-
-    if (e->third) /* worth being waited for: until it answers or is given up */
-        return true;
-    if (!made || made->state != SLOT_CHECKING || !other)
-        return false;
-    if (!session_is_silent(other->session, now) && now < late_at(s, other))
-        return true;
-    settle(s, e, made, &made->times.done);
-    if (e == s->first)
-        stream_changed(s);
-    return true;
-}
-
-/* Look for batches that are late, and ask others for them. Returns when to look again. */
-static uint64_t hedge_late(struct plenum_stream *s, uint64_t now)
-{
-    uint64_t next = UINT64_MAX;
-    unsigned hedged = 0;
-    bool head = true, moved = false;
-
-    for (struct entry *e = s->first; e; e = e->next)
-        hedged += e->hedge != NULL;
-    for (struct entry *e = s->first; e; e = e->next) {
-        if (e->ready || !e->slot)
-            continue;
-        if (e->verify && stop_verifying(s, e, now)) {
-            next = min_u64(next, now + look_again_ns);
-            continue;
-        }
-        if (e->hedge)
-            continue;
-        if (session_is_silent(e->slot->session, now)) {
-            if (!hedge(s, e) && e->slot->session->address->tcp) {
-                /* There may be no slot but its own. */
-                session_cancel(e->slot);
-                e->slot = NULL;
-                s->stats.moved++;
-                moved = true;
-            }
-            next = min_u64(next, now + look_again_ns);
-            continue;
-        }
-        /* Of those that are only late, the first: nobody waits for the others yet. */
-        if (!head || s->latencies < LATENCIES_MIN)
-            continue;
-        head = false;
-        if (now < late_at(s, e->slot)) {
-            next = min_u64(next, late_at(s, e->slot));
-            continue;
-        }
-        if (s->waiting_ns && hedged < LATE_HEDGES && hedge(s, e))
-            hedged++;
-        next = min_u64(next, now + look_again_ns);
-    }
-    if (moved)
-        loaders_pump(s);
-    return next;
 }
 
 uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
@@ -850,50 +421,171 @@ uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns)
     uint64_t next = UINT64_MAX;
     bool others;
 
-    if (s->error_code == 0 && s->alone_ns && now_ns >= sum_u64(s->alone_ns, s->loader_timeout_ns))
+    assert(lock_is_held(&s->mu));
+    if (s->error_code == 0 && s->loaders->alone_ns &&
+        now_ns >= sum_u64(s->loaders->alone_ns, s->loader_timeout_ns))
         no_loader(s, now_ns);
-    others = count_sessions(s) > 1;
-    FOR_SESSIONS(se, s) {
-        if (s->error_code < 0)
-            session_close(se, false);
-        else
-            next = min_u64(next, session_tick(se, now_ns, others));
+    others = loaders_count(s) > 1;
+    FOR_LOADERS(l, s) {
+        if (s->error_code < 0) {
+            session_close(l->session, false);
+            continue;
+        }
+        if (session_is_down(l->session)) /* and may connect now */
+            l->alone_ns = s->loaders->alone_ns;
+        next = min_u64(next, session_tick(l->session, now_ns, others));
     }
     if (s->error_code < 0)
         return UINT64_MAX;
     next = min_u64(next, lookup_tick(s, now_ns));
-    if (count_open(s) > 1)
-        next = min_u64(next, hedge_late(s, now_ns));
-    return s->alone_ns ? min_u64(next, sum_u64(s->alone_ns, s->loader_timeout_ns)) : next;
+    if (loaders_count_open(s) > 1)
+        next = min_u64(next, schedule_tick(s, now_ns));
+    return s->loaders->alone_ns ? min_u64(next, sum_u64(s->loaders->alone_ns, s->loader_timeout_ns))
+                                : next;
 }
 
 void loaders_forgive(struct plenum_stream *s, uint64_t now_ns)
 {
-    FOR_SESSIONS(se, s) {
-        se->heard_ns = se->asked_ns = se->pinged_ns = se->away_ns = now_ns;
-        if (se->alone_ns)
-            se->alone_ns = now_ns;
+    assert(lock_is_held(&s->mu));
+    FOR_LOADERS(l, s) {
+        session_forgive(l->session, now_ns);
+        if (l->alone_ns)
+            l->alone_ns = now_ns;
     }
-    if (s->alone_ns)
-        s->alone_ns = now_ns;
+    if (s->loaders->alone_ns)
+        s->loaders->alone_ns = now_ns;
 }
 
 void loaders_reopen(struct plenum_stream *s)
 {
     uint64_t now = time_now_ns();
 
-    FOR_SESSIONS(se, s) {
-        session_close(se, true);
-        se->retry_ns = now;
+    assert(lock_is_held(&s->mu));
+    FOR_LOADERS(l, s) {
+        session_close(l->session, true);
+        session_retry_at(l->session, now);
     }
-    s->alone_ns = now;
+    s->loaders->alone_ns = now;
+}
+
+void loaders_leave(struct plenum_stream *s)
+{
+    assert(lock_is_held(&s->mu)); /* since before the fork */
+    FOR_LOADERS(l, s) {
+        session_leave(l->session);
+        slot_set_leave(session_set(l->session));
+    }
+    slot_set_leave(s->loaders->remote);
+    schedule_leave(s);
 }
 
 void loaders_fini(struct plenum_stream *s)
 {
-    s->over = true;
-    FOR_SESSIONS(se, s)
-        session_close(se, true);
-    slot_set_unref(s->remote);
-    s->remote = NULL;
+    assert(lock_is_held(&s->mu));
+    s->loaders->over = true;
+    FOR_LOADERS(l, s)
+        session_close(l->session, true);
+    slot_set_unref(s->loaders->remote);
+    s->loaders->remote = NULL;
+}
+
+void loaders_free(struct plenum_stream *s)
+{
+    if (!s->loaders)
+        return;
+    FOR_LOADERS(l, s)
+        session_destroy(l->session);
+    free(s->loaders);
+    s->loaders = NULL;
+}
+
+int loaders_create(struct plenum_stream *s, const char *named, struct plenum_error *err)
+{
+    struct address list[ADDRESS_LIST_MAX];
+    struct loaders *all = calloc(1, sizeof(*all));
+    int r;
+
+    assert(lock_is_held(&s->mu));
+    if (!all)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->loaders = all;
+    all->alone_ns = s->opened_ns;
+    all->own = !named;
+    if (named) {
+        r = address_parse_list(named, list, err);
+        if (r < 0)
+            return r;
+        all->num_named = r;
+        for (int i = 0; i < r; i++)
+            all->named[i].address = list[i];
+    } else {
+        r = ownloader_key(&s->info, &all->own_key, err);
+        if (r < 0)
+            return r;
+        all->num_named = 1;
+        ownloader_address(&all->own_key, 0, &all->named[0].address);
+    }
+    return lookup_first(s, err);
+}
+
+void loaders_begin(struct plenum_stream *s)
+{
+    assert(lock_is_held(&s->mu));
+    s->loaders->setup =
+        (struct session_setup){.lock = &s->mu,
+                               .requests = &s->next_request,
+                               .open = &s->open,
+                               .version = pipeline_version_name(s->pipeline.version),
+                               .name = s->name,
+                               .job = s->job,
+                               .split = s->split,
+                               .tls = s->tls,
+                               .silence_ns = s->silence_ns,
+                               .own_loader = s->loaders->own,
+                               .mute = s->synthetic};
+}
+
+bool loaders_want_keeper(struct plenum_stream *s, const char **ret_address)
+{
+    bool wants = s->loaders->wants_keeper;
+
+    assert(lock_is_held(&s->mu));
+    s->loaders->wants_keeper = false;
+    *ret_address = s->loaders->named[0].address.text;
+    return wants;
+}
+
+bool loaders_ready(struct plenum_stream *s, const void *tag)
+{
+    assert(lock_is_held(&s->mu));
+    FOR_LOADERS(l, s)
+        if (l == tag) {
+            session_ready(l->session);
+            return true;
+        }
+    return false;
+}
+
+const struct ring *loaders_ring(struct plenum_stream *s)
+{
+    const struct loader *first = loaders_first(s);
+
+    return first ? session_set(first->session)->ring : NULL;
+}
+
+void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret)
+{
+    const struct loader *first = loaders_first(s);
+
+    ret->incidents = s->loaders->incidents;
+    ret->lost_ns = s->loaders->stood_ns;
+    schedule_get_stats(s, ret);
+    FOR_LOADERS(l, s)
+        if (session_is_open(l->session)) {
+            ret->loaders++;
+            ret->loader_threads += l->threads;
+            ret->loader_io_threads += l->io_threads;
+        }
+    if (first)
+        (void)snprintf(ret->loader, sizeof(ret->loader), "%s", first->address->text);
 }

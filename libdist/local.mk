@@ -3,12 +3,14 @@
 noinst_LTLIBRARIES += %D%/libdist.la
 %C%_libdist_la_SOURCES = \
 	%D%/comm.c %D%/comm_local.c %D%/comm_priv.h \
-	%D%/io.c \
+	%D%/io.c %D%/io.h \
 	%D%/job.c %D%/job_priv.h \
-	%D%/loaders.c %D%/lookup.c %D%/missing.c %D%/missing.h %D%/ownloader.c %D%/ownloader.h \
-	%D%/session.c \
-	%D%/stream.c %D%/stream_priv.h %D%/together.c %D%/together.h \
-	%D%/trace.c %D%/trace.h
+	%D%/loaders.c %D%/loaders.h %D%/loaders_priv.h %D%/lookup.c %D%/missing.c %D%/missing.h %D%/ownloader.c %D%/ownloader.h \
+	%D%/names.c %D%/names.h \
+	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
+	%D%/slot.c %D%/slot.h %D%/spread.h \
+	%D%/stream.c %D%/stream.h %D%/stream_priv.h %D%/together.c %D%/together.h \
+	%D%/trace.c %D%/trace.h %D%/verify.c %D%/verify.h
 %C%_libdist_la_LIBADD = common/libcommon.la
 
 lib_LTLIBRARIES += libplenum.la

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* lookup.c - loaders that go by a name.
  *
- * A name may stand for several addresses, as that of a headless service of Kubernetes does, and each is a
- * loader of its own. It is looked up again while the stream runs: what is new gets a session, and what is gone
- * from it is asked for nothing more. A loader that goes keeps its session until it has answered for what it
- * was asked, and as long as no other is there. Since any loader can make any batch, none of this shows in the
- * batches.
+ * A name may stand for several addresses, as that of a headless service of Kubernetes does, and
+ * each is a loader of its own. It is looked up again while the stream runs: what is new gets a
+ * session, and what is gone from it is asked for nothing more. A loader that goes keeps its session
+ * until it has answered for what it was asked, and as long as no other is there. Since any loader
+ * can make any batch, none of this shows in the batches.
  *
  * A look-up that fails changes nothing: who cannot ask does not know that a loader is gone.
  *
- * getaddrinfo() may take seconds. So a thread looks up, without the lock, and holds a reference of the stream;
- * nobody waits for it. There is one at a time. */
+ * getaddrinfo() may take seconds. So a thread looks up, without the lock, and holds a reference of
+ * the stream; nobody waits for it. There is one at a time. */
 #include "config.h"
 
-#include "libdist/stream_priv.h"
-
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,10 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "libdist/io.h"
+#include "libdist/loaders.h"
+#include "libdist/loaders_priv.h"
+#include "libdist/schedule.h"
 
 /* How often, and how often while no loader is connected. */
 uint64_t lookup_every_ns = 10 * NS_PER_SEC;
@@ -39,52 +42,43 @@ struct task {
     } names[];
 };
 
-static struct session *find(struct plenum_stream *s, const struct address *address)
+static struct loader *find(struct plenum_stream *s, const struct address *address)
 {
-    FOR_SESSIONS(se, s)
-        if (address_is_same(se->address, address))
-            return se;
+    FOR_LOADERS(l, s)
+        if (address_is_same(l->address, address))
+            return l;
     return NULL;
 }
 
 /* What the name at `of` stands for now. */
 static void take(struct plenum_stream *s, int of, const struct address *found, int count)
 {
-    s->named[of].error.text[0] = '\0';
-    FOR_SESSIONS(se, s) {
-        if (se->of != of)
+    s->loaders->named[of].error.text[0] = '\0';
+    FOR_LOADERS(l, s) {
+        if (l->of != of)
             continue;
-        se->unlisted = true;
-        for (int i = 0; i < count && se->unlisted; i++) {
-            se->unlisted = !address_is_same(se->address, &found[i]);
-            if (!se->unlisted) /* a sole one bears the name in messages */
-                se->own = found[i];
+        l->unlisted = true;
+        for (int i = 0; i < count && l->unlisted; i++) {
+            l->unlisted = !address_is_same(l->address, &found[i]);
+            if (!l->unlisted) /* a sole one bears the name in messages */
+                l->own = found[i];
         }
     }
     for (int i = 0; i < count; i++) {
-        struct session *known = find(s, &found[i]);
+        struct loader *known = find(s, &found[i]);
 
         if (known && known->unlisted) { /* another name does not stand for it any more */
             known->of = of;
             known->own = found[i];
             known->unlisted = false;
         }
-        if (known || loaders_add(s, of, &found[i]))
+        if (known || loaders_add(s, of, &found[i]) != -ENOSPC) /* -ENOMEM: the next time */
             continue;
-        if (!s->told_full)
+        if (!s->loaders->told_full)
             stream_warn(s, "%s stands for more than %d loaders: %s and others are not used",
-                        s->named[of].address.text, SESSIONS_MAX, found[i].text);
-        s->told_full = true;
+                        s->loaders->named[of].address.text, LOADERS_MAX, found[i].text);
+        s->loaders->told_full = true;
     }
-}
-
-/* Without the lock. */
-static int look(const struct address *name, unsigned turn, struct address **found, bool *both,
-                struct plenum_error *err)
-{
-    *found = NULL;
-    *both = false;
-    return address_lookup(name, turn, found, both, err);
 }
 
 int lookup_first(struct plenum_stream *s, struct plenum_error *err)
@@ -92,27 +86,29 @@ int lookup_first(struct plenum_stream *s, struct plenum_error *err)
     const struct plenum_error *why = NULL;
     int known = 0;
 
-    s->several = s->num_named > 1;
-    for (int i = 0; i < s->num_named; i++) {
-        struct named *n = &s->named[i];
+    assert(lock_is_held(&s->mu));
+    s->loaders->several = s->loaders->num_named > 1;
+    for (int i = 0; i < s->loaders->num_named; i++) {
+        struct named *n = &s->loaders->named[i];
         struct address *found;
         int r;
 
         n->is_name = address_is_name(&n->address);
-        s->several |= n->is_name;
+        s->loaders->several |= n->is_name;
         if (!n->is_name) {
-            (void)loaders_add(s, i, NULL);
+            if (loaders_add(s, i, NULL) < 0)
+                return error_set(err, -ENOMEM, "out of memory");
             known++;
             continue;
         }
-        r = look(&n->address, 0, &found, &n->both, &n->error);
+        r = address_lookup(&n->address, 0, &found, &n->both, &n->error);
         n->looked_ns = time_now_ns();
         if (r > 0) {
             take(s, i, found, r);
             known++;
         } else {
             why = why ? why : &n->error;
-            if (s->num_named == 1)
+            if (s->loaders->num_named == 1)
                 return error_set(err, r, "%s", n->error.text);
             stream_warn(s, "loader %s is not used: %s", n->address.text, n->error.text);
         }
@@ -127,27 +123,27 @@ static void *look_main(void *arg)
     struct plenum_stream *s = task->stream;
 
     for (int i = 0; i < task->count; i++) {
-        struct named *n = &s->named[task->names[i].of];
+        struct named *n = &s->loaders->named[task->names[i].of];
         struct plenum_error err = {""};
         struct address *found;
         bool both;
-        int r = look(&task->names[i].name, task->names[i].turn, &found, &both, &err);
+        int r = address_lookup(&task->names[i].name, task->names[i].turn, &found, &both, &err);
 
-        (void)pthread_mutex_lock(&s->mu);
+        lock_acquire(&s->mu);
         if (r > 0) {
             n->both = both;
             take(s, task->names[i].of, found, r);
         } else {
             n->error = err;
         }
-        (void)pthread_mutex_unlock(&s->mu);
+        lock_release(&s->mu);
         free(found);
     }
-    (void)pthread_mutex_lock(&s->mu);
-    s->looking = false;
-    if (!s->over)
+    lock_acquire(&s->mu);
+    s->loaders->looking = false;
+    if (!s->loaders->over)
         io_poke();
-    (void)pthread_mutex_unlock(&s->mu);
+    lock_release(&s->mu);
     stream_unref(s);
     free(task);
     return NULL;
@@ -155,8 +151,8 @@ static void *look_main(void *arg)
 
 static bool is_connected(struct plenum_stream *s)
 {
-    FOR_SESSIONS(se, s)
-        if (se->state != SESSION_DOWN)
+    FOR_LOADERS(l, s)
+        if (!session_is_down(l->session))
             return true;
     return false;
 }
@@ -166,10 +162,11 @@ static bool is_in_vain(struct plenum_stream *s, int of)
 {
     bool any = false;
 
-    FOR_SESSIONS(se, s) {
-        if (se->of != of)
+    FOR_LOADERS(l, s) {
+        if (l->of != of)
             continue;
-        if (se->state != SESSION_DOWN || se->refused || !se->error.text[0])
+        if (!session_is_down(l->session) || session_refusal(l->session) ||
+            !session_error(l->session)[0])
             return false;
         any = true;
     }
@@ -184,7 +181,7 @@ static uint64_t pause_of(const struct plenum_stream *s)
 
 static uint64_t time_of(struct plenum_stream *s, int of, bool connected)
 {
-    const struct named *n = &s->named[of];
+    const struct named *n = &s->loaders->named[of];
 
     if (n->both && n->turn % 2 == 0 && is_in_vain(s, of))
         return 0; /* by the other family */
@@ -193,11 +190,12 @@ static uint64_t time_of(struct plenum_stream *s, int of, bool connected)
 
 static void start(struct plenum_stream *s, uint64_t now)
 {
-    struct task *task = calloc(1, sizeof(*task) + (size_t)s->num_named * sizeof(task->names[0]));
+    struct task *task =
+        calloc(1, sizeof(*task) + (size_t)s->loaders->num_named * sizeof(task->names[0]));
     bool connected = is_connected(s);
 
-    for (int i = 0; i < s->num_named; i++) {
-        struct named *n = &s->named[i];
+    for (int i = 0; i < s->loaders->num_named; i++) {
+        struct named *n = &s->loaders->named[i];
 
         if (!n->is_name || now < time_of(s, i, connected))
             continue;
@@ -213,22 +211,18 @@ static void start(struct plenum_stream *s, uint64_t now)
         return;
     task->stream = s;
     (void)atomic_fetch_add(&s->refs, 1);
-    s->looking = thread_start(NULL, look_main, task) == 0;
-    if (!s->looking) {
+    s->loaders->looking = thread_start(NULL, look_main, task) == 0;
+    if (!s->loaders->looking) {
         (void)atomic_fetch_sub(&s->refs, 1); /* not the last one: io.c has one */
         free(task);
     }
 }
 
-/* Has it answered for all that it was asked? What waits to be compared with another's is named in messages. */
-static bool is_idle(const struct session *se)
+/* Has it answered for all that it was asked? What waits to be compared with another's is named in
+ * messages. */
+static bool is_idle(const struct loader *l)
 {
-    const struct plenum_stream *s = se->stream;
-
-    for (const struct entry *e = s->first; e; e = e->next)
-        if (!e->ready && ((e->slot && e->slot->session == se) || (e->hedge && e->hedge->session == se)))
-            return false;
-    return !se->filling && !se->cancelling && !se->discard && !(s->asks && s->names == se);
+    return session_is_idle(l->session) && !schedule_waits_for(l->stream, l->session);
 }
 
 /* Loaders that their names do not stand for any more. */
@@ -236,13 +230,12 @@ static void end_unlisted(struct plenum_stream *s)
 {
     bool other = false;
 
-    FOR_SESSIONS(se, s)
-        other |= se->state == SESSION_OPEN && !se->unlisted;
-    FOR_SESSIONS(se, s) {
-        if (!se->unlisted || !is_idle(se) || (se->state == SESSION_OPEN && !other))
+    FOR_LOADERS(l, s)
+        other |= session_is_open(l->session) && !l->unlisted;
+    FOR_LOADERS(l, s) {
+        if (!l->unlisted || !is_idle(l) || (session_is_open(l->session) && !other))
             continue;
-        session_close(se, true);
-        se->address = NULL;
+        loaders_end(l);
     }
 }
 
@@ -251,14 +244,15 @@ uint64_t lookup_tick(struct plenum_stream *s, uint64_t now_ns)
     uint64_t next = UINT64_MAX;
     bool connected;
 
-    if (!s->looking) /* else another name may still stand for it */
+    assert(lock_is_held(&s->mu));
+    if (!s->loaders->looking) /* else another name may still stand for it */
         end_unlisted(s);
     connected = is_connected(s);
-    for (int i = 0; i < s->num_named && !s->looking; i++)
-        if (s->named[i].is_name)
+    for (int i = 0; i < s->loaders->num_named && !s->loaders->looking; i++)
+        if (s->loaders->named[i].is_name)
             next = min_u64(next, time_of(s, i, connected));
     if (next > now_ns)
         return next;
     start(s, now_ns);
-    return s->looking ? UINT64_MAX : now_ns + look_again_ns;
+    return s->loaders->looking ? UINT64_MAX : now_ns + look_again_ns;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* ownloader.c - see ownloader.h.
  *
- * The instances of a job on a host find each other by an abstract socket, whose name is a hash of the
- * job's. Names of sockets belong to the name space of networks, but what a loader reads to that of
- * mounts: two containers that share a network (--network host) may have the same user, the same
+ * The instances of a job on a host find each other by an abstract socket, whose name is a hash of
+ * the job's. Names of sockets belong to the name space of networks, but what a loader reads to that
+ * of mounts: two containers that share a network (--network host) may have the same user, the same
  * numbers of processes and other files under the same paths. So the name is of the place, too: the
  * name spaces of mounts and processes, and the root folder.
  *
  * A process that is alone needs to be found by nobody: its name is random. Others' names can be
- * guessed, and taken first by another user. Who listens is therefore looked at (session.c), and there
- * are several names, which all instances try in the same order. */
+ * guessed, and taken first by another user. Who listens is therefore looked at (session.c), and
+ * there are several names, which all instances try in the same order. */
 #include "config.h"
 
 #include "libdist/ownloader.h"

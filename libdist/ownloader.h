@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ownloader.h - where the loader of a job listens that nobody named: who finds it, and who does not. */
+/* ownloader.h - where the loader of a job listens that nobody named: who finds it, and who does
+ * not. */
 #ifndef LIBDIST_OWNLOADER_H
 #define LIBDIST_OWNLOADER_H
 

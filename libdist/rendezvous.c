@@ -7,9 +7,10 @@
  * up a mark, and then waits at a fence, asleep until the server calls back. When the time is up,
  * the marks that are not there name the missing.
  *
- * From Open MPI 5 on nobody may join PMIx before MPI_Init(): it takes its own name from the PMIx_Init() that
- * it makes itself, and makes none where somebody was first. There the marks are put up while MPI_Init() runs
- * in a thread of its own (comm_mpi.c), and it is the fence that is inside it which everybody waits at.
+ * From Open MPI 5 on nobody may join PMIx before MPI_Init(): it takes its own name from the
+ * PMIx_Init() that it makes itself, and makes none where somebody was first. There the marks are
+ * put up while MPI_Init() runs in a thread of its own (comm_mpi.c), and it is the fence that is
+ * inside it which everybody waits at.
  *
  * Only under a server that knows this job: its size and our rank in it must be the job's. Otherwise
  * MPI is to say what is wrong, as it knows the whole story. */

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* stream.c - the program's side of a stream: options, delivery in order, leases, cursors.
  *
- * What is to be delivered is a list of entries, each a place in the stream (stream_priv.h). The
- * loaders (loaders.c) are asked for them in order, and for each that is asked for a slot of a ring is
- * filled; next() hands out the first entry when it is ready, and waits when it is not. Which loader
- * filled a slot, and how often it was asked for, does not show here.
+ * What is to be delivered is a list of batches, each a place in the stream (schedule.c). Loaders
+ * are asked for them in order, and each fills a slot of a ring; next() hands out the first one when
+ * it is ready, and waits when it is not. Which loader filled a slot, and how often it was asked
+ * for, does not show here.
  *
  * The client counts positions itself: epochs, positions and valid flags of a batch are computed
- * from the entry's place when it is handed out. A loader can only fill in pixels, labels and sample
+ * from the batch's place when it is handed out. A loader can only fill in pixels, labels and sample
  * numbers. */
 #include "config.h"
 
-#include "libdist/stream_priv.h"
+#include "libdist/stream.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,6 +27,11 @@
 #include "common/identity.h"
 #include "common/streamhash.h"
 #include "common/util.h"
+#include "libdist/io.h"
+#include "libdist/loaders.h"
+#include "libdist/names.h"
+#include "libdist/schedule.h"
+#include "libdist/stream_priv.h"
 
 void plenum_stream_options_init(struct plenum_stream_options *options)
 {
@@ -50,6 +56,7 @@ void stream_warn(struct plenum_stream *s, const char *format, ...)
     char text[sizeof(s->warnings[0].text)];
     va_list args;
 
+    assert(lock_is_held(&s->mu));
     if (s->num_warnings == WARNINGS_MAX) /* nobody reads them: keep the newest */
         memmove(&s->warnings[0], &s->warnings[1], sizeof(s->warnings[0]) * --s->num_warnings);
     va_start(args, format);
@@ -59,31 +66,55 @@ void stream_warn(struct plenum_stream *s, const char *format, ...)
     trace_incident(s->trace, text);
 }
 
-static void free_entries(struct plenum_stream *s)
+void stream_fail(struct plenum_stream *s, int code, const char *text)
 {
-    struct entry *next;
-
-    for (struct entry *e = s->first; e; e = next) {
-        next = e->next;
-        loaders_forget(e);
-        if (e->slot && e->slot->state == SLOT_READY) {
-            e->slot->state = SLOT_FREE;
-            slot_set_unref(e->slot->set);
-        }
-        free(e);
+    assert(lock_is_held(&s->mu));
+    assert(code < 0 && *text); /* of a loader's word, wire.c sees to that */
+    if (s->error_code == 0) {
+        s->error_code = code;
+        (void)error_set(&s->error, code, "%s", text);
     }
-    s->first = s->last = NULL;
+    stream_changed(s);
+}
+
+void stream_lock(struct plenum_stream *s)
+{
+    lock_acquire(&s->mu);
+}
+
+void stream_unlock(struct plenum_stream *s)
+{
+    lock_release(&s->mu);
+}
+
+void stream_leave(struct plenum_stream *s)
+{
+    loaders_leave(s);
+    for (struct slot_set *set = s->shown; set; set = set->next_shown)
+        slot_set_leave(set);
+}
+
+bool stream_has_neighbours(const struct plenum_stream *s)
+{
+    return s->info.num_local_instances > 1;
+}
+
+void stream_ref(struct plenum_stream *s)
+{
+    (void)atomic_fetch_add(&s->refs, 1);
 }
 
 void stream_unref(struct plenum_stream *s)
 {
     if (atomic_fetch_sub(&s->refs, 1) != 1)
         return;
+    loaders_free(s);
+    schedule_free(s);
     io_close(&s->ready_fd);
     tls_destroy(s->tls);
     trace_close(s->trace);
     (void)pthread_cond_destroy(&s->changed);
-    (void)pthread_mutex_destroy(&s->mu);
+    lock_fini(&s->mu);
     free(s);
 }
 
@@ -136,10 +167,11 @@ static int take_part(struct plenum_stream *s, struct plenum_error *err)
 
 /* PLENUM_SOURCE measures an unchanged program: with generated pixels instead of decoded ones, or
  * with nothing but the hand-over. */
-static int take_source(struct plenum_stream *s, struct plenum_error *err)
+static int take_source(struct plenum_stream *s, const struct stream_trial *trial,
+                       struct plenum_error *err)
 {
     static const char generated[] = "generated:";
-    const char *source = getenv("PLENUM_SOURCE");
+    const char *source = trial->source ? trial->source : getenv("PLENUM_SOURCE");
     size_t len = strlen(s->open.dataset);
 
     if (!source || !*source || strcmp(source, "real") == 0)
@@ -160,19 +192,11 @@ static int take_source(struct plenum_stream *s, struct plenum_error *err)
     return 0;
 }
 
-static unsigned count_loaders(struct plenum_stream *s)
-{
-    unsigned n = 0;
-
-    FOR_SESSIONS(se, s)
-        n++;
-    return n;
-}
-
 /* PLENUM_VERIFY_BATCHES: how many of a hundred batches are asked of two loaders and compared. */
-static int take_verify(struct plenum_stream *s, struct plenum_error *err)
+static int take_verify(struct plenum_stream *s, const struct stream_trial *trial,
+                       struct plenum_error *err)
 {
-    const char *text = getenv("PLENUM_VERIFY_BATCHES");
+    const char *text = trial->verify ? trial->verify : getenv("PLENUM_VERIFY_BATCHES");
     double percent;
     char *end;
 
@@ -183,14 +207,14 @@ static int take_verify(struct plenum_stream *s, struct plenum_error *err)
     if (*end || end == text || !(percent >= 0 && percent <= 100))
         return error_set(err, -EINVAL, "PLENUM_VERIFY_BATCHES=%s: it is a percentage, 0 to 100",
                          text);
-    if (percent > 0 && count_loaders(s) < 2)
+    if (percent > 0 && loaders_count(s) < 2)
         stream_warn(s, "PLENUM_VERIFY_BATCHES: no batch is verified, since that takes two loaders");
     s->verify_share = percent / 100;
     return 0;
 }
 
 static int take_options(struct plenum_stream *s, const struct plenum_stream_options *o,
-                        struct plenum_error *err)
+                        const struct stream_trial *trial, struct plenum_error *err)
 {
     static const uint8_t nothing[16];
     struct wire_open *open = &s->open;
@@ -220,11 +244,12 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     if (o->silence_ns < 10 * NS_PER_MS)
         return error_set(err, -EINVAL, "silence_ns must be at least 10 ms");
     r = absolute_dataset(o->dataset, open->dataset, sizeof(open->dataset), err);
-    if (r == 0)
-        r = pipeline_parse(o->pipeline ? o->pipeline : "", &s->pipeline, err);
-    if (r == 0)
-        r = order_parse_shuffle(o->shuffle ? o->shuffle : "global", &open->shuffle, &open->block,
-                                err);
+    if (r < 0)
+        return r;
+    r = pipeline_parse(o->pipeline ? o->pipeline : "", &s->pipeline, err);
+    if (r < 0)
+        return r;
+    r = order_parse_shuffle(o->shuffle ? o->shuffle : "global", &open->shuffle, &open->block, err);
     if (r < 0)
         return r;
     (void)snprintf(open->pipeline, sizeof(open->pipeline), "%s", s->pipeline.text);
@@ -243,9 +268,9 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
     identity_of(nothing, 0, open, s->choices);
     s->split = o->split;
-    r = o->split == PLENUM_SPLIT_FILE ? take_part(s, err) : 0;
-    if (r == 0)
-        r = take_source(s, err);
+    if (o->split == PLENUM_SPLIT_FILE && (r = take_part(s, err)) < 0)
+        return r;
+    r = take_source(s, trial, err);
     if (r < 0)
         return r;
     if (wire_slot_init(open, &slot) < 0)
@@ -259,42 +284,13 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     return wire_open_check(open, err);
 }
 
-/* Of the loader that nobody named: their number, one. */
-static int take_own_address(struct plenum_stream *s, struct plenum_error *err)
-{
-    int r = ownloader_key(&s->info, &s->own_key, err);
-
-    if (r < 0)
-        return r;
-    ownloader_address(&s->own_key, 0, &s->named[0].address);
-    return 1;
-}
-
-static int take_addresses(struct plenum_stream *s, const struct plenum_stream_options *o,
-                          struct plenum_error *err)
-{
-    const char *text = o->loader ? o->loader : s->info.loader;
-    struct address list[ADDRESS_LIST_MAX];
-
-    s->own_loader = !text;
-    s->num_named = text ? address_parse_list(text, list, err) : take_own_address(s, err);
-    if (s->num_named < 0)
-        return s->num_named;
-    for (int i = 0; text && i < s->num_named; i++)
-        s->named[i].address = list[i];
-    return lookup_first(s, err);
-}
-
 /* PLENUM_LOADER_KEY: the file of the key that loaders by TCP have. */
 static int take_key(struct plenum_stream *s, struct plenum_error *err)
 {
     const char *path = getenv("PLENUM_LOADER_KEY");
-    bool tcp = false;
     int r;
 
-    for (int i = 0; i < s->num_named; i++)
-        tcp |= s->named[i].address.tcp;
-    if (!tcp || !path || !*path)
+    if (!loaders_has_remote(s) || !path || !*path)
         return 0;
     r = tls_create_client(path, &s->tls, err);
     return r < 0 ? error_prefix(err, r, "PLENUM_LOADER_KEY") : 0;
@@ -303,14 +299,15 @@ static int take_key(struct plenum_stream *s, struct plenum_error *err)
 /* Each loader has something to do while it sends the last and is asked for the next. */
 static void take_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
 {
-    unsigned count = count_loaders(s), each = count > 1 ? 2 * count : 0;
+    unsigned count = loaders_count(s), each = count > 1 ? 2 * count : 0;
 
     s->depth = o->prefetch_depth > each ? o->prefetch_depth : each;
     s->open.slots = s->depth + EXTRA_SLOTS;
 }
 
 static int stream_create(const struct plenum_job_info *info,
-                         const struct plenum_stream_options *options, struct plenum_stream **ret,
+                         const struct plenum_stream_options *options,
+                         const struct stream_trial *trial, struct plenum_stream **ret,
                          struct plenum_error *err)
 {
     struct plenum_stream *s;
@@ -325,39 +322,52 @@ static int stream_create(const struct plenum_job_info *info,
         return error_set(err, -ENOMEM, "out of memory");
     s->pid = getpid();
     s->opened_ns = time_now_ns();
-    s->alone_ns = s->opened_ns;
     s->ready_fd = -1;
     atomic_init(&s->refs, 1);
-    (void)pthread_mutex_init(&s->mu, NULL);
+    lock_init(&s->mu);
     (void)pthread_cond_init(&s->changed, NULL);
+    lock_acquire(&s->mu); /* nobody else knows it yet; but what is called here goes by it */
     r = take_info(s, info, err);
-    if (r == 0)
-        r = take_addresses(s, options, err);
-    if (r == 0)
-        r = take_key(s, err);
-    if (r == 0) {
-        take_depth(s, options);
-        r = take_options(s, options, err);
-    }
-    if (r == 0)
-        r = take_verify(s, err);
-    if (r < 0) {
-        stream_unref(s);
-        return r;
-    }
+    if (r < 0)
+        goto fail;
+    r = schedule_create(s, err);
+    if (r < 0)
+        goto fail;
+    r = loaders_create(s, options->loader ? options->loader : s->info.loader, err);
+    if (r < 0)
+        goto fail;
+    r = take_key(s, err);
+    if (r < 0)
+        goto fail;
+    take_depth(s, options);
+    r = take_options(s, options, trial, err);
+    if (r < 0)
+        goto fail;
+    r = take_verify(s, trial, err);
+    if (r < 0)
+        goto fail;
     if (trace_open(&s->info, s->open.dataset, &s->trace, err) < 0 && err)
         stream_warn(s, "%s", err->text);
+    loaders_begin(s);
     /* Texts that the caller keeps only for the time of this call. */
     s->info.job_id = s->info.loader = NULL;
+    lock_release(&s->mu);
     *ret = s;
     return 0;
+
+fail:
+    lock_release(&s->mu);
+    stream_unref(s);
+    return r;
 }
 
 int stream_open(const struct plenum_job_info *info, const struct plenum_stream_options *options,
-                bool held, struct plenum_stream **ret, struct plenum_error *err)
+                const struct stream_trial *trial, bool held, struct plenum_stream **ret,
+                struct plenum_error *err)
 {
+    static const struct stream_trial none;
     struct plenum_stream *s = NULL;
-    int r = stream_create(info, options, &s, err);
+    int r = stream_create(info, options, trial ? trial : &none, &s, err);
 
     if (r < 0)
         return r;
@@ -367,13 +377,13 @@ int stream_open(const struct plenum_job_info *info, const struct plenum_stream_o
         stream_unref(s);
         return r;
     }
-    (void)pthread_mutex_lock(&s->mu);
+    lock_acquire(&s->mu);
     while (!s->opened && s->error_code == 0)
-        (void)pthread_cond_wait(&s->changed, &s->mu);
+        lock_wait(&s->mu, &s->changed);
     r = s->error_code;
     if (r < 0)
         (void)error_set(err, r, "%s", s->error.text);
-    (void)pthread_mutex_unlock(&s->mu);
+    lock_release(&s->mu);
     if (r < 0) {
         plenum_stream_destroy(s);
         return r;
@@ -384,15 +394,15 @@ int stream_open(const struct plenum_job_info *info, const struct plenum_stream_o
 
 void stream_release(struct plenum_stream *s, uint64_t span)
 {
-    (void)pthread_mutex_lock(&s->mu);
+    lock_acquire(&s->mu);
     s->held = false;
     if (span != s->open.span) { /* the loader has to know it, too */
         s->open.span = s->steps.span = span;
         loaders_reopen(s);
     } else {
-        loaders_pump(s);
+        schedule_pump(s);
     }
-    (void)pthread_mutex_unlock(&s->mu);
+    lock_release(&s->mu);
     io_poke();
 }
 
@@ -404,22 +414,23 @@ int plenum_stream_open(const struct plenum_job_info *info,
         return error_set(err, -EINVAL,
                          "split = file needs plenum_stream_open_all(): the instances have to agree "
                          "on the number of steps");
-    return stream_open(info, options, false, ret, err);
+    return stream_open(info, options, NULL, false, ret, err);
 }
 
 /* Tell the program of rings that it was told of and that nothing refers to any more. The lock is
  * given up meanwhile. */
 static void retire_rings(struct plenum_stream *s)
 {
+    assert(lock_is_held(&s->mu));
     for (struct slot_set **at = &s->shown, *set; (set = *at) != NULL;) {
         if (set->refs > 1) {
             at = &set->next_shown;
             continue;
         }
         *at = set->next_shown;
-        (void)pthread_mutex_unlock(&s->mu);
+        lock_release(&s->mu);
         s->on_ring(s->on_ring_arg, set->ring->base, set->ring->bytes, 0);
-        (void)pthread_mutex_lock(&s->mu);
+        lock_acquire(&s->mu);
         slot_set_unref(set);
         at = &s->shown; /* it may have changed */
     }
@@ -428,13 +439,13 @@ static void retire_rings(struct plenum_stream *s)
 /* The first batch of a ring is about to be handed out. */
 static void show_ring(struct plenum_stream *s, struct slot_set *set)
 {
+    assert(lock_is_held(&s->mu));
     set->shown = true;
-    set->refs++;
     set->next_shown = s->shown;
-    s->shown = set;
-    (void)pthread_mutex_unlock(&s->mu);
+    s->shown = slot_set_ref(set);
+    lock_release(&s->mu);
     s->on_ring(s->on_ring_arg, set->ring->base, set->ring->bytes, 1);
-    (void)pthread_mutex_lock(&s->mu);
+    lock_acquire(&s->mu);
 }
 
 static int forked(struct plenum_error *err)
@@ -448,15 +459,20 @@ static int shut_down(struct plenum_error *err)
     return error_set(err, -EBADF, "the stream is closed");
 }
 
+int stream_over(const struct plenum_stream *s, struct plenum_error *err)
+{
+    return s->closed ? shut_down(err) : error_set(err, s->error_code, "%s", s->error.text);
+}
+
 /* A call begins, with the lock: plenum_stream_destroy() waits for its end. 0, or -ECHILD or -EBADF
  * without the lock. */
 static int enter(struct plenum_stream *s, struct plenum_error *err)
 {
     if (s->pid != getpid()) /* a lock may have been held when it was forked */
         return forked(err);
-    (void)pthread_mutex_lock(&s->mu);
+    lock_acquire(&s->mu);
     if (s->closed) {
-        (void)pthread_mutex_unlock(&s->mu);
+        lock_release(&s->mu);
         return shut_down(err);
     }
     s->inside++;
@@ -465,14 +481,16 @@ static int enter(struct plenum_stream *s, struct plenum_error *err)
 
 static void leave(struct plenum_stream *s)
 {
+    assert(lock_is_held(&s->mu));
     if (--s->inside == 0 && s->closed)
         (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->mu);
+    lock_release(&s->mu);
 }
 
 /* What is released after the end is traced, too; then the file is whole. */
 static void finish_trace(struct plenum_stream *s)
 {
+    assert(lock_is_held(&s->mu));
     if (!s->closed || s->leased > 0)
         return;
     trace_close(s->trace);
@@ -488,10 +506,10 @@ void plenum_stream_shutdown(struct plenum_stream *stream)
     s->closed = true;
     s->closed_ns = time_now_ns();
     stream_changed(s);
-    (void)pthread_mutex_unlock(&s->mu);
+    lock_release(&s->mu);
     io_remove(s);
-    (void)pthread_mutex_lock(&s->mu);
-    free_entries(s);
+    lock_acquire(&s->mu);
+    schedule_drop(s);
     retire_rings(s);
     finish_trace(s);
     leave(s);
@@ -504,19 +522,19 @@ void plenum_stream_destroy(struct plenum_stream *stream)
     if (!s || s->pid != getpid())
         return;
     plenum_stream_shutdown(s);
-    (void)pthread_mutex_lock(&s->mu);
+    lock_acquire(&s->mu);
     while (s->inside > 0)
-        (void)pthread_cond_wait(&s->changed, &s->mu);
-    (void)pthread_mutex_unlock(&s->mu);
+        lock_wait(&s->mu, &s->changed);
+    lock_release(&s->mu);
     stream_unref(s);
 }
 
 /* What the client knows of a batch: where each of its samples stands, and whether it counts. */
-static void describe(const struct plenum_stream *s, const struct entry *e, struct plenum_batch *b)
+static void describe(const struct plenum_stream *s, const struct made *made, struct plenum_batch *b)
 {
-    struct plenum_lease *slot = e->slot;
+    struct plenum_lease *slot = made->slot;
     uint8_t *bytes = ring_slot(slot->set->ring, slot->index);
-    struct order_place place = e->place;
+    struct order_place place = made->place;
     struct wire_slot layout = {0};
     uint32_t n = 0;
 
@@ -565,52 +583,47 @@ static uint32_t count_substituted(const struct plenum_stream *s, const struct pl
     return count;
 }
 
-/* The first entry is ready: hand it out. */
+/* The next batch is there: hand it out. */
 static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct plenum_error *err)
 {
-    struct entry *e = s->first;
+    struct plenum_error why;
+    struct made made;
+    int r = schedule_take(s, &made, &why);
 
-    if (e->code < 0) {
-        stream_fail(s, e->code, e->err.text);
-        return error_set(err, e->code, "%s", e->err.text);
+    assert(lock_is_held(&s->mu));
+    if (r < 0) {
+        stream_fail(s, r, why.text);
+        return error_set(err, r, "%s", why.text);
     }
-    s->first = e->next;
-    if (!s->first)
-        s->last = NULL;
-    describe(s, e, ret);
-    if (e->substituted > 0)
+    describe(s, &made, ret);
+    if (made.substituted > 0)
         ret->num_substituted = count_substituted(s, ret);
     if (ret->num_substituted > 0 && s->stats.substituted == 0)
         stream_warn(s,
                     "there are bad samples, in whose place others are shown, some of them twice: "
                     "'plenumctl verify %s' lists them, and bad = fail ends a stream at the first",
                     s->open.dataset);
-    e->slot->state = SLOT_LEASED;
-    e->slot->times.index = ret->index;
-    e->slot->times.leased_ns = time_now_ns();
+    slot_lease(made.slot);
+    made.slot->times.index = ret->index;
+    made.slot->times.leased_ns = time_now_ns();
     (void)atomic_fetch_add(&s->refs, 1); /* for the lease, which may outlive the program's handle */
-    s->cursor = e->after;
+    s->cursor = made.after;
     s->leased++;
     s->next_index++;
     s->stats.batches++;
     s->stats.samples += ret->num_valid;
     s->stats.substituted += ret->num_substituted;
-    free(e);
-    loaders_pump(s);
+    schedule_pump(s);
     return 0;
-}
-
-static bool finished(const struct plenum_stream *s)
-{
-    return !s->first && s->epochs && s->next_place.epoch >= s->epochs;
 }
 
 /* Make the descriptor readable, or not, as plenum_stream_next() would answer or wait. */
 static void update_ready_fd(struct plenum_stream *s)
 {
-    bool ready = s->closed || (s->first && s->first->ready) || s->error_code < 0 || finished(s) ||
-                 loaders_starved(s);
+    bool ready = s->closed || schedule_has_next(s) || s->error_code < 0 || schedule_is_through(s) ||
+                 schedule_starved(s);
 
+    assert(lock_is_held(&s->mu));
     if (s->ready_fd < 0 || ready == s->ready_fd_set)
         return;
     s->ready_fd_set = ready;
@@ -622,6 +635,7 @@ static void update_ready_fd(struct plenum_stream *s)
 
 void stream_changed(struct plenum_stream *s)
 {
+    assert(lock_is_held(&s->mu));
     update_ready_fd(s);
     (void)pthread_cond_broadcast(&s->changed);
 }
@@ -632,14 +646,14 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
     for (;;) {
         if (s->closed)
             return shut_down(err);
-        if (s->first && s->first->ready)
+        if (schedule_has_next(s))
             return deliver(s, ret, err);
         if (s->error_code < 0)
             return error_set(err, s->error_code, "%s", s->error.text);
-        if (finished(s))
+        if (schedule_is_through(s))
             return error_set(err, -ENODATA, "all %llu epochs are over",
                              (unsigned long long)s->epochs);
-        if (loaders_starved(s))
+        if (schedule_starved(s))
             return error_set(
                 err, -ENOBUFS,
                 "all %u slots of the ring are leased: release a batch before asking for "
@@ -647,7 +661,7 @@ static int wait_for_batch(struct plenum_stream *s, uint64_t deadline_ns, struct 
                 s->open.slots);
         if (deadline_ns != UINT64_MAX && time_now_ns() >= deadline_ns)
             return error_set(err, -EAGAIN, "no batch was ready in time");
-        (void)cond_wait_until(&s->changed, &s->mu, deadline_ns);
+        (void)lock_wait_until(&s->mu, &s->changed, deadline_ns);
     }
 }
 
@@ -696,46 +710,42 @@ int plenum_stream_get_fd(struct plenum_stream *stream, struct plenum_error *err)
 
 void plenum_stream_get_ring(struct plenum_stream *stream, struct plenum_ring *ret)
 {
-    const struct session *first;
+    const struct ring *ring;
 
     *ret = (struct plenum_ring){0};
     if (stream->pid != getpid())
         return;
-    (void)pthread_mutex_lock(&stream->mu);
-    first = loaders_first(stream);
-    if (first)
-        *ret = (struct plenum_ring){.base = first->set->ring->base,
-                                    .bytes = first->set->ring->bytes};
-    (void)pthread_mutex_unlock(&stream->mu);
+    lock_acquire(&stream->mu);
+    ring = loaders_ring(stream);
+    if (ring)
+        *ret = (struct plenum_ring){.base = ring->base, .bytes = ring->bytes};
+    lock_release(&stream->mu);
 }
 
 void plenum_batch_release(struct plenum_batch *batch)
 {
     struct plenum_lease *slot = batch->lease;
     struct plenum_stream *s;
-    struct slot_set *set;
 
     *batch = (struct plenum_batch){0};
     if (!slot)
         return;
-    set = slot->set;
-    s = set->stream;
+    s = slot->set->stream;
     if (s->pid != getpid())
         return;
-    (void)pthread_mutex_lock(&s->mu);
-    slot->state = SLOT_FREE;
+    lock_acquire(&s->mu);
     if (s->trace) {
         slot->times.released_ns = time_now_ns();
         trace_batch(s->trace, &slot->times);
     }
+    slot_free(slot);
     s->leased--;
-    loaders_pump(s);
+    schedule_pump(s);
     update_ready_fd(s);
-    slot_set_unref(set);
     if (s->closed)
         retire_rings(s);
     finish_trace(s);
-    (void)pthread_mutex_unlock(&s->mu);
+    lock_release(&s->mu);
     stream_unref(s);
 }
 
@@ -767,11 +777,11 @@ int plenum_stream_cursor(struct plenum_stream *stream, struct plenum_cursor *ret
     *ret = (struct plenum_cursor){0};
     if (stream->pid != getpid())
         return -ECHILD;
-    (void)pthread_mutex_lock(&stream->mu);
+    lock_acquire(&stream->mu);
     *ret =
         (struct plenum_cursor){.epoch = stream->cursor.epoch, .position = stream->cursor.position};
     memcpy(ret->identity, stream->identity, sizeof(ret->identity));
-    (void)pthread_mutex_unlock(&stream->mu);
+    lock_release(&stream->mu);
     return 0;
 }
 
@@ -782,12 +792,12 @@ int plenum_stream_get_place(struct plenum_stream *stream, struct plenum_place *r
     *ret = (struct plenum_place){0};
     if (stream->pid != getpid())
         return -ECHILD;
-    (void)pthread_mutex_lock(&stream->mu);
+    lock_acquire(&stream->mu);
     place = order_place_settle(&stream->steps, stream->cursor);
     *ret = (struct plenum_place){.epoch = place.epoch,
                                  .position = place.position,
                                  .steps_left = order_steps_left(&stream->steps, place)};
-    (void)pthread_mutex_unlock(&stream->mu);
+    lock_release(&stream->mu);
     return 0;
 }
 
@@ -842,11 +852,9 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
         (void)error_set(err, r, "%s", s->error.text);
     } else {
         /* What was prefetched is of no use any more. */
-        free_entries(s);
         s->cursor = place;
-        s->next_place = order_place_settle(&s->steps, place);
         s->next_index = 0;
-        loaders_pump(s);
+        schedule_seek(s, order_place_settle(&s->steps, place));
         update_ready_fd(s);
         io_poke();
     }
@@ -857,28 +865,15 @@ int plenum_stream_seek(struct plenum_stream *stream, const struct plenum_cursor 
 void plenum_stream_get_stats(struct plenum_stream *stream, struct plenum_stream_stats *ret)
 {
     struct plenum_stream *s = stream;
-    const struct session *first;
 
     *ret = (struct plenum_stream_stats){0};
     if (s->pid != getpid())
         return;
-    (void)pthread_mutex_lock(&s->mu);
+    lock_acquire(&s->mu);
     *ret = s->stats;
     ret->elapsed_ns = (s->closed ? s->closed_ns : time_now_ns()) - s->opened_ns;
-    for (const struct entry *e = s->first; e; e = e->next) {
-        ret->ready += e->ready;
-        ret->in_flight += !e->ready && e->slot;
-    }
-    FOR_SESSIONS(se, s)
-        if (se->state == SESSION_OPEN) {
-            ret->loaders++;
-            ret->loader_threads += se->threads;
-            ret->loader_io_threads += se->io_threads;
-        }
-    first = loaders_first(s);
-    if (first)
-        (void)snprintf(ret->loader, sizeof(ret->loader), "%s", first->address->text);
-    (void)pthread_mutex_unlock(&s->mu);
+    loaders_get_stats(s, ret);
+    lock_release(&s->mu);
 }
 
 int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error *ret)
@@ -888,89 +883,25 @@ int plenum_stream_take_warning(struct plenum_stream *stream, struct plenum_error
 
     if (s->pid != getpid())
         return 0;
-    (void)pthread_mutex_lock(&s->mu);
+    lock_acquire(&s->mu);
     if (s->num_warnings > 0) {
         *ret = s->warnings[0];
         memmove(&s->warnings[0], &s->warnings[1], sizeof(s->warnings[0]) * --s->num_warnings);
         taken = 1;
     }
-    (void)pthread_mutex_unlock(&s->mu);
+    lock_release(&s->mu);
     return taken;
-}
-
-/* Wait for the names of `a`; with the lock held. */
-static int wait_for_names(struct plenum_stream *s, struct name_ask *a, struct plenum_error *err)
-{
-    struct name_ask **at = &s->asks;
-
-    while (*at)
-        at = &(*at)->next;
-    *at = a;
-    a->base = s->next_request + 1;
-    s->next_request += a->count;
-    loaders_ask_names(s);
-    io_poke(); /* there is something to wait for now */
-    while (!a->over && s->error_code == 0 && !s->closed)
-        (void)pthread_cond_wait(&s->changed, &s->mu);
-    if (a->over)
-        return a->code < 0 ? error_set(err, a->code, "%s", a->err.text) : 0;
-    for (at = &s->asks; *at != a; at = &(*at)->next)
-        ;
-    *at = a->next;
-    return s->closed ? shut_down(err) : error_set(err, s->error_code, "%s", s->error.text);
-}
-
-/* One block: pointers, then the texts. */
-static char **pack_names(char *const *names, uint32_t count)
-{
-    size_t bytes = (count + (size_t)1) * sizeof(char *);
-    char **ret, *text;
-
-    for (uint32_t i = 0; i < count; i++)
-        bytes += strlen(names[i]) + 1;
-    ret = malloc(bytes);
-    if (!ret)
-        return NULL;
-    text = (char *)(ret + count + 1);
-    for (uint32_t i = 0; i < count; i++) {
-        ret[i] = text;
-        text = stpcpy(text, names[i]) + 1;
-    }
-    ret[count] = NULL;
-    return ret;
-}
-
-/* With the lock held. */
-static int ask_names(struct plenum_stream *s, struct name_ask *ask, char ***ret,
-                     struct plenum_error *err)
-{
-    int r;
-
-    ask->names = calloc(ask->count + (size_t)1, sizeof(*ask->names));
-    if (!ask->names)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = ask->count ? wait_for_names(s, ask, err) : 0;
-    if (r == 0) {
-        *ret = pack_names(ask->names, ask->count);
-        if (!*ret)
-            r = error_set(err, -ENOMEM, "out of memory");
-    }
-    for (uint32_t i = 0; i < ask->count; i++)
-        free(ask->names[i]);
-    free(ask->names);
-    return r;
 }
 
 int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *samples,
                                uint32_t count, char ***ret, struct plenum_error *err)
 {
-    struct name_ask ask = {.samples = samples, .count = count};
     char **names = NULL;
     int r = enter(stream, err);
 
     if (r < 0)
         return r;
-    r = ask_names(stream, &ask, &names, err);
+    r = names_get(stream, WIRE_NAMED_SAMPLE, samples, count, &names, err);
     leave(stream);
     if (r == 0)
         *ret = names;
@@ -980,20 +911,20 @@ int plenum_stream_sample_names(struct plenum_stream *stream, const uint32_t *sam
 int plenum_stream_class_names(struct plenum_stream *stream, char ***ret, uint32_t *ret_count,
                               struct plenum_error *err)
 {
-    struct name_ask ask = {.of = WIRE_NAMED_CLASS};
     char **names = NULL;
+    uint32_t count;
     int r = enter(stream, err);
 
     if (r < 0)
         return r;
-    ask.count = stream->num_class_names;
-    if (ask.count > 0)
-        r = ask_names(stream, &ask, &names, err);
+    count = stream->num_class_names;
+    if (count > 0)
+        r = names_get(stream, WIRE_NAMED_CLASS, NULL, count, &names, err);
     leave(stream);
     if (r < 0)
         return r;
     *ret = names;
-    *ret_count = ask.count;
+    *ret_count = count;
     return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "libdist/comm_priv.h"
+#include "libdist/stream.h"
 #include "libdist/stream_priv.h"
 #include "libdist/together.h"
 
@@ -84,7 +85,8 @@ static int compare(const struct together *all, uint32_t i, struct plenum_error *
                          one, a->per_step, two, b->per_step);
     if (a->deal != b->deal)
         return error_set(err, -EINVAL,
-                         "%s and %s share the same steps out in different ways: micro_batch or deal is not the same",
+                         "%s and %s share the same steps out in different ways: micro_batch or "
+                         "deal is not the same",
                          one, two);
     if (datasum_difference(&a->sum, &b->sum, difference, sizeof(difference))[0])
         return error_set(err, -ESTALE, "the data sets of %s and %s differ: %s (%s and %s)", one,
@@ -124,7 +126,7 @@ int plenum_stream_open_all(struct plenum_job *job, const struct plenum_stream_op
     struct plenum_error own;
     struct together mine, *all;
     struct together_result agreed;
-    int r = stream_open(info, options, true, &s, &own);
+    int r = stream_open(info, options, NULL, true, &s, &own);
 
     if (r < 0 && info->num_instances == 1) /* nobody else is meant */
         return error_set(err, r, "%s", own.text);

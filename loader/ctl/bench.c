@@ -25,6 +25,7 @@
 #include "common/error.h"
 #include "common/json.h"
 #include "common/util.h"
+#include "libdist/stream.h"
 #include "loader/ctl/ctl.h"
 
 enum { SOURCES = 3, ROUNDS_MAX = 101 };
@@ -179,6 +180,8 @@ static int measure_once(const char *dataset, const struct arguments *a, unsigned
     o.pipeline = a->stream.pipeline;
     o.shuffle = a->stream.shuffle;
     o.seed = a->stream.seed;
+    o.subset = a->stream.subset;
+    o.repeat = a->stream.repeat;
     o.loader = a->loader;
     o.micro_batch = a->stream.micro_batch;
     o.steps = a->steps;
@@ -186,8 +189,8 @@ static int measure_once(const char *dataset, const struct arguments *a, unsigned
     if (strcmp(a->stream.bad, "substitute") != 0 && strcmp(a->stream.bad, "fail") != 0)
         return error_set(err, -EINVAL, "--bad is substitute or fail, not '%s'", a->stream.bad);
     o.bad = strcmp(a->stream.bad, "fail") == 0 ? PLENUM_BAD_FAIL : PLENUM_BAD_SUBSTITUTE;
-    (void)setenv("PLENUM_SOURCE", source_names[source], 1);
-    r = plenum_stream_open(&info, &o, &stream, err);
+    r = stream_open(&info, &o, &(struct stream_trial){.source = source_names[source]}, false,
+                    &stream, err);
     if (r < 0)
         return r;
     /* What the stages could do is measured without the accelerators. */
@@ -356,6 +359,10 @@ static int run(int argc, char **argv)
     r = ctl_start(&program, &a, argc, argv, 1, "one data set is");
     if (r >= 0)
         return r;
+    if (a.duration_ns == 0) {
+        fputs("plenumctl bench: --seconds is how long to measure: more than nothing\n", stderr);
+        return 2;
+    }
     if (a.stream.cache_dir) /* of the loader that is started */
         (void)setenv("PLENUM_CACHE_DIR", a.stream.cache_dir, 1);
     measures = calloc(SOURCES, sizeof(*measures));

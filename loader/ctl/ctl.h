@@ -95,7 +95,8 @@ struct ctl_stream_args {
             "where indices are kept", NULL                                                    \
     }
 
-/** The words that values of these, and of the options that several subcommands have besides, can be. */
+/** The words that values of these, and of the options that several subcommands have besides, can
+ * be. */
 extern const struct option_words ctl_words[];
 
 /** A data set opened for rendering, with the steps of its epochs. */

@@ -7,7 +7,8 @@
  *     comm_world late       the last instance comes to no second collective: the others time out
  *     comm_world never      the last instance comes to no collective at all: the others time out
  *     comm_world away BYTES  the same as late, with a broadcast of so many bytes from it
- *     comm_world straggler  the first instance is late twice: what it was told meanwhile is received
+ *     comm_world straggler  the first instance is late twice: what it was told meanwhile is
+ *                           received
  *     comm_world own-mpi    as the first, in a program that initialises and finalises MPI itself
  *     comm_world forgetful  as the first, in a program that never closes its job
  *     comm_world single     in a program that initialises MPI with MPI_THREAD_SINGLE: refused
@@ -331,7 +332,8 @@ static void check_once_per_host(void)
 }
 
 #ifdef WITH_MPI
-/* MPI lets a program stand before its functions: what libplenum-mpi receives one by one are notices. */
+/* MPI lets a program stand before its functions: what libplenum-mpi receives one by one are
+ * notices. */
 static uint64_t received;
 
 int MPI_Recv(void *buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
@@ -347,7 +349,7 @@ static void check_straggler(void)
     enum { TIMES = 2 };
 
     plenum_job_set_timeout(job, 60 * UINT64_C(1000000000)); /* notices are sent after a second */
-    CHECK(plenum_barrier(job, NULL) == 0); /* before it, nobody is in MPI */
+    CHECK(plenum_barrier(job, NULL) == 0);                  /* before it, nobody is in MPI */
     for (int i = 0; i < TIMES; i++) {
         if (me->instance_index == 0)
             (void)usleep(1500000);

@@ -39,7 +39,8 @@ __attribute__((constructor)) static void share(void)
 typedef int next_call(struct frame_conn *, struct frame_header *, struct frame_reader *);
 next_call __real_frame_conn_next, __wrap_frame_conn_next;
 
-int __wrap_frame_conn_next(struct frame_conn *conn, struct frame_header *header, struct frame_reader *payload)
+int __wrap_frame_conn_next(struct frame_conn *conn, struct frame_header *header,
+                           struct frame_reader *payload)
 {
     int r = __real_frame_conn_next(conn, header, payload);
 

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: MIT
-libdist_tests = %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_play %D%/test_stream %D%/test_threads
+libdist_tests = %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_play %D%/test_slot %D%/test_stream \
+	%D%/test_threads %D%/test_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
-TESTS += $(libdist_tests)
+TESTS += $(libdist_tests) %D%/test_walls.py
+EXTRA_DIST += %D%/test_walls.py
 
 %C%_test_job_CFLAGS = $(test_cflags)
 %C%_test_job_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
+%C%_test_slot_CFLAGS = $(test_cflags)
+%C%_test_slot_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
+%C%_test_verify_CFLAGS = $(test_cflags)
+%C%_test_verify_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)
 %C%_test_stream_CFLAGS = $(test_cflags)
 %C%_test_stream_LDADD = tests/libtree.la libdist/libdist.la $(loader_libs) -ldl \
 	$(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
+EXTRA_DIST += %D%/streams.h
 %C%_test_loaders_CFLAGS = $(test_cflags)
 # Its recv() is that of the module, too.
 %C%_test_loaders_LDFLAGS = $(AM_LDFLAGS) -export-dynamic

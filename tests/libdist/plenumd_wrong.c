@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* plenumd_wrong.c - linked to plenumd: plenumd-wrong, a loader that is not what it should be. What it does is said by its environment:
+/* plenumd_wrong.c - linked to plenumd: plenumd-wrong, a loader that is not what it should be. What
+ * it does is said by its environment:
  *
  *     nothing                          one sample is made wrong, in one channel of its last pixel
  *     PLENUM_WRONG_DISK=1              nothing can be read
- *     PLENUM_WRONG_VERSION=MAJOR.MINOR the pixels are right, and the protocol is said to be of that version: messages of an older
- *                                      minor one lack the fields that it did not know, those of a newer one have some more */
+ *     PLENUM_WRONG_VERSION=MAJOR.MINOR the pixels are right, and the protocol is said to be of that
+ *     version: messages of an older
+ *                                      minor one lack the fields that it did not know, those of a
+ *                                      newer one have some more */
 #include "config.h"
 
 #include <errno.h>
@@ -18,12 +21,14 @@
 
 enum { WRONG_SAMPLE = 11, OPENED_BYTES_AT_FIRST = 4 * 4 + 16, MORE_BYTES = 24 };
 
-typedef int render_call(const struct render_spec *, struct render_scratch *, const struct render_try *, const struct dataset_buffer *,
-                        void *, struct render_result *, struct plenum_error *);
+typedef int render_call(const struct render_spec *, struct render_scratch *,
+                        const struct render_try *, const struct dataset_buffer *, void *,
+                        struct render_result *, struct plenum_error *);
 render_call __real_render_bytes_of, __wrap_render_bytes_of;
 
-int __wrap_render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch, const struct render_try *try,
-                           const struct dataset_buffer *bytes, void *pixels, struct render_result *result, struct plenum_error *err)
+int __wrap_render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
+                           const struct render_try *try, const struct dataset_buffer *bytes,
+                           void *pixels, struct render_result *result, struct plenum_error *err)
 {
     int r = __real_render_bytes_of(spec, scratch, try, bytes, pixels, result, err);
 
@@ -42,7 +47,8 @@ static bool played(unsigned *major, unsigned *minor)
     return text && sscanf(text, "%u.%u", major, minor) == 2;
 }
 
-/* The frame that begins there: without what this minor version does not know (0: it knows all), or with more than we do. */
+/* The frame that begins there: without what this minor version does not know (0: it knows all), or
+ * with more than we do. */
 static int change(struct frame_buffer *b, size_t begin, int r, size_t known)
 {
     unsigned major, minor;
@@ -61,7 +67,8 @@ static int change(struct frame_buffer *b, size_t begin, int r, size_t known)
     return b->failed ? -ENOMEM : 0;
 }
 
-void __real_wire_hello_init(struct wire_hello *, const char *), __wrap_wire_hello_init(struct wire_hello *, const char *);
+void __real_wire_hello_init(struct wire_hello *, const char *),
+    __wrap_wire_hello_init(struct wire_hello *, const char *);
 
 void __wrap_wire_hello_init(struct wire_hello *m, const char *name)
 {
@@ -74,7 +81,8 @@ void __wrap_wire_hello_init(struct wire_hello *m, const char *name)
     }
 }
 
-int __real_wire_put_hello(struct frame_buffer *, const struct wire_hello *), __wrap_wire_put_hello(struct frame_buffer *, const struct wire_hello *);
+int __real_wire_put_hello(struct frame_buffer *, const struct wire_hello *),
+    __wrap_wire_put_hello(struct frame_buffer *, const struct wire_hello *);
 
 int __wrap_wire_put_hello(struct frame_buffer *b, const struct wire_hello *m)
 {
@@ -83,14 +91,14 @@ int __wrap_wire_put_hello(struct frame_buffer *b, const struct wire_hello *m)
     return change(b, begin, __real_wire_put_hello(b, m), m->minor < WIRE_MINOR_JOB ? known : 0);
 }
 
-#define CHANGED(message, type, known)                                                                                                    \
-    int __real_wire_put_##message(struct frame_buffer *, uint64_t, const struct type *),                                                 \
-        __wrap_wire_put_##message(struct frame_buffer *, uint64_t, const struct type *);                                                 \
-    int __wrap_wire_put_##message(struct frame_buffer *b, uint64_t request, const struct type *m)                                        \
-    {                                                                                                                                    \
-        size_t begin = b->len;                                                                                                           \
-                                                                                                                                         \
-        return change(b, begin, __real_wire_put_##message(b, request, m), known);                                                        \
+#define CHANGED(message, type, known)                                                             \
+    int __real_wire_put_##message(struct frame_buffer *, uint64_t, const struct type *),          \
+        __wrap_wire_put_##message(struct frame_buffer *, uint64_t, const struct type *);          \
+    int __wrap_wire_put_##message(struct frame_buffer *b, uint64_t request, const struct type *m) \
+    {                                                                                             \
+        size_t begin = b->len;                                                                    \
+                                                                                                  \
+        return change(b, begin, __real_wire_put_##message(b, request, m), known);                 \
     }
 
 static size_t opened_known(void)

@@ -371,7 +371,7 @@ struct other {
     int code;            /* what the carrier answers */
     uint64_t timeout_ns; /* that it was called with */
     unsigned calls;
-    void *recv;               /* of the last allgather */
+    void *recv; /* of the last allgather */
     size_t recv_bytes;
     struct plenum_job *close; /* which another thread closes meanwhile */
 };
@@ -456,8 +456,8 @@ static void expect_kept(const struct other *other)
     memset(other->recv, 0xff, other->recv_bytes);
 }
 
-/* What a collective that timed out was given may be written to later: the library does not give it to others. A job
- * may be closed while a collective is under way. */
+/* What a collective that timed out was given may be written to later: the library does not give it
+ * to others. A job may be closed while a collective is under way. */
 Test(job, memory_of_collectives_outlives_them)
 {
     struct other other = {.code = 0};

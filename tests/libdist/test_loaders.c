@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Streams from several loaders at once, by sockets and by TCP: whatever becomes of the loaders, what is delivered is what
- * one loader delivers alone. (That this is right is test_stream.c's business.) */
+/* Streams from several loaders at once, by sockets and by TCP: whatever becomes of the loaders,
+ * what is delivered is what one loader delivers alone. (That this is right is test_stream.c's
+ * business.) */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -26,6 +27,7 @@
 #include "common/util.h"
 #include "common/wire.h"
 #include "tests/daemon.h"
+#include "tests/libdist/streams.h"
 #include "tests/tree.h"
 
 enum { SAMPLES = 53, LOADERS = 3 };
@@ -37,7 +39,8 @@ static struct place {
     char listen[64], tcp[64];
 } at[LOADERS];
 
-/* All of 127.0.0.0/8 is this host: each test process has an address of its own, and no port is anybody else's. */
+/* All of 127.0.0.0/8 is this host: each test process has an address of its own, and no port is
+ * anybody else's. */
 static void setup(void)
 {
     unsigned me = (unsigned)getpid();
@@ -50,7 +53,8 @@ static void setup(void)
     }
     (void)snprintf(data, sizeof(data), "%s/data", tree.root);
     for (unsigned i = 0; i < LOADERS; i++) {
-        (void)snprintf(at[i].unix_socket, sizeof(at[i].unix_socket), "unix:%s/%u.sock", tree.root, i);
+        (void)snprintf(at[i].unix_socket, sizeof(at[i].unix_socket), "unix:%s/%u.sock", tree.root,
+                       i);
         (void)snprintf(at[i].listen, sizeof(at[i].listen), "127.%u.%u.%u:%u", 1 + (me >> 16) % 250,
                        me >> 8 & 255, me & 255, 7000 + i);
         (void)snprintf(at[i].tcp, sizeof(at[i].tcp), "tcp:%s", at[i].listen);
@@ -99,45 +103,6 @@ static struct plenum_stream *opened(const struct plenum_stream_options *o)
 
     cr_assert(eq(int, plenum_stream_open(NULL, o, &s, &err), 0), "%s", err.text);
     return s;
-}
-
-static bool next_is_there(struct plenum_stream *s, struct plenum_batch *b)
-{
-    struct plenum_error err;
-    int r = plenum_stream_next(s, 60 * NS_PER_SEC, b, &err);
-
-    cr_assert(r == 0 || r == -ENODATA, "%s", err.text);
-    return r == 0;
-}
-
-/* Batches come in order, each where the last one ended, whoever made them. */
-static uint64_t drain(struct plenum_stream *s, uint64_t batches)
-{
-    struct plenum_batch b;
-    uint64_t hash = 0, index = UINT64_MAX;
-
-    for (uint64_t i = 0; i < batches && next_is_there(s, &b); i++) {
-        cr_assert(index == UINT64_MAX || b.index == index + 1);
-        index = b.index;
-        hash += plenum_batch_hash(&b);
-        plenum_batch_release(&b);
-    }
-    return hash;
-}
-
-static struct plenum_stream_stats stats_of(struct plenum_stream *s)
-{
-    struct plenum_stream_stats stats;
-
-    plenum_stream_get_stats(s, &stats);
-    return stats;
-}
-
-static void wait_for_loaders(struct plenum_stream *s, uint32_t count)
-{
-    for (int i = 0; i < 6000 && stats_of(s).loaders != count; i++)
-        (void)usleep(10000);
-    cr_assert(eq(u32, stats_of(s).loaders, count));
 }
 
 static uint64_t hash_of(const struct plenum_stream_options *o, const char *loader)
@@ -204,7 +169,8 @@ Test(loaders, by_tcp_comes_what_comes_by_a_socket)
     } cases[] = {
         {PLENUM_INT8, PLENUM_NHWC, 3, 4, 1, "rrc(48) flip(0.5)", "global"},
         {PLENUM_UINT8, PLENUM_NCHW, 3, 1, 3, "rrc(31)", "none"},
-        {PLENUM_INT8, PLENUM_NHWC, 4, 5, 7, "eval", "block:4"}, /* of some MB: it does not fit into a socket */
+        /* of some MB: it does not fit into a socket */
+        {PLENUM_INT8, PLENUM_NHWC, 4, 5, 7, "eval", "block:4"},
         {PLENUM_INT8, PLENUM_NHWC, 3, 64, 1, "rrc(8)", "global"},
     };
     pid_t loader = start(0);
@@ -340,7 +306,8 @@ Test(loaders, one_that_comes_later_is_taken)
     (void)daemon_end(b, SIGTERM);
 }
 
-/* Of several loaders one that comes back and is short of room for a while is told of, once, and taken later. */
+/* Of several loaders one that comes back and is short of room for a while is told of, once, and
+ * taken later. */
 Test(loaders, one_that_is_short_of_room_for_a_while_is_taken_later)
 {
     const char *const args[] = {"--ring-limit", "4K", NULL};
@@ -394,9 +361,11 @@ Test(loaders, batches_of_one_that_dies_are_made_by_others)
         cr_expect(eq(u64, stats_of(s).incidents, 1));
         cr_expect(eq(u64, stats_of(s).lost_ns, 0), "there was a loader all the time");
         cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 1));
-        cr_expect(strstr(warning.text, tcp ? at[1].tcp : at[1].unix_socket) != NULL, "%s", warning.text);
+        cr_expect(strstr(warning.text, tcp ? at[1].tcp : at[1].unix_socket) != NULL, "%s",
+                  warning.text);
         cr_expect(strstr(warning.text, "died") != NULL, "%s", warning.text);
-        cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 0), "one an incident: %s", warning.text);
+        cr_expect(eq(int, plenum_stream_take_warning(s, &warning), 0), "one an incident: %s",
+                  warning.text);
         plenum_stream_destroy(s);
         (void)daemon_end(a, SIGTERM);
     }
@@ -435,7 +404,8 @@ Test(loaders, batches_of_one_that_is_stopped_are_asked_of_others)
     }
 }
 
-/* All that can be leased is leased, and the loader that has what comes next dies: there is room for it elsewhere. */
+/* All that can be leased is leased, and the loader that has what comes next dies: there is room for
+ * it elsewhere. */
 Test(loaders, there_is_always_room_for_what_a_loader_leaves_behind)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -577,8 +547,8 @@ Test(loaders, that_are_killed_and_stopped_at_random_change_no_byte_by_tcp)
     chaos_changes_no_byte(true);
 }
 
-/* Two loaders that make the same: every batch is compared, and what is delivered is what it always is. Each may be lost,
- * then its opinion is not waited for. */
+/* Two loaders that make the same: every batch is compared, and what is delivered is what it always
+ * is. Each may be lost, then its opinion is not waited for. */
 Test(loaders, verification_finds_nothing_where_nothing_is)
 {
     for (int tcp = 0; tcp < 2; tcp++) {
@@ -596,7 +566,8 @@ Test(loaders, verification_finds_nothing_where_nothing_is)
         wait_for_loaders(s, 2);
         hash = drain(s, 150);
         stats = stats_of(s);
-        /* All of them, but for those that came before the second loader, or in a moment that one was late. */
+        /* All of them, but for those that came before the second loader, or in a moment that one
+         * was late. */
         cr_expect(gt(u64, stats.verified, 90), "%llu", (unsigned long long)stats.verified);
         (void)kill(b, SIGSTOP);
         hash += drain(s, 50);
@@ -616,12 +587,14 @@ static pid_t start_wrong(unsigned i)
     const char *right = getenv("PLENUM_PLENUMD");
     char wrong[512];
 
-    (void)snprintf(wrong, sizeof(wrong), "%.*s/tests/libdist/plenumd-wrong", (int)(strrchr(right, '/') - right), right);
+    (void)snprintf(wrong, sizeof(wrong), "%.*s/tests/libdist/plenumd-wrong",
+                   (int)(strrchr(right, '/') - right), right);
     (void)setenv("PLENUM_PLENUMD", wrong, 1);
     return start(i);
 }
 
-/* Others make what a loader with a broken disk cannot; with nobody else the stream says what is wrong. */
+/* Others make what a loader with a broken disk cannot; with nobody else the stream says what is
+ * wrong. */
 Test(loaders, one_that_cannot_read_is_left_alone)
 {
     struct plenum_stream_options o = options_of(NULL);
@@ -660,7 +633,8 @@ Test(loaders, one_that_cannot_read_is_left_alone)
     (void)daemon_end(b, SIGTERM);
 }
 
-/* The only one that can make the batches is away for a moment: it is waited for, as if it were alone, and not for longer. */
+/* The only one that can make the batches is away for a moment: it is waited for, as if it were
+ * alone, and not for longer. */
 Test(loaders, one_that_is_away_is_waited_for_where_no_other_can_help)
 {
     struct plenum_stream_options o = options_of(NULL);
@@ -687,7 +661,8 @@ Test(loaders, one_that_is_away_is_waited_for_where_no_other_can_help)
         wait_for_loaders(s, 2);
         hash = drain(s, 20);
         (void)daemon_end(a, SIGKILL);
-        while ((r = plenum_stream_next(s, comes_back ? NS_PER_SEC : PLENUM_FOREVER, &batch, &err)) == 0) {
+        while ((r = plenum_stream_next(s, comes_back ? NS_PER_SEC : PLENUM_FOREVER, &batch,
+                                       &err)) == 0) {
             hash += plenum_batch_hash(&batch);
             plenum_batch_release(&batch);
         }
@@ -724,7 +699,8 @@ Test(loaders, wrong_pixels_are_found_and_both_loaders_named)
             plenum_batch_release(&batch);
         cr_expect(eq(int, r, -EBADMSG));
         for (unsigned i = 0; i < 2; i++)
-            cr_expect(strstr(err.text, tcp ? at[i].tcp : at[i].unix_socket) != NULL, "%s", err.text);
+            cr_expect(strstr(err.text, tcp ? at[i].tcp : at[i].unix_socket) != NULL, "%s",
+                      err.text);
         cr_expect(strstr(err.text, "of sample 11 (") != NULL, "%s", err.text);
         cr_expect(strstr(err.text, "position 11)") != NULL, "%s", err.text);
         plenum_stream_destroy(s);
@@ -858,8 +834,8 @@ Test(loaders, with_a_key_comes_what_comes_without)
     (void)daemon_end(a, SIGTERM);
 }
 
-/* What comes by TLS is looked at by recv(): the `blind`th look of the client finds nothing, as where the
- * loader's answer comes in two segments. */
+/* What comes by TLS is looked at by recv(): the `blind`th look of the client finds nothing, as
+ * where the loader's answer comes in two segments. */
 static atomic_int blind;
 
 PLENUM_API ssize_t recv(int fd, void *bytes, size_t len, int flags)
@@ -927,7 +903,7 @@ Test(loaders, a_key_that_others_can_read_is_none)
     struct plenum_error err = {""};
 
     (void)setenv("PLENUM_LOADER_KEY", key, 1);
-    (void)chmod(key, 0640);
+    (void)chmod(key, 0644);
     cr_expect(eq(int, open_error(&o, &err), -EACCES));
     cr_expect(strstr(err.text, "can be read by others") != NULL, "%s", err.text);
     (void)setenv("PLENUM_LOADER_KEY", make_key("words", "correct horse battery staple 123"), 1);

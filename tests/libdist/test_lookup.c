@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Loaders that go by a name, which comes to stand for others while a stream runs: what is delivered stays what
- * one loader delivers alone. getaddrinfo() is the test's own, so that no name server is asked. */
+/* Loaders that go by a name, which comes to stand for others while a stream runs: what is delivered
+ * stays what one loader delivers alone. getaddrinfo() is the test's own, so that no name server is
+ * asked. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -21,8 +22,9 @@
 #include <plenum/plenum.h>
 
 #include "common/util.h"
-#include "libdist/stream_priv.h"
+#include "libdist/loaders_priv.h"
 #include "tests/daemon.h"
+#include "tests/libdist/streams.h"
 #include "tests/tree.h"
 
 enum { SAMPLES = 53, LOADERS = 3, MANY = 40 };
@@ -31,8 +33,8 @@ static struct tree tree;
 static char data[128], port[16], name[64], ips[MANY][INET_ADDRSTRLEN];
 static char sockets[LOADERS][128];
 
-/* What "more.test" stands for, and "loaders.test": a bit for each of `ips`; with which code that is refused; and whether ::1
- * comes before all. */
+/* What "more.test" stands for, and "loaders.test": a bit for each of `ips`; with which code that is
+ * refused; and whether ::1 comes before all. */
 static atomic_uint_fast64_t stands_for, more_stands_for;
 static atomic_int fails;
 static atomic_bool has_ipv6;
@@ -40,12 +42,15 @@ static atomic_uint asked;
 
 static struct addrinfo *one(int family, const char *ip, const char *service, struct addrinfo *next)
 {
-    struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *ret;
+    struct addrinfo hints = {.ai_family = family,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICHOST},
+                    *ret;
     static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 
     if (!real)
-        real = (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))(intptr_t)
-            dlsym(RTLD_NEXT, "getaddrinfo");
+        real = (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))(
+            intptr_t)dlsym(RTLD_NEXT, "getaddrinfo");
     cr_assert(eq(int, real(ip, service, &hints, &ret), 0));
     ret->ai_next = next;
     return ret;
@@ -83,7 +88,8 @@ static void setup(void)
         tree_write_jpeg(&tree, file, 40 + i % 7 * 5, 30 + i % 5 * 8, i);
     }
     (void)snprintf(data, sizeof(data), "%s/data", tree.root);
-    /* All of 127.0.0.0/8 is this host: each process has a port and addresses that are nobody else's. */
+    /* All of 127.0.0.0/8 is this host: each process has a port and addresses that are nobody
+     * else's. */
     (void)snprintf(port, sizeof(port), "%u", 7100 + me % 800);
     (void)snprintf(name, sizeof(name), "tcp:loaders.test:%s", port);
     for (unsigned i = 0; i < MANY; i++)
@@ -133,25 +139,6 @@ static struct plenum_stream *opened(const char *loader)
     return s;
 }
 
-/* The hash of the next batches, up to so many. */
-static uint64_t drain(struct plenum_stream *s, uint64_t batches)
-{
-    struct plenum_error err;
-    struct plenum_batch b;
-    uint64_t hash = 0;
-    int r;
-
-    for (uint64_t i = 0; i < batches; i++) {
-        r = plenum_stream_next(s, 60 * NS_PER_SEC, &b, &err);
-        if (r == -ENODATA)
-            break;
-        cr_assert(eq(int, r, 0), "%s", err.text);
-        hash += plenum_batch_hash(&b);
-        plenum_batch_release(&b);
-    }
-    return hash;
-}
-
 static uint64_t hash_alone(void)
 {
     struct plenum_stream *s = opened(sockets[0]);
@@ -159,21 +146,6 @@ static uint64_t hash_alone(void)
 
     plenum_stream_destroy(s);
     return hash;
-}
-
-static struct plenum_stream_stats stats_of(struct plenum_stream *s)
-{
-    struct plenum_stream_stats stats;
-
-    plenum_stream_get_stats(s, &stats);
-    return stats;
-}
-
-static void wait_for_loaders(struct plenum_stream *s, uint32_t count)
-{
-    for (int i = 0; i < 6000 && stats_of(s).loaders != count; i++)
-        (void)usleep(10000);
-    cr_assert(eq(u32, stats_of(s).loaders, count));
 }
 
 static void wait_until_asked(unsigned times)
@@ -404,7 +376,8 @@ Test(lookup, a_loader_of_two_names_refuses_once)
     o = options_of(both);
     o.dataset = "/usr";
     cr_expect(lt(int, plenum_stream_open(NULL, &o, &s, &err), 0));
-    cr_expect(strstr(err.text, "--root") && !strstr(err.text, "no loader answered"), "%s", err.text);
+    cr_expect(strstr(err.text, "--root") && !strstr(err.text, "no loader answered"), "%s",
+              err.text);
     (void)daemon_end(loader, SIGTERM);
 }
 

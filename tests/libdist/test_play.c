@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Nonsense from the other side. A loader is sent mutated frames, by TCP and by a socket, by clients that get as far as they
- * may, and serves as before; a stream is sent mutated frames by what poses as two loaders, and ends with a batch or an error.
- * Neither crashes, hangs or grows. A plain program.
+/* Nonsense from the other side. A loader is sent mutated frames, by TCP and by a socket, by clients
+ * that get as far as they may, and serves as before; a stream is sent mutated frames by what poses
+ * as two loaders, and ends with a batch or an error. Neither crashes, hangs or grows. A plain
+ * program.
  *
- * What counts is what the side under test has read as a frame (counted_frames.h): where one ends the connection, those behind
- * it are nobody's. So most connections carry frames whose header is whole and whose contents are not, which go on for long;
- * the others carry anything.
+ * What counts is what the side under test has read as a frame (counted_frames.h): where one ends
+ * the connection, those behind it are nobody's. So most connections carry frames whose header is
+ * whole and whose contents are not, which go on for long; the others carry anything.
  *
- *     PLAY_FRAMES    so many mutated frames to a loader by each way, and to a stream (default: 100000 in all)
+ *     PLAY_FRAMES    so many mutated frames to a loader by each way, and to a stream (default:
+ *                    100000 in all)
  *     PLAY_SIDES     of "tcp unix stream" those that are played (default: all)
  *     PLAY_SEED      other mutations */
 #include "config.h"
@@ -42,8 +44,8 @@ enum {
     SIDE = 16,
     COUNT = 4,
     SLOTS = 6,
-    BURST = 96,       /* frames of a client that are whole outside, */
-    WILD_BURST = 4,   /* and those of which anything may be wrong */
+    BURST = 96,        /* frames of a client that are whole outside, */
+    WILD_BURST = 4,    /* and those of which anything may be wrong */
     POSE_FRAMES = 400, /* of a loader, on one connection */
     STREAM_BATCHES = 300,
     HANG_MS = 60000,
@@ -78,7 +80,8 @@ static void change(struct frame_buffer *b, size_t begin, size_t from, size_t to)
     *at = draw(2) ? *at ^ (uint8_t)(1 + draw(255)) : strange[draw(sizeof(strange))];
 }
 
-/* Any bytes, or such that lengths and numbers become strange; sometimes what follows is out of step. */
+/* Any bytes, or such that lengths and numbers become strange; sometimes what follows is out of
+ * step. */
 static void mutate(struct frame_buffer *b, size_t begin)
 {
     size_t len = b->len - begin;
@@ -135,15 +138,17 @@ static void put_clients(struct frame_buffer *b)
         (void)wire_put_empty(b, draw(4) ? WIRE_CANCEL : WIRE_STATUS, request);
         break;
     case 4:
-        (void)wire_put_ask_name(b, request, &(struct wire_ask_name){.number = draw(1100), .of = draw(2)});
+        (void)wire_put_ask_name(b, request,
+                                &(struct wire_ask_name){.number = draw(1100), .of = draw(2)});
         break;
     default:
-        (void)wire_put_render(b, request,
-                              &(struct wire_render){.position = draw(250) * COUNT, .slot = draw(SLOTS)});
+        (void)wire_put_render(
+            b, request, &(struct wire_render){.position = draw(250) * COUNT, .slot = draw(SLOTS)});
     }
 }
 
-/* One that a loader may put up with: other numbers than were meant, of requests, samples, places and times. */
+/* One that a loader may put up with: other numbers than were meant, of requests, samples, places
+ * and times. */
 static void put_strange(struct frame_buffer *b, uint32_t *renders)
 {
     size_t begin = b->len;
@@ -163,7 +168,8 @@ static void put_strange(struct frame_buffer *b, uint32_t *renders)
         break;
     case 5:
         if (*renders < SLOTS) {
-            (void)wire_put_render(b, request, &(struct wire_render){.position = draw(250) * COUNT, .slot = *renders});
+            (void)wire_put_render(
+                b, request, &(struct wire_render){.position = draw(250) * COUNT, .slot = *renders});
             ++*renders;
             change(b, begin, FRAME_HEADER_BYTES + 20, SIZE_MAX); /* how long the program waited */
             change(b, begin, FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 3 + draw(7));
@@ -171,7 +177,8 @@ static void put_strange(struct frame_buffer *b, uint32_t *renders)
         }
         /* fall through */
     default:
-        (void)wire_put_ask_name(b, request, &(struct wire_ask_name){.number = draw(1100), .of = draw(2)});
+        (void)wire_put_ask_name(b, request,
+                                &(struct wire_ask_name){.number = draw(1100), .of = draw(2)});
         change(b, begin, FRAME_HEADER_BYTES, SIZE_MAX);
     }
     change(b, begin, 8, FRAME_HEADER_BYTES);
@@ -215,7 +222,8 @@ static void drain(struct frame_conn *c)
     } while (n > 0 || (n < 0 && errno == EAGAIN));
 }
 
-/* A descriptor that nobody asked for, or none where a ring is wanted, or something that is no ring. */
+/* A descriptor that nobody asked for, or none where a ring is wanted, or something that is no
+ * ring. */
 static void attach(struct frame_conn *c, const struct ring *ring)
 {
     int fd = -1;
@@ -228,7 +236,8 @@ static void attach(struct frame_conn *c, const struct ring *ring)
         (void)close(fd);
 }
 
-/* One client: it behaves for some messages, and then it does not. Returns the messages that were as they should be. */
+/* One client: it behaves for some messages, and then it does not. Returns the messages that were as
+ * they should be. */
 static uint64_t play_client(const struct address *address, const struct ring *ring)
 {
     static struct wire_open open;
@@ -367,8 +376,8 @@ static bool is_played(const char *side)
     return !sides || strstr(sides, side);
 }
 
-static void play_with_loader(const char *side, pid_t loader, const char *unix_socket, const struct address *address,
-                             uint64_t frames)
+static void play_with_loader(const char *side, pid_t loader, const char *unix_socket,
+                             const struct address *address, uint64_t frames)
 {
     struct growth g = {.pid = loader, .frames = frames};
     struct plenum_error err = {""};
@@ -390,14 +399,16 @@ static void play_with_loader(const char *side, pid_t loader, const char *unix_so
         growth_look(&g, read);
     }
     after = field_of(loader, "VmRSS:");
-    printf("# %s: a loader read %llu mutated frames of %llu clients; %ld KiB resident after a quarter, %ld at the end\n",
+    printf("# %s: a loader read %llu mutated frames of %llu clients; %ld KiB resident after a "
+           "quarter, %ld at the end\n",
            side, (unsigned long long)read, (unsigned long long)clients, g.before, after);
     tap_ok(!hung && hash_from(address->text, &err) == want && want != 0,
            "%s: a loader serves as before, after mutated frames", side);
     tap_ok(after < g.before + GROWTH_KB, "%s: and has not grown", side);
     for (int i = 0; i < 600 && count_descriptors(loader) > descriptors; i++)
         (void)usleep(100000);
-    tap_ok(count_descriptors(loader) <= descriptors, "%s: and holds no more descriptors than before (%u)", side, descriptors);
+    tap_ok(count_descriptors(loader) <= descriptors,
+           "%s: and holds no more descriptors than before (%u)", side, descriptors);
     ring_unref(ring);
 }
 
@@ -410,7 +421,8 @@ static void play_with_loaders(uint64_t frames)
     pid_t loader;
 
     (void)snprintf(unix_socket, sizeof(unix_socket), "unix:%s/a.sock", tree.root);
-    (void)snprintf(listen, sizeof(listen), "127.%u.%u.%u:7000", 1 + (me >> 16) % 250, me >> 8 & 255, me & 255);
+    (void)snprintf(listen, sizeof(listen), "127.%u.%u.%u:7000", 1 + (me >> 16) % 250, me >> 8 & 255,
+                   me & 255);
     (void)snprintf(tcp, sizeof(tcp), "tcp:%s", listen);
     loader = daemon_start_with(unix_socket, "1", args);
     (void)address_parse(tcp, &address, NULL);
@@ -419,7 +431,8 @@ static void play_with_loaders(uint64_t frames)
     (void)address_parse(unix_socket, &address, NULL);
     if (is_played("unix"))
         play_with_loader("unix", loader, unix_socket, &address, frames);
-    tap_ok(daemon_end(loader, SIGTERM) == 0, "the loader ends as it is told to, with nothing to complain of");
+    tap_ok(daemon_end(loader, SIGTERM) == 0,
+           "the loader ends as it is told to, with nothing to complain of");
 }
 
 /* What poses as a loader. */
@@ -447,7 +460,8 @@ static void put_loaders(struct frame_buffer *b)
         (void)wire_put_opened(b, request, &opened);
         break;
     case 2:
-        (void)wire_put_error(b, request, &(struct wire_error){.code = -(int)draw(130), .text = "x"});
+        (void)wire_put_error(b, request,
+                             &(struct wire_error){.code = -(int)draw(130), .text = "x"});
         break;
     case 3:
         (void)wire_put_empty(b, WIRE_CANCELLED, request);
@@ -459,13 +473,15 @@ static void put_loaders(struct frame_buffer *b)
         (void)wire_put_name(b, request, &(struct wire_name){.text = "x"});
         break;
     default:
-        (void)wire_put_done(b, request, &(struct wire_done){.status = draw(4) ? 0 : -EIO, .text = "x"});
+        (void)wire_put_done(b, request,
+                            &(struct wire_done){.status = draw(4) ? 0 : -EIO, .text = "x"});
     }
     mutate(b, begin);
 }
 
 /* The answer to a message of the stream's, of another time or number than it should be. */
-static void put_answer(struct frame_conn *c, const struct frame_header *h, const struct pose *p, size_t batch_bytes)
+static void put_answer(struct frame_conn *c, const struct frame_header *h, const struct pose *p,
+                       size_t batch_bytes)
 {
     static const uint8_t pixels[COUNT * SIDE * SIDE * 3 + 65536];
     struct frame_buffer *b = &c->tx;
@@ -536,8 +552,9 @@ static void pose_serve(const struct pose *p, struct frame_conn *c)
     if (!await(c, WIRE_OPEN, 100))
         return;
     begin = c->tx.len;
-    (void)wire_put_opened(&c->tx, 1,
-                          &(struct wire_opened){.samples = 1000, .classes = 10, .threads = 1, .io_threads = 1});
+    (void)wire_put_opened(
+        &c->tx, 1,
+        &(struct wire_opened){.samples = 1000, .classes = 10, .threads = 1, .io_threads = 1});
     if (good == 2)
         mutate(&c->tx, begin);
     else
@@ -606,7 +623,8 @@ static void play_stream(struct plenum_stream *s, uint64_t *batches)
         if (r < 0)
             continue;
         ++*batches;
-        if (i % 16 == 0 && plenum_stream_sample_names(s, (const uint32_t[]){1, 2, 3}, 3, &names, &err) == 0)
+        if (i % 16 == 0 &&
+            plenum_stream_sample_names(s, (const uint32_t[]){1, 2, 3}, 3, &names, &err) == 0)
             free(names);
         plenum_batch_release(&b);
     }
@@ -625,7 +643,8 @@ static void play_with_stream(uint64_t frames)
 
     (void)snprintf(loaders, sizeof(loaders), "unix:%s/pose.sock", tree.root);
     (void)address_parse(loaders, &poses[0].address, NULL);
-    (void)snprintf(listen, sizeof(listen), "tcp:127.%u.%u.%u:7001", 1 + (me >> 16) % 250, me >> 8 & 255, me & 255);
+    (void)snprintf(listen, sizeof(listen), "tcp:127.%u.%u.%u:7001", 1 + (me >> 16) % 250,
+                   me >> 8 & 255, me & 255);
     (void)address_parse(listen, &poses[1].address, NULL);
     (void)snprintf(loaders, sizeof(loaders), "%s,%s", poses[0].address.text, poses[1].address.text);
     for (int i = 0; i < 2; i++) {
@@ -667,14 +686,19 @@ static void play_with_stream(uint64_t frames)
         (void)pthread_join(poses[i].thread, NULL);
         (void)close(poses[i].fd);
     }
-    printf("# stream: %llu mutated frames were read by %llu streams, which made %llu batches of them; %llu could not be opened\n",
-           (unsigned long long)read, (unsigned long long)opened, (unsigned long long)batches, (unsigned long long)failed);
+    printf("# stream: %llu mutated frames were read by %llu streams, which made %llu batches of "
+           "them; %llu could not be opened\n",
+           (unsigned long long)read, (unsigned long long)opened, (unsigned long long)batches,
+           (unsigned long long)failed);
     printf("# stream: %ld KiB resident after a quarter, %ld at the end\n", g.before, after);
-    tap_ok(!hung && opened > 0 && batches > 0, "streams end with batches or an error, whatever a loader says");
-    tap_ok(!ended_wrongly, "stream: a loader's failure is not taken for the end of the epochs, nor for the program's doing");
+    tap_ok(!hung && opened > 0 && batches > 0,
+           "streams end with batches or an error, whatever a loader says");
+    tap_ok(!ended_wrongly, "stream: a loader's failure is not taken for the end of the epochs, nor "
+                           "for the program's doing");
     tap_ok(unexplained == 0, "stream: what cannot be opened has a reason");
     tap_ok(after < g.before + GROWTH_KB, "stream: and the process has not grown");
-    tap_ok(count_descriptors(getpid()) <= descriptors, "stream: nor have its descriptors (%u)", descriptors);
+    tap_ok(count_descriptors(getpid()) <= descriptors, "stream: nor have its descriptors (%u)",
+           descriptors);
 }
 
 /* The loader that counts. */
@@ -691,7 +715,8 @@ static void find_loader(void)
     counted_frames = mmap(NULL, sizeof(*counted_frames), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     (void)close(fd);
     (void)setenv("PLENUM_COUNTED_FRAMES", text, 1);
-    (void)snprintf(text, sizeof(text), "%.*s/tests/libdist/plenumd-counted", (int)(strrchr(built, '/') - built), built);
+    (void)snprintf(text, sizeof(text), "%.*s/tests/libdist/plenumd-counted",
+                   (int)(strrchr(built, '/') - built), built);
     (void)setenv("PLENUM_PLENUMD", text, 1);
 }
 

@@ -140,16 +140,15 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
 
     cr_assert(eq(int, dataset_open(o->dataset, NULL, &spec.dataset, &err), 0), "%s", err.text);
     cr_assert(eq(int, pipeline_parse(o->pipeline, &spec.pipeline, &err), 0), "%s", err.text);
-    spec.order = (struct order){.seed = o->seed, .n = dataset_get_samples(spec.dataset), .repeat = o->repeat};
+    spec.order = (struct order){
+        .seed = o->seed, .n = dataset_get_samples(spec.dataset), .repeat = o->repeat};
     (void)order_parse_shuffle(o->shuffle, &spec.order.shuffle, &spec.order.block, NULL);
     for (uint64_t p = from; p < to && p < order_positions(&spec.order); p++) {
         struct streamhash_image image = {pixels, spec.pipeline.side, 3, PLENUM_UINT8, PLENUM_NHWC};
         struct render_result result;
 
-        cr_assert(
-            eq(int,
-               render_position(&spec, &scratch, epoch, p, pixels, &result, &err), 0),
-            "%s", err.text);
+        cr_assert(eq(int, render_position(&spec, &scratch, epoch, p, pixels, &result, &err), 0),
+                  "%s", err.text);
         hash += streamhash_sample(epoch, p, result.label, &image);
     }
     render_scratch_fini(&scratch);
@@ -207,8 +206,9 @@ Test(stream, the_hash_is_the_oracles_for_all_ways_of_sharing)
     end_loader(loader, SIGTERM);
 }
 
-/* DeiT's and torchvision's RASampler writes each sample of a permutation three times and gives rank g of R the indices g,
- * g + R, g + 2R, ...: with deal = round-robin a replica gets these, and the copies of a sample meet on no replica. */
+/* DeiT's and torchvision's RASampler writes each sample of a permutation three times and gives rank
+ * g of R the indices g, g + R, g + 2R, ...: with deal = round-robin a replica gets these, and the
+ * copies of a sample meet on no replica. */
 Test(stream, repeats_dealt_round_robin_are_those_of_a_repeated_augmentation_sampler)
 {
     enum { R = 6, M = 2, S = 2, K = 3, STEPS = (SAMPLES * K + R * M - 1) / (R * M) };
@@ -238,15 +238,18 @@ Test(stream, repeats_dealt_round_robin_are_those_of_a_repeated_augmentation_samp
         for (; plenum_stream_next(s, PLENUM_FOREVER, &b, NULL) == 0; step += S) {
             hash += plenum_batch_hash(&b);
             for (uint32_t k = 0; k < b.count; k++) {
-                uint32_t g = offset + k % (owned[i] * M) / M, e = (uint32_t)b.epochs[k / (owned[i] * M)];
+                uint32_t g = offset + k % (owned[i] * M) / M,
+                         e = (uint32_t)b.epochs[k / (owned[i] * M)];
                 uint64_t t = (step + k / (owned[i] * M)) % STEPS, j = t * M + k % M;
 
                 cr_assert(eq(u64, b.positions[k], g + R * j));
-                cr_assert(eq(u32, b.samples[k], order_sample(&order, e, (uint32_t)(b.positions[k] % (SAMPLES * K)))));
+                cr_assert(eq(u32, b.samples[k],
+                             order_sample(&order, e, (uint32_t)(b.positions[k] % (SAMPLES * K)))));
                 if (!b.valid[k])
                     continue;
                 shown[e][b.samples[k]]++;
-                cr_assert(eq(u8, on[e][t][b.samples[k]][g]++, 0), "two copies in one step of a replica");
+                cr_assert(eq(u8, on[e][t][b.samples[k]][g]++, 0),
+                          "two copies in one step of a replica");
             }
             plenum_batch_release(&b);
         }
@@ -543,7 +546,8 @@ static void *old_loader_main(void *arg)
     wire_hello_init(&m, "an older loader");
     if (!old_loader_versions)
         m.minor = WIRE_MINOR_DEAL - 1;
-    (void)snprintf(m.versions, sizeof(m.versions), "%s", old_loader_versions ? old_loader_versions : "v1");
+    (void)snprintf(m.versions, sizeof(m.versions), "%s",
+                   old_loader_versions ? old_loader_versions : "v1");
     (void)wire_put_hello(&c.tx, &m);
     (void)frame_conn_flush(&c);
     while (frame_conn_fill(&c) != -ECONNRESET) { /* until the client goes */
@@ -956,7 +960,8 @@ Test(stream, another_data_set_under_the_same_name_is_refused)
     for (int i = 0; i < 10 && (r = plenum_stream_next(s, PLENUM_FOREVER, &b, &err)) == 0; i++)
         plenum_batch_release(&b);
     cr_expect(eq(int, r, -ESTALE), "%s", err.text);
-    cr_expect(ne(ptr, (void *)strstr(err.text, "one has 37 samples, the other 36"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "one has 37 samples, the other 36"), NULL), "%s",
+              err.text);
     plenum_stream_destroy(s);
     end_loader(loader, SIGTERM);
 }
@@ -983,7 +988,10 @@ Test(stream, bad_samples_are_substituted_and_counted_or_fail)
     }
     plenum_stream_get_stats(s, &stats);
     cr_expect(eq(int, plenum_stream_take_warning(s, &err), 1), "the program is told,");
-    cr_expect(ne(ptr, (void *)strstr(err.text, "there are bad samples, in whose place others are shown"), NULL), "%s", err.text);
+    cr_expect(ne(ptr,
+                 (void *)strstr(err.text, "there are bad samples, in whose place others are shown"),
+                 NULL),
+              "%s", err.text);
     cr_expect(eq(int, plenum_stream_take_warning(s, &err), 0), "once");
     plenum_stream_destroy(s);
     cr_expect(eq(u64, counted, 6), "two samples in three epochs");
@@ -1216,7 +1224,7 @@ Test(stream, classes_have_names)
 
     for (int i = 0; i < CLASSES; i++) {
         (void)snprintf(want, sizeof(want), "many/class-%05d/%s", i,
-                       i == 0      ? "a.jpg"
+                       i == 0     ? "a.jpg"
                        : i % 2500 ? "b.jpg"
                                   : "c.webp");
         tree_write_jpeg(&tree, want, 16, 16, 0);
@@ -1301,7 +1309,8 @@ Test(stream, refusals_that_pass_do_not_end_a_stream_that_runs)
     end_loader(loader, SIGTERM);
 }
 
-/* In the loader's place: whoever comes is refused with this code, after some progress. Counts them. */
+/* In the loader's place: whoever comes is refused with this code, after some progress. Counts
+ * them. */
 static pid_t start_refusing(const char *text, int code, atomic_uint *count)
 {
     struct address address;
@@ -1340,7 +1349,8 @@ static pid_t start_refusing(const char *text, int code, atomic_uint *count)
 
 static atomic_uint *shared_count(void)
 {
-    void *p = mmap(NULL, sizeof(atomic_uint), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *p =
+        mmap(NULL, sizeof(atomic_uint), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     cr_assert(ne(ptr, p, MAP_FAILED));
     return p;
@@ -1390,7 +1400,8 @@ Test(stream, shortages_that_pass_do_not_end_a_stream_that_runs)
     end_loader(loader, SIGKILL);
 }
 
-/* What does not pass is waited for as long as a loader that is away, although each try makes progress. */
+/* What does not pass is waited for as long as a loader that is away, although each try makes
+ * progress. */
 Test(stream, shortages_that_do_not_pass_end_a_stream)
 {
     struct plenum_stream_options o = options_of(socket_a);
@@ -1451,8 +1462,8 @@ static struct address own_address(const char *job, unsigned turn)
 /* Those who may share a loader find the same name, and nobody else does. */
 Test(stream, the_name_of_a_jobs_loader_is_its_own)
 {
-    static const char long_name[] =
-        "a-host-with-a-long-name.in-a-rack.of-a-row.of-a-hall.of-a-cluster.of-an-institute.example.org-";
+    static const char long_name[] = "a-host-with-a-long-name.in-a-rack.of-a-row.of-a-hall.of-a-"
+                                    "cluster.of-an-institute.example.org-";
     char here[128], one[200], two[200];
     struct plenum_job_info alone = {.num_instances = 1, .job_id = "pid-1"};
     struct ownloader_key key, again;
@@ -1482,8 +1493,8 @@ Test(stream, the_name_of_a_jobs_loader_is_its_own)
     cr_expect(eq(int, status, 0));
 }
 
-/* The name that is looked for, without the user's number, by a process with name spaces of its own or another root
- * folder; false: it is refused these. */
+/* The name that is looked for, without the user's number, by a process with name spaces of its own
+ * or another root folder; false: it is refused these. */
 static bool name_elsewhere(int spaces, const char *root, char ret[64])
 {
     int pipes[2];
@@ -1636,7 +1647,10 @@ static ssize_t send_fd(int to, const void *bytes, size_t len, int fd, int flags)
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
     struct iovec iov = {(void *)(uintptr_t)bytes, len};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
     c->cmsg_level = SOL_SOCKET;
@@ -1692,7 +1706,9 @@ static void send_hostile(struct hostile *h, int way, pid_t client)
     if (way == URGENT && send_fd(h->fd, b.bytes, 1, slow, MSG_OOB) == 1)
         (void)send(h->fd, b.bytes + 1, b.len - 1, MSG_NOSIGNAL);
     else
-        cr_assert(gt(i64, send_fd(h->fd, b.bytes, b.len, way == IN_A_QUEUE ? queue[1] : slow, MSG_NOSIGNAL), 0));
+        cr_assert(gt(
+            i64, send_fd(h->fd, b.bytes, b.len, way == IN_A_QUEUE ? queue[1] : slow, MSG_NOSIGNAL),
+            0));
     frame_buffer_fini(&b);
     if (way == IN_A_QUEUE)
         (void)close(queue[1]);
@@ -1707,7 +1723,8 @@ static void end_hostile(struct hostile *h)
     (void)close(h->listener);
 }
 
-/* A program that streams while its loaders linger, forks, and ends the stream; then they linger no more. */
+/* A program that streams while its loaders linger, forks, and ends the stream; then they linger no
+ * more. */
 static int stream_hostile(const char *loaders, uint64_t want, int told, int tell)
 {
     struct plenum_stream_options o = options_of(loaders);
@@ -1872,6 +1889,15 @@ static void begin_to_wait(struct waiter *w)
     (void)usleep(50000); /* now it waits, most likely */
 }
 
+/* kill() alone returns before all its threads have stopped. */
+static bool stop_loader(pid_t loader)
+{
+    int status;
+
+    return kill(loader, SIGSTOP) == 0 && waitpid(loader, &status, WUNTRACED) == loader &&
+           WIFSTOPPED(status);
+}
+
 /* Whatever waits in a stream that is ended by another thread returns, and touches nothing later. */
 static void expect_end_by_another_thread(bool destroy)
 {
@@ -1885,7 +1911,7 @@ static void expect_end_by_another_thread(bool destroy)
 
     o.silence_ns = o.loader_timeout_ns = PLENUM_FOREVER;
     s = opened(NULL, &o);
-    cr_assert(eq(int, kill(loader, SIGSTOP), 0));
+    cr_assert(stop_loader(loader));
     for (size_t i = 0; i < ARRAY_LEN(waiters); i++) {
         waiters[i].s = s;
         begin_to_wait(&waiters[i]);
@@ -2021,7 +2047,7 @@ Test(stream, a_descriptor_tells_when_a_batch_is_ready)
     }
     cr_expect(readable(fd, 60000), "all slots are leased: an answer, too");
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENOBUFS));
-    cr_assert(eq(int, kill(loader, SIGSTOP), 0));
+    cr_assert(stop_loader(loader));
     plenum_batch_release(&held[0]);
     cr_expect(not(readable(fd, 50)), "nothing comes from a loader that is stopped");
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EAGAIN));
@@ -2035,7 +2061,7 @@ Test(stream, a_descriptor_tells_when_a_batch_is_ready)
     o = options_of(socket_a);
     loader = start_loader(socket_a, "1");
     o.epochs = 0;
-    o.loader_timeout_ns = 200 * NS_PER_MS;
+    o.loader_timeout_ns = 2000 * NS_PER_MS;
     s = opened(NULL, &o);
     fd = plenum_stream_get_fd(s, NULL);
     end_loader(loader, SIGKILL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session.pml - a loader's session with a client of TCP (loader/serve/session.c): when its memory may go, and which slot is whose.
+/* session.pml - a loader's session with a client of TCP (loader/serve/session*.c): when its memory may go, and which slot is whose.
  *
  * The loop has all events of a session in one thread; an opening (openings.c) and the rendering of batches (queue.c) go on in others, and
  * come back to the loop. Anything may happen at any moment: the client goes, sends nonsense, cancels, does not read; the loader is told
@@ -114,7 +114,7 @@ active proctype loop()
     :: atomic { state != CLOSING -> session_close() } /* it goes, sends nonsense, or what it does not read is too much */
 
     /* ---- room and data set ---- */
-    :: atomic { needs_room -> /* await_room() */
+    :: atomic { needs_room -> /* session_await_room() */
         assert(!freed && state == OPENING);
         needs_room = false;
         if

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* slot.pml - the slots of a stream (libdist/loaders.c, libdist/session.c) with two loaders of its own host.
+/* slot.pml - the slots of a stream (libdist/slot.c, schedule.c, session.c) with two loaders of its own host.
  *
  * Each loader has a ring of its own in shared memory, into which it writes whenever it likes. The client believes that it does so
  * only in slots that it was asked to fill and has not answered for. Batches are asked for in order, late ones a second time of
@@ -24,7 +24,7 @@
 #define LOSSES 1  /* connections lost in all */
 #define NONE 255
 
-/* enum slot_state of stream_priv.h; CHECKING is left out: nothing is verified here. */
+/* enum slot_state of slot.h; CHECKING is left out: nothing is verified here. */
 #define FREE 0
 #define FILLING 1
 #define CANCELLING 2
@@ -98,7 +98,7 @@ end:
 #define IS_FREE(l, k) (state[AT(l, ring[l], k)] == FREE)
 #define HAS_FREE(l) (open[l] && (IS_FREE(l, 0) || IS_FREE(l, 1)))
 
-/* session_render(): a free slot, which `found` is then, is asked for batch e */
+/* ask(): a free slot, which `found` is then, is asked for batch e */
 inline ask(of_loader) {
     l = of_loader;
     found = (IS_FREE(l, 0) -> AT(l, ring[l], 0) : AT(l, ring[l], 1));
@@ -140,7 +140,7 @@ inline settle(e, s) {
 }
 
 inline forget_connection(l) {
-    /* forsake(): entries lose their slots; in an abandoned ring they stay what they are */
+    /* schedule_release(): entries lose their slots; in an abandoned ring they stay what they are */
     open[l] = false;
     lost[CONN(l)] = true;
     i = 0;
@@ -177,7 +177,7 @@ loop:
     :: atomic { open[0] && nempty(from[CONN(0)]) -> from[CONN(0)]?what(s); goto answer }
     :: atomic { open[1] && nempty(from[CONN(1)]) -> from[CONN(1)]?what(s); goto answer }
 
-    /* loaders_pump(): an entry that has no slot, or the next one; of either loader */
+    /* schedule_pump(): an entry that has no slot, or the next one; of either loader */
     :: PUMP(0, 0)
     :: PUMP(0, 1)
     :: PUMP(1, 0)

@@ -6,7 +6,7 @@
 # A model says at its top which code it is of. Who changes that code changes the model.
 . "$top_srcdir/tests/lib.sh"
 command -v spin >/dev/null || skip_all "no spin (package spin)"
-cd "$T"
+cd "$T" || exit 99
 
 # verify MODEL [-DNAME...]: the states are all looked at, and none breaks an assertion or stands still.
 verify() {

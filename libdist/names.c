@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/* names.c - names of samples and classes.
+ *
+ * One loader is asked, for some at a time; its answers come in the order of the questions. When it
+ * is lost another one is asked for the rest. */
+#include "config.h"
+
+#include "libdist/names.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "libdist/io.h"
+#include "libdist/loaders.h"
+#include "libdist/loaders_priv.h"
+
+enum { UNDER_WAY_MAX = 64 };
+
+/* Names of samples or classes that somebody waits for. */
+struct name_ask {
+    enum wire_named of;
+    const uint32_t *samples; /* [count]; NULL: all classes in their order */
+    char **names;            /* [count]: those below `have` are there */
+    uint32_t count, sent, have;
+    uint64_t base; /* request of the first sample */
+    int code;      /* < 0: it has failed, and why */
+    bool over;     /* all are there, or it has failed: it is in no list any more */
+    struct plenum_error err;
+    struct name_ask *next;
+};
+
+void names_ask(struct plenum_stream *s)
+{
+    struct name_ask *a = s->loaders->names.first;
+    struct loader *l;
+    bool asked = false;
+
+    assert(lock_is_held(&s->mu));
+    if (!s->loaders->names.asked)
+        s->loaders->names.asked = loaders_first(s);
+    l = s->loaders->names.asked;
+    if (!a || !l)
+        return;
+    while (a->code == 0 && a->sent < a->count && a->sent - a->have < UNDER_WAY_MAX) {
+        struct wire_ask_name m = {.number = a->samples ? a->samples[a->sent] : a->sent,
+                                  .of = a->of};
+        int r = session_ask_name(l->session, a->base + a->sent, &m, &a->err);
+
+        if (r == -ENOTSUP)
+            a->code = r;
+        asked |= r != -ENOTSUP;
+        if (r < 0)
+            break;
+        a->sent++;
+    }
+    /* What failed must still hear the answers to what it has asked. */
+    if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
+        s->loaders->names.first = a->next;
+        a->over = true;
+        stream_changed(s);
+        names_ask(s);
+        return;
+    }
+    if (asked)
+        (void)session_flush(l->session);
+}
+
+int names_take(struct plenum_stream *s, struct loader *l, uint64_t request,
+               const struct wire_name *m)
+{
+    struct name_ask *a = s->loaders->names.first;
+
+    assert(lock_is_held(&s->mu));
+    if (l != s->loaders->names.asked || !a || a->have == a->sent || request != a->base + a->have)
+        return -EPROTO;
+    if (!m->text[0] && a->of == WIRE_NAMED_SAMPLE) {
+        a->code = error_set(&a->err, -EINVAL, "the data set has no sample %u", a->samples[a->have]);
+    } else {
+        a->names[a->have] = strdup(m->text);
+        if (!a->names[a->have])
+            a->code = error_set(&a->err, -ENOMEM, "out of memory");
+    }
+    a->have++;
+    names_ask(s);
+    return 0;
+}
+
+void names_release(struct plenum_stream *s, const struct loader *l)
+{
+    assert(lock_is_held(&s->mu));
+    if (s->loaders->names.asked != l)
+        return;
+    s->loaders->names.asked = NULL;
+    for (struct name_ask *a = s->loaders->names.first; a; a = a->next)
+        a->sent = a->have; /* the rest is asked of another */
+}
+
+static int wait_for(struct plenum_stream *s, struct name_ask *a, struct plenum_error *err)
+{
+    struct name_ask **at = &s->loaders->names.first;
+
+    assert(lock_is_held(&s->mu));
+    while (*at)
+        at = &(*at)->next;
+    *at = a;
+    a->base = s->next_request + 1;
+    s->next_request += a->count;
+    names_ask(s);
+    io_poke(); /* there is something to wait for now */
+    while (!a->over && s->error_code == 0 && !s->closed)
+        lock_wait(&s->mu, &s->changed);
+    if (a->over)
+        return a->code < 0 ? error_set(err, a->code, "%s", a->err.text) : 0;
+    for (at = &s->loaders->names.first; *at != a; at = &(*at)->next)
+        ;
+    *at = a->next;
+    return stream_over(s, err);
+}
+
+/* One block: pointers, then the texts. */
+static char **pack(char *const *names, uint32_t count)
+{
+    size_t bytes = (count + (size_t)1) * sizeof(char *);
+    char **ret, *text;
+
+    for (uint32_t i = 0; i < count; i++)
+        bytes += strlen(names[i]) + 1;
+    ret = malloc(bytes);
+    if (!ret)
+        return NULL;
+    text = (char *)(ret + count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        ret[i] = text;
+        text = stpcpy(text, names[i]) + 1;
+    }
+    ret[count] = NULL;
+    return ret;
+}
+
+int names_get(struct plenum_stream *s, enum wire_named of, const uint32_t *samples, uint32_t count,
+              char ***ret, struct plenum_error *err)
+{
+    struct name_ask ask = {.of = of, .samples = samples, .count = count};
+    int r;
+
+    assert(lock_is_held(&s->mu));
+    ask.names = calloc(count + (size_t)1, sizeof(*ask.names));
+    if (!ask.names)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (count > 0 && (r = wait_for(s, &ask, err)) < 0)
+        goto out;
+    *ret = pack(ask.names, count);
+    r = *ret ? 0 : error_set(err, -ENOMEM, "out of memory");
+
+out:
+    for (uint32_t i = 0; i < count; i++)
+        free(ask.names[i]);
+    free(ask.names);
+    return r;
+}

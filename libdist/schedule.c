@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: MIT */
+/* schedule.c - the batches of a stream: which loader is asked for which, and when.
+ *
+ * Any loader can make any batch, so a stream uses all that are named, and which one made a batch
+ * does not show in it. Batches are asked for in the order of delivery, `depth` of them at a time:
+ *
+ *     while the program finds enough ready    a loader of this host, if one is open; among equals
+ *                                             the one that a hash of the request names
+ *     when batches are short                  the loader that would be done first: its own time for
+ *                                             a batch, times what it has to do already
+ *
+ * By the second rule each is busy in proportion to what it delivers. By the hash, equal requests
+ * (of two jobs, of two epochs that are not shuffled) go to the same loader, which has their files
+ * in its cache.
+ *
+ * Memory: each ring has room for all batches that are asked for, ready or leased; so whichever
+ * loader is lost, the others have a free slot for what it leaves behind. What is asked for is
+ * bounded over all rings together.
+ *
+ * A batch that is late is asked for a second time, of another loader: when its own is silent
+ * (session.c), or when the program waits for it for longer than batches take, by the latencies that
+ * were measured. The first answer wins, and the other loader is told to stop. A loader that cannot
+ * make a batch (its disk) is left alone for a while, and the batch is asked of the others. It fails
+ * when no loader is left that may make it: one that is away for a moment may, until loader_timeout.
+ *
+ * Some batches are asked of two loaders from the begin, and compared (verify.c). */
+#include "config.h"
+
+#include "libdist/schedule.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "libdist/loaders.h"
+#include "libdist/loaders_priv.h"
+#include "libdist/spread.h"
+#include "libdist/verify.h"
+
+enum {
+    LATENCIES_MIN = 8, /* that must be known before a batch is called late */
+    LATE_HEDGES = 2,   /* batches asked for twice at a time because they are late */
+    FORGET_AFTER = 64, /* a loader that has had nothing to do for so many of its batches is tried
+                          again, however slow it was */
+};
+
+static const uint64_t late_least_ns = 50 * NS_PER_MS, look_again_ns = 20 * NS_PER_MS,
+                      avoid_first_ns = NS_PER_SEC, avoid_last_ns = 30 * NS_PER_SEC;
+
+/** A batch that has been decided on, in the order of delivery. */
+struct entry {
+    struct order_place place;  /* of its first step */
+    struct order_place after;  /* behind its last step that counts */
+    struct plenum_lease *slot; /* NULL: not asked for (again) */
+    /* Asked for a second time, of another loader, as it was late, or to be compared. */
+    struct plenum_lease *hedge;
+    struct verify verify;
+    bool ready;
+    uint32_t failed; /* loaders that could not make it, a bit each: LOADERS_MAX */
+    /* of a batch that failed; then with a sentence. Not ready: what the last loader said */
+    int code;
+    uint32_t substituted;
+    struct plenum_error err;
+    struct entry *next;
+};
+
+struct schedule {
+    struct entry *first, *last;       /* oldest first */
+    struct order_place next_place;    /* of the entry that is made next, settled */
+    struct spread latency;            /* of batches, from RENDER to their being here */
+    uint64_t latencies;               /* that it is made of */
+    struct plenum_stream_stats stats; /* what of it is counted here */
+};
+
+int schedule_create(struct plenum_stream *s, struct plenum_error *err)
+{
+    s->schedule = calloc(1, sizeof(*s->schedule));
+    return s->schedule ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+void schedule_free(struct plenum_stream *s)
+{
+    assert(!s->schedule || !s->schedule->first);
+    free(s->schedule);
+    s->schedule = NULL;
+}
+
+/* Slots in the program's hands, of rings that are in use. */
+static unsigned count_leased(struct plenum_stream *s)
+{
+    const struct slot_set *seen = NULL;
+    unsigned n = 0;
+
+    FOR_LOADERS(l, s) {
+        const struct slot_set *set = session_set(l->session);
+
+        if (!set || set == seen)
+            continue;
+        if (set == s->loaders->remote)
+            seen = s->loaders->remote; /* it is several sessions' */
+        n += slot_set_count(set, SLOT_LEASED);
+    }
+    return n;
+}
+
+/* When a loader would be done with one more batch, by the time that it takes for one. */
+static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
+{
+    uint64_t service = l->service_ns;
+    unsigned filling = session_filling(l->session);
+
+    if (service == 0 || (filling == 0 && now - l->since_ns > FORGET_AFTER * service))
+        service = usual_ns;
+    return (double)(filling + 1) * (double)service;
+}
+
+/* How near a request is to a loader: the nearest of those that are there stays the nearest when
+ * others come or go. */
+static uint64_t nearness(const struct loader *l, struct order_place place)
+{
+    const struct plenum_stream *s = l->stream;
+    uint64_t key[4] = {s->open.shuffle == ORDER_NONE ? 0 : place.epoch, place.position};
+
+    memcpy(&key[2], s->fingerprint, sizeof(s->fingerprint));
+    return XXH3_64bits_withSeed(l->address->text, strlen(l->address->text),
+                                XXH3_64bits(key, sizeof(key)));
+}
+
+struct choice {
+    const struct loader *but; /* another than this */
+    uint32_t failed;          /* and than these */
+    struct order_place place;
+    uint64_t now, usual_ns;
+    bool plenty;
+};
+
+static bool may_have(const struct loader *l, const struct choice *c, bool avoided)
+{
+    return session_is_open(l->session) && l != c->but && !(l->bit & c->failed) &&
+           (avoided || (c->now >= l->avoid_ns && !l->unlisted)) &&
+           !session_is_silent(l->session, c->now) && session_free_slot(l->session);
+}
+
+/* Is `a` the better one? */
+static bool is_better(const struct loader *a, const struct loader *b, const struct choice *c)
+{
+    bool local_a = address_is_local(a->address), local_b = address_is_local(b->address);
+
+    if (!c->plenty) {
+        double in_a = done_in(a, c->usual_ns, c->now), in_b = done_in(b, c->usual_ns, c->now);
+
+        if (in_a * 1.25 < in_b || in_b * 1.25 < in_a)
+            return in_a < in_b;
+    }
+    if (local_a != local_b)
+        return local_a;
+    return nearness(a, c->place) > nearness(b, c->place);
+}
+
+/* The loader that is asked for a batch, with a free slot; or NULL. */
+static struct loader *choose(struct plenum_stream *s, struct order_place place, uint32_t failed,
+                             const struct loader *but)
+{
+    struct choice c = {.but = but, .failed = failed, .place = place, .now = time_now_ns()};
+    struct loader *best = NULL;
+    unsigned ready = 0;
+
+    if (!s->loaders->several)
+        return may_have(s->loaders->all, &c, true) ? s->loaders->all : NULL;
+    for (const struct entry *e = s->schedule->first; e; e = e->next)
+        ready += e->ready;
+    c.plenty = 2 * ready >= s->depth;
+    FOR_LOADERS(l, s)
+        if (session_is_open(l->session) && l->service_ns)
+            c.usual_ns = c.usual_ns ? min_u64(c.usual_ns, l->service_ns) : l->service_ns;
+    if (c.usual_ns == 0)
+        c.usual_ns = 1;
+    for (int avoided = 0; avoided < 2 && !best; avoided++)
+        FOR_LOADERS(l, s)
+            if (may_have(l, &c, avoided) && (!best || is_better(l, best, &c)))
+                best = l;
+    return best;
+}
+
+/* What is in the slot is of no interest any more. */
+static void drop(struct plenum_lease *slot)
+{
+    if (!slot)
+        return;
+    if (slot->state == SLOT_FILLING)
+        session_cancel(slot);
+    else if (slot->state == SLOT_CHECKING)
+        slot_free(slot);
+}
+
+/* An entry is of no interest any more: call back what is being rendered for it. */
+static void forget(struct entry *e)
+{
+    if (e->ready)
+        return;
+    drop(e->slot);
+    drop(e->hedge);
+    drop(e->verify.third);
+    e->slot = e->hedge = e->verify.third = NULL;
+}
+
+/* The slot is filled: its batch may be handed out. */
+static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease *slot,
+                   const struct wire_done *m)
+{
+    struct plenum_lease *other = e->slot == slot ? e->hedge : e->slot;
+
+    s->schedule->stats.hedges_won += slot == e->hedge && !e->verify.wanted;
+    slot_settle(slot);
+    drop(other);
+    e->slot = slot;
+    e->hedge = NULL;
+    e->ready = true;
+    e->code = 0;
+    e->substituted = m->substituted;
+}
+
+/* The batch cannot be had: that is what is handed out in its turn. */
+static void settle_failed(struct entry *e)
+{
+    forget(e);
+    e->ready = true;
+}
+
+static void count_done(struct plenum_stream *s, struct plenum_lease *slot,
+                       const struct wire_done *m)
+{
+    slot->times.done_ns = time_now_ns();
+    slot->times.done = *m;
+    s->schedule->stats.queue_ns += m->queue_ns;
+    s->schedule->stats.read_ns += m->read_ns;
+    s->schedule->stats.render_ns += m->render_ns;
+    s->schedule->stats.rendered += wire_batch_count(&s->open);
+}
+
+/* The next entry to ask for: one that lost its loader; NULL: a new one at the end of the list. */
+static struct entry *first_unasked(const struct plenum_stream *s)
+{
+    struct entry *e;
+
+    for (e = s->schedule->first; e && (e->slot || e->ready); e = e->next)
+        ;
+    return e;
+}
+
+static struct entry *append_entry(struct plenum_stream *s)
+{
+    struct entry *e = calloc(1, sizeof(*e));
+
+    if (!e)
+        return NULL;
+    e->place = e->after = s->schedule->next_place;
+    for (uint32_t i = 0; i < s->open.steps; i++) {
+        if (s->epochs && s->schedule->next_place.epoch >= s->epochs)
+            break; /* what fills up the last batch does not count */
+        e->after = order_place_after(&s->steps, s->schedule->next_place);
+        s->schedule->next_place = order_place_settle(&s->steps, e->after);
+    }
+    if (s->schedule->last)
+        s->schedule->last->next = e;
+    else
+        s->schedule->first = e;
+    s->schedule->last = e;
+    return e;
+}
+
+/* May one more batch be asked for, that was not before? */
+static bool may_append(struct plenum_stream *s)
+{
+    uint32_t count = 0;
+
+    if (s->epochs && s->schedule->next_place.epoch >= s->epochs)
+        return false;
+    if (!s->loaders->several)
+        return true; /* a free slot is all that it needs */
+    for (const struct entry *e = s->schedule->first; e; e = e->next)
+        count++;
+    return count + count_leased(s) < s->open.slots;
+}
+
+/* Every loader that is open has failed to make it, and no other one may come. */
+static bool is_hopeless(struct plenum_stream *s, const struct entry *e)
+{
+    uint64_t now = time_now_ns();
+    bool open = false;
+
+    FOR_LOADERS(l, s) {
+        if (!(l->bit & e->failed) && session_may_come(l->session, now, s->loader_timeout_ns))
+            return false;
+        open |= session_is_open(l->session);
+    }
+    return open;
+}
+
+static struct loader *loader_of(const struct plenum_lease *slot)
+{
+    return session_loader(slot->session);
+}
+
+/* Have a free slot of the loader's filled. */
+static struct plenum_lease *ask(struct loader *l, struct order_place place)
+{
+    const struct plenum_stream *s = l->stream;
+    struct plenum_lease *slot = session_free_slot(l->session);
+    uint64_t now = time_now_ns(), waited = s->stats.wait_ns;
+
+    if (s->waiting_ns && now > s->waiting_ns)
+        waited += now - s->waiting_ns;
+    if (!slot || session_render(l->session, place, waited, slot) < 0)
+        return NULL;
+    if (session_filling(l->session) == 1)
+        l->since_ns = slot->times.asked_ns;
+    return slot;
+}
+
+/* Have a batch that is asked for made by another loader, too. */
+static bool ask_another(struct plenum_stream *s, struct entry *e)
+{
+    struct loader *l = choose(s, e->place, e->failed, loader_of(e->slot));
+
+    e->hedge = l ? ask(l, e->place) : NULL;
+    if (!e->hedge)
+        return false;
+    (void)session_flush(l->session);
+    return true;
+}
+
+static void ask_next(struct plenum_stream *s, unsigned *filling)
+{
+    struct entry *e = first_unasked(s);
+    struct loader *l;
+
+    if (e && e->code < 0 && is_hopeless(s, e)) {
+        settle_failed(e);
+        return;
+    }
+    if (!e && !may_append(s)) {
+        *filling = s->depth;
+        return;
+    }
+    l = choose(s, e ? e->place : s->schedule->next_place, e ? e->failed : 0, NULL);
+    if (l && !e) {
+        e = append_entry(s);
+        if (!e)
+            stream_fail(s, -ENOMEM, "out of memory");
+    }
+    if (l && e)
+        e->slot = ask(l, e->place);
+    if (!l || !e || !e->slot) {
+        *filling = s->depth;
+        return;
+    }
+    if (s->synthetic) {
+        session_answer(e->slot);
+        count_done(s, e->slot, &(struct wire_done){0});
+        settle(s, e, e->slot, &(struct wire_done){0});
+        return;
+    }
+    ++*filling;
+    if (s->verify_share > 0 && !e->failed &&
+        verify_is_wanted(s->verify_share, s->open.seed, e->place))
+        e->verify.wanted = ask_another(s, e);
+}
+
+void schedule_pump(struct plenum_stream *s)
+{
+    unsigned filling = 0;
+
+    assert(lock_is_held(&s->mu));
+    if (s->error_code < 0 || s->held || !s->opened)
+        return;
+    for (const struct entry *e = s->schedule->first; e; e = e->next)
+        filling += e->slot && !e->ready;
+    while (filling < s->depth)
+        ask_next(s, &filling);
+    FOR_LOADERS(l, s)
+        if (session_is_open(l->session))
+            (void)session_flush(l->session);
+}
+
+static struct entry *entry_of(struct plenum_stream *s, const struct plenum_lease *slot)
+{
+    struct entry *e;
+
+    for (e = s->schedule->first; e->slot != slot && e->hedge != slot && e->verify.third != slot;
+         e = e->next)
+        ;
+    return e;
+}
+
+/* Another loader may do what this one could not: its disk, its memory, its copy of a file. What a
+ * sample itself is at fault for is so everywhere. */
+static void note_failure(struct loader *l, struct entry *e, struct plenum_lease *slot,
+                         const struct wire_done *m)
+{
+    struct plenum_stream *s = l->stream;
+
+    slot_free(slot);
+    if (e->slot == slot)
+        e->slot = e->hedge;
+    e->hedge = NULL;
+    if (e->slot && e->slot->state == SLOT_CHECKING) { /* it has been made already */
+        settle(s, e, e->slot, &e->slot->times.done);
+        return;
+    }
+    e->failed |= l->bit;
+    e->code = m->status;
+    (void)error_set(&e->err, 0, "%s", m->text);
+    if (m->status == -EBADMSG || (!e->slot && is_hopeless(s, e))) {
+        settle_failed(e);
+        return;
+    }
+    l->avoid_for_ns =
+        l->avoid_for_ns ? min_u64(l->avoid_for_ns * 2, avoid_last_ns) : avoid_first_ns;
+    l->avoid_ns = time_now_ns() + l->avoid_for_ns;
+    s->schedule->stats.moved++;
+    if (!l->warned)
+        stream_warn(s, "loader %s could not make a batch (%s); others are asked for it",
+                    l->address->text, m->text);
+    l->warned = true;
+}
+
+static void note_times(struct loader *l, const struct plenum_lease *slot)
+{
+    struct plenum_stream *s = l->stream;
+    uint64_t now = time_now_ns(), took = now - l->since_ns;
+
+    l->service_ns = l->service_ns ? (l->service_ns * 3 + took) / 4 : took;
+    l->since_ns = now;
+    l->avoid_ns = l->avoid_for_ns = 0;
+    spread_add(&s->schedule->latency, now - slot->times.asked_ns);
+    s->schedule->latencies++;
+}
+
+/* Two loaders do not make the same of a batch; so it fails. `third`: what one more makes of it. */
+static void fail_unlike(struct plenum_stream *s, struct entry *e, const struct plenum_lease *third)
+{
+    const struct verify_side sides[] = {
+        {loader_of(e->slot)->address->text, e->slot},
+        {loader_of(e->hedge)->address->text, e->hedge},
+        {third ? loader_of(third)->address->text : NULL, third},
+    };
+
+    e->code = verify_judge(&e->verify, &s->open, &s->order, &s->steps, e->place, sides, &e->err);
+    settle_failed(e);
+}
+
+static struct plenum_lease *ask_third(struct plenum_stream *s, struct entry *e)
+{
+    struct loader *l =
+        choose(s, e->place, e->failed | loader_of(e->slot)->bit, loader_of(e->hedge));
+
+    return l ? ask(l, e->place) : NULL;
+}
+
+/* A batch that is verified: an answer (`came`) has come, or one will not (NULL). */
+static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_lease *came)
+{
+    struct plenum_lease *other = e->slot == came ? e->hedge : e->slot;
+
+    switch (verify_look(&e->verify, &s->open, e->slot, e->hedge)) {
+    case VERIFY_WAIT:
+        break;
+    case VERIFY_ALONE:
+        settle(s, e, e->slot, &e->slot->times.done);
+        break;
+    case VERIFY_ALIKE:
+        s->schedule->stats.verified++;
+        settle(s, e, other, &other->times.done);
+        break;
+    case VERIFY_THIRD:
+        e->verify.third = ask_third(s, e);
+        if (!e->verify.third)
+            fail_unlike(s, e, NULL);
+        break;
+    case VERIFY_UNLIKE:
+        fail_unlike(s, e, NULL);
+        break;
+    }
+}
+
+/* One more loader has answered for a batch; `made`: and made something of it. */
+static void decide(struct plenum_stream *s, struct entry *e, bool made)
+{
+    struct plenum_lease *third = e->verify.third;
+
+    e->verify.third = NULL;
+    slot_keep(third);
+    fail_unlike(s, e, made ? third : NULL);
+    slot_free(third);
+}
+
+/* A loader is lost: what it was to confirm it will not. */
+void schedule_confirm(struct plenum_stream *s)
+{
+    for (struct entry *e = s->schedule->first; e; e = e->next)
+        if (e->verify.wanted && !e->ready)
+            look_at(s, e, NULL);
+    if (schedule_has_next(s))
+        stream_changed(s);
+}
+
+void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)
+{
+    struct plenum_stream *s = l->stream;
+    struct entry *e = entry_of(s, slot);
+
+    assert(lock_is_held(&s->mu));
+    if (slot == e->verify.third) {
+        decide(s, e, done->status >= 0);
+    } else if (done->status < 0) {
+        note_failure(l, e, slot, done);
+    } else {
+        note_times(l, slot);
+        count_done(s, slot, done);
+        if (e->verify.wanted) {
+            slot_keep(slot);
+            look_at(s, e, slot);
+        } else {
+            settle(s, e, slot, done);
+        }
+    }
+    schedule_pump(s);
+    if (schedule_has_next(s))
+        stream_changed(s);
+}
+
+/* When a batch that is waited for is late. */
+static uint64_t late_at(const struct plenum_stream *s, const struct plenum_lease *slot)
+{
+    return slot->times.asked_ns + max_u64(spread_late(&s->schedule->latency), late_least_ns);
+}
+
+static bool hedge(struct plenum_stream *s, struct entry *e)
+{
+    if (!ask_another(s, e))
+        return false;
+    s->schedule->stats.hedged++;
+    return true;
+}
+
+/* A batch that was made once, and whose second making is late: do not wait for it. */
+static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
+{
+    bool first = e->slot && e->slot->state == SLOT_CHECKING;
+    struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
+
+    if (e->verify.third) /* worth being waited for: until it answers or is given up */
+        return true;
+    if (!made || made->state != SLOT_CHECKING || !other)
+        return false;
+    if (!session_is_silent(other->session, now) && now < late_at(s, other))
+        return true;
+    settle(s, e, made, &made->times.done);
+    if (e == s->schedule->first)
+        stream_changed(s);
+    return true;
+}
+
+/* Look for batches that are late, and ask others for them. Returns when to look again. */
+uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
+{
+    uint64_t next = UINT64_MAX;
+    unsigned hedged = 0;
+    bool head = true, moved = false;
+
+    for (struct entry *e = s->schedule->first; e; e = e->next)
+        hedged += e->hedge != NULL;
+    for (struct entry *e = s->schedule->first; e; e = e->next) {
+        if (e->ready || !e->slot)
+            continue;
+        if (e->verify.wanted && stop_verifying(s, e, now)) {
+            next = min_u64(next, now + look_again_ns);
+            continue;
+        }
+        if (e->hedge)
+            continue;
+        if (session_is_silent(e->slot->session, now)) {
+            if (!hedge(s, e) && loader_of(e->slot)->address->tcp) {
+                /* There may be no slot but its own. */
+                session_cancel(e->slot);
+                e->slot = NULL;
+                s->schedule->stats.moved++;
+                moved = true;
+            }
+            next = min_u64(next, now + look_again_ns);
+            continue;
+        }
+        /* Of those that are only late, the first: nobody waits for the others yet. */
+        if (!head || s->schedule->latencies < LATENCIES_MIN)
+            continue;
+        head = false;
+        if (now < late_at(s, e->slot)) {
+            next = min_u64(next, late_at(s, e->slot));
+            continue;
+        }
+        if (s->waiting_ns && hedged < LATE_HEDGES && hedge(s, e))
+            hedged++;
+        next = min_u64(next, now + look_again_ns);
+    }
+    if (moved)
+        schedule_pump(s);
+    return next;
+}
+
+bool schedule_starved(struct plenum_stream *s)
+{
+    bool open = false;
+
+    assert(lock_is_held(&s->mu));
+    if (s->schedule->first)
+        return false;
+    FOR_LOADERS(l, s) {
+        if (!session_is_open(l->session))
+            continue;
+        open = true;
+        if (!s->loaders->several && slot_set_count(session_set(l->session), SLOT_LEASED) <
+                                        session_set(l->session)->num_slots)
+            return false;
+    }
+    return open && (!s->loaders->several || count_leased(s) >= s->open.slots);
+}
+
+void schedule_drop(struct plenum_stream *s)
+{
+    struct entry *next;
+
+    assert(lock_is_held(&s->mu));
+    for (struct entry *e = s->schedule->first; e; e = next) {
+        next = e->next;
+        forget(e);
+        if (e->slot && e->slot->state == SLOT_READY)
+            slot_free(e->slot);
+        free(e);
+    }
+    s->schedule->first = s->schedule->last = NULL;
+}
+
+void schedule_seek(struct plenum_stream *s, struct order_place place)
+{
+    schedule_drop(s);
+    s->schedule->next_place = place;
+    schedule_pump(s);
+}
+
+bool schedule_has_next(struct plenum_stream *s)
+{
+    assert(lock_is_held(&s->mu));
+    return s->schedule->first && s->schedule->first->ready;
+}
+
+int schedule_take(struct plenum_stream *s, struct made *ret, struct plenum_error *err)
+{
+    struct entry *e = s->schedule->first;
+
+    assert(schedule_has_next(s));
+    if (e->code < 0)
+        return error_set(err, e->code, "%s", e->err.text);
+    s->schedule->first = e->next;
+    if (!e->next)
+        s->schedule->last = NULL;
+    *ret = (struct made){
+        .place = e->place, .after = e->after, .slot = e->slot, .substituted = e->substituted};
+    free(e);
+    return 0;
+}
+
+bool schedule_is_through(struct plenum_stream *s)
+{
+    assert(lock_is_held(&s->mu));
+    return !s->schedule->first && s->epochs && s->schedule->next_place.epoch >= s->epochs;
+}
+
+void schedule_admit(const struct loader *l)
+{
+    for (struct entry *e = l->stream->schedule->first; e; e = e->next)
+        e->failed &= ~l->bit; /* that was another loader */
+}
+
+void schedule_release(struct plenum_stream *s, const struct session *se)
+{
+    assert(lock_is_held(&s->mu));
+    for (struct entry *e = s->schedule->first; e; e = e->next) {
+        if (e->verify.third && e->verify.third->session == se)
+            e->verify.third = NULL;
+        if (e->hedge && e->hedge->session == se && e->hedge->state == SLOT_FILLING)
+            e->hedge = NULL;
+        if (e->slot && e->slot->session == se && e->slot->state == SLOT_FILLING) {
+            e->slot = e->hedge;
+            e->hedge = NULL;
+        }
+    }
+}
+
+unsigned schedule_count_moved(struct plenum_stream *s)
+{
+    unsigned moved = 0;
+
+    for (const struct entry *e = s->schedule->first; e; e = e->next)
+        moved += !e->slot && !e->ready;
+    s->schedule->stats.moved += moved;
+    return moved;
+}
+
+bool schedule_waits_for(const struct plenum_stream *s, const struct session *se)
+{
+    for (const struct entry *e = s->schedule->first; e; e = e->next)
+        if (!e->ready &&
+            ((e->slot && e->slot->session == se) || (e->hedge && e->hedge->session == se)))
+            return true;
+    return false;
+}
+
+void schedule_leave(struct plenum_stream *s)
+{
+    for (const struct entry *e = s->schedule->first; e; e = e->next)
+        slot_set_leave(e->slot ? e->slot->set : NULL);
+}
+
+void schedule_get_stats(const struct plenum_stream *s, struct plenum_stream_stats *ret)
+{
+    const struct plenum_stream_stats *own = &s->schedule->stats;
+
+    ret->rendered = own->rendered;
+    ret->queue_ns = own->queue_ns;
+    ret->read_ns = own->read_ns;
+    ret->render_ns = own->render_ns;
+    ret->moved = own->moved;
+    ret->hedged = own->hedged;
+    ret->hedges_won = own->hedges_won;
+    ret->verified = own->verified;
+    for (const struct entry *e = s->schedule->first; e; e = e->next) {
+        ret->ready += e->ready;
+        ret->in_flight += !e->ready && e->slot;
+    }
+}

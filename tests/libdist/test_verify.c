@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "common/util.h"
+#include "libdist/verify.h"
+
+enum { SAMPLES = 3, SIDE = 4, SLOTS = 3 };
+
+static struct lock lock = LOCK_INITIALIZER;
+static struct wire_open open_of = {
+    .per_step = SAMPLES, .local = SAMPLES, .steps = 1, .side = SIDE, .channels = 3};
+static struct slot_set *set;
+static struct plenum_lease *one, *two, *third;
+static struct verify v = {.wanted = true};
+
+static void setup(void)
+{
+    struct wire_slot layout = {0};
+    struct plenum_error err;
+
+    cr_assert(eq(int, wire_slot_init(&open_of, &layout), 0));
+    open_of.slot_bytes = layout.bytes;
+    lock_acquire(&lock);
+    cr_assert(eq(int, slot_set_create(&open_of, SLOTS, NULL, &lock, &set, &err), 0), "%s",
+              err.text);
+    one = &set->slots[0];
+    two = &set->slots[1];
+    third = &set->slots[2];
+    for (unsigned i = 0; i < SLOTS; i++)
+        slot_fill(&set->slots[i], NULL, i);
+}
+
+TestSuite(verify, .init = setup);
+
+static void make(struct plenum_lease *slot, unsigned sample, uint8_t pixel)
+{
+    ring_slot(set->ring, slot->index)[sample * wire_sample_bytes(&open_of)] = pixel;
+    slot_keep(slot);
+}
+
+static enum verify_verdict look(void)
+{
+    return verify_look(&v, &open_of, one, two);
+}
+
+Test(verify, waits_for_both)
+{
+    cr_expect(eq(int, look(), VERIFY_WAIT));
+    make(two, 1, 7);
+    cr_expect(eq(int, look(), VERIFY_WAIT));
+    make(one, 1, 7);
+    cr_expect(eq(int, look(), VERIFY_ALIKE));
+}
+
+Test(verify, believes_the_one_that_is_left)
+{
+    two = NULL;
+    cr_expect(eq(int, look(), VERIFY_WAIT));
+    make(one, 0, 7);
+    cr_expect(eq(int, look(), VERIFY_ALONE));
+}
+
+Test(verify, asks_a_third_once)
+{
+    make(one, 2, 7);
+    make(two, 2, 8);
+    cr_expect(eq(int, look(), VERIFY_THIRD));
+    cr_expect(eq(u64, v.differs, 2));
+    v.third = third;
+    cr_expect(eq(int, look(), VERIFY_WAIT));
+    v.third = NULL; /* it is lost */
+    cr_expect(eq(int, look(), VERIFY_UNLIKE));
+}
+
+Test(verify, says_who_is_alone_with_what_it_makes)
+{
+    struct verify_side sides[] = {{"first", one}, {"second", two}, {NULL, NULL}};
+    struct plenum_error err;
+    struct order_steps steps;
+    struct order order;
+
+    cr_assert(eq(int, wire_order(&open_of, 100, &order, &steps, &err), 0), "%s", err.text);
+    make(one, 1, 7);
+    make(two, 1, 8);
+    cr_assert(eq(int, look(), VERIFY_THIRD));
+    cr_expect(eq(int,
+                 verify_judge(&v, &open_of, &order, &steps, (struct order_place){.position = 6},
+                              sides, &err),
+                 -EBADMSG));
+    cr_expect(strstr(err.text, "first and second do not make the same of sample") &&
+                  strstr(err.text, "position 7)") && strstr(err.text, "one of them"),
+              "%s", err.text);
+    make(third, 1, 8);
+    sides[2] = (struct verify_side){"third", third};
+    (void)verify_judge(&v, &open_of, &order, &steps, (struct order_place){.position = 6}, sides,
+                       &err);
+    cr_expect(strstr(err.text, "third makes what second makes, so first") != NULL, "%s", err.text);
+}
+
+Test(verify, takes_the_share_that_it_should)
+{
+    unsigned wanted = 0;
+
+    for (unsigned i = 0; i < 10000; i++)
+        wanted +=
+            verify_is_wanted(0.25, 7, (struct order_place){.epoch = i / 100, .position = i % 100});
+    cr_expect(gt(u32, wanted, 2300));
+    cr_expect(lt(u32, wanted, 2700));
+    cr_expect(eq(int, verify_is_wanted(1, 7, (struct order_place){0}), 1));
+    cr_expect(eq(int, verify_is_wanted(0, 7, (struct order_place){0}), 0));
+}

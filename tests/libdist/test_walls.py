@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""libdist's walls: who may include what, and who writes states."""
+
+import glob
+import os
+import re
+import sys
+import unittest
+
+SOURCE = os.environ["top_srcdir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+
+import tap  # noqa: E402
+
+# What a header shows only these see.
+MAY_INCLUDE = {
+    "libdist/stream_priv.h": {"stream.c", "together.c", "loaders_priv.h"},
+    "libdist/loaders_priv.h": {"loaders.c", "lookup.c", "names.c", "schedule.c"},
+}
+# The connection, the memory and what verifies know nothing of streams, loaders' accounts or the order of batches.
+KNOWS_NOT = {"session.c": {"schedule.h", "stream.h", "names.h", "lookup.h"}, "slot.c": {"session.h", "loaders.h", "schedule.h", "stream.h"},
+             "verify.c": {"session.h", "loaders.h", "schedule.h", "stream.h"}}
+STATES = {"SLOT": "slot.c", "SESSION": "session.c"}
+
+
+def sources():
+    """{name: text} of libdist."""
+    found = {}
+    for path in glob.glob(os.path.join(SOURCE, "libdist", "*.[ch]")):
+        with open(path, encoding="utf-8") as f:
+            found[os.path.basename(path)] = f.read()
+    return found
+
+
+def includes(text):
+    return re.findall(r'^#include "([^"]+)"', text, re.M)
+
+
+class Walls(unittest.TestCase):
+    def test_private_headers(self):
+        """a private header is included by its own"""
+        files = sources()
+        for header, allowed in MAY_INCLUDE.items():
+            self.assertIn(os.path.basename(header), files)
+            self.assertEqual({name for name, text in files.items() if header in includes(text)}, allowed, header)
+
+    def test_ignorance(self):
+        """connections, slots and verifying stand alone"""
+        files = sources()
+        for name, unknown in KNOWS_NOT.items():
+            headers = [n for n in includes(files[name]) if n.startswith("libdist/")]
+            reached = set()
+            while headers:
+                header = os.path.basename(headers.pop())
+                if header not in reached:
+                    reached.add(header)
+                    headers += [n for n in includes(files[header]) if n.startswith("libdist/")]
+            self.assertEqual(reached & unknown, set(), name)
+
+    def test_states(self):
+        """a state is written at one place"""
+        for name, text in sources().items():
+            for states, owner in STATES.items():
+                self.assertEqual(re.findall(rf"\bstate = {states}_\w+", text), [], f"{name}: {owner} moves")
+        self.assertEqual({name for name, text in sources().items() if re.search(r"->state = ", text)}, set(STATES.values()))
+
+    def test_environment(self):
+        """nobody tells the library in its own process by the environment"""
+        for path in glob.glob(os.path.join(SOURCE, "loader", "*", "*.c")):
+            with open(path, encoding="utf-8") as f:
+                self.assertIsNone(re.search(r'setenv\("PLENUM_(SOURCE|VERIFY_BATCHES)', f.read()), path)
+
+
+if __name__ == "__main__":
+    tap.main()
