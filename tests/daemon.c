@@ -30,7 +30,8 @@ pid_t daemon_start(const char *address, const char *threads, const char *option,
 
 pid_t daemon_start_with(const char *address, const char *threads, const char *const *args)
 {
-    const char *all[ARGS_MAX + 1] = {"plenumd", "--socket", address, "--threads", threads, "--quiet"};
+    const char *all[ARGS_MAX + 1] = {"plenumd",   "--socket", address,
+                                     "--threads", threads,    "--quiet"};
     const char *program = getenv("PLENUM_PLENUMD");
     struct address a;
     pid_t pid;

@@ -44,8 +44,8 @@ static void put_field(struct bytes *b, unsigned number, const void *p, size_t le
 }
 
 /* features.feature[key].KIND.value = value */
-static void put_feature(struct bytes *features, const char *key, unsigned kind,
-                        const void *value, size_t len)
+static void put_feature(struct bytes *features, const char *key, unsigned kind, const void *value,
+                        size_t len)
 {
     struct bytes list = {0}, feature = {0}, entry = {0};
 

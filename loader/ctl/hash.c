@@ -29,9 +29,7 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
 {
     struct arguments *a = target;
 
-    if (image_jpeg_parse(value, &a->decoder) == 0)
-        return 0;
-    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
+    return image_jpeg_parse("--decoder", value, &a->decoder, err);
 }
 
 #define AT(field) offsetof(struct arguments, field)
@@ -78,8 +76,7 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
                                      .dtype = PLENUM_UINT8,
                                      .layout = PLENUM_NHWC};
     struct render_result result;
-    int r = render_position(&s->spec, scratch, place.epoch, place.position, pixels,
-                            &result, err);
+    int r = render_position(&s->spec, scratch, place.epoch, place.position, pixels, &result, err);
 
     if (r < 0)
         return r;

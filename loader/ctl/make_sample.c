@@ -158,8 +158,8 @@ static int make_folders(const struct job *job, struct plenum_error *err)
 
         free(path);
         if (r < 0)
-            return error_set(err, r, "cannot make the folder %s/%s: %s%s", job->dir, scene_name(kind),
-                             strerror(-r),
+            return error_set(err, r, "cannot make the folder %s/%s: %s%s", job->dir,
+                             scene_name(kind), strerror(-r),
                              r == -EEXIST ? "; remove it, or name another folder" : "");
     }
     return 0;

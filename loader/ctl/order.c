@@ -39,7 +39,8 @@ static const struct option_def defs[] = {
     {"split", 0, "HOW", OPTION_TEXT, AT(split), 0, 0,
      "sample (default), or file: each instance has a part of the archives of its own", NULL},
     {"deal", 0, "WAY", OPTION_TEXT, AT(deal), 0, 0,
-     "consecutive (default): a replica takes M positions in a row; round-robin: replicas take them in turn",
+     "consecutive (default): a replica takes M positions in a row; round-robin: replicas take them "
+     "in turn",
      NULL},
     {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last), 0, 0,
      "pad (default) or drop what does not fill a step", NULL},
@@ -58,7 +59,8 @@ static const struct options_program program = {
 };
 
 /* Whose a position is, of the replicas that share its steps. */
-static uint32_t replica_of(const struct order_steps *steps, const struct arguments *a, uint64_t position)
+static uint32_t replica_of(const struct order_steps *steps, const struct arguments *a,
+                           uint64_t position)
 {
     uint32_t at = (uint32_t)(position % steps->per_step), m = a->stream.micro_batch;
 
@@ -274,7 +276,8 @@ static int check(struct arguments *a, struct plenum_error *err)
 
 static int run(int argc, char **argv)
 {
-    struct arguments a = {.stream = CTL_STREAM_DEFAULTS, .hosts = 1, .split = "sample", .deal = "consecutive"};
+    struct arguments a = {
+        .stream = CTL_STREAM_DEFAULTS, .hosts = 1, .split = "sample", .deal = "consecutive"};
     struct ctl_stream stream;
     struct plenum_error err;
     int r;

@@ -220,9 +220,12 @@ static void print_kept(const struct pack_sum *s)
         enum pack_outcome outcome;
         const char *what;
     } lines[] = {
-        {PACK_KEPT_PACKED, "are packed already"}, {PACK_KEPT_PNG, "are PNGs"},
-        {PACK_KEPT_CMYK, "have four components"}, {PACK_KEPT_ARITHMETIC, "are arithmetic coded"},
-        {PACK_KEPT_ODD, "cannot be packed"},      {PACK_KEPT_BAD, "do not decode whole: of these, loaders show what lies above the damage"},
+        {PACK_KEPT_PACKED, "are packed already"},
+        {PACK_KEPT_PNG, "are PNGs"},
+        {PACK_KEPT_CMYK, "have four components"},
+        {PACK_KEPT_ARITHMETIC, "are arithmetic coded"},
+        {PACK_KEPT_ODD, "cannot be packed"},
+        {PACK_KEPT_BAD, "do not decode whole: of these, loaders show what lies above the damage"},
     };
     const char *title = "kept";
 
@@ -281,28 +284,33 @@ static int pack(const struct arguments *a, struct dataset *source, const char *f
 
     memcpy(plan.fingerprint, dataset_get_fingerprint(source), sizeof(plan.fingerprint));
     (void)snprintf(plan.prefix, sizeof(plan.prefix), "%s", a->prefix);
-    if (r == 0)
-        r = check_place(source, folder, err);
-    if (r == 0)
-        r = pack_record_open(folder, &plan, &record, err);
-    if (r == 0)
-        r = write_classes(source, folder, err);
+    if (r < 0)
+        return r;
+    r = check_place(source, folder, err);
+    if (r < 0)
+        return r;
+    r = pack_record_open(folder, &plan, &record, err);
+    if (r < 0)
+        goto out;
+    r = write_classes(source, folder, err);
+    if (r < 0)
+        goto out;
     options.record = record;
-    if (r == 0) {
-        r = pack_job_run(&options, &o.made, err);
-        ctl_end_progress();
-        if (r < 0 && r != -EEXIST)
-            fprintf(stderr, "%s: what is packed is kept; the same command goes on from there\n",
-                    program.name);
-    }
-    if (r == 0) {
-        o.seconds = (double)(time_now_ns() - begin) / (double)NS_PER_SEC;
-        add_up(record, &plan, &o);
-        if (a->json)
-            print_json(&o, record);
-        else
-            print_text(&o, record, folder);
-    }
+    r = pack_job_run(&options, &o.made, err);
+    ctl_end_progress();
+    if (r < 0 && r != -EEXIST)
+        fprintf(stderr, "%s: what is packed is kept; the same command goes on from there\n",
+                program.name);
+    if (r < 0)
+        goto out;
+    o.seconds = (double)(time_now_ns() - begin) / (double)NS_PER_SEC;
+    add_up(record, &plan, &o);
+    if (a->json)
+        print_json(&o, record);
+    else
+        print_text(&o, record, folder);
+
+out:
     pack_record_close(record);
     return r;
 }

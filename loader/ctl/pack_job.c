@@ -12,6 +12,7 @@
 
 #include "loader/ctl/pack_job.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/lock.h"
 #include "common/parallel.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
@@ -63,7 +65,7 @@ struct job {
     struct output output;
     uint32_t made;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     pthread_cond_t space; /* something was written, or it failed */
     struct slot *slots;   /* [window] */
     uint64_t written;     /* samples; its slot is the next to be written */
@@ -293,17 +295,24 @@ static int write_slot(struct job *job, const struct slot *slot, uint64_t turn,
                       struct plenum_error *err)
 {
     uint32_t archive, sample = sample_of(job, turn, &archive);
-    int r = 0;
+    int r;
 
-    if (job->output.done == 0)
+    if (job->output.done == 0) {
         r = begin_archive(job, archive, err);
-    if (r == 0)
-        r = write_members(job, slot, sample, err);
-    if (r == 0)
-        r = account(job, slot, sample, err);
-    if (r == 0 && ++job->output.done == pack_plan_count(job->options->plan, archive))
-        r = end_archive(job, archive, err);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    r = write_members(job, slot, sample, err);
+    if (r < 0)
+        return r;
+    r = account(job, slot, sample, err);
+    if (r < 0)
+        return r;
+    job->output.done++;
+    assert(job->output.done <= pack_plan_count(job->options->plan, archive));
+    return job->output.done == pack_plan_count(job->options->plan, archive)
+               ? end_archive(job, archive, err)
+               : 0;
 }
 
 static void slot_clear(struct slot *slot)
@@ -318,6 +327,7 @@ static void write_ready(struct job *job)
 {
     struct plenum_error err;
 
+    assert(lock_is_held(&job->mu));
     if (job->writing)
         return;
     job->writing = true;
@@ -325,9 +335,9 @@ static void write_ready(struct job *job)
         struct slot *slot = &job->slots[job->written % job->window];
         int r;
 
-        (void)pthread_mutex_unlock(&job->mu);
+        lock_release(&job->mu);
         r = write_slot(job, slot, job->written, &err);
-        (void)pthread_mutex_lock(&job->mu);
+        lock_acquire(&job->mu);
         slot_clear(slot);
         job->written++;
         if (r < 0 && job->code == 0) {
@@ -367,8 +377,10 @@ static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct
     return r;
 }
 
+/* Holding the lock. */
 static void fail(struct job *job, int code, const struct plenum_error *err)
 {
+    assert(lock_is_held(&job->mu));
     if (job->code == 0) {
         job->code = code;
         job->err = *err;
@@ -384,11 +396,11 @@ static int turn(void *arg, uint64_t index, unsigned thread)
     uint32_t archive, sample = sample_of(job, index, &archive);
     int r = pack_sample(job, sample, thread, &made, &err);
 
-    (void)pthread_mutex_lock(&job->mu);
+    lock_acquire(&job->mu);
     if (r < 0)
         fail(job, r, &err);
     while (job->code == 0 && index >= job->written + job->window)
-        (void)pthread_cond_wait(&job->space, &job->mu);
+        lock_wait(&job->mu, &job->space);
     if (job->code == 0) {
         made.raw = slot->raw;
         if (!made.result.bytes) { /* the file itself is wanted; the slot's memory in exchange */
@@ -401,7 +413,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
         free(made.result.bytes);
     }
     r = job->code;
-    (void)pthread_mutex_unlock(&job->mu);
+    lock_release(&job->mu);
     return r;
 }
 
@@ -495,7 +507,7 @@ static void job_fini(struct job *job)
 int pack_job_run(const struct pack_job_options *options, uint32_t *made, struct plenum_error *err)
 {
     struct job job = {
-        .options = options, .mu = PTHREAD_MUTEX_INITIALIZER, .space = PTHREAD_COND_INITIALIZER};
+        .options = options, .mu = LOCK_INITIALIZER, .space = PTHREAD_COND_INITIALIZER};
     struct parallel loop = {.turn = turn, .arg = &job};
     int r = prepare(&job, err);
 

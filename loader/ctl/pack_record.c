@@ -39,7 +39,7 @@ struct pack_record {
     char *path;
     struct pack_archive *archives;
     struct pack_kept *kept;
-    uint64_t num_kept, cap_kept;
+    size_t num_kept, cap_kept;
     uint64_t first_pending; /* of kept: not yet written */
 };
 
@@ -112,16 +112,8 @@ int pack_record_keep(struct pack_record *r, uint32_t sample, enum pack_outcome o
 {
     struct pack_kept kept = {sample, outcome, strdup(name), strdup(reason)};
 
-    if (r->num_kept == r->cap_kept) {
-        uint64_t cap = r->cap_kept ? 2 * r->cap_kept : 64;
-        struct pack_kept *grown = realloc(r->kept, cap * sizeof(*grown));
-
-        if (grown) {
-            r->kept = grown;
-            r->cap_kept = cap;
-        }
-    }
-    if (!kept.name || !kept.reason || r->num_kept == r->cap_kept) {
+    if (!kept.name || !kept.reason ||
+        array_grow(&r->kept, &r->cap_kept, r->num_kept, sizeof(*r->kept)) < 0) {
         free(kept.name);
         free(kept.reason);
         return -ENOMEM;
@@ -152,7 +144,8 @@ static bool take_archive(struct pack_record *r, char **words)
         *counts[] = {&a.sum.samples, &a.sum.bytes_before, &a.sum.bytes_after, &a.sum.whole_row};
 
     if (!take_u64(words[1], pack_plan_archives(&r->plan) - 1, &number) ||
-        !take_u64(words[2], UINT64_MAX, &a.written.bytes) || parse_hex(words[3], a.written.hash, sizeof(a.written.hash)) < 0)
+        !take_u64(words[2], UINT64_MAX, &a.written.bytes) ||
+        parse_hex(words[3], a.written.hash, sizeof(a.written.hash)) < 0)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(counts); i++)
         if (!take_u64(words[4 + i], UINT64_MAX, counts[i]))
@@ -185,7 +178,8 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
 
     if (split(lines[0], words[0]) != 2 || strcmp(words[0][0], "plenum-pack") != 0 ||
         strcmp(words[0][1], "1") != 0 || split(lines[1], words[1]) != 3 ||
-        strcmp(words[1][0], "source") != 0 || parse_hex(words[1][1], fingerprint, sizeof(fingerprint)) < 0 ||
+        strcmp(words[1][0], "source") != 0 ||
+        parse_hex(words[1][1], fingerprint, sizeof(fingerprint)) < 0 ||
         !take_u64(words[1][2], UINT32_MAX, &samples) || split(lines[2], words[2]) != 3 ||
         strcmp(words[2][0], "archives") != 0 || !take_u64(words[2][1], UINT32_MAX, &each))
         return error_set(err, -EBADMSG, "%s is no record of plenumctl pack, or of another version",

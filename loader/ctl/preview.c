@@ -89,7 +89,8 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
 
     if (!cell)
         return -ENOMEM;
-    r = render_position(spec, &s->scratch[thread], s->args->epoch, s->args->position + index, cell, &result, &err);
+    r = render_position(spec, &s->scratch[thread], s->args->epoch, s->args->position + index, cell,
+                        &result, &err);
     if (r < 0) {
         memset(cell, 0x60, render_bytes(spec)); /* a grey cell shows where it failed */
         (void)snprintf(text, sizeof(text), "failed");

@@ -74,7 +74,8 @@ static int show(const struct dataset *d, uint32_t sample, bool json, struct plen
     if (!json) {
         (void)snprintf(plain, sizeof(plain), "%s", class);
         printf("%u: %s\n  label %lld%s%s, %llu bytes\n", sample, text_make_plain(name),
-               (long long)label, *class ? ", " : "", text_make_plain(plain), (unsigned long long)dataset_get_sample_bytes(d, sample));
+               (long long)label, *class ? ", " : "", text_make_plain(plain),
+               (unsigned long long)dataset_get_sample_bytes(d, sample));
         if (bad)
             printf("  known to be bad: %s\n", bad);
         return dataset_fields(d, sample, show_field, NULL, err);

@@ -40,7 +40,8 @@ static const struct options_program program = {
     .name = "plenumctl status",
     .usage = "[ADDRESS] [options]",
     .summary = "What a loader does: streams, rates, waiting, and what bounds each.",
-    .footer = "ADDRESS: unix:PATH, unix:@NAME or tcp:HOST:PORT; default the first of PLENUM_LOADER, else the host's "
+    .footer = "ADDRESS: unix:PATH, unix:@NAME or tcp:HOST:PORT; default the first of "
+              "PLENUM_LOADER, else the host's "
               "loader and those of your own: a service's, and jobs'.",
     .defs = defs,
     .count = ARRAY_LEN(defs),
@@ -208,8 +209,7 @@ static void draw(const struct loaders *l)
         if (ask(&l->list[i], &a, &err) < 0)
             (void)fprintf(file, "%s\033[K\n", err.text);
         else
-            status_write_text(file, &a.status, size.ws_col ? size.ws_col : 80,
-                              each, "\033[K");
+            status_write_text(file, &a.status, size.ws_col ? size.ws_col : 80, each, "\033[K");
         free(a.status.streams);
     }
     (void)fputs("\033[J", file);
@@ -273,8 +273,7 @@ static int add_abstract(struct loaders *l, struct plenum_error *err)
     (void)snprintf(own, sizeof(own), "unix:@plenumd-%u", (unsigned)geteuid());
     while (r == 0 && f && fgets(line, sizeof(line), f)) {
         if (sscanf(line, "%*s %*s %*s %8s %*s %*s %*s %255s", hex, name) != 2 ||
-            parse_hex(hex, flags, sizeof(flags)) < 0 ||
-            !(flags[1] & 1) || /* it does not listen */
+            parse_hex(hex, flags, sizeof(flags)) < 0 || !(flags[1] & 1) || /* it does not listen */
             (strncmp(text, jobs, strlen(jobs)) != 0 && strcmp(text, own) != 0))
             continue;
         r = add_found(l, text, err);
@@ -345,8 +344,8 @@ static bool is_gone(int code)
     return code == -ECONNREFUSED || code == -ENOENT || code == -EACCES || code == -EPERM;
 }
 
-/* Of several, each one's address first. Those that are gone meanwhile are passed over as long as one
- * is left; one that does not answer is told of, and makes the status 1. */
+/* Of several, each one's address first. Those that are gone meanwhile are passed over as long as
+ * one is left; one that does not answer is told of, and makes the status 1. */
 static int show(const struct loaders *l, bool json, struct plenum_error *err)
 {
     unsigned shown = 0;

@@ -39,15 +39,10 @@ struct times {
 
 static int add_time(struct times *t, double value)
 {
-    if (t->count == t->room) {
-        size_t room = t->room ? t->room * 2 : 256;
-        double *values = realloc(t->values, room * sizeof(*values));
+    int r = array_grow(&t->values, &t->room, t->count, sizeof(*t->values));
 
-        if (!values)
-            return -ENOMEM;
-        t->values = values;
-        t->room = room;
-    }
+    if (r < 0)
+        return r;
     t->values[t->count++] = value;
     return 0;
 }

@@ -40,7 +40,7 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
     struct arguments *a = target;
 
     a->both = strcmp(value, "both") == 0;
-    if (a->both || image_jpeg_parse(value, &a->decoder) == 0)
+    if (a->both || image_jpeg_parse("--decoder", value, &a->decoder, NULL) == 0)
         return 0;
     return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, both, not '%s'",
                      value);
@@ -110,22 +110,12 @@ struct verify {
 static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool unreadable,
                        const struct plenum_error *reason)
 {
-    int r = 0;
+    int r;
 
     (void)pthread_mutex_lock(&v->mu);
-    if (v->num_problems == v->cap_problems) {
-        size_t cap = v->cap_problems ? 2 * v->cap_problems : 64;
-        struct problem *grown = realloc(v->problems, cap * sizeof(*grown));
-
-        if (grown) {
-            v->problems = grown;
-            v->cap_problems = cap;
-        }
-    }
-    if (v->num_problems < v->cap_problems)
+    r = array_grow(&v->problems, &v->cap_problems, v->num_problems, sizeof(*v->problems));
+    if (r == 0)
         v->problems[v->num_problems++] = (struct problem){sample, kind, unreadable, *reason};
-    else
-        r = -ENOMEM;
     (void)pthread_mutex_unlock(&v->mu);
     return r;
 }
@@ -312,9 +302,10 @@ static void print_text(const struct verify *v, double seconds)
     printf("good         %llu JPEGs and %llu PNGs decode whole\n", (unsigned long long)v->jpeg,
            (unsigned long long)v->png);
     if (v->progressive > 0)
-        printf("progressive  %llu of the JPEGs, which take several times as long to decode as others: "
-               "plenumctl pack makes copies with the same pixels that do not\n",
-               (unsigned long long)v->progressive);
+        printf(
+            "progressive  %llu of the JPEGs, which take several times as long to decode as others: "
+            "plenumctl pack makes copies with the same pixels that do not\n",
+            (unsigned long long)v->progressive);
     printf("packed       %llu JPEGs, each with the same coefficients in every part\n",
            (unsigned long long)v->packed);
     if (v->content)
@@ -323,8 +314,8 @@ static void print_text(const struct verify *v, double seconds)
     printf("problems     %zu\n", v->num_problems);
     for (size_t i = 0; i < v->num_problems; i++)
         printf("             %u %s: %s\n", v->problems[i].sample,
-               text_make_plain(dataset_get_sample_name(v->dataset, v->problems[i].sample, name,
-                                                       sizeof(name))),
+               text_make_plain(
+                   dataset_get_sample_name(v->dataset, v->problems[i].sample, name, sizeof(name))),
                v->problems[i].reason.text);
     if (v->listed)
         print_list(v);

@@ -3,9 +3,9 @@
  *
  * Archives are opened when a sample of them is first read, and stay open: a file system across a
  * network asks its server at every open. When there are more archives than descriptors to spare,
- * the rest are opened for each sample; a data set keeps no more than are left for others. An archive
- * that is replaced under its name while it is open goes on as it was; one that is changed in place
- * shows in its size and time, which are compared at every read. */
+ * the rest are opened for each sample; a data set keeps no more than are left for others. An
+ * archive that is replaced under its name while it is open goes on as it was; one that is changed
+ * in place shows in its size and time, which are compared at every read. */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -140,9 +140,11 @@ static int find_archives(struct dataset *d, struct plenum_error *err)
 
     if (r == 0 && S_ISDIR(st.st_mode)) {
         r = place_resolve(&d->place, d->where, &canonical);
-        r = r < 0 ? place_error(&d->place, err, r, d->where) : list_folder(d, canonical, &d->files, err);
+        r = r < 0 ? place_error(&d->place, err, r, d->where)
+                  : list_folder(d, canonical, &d->files, err);
     } else if (r < 0 && !pattern_is_magic(d->where)) {
-        r = r == -EXDEV ? place_error(&d->place, err, r, d->where) : error_set(err, r, "%s", strerror(-r));
+        r = r == -EXDEV ? place_error(&d->place, err, r, d->where)
+                        : error_set(err, r, "%s", strerror(-r));
     } else {
         r = find_in_folder(d, plain_folders(d->where, r == 0), &canonical, err);
     }
@@ -193,20 +195,21 @@ static int enter_common_folder(struct dataset *d, struct plenum_error *err)
 {
     size_t len = common_folder(&d->files);
     char *folder = len ? strndup(d->files.paths[0], len) : strdup("/");
-    int r = folder ? dataset_enter(d, folder, err)
-                   : error_set(err, -ENOMEM, "out of memory");
+    int r = folder ? dataset_enter(d, folder, err) : error_set(err, -ENOMEM, "out of memory");
 
     free(folder);
-    d->fds = r == 0 ? calloc(1, sizeof(*d->fds) + d->files.count * sizeof(d->fds->of[0])) : NULL;
-    if (r == 0 && !d->fds)
-        r = error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; r == 0 && i < d->files.count; i++) {
+    if (r < 0)
+        return r;
+    d->fds = calloc(1, sizeof(*d->fds) + d->files.count * sizeof(d->fds->of[0]));
+    if (!d->fds)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < d->files.count; i++) {
         char *path = d->files.paths[i];
 
         memmove(path, path + len + 1, strlen(path + len + 1) + 1);
         atomic_init(&d->fds->of[i], -1);
     }
-    return r;
+    return 0;
 }
 
 int archive_locate(struct dataset *d, const struct dataset_options *options,
@@ -216,14 +219,19 @@ int archive_locate(struct dataset *d, const struct dataset_options *options,
     int r = find_archives(d, err);
 
     (void)options;
-    if (r == 0)
-        r = check_twice(&d->files, err);
-    if (r == 0)
-        r = take_part(d, (uint32_t)d->files.count, &begin, &end, err);
     if (r < 0)
-        return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
+        goto fail;
+    r = check_twice(&d->files, err);
+    if (r < 0)
+        goto fail;
+    r = take_part(d, (uint32_t)d->files.count, &begin, &end, err);
+    if (r < 0)
+        goto fail;
     keep_range(&d->files, begin, end);
     return enter_common_folder(d, err);
+
+fail:
+    return error_prefix(err, r, "data set '%s:%s'", d->format->name, d->where);
 }
 
 /* All archives of a data set while they are scanned. */
@@ -314,6 +322,16 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     return 0;
 }
 
+/* What is said of the first archive that failed. */
+static void first_error(const struct scan *s, int code, struct plenum_error *err)
+{
+    for (size_t i = 0; i < s->dataset->files.count; i++)
+        if (s->archives[i].err.text[0]) {
+            (void)error_set(err, code, "%s", s->archives[i].err.text);
+            return;
+        }
+}
+
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
                  const struct archive_work *work, struct index_builder *b, struct plenum_error *err)
 {
@@ -326,16 +344,16 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
                             .arg = &s};
     int r = scan_init(&s, err);
 
-    if (r == 0) {
-        r = parallel_run(&loop);
-        for (size_t i = 0; r < 0 && i < dataset->files.count; i++)
-            if (s.archives[i].err.text[0]) {
-                (void)error_set(err, r, "%s", s.archives[i].err.text);
-                break;
-            }
+    if (r < 0)
+        goto out;
+    r = parallel_run(&loop);
+    if (r < 0) {
+        first_error(&s, r, err);
+        goto out;
     }
-    if (r == 0)
-        r = work->pour(s.archives, dataset->files.count, b, err);
+    r = work->pour(s.archives, dataset->files.count, b, err);
+
+out:
     for (size_t i = 0; s.archives && i < dataset->files.count; i++) {
         index_builder_fini(&s.archives[i].builder);
         free(s.archives[i].path);
@@ -377,8 +395,8 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
 /* Of all data sets. */
 static atomic_uint kept_by_all;
 
-/* May it keep this descriptor? A quarter of what we may have is left to clients and the rest, and as much
- * as it keeps itself to other data sets. */
+/* May it keep this descriptor? A quarter of what we may have is left to clients and the rest, and
+ * as much as it keeps itself to other data sets. */
 static bool may_keep(const struct dataset *dataset, int fd)
 {
     struct rlimit limit;

@@ -114,6 +114,20 @@ static int give_away(int fd, const char *path)
     return r;
 }
 
+static int fill(int fd, const char *path, const void *bytes, size_t len)
+{
+    int r = io_write_all(fd, bytes, len);
+
+    if (r < 0)
+        return r;
+    if (geteuid() == 0) {
+        r = give_away(fd, path);
+        if (r < 0)
+            return r;
+    }
+    return fsync(fd) < 0 ? -errno : 0;
+}
+
 int cache_write(const char *path, const void *bytes, size_t len)
 {
     char *temporary;
@@ -127,11 +141,7 @@ int cache_write(const char *path, const void *bytes, size_t len)
         free(temporary);
         return r;
     }
-    r = io_write_all(fd, bytes, len);
-    if (r == 0 && geteuid() == 0)
-        r = give_away(fd, path);
-    if (r == 0 && fsync(fd) < 0)
-        r = -errno;
+    r = fill(fd, path, bytes, len);
     if (close(fd) < 0 && r == 0)
         r = -errno;
     if (r == 0 && rename(temporary, path) < 0)
@@ -165,4 +175,19 @@ void cache_remove_leftovers(const char *path)
     if (dir)
         (void)closedir(dir);
     free(folder);
+}
+
+int dataset_default_cache(char *ret, size_t size)
+{
+    const char *cache = getenv("PLENUM_CACHE_DIR"), *home;
+
+    if (cache && *cache)
+        return snprintf(ret, size, "%s", cache) < (int)size ? 0 : -ENAMETOOLONG;
+    cache = getenv("XDG_CACHE_HOME");
+    if (cache && *cache)
+        return snprintf(ret, size, "%s/plenum", cache) < (int)size ? 0 : -ENAMETOOLONG;
+    home = getenv("HOME");
+    if (home && *home)
+        return snprintf(ret, size, "%s/.cache/plenum", home) < (int)size ? 0 : -ENAMETOOLONG;
+    return -ENOENT;
 }

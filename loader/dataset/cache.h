@@ -31,8 +31,8 @@ bool cache_may_map(int fd);
 /** Write a file as a whole, readable for its owner alone: 0 or -errno. */
 int cache_write(const char *path, const void *bytes, size_t len);
 int cache_remove(const char *path);
-/** Remove, now, what a killed cache_write() has left of this file and of those whose names begin like
- * it: by who holds a lock that keeps others from writing it. */
+/** Remove, now, what a killed cache_write() has left of this file and of those whose names begin
+ * like it: by who holds a lock that keeps others from writing it. */
 void cache_remove_leftovers(const char *path);
 
 #endif

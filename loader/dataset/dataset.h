@@ -58,8 +58,9 @@ struct dataset_options {
  * no fresh index of it. docs/datasets.md tells of formats and settings.
  *
  * Errors: -EINVAL no such format or setting; -ENOENT, -EACCES, -ENOTDIR as the file system says;
- * -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it lies below none of the roots; -EBADMSG there are no images in it, or too many, or an
- * archive or list is damaged; -ESTALE it is being written; -ELOOP links that go in a circle;
+ * -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it lies below none of the roots; -EBADMSG
+ * there are no images in it, or too many, or an archive or list is damaged; -ESTALE it is being
+ * written; -ELOOP links that go in a circle;
  * -ENOMEM its index would take more memory than it may, or there is none; -EIO.
  */
 int dataset_open(const char *name, const struct dataset_options *options, struct dataset **ret,
@@ -81,8 +82,8 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset);
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Files that were passed over because their names are not an image's. */
 uint64_t dataset_get_passed_over(const struct dataset *dataset);
-/** What else somebody should know who believes all to be there: clauses without a full stop, fit for a
- * terminal, or "". Borrowed. */
+/** What else somebody should know who believes all to be there: clauses without a full stop, fit
+ * for a terminal, or "". Borrowed. */
 const char *dataset_get_warning(const struct dataset *dataset);
 /** How many classes have names: all, or 0 where labels are numbers. */
 uint32_t dataset_get_class_names(const struct dataset *dataset);

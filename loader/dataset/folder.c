@@ -76,21 +76,6 @@ struct scan {
     struct index_memory *memory;
 };
 
-static int push(void *array, size_t size, size_t have, size_t *cap)
-{
-    void **p = array, *bytes;
-    size_t want = *cap ? *cap * 2 : 64;
-
-    if (have < *cap)
-        return 0;
-    bytes = realloc(*p, want * size);
-    if (!bytes)
-        return -ENOMEM;
-    *p = bytes;
-    *cap = want;
-    return 0;
-}
-
 static int add_file(const struct scan *s, struct class_scan *c, const struct level *level,
                     const char *name, const struct stat *st)
 {
@@ -99,7 +84,7 @@ static int add_file(const struct scan *s, struct class_scan *c, const struct lev
 
     if (index_memory_take(s->memory, bytes) < 0)
         return -ENOMEM;
-    if (push(&c->files, sizeof(*c->files), c->num_files, &c->cap_files) < 0)
+    if (array_grow(&c->files, &c->cap_files, c->num_files, sizeof(*c->files)) < 0)
         return -ENOMEM;
     path = str_format("%s/%s", level->path, name);
     if (!path)
@@ -191,7 +176,7 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     level->dev = st.st_dev;
     level->ino = st.st_ino;
     level->folder = (uint32_t)c->num_folders;
-    if (push(&c->folders, sizeof(*c->folders), c->num_folders, &c->cap_folders) < 0)
+    if (array_grow(&c->folders, &c->cap_folders, c->num_folders, sizeof(*c->folders)) < 0)
         return error_set(&c->err, -ENOMEM, "out of memory");
     c->folders[c->num_folders] = (struct found_folder){
         .path = strdup(level->path), .mtime_ns = dataset_mtime(&st), .flags = dataset_settled(&st)};
@@ -275,7 +260,7 @@ static int add_class(struct scan *s, const char *name)
 {
     struct class_scan *c;
 
-    if (push(&s->classes, sizeof(*s->classes), s->num_classes, &s->cap_classes) < 0)
+    if (array_grow(&s->classes, &s->cap_classes, s->num_classes, sizeof(*s->classes)) < 0)
         return -ENOMEM;
     c = &s->classes[s->num_classes];
     *c = (struct class_scan){.name = strdup(name)};
@@ -294,7 +279,7 @@ static int take_entry(struct scan *s, int fd, const struct dirent *entry, uint64
 
     if (r == -ENOENT && entry->d_type != DT_LNK)
         return 0; /* removed while we looked */
-    if (r < 0) /* without this class, others would get its label */
+    if (r < 0)    /* without this class, others would get its label */
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {
         *stray += dataset_is_image_name(entry->d_name);
@@ -398,6 +383,16 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
                      dataset->place.folder, why);
 }
 
+/* What is said of the first class that failed. */
+static void first_error(const struct scan *s, int code, struct plenum_error *err)
+{
+    for (size_t i = 0; i < s->num_classes; i++)
+        if (s->classes[i].err.text[0]) {
+            (void)error_set(err, code, "%s", s->classes[i].err.text);
+            return;
+        }
+}
+
 static int folder_scan(const struct dataset *dataset, const struct dataset_options *options,
                        struct index_builder *b, struct plenum_error *err)
 {
@@ -416,21 +411,23 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
     if (index_builder_add_container(b, ".", dataset_mtime(&st), 0, dataset_settled(&st)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     r = list_classes(&s, &stray, err);
-    if (r == 0) {
-        loop.count = s.num_classes;
-        r = parallel_run(&loop);
-        for (size_t i = 0; r < 0 && i < s.num_classes; i++)
-            if (s.classes[i].err.text[0]) {
-                (void)error_set(err, r, "%s", s.classes[i].err.text);
-                break;
-            }
+    if (r < 0)
+        goto out;
+    loop.count = s.num_classes;
+    r = parallel_run(&loop);
+    if (r < 0) {
+        first_error(&s, r, err);
+        goto out;
     }
-    if (r == 0)
-        r = pour(&s, b, err);
-    if (r == 0 && b->num_samples == 0)
+    r = pour(&s, b, err);
+    if (r < 0)
+        goto out;
+    if (b->num_samples == 0)
         r = no_images(dataset, b, stray, err);
-    if (r == 0)
+    else
         b->passed_over += stray;
+
+out:
     scan_fini(&s);
     return r;
 }

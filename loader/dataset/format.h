@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* format.h - what a format of data sets must be able to do; one table entry a format (dataset.c).
+/* format.h - what a format of data sets must be able to do; one table entry a format (formats.c).
  */
 #ifndef LOADER_DATASET_FORMAT_H
 #define LOADER_DATASET_FORMAT_H

@@ -26,8 +26,10 @@ static int take_inner(struct dataset *d, const struct dataset_options *options,
     int r;
 
     if (strncmp(d->where, "generated:", 10) == 0 || strncmp(d->where, "generated,", 10) == 0)
-        return error_set(err, -EINVAL, "generated:%s: a number or another data set is needed, none "
-                         "that is generated", d->where);
+        return error_set(err, -EINVAL,
+                         "generated:%s: a number or another data set is needed, none "
+                         "that is generated",
+                         d->where);
     r = dataset_open(d->where, options, &d->inner, err);
     if (r < 0)
         return r;

@@ -66,6 +66,15 @@ void index_memory_give(struct index_memory *memory, size_t bytes)
         (void)atomic_fetch_sub(&memory->held, bytes);
 }
 
+int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, size_t count,
+                      size_t size)
+{
+    size_t before = *cap;
+    int r = array_grow(array, cap, count, size);
+
+    return r < 0 ? r : index_memory_take(memory, (*cap - before) * size);
+}
+
 /* Room for `more` entries of `size` bytes: 0 or -ENOMEM. */
 static int grow(struct index_builder *b, void *array, size_t size, size_t have, size_t more,
                 size_t *cap)
@@ -132,7 +141,8 @@ int64_t index_builder_add_container(struct index_builder *b, const char *path, u
         return at;
     if (b->num_containers >= INT32_MAX)
         return -EOVERFLOW;
-    if (grow(b, &b->containers, sizeof(*b->containers), b->num_containers, 1, &b->cap_containers) < 0)
+    if (grow(b, &b->containers, sizeof(*b->containers), b->num_containers, 1, &b->cap_containers) <
+        0)
         return -ENOMEM;
     b->containers[b->num_containers] = (struct index_container){
         .name = (uint64_t)at, .mtime_ns = mtime_ns, .size = size, .flags = flags};
@@ -359,7 +369,8 @@ static int settle_names(struct index_builder *b, int64_t offset, struct plenum_e
             return bad_label(b, &b->labels[i], -EBADMSG, err,
                              " is a number, though other labels of the data set are names");
     sorted = malloc((b->num_labels + 1) * sizeof(struct index_label *));
-    if (!sorted || grow(b, &b->classes, sizeof(*b->classes), 0, b->num_labels, &b->cap_classes) < 0) {
+    if (!sorted ||
+        grow(b, &b->classes, sizeof(*b->classes), 0, b->num_labels, &b->cap_classes) < 0) {
         free(sorted);
         return error_set(err, -ENOMEM, "out of memory");
     }
@@ -424,8 +435,8 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
-/* Images all the same: of formats that we do not decode, and JPEGs by names that others pass over, too
- * (the samples of a folder are those of torchvision's ImageFolder). */
+/* Images all the same: of formats that we do not decode, and JPEGs by names that others pass over,
+ * too (the samples of a folder are those of torchvision's ImageFolder). */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
                                       "heif", "jxl", "jp2", "ppm", "pgm",  "jfif", "jpe"};
 
@@ -460,8 +471,8 @@ char *index_builder_say_foreign(const struct index_builder *b, char *ret, size_t
     ret[0] = '\0';
     if (total == 0)
         return ret;
-    (void)snprintf(ret, size, "%llu image%s of other formats or names (",
-                   (unsigned long long)total, total > 1 ? "s" : "");
+    (void)snprintf(ret, size, "%llu image%s of other formats or names (", (unsigned long long)total,
+                   total > 1 ? "s" : "");
     for (size_t i = 0; i < ARRAY_LEN(foreign); i++) {
         at = strlen(ret);
         if (b->foreign[i] > 0)

@@ -74,13 +74,16 @@ static inline const char *index_name(const struct index *index, uint64_t at)
 /** Memory that making an index takes, all together; of several threads. */
 struct index_memory {
     atomic_size_t held;
-    size_t limit; /* 0: none */
+    size_t limit;     /* 0: none */
     atomic_bool over; /* more was wanted */
 };
 
 /** So many bytes more: 0, or -ENOMEM beyond the limit. NULL has none. */
 int index_memory_take(struct index_memory *memory, size_t bytes);
 void index_memory_give(struct index_memory *memory, size_t bytes);
+/** array_grow(), whose memory counts. */
+int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, size_t count,
+                      size_t size);
 
 /** A label as it was written, before it is known what labels mean in this data set. */
 struct index_label {
@@ -117,7 +120,7 @@ struct index_builder {
     uint64_t empty_classes;          /* folders of classes without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
     uint64_t subject, warning;       /* places in the names; 0: none was set */
-    struct index_memory *memory; /* borrowed, or NULL */
+    struct index_memory *memory;     /* borrowed, or NULL */
 };
 
 void index_builder_fini(struct index_builder *b);

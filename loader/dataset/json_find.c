@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* json_find.c - a strict reader that goes over the text once, keeps nothing, and notes the wanted value
- * down when it passes it. */
+/* json_find.c - a strict reader that goes over the text once, keeps nothing, and notes the wanted
+ * value down when it passes it. */
 #include "config.h"
 
 #include "loader/dataset/json_find.h"

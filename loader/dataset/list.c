@@ -71,8 +71,8 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 }
 
 /* The whole list, with room for a byte behind it. */
-static int read_text(const struct dataset *d, struct index_memory *memory, char **text,
-                     size_t *len, struct stat *st, struct plenum_error *err)
+static int read_text(const struct dataset *d, struct index_memory *memory, char **text, size_t *len,
+                     struct stat *st, struct plenum_error *err)
 {
     int fd = place_open(&d->place, d->where, 0), r = 0;
     struct stat after;
@@ -113,17 +113,10 @@ static struct listfile listfile_of(const struct dataset *d, char *text, size_t l
 
 static int add_line(struct scan *s, const struct listfile_line *line)
 {
-    if (s->num_files == s->cap_files) {
-        size_t cap = s->cap_files ? s->cap_files * 2 : 1024;
-        struct found *files = index_memory_take(s->memory, (cap - s->cap_files) * sizeof(*files)) < 0
-                                  ? NULL
-                                  : realloc(s->files, cap * sizeof(*files));
+    int r = index_memory_grow(s->memory, &s->files, &s->cap_files, s->num_files, sizeof(*s->files));
 
-        if (!files)
-            return -ENOMEM;
-        s->files = files;
-        s->cap_files = cap;
-    }
+    if (r < 0)
+        return r;
     s->files[s->num_files++] = (struct found){.path = line->path,
                                               .label = line->label,
                                               .line = line->number,
@@ -239,14 +232,18 @@ static int list_scan(const struct dataset *dataset, const struct dataset_options
     size_t len = 0;
     int r = read_text(dataset, b->memory, &text, &len, &st, err);
 
-    if (r == 0) {
-        list = listfile_of(dataset, text, len);
-        r = read_lines(&s, &list, err);
-    }
-    if (r == 0)
-        r = look_at_all(&s, err);
-    if (r == 0)
-        r = pour(&s, &st, b, err);
+    if (r < 0)
+        goto out;
+    list = listfile_of(dataset, text, len);
+    r = read_lines(&s, &list, err);
+    if (r < 0)
+        goto out;
+    r = look_at_all(&s, err);
+    if (r < 0)
+        goto out;
+    r = pour(&s, &st, b, err);
+
+out:
     free(s.err);
     free(s.files);
     free(text);
@@ -291,38 +288,44 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
                        dataset_field *field, void *arg, struct plenum_error *err)
 {
     char *head = malloc(LINE_MAX_BYTES + 1), *text = malloc(LINE_MAX_BYTES + 1);
-    int fd = place_open(&d->place, d->where, 0), r = 0;
+    int fd = place_open(&d->place, d->where, 0), r;
     struct listfile_line line = {0};
-    struct listfile list = {0}, at;
+    struct listfile list, at;
     struct stat st;
-    int64_t head_len = 0, len = 0;
+    int64_t head_len, len;
 
-    if (!head || !text)
+    if (!head || !text) {
         r = error_set(err, -ENOMEM, "out of memory");
-    else if (fd < 0)
+        goto out;
+    }
+    if (fd < 0) {
         r = place_error(&d->place, err, fd, d->where);
-    else if (fstat(fd, &st) < 0)
+        goto out;
+    }
+    if (fstat(fd, &st) < 0) {
         r = error_set(err, -errno, "%s: %s", d->where, strerror(errno));
-    else if (!is_same_list(d, &st))
+        goto out;
+    }
+    if (!is_same_list(d, &st)) {
         r = error_set(err, -ESTALE, "%s has changed since the data set was indexed", d->where);
-    if (r == 0) {
-        head_len = io_pread_some(fd, head, LINE_MAX_BYTES, 0);
-        len = head_len < 0 ? head_len : io_pread_some(fd, text, LINE_MAX_BYTES, sample->extra);
-        if (len < 0)
-            r = error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
+        goto out;
     }
-    if (r == 0) {
-        list = listfile_of(d, head, (size_t)head_len);
-        r = listfile_begin(&list, err);
+    head_len = io_pread_some(fd, head, LINE_MAX_BYTES, 0);
+    len = head_len < 0 ? head_len : io_pread_some(fd, text, LINE_MAX_BYTES, sample->extra);
+    if (len < 0) {
+        r = error_set(err, (int)len, "%s: %s", d->where, strerror((int)-len));
+        goto out;
     }
-    if (r == 0) {
-        at = list;
-        at.text = text;
-        at.len = (size_t)len;
-        at.at = 0;
-        text[len] = '\0';
-        r = listfile_next(&at, &line, err);
-    }
+    list = listfile_of(d, head, (size_t)head_len);
+    r = listfile_begin(&list, err);
+    if (r < 0)
+        goto out;
+    at = list;
+    at.text = text;
+    at.len = (size_t)len;
+    at.at = 0;
+    text[len] = '\0';
+    r = listfile_next(&at, &line, err);
     for (unsigned i = 0; r > 0 && i < line.num_fields; i++) {
         char key[32];
 
@@ -331,6 +334,8 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
             field(arg, i < list.num_header ? list.header[i] : key, line.fields[i],
                   strlen(line.fields[i]));
     }
+
+out:
     io_close(&fd);
     free(head);
     free(text);

@@ -6,17 +6,23 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/badlist.c %D%/badlist.h \
 	%D%/cache.c %D%/cache.h \
 	%D%/compare.c \
-	%D%/dataset.c %D%/dataset.h \
+	%D%/dataset.c %D%/dataset.h %D%/dataset_priv.h \
+	%D%/fingerprint.c \
 	%D%/folder.c \
 	%D%/format.h \
+	%D%/formats.c \
 	%D%/generated.c \
 	%D%/index.c %D%/index.h \
+	%D%/indexing.c \
 	%D%/json_find.c %D%/json_find.h \
+	%D%/known_bad.c \
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
+	%D%/name.c \
 	%D%/notes.c %D%/notes.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/place.c %D%/place.h \
+	%D%/sample_file.c \
 	%D%/sums.c %D%/sums.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \

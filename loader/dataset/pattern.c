@@ -30,16 +30,7 @@ void pattern_list_fini(struct pattern_list *list)
 
 int pattern_list_add(struct pattern_list *list, char *path)
 {
-    if (path && list->count == list->cap) {
-        size_t cap = list->cap ? 2 * list->cap : 64;
-        char **grown = realloc(list->paths, cap * sizeof(*grown));
-
-        if (grown) {
-            list->paths = grown;
-            list->cap = cap;
-        }
-    }
-    if (!path || list->count == list->cap) {
+    if (!path || array_grow(&list->paths, &list->cap, list->count, sizeof(*list->paths)) < 0) {
         free(path);
         return -ENOMEM;
     }

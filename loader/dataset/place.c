@@ -13,8 +13,8 @@
  *
  * What lies outside is walked through (roots may be reached by a link of the operator's) but never
  * told of: a walk that fails there, or ends there, has one answer. Nor does it come back from there
- * by "..", as it would tell by its success that the folder before ".." exists; only folders that lie
- * above a root are known to be there anyway. */
+ * by "..", as it would tell by its success that the folder before ".." exists; only folders that
+ * lie above a root are known to be there anyway. */
 #include "config.h"
 
 #include "loader/dataset/place.h"

@@ -22,8 +22,8 @@ struct place {
     unsigned num_roots;
     char *folder; /* owned: absolute, without links; NULL: the working directory */
     int fd;       /* of the folder */
-    /** While the data set is being opened, or NULL: once it is true, all are -ECANCELED. Patterns and
-     * links can have it look at more folders than there is time for. */
+    /** While the data set is being opened, or NULL: once it is true, all are -ECANCELED. Patterns
+     * and links can have it look at more folders than there is time for. */
     const atomic_bool *cancel;
 };
 
@@ -53,7 +53,8 @@ int place_resolve(const struct place *place, const char *path, char **ret);
 
 enum { PLACE_NAME_MAX = 8192 };
 
-/** How people are told of `path`: with the folder before it, unless it is absolute. Returns `ret`. */
+/** How people are told of `path`: with the folder before it, unless it is absolute. Returns
+ * `ret`. */
 char *place_name(const struct place *place, const char *path, char *ret, size_t size);
 
 /** The sentence for what place_open() and its like returned of `path`; returns the code to pass on:
@@ -61,11 +62,11 @@ char *place_name(const struct place *place, const char *path, char *ret, size_t 
 int place_error(const struct place *place, struct plenum_error *err, int code, const char *path);
 
 /* As error_set(). */
-#define place_error(place, err, code, path)                                                        \
-    __extension__({                                                                                \
-        int place_code_ = (code);                                                                  \
-        (void)place_error((place), (err), place_code_, (path));                                    \
-        place_code_ == -EXDEV ? -EACCES : place_code_;                                             \
+#define place_error(place, err, code, path)                     \
+    __extension__({                                             \
+        int place_code_ = (code);                               \
+        (void)place_error((place), (err), place_code_, (path)); \
+        place_code_ == -EXDEV ? -EACCES : place_code_;          \
     })
 
 #endif

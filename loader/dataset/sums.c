@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* sums.c - a header, then a hash for each sample; 0, or beyond the file's end: none yet.
  *
- * Any number of processes read and write it by pread() and pwrite() without locks. All of them write
- * the same hashes, and a hash that is damaged fits no file: then a file counts as changed. */
+ * Any number of processes read and write it by pread() and pwrite() without locks. All of them
+ * write the same hashes, and a hash that is damaged fits no file: then a file counts as changed. */
 #include "config.h"
 
 #include "loader/dataset/sums.h"

@@ -331,18 +331,8 @@ static int add_sample(struct archive *a, const struct group *g, const struct lab
     if (label->named) {
         struct class_name *class = find_class(&classes->names, label->text, a->builder.memory);
 
-        if (number == classes->cap) {
-            size_t cap = number ? 2 * number : 256;
-            struct class_name **grown = NULL;
-
-            if (index_memory_take(a->builder.memory, (cap - classes->cap) * sizeof(*grown)) == 0)
-                grown = realloc(classes->of_samples, cap * sizeof(*grown));
-            if (!grown)
-                return out_of_memory(&a->err);
-            classes->of_samples = grown;
-            classes->cap = cap;
-        }
-        if (!class)
+        if (!class || index_memory_grow(a->builder.memory, &classes->of_samples, &classes->cap,
+                                        number, sizeof(class)) < 0)
             return out_of_memory(&a->err);
         classes->of_samples[number] = class;
     }
@@ -581,7 +571,7 @@ static int scan_archive(struct archive *a)
 static int add_class_names(const struct dataset *d, struct index_builder *b,
                            struct plenum_error *err)
 {
-    int fd = place_open(&d->place, classes_file, 0), r = 0;
+    int fd = place_open(&d->place, classes_file, 0), r;
     struct stat st;
     char *text;
 
@@ -595,29 +585,36 @@ static int add_class_names(const struct dataset *d, struct index_builder *b,
                          classes_file);
     }
     text = malloc((size_t)st.st_size + 1);
-    if (!text)
+    if (!text) {
         r = out_of_memory(err);
-    else
-        r = io_pread_all(fd, text, (size_t)st.st_size, 0);
-    (void)close(fd);
-    if (r < 0 && text)
+        goto out;
+    }
+    r = io_pread_all(fd, text, (size_t)st.st_size, 0);
+    if (r < 0) {
         (void)error_set(err, r, "%s/%s: %s", d->place.folder, classes_file,
                         r == -ENODATA ? "it has become shorter" : strerror(-r));
-    if (r == 0) {
-        text[st.st_size] = 0;
-        for (char *line = text, *end; r == 0 && line < text + st.st_size; line = end + 1) {
-            end = strchrnul(line, '\n');
-            *end = 0;
-            if (b->num_classes >= CLASSES_MAX)
-                r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->place.folder,
-                              classes_file, CLASSES_MAX);
-            else if (index_builder_add_class(b, line) < 0)
-                r = out_of_memory(err);
-        }
-        if (r == 0 && index_builder_add_container(b, classes_file, dataset_mtime(&st),
-                                                  (uint64_t)st.st_size, dataset_settled(&st)) < 0)
-            r = out_of_memory(err);
+        goto out;
     }
+    text[st.st_size] = 0;
+    for (char *line = text, *end; line < text + st.st_size; line = end + 1) {
+        end = strchrnul(line, '\n');
+        *end = 0;
+        if (b->num_classes >= CLASSES_MAX) {
+            r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->place.folder,
+                          classes_file, CLASSES_MAX);
+            goto out;
+        }
+        if (index_builder_add_class(b, line) < 0) {
+            r = out_of_memory(err);
+            goto out;
+        }
+    }
+    if (index_builder_add_container(b, classes_file, dataset_mtime(&st), (uint64_t)st.st_size,
+                                    dataset_settled(&st)) < 0)
+        r = out_of_memory(err);
+
+out:
+    (void)close(fd);
     free(text);
     return r;
 }

@@ -36,8 +36,8 @@ struct tar_reader {
     uint64_t begin, at, size; /* of the file */
     uint64_t window_at;       /* where in the file lies what the window holds */
     size_t window_len;
-    uint64_t next;            /* where the next header must be, after a plain member; else 0 */
-    int code;                 /* of a pread() that failed */
+    uint64_t next; /* where the next header must be, after a plain member; else 0 */
+    int code;      /* of a pread() that failed */
     uint8_t window[WINDOW];
 };
 
@@ -88,10 +88,9 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
         return error_set(err, -ENOMEM, "out of memory");
     if (archive_format(t->archive) == 0)
         return error_set(err, -EBADMSG, "it is no tar archive");
-    return error_set(
-        err, -EBADMSG, "it is damaged near byte %llu: %s",
-        (unsigned long long)(t->begin + (uint64_t)at),
-        text ? text : "its structure makes no sense");
+    return error_set(err, -EBADMSG, "it is damaged near byte %llu: %s",
+                     (unsigned long long)(t->begin + (uint64_t)at),
+                     text ? text : "its structure makes no sense");
 }
 
 /* What a file is that is no tar archive, but may hold one. */

@@ -88,9 +88,8 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
         r->have -= r->at;
         r->at = 0;
         if (r->cap < want) {
-            uint8_t *bytes = index_memory_take(r->memory, want - r->cap) < 0
-                                 ? NULL
-                                 : realloc(r->bytes, want);
+            uint8_t *bytes =
+                index_memory_take(r->memory, want - r->cap) < 0 ? NULL : realloc(r->bytes, want);
 
             if (!bytes)
                 return -ENOMEM;
@@ -98,8 +97,8 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
             r->cap = want;
         }
         while (r->have < len) {
-            int64_t n = io_pread_some(r->fd, r->bytes + r->have, r->cap - r->have,
-                                      r->offset + r->have);
+            int64_t n =
+                io_pread_some(r->fd, r->bytes + r->have, r->cap - r->have, r->offset + r->have);
 
             if (n <= 0)
                 return n < 0 ? (int)n : -ENODATA;
@@ -570,13 +569,44 @@ static void tell_feature(const Example__Entry *e, dataset_field *field, void *ar
         }
 }
 
+/* The data of a whole record, malloc: 0, -EBADMSG where a checksum is wrong, or -errno. */
+static int read_record(int fd, const struct index_sample *sample, uint8_t **ret, uint64_t *ret_len)
+{
+    uint8_t header[HEADER], *data;
+    uint64_t len;
+    int r = io_pread_all(fd, header, HEADER, sample->where);
+
+    if (r < 0)
+        return r;
+    if (!header_is_right(header) || get_u64(header) > RECORD_MAX)
+        return -EBADMSG;
+    len = get_u64(header);
+    data = malloc(len + TRAILER);
+    if (!data)
+        return -ENOMEM;
+    r = io_pread_all(fd, data, len + TRAILER, sample->where + HEADER);
+    if (r < 0)
+        goto fail;
+    if (mask(crc32c(0, data, len)) != get_u32(data + len)) {
+        r = -EBADMSG;
+        goto fail;
+    }
+    *ret = data;
+    *ret_len = len;
+    return 0;
+
+fail:
+    free(data);
+    return r;
+}
+
 static int tfrecord_fields(const struct dataset *dataset, const struct index_sample *sample,
                            dataset_field *field, void *arg, struct plenum_error *err)
 {
     struct keys keys = keys_of(dataset);
     Example__Example *example;
-    uint8_t header[HEADER], *data = NULL;
     struct budget budget;
+    uint8_t *data = NULL;
     uint64_t len = 0;
     int fd, r;
 
@@ -585,24 +615,14 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
     fd = archive_open(dataset, sample, err);
     if (fd < 0)
         return fd;
-    r = io_pread_all(fd, header, HEADER, sample->where);
-    if (r == 0 && (!header_is_right(header) || get_u64(header) > RECORD_MAX))
-        r = -EBADMSG;
-    if (r == 0) {
-        len = get_u64(header);
-        data = malloc(len + TRAILER);
-        r = data ? io_pread_all(fd, data, len + TRAILER, sample->where + HEADER) : -ENOMEM;
-    }
+    r = read_record(fd, sample, &data, &len);
     archive_close(dataset, sample, fd);
-    if (r == 0 && mask(crc32c(0, data, len)) != get_u32(data + len))
-        r = -EBADMSG;
+    if (r < 0 && r != -EBADMSG)
+        return read_failed(dataset, sample, r, err);
     example = r == 0 ? parse(data, len, &budget) : NULL;
     free(data);
-    if (r == -EBADMSG || (r == 0 && !example))
+    if (!example)
         return wrong_checksum(dataset, sample, err);
-    if (r < 0)
-        return read_failed(dataset, sample, r, err);
-    assert(example);
     for (size_t i = 0; example->features && i < example->features->n_feature; i++)
         if (!key_is(example->features->feature[i], keys.image))
             tell_feature(example->features->feature[i], field, arg);

@@ -82,7 +82,8 @@ static const char *guess_format(const uint8_t *bytes, size_t len)
         {"a BMP", 0, 2, "BM"},
     };
     /* Netpbm: P1 ... P6, then white space. */
-    if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '6' && strchr("\n\r\t ", bytes[2]) && bytes[2])
+    if (len >= 3 && bytes[0] == 'P' && bytes[1] >= '1' && bytes[1] <= '6' &&
+        strchr("\n\r\t ", bytes[2]) && bytes[2])
         return "a PNM";
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
@@ -263,7 +264,8 @@ int image_decoder_use_kernels(struct image_decoder *d, const char *name)
     return -ENOENT;
 }
 
-int image_jpeg_parse(const char *text, enum image_jpeg *ret)
+int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
+                     struct plenum_error *err)
 {
     static const char *const names[] = {
         [IMAGE_JPEG_AUTO] = "auto",
@@ -277,7 +279,7 @@ int image_jpeg_parse(const char *text, enum image_jpeg *ret)
         *ret = (enum image_jpeg)i;
         return 0;
     }
-    return -EINVAL;
+    return error_set(err, -EINVAL, "%s is one of auto, plenum, libjpeg, not '%s'", what, text);
 }
 
 void image_decoder_use_jpeg(struct image_decoder *d, enum image_jpeg jpeg)

@@ -93,8 +93,9 @@ void image_describe_loops(enum image_jpeg jpeg, char *ret, size_t size);
  */
 int image_decoder_use_kernels(struct image_decoder *decoder, const char *name);
 
-/** "auto", "plenum" or "libjpeg"; -EINVAL for any other text. */
-int image_jpeg_parse(const char *text, enum image_jpeg *ret);
+/** "auto", "plenum" or "libjpeg", as the value of `what` (an option, a variable): 0 or -EINVAL. */
+int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
+                     struct plenum_error *err);
 
 /** From the next image on; IMAGE_JPEG_AUTO at first. */
 void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);

@@ -218,7 +218,8 @@ static void check_limits(struct jpeg_reader *j)
               d->image_width, d->image_height);
 }
 
-/* What kind of JPEG it is: 0xC0 + n of its SOFn, and the bits of a sample; 0 where there is none. */
+/* What kind of JPEG it is: 0xC0 + n of its SOFn, and the bits of a sample; 0 where there is
+ * none. */
 static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
 {
     struct jpeg_markers m = {bytes, len, .at = 2};
@@ -233,7 +234,8 @@ static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
     return 0;
 }
 
-/* What the definition leaves out is refused here, since what a library makes of it depends on its version. */
+/* What the definition leaves out is refused here, since what a library makes of it depends on its
+ * version. */
 static void check_process(struct jpeg_reader *j)
 {
     uint8_t bits = 8, code = frame_code(j->part, j->part_len, &bits);
@@ -598,8 +600,8 @@ enum image_jpeg jpeg_reader_choice(enum image_jpeg jpeg)
     if (jpeg != IMAGE_JPEG_AUTO)
         return jpeg;
 #ifdef __x86_64__
-    /* libjpeg-turbo has loops for all of these, and wraps as ours do (docs/pixels.md, 4.1); of other
-     * processors that is not known. */
+    /* libjpeg-turbo has loops for all of these, and wraps as ours do (docs/pixels.md, 4.1); of
+     * other processors that is not known. */
     if (best_kernels() == &jpeg_portable)
         return IMAGE_JPEG_LIBJPEG;
 #endif

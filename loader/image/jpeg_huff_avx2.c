@@ -9,10 +9,7 @@
 
 #ifdef __x86_64__
 
-#include <immintrin.h>
-
-#define AVX2 __attribute__((target("avx2")))
-#define AVX2_INLINE static inline __attribute__((always_inline, target("avx2")))
+#include "loader/image/avx2.h"
 
 AVX2_INLINE __m256i number(uint32_t x)
 {

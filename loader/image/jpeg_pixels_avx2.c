@@ -15,10 +15,7 @@
 
 #ifdef __x86_64__
 
-#include <immintrin.h>
-
-#define AVX2 __attribute__((target("avx2")))
-#define AVX2_INLINE static inline __attribute__((always_inline, target("avx2")))
+#include "loader/image/avx2.h"
 
 static bool usable(void)
 {

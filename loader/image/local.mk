@@ -2,6 +2,7 @@
 # loader/image/: bytes to pixels, a pure library. libjpeg only in jpeg*.c, libpng only in png*.c.
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
+	%D%/avx2.h \
 	%D%/builtin.c %D%/builtin.h \
 	%D%/crop.c %D%/crop.h \
 	%D%/encode.h \

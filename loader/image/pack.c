@@ -445,15 +445,18 @@ static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
     r = add_segment(&t, &ret->bytes, &ret->len);
     free(t.bytes);
     ret->outcome = PACK_KEPT_ODD;
-    if (r == 0)
-        r = prove(bytes, len, ret, err);
-    if (r == 0)
-        r = image_verify(decoder, ret->bytes, ret->len, &again, err);
-    if (r == 0 && (again.pixels != info->pixels || again.orientation != info->orientation))
-        r = error_set(err, -EBADMSG, "its pixels are not the same when it is packed");
-    if (r == 0)
-        ret->outcome = t.converted ? PACK_CONVERTED : PACK_BASELINE;
-    return r;
+    if (r < 0)
+        return r;
+    r = prove(bytes, len, ret, err);
+    if (r < 0)
+        return r;
+    r = image_verify(decoder, ret->bytes, ret->len, &again, err);
+    if (r < 0)
+        return r;
+    if (again.pixels != info->pixels || again.orientation != info->orientation)
+        return error_set(err, -EBADMSG, "its pixels are not the same when it is packed");
+    ret->outcome = t.converted ? PACK_CONVERTED : PACK_BASELINE;
+    return 0;
 }
 
 int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,

@@ -160,7 +160,8 @@ static int png_reader_open(struct image_reader *reader, const uint8_t *bytes, si
     if (!p->info)
         return error_set(err, -ENOMEM, "PNG decoder: out of memory");
     orientation = read_header(p);
-    *ret = (struct image_header){.width = p->width, .height = p->height, .orientation = orientation};
+    *ret =
+        (struct image_header){.width = p->width, .height = p->height, .orientation = orientation};
     return 0;
 }
 

@@ -27,13 +27,10 @@
 
 #ifdef __x86_64__
 
-#include <immintrin.h>
 #include <string.h>
 
 #include "common/util.h"
-
-#define AVX2 __attribute__((target("avx2")))
-#define AVX2_INLINE static inline __attribute__((always_inline, target("avx2")))
+#include "loader/image/avx2.h"
 
 enum { TAPS_MAX = 64, GROUP = 8 };
 

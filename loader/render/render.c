@@ -11,6 +11,7 @@
 
 #include "loader/render/render.h"
 
+#include <assert.h>
 #include <errno.h>
 
 #include "common/error.h"
@@ -62,6 +63,7 @@ uint32_t render_candidate(const struct render_spec *spec, const struct render_tr
     uint32_t position = (uint32_t)(try->position % order_positions(&spec->order));
     struct philox_block block;
 
+    assert(try->bad <= PROBES_MAX);
     if (try->bad == 0)
         return render_sample_at(spec, try->epoch, try->position);
     block = philox_draw(spec->order.seed, position, (uint32_t)try->epoch, DRAW_PROBE, try->bad - 1);
@@ -88,7 +90,8 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
 {
     struct image_draw draw = {.seed = spec->order.seed,
                               .epoch = (uint32_t)try->epoch,
-                              .position = (uint32_t)(try->position % order_positions(&spec->order))};
+                              .position =
+                                  (uint32_t)(try->position % order_positions(&spec->order))};
     uint32_t shown = render_candidate(spec, try);
     int r;
 
@@ -101,10 +104,10 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
     }
     if (r < 0)
         return r;
-    *ret = (struct render_result){
-        .label = dataset_get_label(spec->dataset, shown),
-        .sample = shown,
-        .substituted = shown != render_sample_at(spec, try->epoch, try->position)};
+    *ret = (struct render_result){.label = dataset_get_label(spec->dataset, shown),
+                                  .sample = shown,
+                                  .substituted =
+                                      shown != render_sample_at(spec, try->epoch, try->position)};
     return 0;
 }
 

@@ -42,7 +42,8 @@ struct render_result {
 static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t epoch,
                                         uint64_t position)
 {
-    return order_sample(&spec->order, (uint32_t)epoch, (uint32_t)(position % order_positions(&spec->order)));
+    return order_sample(&spec->order, (uint32_t)epoch,
+                        (uint32_t)(position % order_positions(&spec->order)));
 }
 
 /** Bytes of one sample's pixels. */

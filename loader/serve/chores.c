@@ -6,6 +6,7 @@
 
 #include "loader/serve/chores.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/frame.h"
+#include "common/lock.h"
 #include "common/util.h"
 
 #ifndef sigev_notify_thread_id
@@ -35,45 +37,33 @@ enum {
 struct chores {
     uv_async_t finished;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     pthread_cond_t ended;
-    struct chore *waiting; /* in line, the first first */
-    struct chore *running;
-    struct chore *over; /* that ended and the loop has not heard of */
+    struct list waiting; /* in line, the first first */
+    struct list running;
+    struct list over; /* that ended and the loop has not heard of */
     unsigned threads;
     bool closed;
 };
 
-static void lock(struct chores *c)
+static struct chore *chore_of(struct list *link)
 {
-    (void)pthread_mutex_lock(&c->mu);
-}
-
-static void unlock(struct chores *c)
-{
-    (void)pthread_mutex_unlock(&c->mu);
+    return link ? container_of(link, struct chore, link) : NULL;
 }
 
 /* It has ended, or never began. Holding the lock, which is let go for what is done aside. */
 static void end(struct chores *c, struct chore *chore)
 {
+    assert(lock_is_held(&c->mu));
     if (chore->aside) {
-        unlock(c);
+        lock_release(&c->mu);
         chore->done(chore);
-        lock(c);
+        lock_acquire(&c->mu);
         return;
     }
-    chore->next_over = c->over;
-    c->over = chore;
+    list_add_last(&c->over, &chore->link);
     if (!c->closed)
         (void)uv_async_send(&c->finished);
-}
-
-static void unlink_chore(struct chore **at, const struct chore *chore)
-{
-    while (*at != chore)
-        at = &(*at)->next;
-    *at = chore->next;
 }
 
 /* Have as many of its lane begun as may? Holding the lock. */
@@ -81,32 +71,35 @@ static bool may_begin(const struct chores *c, const struct chore *chore)
 {
     unsigned running = 0;
 
-    for (const struct chore *other = c->running; other; other = other->next)
-        running += strcmp(other->lane, chore->lane) == 0;
+    assert(lock_is_held(&c->mu));
+    for (struct list *at = list_first(&c->running); at; at = list_next(&c->running, at))
+        running += strcmp(chore_of(at)->lane, chore->lane) == 0;
     return running < chore->limit;
 }
 
 /* Holding the lock. */
 static void begin(struct chores *c, struct chore *chore)
 {
+    assert(lock_is_held(&c->mu) && !chore->started);
     chore->started = true;
     chore->began_ns = time_now_ns();
-    chore->next = c->running;
-    c->running = chore;
+    list_add_first(&c->running, &chore->link);
 }
 
 /* The first in line that may begin, or NULL. Holding the lock. */
 static struct chore *take_waiting(struct chores *c)
 {
-    struct chore *chore = c->waiting;
+    struct list *at;
 
-    while (chore && !may_begin(c, chore))
-        chore = chore->next;
-    if (chore) {
-        unlink_chore(&c->waiting, chore);
-        begin(c, chore);
+    assert(lock_is_held(&c->mu));
+    at = list_first(&c->waiting);
+    while (at && !may_begin(c, chore_of(at)))
+        at = list_next(&c->waiting, at);
+    if (at) {
+        list_remove(at);
+        begin(c, chore_of(at));
     }
-    return chore;
+    return chore_of(at);
 }
 
 static void *thread_main(void *arg)
@@ -114,19 +107,19 @@ static void *thread_main(void *arg)
     struct chore *chore = arg, *next;
     struct chores *c = chore->chores;
 
-    lock(c);
+    lock_acquire(&c->mu);
     while (chore) {
-        unlock(c);
+        lock_release(&c->mu);
         chore->work(chore);
-        lock(c);
-        unlink_chore(&c->running, chore);
+        lock_acquire(&c->mu);
+        list_remove(&chore->link);
         next = c->closed ? NULL : take_waiting(c);
         end(c, chore);
         chore = next;
     }
     c->threads--;
     (void)pthread_cond_signal(&c->ended);
-    unlock(c);
+    lock_release(&c->mu);
     return NULL;
 }
 
@@ -141,16 +134,13 @@ static void on_finished(uv_async_t *handle)
     struct chores *c = handle->data;
     struct chore *over;
 
-    lock(c);
-    over = c->over;
-    c->over = NULL;
-    unlock(c);
-    while (over) {
-        struct chore *chore = over;
-
-        over = chore->next_over;
-        chore->done(chore);
-    }
+    do {
+        lock_acquire(&c->mu);
+        over = chore_of(list_take_first(&c->over));
+        lock_release(&c->mu);
+        if (over)
+            over->done(over);
+    } while (over);
 }
 
 int chores_create(uv_loop_t *loop, struct chores **ret)
@@ -161,7 +151,10 @@ int chores_create(uv_loop_t *loop, struct chores **ret)
 
     if (!c)
         return -ENOMEM;
-    (void)pthread_mutex_init(&c->mu, NULL);
+    lock_init(&c->mu);
+    list_init(&c->waiting);
+    list_init(&c->running);
+    list_init(&c->over);
     (void)pthread_cond_init(&c->ended, NULL);
     (void)sigaction(SIGRTMIN, &nothing, NULL);
     c->finished.data = c;
@@ -178,9 +171,9 @@ void chores_close(struct chores *chores)
 {
     if (!chores)
         return;
-    lock(chores);
+    lock_acquire(&chores->mu);
     chores->closed = true;
-    unlock(chores);
+    lock_release(&chores->mu);
     uv_close((uv_handle_t *)&chores->finished, NULL);
 }
 
@@ -190,48 +183,40 @@ void chores_destroy(struct chores *chores)
 
     if (!chores)
         return;
-    lock(chores);
+    lock_acquire(&chores->mu);
     while (chores->threads > 0)
-        (void)pthread_cond_wait(&chores->ended, &chores->mu);
-    unlock(chores);
-    while ((chore = chores->over)) {
-        chores->over = chore->next_over;
+        lock_wait(&chores->mu, &chores->ended);
+    lock_release(&chores->mu);
+    while ((chore = chore_of(list_take_first(&chores->over))))
         chore->done(chore);
-    }
-    while ((chore = chores->waiting)) {
-        chores->waiting = chore->next;
+    while ((chore = chore_of(list_take_first(&chores->waiting)))) {
         chore->code = -ECANCELED;
         chore->done(chore);
     }
     (void)pthread_cond_destroy(&chores->ended);
-    (void)pthread_mutex_destroy(&chores->mu);
+    lock_fini(&chores->mu);
     free(chores);
 }
 
 void chores_start(struct chores *chores, struct chore *chore)
 {
-    struct chore **last = &chores->waiting;
-
     chore->chores = chores;
     chore->code = 0;
-    chore->next = NULL;
     chore->started = false;
-    lock(chores);
+    lock_acquire(&chores->mu);
     if (chores->closed || !may_begin(chores, chore)) {
-        while (*last)
-            last = &(*last)->next;
-        *last = chore;
+        list_add_last(&chores->waiting, &chore->link);
     } else {
         begin(chores, chore);
         chore->code = thread_start(NULL, thread_main, chore);
         if (chore->code == 0) {
             chores->threads++;
         } else {
-            unlink_chore(&chores->running, chore);
+            list_remove(&chore->link);
             end(chores, chore);
         }
     }
-    unlock(chores);
+    lock_release(&chores->mu);
 }
 
 bool chores_drop(struct chore *chore)
@@ -239,11 +224,11 @@ bool chores_drop(struct chore *chore)
     struct chores *c = chore->chores;
     bool begun;
 
-    lock(c);
+    lock_acquire(&c->mu);
     begun = chore->started;
     if (!begun)
-        unlink_chore(&c->waiting, chore);
-    unlock(c);
+        list_remove(&chore->link);
+    lock_release(&c->mu);
     return !begun;
 }
 
@@ -251,9 +236,9 @@ bool chores_has_begun(struct chore *chore)
 {
     bool begun;
 
-    lock(chore->chores);
+    lock_acquire(&chore->chores->mu);
     begun = chore->started;
-    unlock(chore->chores);
+    lock_release(&chore->chores->mu);
     return begun;
 }
 
@@ -280,7 +265,8 @@ static void close_one(int fd)
     (void)close(fd);
 }
 
-/* From now on a signal comes to this thread again and again: the kernel does not go on waiting then. */
+/* From now on a signal comes to this thread again and again: the kernel does not go on waiting
+ * then. */
 static int nag(timer_t *ret)
 {
     const struct itimerspec often = {{0, NAG_MS * (long)NS_PER_MS}, {0, NAG_MS * (long)NS_PER_MS}};
@@ -293,10 +279,10 @@ static int nag(timer_t *ret)
     return 0;
 }
 
-/* What waits in the queue of a unix socket the kernel closes with it, and what waits in those, and waits
- * for each socket among them as SO_LINGER says, or until a signal comes. It is not taken out: the
- * kernel has a file system told of a descriptor that a process closes, and waits for its answer, but not
- * of one that nobody took. */
+/* What waits in the queue of a unix socket the kernel closes with it, and what waits in those, and
+ * waits for each socket among them as SO_LINGER says, or until a signal comes. It is not taken out:
+ * the kernel has a file system told of a descriptor that a process closes, and waits for its
+ * answer, but not of one that nobody took. */
 static void close_work(struct chore *chore)
 {
     struct closing *closing = container_of(chore, struct closing, chore);
@@ -359,11 +345,12 @@ bool chores_is_stuck(struct chores *chores, uint64_t user)
     char lane[32];
 
     name_lane(lane, taken, user);
-    lock(chores);
-    for (const struct chore *c = chores->waiting; c; c = c->next)
-        waiting += strcmp(c->lane, lane) == 0;
-    for (const struct chore *c = chores->running; c; c = c->next)
-        hang += strcmp(c->lane, lane) == 0 && now > c->began_ns + PATIENCE_MS * NS_PER_MS;
-    unlock(chores);
+    lock_acquire(&chores->mu);
+    for (struct list *at = list_first(&chores->waiting); at; at = list_next(&chores->waiting, at))
+        waiting += strcmp(chore_of(at)->lane, lane) == 0;
+    for (struct list *at = list_first(&chores->running); at; at = list_next(&chores->running, at))
+        hang += strcmp(chore_of(at)->lane, lane) == 0 &&
+                now > chore_of(at)->began_ns + PATIENCE_MS * NS_PER_MS;
+    lock_release(&chores->mu);
     return waiting > CLOSING_LINE_MAX || (waiting > CLOSING_LINE && hang == CLOSING_MAX);
 }

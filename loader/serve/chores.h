@@ -9,6 +9,8 @@
 
 #include <uv.h>
 
+#include "common/list.h"
+
 /**
  * Chores of one lane (a user's openings, say) run at most `limit` at a time, each in a thread; the
  * others of that lane wait in line. So none waits for another lane's, whatever hangs there.
@@ -27,7 +29,7 @@ struct chore {
     int code; /* 0, or why no thread could be had: then no work was done */
     /* Theirs. */
     struct chores *chores;
-    struct chore *next, *next_over;
+    struct list link; /* in line, running, or over */
     uint64_t began_ns;
     bool started;
 };
@@ -35,7 +37,8 @@ struct chore {
 int chores_create(uv_loop_t *loop, struct chores **ret);
 /** The loop is about to end: done() is not called on it before chores_destroy(). */
 void chores_close(struct chores *chores);
-/** Waits for threads that are at work; what waits in line is done with -ECANCELED. NULL is nothing. */
+/** Waits for threads that are at work; what waits in line is done with -ECANCELED. NULL is
+ * nothing. */
 void chores_destroy(struct chores *chores);
 
 /** Threads: any. */
@@ -49,11 +52,11 @@ bool chores_has_begun(struct chore *chore);
  * file of a file system that the client serves itself, of a socket with SO_LINGER and bytes that
  * nobody takes, and of a unix socket in whose queue such a one waits. It is taken.
  *
- * Of sockets none waits long, nor what is in the queues of unix sockets. So what holds a thread up is
- * a file of a file system that the user serves. */
+ * Of sockets none waits long, nor what is in the queues of unix sockets. So what holds a thread up
+ * is a file of a file system that the user serves. */
 void chores_close_fd(struct chores *chores, uint64_t user, int fd);
-/** The same of a connection that we accepted: at once, where nothing waits in it that could hang; else
- * not in line behind descriptors of that user's, as what waits in it hardly hangs. */
+/** The same of a connection that we accepted: at once, where nothing waits in it that could hang;
+ * else not in line behind descriptors of that user's, as what waits in it hardly hangs. */
 void chores_close_connection(struct chores *chores, uint64_t user, int fd);
 /** Do descriptors of that user's wait for others whose closing does not end? Then none is to be
  * taken of it, and its connections are closed with what is in them: a user has no more than so many

@@ -11,12 +11,13 @@
  *
  * Who may look: everyone who reaches the address, which is the loopback unless configured. A page
  * of a foreign site could try to read ours through a name that it lets point to the loopback; so,
- * there, requests must name the loopback as their host. What a stream is called and shows is there only
- * where every client may read all that is served: no root has readers. */
+ * there, requests must name the loopback as their host. What a stream is called and shows is there
+ * only where every client may read all that is served: no root has readers. */
 #include "config.h"
 
 #include "loader/serve/http.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -34,6 +35,8 @@
 
 #include "common/error.h"
 #include "common/json.h"
+#include "common/list.h"
+#include "common/lock.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/util.h"
@@ -45,10 +48,10 @@
 enum {
     CONNECTIONS_MAX = 128,
     IDLE_LIMIT_S = 15,
-    VIEWS_MAX = 256,     /* streams with thumbnails */
-    HISTORY = 300,       /* seconds */
-    FRESH_S = 15,        /* what is older than this was not published by a loop that turns */
-    THUMBNAILS_MAX = 64, /* of a batch */
+    VIEWS_MAX = 256,           /* streams with thumbnails */
+    HISTORY = 300,             /* seconds */
+    FRESH_S = 15,              /* what is older than this was not published by a loop that turns */
+    THUMBNAILS_MAX = 64,       /* of a batch */
     THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would keep all others waiting */
     MAKING_MAX = 32,           /* thumbnails that connections wait for: others stay for pages */
     MAKING_S = 5,              /* what takes longer is not waited for */
@@ -65,7 +68,7 @@ struct second {
 
 /* A connection that waits for a thumbnail, and then answers with it. */
 struct making {
-    struct making *next;
+    struct list link;
     struct thumbnail *thumbnail;
     uint64_t began_ns;
 };
@@ -76,13 +79,13 @@ struct http {
     struct MHD_Daemon *daemon;
     bool loopback, thumbnails;
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     struct text status, metrics, history;
     struct session_view views[VIEWS_MAX];
     unsigned num_views;
     uint64_t published_ns;
     bool stopping;
-    struct making *making;
+    struct list making;
     unsigned num_making;
     bool ending; /* no connection may wait any more */
     /* The loop's. */
@@ -158,7 +161,8 @@ static void note_second(struct http *h, const struct server *server)
 #undef PER
 }
 
-/* Nobody knows who looks. Where some data are for certain readers, neither names nor images are shown. */
+/* Nobody knows who looks. Where some data are for certain readers, neither names nor images are
+ * shown. */
 static bool shows_streams(const struct server *server)
 {
     return roots_are_for_all(server->roots);
@@ -176,7 +180,8 @@ static int write_texts(struct http *h, const struct server *server, struct text 
     status.streams = calloc(status.loader.streams + 1, sizeof(*status.streams));
     if (!status.streams)
         return -ENOMEM;
-    for (const struct session *s = server->sessions; s && shows_streams(server); s = session_next(s))
+    for (const struct session *s = session_first(server); s && shows_streams(server);
+         s = session_next(s))
         n += n < status.loader.streams && session_get_status(s, &status.streams[n]);
     status.loader.streams = n;
     for (int i = 0; i < 3; i++) {
@@ -199,9 +204,13 @@ static int write_texts(struct http *h, const struct server *server, struct text 
 /* Those who wait for thumbnails since before then are told that there is none. Holding the lock. */
 static void give_up_making(struct http *h, uint64_t before_ns)
 {
-    for (struct making *m = h->making; m; m = m->next)
+    assert(lock_is_held(&h->mu));
+    for (struct list *at = list_first(&h->making); at; at = list_next(&h->making, at)) {
+        struct making *m = container_of(at, struct making, link);
+
         if (m->began_ns < before_ns)
             thumbnail_give_up(m->thumbnail);
+    }
 }
 
 void http_publish(struct http *http, const struct server *server)
@@ -218,10 +227,10 @@ void http_publish(struct http *http, const struct server *server)
             free(fresh[i].bytes);
         return;
     }
-    for (const struct session *s = server->sessions;
+    for (const struct session *s = session_first(server);
          http->thumbnails && s && n < VIEWS_MAX && shows_streams(server); s = session_next(s))
         n += session_get_view(s, &views[n]);
-    (void)pthread_mutex_lock(&http->mu);
+    lock_acquire(&http->mu);
     old[0] = http->status;
     old[1] = http->metrics;
     old[2] = http->history;
@@ -239,7 +248,7 @@ void http_publish(struct http *http, const struct server *server)
     http->published_ns = time_now_ns();
     http->stopping = server->stopping;
     give_up_making(http, time_now_ns() - MAKING_S * NS_PER_SEC);
-    (void)pthread_mutex_unlock(&http->mu);
+    lock_release(&http->mu);
     drop_views(http, views, old_n);
     for (int i = 0; i < 3; i++)
         free(old[i].bytes);
@@ -283,9 +292,9 @@ static enum MHD_Result answer_text(struct http *h, struct MHD_Connection *c,
 {
     enum MHD_Result result;
 
-    (void)pthread_mutex_lock(&h->mu);
+    lock_acquire(&h->mu);
     result = text->bytes ? answer(c, MHD_HTTP_OK, type, text->bytes, text->len) : MHD_NO;
-    (void)pthread_mutex_unlock(&h->mu);
+    lock_release(&h->mu);
     return result == MHD_NO ? say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader is starting\n")
                             : result;
 }
@@ -294,11 +303,11 @@ static enum MHD_Result answer_health(struct http *h, struct MHD_Connection *c, b
 {
     bool stale, stopping, starting;
 
-    (void)pthread_mutex_lock(&h->mu);
+    lock_acquire(&h->mu);
     stale = time_now_ns() - h->published_ns > FRESH_S * NS_PER_SEC;
     stopping = h->stopping;
     starting = !h->status.bytes;
-    (void)pthread_mutex_unlock(&h->mu);
+    lock_release(&h->mu);
     if (stale)
         return say(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the loader's loop does not turn\n");
     if (ready && stopping)
@@ -327,16 +336,15 @@ static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
         return MHD_NO;
     }
     *m = (struct making){.thumbnail = thumbnail, .began_ns = time_now_ns()};
-    (void)pthread_mutex_lock(&h->mu);
+    lock_acquire(&h->mu);
     full = h->ending || h->num_making >= MAKING_MAX;
     if (!full) {
-        m->next = h->making;
-        h->making = m;
+        list_add_first(&h->making, &m->link);
         h->num_making++;
         *state = m;
         MHD_suspend_connection(c);
     }
-    (void)pthread_mutex_unlock(&h->mu);
+    lock_release(&h->mu);
     if (!full) {
         thumbnail_begin(thumbnail);
         return MHD_YES;
@@ -354,7 +362,8 @@ static enum MHD_Result answer_made(struct MHD_Connection *c, const struct making
     int r = thumbnail_get(m->thumbnail, &png, &len, &sentence);
 
     return r == 0 ? answer(c, MHD_HTTP_OK, "image/png", png, len)
-                  : say(c, r == -ETIMEDOUT ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_NOT_FOUND, sentence);
+                  : say(c, r == -ETIMEDOUT ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_NOT_FOUND,
+                        sentence);
 }
 
 /* "/thumbnail/STREAM/INDEX.png" */
@@ -368,14 +377,14 @@ static enum MHD_Result answer_thumbnail(struct http *h, struct MHD_Connection *c
     if (parse_next_u64(&path, UINT64_MAX, &id) < 0 || *path++ != '/' ||
         parse_next_u64(&path, THUMBNAILS_MAX - 1, &index) < 0 || strcmp(path, ".png") != 0)
         return say(c, MHD_HTTP_NOT_FOUND, "thumbnails are /thumbnail/STREAM/INDEX.png\n");
-    (void)pthread_mutex_lock(&h->mu);
+    lock_acquire(&h->mu);
     for (unsigned i = 0; i < h->num_views; i++)
         if (h->views[i].id == id && index < h->views[i].count)
             view = h->views[i];
     large = view.spec.pipeline.side > THUMBNAIL_SIDE_MAX;
     if (view.spec.dataset && !large)
         (void)dataset_ref(view.spec.dataset);
-    (void)pthread_mutex_unlock(&h->mu);
+    lock_release(&h->mu);
     if (!view.spec.dataset)
         return say(c, MHD_HTTP_NOT_FOUND, "there is no such stream, or it has asked for nothing\n");
     if (large)
@@ -447,19 +456,17 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode how)
 {
     struct http *h = arg;
-    struct making *m = *state, **at;
+    struct making *m = *state;
 
     (void)c;
     (void)how;
     if (!m || *state == &seen)
         return;
     *state = NULL;
-    (void)pthread_mutex_lock(&h->mu);
-    for (at = &h->making; *at != m; at = &(*at)->next)
-        ;
-    *at = m->next;
+    lock_acquire(&h->mu);
+    list_remove(&m->link);
     h->num_making--;
-    (void)pthread_mutex_unlock(&h->mu);
+    lock_release(&h->mu);
     thumbnail_forget(m->thumbnail);
     free(m);
 }
@@ -496,10 +503,12 @@ static int start_daemon(struct http *h, const struct addrinfo *at)
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the loop's */
     h->daemon =
         MHD_start_daemon(flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd,
-                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
+                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, h, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+                         (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    /* The socket is the library's, which closes it. Where it fails, some versions have done so and the loader ends. */
+    /* The socket is the library's, which closes it. Where it fails, some versions have done so and
+     * the loader ends. */
     return h->daemon ? 0 : -ENOMEM;
 }
 
@@ -530,7 +539,8 @@ int http_start(const struct server_options *options, struct chores *chores, stru
         freeaddrinfo(at);
         return error_set(err, -ENOMEM, "out of memory");
     }
-    (void)pthread_mutex_init(&h->mu, NULL);
+    lock_init(&h->mu);
+    list_init(&h->making);
     h->chores = chores;
     h->published_ns = time_now_ns(); /* the first time is under way */
     h->loopback = is_loopback(at->ai_addr);
@@ -554,16 +564,16 @@ void http_stop(struct http *http)
 {
     if (!http)
         return;
-    (void)pthread_mutex_lock(&http->mu);
+    lock_acquire(&http->mu);
     http->ending = true;
     give_up_making(http, UINT64_MAX);
-    (void)pthread_mutex_unlock(&http->mu);
+    lock_release(&http->mu);
     MHD_stop_daemon(http->daemon);
     drop_views(http, http->views, http->num_views);
     free(http->status.bytes);
     free(http->metrics.bytes);
     free(http->history.bytes);
-    (void)pthread_mutex_destroy(&http->mu);
+    lock_fini(&http->mu);
     free(http);
 }
 #else

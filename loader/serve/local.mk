@@ -18,6 +18,12 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \
+	%D%/session_frames.c \
+	%D%/session_open.c \
+	%D%/session_peer.c \
+	%D%/session_priv.h \
+	%D%/session_refuse.c \
+	%D%/session_send.c \
 	%D%/settings.c %D%/settings.h \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \

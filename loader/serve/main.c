@@ -70,22 +70,21 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
 {
     struct arguments *a = target;
 
-    if (image_jpeg_parse(value, &a->server.jpeg) == 0)
-        return 0;
-    return error_set(err, -EINVAL, "--decoder is one of auto, plenum, libjpeg, not '%s'", value);
+    return image_jpeg_parse("--decoder", value, &a->server.jpeg, err);
 }
 
 /* What a job's loader is told, whose command line nobody writes. */
 static int take_environment(struct arguments *a)
 {
     const char *decoder = getenv("PLENUM_DECODER");
+    struct plenum_error err;
+    int r = 0;
 
-    if (!decoder || !*decoder || image_jpeg_parse(decoder, &a->server.jpeg) == 0)
-        return 0;
-    log_error("PLENUM_DECODER is one of auto, plenum, libjpeg, not '%s': set it to one of these, "
-              "or not at all",
-              decoder);
-    return -EINVAL;
+    if (decoder && *decoder)
+        r = image_jpeg_parse("PLENUM_DECODER", decoder, &a->server.jpeg, &err);
+    if (r < 0)
+        log_error("%s: set it to one of these, or not at all", err.text);
+    return r;
 }
 
 /* "2.5": cores */
@@ -189,7 +188,8 @@ static const struct option_def defs[] = {
     {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles), 0, 0,
      "neither note nor use where the tiles of JPEGs begin; the pixels are the same", NULL},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
-     "refuse rings of batches beyond this sum over all clients (default: half of the memory that the "
+     "refuse rings of batches beyond this sum over all clients (default: half of the memory that "
+     "the "
      "machine, or the control group, has)",
      NULL},
     {"cpu-budget", 0, "CORES", OPTION_CALL, 0, 0, 0,
@@ -224,9 +224,8 @@ static const struct option_def defs[] = {
 };
 
 static const struct option_words words[] = {
-    {"socket-group", "@groups"},      {"user", "@users"},
-    {"decoder", "auto plenum libjpeg"}, {"pin", "core node none"},
-    {"log-format", "text json"},      {0},
+    {"socket-group", "@groups"}, {"user", "@users"},          {"decoder", "auto plenum libjpeg"},
+    {"pin", "core node none"},   {"log-format", "text json"}, {0},
 };
 
 static const struct options_program program = {
@@ -265,8 +264,8 @@ static void take_less(const struct cgroup *group, void *arg)
         *least = min_u64(*least, limit);
 }
 
-/* Of the machine's or, where that is less, the control group's: what it could be charged for rings that
- * their clients cheat with does not fill it. */
+/* Of the machine's or, where that is less, the control group's: what it could be charged for rings
+ * that their clients cheat with does not fill it. */
 static uint64_t half_of_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);

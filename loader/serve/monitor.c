@@ -118,7 +118,7 @@ uint64_t monitor_own_bytes(struct server *server)
 {
     uint64_t now = memory_of("RssAnon"), rings = 0;
 
-    for (const struct session *s = server->sessions; s; s = session_next(s))
+    for (const struct session *s = session_first(server); s; s = session_next(s))
         rings += session_private_bytes(s);
     now -= min_u64(now, rings);
     if (server->num_sessions <= 1) /* whoever asks is there */
@@ -135,7 +135,7 @@ void monitor_beat(struct server *server, uint64_t now_ns)
     queue_get_counters(server->queue, &c);
     point.totals = c.all;
     window_add(&server->window, &point);
-    for (struct session *s = server->sessions; s; s = session_next(s))
+    for (struct session *s = session_first(server); s; s = session_next(s))
         session_beat(s, now_ns);
     if (server->options->memory_budget > 0)
         (void)monitor_own_bytes(server);
@@ -187,7 +187,7 @@ void monitor_get_status(const struct server *server, struct wire_status *ret)
     image_describe_loops(server->options->jpeg, ret->loops, sizeof(ret->loops));
     for (unsigned i = 0; i < server->threads; i++)
         ret->lane[pin_lane_of_worker(server->pin, i) % ret->lanes].threads++;
-    for (const struct session *s = server->sessions; s; s = session_next(s)) {
+    for (const struct session *s = session_first(server); s; s = session_next(s)) {
         if (!session_get_status(s, &stream))
             continue;
         ret->streams++;

@@ -6,8 +6,8 @@
 #include "common/wire.h"
 #include "loader/serve/session.h"
 
-/** Memory that the loader holds itself, or will as soon as it works, in bytes: neither rings nor what
- * the kernel may drop. The most that was seen since there was no client. */
+/** Memory that the loader holds itself, or will as soon as it works, in bytes: neither rings nor
+ * what the kernel may drop. The most that was seen since there was no client. */
 uint64_t monitor_own_bytes(struct server *server);
 
 /** A second has passed, at the least. */

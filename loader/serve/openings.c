@@ -10,9 +10,9 @@
  *                done
  *
  * Who asks for what the same user is opening already, with the same rights, waits for the same
- * opening and shares its data set. Each works in a thread of its own (chores.h), a user's at most some at a
- * time, and quick ones in a lane beside those that index, so that these do not hold them up. Waiting
- * for another process takes no thread.
+ * opening and shares its data set. Each works in a thread of its own (chores.h), a user's at most
+ * some at a time, and quick ones in a lane beside those that index, so that these do not hold them
+ * up. Waiting for another process takes no thread.
  *
  * An opening ends with the last who waits for it, and when its storage has not answered for long.
  * What hangs in a system call cannot be ended: its thread stays, and counts. */
@@ -48,9 +48,9 @@ enum stage { STAGE_QUICK, STAGE_INDEXING, STAGE_WAITING };
 struct opening {
     struct chore chore;
     struct openings *openings;
-    struct opening *next;
+    struct list link;
     enum stage stage;
-    struct opening_waiter *waiters;
+    struct list waiters;
     bool called_off; /* nobody joins it any more */
     char *name, *user, *lanes[2];
     struct roots *roots;
@@ -72,9 +72,14 @@ struct opening {
 
 struct openings {
     struct openings_options options;
-    struct opening *first;
+    struct list all;
     uv_timer_t tick;
 };
+
+static struct opening *opening_of(struct list *link)
+{
+    return link ? container_of(link, struct opening, link) : NULL;
+}
 
 /* A loader's own folder is another than its clients'. */
 static int check_path(const char *text, struct plenum_error *err)
@@ -126,15 +131,15 @@ static void work(struct chore *chore)
 {
     struct opening *o = container_of(chore, struct opening, chore);
     struct memory_limit available;
-    struct dataset_options options = {
-        .cache_dir = o->openings->options.cache_dir,
-        .roots = o->allowed,
-        .num_roots = o->num_allowed,
-        .notes = o->openings->options.notes,
-        .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH : DATASET_NO_WAITING,
-        .cancel = &o->cancel,
-        .progress = on_progress,
-        .progress_arg = o};
+    struct dataset_options options = {.cache_dir = o->openings->options.cache_dir,
+                                      .roots = o->allowed,
+                                      .num_roots = o->num_allowed,
+                                      .notes = o->openings->options.notes,
+                                      .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH
+                                                                     : DATASET_NO_WAITING,
+                                      .cancel = &o->cancel,
+                                      .progress = on_progress,
+                                      .progress_arg = o};
 
     memory_available(&available);
     options.memory = available.bytes / MEMORY_PART;
@@ -157,22 +162,19 @@ static void free_opening(struct opening *o)
 
 static void unlink_opening(struct opening *o)
 {
-    struct opening **at = &o->openings->first;
-
-    while (*at != o)
-        at = &(*at)->next;
-    *at = o->next;
-    if (!o->openings->first)
+    list_remove(&o->link);
+    if (list_is_empty(&o->openings->all))
         (void)uv_timer_stop(&o->openings->tick);
 }
 
 /* All who wait get the data set, or hear why there is none. */
 static void answer(struct opening *o, int code, const struct plenum_error *err)
 {
-    struct opening_waiter *w;
+    struct list *at;
 
-    while ((w = o->waiters)) {
-        o->waiters = w->next;
+    while ((at = list_take_first(&o->waiters))) {
+        struct opening_waiter *w = container_of(at, struct opening_waiter, link);
+
         w->opening = NULL;
         w->done(w, code < 0 ? NULL : dataset_ref(o->dataset), code, err);
     }
@@ -247,11 +249,13 @@ static void give_up(struct opening *o)
 static void on_tick(uv_timer_t *timer)
 {
     struct openings *all = timer->data;
-    struct opening *next;
+    struct list *next;
     uint64_t now = time_now_ns(), changed;
 
-    for (struct opening *o = all->first; o; o = next) {
-        next = o->next;
+    for (struct list *at = list_first(&all->all); at; at = next) {
+        struct opening *o = opening_of(at);
+
+        next = list_next(&all->all, at);
         (void)pthread_mutex_lock(&o->mu);
         changed = o->changed_ns;
         (void)pthread_mutex_unlock(&o->mu);
@@ -275,6 +279,7 @@ int openings_create(const struct openings_options *options, struct openings **re
     if (!all)
         return -ENOMEM;
     all->options = *options;
+    list_init(&all->all);
     all->tick.data = all;
     (void)uv_timer_init(options->loop, &all->tick);
     *ret = all;
@@ -285,9 +290,9 @@ void openings_close(struct openings *openings)
 {
     if (!openings)
         return;
-    for (struct opening *o = openings->first; o; o = o->next) {
-        o->called_off = true;
-        atomic_store(&o->cancel, true);
+    for (struct list *at = list_first(&openings->all); at; at = list_next(&openings->all, at)) {
+        opening_of(at)->called_off = true;
+        atomic_store(&opening_of(at)->cancel, true);
     }
     uv_close((uv_handle_t *)&openings->tick, NULL);
 }
@@ -298,8 +303,7 @@ void openings_destroy(struct openings *openings)
 
     if (!openings)
         return;
-    while ((o = openings->first)) {
-        openings->first = o->next;
+    while ((o = opening_of(list_take_first(&openings->all)))) {
         dataset_unref(o->dataset);
         free_opening(o);
     }
@@ -325,6 +329,7 @@ static struct opening *create_opening(struct openings *all, const struct opening
 
     if (!o)
         return NULL;
+    list_init(&o->waiters);
     o->openings = all;
     o->name = strdup(request->dataset);
     o->user = strdup(request->user);
@@ -338,19 +343,20 @@ static struct opening *create_opening(struct openings *all, const struct opening
     o->roots = roots_ref(request->roots);
     o->allowed = request->allowed;
     o->num_allowed = request->num_allowed;
-    o->next = all->first;
-    all->first = o;
+    list_add_first(&all->all, &o->link);
     return o;
 }
 
 int openings_ask(struct openings *openings, const struct opening_request *request,
                  struct opening_waiter *waiter)
 {
-    struct opening *o = openings->first;
+    struct opening *o;
+    struct list *at = list_first(&openings->all);
     bool fresh;
 
-    while (o && !is_same(o, request))
-        o = o->next;
+    while (at && !is_same(opening_of(at), request))
+        at = list_next(&openings->all, at);
+    o = opening_of(at);
     fresh = !o;
     if (fresh)
         o = create_opening(openings, request);
@@ -360,8 +366,7 @@ int openings_ask(struct openings *openings, const struct opening_request *reques
         return -ENOMEM;
     waiter->opening = o;
     waiter->heard = 0;
-    waiter->next = o->waiters;
-    o->waiters = waiter;
+    list_add_first(&o->waiters, &waiter->link);
     if (fresh) {
         begin(o, STAGE_QUICK);
         (void)uv_timer_start(&openings->tick, on_tick, TICK_MS, TICK_MS);
@@ -372,15 +377,12 @@ int openings_ask(struct openings *openings, const struct opening_request *reques
 void openings_leave(struct opening_waiter *waiter)
 {
     struct opening *o = waiter->opening;
-    struct opening_waiter **at;
 
     if (!o)
         return;
-    for (at = &o->waiters; *at != waiter; at = &(*at)->next)
-        ;
-    *at = waiter->next;
+    list_remove(&waiter->link);
     waiter->opening = NULL;
-    if (!o->waiters)
+    if (list_is_empty(&o->waiters))
         call_off(o);
 }
 

@@ -30,12 +30,13 @@ struct openings_options {
 
 /** Who waits. It stays where it is until done() is called or openings_leave(). */
 struct opening_waiter {
-    /** On the loop: the data set, a reference of the waiter's, or NULL with -errno and a sentence. */
+    /** On the loop: the data set, a reference of the waiter's, or NULL with -errno and a
+     * sentence. */
     void (*done)(struct opening_waiter *waiter, struct dataset *dataset, int code,
                  const struct plenum_error *err);
     /* Theirs. */
     struct opening *opening;
-    struct opening_waiter *next;
+    struct list link; /* of the opening's waiters */
     uint32_t heard;
 };
 
@@ -62,8 +63,8 @@ void openings_leave(struct opening_waiter *waiter);
 /** What has become of it; false when that has been told. */
 bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *ret);
 
-/** Drop a reference, the last one in a thread: closing files may wait for storage, too. Threads: any.
- * NULL is nothing. */
+/** Drop a reference, the last one in a thread: closing files may wait for storage, too. Threads:
+ * any. NULL is nothing. */
 void openings_release(struct chores *chores, const char *user, struct dataset *dataset);
 
 #endif

@@ -16,12 +16,13 @@ struct person {
     char name[64], home[256];
     uid_t uid;
     gid_t gid;
-    bool unknown; /* a number without an account, as in containers, or while the accounts' server is away */
+    /* a number without an account, as in containers, or while the accounts' server is away */
+    bool unknown;
 };
 
 /**
- * A user by name or number: 0, or -EINVAL or -ENOENT with a sentence. A number without an account has
- * the group of the same number, and no home.
+ * A user by name or number: 0, or -EINVAL or -ENOENT with a sentence. A number without an account
+ * has the group of the same number, and no home.
  */
 int people_find_user(const char *name, struct person *ret, struct plenum_error *err);
 

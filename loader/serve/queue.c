@@ -13,15 +13,15 @@
  *
  *     FREE --I/O thread takes a task--> READING --> READ --worker--> RENDERING --> FREE
  *
- * The number of items bounds memory. While a disk makes an I/O thread wait, decoding goes on with
- * what has been read.
+ * item_move() obeys that. The number of items bounds memory. While a disk makes an I/O thread wait,
+ * decoding goes on with what has been read.
  *
  * Storage may hang, and a thread that reads from it with it. So of these threads none has more than
  * its share while others want some (users, their jobs, their streams, as for turns); and where all
  * hang, and a stream gets none, another thread is started (queue_beat()).
  *
- * Where bytes turn out to be bad, the sample goes back to its stream, and a substitute is read as all
- * is read: workers never wait for storage.
+ * Where bytes turn out to be bad, the sample goes back to its stream, and a substitute is read as
+ * all is read: workers never wait for storage.
  *
  * Ahead of that, where reading is slow (a cold cache, a network), I/O threads tell the kernel which
  * samples come next: a stream's positions say so, far beyond its requests. The kernel then reads
@@ -45,6 +45,7 @@
 
 #include "loader/serve/queue.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -52,6 +53,7 @@
 #include <string.h>
 
 #include "common/error.h"
+#include "common/lock.h"
 #include "common/util.h"
 #include "loader/serve/budget.h"
 #include "loader/serve/turns.h"
@@ -68,8 +70,8 @@ enum {
     COST_PIXEL_NS = 20,       /* what a sample is thought to cost before one was rendered */
     COST_MEAN = 8,            /* samples */
     DEBTS = 256,
-    SPARE_MAX = 64,     /* readers that are started for those that hang */
-    SPARE_OF_USER = 8,  /* beyond so many that hang a user gets none, unless it has none at all */
+    SPARE_MAX = 64,    /* readers that are started for those that hang */
+    SPARE_OF_USER = 8, /* beyond so many that hang a user gets none, unless it has none at all */
 };
 
 /* A walk along a stream's samples, as batches come one after the other. */
@@ -81,8 +83,8 @@ struct walk {
 
 /* A user, or one of its jobs. Under the queue's lock; gone with its last stream. */
 struct owner {
-    struct owner *link;   /* of the queue's users, or the user's jobs */
-    struct owner *owners; /* a user's jobs */
+    struct list link; /* of the queue's users, or the user's jobs */
+    struct list jobs; /* a user's */
     struct turns turns;
     unsigned members; /* jobs of a user, streams of a job */
     char name[];
@@ -94,43 +96,48 @@ struct queue_stream {
     struct owner *user, *job;
     const struct render_spec *spec;
     const struct wire_open *open;
-    struct wire_slot layout;
-    struct order_steps steps;
+    const struct wire_slot *layout;
+    const struct order_steps *steps;
     struct ring *ring;
     unsigned lane;
     void *owner;
     /* Under the queue's lock. */
-    struct queue_request *first, *last; /* not finished, oldest first */
-    struct queue_stream *link;          /* the queue's list */
+    struct list requests; /* not finished, oldest first */
+    struct list link;     /* of the queue's streams */
     struct turns turns;
-    struct again *again;                /* samples that wait for a substitute to be read */
-    uint64_t waiting;                   /* samples that nobody has taken up, and these */
-    uint64_t cost_ns;                   /* mean CPU time of one */
-    unsigned announcing;                /* threads that do */
-    bool closed;                        /* gone when these have ended */
-    bool starved;                       /* at the last beat, and had no turn since */
-    uint64_t reads, reads_at_beat;      /* that have ended, now and then */
-    bool hangs;                         /* it holds readers, none of which has come back since the last beat */
-    struct walk ahead;                  /* the next sample to announce */
-    struct order_place expected;        /* of the next request, if the client goes on as it does */
-    uint64_t asked;                     /* samples asked for since the walk began */
-    uint64_t taken;                     /* of them, taken up by I/O threads */
-    uint64_t read_ns;                   /* mean time of reading one */
+    struct list again;             /* samples that wait for a substitute to be read */
+    uint64_t waiting;              /* samples that nobody has taken up, and these */
+    uint64_t cost_ns;              /* mean CPU time of one */
+    unsigned announcing;           /* threads that do */
+    bool closed;                   /* gone when these have ended */
+    bool starved;                  /* at the last beat, and had no turn since */
+    uint64_t reads, reads_at_beat; /* that have ended, now and then */
+    /* it holds readers, none of which has come back since the last beat */
+    bool hangs;
+    struct walk ahead;           /* the next sample to announce */
+    struct order_place expected; /* of the next request, if the client goes on as it does */
+    uint64_t asked;              /* samples asked for since the walk began */
+    uint64_t taken;              /* of them, taken up by I/O threads */
+    uint64_t read_ns;            /* mean time of reading one */
     struct queue_totals totals;
     uint64_t slow_until; /* in samples taken: announce until then */
 };
 
 /* A sample whose bytes were bad: a substitute is to be read. It holds no buffer meanwhile. */
 struct again {
-    struct again *link;
+    struct list link;
     struct queue_request *request;
     uint32_t index;
     struct render_try try;
 };
 
-/* One sample on its way. */
+enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
+
+/* One sample on its way. A free item is under the queue's lock and one that is read under its
+ * lane's; the others are their thread's. */
 struct item {
-    struct item *link;
+    enum item_state state; /* item_move() writes it */
+    struct list link;      /* of the free ones, or of a lane */
     struct queue_request *request;
     struct turn turn;
     uint32_t index; /* of the sample in its batch */
@@ -142,11 +149,11 @@ struct item {
 };
 
 struct lane {
-    pthread_mutex_t mu;
+    struct lock mu;
     pthread_cond_t
-        to_render; /* its workers: an item that is read, in this lane or another, or stop */
-    struct item *first; /* in the order in which they are rendered */
-    unsigned idle; /* workers that wait */
+        to_render;     /* its workers: an item that is read, in this lane or another, or stop */
+    struct list items; /* in the order in which they are rendered */
+    unsigned idle;     /* workers that wait */
     bool stop;
 };
 
@@ -171,42 +178,40 @@ struct queue {
     /* Any thread. */
     atomic_uint ready; /* items in all lanes */
     /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    struct lock mu;
     pthread_cond_t
-        to_read;      /* I/O threads: a task and a free item, something to announce, or stop */
-    struct owner *users;
-    struct queue_stream *streams;
+        to_read; /* I/O threads: a task and a free item, something to announce, or stop */
+    struct list users, streams;
     struct turns turns;    /* users are its children */
     uint64_t debts[DEBTS]; /* what users had when they left, by a hash of their names */
-    struct item *free;
-    struct queue_request *finished_first, *finished_last;
+    struct list free;      /* items */
+    struct list finished;  /* requests */
     struct queue_counters counters;
     pthread_cond_t rested; /* workers that rest: stop */
     bool stop;
     struct budget budget; /* any thread */
 };
 
-static void lock(struct queue *q)
-{
-    (void)pthread_mutex_lock(&q->mu);
-}
+/* What an item may become. */
+static const enum item_state item_next[ITEM_STATES] = {
+    [ITEM_FREE] = ITEM_READING,
+    [ITEM_READING] = ITEM_READ,
+    [ITEM_READ] = ITEM_RENDERING,
+    [ITEM_RENDERING] = ITEM_FREE,
+};
 
-static void unlock(struct queue *q)
+static void item_move(struct item *item, enum item_state to)
 {
-    (void)pthread_mutex_unlock(&q->mu);
+    assert(item->state < ITEM_STATES && item_next[item->state] == to);
+    assert((item->request != NULL) == (to != ITEM_FREE));
+    item->state = to;
 }
 
 /* The request is over: from its stream's list to the finished ones. Holding the lock. */
 static void finish(struct queue *q, struct queue_request *r)
 {
-    struct queue_request **at = &r->stream->first, *before = NULL;
-
-    for (; *at != r; at = &(*at)->link)
-        before = *at;
-    *at = r->link;
-    if (r->stream->last == r)
-        r->stream->last = before;
-    r->link = NULL;
+    assert(lock_is_held(&q->mu));
+    list_remove(&r->link);
     r->done.total_ns = time_now_ns() - r->arrived_ns;
     if (!r->cancelled) {
         struct queue_totals *totals[] = {&r->stream->totals, &q->counters.all};
@@ -218,16 +223,13 @@ static void finish(struct queue *q, struct queue_request *r)
         }
         histogram_add(&q->counters.queue, r->done.queue_ns);
     }
-    if (q->finished_last)
-        q->finished_last->link = r;
-    else
-        q->finished_first = r;
-    q->finished_last = r;
+    list_add_last(&q->finished, &r->link);
 }
 
 /* Samples wait to be taken up, or none does any more. Holding the lock. */
 static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more)
 {
+    assert(lock_is_held(&q->mu));
     s->waiting += (uint64_t)more;
     q->counters.queued += (uint64_t)more;
     turns_want(&s->turns, s->waiting > 0 && !s->hangs);
@@ -237,6 +239,7 @@ static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more
  * the lock. */
 static void set_hangs(struct queue_stream *s, bool hangs)
 {
+    assert(lock_is_held(&s->queue->mu));
     s->hangs = hangs;
     turns_want(&s->turns, s->waiting > 0 && !hangs);
 }
@@ -244,18 +247,21 @@ static void set_hangs(struct queue_stream *s, bool hangs)
 /* What was not taken up of a request never will be. Holding the lock. */
 static void give_up_rest(struct queue *q, struct queue_request *r)
 {
-    struct again **at = &r->stream->again, *again;
+    struct list *list = &r->stream->again, *next;
     uint32_t untaken = r->count - r->next;
 
-    while ((again = *at)) {
-        if (again->request != r) {
-            at = &again->link;
+    assert(lock_is_held(&q->mu));
+    for (struct list *at = list_first(list); at; at = next) {
+        struct again *again = container_of(at, struct again, link);
+
+        next = list_next(list, at);
+        if (again->request != r)
             continue;
-        }
-        *at = again->link;
+        list_remove(at);
         free(again);
         untaken++;
     }
+    assert(untaken <= r->left);
     r->next = r->count;
     r->left -= untaken;
     wait_for_turns(q, r->stream, -(int64_t)untaken);
@@ -264,26 +270,41 @@ static void give_up_rest(struct queue *q, struct queue_request *r)
 /* A substitute. Holding the lock. */
 static void take_again(struct queue_stream *s, struct item *item)
 {
-    struct again *again = s->again;
+    struct again *again = container_of(list_take_first(&s->again), struct again, link);
 
-    s->again = again->link;
+    assert(lock_is_held(&s->queue->mu));
     item->request = again->request;
     item->index = again->index;
     item->try = again->try;
     free(again);
 }
 
+static struct queue_request *request_of(struct list *link)
+{
+    return container_of(link, struct queue_request, link);
+}
+
+/* The oldest request that has samples which nobody has taken up: there is one. Holding the lock. */
+static struct queue_request *first_untaken(struct queue_stream *s)
+{
+    struct list *at = list_first(&s->requests);
+
+    assert(lock_is_held(&s->queue->mu));
+    while (request_of(at)->next == request_of(at)->count)
+        at = list_next(&s->requests, at);
+    return request_of(at);
+}
+
 /* The next sample of the oldest request that has some. Holding the lock. */
 static void take_next(struct queue_stream *s, struct item *item)
 {
-    struct queue_request *r;
+    struct queue_request *r = first_untaken(s);
 
-    for (r = s->first; r->next == r->count; r = r->link)
-        ;
+    assert(lock_is_held(&s->queue->mu));
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
     if (r->next > 0 && r->next % s->open->local == 0) /* on to the batch's next step */
-        r->place = order_place_settle(&s->steps, order_place_after(&s->steps, r->place));
+        r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
     item->request = r;
     item->index = r->next++;
     item->try = (struct render_try){
@@ -292,24 +313,29 @@ static void take_next(struct queue_stream *s, struct item *item)
     s->taken++;
 }
 
-/* The next sample to read. Holding the lock. */
-static bool take_task(struct queue *q, struct item *item)
+/* The next sample to read, and an item for it; NULL: there is none of the one or the other. Holding
+ * the lock. */
+static struct item *take_task(struct queue *q)
 {
-    struct turns *leaf = turns_next(&q->turns, q->readers);
+    struct turns *leaf = list_is_empty(&q->free) ? NULL : turns_next(&q->turns, q->readers);
     struct queue_stream *s;
+    struct item *item;
 
+    assert(lock_is_held(&q->mu));
     if (!leaf)
-        return false;
+        return NULL;
+    item = container_of(list_take_first(&q->free), struct item, link);
     s = container_of(leaf, struct queue_stream, turns);
-    if (s->again)
+    if (!list_is_empty(&s->again))
         take_again(s, item);
     else
         take_next(s, item);
+    item_move(item, ITEM_READING);
     turns_take(leaf, s->cost_ns, &item->turn);
     turns_hold(leaf);
     s->starved = false;
     wait_for_turns(q, s, -1);
-    return true;
+    return item;
 }
 
 static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t samples)
@@ -319,7 +345,7 @@ static void walk_on(const struct queue_stream *s, struct walk *w, uint64_t sampl
     w->ordinal += samples;
     w->index = (uint32_t)(index % s->open->local);
     if (index >= s->open->local)
-        w->step = order_place_skip(&s->steps, w->step, index / s->open->local);
+        w->step = order_place_skip(s->steps, w->step, index / s->open->local);
 }
 
 static void maybe_free(struct queue_stream *s);
@@ -328,15 +354,20 @@ static void maybe_free(struct queue_stream *s);
  */
 static struct queue_stream *take_announcement(struct queue *q, uint32_t *sample)
 {
-    for (struct queue_stream *s = q->streams; s; s = s->link) {
-        if (s->taken >= s->slow_until || !s->first || !turns_may_hold(&s->turns, q->readers))
+    assert(lock_is_held(&q->mu));
+    for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
+        struct queue_stream *s = container_of(at, struct queue_stream, link);
+
+        if (s->taken >= s->slow_until || list_is_empty(&s->requests) ||
+            !turns_may_hold(&s->turns, q->readers))
             continue;
         if (s->ahead.ordinal < s->taken) /* reading has overtaken it */
             walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
         if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
             continue;
-        *sample = render_sample_at(s->spec, s->ahead.step.epoch,
-                                   s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
+        *sample =
+            render_sample_at(s->spec, s->ahead.step.epoch,
+                             s->ahead.step.position + wire_step_position(s->open, s->ahead.index));
         walk_on(s, &s->ahead, 1);
         return s;
     }
@@ -348,11 +379,12 @@ static void let_go(struct queue *q, struct item *item)
 {
     struct queue_request *r = item->request;
 
+    assert(lock_is_held(&q->mu));
     turns_settle(&r->stream->turns, &item->turn, item->cpu_ns);
     r->done.read_ns += item->read_ns;
     item->request = NULL;
-    item->link = q->free;
-    q->free = item;
+    item_move(item, ITEM_FREE);
+    list_add_first(&q->free, &item->link);
     /* Reading begins again when some of what was read is used up, and not for one sample. */
     if (atomic_load(&q->ready) <= q->options.workers + q->options.io_threads)
         (void)pthread_cond_signal(&q->to_read);
@@ -362,8 +394,10 @@ static void let_go(struct queue *q, struct item *item)
 static bool end_task(struct queue *q, struct item *item)
 {
     struct queue_request *r = item->request;
-    bool over = --r->left == 0;
+    bool over;
 
+    assert(lock_is_held(&q->mu) && r->left > 0);
+    over = --r->left == 0;
     let_go(q, item);
     if (over)
         finish(q, r);
@@ -375,25 +409,29 @@ static void hand_back(struct queue *q, struct item *item, struct again *again)
 {
     struct queue_stream *s = item->request->stream;
 
-    *again = (struct again){
-        .link = s->again, .request = item->request, .index = item->index, .try = item->try};
-    s->again = again;
+    assert(lock_is_held(&q->mu));
+    *again = (struct again){.request = item->request, .index = item->index, .try = item->try};
+    list_add_first(&s->again, &again->link);
     let_go(q, item);
     wait_for_turns(q, s, 1);
     (void)pthread_cond_signal(&q->to_read);
 }
 
-/* Where an item belongs in a lane: behind those of its user, and before those of others that have
- * had more. */
-static struct item **place_in(struct lane *lane, const struct item *item)
+/* Behind which of a lane's items (or its head) an item belongs: behind those of its user, and
+ * before those of others that have had more. */
+static struct list *place_in(struct lane *lane, const struct item *item)
 {
     const struct owner *user = item->request->stream->user;
-    struct item **place = &lane->first;
+    struct list *place = &lane->items;
 
-    for (struct item **at = place; *at; at = &(*at)->link)
-        if ((*at)->request->stream->user == user ||
-            (*at)->turn.tags[TURNS_LEVELS - 1] <= item->turn.tags[TURNS_LEVELS - 1])
-            place = &(*at)->link;
+    assert(lock_is_held(&lane->mu));
+    for (struct list *at = list_first(place); at; at = list_next(&lane->items, at)) {
+        const struct item *other = container_of(at, struct item, link);
+
+        if (other->request->stream->user == user ||
+            other->turn.tags[TURNS_LEVELS - 1] <= item->turn.tags[TURNS_LEVELS - 1])
+            place = at;
+    }
     return place;
 }
 
@@ -401,26 +439,24 @@ static struct item **place_in(struct lane *lane, const struct item *item)
 static void hand_over(struct queue *q, struct item *item)
 {
     struct lane *lane = &q->lanes[item->request->stream->lane];
-    struct item **place;
     bool taken;
 
-    (void)pthread_mutex_lock(&lane->mu);
-    place = place_in(lane, item);
-    item->link = *place;
-    *place = item;
+    lock_acquire(&lane->mu);
+    item_move(item, ITEM_READ);
+    list_add_after(place_in(lane, item), &item->link);
     (void)atomic_fetch_add(&q->ready, 1);
     taken = lane->idle > 0;
     if (taken)
         (void)pthread_cond_signal(&lane->to_render);
-    (void)pthread_mutex_unlock(&lane->mu);
+    lock_release(&lane->mu);
     for (unsigned i = 0; i < q->num_lanes && !taken; i++) {
         struct lane *other = &q->lanes[i];
 
-        (void)pthread_mutex_lock(&other->mu);
+        lock_acquire(&other->mu);
         taken = other->idle > 0;
         if (taken)
             (void)pthread_cond_signal(&other->to_render);
-        (void)pthread_mutex_unlock(&other->mu);
+        lock_release(&other->mu);
     }
 }
 
@@ -429,8 +465,8 @@ static void read_item(struct item *item)
     const struct render_spec *spec = item->request->stream->spec;
     uint64_t begin = time_now_ns(), cpu = time_cpu_ns();
 
-    item->code = dataset_read(spec->dataset, render_candidate(spec, &item->try), &item->buffer,
-                              &item->err);
+    item->code =
+        dataset_read(spec->dataset, render_candidate(spec, &item->try), &item->buffer, &item->err);
     item->read_ns = time_now_ns() - begin;
     item->cpu_ns = time_cpu_ns() - cpu;
 }
@@ -438,6 +474,7 @@ static void read_item(struct item *item)
 /* How long reading took. Holding the lock. */
 static void note_reading(struct queue_stream *s, uint64_t read_ns)
 {
+    assert(lock_is_held(&s->queue->mu));
     s->read_ns = (s->read_ns * (AHEAD_MEAN - 1) + read_ns) / AHEAD_MEAN;
     if (s->read_ns >= AHEAD_READ_NS)
         s->slow_until = s->taken + AHEAD_HOLD;
@@ -452,6 +489,7 @@ static uint64_t announce(struct queue *q)
     uint64_t begin;
     uint32_t sample;
 
+    assert(lock_is_held(&q->mu));
     s = take_announcement(q, &sample);
     if (!s)
         return 0;
@@ -459,12 +497,12 @@ static uint64_t announce(struct queue *q)
     dataset = dataset_ref(s->spec->dataset);
     turns_hold(&s->turns);
     s->announcing++;
-    unlock(q);
+    lock_release(&q->mu);
     begin = time_now_ns();
     dataset_announce(dataset, sample);
     begin = time_now_ns() - begin;
     dataset_unref(dataset);
-    lock(q);
+    lock_acquire(&q->mu);
     turns_release(&s->turns);
     s->announcing--;
     maybe_free(s);
@@ -477,36 +515,34 @@ static void *io_main(void *arg)
     struct queue *q = t->queue;
     uint64_t budget_ns = 0; /* for announcing */
 
-    lock(q);
+    lock_acquire(&q->mu);
     while (!q->stop) {
-        struct item *item = q->free;
-        struct queue_stream *s;
         uint64_t ns = budget_ns > 0 ? announce(q) : 0;
+        struct item *item = ns > 0 ? NULL : take_task(q);
 
         if (ns > 0) {
             budget_ns -= min_u64(budget_ns, ns);
-        } else if (item && take_task(q, item)) {
-            q->free = item->link;
-            item->link = NULL;
-            s = item->request->stream;
-            unlock(q);
+        } else if (item) {
+            struct queue_stream *s = item->request->stream;
+
+            lock_release(&q->mu);
             read_item(item);
-            lock(q);
+            lock_acquire(&q->mu);
             turns_release(&s->turns);
             s->reads++;
             set_hangs(s, false);
             note_reading(s, item->read_ns);
             budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
-            unlock(q);
+            lock_release(&q->mu);
             hand_over(q, item);
-            lock(q);
+            lock_acquire(&q->mu);
         } else if (announce(q) == 0) {
             q->idle_readers++;
-            (void)pthread_cond_wait(&q->to_read, &q->mu);
+            lock_wait(&q->mu, &q->to_read);
             q->idle_readers--;
         }
     }
-    unlock(q);
+    lock_release(&q->mu);
     return NULL;
 }
 
@@ -528,8 +564,8 @@ static int render_item(struct render_scratch *scratch, const struct item *item,
                         slot + item->index * render_bytes(s->spec), result, err);
     if (r < 0)
         return r;
-    ((int64_t *)(void *)(slot + s->layout.labels_at))[item->index] = result->label;
-    ((uint32_t *)(void *)(slot + s->layout.samples_at))[item->index] = result->sample;
+    ((int64_t *)(void *)(slot + s->layout->labels_at))[item->index] = result->label;
+    ((uint32_t *)(void *)(slot + s->layout->samples_at))[item->index] = result->sample;
     return 0;
 }
 
@@ -537,6 +573,7 @@ static int render_item(struct render_scratch *scratch, const struct item *item,
 static void note_failure(struct queue *q, struct queue_request *r, int code,
                          const struct plenum_error *err)
 {
+    assert(lock_is_held(&q->mu));
     if (r->done.status == 0) {
         r->done.status = code;
         memcpy(r->done.text, err->text, sizeof(r->done.text));
@@ -546,16 +583,17 @@ static void note_failure(struct queue *q, struct queue_request *r, int code,
 
 static struct item *pop(struct queue *q, struct lane *lane)
 {
-    struct item *item;
+    struct item *item = NULL;
+    struct list *first;
 
-    (void)pthread_mutex_lock(&lane->mu);
-    item = lane->first;
-    if (item) {
-        lane->first = item->link;
-        item->link = NULL;
+    lock_acquire(&lane->mu);
+    first = list_take_first(&lane->items);
+    if (first) {
+        item = container_of(first, struct item, link);
+        item_move(item, ITEM_RENDERING);
         (void)atomic_fetch_sub(&q->ready, 1);
     }
-    (void)pthread_mutex_unlock(&lane->mu);
+    lock_release(&lane->mu);
     return item;
 }
 
@@ -575,13 +613,13 @@ static struct item *take_item(struct queue *q, unsigned own)
         }
         /* hand_over() counts an item before it looks who is idle, and we are idle before we look at
          * the count: one of the two sees the other. */
-        (void)pthread_mutex_lock(&lane->mu);
+        lock_acquire(&lane->mu);
         lane->idle++;
         if (!lane->stop && atomic_load(&q->ready) == 0)
-            (void)pthread_cond_wait(&lane->to_render, &lane->mu);
+            lock_wait(&lane->mu, &lane->to_render);
         lane->idle--;
         stop = lane->stop;
-        (void)pthread_mutex_unlock(&lane->mu);
+        lock_release(&lane->mu);
     }
     return NULL;
 }
@@ -592,6 +630,7 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns, 
 {
     struct queue_totals *totals[] = {&item->request->stream->totals, &q->counters.all};
 
+    assert(lock_is_held(&q->mu));
     for (unsigned i = 0; i < ARRAY_LEN(totals); i++) {
         totals[i]->samples += rendered;
         totals[i]->substituted += substituted;
@@ -607,17 +646,19 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns, 
 /* Holding the lock. */
 static void note_cost(struct queue_stream *s, uint64_t cpu_ns)
 {
+    assert(lock_is_held(&s->queue->mu));
     s->cost_ns = (s->cost_ns * (COST_MEAN - 1) + cpu_ns) / COST_MEAN;
 }
 
-/* What has come of rendering an item. True when somebody must be told. Takes `again`, which is there
- * when a substitute is to be read. Holding the lock. */
+/* What has come of rendering an item. True when somebody must be told. Takes `again`, which is
+ * there when a substitute is to be read. Holding the lock. */
 static bool settle(struct queue *q, struct item *item, uint64_t render_ns, int code,
                    const struct plenum_error *err, const struct render_result *result,
                    struct again *again)
 {
     struct queue_request *r = item->request;
 
+    assert(lock_is_held(&q->mu));
     r->done.render_ns += render_ns;
     count(q, item, render_ns, code == 0, result->substituted);
     if (again && !r->cancelled && r->done.status == 0) {
@@ -644,11 +685,11 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     int code = 0;
     bool over;
 
-    lock(q);
+    lock_acquire(&q->mu);
     turns_serve(&r->stream->turns, &item->turn);
     if (r->cancelled || r->done.status < 0)
         code = -ECANCELED;
-    unlock(q);
+    lock_release(&q->mu);
 
     begin = time_now_ns();
     cpu = time_cpu_ns();
@@ -662,9 +703,9 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     if (item->buffer.cap > BUFFER_KEEP)
         dataset_buffer_fini(&item->buffer);
 
-    lock(q);
+    lock_acquire(&q->mu);
     over = settle(q, item, begin, code, &err, &result, again);
-    unlock(q);
+    lock_release(&q->mu);
     if (over)
         q->options.wake(q->options.arg);
 }
@@ -680,12 +721,12 @@ static void rest(struct queue *q)
         uint64_t begin = time_now_ns();
         bool stop;
 
-        lock(q);
+        lock_acquire(&q->mu);
         if (!q->stop)
-            (void)cond_wait_until(&q->rested, &q->mu, begin + ns);
+            (void)lock_wait_until(&q->mu, &q->rested, begin + ns);
         stop = q->stop;
         q->counters.all.rested_ns += time_now_ns() - begin;
-        unlock(q);
+        lock_release(&q->mu);
         if (stop)
             return;
     }
@@ -716,6 +757,7 @@ static int start_thread(struct queue *q)
     struct thread *t = &q->threads[q->started];
     int r;
 
+    assert(lock_is_held(&q->mu));
     *t = (struct thread){.queue = q, .index = q->started - (worker ? 0 : o->workers)};
     if (worker && o->worker_lane)
         t->lane = o->worker_lane(o->arg, t->index) % q->num_lanes;
@@ -733,10 +775,10 @@ static int start_threads(struct queue *q)
     q->threads = calloc(count + SPARE_MAX, sizeof(*q->threads));
     if (!q->threads)
         return -ENOMEM;
-    lock(q);
+    lock_acquire(&q->mu);
     for (unsigned i = 0; i < count && r == 0; i++)
         r = start_thread(q);
-    unlock(q);
+    lock_release(&q->mu);
     return r;
 }
 
@@ -746,6 +788,7 @@ static bool is_starved(const struct queue *q, struct queue_stream *s)
     unsigned most = q->options.io_threads + SPARE_OF_USER;
     bool since = s->starved;
 
+    assert(lock_is_held(&q->mu));
     s->starved = q->idle_readers == 0 && s->waiting > 0 && s->turns.held == 0;
     return since && s->starved && s->user->turns.held < most;
 }
@@ -755,20 +798,18 @@ void queue_beat(struct queue *queue)
     struct queue *q = queue;
     bool starved = false;
 
-    lock(q);
-    for (struct queue_stream *s = q->streams; s; s = s->link) {
+    lock_acquire(&q->mu);
+    for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
+        struct queue_stream *s = container_of(at, struct queue_stream, link);
+
         set_hangs(s, s->turns.held > 0 && s->reads == s->reads_at_beat);
         s->reads_at_beat = s->reads;
         starved |= is_starved(q, s);
     }
-    if (starved && q->readers < q->options.io_threads + SPARE_MAX && start_thread(q) == 0) {
-        struct item *item = &q->items[q->num_items++];
-
-        item->link = q->free;
-        q->free = item;
-    }
+    if (starved && q->readers < q->options.io_threads + SPARE_MAX && start_thread(q) == 0)
+        list_add_first(&q->free, &q->items[q->num_items++].link);
     (void)pthread_cond_broadcast(&q->to_read);
-    unlock(q);
+    lock_release(&q->mu);
 }
 
 static int make_items(struct queue *q)
@@ -779,12 +820,11 @@ static int make_items(struct queue *q)
     q->lanes = calloc(q->num_lanes, sizeof(*q->lanes));
     if (!q->items || !q->lanes)
         return -ENOMEM;
-    for (unsigned i = 0; i < q->num_items; i++) {
-        q->items[i].link = q->free;
-        q->free = &q->items[i];
-    }
+    for (unsigned i = 0; i < q->num_items; i++)
+        list_add_first(&q->free, &q->items[i].link);
     for (unsigned i = 0; i < q->num_lanes; i++) {
-        (void)pthread_mutex_init(&q->lanes[i].mu, NULL);
+        list_init(&q->lanes[i].items);
+        lock_init(&q->lanes[i].mu);
         (void)pthread_cond_init(&q->lanes[i].to_render, NULL);
     }
     return 0;
@@ -798,11 +838,15 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     if (!q)
         return -ENOMEM;
     q->options = *options;
+    list_init(&q->users);
+    list_init(&q->streams);
+    list_init(&q->free);
+    list_init(&q->finished);
     (void)pthread_cond_init(&q->rested, NULL);
     budget_init(&q->budget, options->cpu_millicores, time_now_ns(),
                 time_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     q->num_lanes = options->lanes ? options->lanes : 1;
-    (void)pthread_mutex_init(&q->mu, NULL);
+    lock_init(&q->mu);
     (void)pthread_cond_init(&q->to_read, NULL);
     r = make_items(q);
     if (r == 0)
@@ -817,16 +861,16 @@ int queue_create(const struct queue_options *options, struct queue **ret)
 
 static void stop_threads(struct queue *q)
 {
-    lock(q);
+    lock_acquire(&q->mu);
     q->stop = true;
     (void)pthread_cond_broadcast(&q->to_read);
     (void)pthread_cond_broadcast(&q->rested);
-    unlock(q);
+    lock_release(&q->mu);
     for (unsigned i = 0; q->lanes && i < q->num_lanes; i++) {
-        (void)pthread_mutex_lock(&q->lanes[i].mu);
+        lock_acquire(&q->lanes[i].mu);
         q->lanes[i].stop = true;
         (void)pthread_cond_broadcast(&q->lanes[i].to_render);
-        (void)pthread_mutex_unlock(&q->lanes[i].mu);
+        lock_release(&q->lanes[i].mu);
     }
     for (unsigned i = 0; i < q->started; i++)
         (void)pthread_join(q->threads[i].id, NULL);
@@ -845,7 +889,7 @@ void queue_destroy(struct queue *queue)
         dataset_buffer_fini(&queue->items[i].buffer);
     for (unsigned i = 0; queue->lanes && queue->items && i < queue->num_lanes; i++) {
         (void)pthread_cond_destroy(&queue->lanes[i].to_render);
-        (void)pthread_mutex_destroy(&queue->lanes[i].mu);
+        lock_fini(&queue->lanes[i].mu);
     }
     free(queue->items);
     free(queue->lanes);
@@ -853,39 +897,39 @@ void queue_destroy(struct queue *queue)
     (void)pthread_cond_destroy(&queue->to_read);
     (void)pthread_cond_destroy(&queue->rested);
     budget_fini(&queue->budget);
-    (void)pthread_mutex_destroy(&queue->mu);
+    lock_fini(&queue->mu);
     free(queue);
 }
 
 /* Of a list of users or jobs the one with this name, which is made if there is none; NULL: no
  * memory. Holding the lock. */
-static struct owner *join(struct owner **list, const char *name, struct turns *parent, uint64_t had)
+static struct owner *join(struct list *list, const char *name, struct turns *parent, uint64_t had)
 {
-    struct owner *o = *list;
     size_t size = strlen(name) + 1;
+    struct owner *o = NULL;
 
-    while (o && strcmp(o->name, name) != 0)
-        o = o->link;
+    for (struct list *at = list_first(list); at && !o; at = list_next(list, at))
+        if (strcmp(container_of(at, struct owner, link)->name, name) == 0)
+            o = container_of(at, struct owner, link);
     if (!o) {
         o = calloc(1, sizeof(*o) + size);
         if (!o)
             return NULL;
         memcpy(o->name, name, size);
         turns_init(&o->turns, parent, had);
-        o->link = *list;
-        *list = o;
+        list_init(&o->jobs);
+        list_add_first(list, &o->link);
     }
     o->members++;
     return o;
 }
 
-static void leave(struct owner **list, struct owner *o)
+/* Holding the lock. */
+static void leave(struct owner *o)
 {
     if (--o->members > 0)
         return;
-    while (*list != o)
-        list = &(*list)->link;
-    *list = o->link;
+    list_remove(&o->link);
     free(o);
 }
 
@@ -901,33 +945,31 @@ static uint64_t *debts_of(struct queue *q, const char *user)
 }
 
 /* Add a stream to its job, and job and user if they are new: 0 or -ENOMEM. Holding the lock. */
-static int join_owners(struct queue *q, const struct queue_stream_options *o, struct queue_stream *s)
+static int join_owners(struct queue *q, const struct queue_stream_options *o,
+                       struct queue_stream *s)
 {
+    assert(lock_is_held(&q->mu));
     s->user = join(&q->users, o->user, &q->turns, *debts_of(q, o->user));
     if (!s->user)
         return -ENOMEM;
-    s->job = join(&s->user->owners, o->job, &s->user->turns, 0);
+    s->job = join(&s->user->jobs, o->job, &s->user->turns, 0);
     if (!s->job) {
-        leave(&q->users, s->user);
+        leave(s->user);
         return -ENOMEM;
     }
     turns_init(&s->turns, &s->job->turns, 0);
-    s->link = q->streams;
-    q->streams = s;
+    list_add_first(&q->streams, &s->link);
     return 0;
 }
 
 /* Holding the lock. */
 static void leave_owners(struct queue *q, struct queue_stream *s)
 {
-    struct queue_stream **at = &q->streams;
-
-    while (*at != s)
-        at = &(*at)->link;
-    *at = s->link;
+    assert(lock_is_held(&q->mu));
+    list_remove(&s->link);
     *debts_of(q, s->user->name) = s->user->turns.had;
-    leave(&s->user->owners, s->job);
-    leave(&q->users, s->user);
+    leave(s->job);
+    leave(s->user);
 }
 
 int queue_stream_open(struct queue *queue, const struct queue_stream_options *options,
@@ -942,21 +984,18 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
     *s = (struct queue_stream){.queue = queue,
                                .spec = o->spec,
                                .open = o->open,
-                               .steps = {.n = order_positions(&o->spec->order),
-                                         .per_step = o->open->per_step,
-                                         .last = o->open->last,
-                                         .span = o->open->span},
+                               .layout = o->layout,
+                               .steps = o->steps,
                                .ring = o->ring,
                                .lane = o->lane % queue->num_lanes,
                                .owner = o->owner,
                                .cost_ns = (uint64_t)o->open->side * o->open->side * COST_PIXEL_NS,
                                .expected = {.epoch = UINT64_MAX}};
-    r = wire_slot_init(o->open, &s->layout);
-    if (r == 0) {
-        lock(queue);
-        r = join_owners(queue, o, s);
-        unlock(queue);
-    }
+    list_init(&s->requests);
+    list_init(&s->again);
+    lock_acquire(&queue->mu);
+    r = join_owners(queue, o, s);
+    lock_release(&queue->mu);
     if (r < 0)
         free(s);
     else
@@ -967,6 +1006,7 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
 /* Holding the lock. */
 static void maybe_free(struct queue_stream *s)
 {
+    assert(lock_is_held(&s->queue->mu));
     if (!s->closed || s->announcing > 0)
         return;
     leave_owners(s->queue, s);
@@ -980,22 +1020,25 @@ void queue_stream_close(struct queue_stream *stream)
     if (!stream)
         return;
     q = stream->queue;
-    lock(q);
+    lock_acquire(&q->mu);
+    assert(!stream->closed && list_is_empty(&stream->requests));
     stream->closed = true;
     maybe_free(stream);
-    unlock(q);
+    lock_release(&q->mu);
 }
 
-/* A request has come: does it go on where the last one ended? Then so does the walk ahead. */
+/* A request has come: does it go on where the last one ended? Then so does the walk ahead. Holding
+ * the lock. */
 static void note_place(struct queue_stream *s, struct order_place place, uint64_t count)
 {
+    assert(lock_is_held(&s->queue->mu));
     if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
         s->ahead = (struct walk){.step = place};
         s->slow_until = s->slow_until > s->taken ? AHEAD_HOLD : 0;
         s->asked = s->taken = 0;
     }
     s->asked += count;
-    s->expected = order_place_skip(&s->steps, place, s->open->steps);
+    s->expected = order_place_skip(s->steps, place, s->open->steps);
 }
 
 int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_render *render)
@@ -1003,6 +1046,7 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
     struct queue *q = stream->queue;
     struct queue_request *r = malloc(sizeof(*r));
 
+    assert(render->slot < stream->open->slots && !stream->closed);
     if (!r)
         return -ENOMEM;
     *r = (struct queue_request){.id = id,
@@ -1013,33 +1057,31 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
                                 .slot = render->slot,
                                 .count = (uint32_t)wire_batch_count(stream->open)};
     r->left = r->count;
-    lock(q);
-    if (stream->last)
-        stream->last->link = r;
-    else
-        stream->first = r;
-    stream->last = r;
+    lock_acquire(&q->mu);
+    list_add_last(&stream->requests, &r->link);
     note_place(stream, r->place, r->count);
     wait_for_turns(q, stream, r->count);
     (void)pthread_cond_broadcast(&q->to_read);
-    unlock(q);
+    lock_release(&q->mu);
     return 0;
 }
 
 bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot)
 {
-    struct queue_request *r;
+    bool has = false;
 
-    lock(stream->queue);
-    for (r = stream->first; r && r->id != id && r->slot != slot; r = r->link)
-        ;
-    unlock(stream->queue);
-    return r != NULL;
+    lock_acquire(&stream->queue->mu);
+    for (struct list *at = list_first(&stream->requests); at && !has;
+         at = list_next(&stream->requests, at))
+        has = request_of(at)->id == id || request_of(at)->slot == slot;
+    lock_release(&stream->queue->mu);
+    return has;
 }
 
 /* Holding the lock. True when the request is over at once. */
 static bool cancel(struct queue *q, struct queue_request *r)
 {
+    assert(lock_is_held(&q->mu));
     r->cancelled = true;
     give_up_rest(q, r);
     if (r->left > 0)
@@ -1051,16 +1093,16 @@ static bool cancel(struct queue *q, struct queue_request *r)
 static void cancel_matching(struct queue_stream *stream, bool all, uint64_t id)
 {
     struct queue *q = stream->queue;
-    struct queue_request *next;
+    struct list *next;
     bool over = false;
 
-    lock(q);
-    for (struct queue_request *r = stream->first; r; r = next) {
-        next = r->link;
-        if (all || r->id == id)
-            over |= cancel(q, r);
+    lock_acquire(&q->mu);
+    for (struct list *at = list_first(&stream->requests); at; at = next) {
+        next = list_next(&stream->requests, at);
+        if (all || request_of(at)->id == id)
+            over |= cancel(q, request_of(at));
     }
-    unlock(q);
+    lock_release(&q->mu);
     if (over)
         q->options.wake(q->options.arg);
 }
@@ -1077,32 +1119,26 @@ void queue_cancel_all(struct queue_stream *stream)
 
 struct queue_request *queue_take_finished(struct queue *queue)
 {
-    struct queue_request *r;
+    struct list *first;
 
-    lock(queue);
-    r = queue->finished_first;
-    if (r) {
-        queue->finished_first = r->link;
-        if (!r->link)
-            queue->finished_last = NULL;
-        r->link = NULL;
-    }
-    unlock(queue);
-    return r;
+    lock_acquire(&queue->mu);
+    first = list_take_first(&queue->finished);
+    lock_release(&queue->mu);
+    return first ? request_of(first) : NULL;
 }
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret)
 {
-    lock(queue);
+    lock_acquire(&queue->mu);
     *ret = queue->counters;
-    unlock(queue);
+    lock_release(&queue->mu);
 }
 
 void queue_stream_get_totals(struct queue_stream *stream, struct queue_totals *ret)
 {
-    lock(stream->queue);
+    lock_acquire(&stream->queue->mu);
     *ret = stream->totals;
-    unlock(stream->queue);
+    lock_release(&stream->queue->mu);
 }
 
 unsigned queue_stream_lane(const struct queue_stream *stream)

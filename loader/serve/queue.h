@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/list.h"
 #include "common/ring.h"
 #include "common/wire.h"
 #include "loader/serve/histogram.h"
@@ -39,13 +40,13 @@ struct queue_request {
     struct queue_stream *stream;
     void *owner; /* of the stream: queue_stream_open() */
     struct wire_done done;
-    bool cancelled; /* CANCELLED is the answer, not DONE */
+    bool cancelled;   /* CANCELLED is the answer, not DONE */
+    struct list link; /* free for who takes it from the finished ones */
     /* The queue's own, under its lock. */
     uint64_t arrived_ns;
     struct order_place place; /* of the step that is handed out now */
     uint32_t slot;
     uint32_t count, next, left;
-    struct queue_request *link;
 };
 
 /** Of one stream, or of all streams since the start. */
@@ -75,6 +76,8 @@ struct queue_stream_options {
     /** Borrowed until queue_stream_close(). */
     const struct render_spec *spec;
     const struct wire_open *open;
+    const struct wire_slot *layout;  /* of `open` */
+    const struct order_steps *steps; /* likewise */
     struct ring *ring;
     unsigned lane; /* whose workers are nearest to the ring's memory */
     void *owner;   /* of its requests */
@@ -101,8 +104,8 @@ void queue_cancel_all(struct queue_stream *stream);
 /** The oldest finished request, owned by the caller (free()), or NULL. */
 struct queue_request *queue_take_finished(struct queue *queue);
 
-/** To be called about once a second: where all threads that read wait for storage, and a stream gets
- * none for that, another is started, up to a limit. */
+/** To be called about once a second: where all threads that read wait for storage, and a stream
+ * gets none for that, another is started, up to a limit. */
 void queue_beat(struct queue *queue);
 
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);

@@ -20,7 +20,7 @@ static struct account count(const struct server *server, const char *user,
 {
     struct account a = {0};
 
-    for (const struct session *s = server->sessions; s; s = session_next(s)) {
+    for (const struct session *s = session_first(server); s; s = session_next(s)) {
         a.all += of(s);
         if (strcmp(session_user(s), user) == 0)
             a.own += of(s);
@@ -29,8 +29,8 @@ static struct account count(const struct server *server, const char *user,
 }
 
 /* Is so much more within the limit, and would as much be left for others as the user then has? */
-static bool fits(const struct server *server, const struct account *a, uint64_t more, uint64_t limit,
-                 bool *share)
+static bool fits(const struct server *server, const struct account *a, uint64_t more,
+                 uint64_t limit, bool *share)
 {
     uint64_t left = limit - min_u64(a->all, limit);
 
@@ -56,10 +56,11 @@ int room_for_client(const struct server *server, const char *user, struct plenum
     if (most == 0 || fits(server, &a, 1, most, &share) || (share && a.own == 0))
         return 0;
     if (share)
-        return error_set(err, -EUSERS,
-                         "your user has %u of the %u clients that it takes, and gets no more than is "
-                         "left for others (--max-clients)",
-                         (unsigned)a.own, most);
+        return error_set(
+            err, -EUSERS,
+            "your user has %u of the %u clients that it takes, and gets no more than is "
+            "left for others (--max-clients)",
+            (unsigned)a.own, most);
     return error_set(err, -EUSERS, "it has %u clients and takes no more (--max-clients)",
                      (unsigned)a.all);
 }
@@ -79,11 +80,12 @@ int room_for_ring(struct server *server, const char *user, uint64_t bytes, struc
         return 0;
     (void)format_bytes(bytes, want, sizeof(want));
     if (share)
-        return error_set(err, -ENOSPC,
-                         "with a ring of %s your user would have more of the %s for all rings than is "
-                         "then left for others (%s)",
-                         want, format_bytes(limit, most, sizeof(most)),
-                         by_budget ? "--memory-budget" : "--ring-limit");
+        return error_set(
+            err, -ENOSPC,
+            "with a ring of %s your user would have more of the %s for all rings than is "
+            "then left for others (%s)",
+            want, format_bytes(limit, most, sizeof(most)),
+            by_budget ? "--memory-budget" : "--ring-limit");
     if (by_budget)
         return error_set(
             err, -ENOSPC,
@@ -101,7 +103,7 @@ bool room_is_coming(struct server *server, const char *user)
 {
     bool coming = false;
 
-    for (struct session *s = server->sessions; s; s = session_next(s))
+    for (struct session *s = session_first(server); s; s = session_next(s))
         if ((!user || strcmp(session_user(s), user) == 0) &&
             (session_is_ending(s) || session_ask_if_there(s)))
             coming = true;

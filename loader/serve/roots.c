@@ -47,6 +47,9 @@ static int take_groups(int fd, struct peer *peer)
         return 0;             /* none besides its own */
     if (errno == ENOPROTOOPT) /* a kernel before 4.13 */
         return 0;
+    /* qemu, when it plays another processor for one program, cannot ask: they count as none. */
+    if (errno == EFAULT || (errno == ERANGE && size == 0))
+        return 0;
     if (errno != ERANGE || size > GROUPS_MAX * sizeof(gid_t))
         return -errno;
     groups = realloc(peer->groups, sizeof(gid_t) + size);

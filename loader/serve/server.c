@@ -85,19 +85,19 @@ struct main_loop {
     uv_async_t finished;
     struct reload reload;
     bool leash_open, loop_open;
-    bool beats_wanted;  /* by the keeper, which has said so */
-    int spare_fd; /* given up for a moment to take, and close, a client for which there is none */
-    char said[128];     /* the last STATUS= */
+    bool beats_wanted; /* by the keeper, which has said so */
+    int spare_fd;   /* given up for a moment to take, and close, a client for which there is none */
+    char said[128]; /* the last STATUS= */
     uint64_t looked_ns; /* when the monitor last looked */
 };
 
 enum {
     BEAT_MS = 1000,
     PAUSE_MS = 5,
-    RELOAD_MS = 1000, /* that who comes waits for settings that are being read */
-    FILES_KEPT = 64, /* descriptors that clients do not get */
+    RELOAD_MS = 1000,       /* that who comes waits for settings that are being read */
+    FILES_KEPT = 64,        /* descriptors that clients do not get */
     OPENING_SILENT_S = 900, /* data sets that are opened from storage that hangs are given up */
-    END_LIMIT_S = 5, /* from the decision to end at once to the end */
+    END_LIMIT_S = 5,        /* from the decision to end at once to the end */
 };
 
 static struct main_loop *loop_of(struct server *server)
@@ -186,7 +186,7 @@ static void for_sessions(struct main_loop *m, void (*call)(struct session *sessi
 {
     struct session *next;
 
-    for (struct session *s = m->server.sessions; s; s = next) {
+    for (struct session *s = session_first(&m->server); s; s = next) {
         next = session_next(s);
         call(s);
     }
@@ -305,8 +305,7 @@ static void leave_door(struct door *door)
 /* Who comes after SIGHUP finds the new settings, as long as reading them does not hang. */
 static bool is_reloading(const struct main_loop *m)
 {
-    return m->reload.began_ns > 0 &&
-           time_now_ns() < m->reload.began_ns + RELOAD_MS * NS_PER_MS;
+    return m->reload.began_ns > 0 && time_now_ns() < m->reload.began_ns + RELOAD_MS * NS_PER_MS;
 }
 
 static void on_pause(uv_timer_t *timer)
@@ -322,8 +321,8 @@ static void on_pause(uv_timer_t *timer)
     for_open_doors(m, watch_door);
 }
 
-/* Clients wait in the backlog, for settings that are being read, or until there is a spare descriptor
- * again: the loop would turn for them until then. */
+/* Clients wait in the backlog, for settings that are being read, or until there is a spare
+ * descriptor again: the loop would turn for them until then. */
 static void pause_listening(struct main_loop *m)
 {
     for_open_doors(m, leave_door);
@@ -542,11 +541,9 @@ static void on_settings_read(struct chore *chore)
 static void begin_reload(struct main_loop *m)
 {
     notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
-    m->reload = (struct reload){.began_ns = time_now_ns(),
-                                .chore = {.work = read_settings,
-                                          .done = on_settings_read,
-                                          .lane = "settings",
-                                          .limit = 1}};
+    m->reload = (struct reload){
+        .began_ns = time_now_ns(),
+        .chore = {.work = read_settings, .done = on_settings_read, .lane = "settings", .limit = 1}};
     pause_listening(m);
     chores_start(m->server.chores, &m->reload.chore);
 }
@@ -591,8 +588,9 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     if (m->tcp.fd >= 0)
         return error_set(err, -EINVAL, "--listen and --listen-fd both name a TCP socket: give one");
     r = address_parse_listen(o->listen, &address, err);
-    if (r == 0)
-        r = address_resolve(&address, err);
+    if (r < 0)
+        return error_prefix(err, r, "--listen");
+    r = address_resolve(&address, err);
     if (r < 0)
         return error_prefix(err, r, "--listen");
     r = take_key(m, err);
@@ -685,8 +683,8 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
     return give_socket(m, err);
 }
 
-/* A control group's quota is a budget, too: where it is used up, the kernel stops all threads in the middle of what
- * they do, the loop among them. */
+/* A control group's quota is a budget, too: where it is used up, the kernel stops all threads in
+ * the middle of what they do, the loop among them. */
 static uint32_t cpu_budget(const struct server_options *o)
 {
     uint32_t quota = cgroup_cpu_millicores();
@@ -744,11 +742,14 @@ static int start_signals(struct main_loop *m)
     (void)uv_timer_init(loop, &m->pause);
     m->loop_open = true;
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
-    if (r == 0 && !signal_is_ignored(SIGINT)) /* as a script's job in the background has it */
+    if (r < 0)
+        return r;
+    if (!signal_is_ignored(SIGINT)) { /* as a script's job in the background has it */
         r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
-    if (r == 0 && m->live.reload)
-        r = uv_signal_start(&m->hangup, on_hangup, SIGHUP);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return m->live.reload ? uv_signal_start(&m->hangup, on_hangup, SIGHUP) : 0;
 }
 
 /* Serving has begun: say so, and go on saying that we live, twice as often as is asked for. */
@@ -786,8 +787,9 @@ static int start_polling(struct main_loop *m)
 
     m->leash.data = m;
     r = open_door(m, &m->door);
-    if (r == 0)
-        r = open_door(m, &m->tcp);
+    if (r < 0)
+        return r;
+    r = open_door(m, &m->tcp);
     if (r < 0 || m->server.options->leash_fd < 0)
         return r;
     r = uv_poll_init(loop, &m->leash, m->server.options->leash_fd);
@@ -809,39 +811,51 @@ static int start_openings(struct main_loop *m, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot open data sets: %s", strerror(-r)) : 0;
 }
 
+/* Whom we are about to be, where --user says so, and what of the environment is then theirs. */
+static int find_user(struct main_loop *m, struct plenum_error *err)
+{
+    int r = people_find_user(m->live.user, &m->person, err);
+
+    if (r < 0)
+        return error_prefix(err, r, "--user");
+    if (m->person.unknown && geteuid() == 0)
+        log_warn("user %s has no account on this host: its group is %u, and it has no others and "
+                 "no home",
+                 m->person.name, (unsigned)m->person.gid);
+    /* Its cache, not root's. */
+    (void)setenv("HOME", m->person.home, 1);
+    (void)unsetenv("XDG_CACHE_HOME");
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* of the threads that follow, too */
+    return 0;
+}
+
+/* What has started when one step fails is ended by stop_now() and server_run(). */
 static int start(struct main_loop *m, struct plenum_error *err)
 {
     int r = start_signals(m);
 
     if (r < 0)
         return error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
-    if (m->live.user) {
-        r = people_find_user(m->live.user, &m->person, err);
-        if (r < 0)
-            return error_prefix(err, r, "--user");
-        if (m->person.unknown && geteuid() == 0)
-            log_warn("user %s has no account on this host: its group is %u, and it has no others and "
-                     "no home",
-                     m->person.name, (unsigned)m->person.gid);
-        /* Its cache, not root's. */
-        (void)setenv("HOME", m->person.home, 1);
-        (void)unsetenv("XDG_CACHE_HOME");
-        (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* of the threads that follow, too */
-    }
+    if (m->live.user && (r = find_user(m, err)) < 0)
+        return r;
     r = start_threads(m, err);
-    if (r == 0 && (r = chores_create(&m->server.loop, &m->server.chores)) < 0)
-        (void)error_set(err, r, "cannot start threads for storage: %s", uv_strerror(r));
-    if (r == 0)
-        r = start_openings(m, err);
-    if (r == 0)
-        r = start_listening(m, err);
-    if (r == 0)
-        r = start_listening_tcp(m, err);
-    if (r == 0 && m->live.http_port > 0)
-        r = http_start(&m->live, m->server.chores, &m->http, err);
-    if (r == 0 && m->live.user)
-        r = people_become(&m->person, err);
     if (r < 0)
+        return r;
+    r = chores_create(&m->server.loop, &m->server.chores);
+    if (r < 0)
+        return error_set(err, r, "cannot start threads for storage: %s", uv_strerror(r));
+    r = start_openings(m, err);
+    if (r < 0)
+        return r;
+    r = start_listening(m, err);
+    if (r < 0)
+        return r;
+    r = start_listening_tcp(m, err);
+    if (r < 0)
+        return r;
+    if (m->live.http_port > 0 && (r = http_start(&m->live, m->server.chores, &m->http, err)) < 0)
+        return r;
+    if (m->live.user && (r = people_become(&m->person, err)) < 0)
         return r;
     r = start_polling(m);
     return r < 0 ? error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r)) : 0;
@@ -864,10 +878,44 @@ static int test_pixels(struct server *server, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "no definition of pixels is left that could be served") : 0;
 }
 
+/* The loader serves: say so. */
+static void say_started(struct main_loop *m)
+{
+    const struct server_options *o = m->server.options;
+    char loops[64];
+
+    log_set_entries(true);
+    image_describe_loops(o->jpeg, loops, sizeof(loops));
+    log_info("plenumd %s: %u threads decode for %s (loops: %s)", PACKAGE_VERSION, m->server.threads,
+             o->listen_fd < 0  ? o->socket
+             : o->leash_fd < 0 ? "the socket that was handed over"
+                               : "this job",
+             loops);
+}
+
+/* Start, and serve until something ends it. */
+static int serve(struct main_loop *m, struct plenum_error *err)
+{
+    int r = start(m, err);
+
+    if (r == 0) {
+        say_started(m);
+        (void)start_beat(m);
+    } else {
+        stop_now(m, "it could not be started");
+    }
+    (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
+    http_stop(m->http);
+    queue_destroy(m->server.queue);
+    chores_destroy(m->server.chores);
+    openings_destroy(m->server.openings);
+    (void)uv_loop_close(&m->server.loop);
+    return r;
+}
+
 int server_run(const struct server_options *options, struct plenum_error *err)
 {
     struct main_loop *m = calloc(1, sizeof(*m));
-    char loops[64];
     int r;
 
     if (!m)
@@ -876,37 +924,25 @@ int server_run(const struct server_options *options, struct plenum_error *err)
     m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     m->tcp.remote = true;
     m->live = *options;
+    list_init(&m->server.sessions);
     m->server.options = &m->live;
     m->server.started_ns = time_now_ns();
     m->server.session_gone = on_session_gone;
     (void)signal(SIGPIPE, SIG_IGN);
     r = test_pixels(&m->server, err);
-    if (r == 0)
-        r = roots_create(options->roots, options->num_roots, &m->server.roots, err);
-    if (r == 0 && (r = uv_loop_init(&m->server.loop)) < 0)
+    if (r < 0)
+        goto out;
+    r = roots_create(options->roots, options->num_roots, &m->server.roots, err);
+    if (r < 0)
+        goto out;
+    r = uv_loop_init(&m->server.loop);
+    if (r < 0) {
         (void)error_set(err, r, "cannot start the event loop: %s", uv_strerror(r));
-    if (r == 0) {
-        r = start(m, err);
-        if (r == 0) {
-            log_set_entries(true);
-            image_describe_loops(options->jpeg, loops, sizeof(loops));
-            log_info("plenumd %s: %u threads decode for %s (loops: %s)", PACKAGE_VERSION,
-                     m->server.threads,
-                     options->listen_fd < 0  ? options->socket
-                     : options->leash_fd < 0 ? "the socket that was handed over"
-                                             : "this job",
-                     loops);
-            (void)start_beat(m);
-        } else {
-            stop_now(m, "it could not be started");
-        }
-        (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
-        http_stop(m->http);
-        queue_destroy(m->server.queue);
-        chores_destroy(m->server.chores);
-        openings_destroy(m->server.openings);
-        (void)uv_loop_close(&m->server.loop);
+        goto out;
     }
+    r = serve(m, err);
+
+out:
     pin_destroy(m->server.pin);
     io_close(&m->door.fd);
     io_close(&m->tcp.fd);

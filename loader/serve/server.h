@@ -14,16 +14,17 @@
 enum { SERVER_ROOTS_MAX = 64 };
 
 struct server_options {
-    const char *socket;   /* "unix:PATH"; NULL when listen_fd is given */
-    unsigned socket_mode; /* of the socket's file; above 0777: 0600, or 0660 with a group */
+    const char *socket;       /* "unix:PATH"; NULL when listen_fd is given */
+    unsigned socket_mode;     /* of the socket's file; above 0777: 0600, or 0660 with a group */
     const char *socket_group; /* of the socket's file, by name or number; NULL: the process's */
-    const char *user; /* become that user when all sockets are there; NULL: stay who started it */
-    const char *listen;   /* HOST:PORT or PORT, for clients of TCP; NULL: none */
-    const char *tls_key;  /* file of the key that these must have; NULL: none, and this host alone */
-    int listen_fd;        /* a socket that listens already, taken; or -1 */
-    int leash_fd;         /* its end of file ends the loader, taken; or -1 */
-    uint32_t threads;     /* that decode; 0: one a CPU */
-    uint32_t io_threads;  /* that read; 0: chosen from threads */
+    const char *user;   /* become that user when all sockets are there; NULL: stay who started it */
+    const char *listen; /* HOST:PORT or PORT, for clients of TCP; NULL: none */
+    /* file of the key that these must have; NULL: none, and this host alone */
+    const char *tls_key;
+    int listen_fd;       /* a socket that listens already, taken; or -1 */
+    int leash_fd;        /* its end of file ends the loader, taken; or -1 */
+    uint32_t threads;    /* that decode; 0: one a CPU */
+    uint32_t io_threads; /* that read; 0: chosen from threads */
     enum pin_policy pin;
     enum image_jpeg jpeg;                /* who decodes JPEGs */
     bool all_cpus;                       /* widen the affinity that was inherited */
@@ -42,8 +43,8 @@ struct server_options {
     uint32_t http_port;       /* 0: no status page */
     bool no_thumbnails;       /* none on it */
     /** Called on SIGHUP (which is left alone when this is NULL), in a thread, as it may wait for
-     * storage: read the settings again. 0, or -errno when they have a fault, which it has logged: then
-     * all stays as it was. What `ret` points to must last until the next call. */
+     * storage: read the settings again. 0, or -errno when they have a fault, which it has logged:
+     * then all stays as it was. What `ret` points to must last until the next call. */
     int (*reload)(void *arg, struct server_options *ret);
     void (*reloaded)(void *arg); /* on the loop: what was read last holds from now on */
     void *reload_arg;

@@ -5,6 +5,7 @@
 
 #include <uv.h>
 
+#include "common/list.h"
 #include "common/tls.h"
 #include "loader/serve/histogram.h"
 #include "loader/serve/openings.h"
@@ -42,18 +43,18 @@ struct server {
     struct chores *chores;
     struct openings *openings;
     struct pin *pin;
-    struct tls *tls; /* of TCP, or NULL */
-    struct session *sessions;
+    struct tls *tls;      /* of TCP, or NULL */
+    struct list sessions; /* session_first() */
     unsigned num_sessions;
     unsigned waiting_for_room; /* of these: with an OPEN for which there may soon be room */
     uint64_t started_ns;
-    uint64_t ring_bytes;    /* of all sessions */
-    uint64_t own_bytes;     /* monitor_own_bytes() */
-    uint64_t last_id;       /* of a session */
-    uint64_t refused;       /* clients that were told why they are not served */
-    struct refusals refusals; /* of whom that was logged */
+    uint64_t ring_bytes;       /* of all sessions */
+    uint64_t own_bytes;        /* monitor_own_bytes() */
+    uint64_t last_id;          /* of a session */
+    uint64_t refused;          /* clients that were told why they are not served */
+    struct refusals refusals;  /* of whom that was logged */
     struct snapshot *snapshot; /* the latest one, or NULL */
-    struct histogram waits; /* of programs, for a batch */
+    struct histogram waits;    /* of programs, for a batch */
     struct window window;
     unsigned threads, io_threads;    /* that decode, that read */
     bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine keeps to */
@@ -80,9 +81,9 @@ const char *session_user(const struct session *session);
 bool session_is_ending(const struct session *session);
 /** Of its ring, while it is mapped. */
 uint64_t session_ring_bytes(const struct session *session);
-/** Has it hung up, or, of TCP, has nothing been heard of it lately? The former is closed; the host of the
- * latter is asked whether it is still there, and the session closed when there is no answer within
- * some seconds. */
+/** Has it hung up, or, of TCP, has nothing been heard of it lately? The former is closed; the host
+ * of the latter is asked whether it is still there, and the session closed when there is no answer
+ * within some seconds. */
 bool session_ask_if_there(struct session *session);
 
 /** A second has passed: look at what the stream has done. */
@@ -101,11 +102,13 @@ struct session_view {
     uint64_t id;
     char user[160]; /* session_user() */
     struct render_spec spec;
-    uint64_t epoch, position; /* of the step */
+    uint64_t epoch, position;               /* of the step */
     uint32_t per_step, deal, offset, count; /* struct wire_open; count is `local` */
 };
 bool session_get_view(const struct session *session, struct session_view *ret);
 
+/** All sessions, the newest first: the first one, and the one behind another; or NULL. */
+struct session *session_first(const struct server *server);
 struct session *session_next(const struct session *session);
 
 #endif

@@ -60,8 +60,7 @@ static int add_stream(struct snapshot *p, const struct session *session)
 static struct snapshot *make(struct server *server)
 {
     uint64_t begin = time_cpu_ns();
-    struct snapshot *p =
-        calloc(1, sizeof(*p) + server->num_sessions * sizeof(p->streams[0]));
+    struct snapshot *p = calloc(1, sizeof(*p) + server->num_sessions * sizeof(p->streams[0]));
     int r = 0;
 
     if (!p)
@@ -69,7 +68,7 @@ static struct snapshot *make(struct server *server)
     p->refs = 1;
     made++;
     monitor_get_status(server, &p->loader);
-    for (const struct session *s = server->sessions; s && r == 0; s = session_next(s))
+    for (const struct session *s = session_first(server); s && r == 0; s = session_next(s))
         r = add_stream(p, s);
     if (r < 0) {
         snapshot_unref(p);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* snapshot.h - what the loader and all its streams do at a moment, ready to be sent to whoever asks.
+/* snapshot.h - what the loader and all its streams do at a moment, ready to be sent to whoever
+ * asks.
  *
- * One is made for all who ask within a while, so that asking costs the loop little, however many ask
- * and however often. All of it on the loop's thread. */
+ * One is made for all who ask within a while, so that asking costs the loop little, however many
+ * ask and however often. All of it on the loop's thread. */
 #ifndef LOADER_SERVE_SNAPSHOT_H
 #define LOADER_SERVE_SNAPSHOT_H
 
@@ -14,10 +15,10 @@ struct snapshot;
 
 /** Who asks: a user sees that user's streams. */
 struct snapshot_viewer {
-    bool all;        /* every stream */
-    bool known;      /* uid is; else it sees its own session's stream alone */
+    bool all;   /* every stream */
+    bool known; /* uid is; else it sees its own session's stream alone */
     uint32_t uid;
-    uint64_t id;     /* of its session */
+    uint64_t id; /* of its session */
 };
 
 /** The latest one, or a new one; a reference of the caller's. NULL: out of memory. */
@@ -31,8 +32,8 @@ void snapshot_unref(struct snapshot *snapshot);
 int snapshot_put_loader(const struct snapshot *snapshot, const struct snapshot_viewer *viewer,
                         uint64_t request, struct frame_buffer *b);
 
-/** Append the next stream that the viewer may see; `*next` begins with 0. 1, 0 when there is none any
- * more, or -ENOMEM. */
+/** Append the next stream that the viewer may see; `*next` begins with 0. 1, 0 when there is none
+ * any more, or -ENOMEM. */
 int snapshot_put_stream(const struct snapshot *snapshot, const struct snapshot_viewer *viewer,
                         uint64_t request, size_t *next, struct frame_buffer *b);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* thumbnail.c - a thumbnail is rendered anew, in a thread (chores.h), since its storage may hang.
  *
- * Two hold it: who asked, and the chore. What it says is settled once, by the thread that has made it
- * or by who has waited for long enough. */
+ * Two hold it: who asked, and the chore. What it says is settled once, by the thread that has made
+ * it or by who has waited for long enough. */
 #include "config.h"
 
 #include "loader/serve/thumbnail.h"
@@ -141,9 +141,7 @@ int thumbnail_get(struct thumbnail *thumbnail, const void **png, size_t *len, co
     (void)pthread_mutex_unlock(&t->mu);
     *png = r == 0 ? t->png : NULL;
     *len = r == 0 ? t->len : 0;
-    *sentence = r == 0             ? ""
-                : r == -ETIMEDOUT ? "its storage does not answer\n"
-                                  : t->err.text;
+    *sentence = r == 0 ? "" : r == -ETIMEDOUT ? "its storage does not answer\n" : t->err.text;
     return r;
 }
 

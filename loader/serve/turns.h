@@ -17,20 +17,21 @@ enum { TURNS_LEVELS = 3 }; /* below the root: users, their jobs, their streams *
  * time while others want some.
  */
 struct turns {
-    struct turns *parent;      /* NULL: the root */
-    struct turns *next, **at;  /* among the parent's children that want; at NULL: it is none */
-    struct turns *wanting;     /* children that want */
-    uint64_t had;              /* cost of its turns, counted from the floor where it came */
-    uint64_t floor;            /* where children begin that come: what the one served last had */
-    unsigned held;             /* turns that are held now */
-    unsigned active;           /* children that want or hold turns */
-    bool counted;              /* among the parent's active ones */
+    struct turns *parent;     /* NULL: the root */
+    struct turns *next, **at; /* among the parent's children that want; at NULL: it is none */
+    struct turns *wanting;    /* children that want */
+    uint64_t had;             /* cost of its turns, counted from the floor where it came */
+    uint64_t floor;           /* where children begin that come: what the one served last had */
+    unsigned held;            /* turns that are held now */
+    unsigned active;          /* children that want or hold turns */
+    bool counted;             /* among the parent's active ones */
 };
 
 /** One turn that was taken. */
 struct turn {
-    uint64_t tags[TURNS_LEVELS]; /* what the leaf and those above it had before it; the user's last */
-    uint64_t cost;               /* as it is known so far */
+    /* what the leaf and those above it had before it; the user's last */
+    uint64_t tags[TURNS_LEVELS];
+    uint64_t cost; /* as it is known so far */
 };
 
 /** A child of `parent` (NULL: a root) that has had `had`, or the parent's floor if that is more. */

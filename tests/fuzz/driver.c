@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* driver.c - what runs a fuzz target where libFuzzer does not: each argument is a file, or a folder
- * of files, to be put through it once; and, with --mutate N before it, N times more with some of its bytes changed,
- * the same on every run. */
+ * of files, to be put through it once; and, with --mutate N before it, N times more with some of
+ * its bytes changed, the same on every run. */
 #include "config.h"
 
 #include <dirent.h>
@@ -30,7 +30,8 @@ static void run_mutated(const uint8_t *bytes, size_t len)
 
         if (dice.word[0] % 4 == 0)
             n = philox_below(dice.word[1], (uint32_t)len);
-        copy = malloc(n + !n); /* no longer than it is, so that a sanitizer sees a byte read too far */
+        /* no longer than it is, so that a sanitizer sees a byte read too far */
+        copy = malloc(n + !n);
         if (!copy)
             abort();
         memcpy(copy, bytes, n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_badlist.c - any bytes as a list of bad samples: as they are behind an odd first byte; behind an even one with the last
- * line, which holds the checksum, made right. What is accepted is in order and lies within the text. */
+/* fuzz_badlist.c - any bytes as a list of bad samples: as they are behind an odd first byte; behind
+ * an even one with the last line, which holds the checksum, made right. What is accepted is in
+ * order and lies within the text. */
 #include "config.h"
 
 #include <errno.h>
@@ -47,8 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(text != NULL);
     memcpy(text, data + 1, len);
     if (data[0] % 2 == 0)
-        len += (size_t)snprintf(text + len, LAST_LINE, "end %zu %016" PRIx64 "\n", count_lines(text, len),
-                                XXH3_64bits(text, len));
+        len += (size_t)snprintf(text + len, LAST_LINE, "end %zu %016" PRIx64 "\n",
+                                count_lines(text, len), XXH3_64bits(text, len));
     r = badlist_parse(text, len, fingerprint, SAMPLES, &list);
     require(r == 0 || r == -EBADMSG);
     for (uint32_t i = 0; r == 0 && i < list.count; i++) {

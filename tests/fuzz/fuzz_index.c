@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_index.c - any bytes as an index file, its checksum made right, so that what lies behind it is reached. What is
- * accepted is then read as a loader reads it: nothing may lie outside. */
+/* fuzz_index.c - any bytes as an index file, its checksum made right, so that what lies behind it
+ * is reached. What is accepted is then read as a loader reads it: nothing may lie outside. */
 #include "config.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_launcher.c - any bytes as what plenumrun reads of others: lists of hosts, allocations of batch systems, files of
- * options, answers of hosts, and what shims say. What is accepted must obey its laws; what is refused must be refused in
- * one sentence. */
+/* fuzz_launcher.c - any bytes as what plenumrun reads of others: lists of hosts, allocations of
+ * batch systems, files of options, answers of hosts, and what shims say. What is accepted must obey
+ * its laws; what is refused must be refused in one sentence. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -109,8 +109,8 @@ static void try_files(const uint8_t *data, size_t size)
         /* (Files that it names are not this test's.) */
         if (strcmp(settings.list[i].def->name, "hostfile") != 0 &&
             strcmp(settings.list[i].def->name, "env-file") != 0)
-            require_sentence(
-                options_apply(settings.list[i].def, &c, settings.list[i].value, &err), &err);
+            require_sentence(options_apply(settings.list[i].def, &c, settings.list[i].value, &err),
+                             &err);
     }
     options_settings_fini(&settings);
     cmdline_fini(&c);

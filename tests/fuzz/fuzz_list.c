@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_list.c - any bytes as a list of samples. The first byte chooses how it is written and whether columns are asked
- * for. What comes out lies in the text, ends there, and lines come in their order. */
+/* fuzz_list.c - any bytes as a list of samples. The first byte chooses how it is written and
+ * whether columns are asked for. What comes out lies in the text, ends there, and lines come in
+ * their order. */
 #include "config.h"
 
 #include <stdint.h>

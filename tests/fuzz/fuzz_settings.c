@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_settings.c - any bytes as plenumd.conf. Each fault is one line that names the file, and a file without faults
- * gives the same values when it is read again. */
+/* fuzz_settings.c - any bytes as plenumd.conf. Each fault is one line that names the file, and a
+ * file without faults gives the same values when it is read again. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static const struct option_def defs[] = {
 };
 static const struct options_program program = {.name = "fuzz", .defs = defs, .count = 5};
 static const char *const none[] = {NULL};
-static const struct settings_rules rules = {.program = &program, .command_line_only = none, .repeatable = none};
+static const struct settings_rules rules = {
+    .program = &program, .command_line_only = none, .repeatable = none};
 static unsigned faults;
 
 static void require(bool truth)
@@ -43,7 +44,8 @@ static void on_fault(const char *sentence)
     faults++;
 }
 
-static int read_once(const uint8_t *data, size_t size, struct target *target, struct settings_texts *texts)
+static int read_once(const uint8_t *data, size_t size, struct target *target,
+                     struct settings_texts *texts)
 {
     FILE *file = fmemopen((void *)(uintptr_t)data, size, "r");
     int r;
@@ -65,7 +67,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (read_once(data, size, &one, &one_texts) == 0) {
         require(read_once(data, size, &two, &two_texts) == 0);
-        require(one.bytes == two.bytes && one.time == two.time && one.number == two.number && one.flag == two.flag);
+        require(one.bytes == two.bytes && one.time == two.time && one.number == two.number &&
+                one.flag == two.flag);
         require(!one.text == !two.text && (!one.text || strcmp(one.text, two.text) == 0));
         require(one.number <= 4096);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_text.c - any text as what a person could have written: pipelines, orders, addresses, sizes, times. What is
- * accepted must be accepted again in its canonical form, and mean the same. */
+/* fuzz_text.c - any text as what a person could have written: pipelines, orders, addresses, sizes,
+ * times. What is accepted must be accepted again in its canonical form, and mean the same. */
 #include "config.h"
 
 #include <errno.h>

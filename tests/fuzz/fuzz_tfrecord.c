@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_tfrecord.c - any bytes as a TFRecord file. With an odd first byte they are taken as they are; with an even one,
- * as the data of a record whose checksums are right, so that what lies behind them is reached. What is accepted is then
- * read as a loader reads it: each image must be bytes of the file. */
+/* fuzz_tfrecord.c - any bytes as a TFRecord file. With an odd first byte they are taken as they
+ * are; with an even one, as the data of a record whose checksums are right, so that what lies
+ * behind them is reached. What is accepted is then read as a loader reads it: each image must be
+ * bytes of the file. */
 #include "config.h"
 
 #include <errno.h>
@@ -35,14 +36,16 @@ static void write_file(const struct bytes *file)
     int fd;
 
     if (!path[0]) {
-        (void)snprintf(path, sizeof(path), "%.40s/fuzz-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        (void)snprintf(path, sizeof(path), "%.40s/fuzz-XXXXXX",
+                       getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
         fd = mkstemp(path);
         (void)atexit(remove_file);
     } else {
         fd = open(path, O_WRONLY);
     }
     /* Not O_TRUNC: some file systems then write to the disk at close. */
-    require(fd >= 0 && io_write_all(fd, file->p, file->len) == 0 && ftruncate(fd, (off_t)file->len) == 0);
+    require(fd >= 0 && io_write_all(fd, file->p, file->len) == 0 &&
+            ftruncate(fd, (off_t)file->len) == 0);
     (void)close(fd);
 }
 
@@ -77,7 +80,8 @@ static void read_all(const struct dataset *d, const struct bytes *file)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const settings[] = {"", ",image=a,label=b", ",label=image/format", ",name=image/encoded"};
+    static const char *const settings[] = {"", ",image=a,label=b", ",label=image/format",
+                                           ",name=image/encoded"};
     struct dataset_options options = {.cache_dir = "/dev/null/none", .threads = 1};
     struct plenum_error err = {""};
     struct bytes file = {0};

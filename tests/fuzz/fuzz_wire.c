@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_wire.c - any bytes as what comes over a connection, of either side: frames are cut out of them and read as the message
- * that they claim to be. What was read must come out the same when it is written and read again.
+/* fuzz_wire.c - any bytes as what comes over a connection, of either side: frames are cut out of
+ * them and read as the message that they claim to be. What was read must come out the same when it
+ * is written and read again.
  *
- * Then both ends of a connection: one sends these frames, taking turns with bytes that follow a frame as they are (the pixels
- * of a batch), as far as the way takes some at a time; the other receives what comes in pieces. It must get the same frames and
- * bytes, and find fault with the same one, wherever the pieces end. */
+ * Then both ends of a connection: one sends these frames, taking turns with bytes that follow a
+ * frame as they are (the pixels of a batch), as far as the way takes some at a time; the other
+ * receives what comes in pieces. It must get the same frames and bytes, and find fault with the
+ * same one, wherever the pieces end. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,17 +25,17 @@ static void require(bool truth)
 }
 
 /* Read, write, read: both readings are the same bytes of structure. */
-#define AGAIN(type, get, put)                                                                      \
-    do {                                                                                           \
-        static type one, two;                                                                      \
-        memset(&one, 0, sizeof(one));                                                              \
-        memset(&two, 0, sizeof(two));                                                              \
-        if (get(payload, &one) < 0)                                                                \
-            break;                                                                                 \
-        require(put == 0);                                                                         \
-        require(frame_parse(b.bytes, b.len, UINT32_MAX, &h, &r) == (int64_t)b.len);                \
-        require(get(&r, &two) == 0);                                                               \
-        require(memcmp(&one, &two, sizeof(one)) == 0);                                             \
+#define AGAIN(type, get, put)                                                       \
+    do {                                                                            \
+        static type one, two;                                                       \
+        memset(&one, 0, sizeof(one));                                               \
+        memset(&two, 0, sizeof(two));                                               \
+        if (get(payload, &one) < 0)                                                 \
+            break;                                                                  \
+        require(put == 0);                                                          \
+        require(frame_parse(b.bytes, b.len, UINT32_MAX, &h, &r) == (int64_t)b.len); \
+        require(get(&r, &two) == 0);                                                \
+        require(memcmp(&one, &two, sizeof(one)) == 0);                              \
     } while (0)
 
 static void read_message(const struct frame_header *header, struct frame_reader *payload)
@@ -79,7 +81,8 @@ static void read_message(const struct frame_header *header, struct frame_reader 
         AGAIN(struct wire_status, wire_get_status, (wire_put_status(&b, 1, &one)));
         break;
     case WIRE_STATUS_STREAM:
-        AGAIN(struct wire_status_stream, wire_get_status_stream, (wire_put_status_stream(&b, 1, &one)));
+        AGAIN(struct wire_status_stream, wire_get_status_stream,
+              (wire_put_status_stream(&b, 1, &one)));
         break;
     case WIRE_PROGRESS:
         AGAIN(struct wire_progress, wire_get_progress, (wire_put_progress(&b, 1, &one)));
@@ -154,8 +157,11 @@ static struct frame_conn conn_of(struct way *w, const uint8_t *data, size_t size
                       .bytes = data,
                       .len = size,
                       .turn = turn};
-    return (struct frame_conn){
-        .fd = -1, .tx_fd = -1, .rx_fd = -1, .max_payload = WIRE_MAX_PAYLOAD, .carrier = &w->carrier};
+    return (struct frame_conn){.fd = -1,
+                               .tx_fd = -1,
+                               .rx_fd = -1,
+                               .max_payload = WIRE_MAX_PAYLOAD,
+                               .carrier = &w->carrier};
 }
 
 /* So many of the bytes behind a frame are none. */
@@ -176,18 +182,21 @@ static void receive(const uint8_t *data, size_t size, uint32_t turn)
     for (;;) {
         int64_t n = frame_parse(data + at, size - at, WIRE_MAX_PAYLOAD, &header, &want), r;
 
-        while ((r = frame_conn_next(&conn, &got, &payload)) == 0 && (r = frame_conn_fill(&conn)) != -ECONNRESET)
+        while ((r = frame_conn_next(&conn, &got, &payload)) == 0 &&
+               (r = frame_conn_fill(&conn)) != -ECONNRESET)
             require(r > 0 || r == -EAGAIN);
         if (n <= 0) {
             require(n == 0 ? r == -ECONNRESET : r == n);
             break;
         }
-        require(r == 1 && got.type == header.type && got.request == header.request && got.len == header.len &&
-                payload.end - payload.at == got.len && memcmp(payload.at, want.at, got.len) == 0);
+        require(r == 1 && got.type == header.type && got.request == header.request &&
+                got.len == header.len && payload.end - payload.at == got.len &&
+                memcmp(payload.at, want.at, got.len) == 0);
         at += (size_t)n;
         for (size_t left = bulk_behind(&header, size - at); left > 0;) {
             r = frame_conn_read_bulk(&conn, bulk, left);
-            require(r == -EAGAIN || (r > 0 && (size_t)r <= left && memcmp(bulk, data + at, (size_t)r) == 0));
+            require(r == -EAGAIN ||
+                    (r > 0 && (size_t)r <= left && memcmp(bulk, data + at, (size_t)r) == 0));
             at += r > 0 ? (size_t)r : 0;
             left -= r > 0 ? (size_t)r : 0;
         }

@@ -59,8 +59,11 @@ static void put_all(struct frame_buffer *b)
     (void)wire_put_done(b, 2, &(struct wire_done){.status = -5, .text = "cannot read"});
     (void)wire_put_stats(b, 3, &(struct wire_stats){.samples = 7});
     (void)wire_put_error(b, 4, &(struct wire_error){.code = -2, .text = "no such data set"});
-    (void)wire_put_status(b, 5, &(struct wire_status){.version = "0.1.0", .threads = 2, .lanes = 1, .lane = {{2, 1, 99}}});
-    (void)wire_put_status_stream(b, 5, &(struct wire_status_stream){.client = "job 1", .bound = WIRE_BOUND_CPU});
+    (void)wire_put_status(
+        b, 5,
+        &(struct wire_status){.version = "0.1.0", .threads = 2, .lanes = 1, .lane = {{2, 1, 99}}});
+    (void)wire_put_status_stream(
+        b, 5, &(struct wire_status_stream){.client = "job 1", .bound = WIRE_BOUND_CPU});
     (void)wire_put_progress(b, 4, &(struct wire_progress){.done = 1, .total = 2, .text = "x"});
     (void)wire_put_ask_name(b, 5, &(struct wire_ask_name){.number = 17});
     (void)wire_put_name(b, 5, &(struct wire_name){.text = "/data/train/a/1.jpg"});
@@ -85,18 +88,19 @@ static void wire_seeds(void)
 
 static void text_seeds(void)
 {
-    static const char *const texts[] = {"train",
-                                        "eval",
-                                        "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
-                                        "resize(256) center_crop(224) flip(1/3)",
-                                        "block:1024",
-                                        "tfrecord,label=image/label,label-offset=-1:/data/x-{000..146}.tar",
-                                        "generated:folder:/data/{a,b{1..3}}",
-                                        "100:2000",
-                                        "global",
-                                        "unix:/run/plenum/plenumd.sock,unix:@plenum-1",
-                                        "512M",
-                                        "500ms"};
+    static const char *const texts[] = {
+        "train",
+        "eval",
+        "v1 exif rrc(160, scale=0.25:1, ratio=3/4:4/3) flip(0.5)",
+        "resize(256) center_crop(224) flip(1/3)",
+        "block:1024",
+        "tfrecord,label=image/label,label-offset=-1:/data/x-{000..146}.tar",
+        "generated:folder:/data/{a,b{1..3}}",
+        "100:2000",
+        "global",
+        "unix:/run/plenum/plenumd.sock,unix:@plenum-1",
+        "512M",
+        "500ms"};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         write_seed(texts[i], strlen(texts[i]));
@@ -179,8 +183,7 @@ static void launcher_seeds(void)
                                 .loader_key = (char *)"0a1b",
                                 .argv = argv};
     struct control_lend lend = {.address = (char *)"0.0.0.0:0", .key = (char *)"0a1b"};
-    const struct control_started started = {
-        .pid = 1, .cpus = (char *)"0", .nodes = (char *)""};
+    const struct control_started started = {.pid = 1, .cpus = (char *)"0", .nodes = (char *)""};
     struct control_hello hello;
     struct frame_buffer b = {0};
 

@@ -44,6 +44,8 @@ if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
 fi
 "$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 2 --seconds 900ms --rounds 1 --sources real --step-time 200ms >out 2>err
 ok "bench: a verdict for steps of that time" grep -q "^verdict .*host-bound.*: steps of 200 ms" out
+"$ctl" bench stream data --subset 5:5 --seconds 100ms --rounds 1 >out 2>err
+ok "what --subset leaves is measured: of nothing, nothing" grep -q "holds no samples" err
 "$ctl" bench stream nowhere >out 2>err
 ok "bench: a data set that does not exist" says "$T/nowhere"
 ok "bench: another benchmark" status 2 "$ctl" bench nothing data

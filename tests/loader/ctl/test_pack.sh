@@ -4,7 +4,7 @@
 . "$top_srcdir/tests/lib.sh"
 plenumctl=$top_builddir/plenumctl
 PYTHON=${PYTHON:-python3}
-cd "$T"
+cd "$T" || exit 99
 
 # field NAME <JSON: a number or text of plenumctl's JSON
 field() {

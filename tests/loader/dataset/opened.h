@@ -47,7 +47,8 @@ static inline void is_bounded(const char *name)
     struct dataset *d = NULL;
 
     cr_expect(eq(int, dataset_open(name, &small, &d, &err), -ENOMEM), "%s", err.text);
-    cr_expect(ne(ptr, (void *)strstr(err.text, "more than 2.0 KiB of memory"), NULL), "%s", err.text);
+    cr_expect(ne(ptr, (void *)strstr(err.text, "more than 2.0 KiB of memory"), NULL), "%s",
+              err.text);
     cr_expect(eq(int, dataset_open(name, &called_off, &d, &err), -ECANCELED), "%s", err.text);
     cr_assert(eq(int, dataset_open(name, &large, &d, &err), 0), "%s", err.text);
     dataset_unref(d);

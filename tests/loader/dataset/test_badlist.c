@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Lists of bad samples: what is written is read, what is damaged is refused, and what a list does to a data set. */
+/* Lists of bad samples: what is written is read, what is damaged is refused, and what a list does
+ * to a data set. */
 #include "config.h"
 
 #include <errno.h>
@@ -94,8 +95,10 @@ Test(badlist, what_is_written_is_read)
 
 Test(badlist, the_hash_is_of_which_samples)
 {
-    struct dataset_bad a[] = {{3, "x"}, {5, "y"}}, b[] = {{3, "z"}, {5, "z"}}, c[] = {{3, "x"}, {6, "y"}};
-    struct badlist one = {a, 2, NULL}, two = {b, 2, NULL}, three = {c, 2, NULL}, four = {a, 1, NULL}, none = {0};
+    struct dataset_bad a[] = {{3, "x"}, {5, "y"}}, b[] = {{3, "z"}, {5, "z"}},
+                       c[] = {{3, "x"}, {6, "y"}};
+    struct badlist one = {a, 2, NULL}, two = {b, 2, NULL}, three = {c, 2, NULL},
+                   four = {a, 1, NULL}, none = {0};
 
     cr_expect(eq(u64, badlist_hash(&one), badlist_hash(&two)), "reasons do not count");
     cr_expect(ne(u64, badlist_hash(&one), badlist_hash(&three)));
@@ -118,7 +121,8 @@ Test(badlist, cut_and_changed_at_every_byte_it_is_refused)
     for (size_t at = 0; at < len; at++)
         for (int bit = 0; bit < 8; bit++) {
             text[at] = (char)(text[at] ^ 1 << bit);
-            cr_expect(eq(int, parse(text, len, mine, &list), -EBADMSG), "bit %d of byte %zu", bit, at);
+            cr_expect(eq(int, parse(text, len, mine, &list), -EBADMSG), "bit %d of byte %zu", bit,
+                      at);
             text[at] = (char)(text[at] ^ 1 << bit);
         }
     cr_expect(eq(int, parse(text, len, mine, &list), 0));
@@ -136,7 +140,8 @@ static void write_set(const char *name)
     }
 }
 
-static void keep(const char *name, const struct dataset_bad *bad, uint32_t count, struct dataset_kept *kept)
+static void keep(const char *name, const struct dataset_bad *bad, uint32_t count,
+                 struct dataset_kept *kept)
 {
     struct dataset_options options = {.forget_bad = true};
     struct plenum_error err = {""};
@@ -180,7 +185,9 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
 
         cr_expect(eq(int, r, i == 3 || i == 7 ? -EBADMSG : 0));
         if (i == 7)
-            cr_expect(ne(ptr, strstr(err.text, "data/a/7.jpg is known to be bad: it is no JPEG"), NULL), "%s", err.text);
+            cr_expect(
+                ne(ptr, strstr(err.text, "data/a/7.jpg is known to be bad: it is no JPEG"), NULL),
+                "%s", err.text);
     }
     dataset_buffer_fini(&buffer);
     dataset_unref(d);
@@ -189,7 +196,8 @@ Test(badlist, samples_on_it_are_refused_and_part_of_the_fingerprint)
     cr_expect(not(again.changed), "the same list");
     keep("data", bad, 1, &again);
     cr_expect(again.changed);
-    cr_expect(ne(int, memcmp(kept.fingerprint, again.fingerprint, 16), 0), "another list, another data set");
+    cr_expect(ne(int, memcmp(kept.fingerprint, again.fingerprint, 16), 0),
+              "another list, another data set");
     keep("data", NULL, 0, &again);
     cr_expect(again.changed);
     cr_expect(eq(int, memcmp(again.fingerprint, without, 16), 0));
@@ -263,8 +271,10 @@ Test(badlist, a_damaged_list_is_named)
     cr_assert(eq(int, truncate(path, 60), 0));
     cr_expect(eq(int, dataset_open(tree_path(&tree, "data"), NULL, &d, &err), -EBADMSG));
     cr_expect(ne(ptr, strstr(err.text, path), NULL), "%s", err.text);
-    cr_expect(ne(ptr, strstr(err.text, "the list of bad samples is damaged: remove it, or make it anew"), NULL), "%s",
-              err.text);
+    cr_expect(ne(ptr,
+                 strstr(err.text, "the list of bad samples is damaged: remove it, or make it anew"),
+                 NULL),
+              "%s", err.text);
     keep("data", bad, 1, &kept);
     cr_expect(kept.changed);
     expect_known("data", 1, kept.fingerprint);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Indices: processes that want one at once, folders that cannot be written, what is compared, labels. */
+/* Indices: processes that want one at once, folders that cannot be written, what is compared,
+ * labels. */
 #include "config.h"
 
 #include <dirent.h>
@@ -162,10 +163,12 @@ Test(index, a_builder_that_dies_is_followed_by_another)
     d = opened("data");
     cr_expect(eq(u32, dataset_get_samples(d), 10));
     dataset_unref(d);
-    cr_expect(eq(int, entries("cache"), 4), "an index, its lock, its sums, and what another left of its own");
+    cr_expect(eq(int, entries("cache"), 4),
+              "an index, its lock, its sums, and what another left of its own");
 }
 
-/* Nothing is ever written into a data set's folder, and nothing but the index, its lock and its sums into the cache. */
+/* Nothing is ever written into a data set's folder, and nothing but the index, its lock and its
+ * sums into the cache. */
 Test(index, data_folders_are_only_read)
 {
     struct dataset *d;
@@ -250,8 +253,8 @@ Test(index, the_first_difference_of_two_data_sets_is_named)
     tree_write_text(&tree, "five/a/0003-.jpg", "content");
     differ("one", "five", "sample 1 is a/0003.jpg here and a/0003-.jpg there");
     d = opened("one");
-    cr_expect(eq(int, dataset_compare(d, tree_path(&tree, "one/a/0000.jpg"), got, 100, &err),
-                 -EBADMSG));
+    cr_expect(
+        eq(int, dataset_compare(d, tree_path(&tree, "one/a/0000.jpg"), got, 100, &err), -EBADMSG));
     cr_expect(ne(ptr, (void *)strstr(err.text, "this is no index"), NULL), "%s", err.text);
     dataset_unref(d);
 }
@@ -263,7 +266,10 @@ static int64_t add(struct index_builder *b, const char *label)
     int64_t id = index_builder_add_label(b, label, strlen(label));
 
     cr_assert(ge(i64, id, 0));
-    cr_assert(ge(i64, index_builder_add_sample(b, &(struct index_sample){.label = (int32_t)id, .len = 1}, label), 0));
+    cr_assert(ge(
+        i64,
+        index_builder_add_sample(b, &(struct index_sample){.label = (int32_t)id, .len = 1}, label),
+        0));
     return id;
 }
 
@@ -293,7 +299,9 @@ Test(index, labels_are_settled_the_same_in_pieces_and_in_one)
                 cr_assert(eq(str, whole.names + whole.classes[s->label], whole.names + s->name));
             }
             for (size_t i = 1; i < whole.num_classes; i++)
-                cr_assert(lt(int, strcmp(whole.names + whole.classes[i - 1], whole.names + whole.classes[i]), 0));
+                cr_assert(lt(
+                    int, strcmp(whole.names + whole.classes[i - 1], whole.names + whole.classes[i]),
+                    0));
             index_builder_fini(&whole);
         }
 }
@@ -427,7 +435,8 @@ Test(index, the_cache_is_private)
     dataset_unref(d);
 }
 
-/* Process 1 of a container has the same number as the one before, which was killed while it wrote. */
+/* Process 1 of a container has the same number as the one before, which was killed while it
+ * wrote. */
 Test(cache, what_a_killed_process_left_is_not_in_the_way, .init = setup, .fini = teardown)
 {
     char left[64];
@@ -449,17 +458,22 @@ static bool is_there(const char *name)
     return access(tree_path(&tree, name), F_OK) == 0;
 }
 
-/* What killed writers left is removed by a later one, and nothing else: no file of another name, and none that is being written. */
+/* What killed writers left is removed by a later one, and nothing else: no file of another name,
+ * and none that is being written. */
 Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardown)
 {
     static const struct {
         const char *name;
         bool old, stays;
     } files[] = {
-        {"file.0123456789abcdef.tmp", true, false}, {"file.fedcba9876543210.tmp", false, true},
-        {"file.0123456789abcdef", true, true},      {"file.0123456789abcde.tmp", true, true},
-        {"file.notes", true, true},                 {"file.0123456789abcdef0.tmp", true, true},
-        {"file.0123456789abcdeX.tmp", true, true},  {"another.0123456789abcdef.tmp", true, true},
+        {"file.0123456789abcdef.tmp", true, false},
+        {"file.fedcba9876543210.tmp", false, true},
+        {"file.0123456789abcdef", true, true},
+        {"file.0123456789abcde.tmp", true, true},
+        {"file.notes", true, true},
+        {"file.0123456789abcdef0.tmp", true, true},
+        {"file.0123456789abcdeX.tmp", true, true},
+        {"another.0123456789abcdef.tmp", true, true},
         {"file.0123456789abcdef.txt", true, true},
     };
 
@@ -469,14 +483,18 @@ Test(cache, what_killed_processes_left_is_removed, .init = setup, .fini = teardo
             if (files[i].old)
                 make_old(files[i].name);
         }
-        cr_expect(eq(int, by_cache ? cache_write(tree_path(&tree, "file"), "new", 3)
-                                   : io_write_file(tree_path(&tree, "file"), "new", 3, true), 0));
+        cr_expect(eq(int,
+                     by_cache ? cache_write(tree_path(&tree, "file"), "new", 3)
+                              : io_write_file(tree_path(&tree, "file"), "new", 3, true),
+                     0));
         for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-            cr_expect(is_there(files[i].name) == files[i].stays, "%s, %s", files[i].name, by_cache ? "cache" : "file");
+            cr_expect(is_there(files[i].name) == files[i].stays, "%s, %s", files[i].name,
+                      by_cache ? "cache" : "file");
     }
 }
 
-/* Who holds the lock of an index removes all that is left of it and what lies beside it, at once. */
+/* Who holds the lock of an index removes all that is left of it and what lies beside it, at
+ * once. */
 Test(index, leftovers_are_removed_by_who_builds_it)
 {
     char *path, left[3][600];

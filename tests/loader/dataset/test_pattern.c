@@ -21,7 +21,8 @@ static void spelled(const char *text, const char *want)
     struct plenum_error err = {""};
     char got[1024] = "";
 
-    cr_assert(eq(int, pattern_expand(&anywhere, "/f", text, &paths, &err), 0), "%s: %s", text, err.text);
+    cr_assert(eq(int, pattern_expand(&anywhere, "/f", text, &paths, &err), 0), "%s: %s", text,
+              err.text);
     for (size_t i = 0; i < paths.count; i++) {
         strcat(got, i ? " " : "");
         strcat(got, paths.paths[i] + strlen("/f/"));
@@ -99,7 +100,8 @@ Test(pattern, what_cannot_be_meant_is_refused)
     refused("{b,..}/a", -EINVAL, "'..' cannot follow");
     refused("[a]/b/../../c", -EINVAL, "'..' cannot follow");
     refused("nothing/*.tar", -ENOENT, "no file matches 'nothing/*.tar'");
-    refused("{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{"
+    refused("{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{"
+            "a,{a,{"
             "a,{a,{a,{a,b}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}}",
             -EINVAL, "braces");
 }
@@ -133,12 +135,13 @@ Test(pattern, globs_are_matched_in_byte_order_and_files_win_over_patterns)
     tree_write_text(&tree, "X-1", "");
     tree_write_text(&tree, "b/x-2", "");
     tree_write_text(&tree, "odd{0..1}*", "");
-    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "x-*", &paths, &err), 0), "%s", err.text);
+    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "x-*", &paths, &err), 0), "%s",
+              err.text);
     cr_assert(eq(sz, paths.count, 2));
     cr_expect(eq(str, paths.paths[0], (char *)tree_path(&tree, "x-10")));
     pattern_list_fini(&paths);
-    cr_assert(eq(int, pattern_expand(&anywhere, tree.root, "{b/x-[0-9],x-?,missing}", &paths, &err),
-                 0));
+    cr_assert(
+        eq(int, pattern_expand(&anywhere, tree.root, "{b/x-[0-9],x-?,missing}", &paths, &err), 0));
     cr_assert(eq(sz, paths.count, 3), "the order of braces; what is no glob is not looked up");
     cr_expect(eq(str, paths.paths[0], (char *)tree_path(&tree, "b/x-2")));
     cr_expect(eq(str, paths.paths[1], (char *)tree_path(&tree, "x-9")));

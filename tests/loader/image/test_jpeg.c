@@ -62,9 +62,8 @@ static void check_region(struct image_reader *reader, const struct made *m,
 
             for (uint32_t x = 0; x < want.width; x++, got += 4, rgb += 3)
                 same = same && got[0] == rgb[0] && got[1] == rgb[1] && got[2] == rgb[2];
-            cr_assert(same, "%s, %ux%u: row %u of the region %ux%u+%u+%u", what,
-                      whole->width, whole->height, y, want.width, want.height, want.left,
-                      want.top);
+            cr_assert(same, "%s, %ux%u: row %u of the region %ux%u+%u+%u", what, whole->width,
+                      whole->height, y, want.width, want.height, want.left, want.top);
         }
     }
     cr_assert(r == 0, "%s: %s", what, err.text);
@@ -110,12 +109,10 @@ static void check_every_offset(struct image_reader *reader, const struct made_jp
     for (size_t e = 0; e < ARRAY_LEN(extents); e++) {
         for (uint32_t x = 0; x < width; x++)
             for (uint32_t y = 0; y < height; y += 5)
-                check_region(reader, &m, &whole, (struct rect){x, y, extents[e], 11},
-                             spec.name);
+                check_region(reader, &m, &whole, (struct rect){x, y, extents[e], 11}, spec.name);
         for (uint32_t y = 0; y < height; y++)
             for (uint32_t x = 0; x < width; x += 5)
-                check_region(reader, &m, &whole, (struct rect){x, y, 13, extents[e]},
-                             spec.name);
+                check_region(reader, &m, &whole, (struct rect){x, y, 13, extents[e]}, spec.name);
     }
     free(m.bytes);
     free(whole.rgb);
@@ -210,8 +207,7 @@ ParameterizedTestParameters(jpeg, cut_off_at_every_byte)
 
 ParameterizedTest(struct damage_case *c, jpeg, cut_off_at_every_byte)
 {
-    struct pipeline pipelines[] = {parse("rrc(16,scale=0.05:0.3)"),
-                                   parse("rrc(4,scale=0.05:1)")};
+    struct pipeline pipelines[] = {parse("rrc(16,scale=0.05:0.3)"), parse("rrc(4,scale=0.05:1)")};
     struct made m = make_kind(c->kind, c->width, c->height);
     struct image_decoder *decoder;
     uint32_t good = 0, bad = 0;
@@ -243,8 +239,7 @@ ParameterizedTestParameters(jpeg, damaged_anywhere)
 
 ParameterizedTest(struct damage_case *c, jpeg, damaged_anywhere)
 {
-    struct pipeline pipelines[] = {parse("rrc(16,scale=0.05:0.3)"),
-                                   parse("rrc(4,scale=0.05:1)")};
+    struct pipeline pipelines[] = {parse("rrc(16,scale=0.05:0.3)"), parse("rrc(4,scale=0.05:1)")};
     struct made m = make_kind(c->kind, c->width, c->height);
     struct image_decoder *decoder;
     uint8_t *bytes = malloc(m.len);
@@ -456,9 +451,13 @@ Test(jpeg, odd_forms_are_refused_with_a_sentence)
     hierarchical.bytes[find_marker(&hierarchical, 0xC0, 2) + 1] = 0xCE;
     cr_expect(eq(int, render(decoder, &hierarchical, pixels, &err), -EBADMSG));
     expect_sentence(&err, "a hierarchical JPEG is not decoded");
-    memcpy(adobe, "\xFF\xD8\xFF\xEE\0\x0E" "Adobe\0\x64\0\0\0\0\x02", 18);
+    memcpy(adobe,
+           "\xFF\xD8\xFF\xEE\0\x0E"
+           "Adobe\0\x64\0\0\0\0\x02",
+           18);
     memcpy(adobe + 18, ordinary.bytes + 20, ordinary.len - 20); /* in place of JFIF's APP0 */
-    cr_expect(eq(int, render(decoder, &(struct made){adobe, ordinary.len - 2}, pixels, &err), -EBADMSG));
+    cr_expect(
+        eq(int, render(decoder, &(struct made){adobe, ordinary.len - 2}, pixels, &err), -EBADMSG));
     expect_sentence(&err, "JPEG decoder: Unknown Adobe color transform code 2, in the header");
     image_decoder_destroy(decoder);
     free(adobe);

@@ -112,8 +112,8 @@ static void take_ours(struct jpeg_own *own, const uint8_t *bytes, size_t len,
         cr_assert(eq(int, jpeg_own_read(own, &rows), 0));
         for (uint32_t i = 0; i < rows.count; i++, y++)
             for (uint32_t x = 0; x < width; x++)
-                memcpy(whole->rgb + ((size_t)y * width + x) * 3, rows.pixels + i * rows.pitch + 4 * x,
-                       3);
+                memcpy(whole->rgb + ((size_t)y * width + x) * 3,
+                       rows.pixels + i * rows.pitch + 4 * x, 3);
     }
     jpeg_own_close(own);
 }

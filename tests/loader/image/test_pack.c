@@ -123,8 +123,8 @@ static void check_region(struct image_reader *reader, const struct made_jpeg *sp
     cr_assert(a && b, "%s, %ux%u: the region %ux%u+%u+%u is bad", spec->name, spec->width,
               spec->height, want.width, want.height, want.left, want.top);
     cr_assert(memcmp(a, b, (size_t)want.width * want.height * 3) == 0,
-              "%s, %ux%u: the region %ux%u+%u+%u differs", spec->name, spec->width,
-              spec->height, want.width, want.height, want.left, want.top);
+              "%s, %ux%u: the region %ux%u+%u+%u differs", spec->name, spec->width, spec->height,
+              want.width, want.height, want.left, want.top);
     free(a);
     free(b);
 }

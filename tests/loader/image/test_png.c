@@ -275,13 +275,18 @@ static uint8_t *put_chunk(uint8_t *to, const char *type, const uint8_t *bytes, s
     return to + 12 + len;
 }
 
-/* A grey interlaced PNG of 16 x 16, not compressed, whose row `y` of this pass has a filter that does not exist; sums and
- * checksums are right. How many bytes; 0: the pass has no such row. */
+/* A grey interlaced PNG of 16 x 16, not compressed, whose row `y` of this pass has a filter that
+ * does not exist; sums and checksums are right. How many bytes; 0: the pass has no such row. */
 static size_t put_interlaced(uint8_t *to, uint32_t bad_pass, uint32_t bad_y)
 {
     static const uint8_t head[13] = {0, 0, 0, SIDE, 0, 0, 0, SIDE, 8, PNG_COLOR_TYPE_GRAY, 0, 0, 1};
-    uint8_t data[7 + PASSES_BYTES + 4] = {0x78, 0x01, 1, PASSES_BYTES & 255, PASSES_BYTES >> 8,
-                                          ~PASSES_BYTES & 255, (~PASSES_BYTES >> 8) & 255};
+    uint8_t data[7 + PASSES_BYTES + 4] = {0x78,
+                                          0x01,
+                                          1,
+                                          PASSES_BYTES & 255,
+                                          PASSES_BYTES >> 8,
+                                          ~PASSES_BYTES & 255,
+                                          (~PASSES_BYTES >> 8) & 255};
     uint8_t *at = data + 7, *end = to + 8;
     uint32_t a = 1, b = 0;
     bool damaged = false;
@@ -307,7 +312,8 @@ static size_t put_interlaced(uint8_t *to, uint32_t bad_pass, uint32_t bad_y)
     return damaged ? (size_t)(end - to) : 0;
 }
 
-/* docs/pixels.md, 7: passes 1 to 6 are needed whole, pass 7 to the last row that is shown: here, row 11. */
+/* docs/pixels.md, 7: passes 1 to 6 are needed whole, pass 7 to the last row that is shown: here,
+ * row 11. */
 Test(png, of_an_interlaced_one_the_last_pass_is_read_as_far_as_needed)
 {
     struct pipeline p = parse("resize(16) center_crop(8)");
@@ -360,7 +366,8 @@ Test(png, exif_turns_it_too)
     free(m.bytes);
 }
 
-/* docs/pixels.md, 4.3: of two eXIf chunks the first counts, and one with a wrong CRC is not there. */
+/* docs/pixels.md, 4.3: of two eXIf chunks the first counts, and one with a wrong CRC is not
+ * there. */
 Test(png, of_several_orientations_the_first_good_one_counts)
 {
     static const struct {
@@ -371,7 +378,8 @@ Test(png, of_several_orientations_the_first_good_one_counts)
 
     cr_assert(eq(int, image_decoder_create(&decoder), 0));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct made_png spec = {.width = 7, .height = 5, .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8};
+        struct made_png spec = {
+            .width = 7, .height = 5, .colour_type = PNG_COLOR_TYPE_RGB, .depth = 8};
         struct made m = make_png(&spec);
         uint8_t *bytes = malloc(m.len + 2 * 38);
         struct image_info info;
@@ -380,7 +388,9 @@ Test(png, of_several_orientations_the_first_good_one_counts)
         memcpy(bytes, m.bytes, len);
         for (int k = 0; k < 2; k++) {
             int o = k ? cases[i].second : cases[i].first;
-            static const uint8_t chunk[34] = "\0\0\0\x1a" "eXIf" "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0";
+            static const uint8_t chunk[34] = "\0\0\0\x1a"
+                                             "eXIf"
+                                             "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0";
 
             if (o == 0)
                 continue;
@@ -392,7 +402,8 @@ Test(png, of_several_orientations_the_first_good_one_counts)
         memcpy(bytes + len, m.bytes + 33, m.len - 33);
         len += m.len - 33;
         cr_assert(eq(int, image_verify(decoder, bytes, len, &info, NULL), 0));
-        cr_expect(eq(u8, info.orientation, cases[i].want), "%d, then %d", cases[i].first, cases[i].second);
+        cr_expect(eq(u8, info.orientation, cases[i].want), "%d, then %d", cases[i].first,
+                  cases[i].second);
         free(bytes);
         free(m.bytes);
     }

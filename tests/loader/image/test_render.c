@@ -213,10 +213,7 @@ static void compare_photograph(void *context, const char *path, uint32_t number)
     for (uint32_t i = 0; i < 7; i++) {
         struct image_draw draw = {.seed = 11, .epoch = i, .position = number};
 
-        p = parse(i < 4    ? "train"
-                  : i == 4 ? "eval"
-                  : i == 5 ? "rrc(64)"
-                           : "rrc(99)");
+        p = parse(i < 4 ? "train" : i == 4 ? "eval" : i == 5 ? "rrc(64)" : "rrc(99)");
         cr_assert(oracle_agrees(context, &p, &draw, &stores[(number + i) % ARRAY_LEN(stores)],
                                 m.bytes, m.len, why, NULL, NULL),
                   "%s, %s: %s", path, p.text, why);
@@ -301,7 +298,9 @@ ParameterizedTestParameters(render, what_is_no_image_is_called_by_its_name)
         {"GIF89a", 6, "this is a GIF image; only JPEG and PNG are decoded"},
         {"RIFFxxxxWEBPVP8 ", 16, "this is a WebP image; only JPEG and PNG are decoded"},
         {"\0\0\0\x0cJXL \r\n\x87\n", 12, "this is a JPEG XL image; only JPEG and PNG are decoded"},
-        {"\0\0\0\x18" "ftypmif1", 12, "this is a HEIF image; only JPEG and PNG are decoded"},
+        {"\0\0\0\x18"
+         "ftypmif1",
+         12, "this is a HEIF image; only JPEG and PNG are decoded"},
         {"\xFF\x4F\xFF\x51", 4, "this is a JPEG 2000 image; only JPEG and PNG are decoded"},
         {"MM\0+", 4, "this is a BigTIFF image; only JPEG and PNG are decoded"},
         {"\0\0\1\0\1\0", 6, "this is an ICO image; only JPEG and PNG are decoded"},

@@ -52,16 +52,20 @@ Test(selftest, the_oracle_agrees_on_the_built_in_images)
 /* A second implementation takes the files. */
 Test(selftest, the_golden_files_are_the_built_in_images)
 {
-    static const char *const names[] = {"420", "422", "444", "grey", "progressive", "440", "arithmetic"};
+    static const char *const names[] = {"420",         "422", "444",       "grey",
+                                        "progressive", "440", "arithmetic"};
     const char *top = getenv("top_srcdir");
 
     cr_assert(eq(sz, ARRAY_LEN(names), builtin_images_count));
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        char *path = str_format("%s/tests/loader/image/golden/%s.jpg", top ? top : "../..", names[i]);
+        char *path =
+            str_format("%s/tests/loader/image/golden/%s.jpg", top ? top : "../..", names[i]);
         struct made m = read_file(path);
 
         cr_expect(eq(sz, m.len, builtin_images[i].len), "%s", path);
-        cr_expect(m.len == builtin_images[i].len && memcmp(m.bytes, builtin_images[i].bytes, m.len) == 0, "%s", path);
+        cr_expect(m.len == builtin_images[i].len &&
+                      memcmp(m.bytes, builtin_images[i].bytes, m.len) == 0,
+                  "%s", path);
         free(m.bytes);
         free(path);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads for what may hang, and descriptors that are closed there: close() is ours. A plain program, so
- * that it runs under ThreadSanitizer, too. */
+/* Threads for what may hang, and descriptors that are closed there: close() is ours. A plain
+ * program, so that it runs under ThreadSanitizer, too. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -115,8 +115,8 @@ static void descriptors_that_hang_are_bounded(void)
         stuck = chores_is_stuck(chores, 1);
         (void)usleep(1000);
     }
-    tap_ok(stuck && look(&files.most) <= 2, "a user takes some threads, and is told from others: %u",
-           look(&files.most));
+    tap_ok(stuck && look(&files.most) <= 2,
+           "a user takes some threads, and is told from others: %u", look(&files.most));
     other = chores_is_stuck(chores, 2);
     fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     chores_close_fd(chores, 2, fd);
@@ -137,8 +137,8 @@ static void wait_at_the_end(void)
     tap_ok(look(&files.closed) == 10, "none stays open when all ends");
 }
 
-/* Bytes, or bytes and a descriptor, wait in a connection that is closed; the other end may have gone
- * before, with bytes unread. */
+/* Bytes, or bytes and a descriptor, wait in a connection that is closed; the other end may have
+ * gone before, with bytes unread. */
 static bool is_closed_here(bool with_fd, bool reset)
 {
     union {

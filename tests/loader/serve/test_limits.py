@@ -12,7 +12,6 @@ import struct
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -111,7 +110,7 @@ class LimitsTest(ServiceCase):
                 return s, slots * slot
 
     def test_who_does_not_read(self):
-        """who asks for all and reads nothing costs its ring and a little more, and starves nobody; who goes on asking is not heard until it reads, and then gets all"""
+        """who asks for all and reads nothing costs its ring and a little more, and starves nobody; who goes on asking is heard when it reads, and gets all"""
         self.make_data(images=20, size=256)
         tcp = self.serve_tcp()
         by_tcp = self.p

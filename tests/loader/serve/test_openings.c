@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Who waits for which data set, with storage that does what a test wants: dataset_open() is ours. */
+/* Who waits for which data set, with storage that does what a test wants: dataset_open() is
+ * ours. */
 #include "config.h"
 
 #include <errno.h>

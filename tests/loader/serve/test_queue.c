@@ -120,6 +120,7 @@ static void wake(void *arg)
 struct client {
     struct wire_open open;
     struct wire_slot layout;
+    struct order_steps steps;
     struct render_spec spec;
     struct ring *ring;
     struct queue_stream *stream;
@@ -145,6 +146,7 @@ static void client_init_side(struct client *c, const char *user, const char *job
     c->spec = (struct render_spec){.dataset = dataset,
                                    .order = {.seed = 3, .n = SAMPLES},
                                    .store = {PLENUM_UINT8, PLENUM_NHWC, 3}};
+    c->steps = (struct order_steps){.n = SAMPLES, .per_step = per_step, .last = c->open.last};
     (void)snprintf(pipeline, sizeof(pipeline), "rrc(%u) flip(0.5)", side);
     if (pipeline_parse(pipeline, &c->spec.pipeline, &err) < 0 ||
         ring_create(slots, c->open.slot_bytes, &c->ring, &err) < 0 ||
@@ -153,6 +155,8 @@ static void client_init_side(struct client *c, const char *user, const char *job
                                                          .job = job,
                                                          .spec = &c->spec,
                                                          .open = &c->open,
+                                                         .layout = &c->layout,
+                                                         .steps = &c->steps,
                                                          .ring = c->ring,
                                                          .lane = lane++,
                                                          .owner = c},
@@ -206,7 +210,7 @@ static struct queue_request *take(struct queue *q)
 /* Is a slot what render_position() says of this place? */
 static bool slot_is_right(const struct client *c, uint32_t slot, struct order_place place)
 {
-    struct order_steps steps = {.n = SAMPLES, .per_step = c->open.per_step, .last = c->open.last};
+    const struct order_steps *steps = &c->steps;
     const uint8_t *bytes = ring_slot(c->ring, slot);
     struct render_scratch scratch = {0};
     uint8_t pixels[16 * 16 * 3];
@@ -216,9 +220,10 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
         struct render_result result;
 
         if (i && i % c->open.local == 0)
-            place = order_place_settle(&steps, order_place_after(&steps, place));
+            place = order_place_settle(steps, order_place_after(steps, place));
         if (render_position(&c->spec, &scratch, place.epoch,
-                            place.position + c->open.offset + i % c->open.local, pixels, &result, NULL) < 0)
+                            place.position + c->open.offset + i % c->open.local, pixels, &result,
+                            NULL) < 0)
             abort();
         right &= memcmp(pixels, bytes + i * sizeof(pixels), sizeof(pixels)) == 0;
         right &= ((const int64_t *)(const void *)(bytes + c->layout.labels_at))[i] == result.label;
@@ -400,9 +405,10 @@ static void dear_samples_get_no_more_time(void)
     } while (of_cheap.samples == BATCH * BATCHES && ++tries < 10);
     tap_ok(of_dear.samples > 0 && of_dear.samples < DEAR, "nobody starves (%u dear samples)",
            (unsigned)of_dear.samples);
-    tap_ok(of_dear.cpu_ns < 2 * of_cheap.cpu_ns,
-           "while a user's small samples take %u us of the processors, another's large ones take %u",
-           (unsigned)(of_cheap.cpu_ns / 1000), (unsigned)(of_dear.cpu_ns / 1000));
+    tap_ok(
+        of_dear.cpu_ns < 2 * of_cheap.cpu_ns,
+        "while a user's small samples take %u us of the processors, another's large ones take %u",
+        (unsigned)(of_cheap.cpu_ns / 1000), (unsigned)(of_dear.cpu_ns / 1000));
     queue_destroy(q);
 }
 
@@ -565,7 +571,8 @@ static void slow_reading_is_announced(void)
 /* Storage that hangs for one stream stops no other, also where it had all threads that read. */
 static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
 {
-    enum { BATCH = 20, BATCHES = 16 }; /* of the one that hangs more samples than there may be readers */
+    /* of the one that hangs more samples than there may be readers */
+    enum { BATCH = 20, BATCHES = 16 };
     struct queue *q = started(2, io_threads);
     struct dataset *other;
     struct plenum_error err;
@@ -597,7 +604,8 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
         free(r);
         (void)usleep(r ? 0 : 1000);
     }
-    tap_ok(right, "one stream's batches are made while all %u readers hang for another", io_threads);
+    tap_ok(right, "one stream's batches are made while all %u readers hang for another",
+           io_threads);
     set_hung(NULL, 0);
     for (uint32_t i = 0; i < BATCHES && right; i++)
         free(take(q));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What is said of those who were refused: each reason of each peer once a minute, whatever others do meanwhile. */
+/* What is said of those who were refused: each reason of each peer once a minute, whatever others
+ * do meanwhile. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -52,11 +53,14 @@ Test(refusals, a_crowd_is_one_line_a_minute_and_drives_nobody_out)
     }
     cr_expect(eq(u32, said, REFUSALS_MAX - 1));
     cr_expect(eq(u32, crowds, 1));
-    cr_expect(eq(int, add("a", "no key", begin + minute - 1, 0), REFUSALS_SILENT), "it is still known");
-    cr_expect(eq(int, add("c", "no key", begin + 2 * minute, 0), REFUSALS_SAY), "and there is room again");
+    cr_expect(eq(int, add("a", "no key", begin + minute - 1, 0), REFUSALS_SILENT),
+              "it is still known");
+    cr_expect(eq(int, add("c", "no key", begin + 2 * minute, 0), REFUSALS_SAY),
+              "and there is room again");
 }
 
-/* At random, against a list that forgets nobody: never two lines within a minute, and none is missing where there is room. */
+/* At random, against a list that forgets nobody: never two lines within a minute, and none is
+ * missing where there is room. */
 Test(refusals, law)
 {
     enum { PEERS = REFUSALS_MAX / 2 };
@@ -71,7 +75,8 @@ Test(refusals, law)
         bool due = !said[k] || now >= said[k] + minute;
 
         (void)snprintf(who, sizeof(who), "%u", k);
-        cr_expect(eq(int, add(who, "why", now, due ? untold[k] : 0), due ? REFUSALS_SAY : REFUSALS_SILENT));
+        cr_expect(eq(int, add(who, "why", now, due ? untold[k] : 0),
+                     due ? REFUSALS_SAY : REFUSALS_SILENT));
         untold[k] = due ? 0 : untold[k] + 1;
         said[k] = due ? now : said[k];
         now += (uint64_t)random() % (100 * NS_PER_MS);

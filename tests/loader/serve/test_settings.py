@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -41,7 +40,8 @@ class SettingsTest(ServiceCase):
     def test_every_option(self):
         """every option is a key or said to be for the command line alone"""
         values = {"socket": "unix:@x", "socket-mode": "0660", "pin": "node", "root": self.folder, "cache-dir": "/tmp",
-                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "listen": "127.0.0.1:0", "tls-key": "/key", "socket-group": "root", "user": "root", "decoder": "libjpeg"}
+                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "listen": "127.0.0.1:0", "tls-key": "/key",
+                   "socket-group": "root", "user": "root", "decoder": "libjpeg"}
         known = options()
         self.assertLessEqual(COMMAND_LINE_ONLY - {"help", "version"}, set(known))
         for name, has_value in known.items():
@@ -102,7 +102,7 @@ class SettingsTest(ServiceCase):
         other = os.path.join(self.folder, "other")
         os.mkdir(other)
         self.write("threads = 1", f"root = {self.data}", "socket = unix:@not-this-one")
-        p = self.serve("--config", self.conf, "--root", other)
+        self.serve("--config", self.conf, "--root", other)
         self.assertIn("2 threads decode", self.said())  # serve() says --threads 2 and --socket
         _, err = self.feed("--epochs", "1").communicate(timeout=LIMIT)
         self.assertIn("does not lie below", err)

@@ -35,9 +35,11 @@ class StatusTest(ServiceCase):
         return p
 
     def has_page(self):
-        """It is there some time after the socket."""
-        with socket.socket() as s:
-            return s.connect_ex(("127.0.0.1", self.port)) == 0
+        """It is there some time after the socket, and knows something when the loader's loop has turned."""
+        try:
+            return self.get("/readyz")[0].status == 200
+        except OSError:
+            return False
 
     def get(self, path, method="GET", host=None):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* fingerprint.c - what the fingerprint of a data set is of.
+ *
+ * Names, sizes and labels of all samples, and the first bytes of some of them: to read all would
+ * take hours. common/datasum.c makes one number of it, and says where two data sets differ. */
+#include "config.h"
+
+#include "loader/dataset/dataset_priv.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/parallel.h"
+#include "common/philox.h"
+
+enum {
+    FINGERPRINT_SAMPLES = 256,
+    FINGERPRINT_BYTES = 64 * 1024, /* of each */
+};
+
+/* The first bytes of the samples that enter the fingerprint, read side by side (media may be slow).
+ */
+struct heads {
+    const struct dataset *dataset;
+    uint32_t samples[FINGERPRINT_SAMPLES];
+    XXH128_hash_t hashes[FINGERPRINT_SAMPLES];
+    struct plenum_error err;
+    atomic_bool failed;
+};
+
+static int hash_head(void *arg, uint64_t index, unsigned thread)
+{
+    struct heads *h = arg;
+    const struct index_sample *sample = &h->dataset->index.samples[h->samples[index]];
+    struct dataset_buffer buffer = {0};
+    struct plenum_error err;
+    size_t len;
+    int r;
+
+    (void)thread;
+    if (sample->len == 0 || sample->len > DATASET_SAMPLE_MAX || (sample->flags & INDEX_BAD))
+        return 0; /* a bad sample; its size is in the fingerprint */
+    r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
+    if (r == 0) {
+        len = buffer.len < FINGERPRINT_BYTES ? buffer.len : FINGERPRINT_BYTES;
+        h->hashes[index] = XXH3_128bits(buffer.bytes, len);
+    } else if (!atomic_exchange(&h->failed, true)) {
+        h->err = err;
+    }
+    dataset_buffer_fini(&buffer);
+    return r;
+}
+
+static int sum_heads(const struct dataset *d, const struct dataset_options *options,
+                     struct datasum *sum, struct plenum_error *err)
+{
+    uint32_t n = d->index.header->samples;
+    struct heads *heads = calloc(1, sizeof(*heads));
+    struct parallel loop = {
+        .threads = options->threads, .turn = hash_head, .cancel = options->cancel, .arg = heads};
+    int r;
+
+    if (!heads)
+        return error_set(err, -ENOMEM, "out of memory");
+    heads->dataset = d;
+    loop.count = n < FINGERPRINT_SAMPLES ? n : FINGERPRINT_SAMPLES;
+    for (uint32_t i = 0; i < loop.count; i++)
+        heads->samples[i] =
+            n <= FINGERPRINT_SAMPLES
+                ? i
+                : philox_below(philox_draw(0, i, 0, DRAW_FINGERPRINT, 0).word[0], n);
+    r = parallel_run(&loop);
+    if (r < 0)
+        (void)error_set(err, r, "%s", heads->err.text);
+    sum->heads = XXH3_64bits(heads->hashes, loop.count * sizeof(heads->hashes[0]));
+    free(heads);
+    return r;
+}
+
+struct segments {
+    const struct index *index;
+    struct datasum *sum;
+};
+
+/* Names, sizes and labels of one segment. */
+static int sum_segment(void *arg, uint64_t segment, unsigned thread)
+{
+    struct segments *s = arg;
+    const struct index *index = s->index;
+    uint32_t begin = datasum_segment_begin(index->header->samples, (unsigned)segment);
+    uint32_t end = datasum_segment_begin(index->header->samples, (unsigned)segment + 1);
+    XXH3_state_t names, sizes, labels;
+
+    (void)thread;
+    (void)XXH3_64bits_reset(&names);
+    (void)XXH3_64bits_reset(&sizes);
+    (void)XXH3_64bits_reset(&labels);
+    for (uint32_t i = begin; i < end; i++) {
+        const struct index_sample *sample = &index->samples[i];
+        const char *name = index_name(index, sample->name);
+        uint32_t last = i > begin ? index->samples[i - 1].container : UINT32_MAX;
+
+        if (sample->container != last) { /* names of containers, where they begin */
+            const char *text = index_name(index, index->containers[sample->container].name);
+
+            (void)XXH3_64bits_update(&names, text, strlen(text) + 1);
+        }
+        (void)XXH3_64bits_update(&names, name, strlen(name) + 1);
+        (void)XXH3_64bits_update(&sizes, &sample->len, sizeof(sample->len));
+        (void)XXH3_64bits_update(&labels, &sample->label, sizeof(sample->label));
+    }
+    s->sum->segments[segment] = (struct datasum_segment){.names = XXH3_64bits_digest(&names),
+                                                         .sizes = XXH3_64bits_digest(&sizes),
+                                                         .labels = XXH3_64bits_digest(&labels)};
+    return 0;
+}
+
+/* What an index is of, in parts. */
+int fingerprint_sum(const struct dataset *d, const struct dataset_options *options,
+                    struct datasum *sum, struct plenum_error *err)
+{
+    const struct index *index = &d->index;
+    struct segments segments = {.index = index, .sum = sum};
+    struct parallel loop = {.count = DATASUM_SEGMENTS,
+                            .threads = options->threads,
+                            .turn = sum_segment,
+                            .cancel = options->cancel,
+                            .arg = &segments};
+    XXH3_state_t state;
+
+    *sum = (struct datasum){.samples = index->header->samples,
+                            .classes = index->header->classes,
+                            .bytes = index->header->bytes};
+    (void)XXH3_64bits_reset(&state);
+    for (uint32_t i = 0; i < index->header->class_names; i++) {
+        const char *name = index_name(index, index->classes[i]);
+
+        (void)XXH3_64bits_update(&state, name, strlen(name) + 1);
+    }
+    if (index->header->class_names > 0)
+        sum->class_names = XXH3_64bits_digest(&state);
+    if (parallel_run(&loop) < 0)
+        return -ECANCELED;
+    return sum_heads(d, options, sum, err);
+}

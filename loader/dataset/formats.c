@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/* formats.c - the formats of data sets, and which of them a plain path is.
+ *
+ * A file is told by its first bytes or its name; a folder by what it holds: folders are classes,
+ * and the first archive decides where there are none. */
+#include "config.h"
+
+#include "loader/dataset/dataset_priv.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+static const struct format *const formats[] = {
+    &format_folder, &format_tar, &format_tfrecord, &format_list, &format_generated,
+};
+
+enum { HEAD_BYTES = 4096 }; /* of a file, to see what it is */
+
+const struct format *format_find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        if (strlen(formats[i]->name) == len && memcmp(name, formats[i]->name, len) == 0)
+            return formats[i];
+    return NULL;
+}
+
+void format_names(char *ret, size_t size)
+{
+    ret[0] = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++)
+        (void)snprintf(ret + strlen(ret), size - strlen(ret), "%s%s:", i ? ", " : "",
+                       formats[i]->name);
+}
+
+/* How compressed files begin. */
+static const char *compression_of(const struct dataset_place *place)
+{
+    static const struct {
+        const char *name, *magic;
+        size_t len;
+    } known[] = {{"gzip", "\x1f\x8b", 2},
+                 {"zstd", "\x28\xb5\x2f\xfd", 4},
+                 {"xz",
+                  "\xfd"
+                  "7zXZ",
+                  5},
+                 {"bzip2", "BZh", 3},
+                 {"zip", "PK\3\4", 4}};
+
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        if (place->head_len >= known[i].len &&
+            memcmp(place->head, known[i].magic, known[i].len) == 0)
+            return known[i].name;
+    return NULL;
+}
+
+/* What lies at a path, with its first bytes in `head` [size]: 0 or -errno. */
+static int look_at(const struct place *p, const char *path, uint8_t *head, size_t size,
+                   struct dataset_place *ret)
+{
+    int64_t n;
+    int fd, r;
+
+    *ret = (struct dataset_place){.path = path, .head = head};
+    r = place_stat(p, path, &ret->st);
+    if (r < 0 || !S_ISREG(ret->st.st_mode))
+        return r;
+    fd = place_open(p, path, 0);
+    if (fd < 0)
+        return fd;
+    n = io_pread_some(fd, head, size, 0);
+    if (n > 0)
+        ret->head_len = (size_t)n;
+    (void)close(fd);
+    return n < 0 ? (int)n : 0;
+}
+
+/* What is not ours to read may lie anywhere, and come and go; but what cannot be looked at for
+ * another reason might have decided. */
+static bool may_pass_over(int code)
+{
+    return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
+}
+
+bool format_has_name(const struct format *format, const char *name)
+{
+    for (unsigned i = 0; i < format->num_patterns; i++)
+        if (name[0] != '.' && fnmatch(format->patterns[i], name, 0) == 0)
+            return true;
+    return false;
+}
+
+/* The format of archives that calls its files so, if the file is one. */
+static int take_archive(const struct place *p, const char *path, const char *name,
+                        const struct format **ret)
+{
+    struct dataset_place place;
+    uint8_t head[HEAD_BYTES];
+
+    for (size_t i = 0; i < ARRAY_LEN(formats) && !*ret; i++) {
+        int r =
+            format_has_name(formats[i], name) ? look_at(p, path, head, sizeof(head), &place) : 1;
+
+        if (r < 0)
+            return r;
+        if (r == 0 && formats[i]->recognise(&place))
+            *ret = formats[i];
+    }
+    return 0;
+}
+
+/* An entry of a folder that may hold archives, of this format if of any: 1 when it decides. */
+static int take_entry(const struct place *p, int fd, const char *folder, const char *name,
+                      const struct format **format, struct plenum_error *err)
+{
+    char path[PLACE_NAME_MAX];
+    struct stat st;
+    int r = place_stat_entry(p, fd, folder, name, &st);
+
+    if (r == 0 && S_ISDIR(st.st_mode)) { /* classes, which decide */
+        *format = NULL;
+        return 1;
+    }
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (r == 0 && !*format)
+        r = take_archive(p, path, name, format);
+    return r == 0 || may_pass_over(r) ? 0 : place_error(p, err, r, path);
+}
+
+/* A folder without folders may hold archives: the format of the first that is one, or NULL. */
+static int archives_of(const struct place *p, const char *folder, const struct format **ret,
+                       struct plenum_error *err)
+{
+    struct dirent *entry;
+    DIR *dir;
+    int r = place_open_folder(p, folder, &dir);
+
+    *ret = NULL;
+    if (r < 0) /* the format will say why it cannot be read */
+        return may_pass_over(r) ? 0 : place_error(p, err, r, folder);
+    while (r == 0 && (errno = 0, entry = readdir(dir)))
+        if (entry->d_name[0] != '.')
+            r = take_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
+    if (r == 0 && errno)
+        r = place_error(p, err, -errno, folder);
+    (void)closedir(dir);
+    return r < 0 ? r : 0;
+}
+
+/* The first file that a pattern stands for: malloc. */
+static int first_of(const struct place *p, const char *pattern, char **ret,
+                    struct plenum_error *err)
+{
+    struct pattern_list list = {0};
+    size_t len = strcspn(pattern, "{*?[");
+    char *folder;
+    int r;
+
+    while (len > 0 && pattern[len - 1] != '/')
+        len--;
+    folder = len > 1 ? strndup(pattern, len - 1) : strdup(len ? "" : ".");
+    r = folder ? pattern_expand(p, folder, pattern + len, &list, err) : -ENOMEM;
+    if (r == 0 && list.count > 0)
+        *ret = strdup(list.paths[0]);
+    if (r == 0 && !*ret)
+        r = -ENOMEM;
+    if (r == -ENOMEM)
+        (void)error_set(err, r, "out of memory");
+    pattern_list_fini(&list);
+    free(folder);
+    return r;
+}
+
+/* What a plain path is, or the first of the files that it stands for. */
+static int look_at_plain(const struct place *p, const char *name, uint8_t *head, size_t size,
+                         struct dataset_place *ret, struct plenum_error *err)
+{
+    int r = look_at(p, name, head, size, ret);
+    char *first = NULL;
+
+    if (r == 0)
+        return 0;
+    if (r != -ENOENT || !pattern_is_magic(name))
+        return r == -EXDEV ? place_error(p, err, r, name) : error_set(err, r, "%s", strerror(-r));
+    r = first_of(p, name, &first, err);
+    if (r < 0)
+        return r;
+    r = look_at(p, first, head, size, ret);
+    ret->path = name;
+    if (r < 0)
+        r = place_error(p, err, r, first);
+    free(first);
+    return r;
+}
+
+/* The format of a plain path, or of the first of the files that it stands for. */
+int format_recognise(const struct place *p, const char *name, const struct format **ret,
+                     struct plenum_error *err)
+{
+    const struct format *format = NULL;
+    struct dataset_place place;
+    uint8_t head[HEAD_BYTES];
+    const char *what;
+    int r = look_at_plain(p, name, head, sizeof(head), &place, err);
+
+    if (r < 0)
+        return r;
+    if (S_ISDIR(place.st.st_mode))
+        r = archives_of(p, name, &format, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
+        if (formats[i]->recognise && formats[i]->recognise(&place))
+            format = formats[i];
+    *ret = format;
+    if (format)
+        return 0;
+    what = compression_of(&place);
+    if (what)
+        return error_set(err, -EINVAL,
+                         "it is compressed (%s), and samples cannot be read from the middle of it: "
+                         "uncompress it; images are compressed themselves",
+                         what);
+    return error_set(err, -EINVAL,
+                     "it is of no known format: name a folder with one sub-folder for each class, "
+                     "archives, a list of files, or FORMAT:PATH");
+}

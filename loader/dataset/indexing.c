@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* indexing.c - finding the index of a data set, or making it.
+ *
+ * An index lies in the cache folder under a hash of the data set's canonical name. Of several
+ * processes that want it at once, the first takes a lock and builds; the others wait for the lock
+ * and find it ready. Where the folder cannot be written, the index is kept in memory and built anew
+ * each time. */
+#include "config.h"
+
+#include "loader/dataset/dataset_priv.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/dataset/cache.h"
+
+/* What an index is of: whose cache it is in, the roots, and the data set, whose name is a client's
+ * word and comes last. What a loader with other roots was allowed to index is another index. Owned
+ * by the caller. */
+static char *subject_of(const struct dataset *d, uid_t owner)
+{
+    char *text = str_format("%lu\n%s", (unsigned long)owner, d->name);
+
+    for (unsigned i = d->place.num_roots; text && i-- > 0;) {
+        char *more = str_format("%s\n%s", d->place.roots[i], text);
+
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+/* Where this data set's index belongs, and what stands in it; no path when it cannot be kept. */
+static int take_index_path(struct dataset *d, const struct dataset_options *options,
+                           struct plenum_error *err)
+{
+    char cache[4096] = "";
+    XXH128_hash_t hash;
+    bool kept = cache_folder(options->cache_dir, cache, sizeof(cache)) == 0;
+
+    d->subject = subject_of(d, cache_owner(cache));
+    if (!d->subject)
+        return error_set(err, -ENOMEM, "out of memory");
+    hash = XXH3_128bits(d->subject, strlen(d->subject));
+    if (kept)
+        d->index_path = str_format("%s/%016llx%016llx.index", cache,
+                                   (unsigned long long)hash.high64, (unsigned long long)hash.low64);
+    return 0;
+}
+
+/* The format's samples, as an index in memory. */
+static int scan(struct dataset *d, const struct dataset_options *options, struct index_builder *b,
+                struct plenum_error *err)
+{
+    int r = d->format->scan(d, options, b, err);
+
+    if (r < 0)
+        return r;
+    if (b->num_samples == 0)
+        return error_set(err, -EBADMSG, "%s holds no samples", d->name);
+    r = index_builder_set_subject(b, d->subject);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    r = index_builder_set_warning(b);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    r = index_build(b, &d->index);
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+/* Scan and sum up; the index is then in memory. */
+static int build(struct dataset *d, const struct dataset_options *options, struct plenum_error *err)
+{
+    struct index_memory memory = {.limit = options->memory};
+    struct index_builder b = {.memory = &memory};
+    char limit[32];
+    struct datasum sum;
+    int r = scan(d, options, &b, err);
+
+    index_builder_fini(&b);
+    if (r < 0 && atomic_load(&memory.over))
+        return error_set(
+            err, -ENOMEM,
+            "%s: to index it would take more than %s of memory, which is what this "
+            "loader has for that; make several data sets of it, or give the loader more",
+            d->name, format_bytes(memory.limit, limit, sizeof(limit)));
+    if (r < 0)
+        return r;
+    r = fingerprint_sum(d, options, &sum, err);
+    if (r < 0)
+        return r;
+    index_set_sum(&d->index, &sum);
+    return dataset_check_cancel(options); /* what was not there may have been called off */
+}
+
+static bool open_fresh(struct dataset *d)
+{
+    if (!d->index_path || index_open(d->index_path, &d->index) < 0)
+        return false;
+    if (strcmp(index_subject(&d->index), d->subject) == 0 && d->format->fresh(d))
+        return true;
+    index_close(&d->index);
+    return false;
+}
+
+static void forget_path(struct dataset *d)
+{
+    free(d->index_path);
+    d->index_path = NULL;
+}
+
+/* Be the one that builds: 0, and the lock, or -1 where there can be none. Another that builds is
+ * waited for so many times, or until it is done (UINT_MAX); -EALREADY: it goes on. -ECANCELED. */
+int indexing_lock(const struct dataset *d, const struct dataset_options *options, unsigned tries,
+                  int *ret)
+{
+    struct timespec pause = {.tv_nsec = 50000000};
+    char *path = str_format("%s.lock", d->index_path);
+    int lock = path ? cache_open_lock(path) : -1;
+
+    free(path);
+    *ret = -1;
+    while (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0) {
+        int r = dataset_check_cancel(options);
+
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            break; /* a file system without locks: built twice at worst, and renamed as a whole */
+        if (r == 0 && tries != UINT_MAX && tries-- <= 1)
+            r = -EALREADY;
+        if (r < 0) {
+            (void)close(lock);
+            return r;
+        }
+        if (options->progress)
+            options->progress(options->progress_arg, "waiting for another process to index it", 0,
+                              0);
+        (void)nanosleep(&pause, NULL);
+    }
+    *ret = lock;
+    return 0;
+}
+
+/* Have the index that was built in its file, too. */
+static void keep_index(struct dataset *d)
+{
+    struct index mapped;
+
+    if (index_write(&d->index, d->index_path) < 0) {
+        forget_path(d);
+    } else if (index_open(d->index_path, &mapped) == 0) {
+        index_close(&d->index); /* pages of a file can be dropped when memory is short */
+        d->index = mapped;
+    }
+}
+
+int indexing_open(struct dataset *d, const struct dataset_options *options,
+                  struct plenum_error *err)
+{
+    int lock = -1, r = take_index_path(d, options, err);
+
+    if (r < 0)
+        return r;
+    if (!options->rebuild && options->how != DATASET_NO_WAITING && open_fresh(d))
+        return 0;
+    if (options->how == DATASET_IF_FRESH)
+        return error_set(err, -EINPROGRESS, "%s has no index, or an old one", d->name);
+    if (d->index_path) {
+        r = indexing_lock(d, options, options->how == DATASET_NO_WAITING ? 1 : UINT_MAX, &lock);
+        if (r < 0)
+            return error_set(err, r, "another process indexes %s", d->name);
+        if (lock < 0)
+            forget_path(d);
+        if (!options->rebuild && open_fresh(d)) { /* somebody else built it while we waited */
+            io_close(&lock);
+            return 0;
+        }
+    }
+    if (d->index_path) /* we hold the lock: nobody else writes it */
+        cache_remove_leftovers(d->index_path);
+    r = build(d, options, err);
+    if (r == 0 && d->index_path)
+        keep_index(d);
+    io_close(&lock);
+    (void)malloc_trim(0); /* what building took is of no more use to a loader that runs for weeks */
+    return r;
+}

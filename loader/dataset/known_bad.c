@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* known_bad.c - the samples of a data set that are known to be bad, and their part in its
+ * fingerprint. badlist.c reads and writes the list. */
+#include "config.h"
+
+#include "loader/dataset/dataset_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/dataset/cache.h"
+
+/* Where the list of bad samples belongs: it is named after the data set's fingerprint without it,
+ * so it is found under whatever name the data is opened, and can be copied to other hosts. NULL
+ * where there is no cache folder. */
+static int take_bad_path(struct dataset *d, const struct dataset_options *options,
+                         struct plenum_error *err)
+{
+    char cache[4096], hex[33];
+
+    if (cache_folder(options->cache_dir, cache, sizeof(cache)) < 0)
+        return 0;
+    datasum_hex(d->index.header->fingerprint, hex);
+    d->bad_path = str_format("%s/%s.bad", cache, hex);
+    return d->bad_path ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+/* The fingerprint with a list. */
+static void sum_with(const struct dataset *d, const struct badlist *list, struct datasum *sum,
+                     uint8_t fingerprint[16])
+{
+    *sum = d->index.header->sum;
+    sum->bad = badlist_hash(list);
+    datasum_fingerprint(sum, fingerprint);
+}
+
+/* What verify found. A list that may not be read, or that anybody may write, is passed over. */
+static int read_list(struct dataset *d, struct plenum_error *err)
+{
+    const struct index_header *h = d->index.header;
+    int r = badlist_read(d->bad_path, h->fingerprint, h->samples, &d->bad);
+
+    switch (r) {
+    case -EPERM:
+        dataset_add_warning(
+            d, d->bad_path,
+            " belongs to another user, or others may write to it: it is passed over");
+        return 0;
+    case -EACCES:
+        dataset_add_warning(d, d->bad_path,
+                            ", a list of bad samples, if it is there, may not be read");
+        return 0;
+    case -EBADMSG:
+        return error_set(err, r, "%s: %s", d->bad_path,
+                         "the list of bad samples is damaged: remove it, or "
+                         "make it anew by plenumctl verify");
+    default:
+        return r < 0 ? error_set(err, r, "%s: %s", d->bad_path, strerror(-r)) : r;
+    }
+}
+
+int known_bad_take(struct dataset *d, const struct dataset_options *options,
+                   struct plenum_error *err)
+{
+    int r = dataset_is_made_up(d) ? 0 : take_bad_path(d, options, err);
+
+    if (r < 0)
+        return r;
+    if (d->bad_path && !options->forget_bad) {
+        r = read_list(d, err);
+        if (r < 0)
+            return r;
+    }
+    sum_with(d, &d->bad, &d->sum, d->fingerprint);
+    return 0;
+}
+
+int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
+                     struct dataset_kept *ret, struct plenum_error *err)
+{
+    const struct index_header *h = dataset->index.header;
+    const char *path = dataset->bad_path;
+    struct badlist now = {.samples = (struct dataset_bad *)bad, .count = count}, before;
+    struct dataset_kept kept;
+    struct datasum sum;
+    int r;
+
+    if (!path)
+        return error_set(err, -EROFS,
+                         "the list of bad samples cannot be kept: there is no cache folder; see "
+                         "--cache-dir");
+    r = badlist_read(path, h->fingerprint, h->samples, &before);
+    kept.changed = r < 0 || badlist_hash(&before) != badlist_hash(&now);
+    badlist_fini(&before);
+    if (count > 0)
+        r = badlist_write(path, dataset->name, h->fingerprint, bad, count);
+    else
+        r = cache_remove(path);
+    if (count == 0 && r == -ENOENT)
+        r = 0;
+    if (r < 0)
+        return error_set(err, r, "%s: the list of bad samples cannot be kept: %s", path,
+                         strerror(-r));
+    sum_with(dataset, &now, &sum, kept.fingerprint);
+    *ret = kept;
+    return 0;
+}
+
+const char *dataset_get_bad_path(const struct dataset *dataset)
+{
+    return dataset->bad_path;
+}
+
+uint32_t dataset_get_known_bad(const struct dataset *dataset)
+{
+    return dataset->bad.count;
+}
+
+const char *dataset_get_why_bad(const struct dataset *dataset, uint32_t sample)
+{
+    int64_t at = dataset->bad.count ? badlist_find(&dataset->bad, sample) : -1;
+
+    return at < 0 ? NULL : dataset->bad.samples[at].reason;
+}

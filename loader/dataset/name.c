@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* name.c - what the name of a data set says: FORMAT[,KEY=VALUE...]:WHERE, or a plain path. */
+#include "config.h"
+
+#include "loader/dataset/dataset_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/dataname.h"
+#include "common/error.h"
+#include "common/util.h"
+
+static int by_key(const void *a, const void *b)
+{
+    const struct dataset_setting *x = a, *y = b;
+
+    return strcmp(x->key, y->key);
+}
+
+/* The settings of the name, in the order of their keys, each of which the format must know. */
+static int take_settings(struct dataset *d, const struct dataname *name, struct plenum_error *err)
+{
+    const char *at = name->settings, *key, *value;
+    size_t key_len, value_len;
+
+    while (name->format && dataname_next_setting(&at, name->settings + name->settings_len, &key,
+                                                 &key_len, &value, &value_len)) {
+        struct dataset_setting *s = &d->settings[d->num_settings];
+        const struct format *f = d->format;
+        bool known = false;
+
+        for (unsigned i = 0; i < f->num_settings; i++)
+            known = known || (strlen(f->settings[i].key) == key_len &&
+                              memcmp(f->settings[i].key, key, key_len) == 0);
+        if (!known) {
+            char list[256] = "";
+
+            for (unsigned i = 0; i < f->num_settings; i++)
+                (void)snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+                               i ? ", " : "", f->settings[i].key);
+            return error_set(err, -EINVAL, "%s: has no setting '%.*s'; its settings: %s", f->name,
+                             (int)key_len, key, list[0] ? list : "none");
+        }
+        for (unsigned i = 0; i < d->num_settings; i++)
+            if (strlen(d->settings[i].key) == key_len &&
+                memcmp(d->settings[i].key, key, key_len) == 0)
+                return error_set(err, -EINVAL, "setting '%s' is given twice", d->settings[i].key);
+        s->key = strndup(key, key_len);
+        s->value = strndup(value, value_len);
+        d->num_settings++; /* no more than the format knows, as none comes twice */
+        if (!s->key || !s->value)
+            return error_set(err, -ENOMEM, "out of memory");
+    }
+    qsort(d->settings, d->num_settings, sizeof(d->settings[0]), by_key);
+    return 0;
+}
+
+const char *dataset_setting(const struct dataset *dataset, const char *key, const char *absent)
+{
+    for (unsigned i = 0; i < dataset->num_settings; i++)
+        if (strcmp(dataset->settings[i].key, key) == 0)
+            return dataset->settings[i].value;
+    return absent;
+}
+
+int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
+                           int64_t *ret, struct plenum_error *err)
+{
+    const char *text = dataset_setting(dataset, key, NULL);
+    uint64_t value;
+
+    *ret = absent;
+    if (!text)
+        return 0;
+    if (parse_u64(text + (*text == '-'), UINT64_C(1) << 31, &value) < 0)
+        return error_set(err, -EINVAL, "%s=%s: a whole number is needed", key, text);
+    *ret = *text == '-' ? -(int64_t)value : (int64_t)value;
+    return 0;
+}
+
+/* Before anything is looked at: does it lie below a root, or would it if it were there? What lies
+ * elsewhere is none of a client's business, not even whether it is there. */
+int name_check_place(const struct place *p, const char *name, struct plenum_error *err)
+{
+    const char *path = dataname_path(name);
+    struct stat st;
+
+    if (!path || !*path || p->num_roots == 0 || place_stat(p, path, &st) != -EXDEV)
+        return 0;
+    return place_error(p, err, -EXDEV, path);
+}
+
+int dataset_enter(struct dataset *d, const char *path, struct plenum_error *err)
+{
+    int r = place_enter(&d->place, *path ? path : ".");
+
+    if (r == -EXDEV)
+        return place_error(&d->place, err, r, path);
+    return r < 0
+               ? error_set(err, r, "data set '%s:%s': %s", d->format->name, d->where, strerror(-r))
+               : 0;
+}
+
+/* "format,key=value:where" of what is known by now. */
+char *name_canonical(const struct dataset *d)
+{
+    char settings[2048] = "";
+
+    for (unsigned i = 0; i < d->num_settings; i++)
+        (void)snprintf(settings + strlen(settings), sizeof(settings) - strlen(settings), ",%s=%s",
+                       d->settings[i].key, d->settings[i].value);
+    return str_format("%s%s:%s", d->format->name, settings, d->where);
+}
+
+/* The format that a name says. */
+static int take_format(struct dataset *d, const struct dataname *parts, struct plenum_error *err)
+{
+    char list[256];
+
+    d->format = format_find(parts->format, parts->format_len);
+    if (d->format && *parts->where)
+        return 0;
+    if (d->format)
+        return error_set(err, -ENOENT, "nothing is named behind the colon");
+    format_names(list, sizeof(list));
+    return error_set(err, -EINVAL, "there is no format '%.*s:', but %s", (int)parts->format_len,
+                     parts->format, list);
+}
+
+/* Format, settings and place of a name. "auto:" is a plain path with settings. */
+int name_take(struct dataset *d, const char *name, struct plenum_error *err)
+{
+    struct dataname parts;
+    struct stat st;
+    bool plain;
+    int r;
+
+    dataname_split(name, &parts);
+    plain = !parts.format || (parts.format_len == 4 && memcmp(parts.format, "auto", 4) == 0);
+    if (!plain && !format_find(parts.format, parts.format_len) &&
+        place_stat(&d->place, name, &st) == 0) {
+        parts = (struct dataname){.where = name}; /* a file whose name has a colon */
+        plain = true;
+    }
+    r = plain ? format_recognise(&d->place, parts.where, &d->format, err)
+              : take_format(d, &parts, err);
+    if (r == 0 && parts.settings_len >= 1024)
+        r = error_set(err, -EINVAL, "its settings are too long");
+    if (r < 0)
+        return error_prefix(err, r, "data set '%s'", name);
+    d->where = strdup(parts.where);
+    if (!d->where)
+        return error_set(err, -ENOMEM, "out of memory");
+    return take_settings(d, &parts, err);
+}

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* sample_file.c - samples that are files of their own, and buffers for the bytes of any. */
+#include "config.h"
+
+#include "loader/dataset/dataset_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/dataset/sums.h"
+
+int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
+{
+    if (buffer->cap < len + DATASET_PADDING) {
+        size_t cap = align_up(len + len / 4 + DATASET_PADDING, 65536);
+
+        /* The old content is of no use: no copy. */
+        free(buffer->bytes);
+        buffer->bytes = malloc(cap);
+        buffer->cap = buffer->bytes ? cap : 0;
+        if (!buffer->bytes)
+            return -ENOMEM;
+    }
+    buffer->len = len;
+    memset(buffer->bytes + len, 0, DATASET_PADDING);
+    return 0;
+}
+
+void dataset_buffer_fini(struct dataset_buffer *buffer)
+{
+    free(buffer->bytes);
+    *buffer = (struct dataset_buffer){0};
+}
+
+bool dataset_is_image_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
+                   strcasecmp(dot, ".png") == 0);
+}
+
+uint64_t dataset_settled(const struct stat *st)
+{
+    /* The coarsest clock of a file system is FAT's. */
+    const uint64_t grain_ns = 2 * NS_PER_SEC;
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return dataset_mtime(st) + grain_ns <= (uint64_t)now.tv_sec * NS_PER_SEC ? INDEX_SETTLED : 0;
+}
+
+int dataset_has_changed(const struct dataset *d, const char *path, struct plenum_error *err)
+{
+    char name[PLACE_NAME_MAX];
+
+    return error_set(err, -ESTALE,
+                     "%s has changed since the data set was indexed: start the job again, or put "
+                     "the file back",
+                     place_name(&d->place, path, name, sizeof(name)));
+}
+
+/* Of a file of the data set. */
+static int file_error(const struct dataset *d, const char *path, int r, struct plenum_error *err)
+{
+    char name[PLACE_NAME_MAX];
+
+    if (r == -ENODATA)
+        return error_set(err, -ESTALE, "%s: the file has become shorter",
+                         place_name(&d->place, path, name, sizeof(name)));
+    return place_error(&d->place, err, r, path);
+}
+
+int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
+                      struct dataset_buffer *buffer, struct plenum_error *err)
+{
+    uint32_t number = (uint32_t)(sample - d->index.samples);
+    int fd = place_open(&d->place, path, 0), r;
+    struct stat st;
+    bool touched;
+
+    if (fd < 0)
+        return file_error(d, path, fd, err);
+    if (fstat(fd, &st) < 0) {
+        r = -errno;
+        (void)close(fd);
+        return file_error(d, path, r, err);
+    }
+    touched = dataset_mtime(&st) != sample->where;
+    if ((uint64_t)st.st_size != sample->len || (touched && !d->sums)) {
+        (void)close(fd);
+        return dataset_has_changed(d, path, err);
+    }
+    r = dataset_buffer_reserve(buffer, sample->len);
+    if (r == 0)
+        r = io_pread_all(fd, buffer->bytes, sample->len, 0);
+    (void)close(fd);
+    if (r == 0 && touched && !sums_same(d->sums, number, buffer->bytes, buffer->len))
+        return dataset_has_changed(d, path, err);
+    if (r == 0 && !touched && d->sums)
+        sums_note(d->sums, number, buffer->bytes, buffer->len);
+    if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
+        r = -EIO;
+    return r < 0 ? file_error(d, path, r, err) : 0;
+}
+
+void dataset_announce_file(const struct dataset *d, const char *path)
+{
+    int fd = place_open(&d->place, path, 0);
+
+    if (fd < 0)
+        return;
+    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    (void)close(fd);
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* avx2.h - how functions for x86 processors with AVX2 are marked. Included only where those are
+ * built. */
+#ifndef LOADER_IMAGE_AVX2_H
+#define LOADER_IMAGE_AVX2_H
+
+#include <immintrin.h>
+
+#define AVX2 __attribute__((target("avx2")))
+#define AVX2_INLINE static inline __attribute__((always_inline, target("avx2")))
+
+#endif

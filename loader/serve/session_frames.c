@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/* session_frames.c - what a client says: one function for each message. */
+#include "config.h"
+
+#include "loader/serve/session_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/text.h"
+#include "common/util.h"
+
+enum {
+    FRAMES_AT_ONCE = 256, /* of one client, before others have their turn */
+};
+
+/* The names of the definitions of pixels that we render, with spaces between them. */
+static void list_versions(const struct server *server, char *text, size_t size)
+{
+    size_t at = 0;
+
+    text[0] = 0;
+    for (int i = 0; i < PIPELINE_VERSIONS; i++)
+        if (server->renders[i] && at < size)
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at ? " " : "",
+                                   pipeline_version_name((enum pipeline_version)i));
+}
+
+static void handle_hello(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct wire_hello theirs, ours;
+    struct plenum_error err;
+    char host[64] = "";
+    int r = wire_get_hello(payload, &theirs);
+
+    (void)request;
+    if (r < 0 || (r = wire_hello_check(&theirs, &err)) < 0) {
+        session_refuse(s, 0, -EPROTONOSUPPORT,
+                       r == -EPROTO ? "this is no client of Plenum's" : err.text);
+        return;
+    }
+    memcpy(s->name, text_make_plain(theirs.name), sizeof(s->name));
+    if (theirs.job[0])
+        (void)snprintf(s->job, sizeof(s->job), "job %s", theirs.job);
+    (void)gethostname(host, sizeof(host) - 1);
+    wire_hello_init(&ours, "");
+    (void)snprintf(ours.name, sizeof(ours.name), "plenumd %s, host %s, pid %ld", PACKAGE_VERSION,
+                   host, (long)getpid());
+    list_versions(s->server, ours.versions, sizeof(ours.versions));
+    session_move(s, STATE_IDLE);
+    if (wire_put_hello(&s->conn.tx, &ours) < 0)
+        session_close(s);
+}
+
+/* The first request of a session tells how long the program waited while it had other loaders, or
+ * none: from then on we count. */
+static void note_asked(struct session *s, const struct wire_render *m)
+{
+    if (m->waited_ns == WIRE_UNKNOWN) {
+        s->waited_ns = WIRE_UNKNOWN;
+    } else if (!s->has_asked) {
+        s->waited_ns = m->waited_ns;
+        for (unsigned i = 0; i < WINDOW_POINTS; i++)
+            s->window.points[i].waited_ns = m->waited_ns;
+    } else if (m->waited_ns >= s->waited_ns && s->waited_ns != WIRE_UNKNOWN) {
+        histogram_add(&s->server->waits, m->waited_ns - s->waited_ns);
+        s->waited_ns = m->waited_ns;
+    }
+    s->asked = *m;
+    s->has_asked = true;
+}
+
+static void handle_cancel(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    (void)payload;
+    session_forget_answer(s, request);
+    queue_cancel(s->stream, request);
+}
+
+static void handle_render(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct plenum_error err;
+    struct wire_render m;
+
+    if (wire_get_render(payload, &m) < 0 || m.slot >= s->open.slots ||
+        (s->remote && !session_find_room(s, &m.slot)) ||
+        m.position >= max_u64(order_positions(&s->spec.order), s->open.span) ||
+        m.epoch > UINT32_MAX) {
+        session_refuse(s, request, -EPROTO, "a batch was asked for that does not exist");
+        return;
+    }
+    if (queue_stream_has(s->stream, request, m.slot) || session_is_being_sent(s, request)) {
+        session_refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
+        return;
+    }
+    if (s->draining) /* the next loader will be asked for it */
+        return;
+    if (ring_check(s->ring, &err) < 0) {
+        session_refuse(s, request, -EPERM, err.text);
+        return;
+    }
+    note_asked(s, &m);
+    if (queue_submit(s->stream, request, &m) < 0) {
+        session_refuse(s, request, -ENOMEM, "the loader is out of memory");
+        return;
+    }
+    s->busy[m.slot] = s->remote;
+    s->under_way++;
+}
+
+static void handle_stats(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    const struct server *server = s->server;
+    struct queue_counters c;
+
+    (void)payload;
+    queue_get_counters(server->queue, &c);
+    (void)wire_put_stats(&s->conn.tx, request,
+                         &(struct wire_stats){.uptime_ns = time_now_ns() - server->started_ns,
+                                              .sessions = server->num_sessions,
+                                              .samples = c.all.samples,
+                                              .substituted = c.all.substituted,
+                                              .queued = c.queued,
+                                              .ring_bytes = server->ring_bytes,
+                                              .threads = server->threads});
+}
+
+static void handle_status(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct snapshot_viewer viewer = session_viewer(s);
+
+    (void)payload;
+    s->status = snapshot_get(s->server);
+    s->status_next = 0;
+    s->status_request = request;
+    s->status_ns = time_now_ns();
+    if (!s->status || snapshot_put_loader(s->status, &viewer, request, &s->conn.tx) < 0)
+        session_close(s);
+}
+
+static void handle_name(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct wire_ask_name m;
+    struct wire_name answer;
+
+    if (wire_get_ask_name(payload, &m) < 0) {
+        session_refuse(s, request, -EPROTO, "a request for a name was not understood");
+        return;
+    }
+    answer.text[0] = '\0'; /* of what does not exist */
+    if (m.of == WIRE_NAMED_CLASS)
+        (void)snprintf(answer.text, sizeof(answer.text), "%s",
+                       dataset_get_class_name(s->spec.dataset, m.number));
+    else if (m.number < dataset_get_samples(s->spec.dataset))
+        (void)dataset_get_sample_name(s->spec.dataset, m.number, answer.text, sizeof(answer.text));
+    if (wire_put_name(&s->conn.tx, request, &answer) < 0)
+        session_close(s);
+}
+
+static void handle_bye(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    (void)request;
+    (void)payload;
+    session_close(s);
+}
+
+/* What a client may say, in which states, and who hears it. */
+#define IN(state) (1U << (state))
+static const struct {
+    unsigned states;
+    void (*handle)(struct session *s, uint64_t request, struct frame_reader *payload);
+} messages[] = {
+    [WIRE_HELLO] = {IN(STATE_HELLO), handle_hello},
+    [WIRE_OPEN] = {IN(STATE_IDLE), session_handle_open},
+    [WIRE_RENDER] = {IN(STATE_OPEN), handle_render},
+    [WIRE_CANCEL] = {IN(STATE_OPEN), handle_cancel},
+    [WIRE_NAME] = {IN(STATE_OPEN), handle_name},
+    [WIRE_STATS] = {IN(STATE_IDLE) | IN(STATE_OPENING) | IN(STATE_OPEN), handle_stats},
+    [WIRE_STATUS] = {IN(STATE_IDLE) | IN(STATE_OPENING) | IN(STATE_OPEN), handle_status},
+    [WIRE_BYE] = {~0U, handle_bye},
+};
+
+static void handle_frame(struct session *s, const struct frame_header *h,
+                         struct frame_reader *payload)
+{
+    assert(s->state != STATE_CLOSING);
+    if (h->type < ARRAY_LEN(messages) && (messages[h->type].states & IN(s->state)))
+        messages[h->type].handle(s, h->request, payload);
+    else
+        session_refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
+}
+
+/* What has come: a client has its turn, and then others have theirs. Who does not read its answers
+ * is not heard any further until it does. What is behind a STATUS waits until that is answered. */
+static void handle_frames(struct session *s)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    int r = 1;
+
+    s->more = false;
+    for (unsigned n = 0; r > 0 && s->state != STATE_CLOSING; n++) {
+        if (n == FRAMES_AT_ONCE || s->status || frame_conn_pending(&s->conn) >= ANSWERS_PIECE) {
+            s->more = true;
+            return;
+        }
+        r = frame_conn_next(&s->conn, &header, &payload);
+        if (r < 0)
+            session_refuse(s, 0, -EPROTO, "what came is no message");
+        else if (r > 0)
+            handle_frame(s, &header, &payload);
+    }
+}
+
+void session_readable(struct session *s)
+{
+    int64_t n;
+
+    if (s->more) {
+        handle_frames(s);
+        return;
+    }
+    if (chores_is_stuck(s->server->chores, s->peer.uid)) {
+        session_refuse(s, 0, -EPROTO, "what its user sent to be closed is not closed yet");
+        return;
+    }
+    n = frame_conn_fill(&s->conn);
+    if (n < 0) {
+        if (n == -EACCES && s->conn.carrier)
+            session_turn_away_stranger(s);
+        else if (n == -ENOMEM)
+            session_log_once(s, LOG_LEVEL_WARN, "closed", "the loader is out of memory");
+        else if (n != -EAGAIN && s->remote && s->state == STATE_HELLO)
+            session_log_once(s, LOG_LEVEL_INFO, "gone", "it has not said who it is");
+        if (n != -EAGAIN)
+            session_close(s);
+        return;
+    }
+    if (s->conn.unwanted_fds > 0)
+        session_refuse(s, 0, -EPROTO, "it sent a descriptor that nobody asked for");
+    else
+        handle_frames(s);
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: MIT */
+/* session_open.c - from OPEN to OPENED: room for the ring, the data set, the queue's stream.
+ *
+ * OPEN may take minutes (an index of millions of files): openings.c has threads for it, while the
+ * session answers STATS and sends PROGRESS. */
+#include "config.h"
+
+#include "loader/serve/session_priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "loader/dataset/cache.h"
+#include "loader/dataset/notes.h"
+#include "loader/serve/room.h"
+#include "loader/serve/snapshot.h"
+
+enum {
+    PROGRESS_EVERY_MS = 500,
+    ROOM_LIMIT_MS = 10000, /* for an OPEN to wait for room that is about to be there */
+    ROOM_TURN_MS = 20,     /* from one OPEN that waits to the next: each looks at all sessions */
+};
+
+static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
+                            const struct plenum_error *why);
+
+static void wait_for_room(struct session *s)
+{
+    s->room_ns = time_now_ns();
+    s->server->waiting_for_room++;
+}
+
+void session_wait_no_longer(struct session *s)
+{
+    s->server->waiting_for_room -= s->room_ns > 0;
+    s->room_ns = 0;
+}
+
+static const char *name_peer(const struct session *s, char *text, size_t size)
+{
+    if (!s->peer.known)
+        return "a client over TCP";
+    (void)snprintf(text, size, "user %u", (unsigned)s->peer.uid);
+    return text;
+}
+
+/* Have the data set opened, below the roots that are this client's. */
+static int ask_for_dataset(struct session *s, struct plenum_error *err)
+{
+    struct opening_request request = {
+        .dataset = s->open.dataset, .user = s->user, .roots = s->server->roots};
+    unsigned count = roots_count(request.roots);
+    char who[32];
+
+    request.allowed = calloc(count + 1, sizeof(*request.allowed));
+    if (!request.allowed)
+        return error_set(err, -ENOMEM, "the loader is out of memory");
+    request.num_allowed = roots_for(request.roots, &s->peer, request.allowed);
+    s->kept_out = request.num_allowed < count;
+    if (count > 0 && request.num_allowed == 0) {
+        free(request.allowed);
+        return error_set(err, -EACCES,
+                         "all roots of this loader are for certain readers, and %s is none of "
+                         "them: whoever runs it names readers in plenumd.conf",
+                         name_peer(s, who, sizeof(who)));
+    }
+    s->waiter.done = on_dataset_open;
+    return openings_ask(s->server->openings, &request, &s->waiter) < 0
+               ? error_set(err, -ENOMEM, "the loader is out of memory")
+               : 0;
+}
+
+static int start_stream(struct session *s, struct plenum_error *err)
+{
+    int r = wire_order(&s->open, dataset_get_samples(s->dataset), &s->spec.order, &s->steps, err);
+
+    if (r < 0)
+        return error_prefix(err, r, "%s", dataset_get_name(s->dataset));
+    if (order_steps_left(&s->steps, (struct order_place){0}) == 0)
+        return error_set(err, -EINVAL,
+                         "%s has %u samples, fewer than the %u of one step: with last=drop no step "
+                         "is left; use last=pad",
+                         dataset_get_name(s->dataset), s->steps.n, s->open.per_step);
+    s->spec.dataset = s->dataset;
+    s->spec.store = (struct image_store){
+        .dtype = s->open.dtype, .layout = s->open.layout, .channels = s->open.channels};
+    s->spec.bad = s->open.bad;
+    s->spec.jpeg = s->server->options->jpeg;
+    r = queue_stream_open(
+        s->server->queue,
+        &(struct queue_stream_options){
+            .user = s->user,
+            .job = s->job,
+            .spec = &s->spec,
+            .open = &s->open,
+            .layout = &s->layout,
+            .steps = &s->steps,
+            .ring = s->ring,
+            .lane = s->remote ? (unsigned)s->id /* its memory is nowhere yet: in turn */
+                              : pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
+            .owner = s},
+        &s->stream);
+    return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
+}
+
+/* Why nothing gets quicker from the second epoch on, for who wonders. */
+static void tell_about_notes(const struct session *s)
+{
+    int code = dataset_get_notes_code(s->dataset);
+    struct notes *notes = dataset_get_notes(s->dataset);
+
+    if (notes)
+        code = notes_state(notes);
+    if (code < 0 && code != -EFBIG)
+        log_debug("%s: where tiles of JPEGs begin cannot be noted (%s); nothing is wrong with that",
+                  dataset_get_name(s->dataset), strerror(-code));
+}
+
+/* It is found again at each opening, which takes minutes where there are millions of files. */
+static void tell_about_index(const struct session *s)
+{
+    char folder[4096] = "";
+
+    if (dataset_get_index_path(s->dataset) || dataset_is_made_up(s->dataset))
+        return;
+    (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
+    log_about(
+        LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
+        "%s: its index cannot be kept in the cache folder %s and is made anew at each opening: is "
+        "it full, or may it not be written? PLENUM_CACHE_DIR or --cache-dir names another",
+        dataset_get_name(s->dataset), folder[0] ? folder : "(none: there is no HOME)");
+}
+
+static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
+                            const struct plenum_error *why)
+{
+    struct session *s = container_of(waiter, struct session, waiter);
+    struct wire_opened m = {0};
+    char who[WIRE_NAME_MAX + 150], text[sizeof(why->text)];
+    struct plenum_error err = {.text = ""};
+
+    s->dataset = dataset;
+    (void)uv_timer_stop(&s->timer);
+    if (code == -EACCES && s->kept_out) {
+        memcpy(text, why->text, sizeof(text));
+        (void)error_set(&err, code,
+                        "%s; there are roots for certain readers, and %s is none of them", text,
+                        name_peer(s, who, sizeof(who)));
+        why = &err;
+    }
+    if (code == 0) {
+        code = start_stream(s, &err);
+        why = &err;
+    }
+    if (code < 0) {
+        session_refuse(s, s->open_request, code, why->text);
+        return;
+    }
+    m.samples = dataset_get_samples(s->dataset);
+    m.classes = dataset_get_classes(s->dataset);
+    m.class_names = dataset_get_class_names(s->dataset);
+    (void)snprintf(m.warning, sizeof(m.warning), "%s", dataset_get_warning(s->dataset));
+    m.threads = s->server->threads;
+    m.io_threads = s->server->io_threads;
+    memcpy(m.fingerprint, dataset_get_fingerprint(s->dataset), sizeof(m.fingerprint));
+    m.sum = *dataset_get_sum(s->dataset);
+    session_move(s, STATE_OPEN);
+    snapshot_forget(s->server);
+    tell_about_index(s);
+    tell_about_notes(s);
+    s->opened_ns = time_now_ns();
+    session_beat(s, s->opened_ns);
+    log_about(LOG_LEVEL_INFO, session_about(s, &(struct session_about){0}),
+              "client %s: %s, %u samples, '%s', batches of %llu",
+              session_describe(s, who, sizeof(who)), dataset_get_name(s->dataset), m.samples,
+              s->spec.pipeline.text, (unsigned long long)wire_batch_count(&s->open));
+    if (s->remote)
+        (void)uv_timer_start(&s->timer, session_on_timer, SEND_LIMIT_MS / 10, SEND_LIMIT_MS / 10);
+    if (wire_put_opened(&s->conn.tx, s->open_request, &m) < 0)
+        session_close(s);
+    else
+        session_flush(s);
+}
+
+/* Pixels and order of an OPEN; its ring and the data set come later. */
+static int check_open(struct session *s, struct plenum_error *err)
+{
+    struct server *server = s->server;
+    int r = wire_open_check(&s->open, err);
+
+    if (r < 0)
+        return r;
+    r = wire_slot_init(&s->open, &s->layout);
+    assert(r == 0); /* wire_open_check() has looked */
+    r = pipeline_parse(s->open.pipeline, &s->spec.pipeline, err);
+    if (r < 0)
+        return r;
+    if (!server->renders[s->spec.pipeline.version])
+        return error_set(err, -EPROTONOSUPPORT, "this loader does not render pixels of '%s'",
+                         pipeline_version_name(s->spec.pipeline.version));
+    if (s->spec.pipeline.side != s->open.side)
+        return error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
+                         s->spec.pipeline.side, s->open.side);
+    if (s->ring_fd < 0 && !s->remote)
+        return error_set(err, -EINVAL, "no ring came with the request to open a stream");
+    return 0;
+}
+
+static int take_ring(struct session *s, struct plenum_error *err)
+{
+    uint64_t bytes = s->open.slots * s->open.slot_bytes;
+    int fd = s->ring_fd, r = room_for_ring(s->server, s->user, bytes, err);
+
+    if (r < 0)
+        return r;
+    s->ring_fd = -1;
+    r = s->remote ? ring_create_private(s->open.slots, s->open.slot_bytes, &s->ring, err)
+                  : ring_accept(fd, s->open.slots, s->open.slot_bytes, &s->ring, err);
+    if (r < 0) {
+        session_drop_fd(s, fd);
+        return r;
+    }
+    s->ring_bytes = bytes;
+    s->server->ring_bytes += bytes;
+    return 0;
+}
+
+/* There is a ring: have the data set opened. */
+static void begin_opening(struct session *s)
+{
+    uint64_t request = s->open_request;
+    struct plenum_error err;
+    int r = ask_for_dataset(s, &err);
+
+    if (r < 0) {
+        session_refuse(s, request, r, err.text);
+        return;
+    }
+    (void)uv_timer_start(&s->timer, session_on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
+}
+
+/* Take room for the ring, or wait for what its user is about to give back: a client that comes
+ * again is here before its last session has ended. The more wait, the more seldom each looks. */
+void session_await_room(struct session *s)
+{
+    struct plenum_error err;
+    int r = take_ring(s, &err);
+
+    if (r == -ENOSPC && time_now_ns() < s->room_ns + ROOM_LIMIT_MS * NS_PER_MS &&
+        room_is_coming(s->server, s->user)) {
+        (void)uv_timer_start(&s->timer, session_on_timer,
+                             ROOM_EVERY_MS + s->server->waiting_for_room * (uint64_t)ROOM_TURN_MS,
+                             0);
+        return;
+    }
+    session_wait_no_longer(s);
+    if (r < 0)
+        session_refuse(s, s->open_request, r, err.text);
+    else
+        begin_opening(s);
+}
+
+void session_handle_open(struct session *s, uint64_t request, struct frame_reader *payload)
+{
+    struct plenum_error err;
+    int r;
+
+    s->ring_fd = frame_conn_take_fd(&s->conn);
+    s->open_request = request;
+    if (wire_get_open(payload, &s->open) < 0) {
+        session_refuse(s, request, -EPROTO, "a request to open a stream was not understood");
+        return;
+    }
+    r = check_open(s, &err);
+    if (r < 0) {
+        session_refuse(s, request, r, err.text);
+        return;
+    }
+    session_move(s, STATE_OPENING);
+    wait_for_room(s);
+    session_await_room(s);
+}

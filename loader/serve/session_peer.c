@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/* session_peer.c - who a client is, whether there is room for it, and whether it is still there. */
+#include "config.h"
+
+#include "loader/serve/session_priv.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/address.h"
+#include "common/util.h"
+#include "loader/serve/room.h"
+
+enum {
+    HEARD_MS = 1500,  /* who was heard of so lately is there */
+    SILENT_MS = 5000, /* who was asked, and is not heard of for so long, is not */
+};
+
+static const uint64_t silent_enough_ns = NS_PER_SEC;
+
+/* Who has connected and opens no stream must not keep out who would. */
+static bool make_room(struct server *server)
+{
+    struct session *oldest = NULL;
+
+    for (struct session *other = session_first(server); other; other = session_next(other))
+        if (other->state == STATE_HELLO || other->state == STATE_IDLE) /* the newest is the first */
+            oldest = other;
+    if (!oldest || time_now_ns() < oldest->opened_ns + silent_enough_ns)
+        return false;
+    session_refuse(oldest, 0, -ETIMEDOUT, "it opened no stream, and others are waiting");
+    return true;
+}
+
+/* A host is a user. Of this host's own addresses anybody on it has as many as he likes. */
+static void take_host(struct session *s)
+{
+    static const char *const own[] = {"tcp:127.", "tcp:[::1]", "tcp:[::ffff:127."};
+    char *colon;
+
+    (void)address_of_socket(s->conn.fd, true, s->user, sizeof(s->user));
+    colon = strrchr(s->user, ':');
+    if (colon)
+        *colon = '\0'; /* another port each time */
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (strncmp(s->user, own[i], strlen(own[i])) == 0)
+            (void)snprintf(s->user, sizeof(s->user), "tcp:localhost");
+}
+
+int session_check_peer(struct session *s, struct plenum_error *err)
+{
+    const struct server_options *o = s->server->options;
+    int r = 0;
+
+    if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
+        s->peer = (struct peer){.uid = (uid_t)-1};
+        (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
+        take_host(s);
+    } else {
+        r = peer_take(s->conn.fd, &s->peer);
+        (void)snprintf(s->name, sizeof(s->name), "user %u", (unsigned)s->peer.uid);
+        (void)snprintf(s->user, sizeof(s->user), "%u", (unsigned)s->peer.uid);
+    }
+    if (r < 0)
+        return r;
+    if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
+        return -EACCES;
+    r = room_for_client(s->server, s->user, err);
+    if (r < 0 && room_is_coming(s->server, NULL)) /* who has hung up is closed by that */
+        r = room_for_client(s->server, s->user, err);
+    if (r < 0 && make_room(s->server))
+        r = room_for_client(s->server, s->user, err);
+    return r;
+}
+
+/* A host that has gone without a word must not keep its memory here for ever: while nothing is on
+ * its way to it the kernel asks now and then, and what is on its way must be received in time. */
+void session_watch_peer(int fd)
+{
+    const int on = 1, idle_s = 30, every_s = 10, times = 3;
+    const unsigned limit_ms = SEND_LIMIT_MS;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
+}
+
+/* How long nothing has been heard of the other host, its kernel included. */
+static uint64_t silent_ns(const struct session *s)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+
+    if (getsockopt(s->conn.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+        return 0;
+    return info.tcpi_last_ack_recv * NS_PER_MS;
+}
+
+/* It has, and the loop has not come to hear of it. */
+static bool has_hung_up(const struct session *s)
+{
+    struct pollfd p = {.fd = s->conn.fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static bool ask_if_there(struct session *s)
+{
+    const int every_s = 1;
+
+    if (has_hung_up(s)) {
+        session_close(s);
+        return true;
+    }
+    if (!s->remote || s->state != STATE_OPEN || silent_ns(s) < HEARD_MS * NS_PER_MS)
+        return false;
+    if (s->asked_ns == 0) {
+        s->asked_ns = time_now_ns();
+        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof(every_s));
+        (void)setsockopt(s->conn.fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+    }
+    return true;
+}
+
+bool session_ask_if_there(struct session *session)
+{
+    uint64_t now = time_now_ns();
+
+    if (session->looked_ns == 0 || now > session->looked_ns + ROOM_EVERY_MS * NS_PER_MS) {
+        session->looked_ns = now;
+        session->may_end = ask_if_there(session);
+    }
+    return session->may_end;
+}
+
+/* Of one that was asked whether it is there. */
+void session_watch_silent(struct session *s, uint64_t now_ns)
+{
+    uint64_t silent;
+
+    if (s->asked_ns == 0)
+        return;
+    silent = silent_ns(s);
+    if (silent < HEARD_MS * NS_PER_MS) {
+        s->asked_ns = 0;
+        session_watch_peer(s->conn.fd);
+    } else if (silent >= SILENT_MS * NS_PER_MS && now_ns > s->asked_ns + SILENT_MS * NS_PER_MS) {
+        log_about(LOG_LEVEL_WARN, session_about(s, &(struct session_about){0}),
+                  "client %s has not been heard of for %d s, and others are waiting: closed",
+                  s->name, SILENT_MS / 1000);
+        session_close(s);
+    }
+}
+
+/* Root and the loader's own user see all streams; others their own. */
+struct snapshot_viewer session_viewer(const struct session *s)
+{
+    return (struct snapshot_viewer){.all = s->peer.known &&
+                                           (s->peer.uid == 0 || s->peer.uid == geteuid()),
+                                    .known = s->peer.known,
+                                    .uid = s->peer.uid,
+                                    .id = s->id};
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* session_refuse.c - what a client is told that is not served, and what the log has of it. */
+#include "config.h"
+
+#include "loader/serve/session_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/address.h"
+#include "common/util.h"
+
+const struct log_field *session_about(const struct session *s, struct session_about *a)
+{
+    (void)snprintf(a->user, sizeof(a->user), "%u", (unsigned)s->peer.uid);
+    (void)snprintf(a->pid, sizeof(a->pid), "%d", (int)s->peer.pid);
+    a->fields[0] = (struct log_field){"client", s->name};
+    a->fields[1] = (struct log_field){"client_uid", a->user};
+    a->fields[2] = (struct log_field){"client_pid", a->pid};
+    if (s->open.dataset[0])
+        a->fields[3] = (struct log_field){"dataset", s->open.dataset};
+    return a->fields;
+}
+
+/* Who that is, for people: "job 17 instance 3 (pid 4711)", or "(tcp:10.0.0.7:40000)" behind it. */
+const char *session_describe(const struct session *s, char *text, size_t size)
+{
+    char address[128];
+
+    if (!s->remote)
+        (void)snprintf(text, size, "%s (pid %d)", s->name, (int)s->peer.pid);
+    else if (s->state == STATE_HELLO) /* it has no name but its address */
+        (void)snprintf(text, size, "%s", s->name);
+    else
+        (void)snprintf(text, size, "%s (%s)", s->name,
+                       address_of_socket(s->conn.fd, true, address, sizeof(address)));
+    return text;
+}
+
+/* Say in the log what became of a client ("refused"), once a minute for all of its user, or of its
+ * host. */
+void session_log_once(struct session *s, enum log_level level, const char *what, const char *why)
+{
+    char who[WIRE_NAME_MAX + 150], times[64] = "";
+    uint32_t untold;
+
+    switch (refusals_add(&s->server->refusals, s->user, why, time_now_ns(), &untold)) {
+    case REFUSALS_SILENT:
+        log_debug("client %s: %s again: %s", session_describe(s, who, sizeof(who)), what, why);
+        return;
+    case REFUSALS_CROWD:
+        log_warn("clients are refused for more reasons than are named in a minute");
+        return;
+    case REFUSALS_SAY:
+        break;
+    }
+    if (untold > 0)
+        (void)snprintf(times, sizeof(times), " (and %u times since that was said last)", untold);
+    log_about(level, session_about(s, &(struct session_about){0}), "client %s: %s: %s%s",
+              session_describe(s, who, sizeof(who)), what, why, times);
+}
+
+/* Tell the client why, and close. */
+void session_refuse(struct session *s, uint64_t request, int code, const char *text)
+{
+    struct wire_error m = {.code = code};
+
+    s->server->refused += code != -ECANCELED && code != -ETIMEDOUT;
+    strncpy(m.text, text, sizeof(m.text) - 1);
+    if (code == -ECANCELED)
+        log_debug("client %s: sent away", s->name);
+    else
+        session_log_once(s, LOG_LEVEL_INFO, "refused", text);
+    if (wire_put_error(&s->conn.tx, request, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+    session_close(s);
+}
+
+/* Tell a client that it is not served, in the one message that every client understands. */
+void session_turn_away(struct session *s, int code, const char *text)
+{
+    struct wire_error m = {.code = code};
+    char why[160];
+
+    s->server->refused++;
+    if (code == -EUSERS) {
+        (void)snprintf(m.text, sizeof(m.text), "%s", text);
+        session_log_once(s, LOG_LEVEL_WARN, "refused", "there are as many as --max-clients allows");
+    } else {
+        (void)snprintf(
+            m.text, sizeof(m.text),
+            "it serves user %u alone: whoever runs it names the folders that others may read "
+            "with --root, or root in plenumd.conf",
+            (unsigned)geteuid());
+        (void)snprintf(why, sizeof(why),
+                       "it is of user %u, and this loader serves user %u alone, since no --root is "
+                       "named",
+                       (unsigned)s->peer.uid, (unsigned)geteuid());
+        session_log_once(s, LOG_LEVEL_WARN, "refused", why);
+    }
+    if (wire_put_error(&s->conn.tx, 0, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+}
+
+/* One that has no key, or another. In case that it speaks no TLS, in the one message that every
+ * client understands; what it has sent is read, as closing would else take that message back. */
+void session_turn_away_stranger(struct session *s)
+{
+    struct wire_error m = {.code = -EACCES,
+                           .text = "it serves only who has its key: name the file of the key in "
+                                   "PLENUM_LOADER_KEY"};
+    uint8_t bytes[4096];
+
+    s->server->refused++;
+    session_log_once(s, LOG_LEVEL_WARN, "refused",
+                     "it does not have the key of --tls-key, or speaks no TLS");
+    s->conn.carrier->destroy(s->conn.carrier);
+    s->conn.carrier = NULL;
+    for (int i = 0; i < 16 && recv(s->conn.fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0; i++)
+        ;
+    if (wire_put_error(&s->conn.tx, 0, &m) == 0)
+        (void)frame_conn_flush(&s->conn);
+}
