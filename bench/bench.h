@@ -25,8 +25,8 @@ int bench_start(const struct options_program *program, void *target, const char 
 /** Say what is wrong, and end with 1. */
 _Noreturn void bench_die(const struct options_program *program, const char *what);
 
-/** Loaders' stage: a folder of its own for their sockets and indices, whose path is returned (static),
- * and ./plenumd, unless PLENUM_PLENUMD names another. */
+/** Loaders' stage: a folder of its own for their sockets and indices, whose path is returned
+ * (static), and ./plenumd, unless PLENUM_PLENUMD names another. */
 const char *bench_stage_open(const struct options_program *program);
 /** Remove it: 0, or 1 as an exit status. */
 int bench_stage_close(void);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* net.c - bench/net: what a stream by TCP carries, beside iperf3; and what two loaders give beside one.
+/* net.c - bench/net: what a stream by TCP carries, beside iperf3; and what two loaders give beside
+ * one.
  *
- * Rounds of the ways follow each other, so that whatever else the machine does befalls all alike. The
- * loader runs on CPU 0 and the program on CPU 1, as iperf3's two ends do. Pixels are `generated:`,
- * that is, copied, so that the way is what is measured; nobody looks at them here.
+ * Rounds of the ways follow each other, so that whatever else the machine does befalls all alike.
+ * The loader runs on CPU 0 and the program on CPU 1, as iperf3's two ends do. Pixels are
+ * `generated:`, that is, copied, so that the way is what is measured; nobody looks at them here.
  *
  *     tcp, tls, unix     a stream from a loader, by each of these: bytes of pixels a second
  *     iperf3             one stream of iperf3's, if it is installed
  *
- * With --images: a loader of a part of a core (cgroup v2 is not needed: a loader that is stopped and
- * continued all the time, PART of it) and two such, of real photographs. */
+ * With --images: a loader of a part of a core (cgroup v2 is not needed: a loader that is stopped
+ * and continued all the time, PART of it) and two such, of real photographs. */
 #include "config.h"
 
 #include <errno.h>
@@ -113,7 +114,8 @@ static double measure_iperf(const struct arguments *a)
     FILE *p;
 
     (void)snprintf(command, sizeof(command),
-                   "command -v iperf3 >/dev/null || exit 0; taskset -c 1 iperf3 -s -1 -p 7449 >/dev/null 2>&1 & "
+                   "command -v iperf3 >/dev/null || exit 0; taskset -c 1 iperf3 -s -1 -p 7449 "
+                   ">/dev/null 2>&1 & "
                    "sleep 0.5; taskset -c 0 iperf3 -c 127.0.0.1 -p 7449 -t %u -J 2>/dev/null",
                    a->seconds);
     p = popen(command, "r");

@@ -158,7 +158,8 @@ static int round_bare(struct bench *b, struct round *ret, struct plenum_error *e
     for (uint32_t i = 0; i < images && r == 0; i++) {
         struct render_result result;
 
-        r = render_position(&b->spec, &b->scratch, b->places[i].epoch, b->places[i].position, b->slots + i % b->slot_images * bytes, &result, err);
+        r = render_position(&b->spec, &b->scratch, b->places[i].epoch, b->places[i].position,
+                            b->slots + i % b->slot_images * bytes, &result, err);
     }
     ret->rate = images / ((double)(time_now_ns() - begin) * 1e-9);
     ret->cpu_us = (double)(cpu_ns(0) - cpu) * 1e-3 / images;

@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: MIT
-# examples/: programs that people start from. They use the public headers alone.
-noinst_PROGRAMS += %D%/feed %D%/train
+# examples/: programs to start from. They use the public headers alone. feed is a tool: it takes batches, counts and hashes them.
+noinst_PROGRAMS += %D%/collectives %D%/feed %D%/hello %D%/poll %D%/train
+%C%_collectives_SOURCES = %D%/collectives.c
+%C%_collectives_CPPFLAGS = -I$(top_srcdir)/include
+%C%_collectives_LDADD = libplenum.la
+%C%_collectives_LDFLAGS = $(AM_LDFLAGS) -no-install
 %C%_feed_SOURCES = %D%/feed.c
 %C%_feed_CPPFLAGS = -I$(top_srcdir)/include
 %C%_feed_LDADD = libplenum.la
 # Straight from the build folder, without libtool's wrapper script.
 %C%_feed_LDFLAGS = $(AM_LDFLAGS) -no-install
+%C%_hello_SOURCES = %D%/hello.c
+%C%_hello_CPPFLAGS = -I$(top_srcdir)/include
+%C%_hello_LDADD = libplenum.la
+%C%_hello_LDFLAGS = $(AM_LDFLAGS) -no-install
+%C%_poll_SOURCES = %D%/poll.c
+%C%_poll_CPPFLAGS = -I$(top_srcdir)/include
+%C%_poll_LDADD = libplenum.la
+%C%_poll_LDFLAGS = $(AM_LDFLAGS) -no-install
 %C%_train_SOURCES = %D%/train.c
 %C%_train_CPPFLAGS = -I$(top_srcdir)/include
 %C%_train_LDADD = libplenum.la -lm
@@ -13,7 +25,8 @@ noinst_PROGRAMS += %D%/feed %D%/train
 
 # For people to start from.
 exampledir = $(docdir)/examples
-dist_example_DATA = %D%/feed.c %D%/numpy_feed.py %D%/train.c %D%/train.py
+dist_example_DATA = %D%/collectives.c %D%/feed.c %D%/hello.c %D%/hello.py %D%/names.py %D%/numpy_feed.py %D%/poll.c \
+	%D%/resume.py %D%/sum.py %D%/train.c %D%/train.py
 containersdir = $(exampledir)/containers
 dist_containers_DATA = %D%/containers/Containerfile.loader %D%/containers/Containerfile.training
 kubernetesdir = $(exampledir)/kubernetes

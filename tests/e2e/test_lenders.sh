@@ -148,6 +148,12 @@ fault "a list that is none" 2 "--loader-host: .*'a\[1'" --loader-host 'a[1'
 fault "together with a loader that has another key" 2 "loader tcp:127.0.0.1:7 cannot be used" --loader tcp:127.0.0.1:7 --loader-host $one
 fault "a host that nobody can log in to" 125 "deaf *log in *nobody is there" --loader-host deaf
 fault "the same, not asked beforehand" 125 "loader-host deaf: its loader cannot be started: nobody is there" --no-host-check --loader-host deaf
+if [ -z "${PLENUM_SANITIZED:-}" ] && strace -o /dev/null -e inject=sendmsg:error=EPIPE true 2>/dev/null; then
+    timeout -k 5 100 strace -o trace -e trace=sendmsg -e inject=sendmsg:error=EPIPE:when=1 "$top_builddir/plenumrun" --no-host-check --loader none --loader-host deaf -n 1 true >out 2>err
+    ok "the same, where the login has ended before it is written to" eval 'grep -q INJECTED trace && grep -q "loader-host deaf: its loader cannot be started: nobody is there" err'
+else
+    skip "the same, where the login has ended before it is written to" "no strace here"
+fi
 PLENUM_PLENUMD=$T/nowhere fault "plenumd is missing there" 125 "loader-host localhost: its loader cannot be started: .*PLENUM_PLENUMD names '$T/nowhere'" \
     -x PLENUM_PLENUMD --loader-host $one
 job --dry-run --loader-host a,b -n 2 true

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+# names.py - which files the first batch of an epoch shows, and of which classes.
+import sys
+import pyplenum
+
+with pyplenum.Stream(sys.argv[1], "eval", seed=1, micro_batch=4, epochs=1) as stream:
+    batch = next(stream)
+    for name, label in zip(stream.names(batch.samples.reshape(-1)), batch.labels.reshape(-1)):
+        print(name, stream.classes[label] if stream.classes else label)
