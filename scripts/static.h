@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* static.h - what the analyzers of scripts/static cannot know of the C library; no program includes it. */
+/* static.h - what the analyzers of scripts/static cannot know of the C library; no program includes
+ * it. */
 #include "config.h" /* _GNU_SOURCE comes first */
 
 #include <errno.h>

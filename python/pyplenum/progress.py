@@ -40,7 +40,8 @@ def progress(batches: Iterable[T], *, job: Optional[Job] = None, **options: Any)
         warnings.warn("tqdm is not installed: there is no bar", stacklevel=caller())
         yield from batches
         return
-    with tqdm(batches, **{"unit": "batch", **options}) as bar:
+    options = {"unit": "batch", **options}
+    with tqdm(batches, **options) as bar:
         shown, before = time.monotonic(), getattr(batches, "stats", None)
         for batch in bar:
             yield batch

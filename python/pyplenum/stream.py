@@ -337,7 +337,7 @@ class Stream:
         o.repeat = whole(repeat, "repeat", 1, _MOST)
         o.split = _choice(split, ("sample", "file"), "split")
         o.deal = _choice(deal, ("consecutive", "round-robin"), "deal")
-        self._on_ring = CRingCall()
+        self._on_ring = CRingCall(0)
         if on_ring is not None:
             call = on_ring  # a name that is known not to be None
             self._on_ring = CRingCall(lambda _, base, size, present: call(base, size, bool(present)))

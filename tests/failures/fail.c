@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* fail.c - preloaded, it makes the n-th call of a kind fail, once, in whichever of the watched processes makes it.
+/* fail.c - preloaded, it makes the n-th call of a kind fail, once, in whichever of the watched
+ * processes makes it.
  *
- *     PLENUM_FAIL=KIND:ERROR     what fails, and how: "malloc:ENOMEM", "read:EINTR", "read:short"; "all:none" only counts
- *     PLENUM_FAIL_AT=N           the N-th call, from 1
- *     PLENUM_FAIL_IN=NAME        programs of this name alone (the last part of argv[0]'s path)
- *     PLENUM_FAIL_STATE=FILE     a page that all processes share: how many calls have failed, and how many were made of each kind
- *     PLENUM_FAIL_TRACE=1        show on standard error which call failed, as addresses for addr2line
+ *     PLENUM_FAIL=KIND:ERROR what fails, and how: "malloc:ENOMEM", "read:EINTR", "read:short";
+ *     "all:none" only counts PLENUM_FAIL_AT=N the N-th call, from 1 PLENUM_FAIL_IN=NAME programs of
+ *     this name alone (the last part of argv[0]'s path) PLENUM_FAIL_STATE=FILE a page that all
+ *     processes share: how many calls have failed, and how many were made of each kind
+ *     PLENUM_FAIL_TRACE=1 show on standard error which call failed, as addresses for addr2line
  *
- * Only calls count that code of this project makes: the program itself and its libplenum*.so. What a library does of its own
- * accord is that library's affair. The caller is known by its return address. So the C library's functions that allocate, open
- * or read for their caller (strdup(), fopen()) are calls of that kind themselves.
+ * Only calls count that code of this project makes: the program itself and its libplenum*.so. What
+ * a library does of its own accord is that library's affair. The caller is known by its return
+ * address. So the C library's functions that allocate, open or read for their caller (strdup(),
+ * fopen()) are calls of that kind themselves.
  *
- * After PLENUM_FAIL_AT all is well again: SQLite's tests of anomalies do the same with "the n-th malloc fails". */
+ * After PLENUM_FAIL_AT all is well again: SQLite's tests of anomalies do the same with "the n-th
+ * malloc fails". */
 #include "config.h"
 
 /* Without the checked forms of the functions that are defined here. */
@@ -52,14 +55,26 @@ static const struct {
     const char *name;
     int code;
 } errors[] = {
-    {"none", 0},       {"short", SHORT},      {"EACCES", EACCES}, {"EAGAIN", EAGAIN}, {"ECONNREFUSED", ECONNREFUSED},
-    {"ECONNRESET", ECONNRESET}, {"EINTR", EINTR}, {"EIO", EIO},   {"EMFILE", EMFILE}, {"ENOENT", ENOENT},
-    {"ENOMEM", ENOMEM}, {"ENOSPC", ENOSPC},   {"EPIPE", EPIPE},
+    {"none", 0},
+    {"short", SHORT},
+    {"EACCES", EACCES},
+    {"EAGAIN", EAGAIN},
+    {"ECONNREFUSED", ECONNREFUSED},
+    {"ECONNRESET", ECONNRESET},
+    {"EINTR", EINTR},
+    {"EIO", EIO},
+    {"EMFILE", EMFILE},
+    {"ENOENT", ENOENT},
+    {"ENOMEM", ENOMEM},
+    {"ENOSPC", ENOSPC},
+    {"EPIPE", EPIPE},
 };
 
 /* The order is that of the driver's table. */
-static const char *const kinds[] = {"malloc", "mmap", "open", "read",    "write", "send",   "recv",   "socket", "bind", "connect", "pipe",
-                                    "eventfd", "memfd", "dup", "fork", "pthread", "rename", "unlink", "fsync", "stat", "poll"};
+static const char *const kinds[] = {"malloc", "mmap",   "open", "read",    "write",  "send",
+                                    "recv",   "socket", "bind", "connect", "pipe",   "eventfd",
+                                    "memfd",  "dup",    "fork", "pthread", "rename", "unlink",
+                                    "fsync",  "stat",   "poll"};
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 struct state {
@@ -89,7 +104,8 @@ static bool is_ours(const char *path)
     const char *name = strrchr(path, '/');
 
     name = name ? name + 1 : path;
-    return !*path || strncmp(name, "libplenum", strlen("libplenum")) == 0; /* the program itself has no name here */
+    /* the program itself has no name here */
+    return !*path || strncmp(name, "libplenum", strlen("libplenum")) == 0;
 }
 
 static int note_object(struct dl_phdr_info *info, size_t size, void *arg)
@@ -200,7 +216,8 @@ static int code_of(const char *name)
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *what = getenv("PLENUM_FAIL"), *in = getenv("PLENUM_FAIL_IN"), *at = getenv("PLENUM_FAIL_AT");
+    const char *what = getenv("PLENUM_FAIL"), *in = getenv("PLENUM_FAIL_IN"),
+               *at = getenv("PLENUM_FAIL_AT");
     const char *path = getenv("PLENUM_FAIL_STATE"), *colon = what ? strchr(what, ':') : NULL;
     void *map;
     int fd;
@@ -222,7 +239,8 @@ __attribute__((constructor)) static void begin(void)
 
 /* ---- the functions ---- */
 
-/* The next object's function of that name. dlsym() itself may allocate: malloc's family looks it up in a way of its own. */
+/* The next object's function of that name. dlsym() itself may allocate: malloc's family looks it up
+ * in a way of its own. */
 static void *next(_Atomic(void *) *kept, const char *name)
 {
     void *f = *kept;
@@ -239,70 +257,75 @@ static void *next(_Atomic(void *) *kept, const char *name)
 #define EXPORT __attribute__((visibility("default")))
 
 /* WRAP(type, name, kind, failed, (parameters), (arguments)): fails with `failed` and errno. */
-#define WRAP(type, name, kind, failed, parameters, arguments)                                                                    \
-    EXPORT type name parameters;                                                                                                 \
-    EXPORT type name parameters                                                                                                  \
-    {                                                                                                                            \
-        static _Atomic(void *) kept;                                                                                             \
-        type(*f) parameters = (type(*) parameters)(intptr_t)next(&kept, #name);                                                  \
-                                                                                                                                 \
-        if (FAILS(kind))                                                                                                         \
-            return failed;                                                                                                       \
-        return f arguments;                                                                                                      \
+#define WRAP(type, name, kind, failed, parameters, arguments)                   \
+    EXPORT type name parameters;                                                \
+    EXPORT type name parameters                                                 \
+    {                                                                           \
+        static _Atomic(void *) kept;                                            \
+        type(*f) parameters = (type(*) parameters)(intptr_t)next(&kept, #name); \
+                                                                                \
+        if (FAILS(kind))                                                        \
+            return failed;                                                      \
+        return f arguments;                                                     \
     }
 
 /* The same of a call that moves `len` bytes: with "short" it moves one of them. */
-#define WRAP_IO(name, kind, parameters, len, arguments)                                                                          \
-    EXPORT ssize_t name parameters;                                                                                              \
-    EXPORT ssize_t name parameters                                                                                               \
-    {                                                                                                                            \
-        static _Atomic(void *) kept;                                                                                             \
-        ssize_t(*f) parameters = (ssize_t(*) parameters)(intptr_t)next(&kept, #name);                                            \
-                                                                                                                                 \
-        if (!is_sound(fd) && FAILS(kind)) {                                                                                      \
-            if (plan.code != SHORT)                                                                                              \
-                return -1;                                                                                                       \
-            len = len > 1 ? 1 : len;                                                                                             \
-        }                                                                                                                        \
-        return f arguments;                                                                                                      \
+#define WRAP_IO(name, kind, parameters, len, arguments)                               \
+    EXPORT ssize_t name parameters;                                                   \
+    EXPORT ssize_t name parameters                                                    \
+    {                                                                                 \
+        static _Atomic(void *) kept;                                                  \
+        ssize_t(*f) parameters = (ssize_t(*) parameters)(intptr_t)next(&kept, #name); \
+                                                                                      \
+        if (!is_sound(fd) && FAILS(kind)) {                                           \
+            if (plan.code != SHORT)                                                   \
+                return -1;                                                            \
+            len = len > 1 ? 1 : len;                                                  \
+        }                                                                             \
+        return f arguments;                                                           \
     }
 
 WRAP_IO(read, "read", (int fd, void *p, size_t n), n, (fd, p, n))
 WRAP_IO(__read_chk, "read", (int fd, void *p, size_t n, size_t room), n, (fd, p, n, room))
 WRAP_IO(pread, "read", (int fd, void *p, size_t n, off_t at), n, (fd, p, n, at))
 WRAP_IO(pread64, "read", (int fd, void *p, size_t n, off64_t at), n, (fd, p, n, at))
-WRAP_IO(__pread_chk, "read", (int fd, void *p, size_t n, off_t at, size_t room), n, (fd, p, n, at, room))
-WRAP_IO(__pread64_chk, "read", (int fd, void *p, size_t n, off64_t at, size_t room), n, (fd, p, n, at, room))
+WRAP_IO(__pread_chk, "read", (int fd, void *p, size_t n, off_t at, size_t room), n,
+        (fd, p, n, at, room))
+WRAP_IO(__pread64_chk, "read", (int fd, void *p, size_t n, off64_t at, size_t room), n,
+        (fd, p, n, at, room))
 WRAP_IO(write, "write", (int fd, const void *p, size_t n), n, (fd, p, n))
 WRAP_IO(pwrite, "write", (int fd, const void *p, size_t n, off_t at), n, (fd, p, n, at))
 WRAP_IO(pwrite64, "write", (int fd, const void *p, size_t n, off64_t at), n, (fd, p, n, at))
 WRAP_IO(send, "send", (int fd, const void *p, size_t n, int flags), n, (fd, p, n, flags))
 WRAP_IO(recv, "recv", (int fd, void *p, size_t n, int flags), n, (fd, p, n, flags))
-WRAP_IO(__recv_chk, "recv", (int fd, void *p, size_t n, size_t room, int flags), n, (fd, p, n, room, flags))
+WRAP_IO(__recv_chk, "recv", (int fd, void *p, size_t n, size_t room, int flags), n,
+        (fd, p, n, room, flags))
 
-/* A vector's short count: of its first part alone, which every caller must be able to go on from. */
-#define WRAP_MSG(name, kind, message)                                                                                            \
-    EXPORT ssize_t name(int fd, message *m, int flags);                                                                          \
-    EXPORT ssize_t name(int fd, message *m, int flags)                                                                           \
-    {                                                                                                                            \
-        static _Atomic(void *) kept;                                                                                             \
-        ssize_t (*f)(int, message *, int) = (ssize_t(*)(int, message *, int))(intptr_t)next(&kept, #name);                       \
-        struct iovec one;                                                                                                        \
-        struct msghdr less = *m;                                                                                                 \
-        ssize_t r;                                                                                                               \
-                                                                                                                                 \
-        if (!FAILS(kind))                                                                                                        \
-            return f(fd, m, flags);                                                                                              \
-        if (plan.code != SHORT)                                                                                                  \
-            return -1;                                                                                                           \
-        if (m->msg_iovlen == 0 || m->msg_iov[0].iov_len == 0)                                                                    \
-            return f(fd, m, flags);                                                                                              \
-        one = (struct iovec){.iov_base = m->msg_iov[0].iov_base, .iov_len = 1};                                                  \
-        less.msg_iov = &one;                                                                                                     \
-        less.msg_iovlen = 1;                                                                                                     \
-        r = f(fd, &less, flags);                                                                                                 \
-        copy_back(m, &less);                                                                                                     \
-        return r;                                                                                                                \
+/* A vector's short count: of its first part alone, which every caller must be able to go on
+ * from. */
+#define WRAP_MSG(name, kind, message)                                           \
+    EXPORT ssize_t name(int fd, message *m, int flags);                         \
+    EXPORT ssize_t name(int fd, message *m, int flags)                          \
+    {                                                                           \
+        static _Atomic(void *) kept;                                            \
+        ssize_t (*f)(int, message *, int) =                                     \
+            (ssize_t(*)(int, message *, int))(intptr_t)next(&kept, #name);      \
+        struct iovec one;                                                       \
+        struct msghdr less = *m;                                                \
+        ssize_t r;                                                              \
+                                                                                \
+        if (!FAILS(kind))                                                       \
+            return f(fd, m, flags);                                             \
+        if (plan.code != SHORT)                                                 \
+            return -1;                                                          \
+        if (m->msg_iovlen == 0 || m->msg_iov[0].iov_len == 0)                   \
+            return f(fd, m, flags);                                             \
+        one = (struct iovec){.iov_base = m->msg_iov[0].iov_base, .iov_len = 1}; \
+        less.msg_iov = &one;                                                    \
+        less.msg_iovlen = 1;                                                    \
+        r = f(fd, &less, flags);                                                \
+        copy_back(m, &less);                                                    \
+        return r;                                                               \
     }
 
 static void copy_control(struct msghdr *to, const struct msghdr *from)
@@ -326,29 +349,34 @@ static size_t one_part(const struct iovec *parts, int n, struct iovec *one)
     return 1;
 }
 
-#define WRAP_VECTOR(name, kind)                                                                                                  \
-    EXPORT ssize_t name(int fd, const struct iovec *parts, int n);                                                               \
-    EXPORT ssize_t name(int fd, const struct iovec *parts, int n)                                                                \
-    {                                                                                                                            \
-        static _Atomic(void *) kept;                                                                                             \
-        ssize_t (*f)(int, const struct iovec *, int) = (ssize_t(*)(int, const struct iovec *, int))(intptr_t)next(&kept, #name); \
-        struct iovec one;                                                                                                        \
-                                                                                                                                 \
-        if (!FAILS(kind))                                                                                                        \
-            return f(fd, parts, n);                                                                                              \
-        if (plan.code != SHORT)                                                                                                  \
-            return -1;                                                                                                           \
-        return one_part(parts, n, &one) ? f(fd, &one, 1) : f(fd, parts, n);                                                      \
+#define WRAP_VECTOR(name, kind)                                                       \
+    EXPORT ssize_t name(int fd, const struct iovec *parts, int n);                    \
+    EXPORT ssize_t name(int fd, const struct iovec *parts, int n)                     \
+    {                                                                                 \
+        static _Atomic(void *) kept;                                                  \
+        ssize_t (*f)(int, const struct iovec *, int) =                                \
+            (ssize_t(*)(int, const struct iovec *, int))(intptr_t)next(&kept, #name); \
+        struct iovec one;                                                             \
+                                                                                      \
+        if (!FAILS(kind))                                                             \
+            return f(fd, parts, n);                                                   \
+        if (plan.code != SHORT)                                                       \
+            return -1;                                                                \
+        return one_part(parts, n, &one) ? f(fd, &one, 1) : f(fd, parts, n);           \
     }
 
 WRAP_VECTOR(readv, "read")
 WRAP_VECTOR(writev, "write")
 
-WRAP(void *, mmap, "mmap", MAP_FAILED, (void *p, size_t n, int prot, int flags, int fd, off_t at), (p, n, prot, flags, fd, at))
-WRAP(void *, mmap64, "mmap", MAP_FAILED, (void *p, size_t n, int prot, int flags, int fd, off64_t at), (p, n, prot, flags, fd, at))
+WRAP(void *, mmap, "mmap", MAP_FAILED, (void *p, size_t n, int prot, int flags, int fd, off_t at),
+     (p, n, prot, flags, fd, at))
+WRAP(void *, mmap64, "mmap", MAP_FAILED,
+     (void *p, size_t n, int prot, int flags, int fd, off64_t at), (p, n, prot, flags, fd, at))
 WRAP(int, socket, "socket", -1, (int domain, int type, int protocol), (domain, type, protocol))
-WRAP(int, socketpair, "socket", -1, (int domain, int type, int protocol, int fds[2]), (domain, type, protocol, fds))
-WRAP(int, accept4, "socket", -1, (int fd, struct sockaddr *a, socklen_t *len, int flags), (fd, a, len, flags))
+WRAP(int, socketpair, "socket", -1, (int domain, int type, int protocol, int fds[2]),
+     (domain, type, protocol, fds))
+WRAP(int, accept4, "socket", -1, (int fd, struct sockaddr *a, socklen_t *len, int flags),
+     (fd, a, len, flags))
 WRAP(int, bind, "bind", -1, (int fd, const struct sockaddr *a, socklen_t len), (fd, a, len))
 WRAP(int, listen, "bind", -1, (int fd, int backlog), (fd, backlog))
 WRAP(int, connect, "connect", -1, (int fd, const struct sockaddr *a, socklen_t len), (fd, a, len))
@@ -358,7 +386,8 @@ WRAP(int, eventfd, "eventfd", -1, (unsigned value, int flags), (value, flags))
 WRAP(int, epoll_create1, "eventfd", -1, (int flags), (flags))
 WRAP(int, timerfd_create, "eventfd", -1, (int clock, int flags), (clock, flags))
 WRAP(int, signalfd, "eventfd", -1, (int fd, const sigset_t *set, int flags), (fd, set, flags))
-WRAP(int, epoll_ctl, "eventfd", -1, (int ep, int op, int fd, struct epoll_event *e), (ep, op, fd, e))
+WRAP(int, epoll_ctl, "eventfd", -1, (int ep, int op, int fd, struct epoll_event *e),
+     (ep, op, fd, e))
 WRAP(int, memfd_create, "memfd", -1, (const char *name, unsigned flags), (name, flags))
 WRAP(int, ftruncate, "memfd", -1, (int fd, off_t n), (fd, n))
 WRAP(int, ftruncate64, "memfd", -1, (int fd, off64_t n), (fd, n))
@@ -369,9 +398,11 @@ WRAP(int, dup2, "dup", -1, (int fd, int to), (fd, to))
 WRAP(int, dup3, "dup", -1, (int fd, int to, int flags), (fd, to, flags))
 WRAP(pid_t, fork, "fork", -1, (void), ())
 WRAP(int, rename, "rename", -1, (const char *from, const char *to), (from, to))
-WRAP(int, renameat, "rename", -1, (int a, const char *from, int b, const char *to), (a, from, b, to))
+WRAP(int, renameat, "rename", -1, (int a, const char *from, int b, const char *to),
+     (a, from, b, to))
 WRAP(int, link, "rename", -1, (const char *from, const char *to), (from, to))
-WRAP(int, linkat, "rename", -1, (int a, const char *from, int b, const char *to, int flags), (a, from, b, to, flags))
+WRAP(int, linkat, "rename", -1, (int a, const char *from, int b, const char *to, int flags),
+     (a, from, b, to, flags))
 WRAP(int, unlink, "unlink", -1, (const char *path), (path))
 WRAP(int, unlinkat, "unlink", -1, (int at, const char *path, int flags), (at, path, flags))
 WRAP(int, mkdir, "unlink", -1, (const char *path, mode_t mode), (path, mode))
@@ -380,13 +411,16 @@ WRAP(int, fdatasync, "fsync", -1, (int fd), (fd))
 WRAP(int, stat, "stat", -1, (const char *path, struct stat *s), (path, s))
 WRAP(int, lstat, "stat", -1, (const char *path, struct stat *s), (path, s))
 WRAP(int, fstat, "stat", -1, (int fd, struct stat *s), (fd, s))
-WRAP(int, fstatat, "stat", -1, (int at, const char *path, struct stat *s, int flags), (at, path, s, flags))
+WRAP(int, fstatat, "stat", -1, (int at, const char *path, struct stat *s, int flags),
+     (at, path, s, flags))
 WRAP(int, stat64, "stat", -1, (const char *path, struct stat64 *s), (path, s))
 WRAP(int, lstat64, "stat", -1, (const char *path, struct stat64 *s), (path, s))
 WRAP(int, fstat64, "stat", -1, (int fd, struct stat64 *s), (fd, s))
-WRAP(int, fstatat64, "stat", -1, (int at, const char *path, struct stat64 *s, int flags), (at, path, s, flags))
-WRAP(int, poll, "poll", -1, (struct pollfd *p, nfds_t n, int ms), (p, n, ms))
-WRAP(int, __poll_chk, "poll", -1, (struct pollfd *p, nfds_t n, int ms, size_t room), (p, n, ms, room))
+WRAP(int, fstatat64, "stat", -1, (int at, const char *path, struct stat64 *s, int flags),
+     (at, path, s, flags))
+WRAP(int, poll, "poll", -1, (struct pollfd * p, nfds_t n, int ms), (p, n, ms))
+WRAP(int, __poll_chk, "poll", -1, (struct pollfd * p, nfds_t n, int ms, size_t room),
+     (p, n, ms, room))
 WRAP(int, epoll_wait, "poll", -1, (int ep, struct epoll_event *e, int n, int ms), (ep, e, n, ms))
 WRAP(FILE *, fopen, "open", NULL, (const char *path, const char *mode), (path, mode))
 WRAP(FILE *, fopen64, "open", NULL, (const char *path, const char *mode), (path, mode))
@@ -400,30 +434,32 @@ WRAP(char *, realpath, "open", NULL, (const char *path, char *to), (path, to))
 
 /* These return their error. */
 WRAP(int, pthread_create, "pthread", plan.code,
-     (pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg), (t, a, run, arg))
+     (pthread_t * t, const pthread_attr_t *a, void *(*run)(void *), void *arg), (t, a, run, arg))
 WRAP(int, posix_spawn, "fork", plan.code,
-     (pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at, char *const argv[], char *const env[]),
+     (pid_t * pid, const char *path, const posix_spawn_file_actions_t *fa,
+      const posix_spawnattr_t *at, char *const argv[], char *const env[]),
      (pid, path, fa, at, argv, env))
 WRAP(int, posix_spawnp, "fork", plan.code,
-     (pid_t *pid, const char *path, const posix_spawn_file_actions_t *fa, const posix_spawnattr_t *at, char *const argv[], char *const env[]),
+     (pid_t * pid, const char *path, const posix_spawn_file_actions_t *fa,
+      const posix_spawnattr_t *at, char *const argv[], char *const env[]),
      (pid, path, fa, at, argv, env))
 WRAP(int, posix_fallocate, "memfd", plan.code, (int fd, off_t at, off_t n), (fd, at, n))
 WRAP(int, posix_fallocate64, "memfd", plan.code, (int fd, off64_t at, off64_t n), (fd, at, n))
 
 /* Those with a mode only when a file may be made; it is passed on in any case. */
-#define WRAP_OPEN(name, before, names)                                                                                           \
-    EXPORT int name before;                                                                                                      \
-    EXPORT int name before                                                                                                       \
-    {                                                                                                                            \
-        static _Atomic(void *) kept;                                                                                             \
-        int (*f) before = (int(*) before)(intptr_t)next(&kept, #name);                                                           \
-        va_list ap;                                                                                                              \
-        unsigned mode;                                                                                                           \
-                                                                                                                                 \
-        va_start(ap, flags);                                                                                                     \
-        mode = va_arg(ap, unsigned);                                                                                             \
-        va_end(ap);                                                                                                              \
-        return FAILS("open") ? -1 : f names;                                                                                     \
+#define WRAP_OPEN(name, before, names)                                \
+    EXPORT int name before;                                           \
+    EXPORT int name before                                            \
+    {                                                                 \
+        static _Atomic(void *) kept;                                  \
+        int(*f) before = (int(*) before)(intptr_t)next(&kept, #name); \
+        va_list ap;                                                   \
+        unsigned mode;                                                \
+                                                                      \
+        va_start(ap, flags);                                          \
+        mode = va_arg(ap, unsigned);                                  \
+        va_end(ap);                                                   \
+        return FAILS("open") ? -1 : f names;                          \
     }
 WRAP_OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
 WRAP_OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
@@ -444,20 +480,20 @@ static int print_to(char **ret, const char *format, va_list ap)
     return r;
 }
 
-#define WRAP_PRINT(name, before, flag)                                                                                           \
-    EXPORT int name before;                                                                                                      \
-    EXPORT int name before                                                                                                       \
-    {                                                                                                                            \
-        va_list ap;                                                                                                              \
-        int r;                                                                                                                   \
-                                                                                                                                 \
-        flag;                                                                                                                    \
-        if (FAILS("malloc"))                                                                                                     \
-            return -1;                                                                                                           \
-        va_start(ap, format);                                                                                                    \
-        r = print_to(ret, format, ap);                                                                                           \
-        va_end(ap);                                                                                                              \
-        return r;                                                                                                                \
+#define WRAP_PRINT(name, before, flag) \
+    EXPORT int name before;            \
+    EXPORT int name before             \
+    {                                  \
+        va_list ap;                    \
+        int r;                         \
+                                       \
+        flag;                          \
+        if (FAILS("malloc"))           \
+            return -1;                 \
+        va_start(ap, format);          \
+        r = print_to(ret, format, ap); \
+        va_end(ap);                    \
+        return r;                      \
     }
 WRAP_PRINT(asprintf, (char **ret, const char *format, ...), (void)0)
 WRAP_PRINT(__asprintf_chk, (char **ret, int flag, const char *format, ...), (void)flag)
@@ -470,7 +506,8 @@ EXPORT int __vasprintf_chk(char **ret, int flag, const char *format, va_list ap)
 
 /* ---- memory ----
  *
- * dlsym() may allocate before it has found the function that allocates: such pieces come from an array and stay. */
+ * dlsym() may allocate before it has found the function that allocates: such pieces come from an
+ * array and stay. */
 static char early[65536] __attribute__((aligned(64)));
 static _Atomic size_t early_used;
 static _Thread_local volatile int looking_up; /* volatile: dlsym() is said never to call back */
@@ -499,16 +536,16 @@ static void *next_allocator(_Atomic(void *) *kept, const char *name)
     return f;
 }
 
-#define WRAP_MEMORY(name, parameters, arguments, bytes)                                                                          \
-    EXPORT void *name parameters;                                                                                                \
-    EXPORT void *name parameters                                                                                                 \
-    {                                                                                                                            \
-        static _Atomic(void *) kept;                                                                                             \
-        void *(*f)parameters = (void *(*)parameters)(intptr_t)next_allocator(&kept, #name);                                      \
-                                                                                                                                 \
-        if (!f)                                                                                                                  \
-            return early_piece(bytes);                                                                                           \
-        return FAILS("malloc") ? NULL : f arguments;                                                                             \
+#define WRAP_MEMORY(name, parameters, arguments, bytes)                                     \
+    EXPORT void *name parameters;                                                           \
+    EXPORT void *name parameters                                                            \
+    {                                                                                       \
+        static _Atomic(void *) kept;                                                        \
+        void *(*f)parameters = (void *(*)parameters)(intptr_t)next_allocator(&kept, #name); \
+                                                                                            \
+        if (!f)                                                                             \
+            return early_piece(bytes);                                                      \
+        return FAILS("malloc") ? NULL : f arguments;                                        \
     }
 WRAP_MEMORY(malloc, (size_t n), (n), n)
 WRAP_MEMORY(calloc, (size_t n, size_t size), (n, size), n *size)
@@ -518,7 +555,8 @@ EXPORT void *realloc(void *p, size_t n);
 EXPORT void *realloc(void *p, size_t n)
 {
     static _Atomic(void *) kept;
-    void *(*f)(void *, size_t) = (void *(*)(void *, size_t))(intptr_t)next_allocator(&kept, "realloc");
+    void *(*f)(void *, size_t) =
+        (void *(*)(void *, size_t))(intptr_t)next_allocator(&kept, "realloc");
 
     if (!f || is_early(p)) {
         void *q = early_piece(n);
@@ -532,7 +570,8 @@ EXPORT int posix_memalign(void **ret, size_t align, size_t n);
 EXPORT int posix_memalign(void **ret, size_t align, size_t n)
 {
     static _Atomic(void *) kept;
-    int (*f)(void **, size_t, size_t) = (int (*)(void **, size_t, size_t))(intptr_t)next_allocator(&kept, "posix_memalign");
+    int (*f)(void **, size_t, size_t) =
+        (int (*)(void **, size_t, size_t))(intptr_t)next_allocator(&kept, "posix_memalign");
 
     return FAILS("malloc") ? ENOMEM : f(ret, align, n);
 }

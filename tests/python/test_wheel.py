@@ -129,7 +129,8 @@ class WheelTest(unittest.TestCase):
         self.assertTrue(where.startswith(venv), where)
         before = subprocess.check_output([os.path.join(BUILD, "config.status"), "--config"], text=True)
         done = subprocess.run(["sh", "-c", 'eval "set -- $BEFORE \\"\\$@\\""; exec "$0" "$@"',
-                               os.path.abspath(os.path.join(SOURCE, "configure")), f"--prefix={venv}", f"PYTHON={python}"],
+                               os.path.abspath(os.path.join(SOURCE, "configure")), f"--prefix={venv}", f"PYTHON={python}",
+                               f"--srcdir={os.path.abspath(SOURCE)}"],  # distcheck has configured with a relative one
                               capture_output=True, text=True, cwd=build, env={**os.environ, "BEFORE": before.strip()})
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(os.path.join(build, "config.status")) as f:

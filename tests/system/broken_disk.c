@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* broken_disk.c - preloaded, it makes a program's disk a bad one: pread() of files below $BROKEN_DISK fails with EIO, so many times of
- * a hundred as the file $BROKEN_DISK_CONTROL says (no such file: never). Standard error has a line for each failure. */
+/* broken_disk.c - preloaded, it makes a program's disk a bad one: pread() of files below
+ * $BROKEN_DISK fails with EIO, so many times of a hundred as the file $BROKEN_DISK_CONTROL says (no
+ * such file: never). Standard error has a line for each failure. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -63,5 +64,7 @@ ssize_t pread_of_all(int fd, void *bytes, size_t len, off_t at)
 }
 
 /* By whichever name a program was linked to it; off_t has 64 bits by both. */
-extern read_call pread_alias __asm__("pread") __attribute__((alias("pread_of_all"), visibility("default")));
-extern read_call pread64_alias __asm__("pread64") __attribute__((alias("pread_of_all"), visibility("default")));
+extern read_call pread_alias __asm__("pread")
+    __attribute__((alias("pread_of_all"), visibility("default")));
+extern read_call pread64_alias __asm__("pread64")
+    __attribute__((alias("pread_of_all"), visibility("default")));

@@ -9,7 +9,7 @@
 command -v buildah >/dev/null || skip_all "buildah is missing"
 command -v git >/dev/null && git -C "$top_srcdir" rev-parse --git-dir >/dev/null 2>&1 || skip_all "the sources are no checkout, whose files could be listed"
 
-ctl=$top_builddir/plenumctl
+ctl=$top_builddir/plenumctl system=$(realpath "$PLENUM_DEBIAN")
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 b() { buildah --root "$T/storage" --runroot "$T/run" "$@"; }
 at_end() { b rm -a >/dev/null 2>&1; b rmi -af >/dev/null 2>&1; }
@@ -18,8 +18,8 @@ build() { b bud --network host --build-arg BASE=localhost/base -t "localhost/$1"
 
 cd "$T" || exit 99
 mkdir src && git -C "$top_srcdir" ls-files -z -co --exclude-standard | tar -C "$top_srcdir" --null -T - -cf - | tar xf - -C src || exit 99
-base=$(b from scratch) && b add -q "$base" "$PLENUM_DEBIAN" / >/dev/null && b commit -q "$base" localhost/base >/dev/null || exit 99
-"$ctl" make-sample data --classes 4 --images 10 --size 96 >/dev/null && chmod -R a+rX . || exit 99
+base=$(b from scratch) && b add -q "$base" "$system" / >/dev/null && b commit -q "$base" localhost/base >/dev/null || exit 99
+"$ctl" make-sample data --classes 4 --images 10 --size 96 >/dev/null && chmod a+rx . && chmod -R a+rX data || exit 99
 
 ok "the loader's image is built" build plenum-loader
 tail -n 20 plenum-loader.log | sed 's/^/# /'
@@ -47,4 +47,79 @@ chmod a+r feed.py
 ok "a job of two instances runs in it, as no root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- plenumrun -n 2 python3 /feed.py
 ok "and each has its samples" test "$(sort out)" = "0 40
 1 40"
+
+# ---- job-mpi.yaml and loader-service.yaml, without a cluster: four hosts of vhosts.sh are the pods, with what Kubernetes and the MPI operator would put
+# into them, under the users and the privileges of the manifests, whose commands are run as they stand there.
+vhosts=$top_srcdir/tests/system/vhosts.sh
+export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$T
+at_end() { "$vhosts" down; b rm -a >/dev/null 2>&1; b rmi -af >/dev/null 2>&1; }
+/usr/bin/python3 - "$top_srcdir" >words 2>err <<'END' || { sed 's/^/# /' err; skip "an MPIJob" "python3-yaml is missing"; finish; exit; }
+import shlex, sys, yaml
+def container(name, *where):
+    for each in yaml.safe_load_all(open(f"{sys.argv[1]}/examples/kubernetes/{name}")):
+        if each["kind"] in ("MPIJob", "Deployment"):
+            for key in where:
+                each = each[key]
+            return each["template"]["spec"]["containers"][0]
+for name, words in (("launcher", container("job-mpi.yaml", "spec", "mpiReplicaSpecs", "Launcher")),
+                    ("worker", container("job-mpi.yaml", "spec", "mpiReplicaSpecs", "Worker")),
+                    ("loader", container("loader-service.yaml", "spec"))):
+    command = words.get("command", ["plenumd", "--socket", "unix:/run/plenum/plenumd.sock", "--socket-mode", "0666"])
+    print(f"{name}=({shlex.join(command + words['args'])})")
+END
+. ./words
+# As plain folders: hosts do not see what is mounted here.
+training=$T/training service=$T/service
+cp -a "$(b mount "$c")" "$training" && cp -a "$(b mount "$(b from localhost/plenum-loader)")" "$service" || exit 99
+if ! "$vhosts" up 4 >log 2>&1; then
+    skip "an MPIJob" "no virtual hosts can be made here: $(tail -n 1 log)"
+    finish
+    exit
+fi
+secret() { # FOLDER GROUP MODE FILE...: as the kubelet mounts it
+    local folder=$1 group=$2 mode=$3 file
+    shift 3
+    mkdir -p "$folder/..of-today" && ln -s ..of-today "$folder/..data"
+    for file; do
+        cp "$file" "$folder/..of-today/" && ln -s "..data/$(basename "$file")" "$folder/"
+    done
+    chown -R "0:$group" "$folder" && chmod "$mode" "$folder"/..of-today/* && chmod 3777 "$folder"
+}
+ssh-keygen -q -t ecdsa -b 521 -m PEM -N '' -f id_rsa && cp id_rsa.pub authorized_keys && (umask 077 && head -c 32 /dev/urandom >loader && "$ctl" key loader training >client) || exit 99
+secret ssh 1000 0644 id_rsa id_rsa.pub authorized_keys
+secret key 1000 0440 client
+secret loaders-key 10001 0440 loader
+mkdir mpi job && cp feed.py job/train.py && sed -i 's|"/data"|"/data/train"|; s/micro_batch=4/micro_batch=1/' job/train.py && chmod -R a+rX job data
+printf 'v2 slots=4\nv3 slots=4\n' >mpi/hostfile
+{ cat v/etc/hosts; echo "$VHOSTS_NET.4 plenum-loader"; } >names
+mkdir -p "$training"/etc/plenum/key "$training"/etc/mpi "$training"/job "$training"/home/trainer/.ssh "$service"/etc/plenum/key "$service"/data/train
+pod() { # HOST ROOT MOUNT=FOLDER...: its own /tmp and /run, and these folders, which nobody may write to
+    local host=$1 root=$2 each
+    shift 2
+    "$vhosts" exec "$host" mount --bind "$root" "$root" && "$vhosts" exec "$host" mount -t proc proc "$root/proc" &&
+        "$vhosts" exec "$host" mount --rbind /dev "$root/dev" && "$vhosts" exec "$host" mount --bind /tmp "$root/tmp" &&
+        "$vhosts" exec "$host" mount -t sysfs -o ro sysfs "$root/sys" && "$vhosts" exec "$host" mount --bind names "$root/etc/hosts" || return
+    for each; do "$vhosts" exec "$host" mount --bind -o ro "${each#*=}" "$root${each%%=*}" || return; done
+}
+in_pod() { # HOST ROOT USER COMMAND...
+    local host=$1 root=$2 user=$3
+    shift 3
+    "$vhosts" exec "$host" chroot "$root" setpriv --reuid "$user" --regid "$user" --groups "$user" --bounding-set=-all --inh-caps=-all --no-new-privs \
+        env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" "$@"
+}
+for host in v1 v2 v3; do
+    pod $host "$training" /job=job /etc/plenum/key=key /home/trainer/.ssh=ssh /etc/mpi=mpi || exit 99
+done
+pod v4 "$service" /etc/plenum/key=loaders-key /data/train=data || exit 99
+home=/home/trainer in_pod v2 "$training" 1000 "${worker[@]}" >sshd.v2 2>&1 &
+home=/home/trainer in_pod v3 "$training" 1000 "${worker[@]}" >sshd.v3 2>&1 &
+home=/ in_pod v4 "$service" 10001 PLENUM_CACHE_DIR=/var/cache/plenum "${loader[@]}" >loaders 2>&1 &
+listens() { "$vhosts" head bash -c ": </dev/tcp/$VHOSTS_NET.$1/$2"; }
+for each in '2 2222' '3 2222' '4 9715'; do wait_for 30 listens $each; done
+home=/home/trainer in_pod v1 "$training" 1000 K_MPI_JOB_ROLE=launcher OMPI_MCA_orte_keep_fqdn_hostnames=true OMPI_MCA_orte_default_hostfile=/etc/mpi/hostfile \
+    OMPI_MCA_plm_rsh_args='-o ConnectionAttempts=10' OMPI_MCA_orte_set_default_slots=4 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    PLENUM_LOADER_KEY=/etc/plenum/key/client timeout -k 5 120 "${launcher[@]}" >out 2>err
+{ cat out err; tail -n 5 sshd.v2 loaders; } >said
+[ "$(sort out)" = "$(for ((i = 0; i < 8; i++)); do echo "$i 10"; done)" ]
+result $? "an MPIJob runs on its workers, fed by a loader of the service" said
 finish

@@ -42,12 +42,14 @@ source_tree() {
 ok "the sources are cloned" source_tree
 
 make_system() { # SUITE MIRROR FOLDER
-    local script= components=main
+    local script='' components=main
     case $2 in *ubuntu*) components=main,universe script=gutsy ;; esac
     debootstrap --variant=minbase --include=ca-certificates --components=$components "$1" "$3" "$2" $script >"$3.log" 2>&1 || return 1
     # How this machine reaches archives is the way there, too.
     apt-config dump 2>/dev/null | grep -i '^Acquire::[a-z]*::proxy ' >"$3/etc/apt/apt.conf.d/99proxy"
     cp -L /etc/resolv.conf "$3/etc/resolv.conf"
+    # As an installed system has it.
+    printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$3/etc/hosts"
     cp -a "$home/plenum" "$3/root/plenum"
     chmod 700 "$3/root"
 }

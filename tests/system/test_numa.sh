@@ -28,7 +28,7 @@ job() {
     code=$?
 }
 # What the kernel says of a process: its CPUs, its memory's policy, the nodes on which its own memory lies.
-cat >what <<'EOF2'
+cat >./what <<'EOF2'
 cpus=$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status)
 policy=$(sed 's/prefer (many)/prefer/' /proc/self/numa_maps | awk '$0 !~ /file=/ && /anon=/ { print $2; exit }')
 nodes=$(awk '$0 !~ /file=/ && /anon=/ { for (i = 3; i <= NF; i++) if ($i ~ /^N[0-9]+=/) n[substr($i, 2, index($i, "=") - 2)] = 1 }

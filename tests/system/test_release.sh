@@ -56,7 +56,7 @@ cd "$T" || exit 99
 cp -R one another-folder-of-the-same
 ok "a release is made" one/scripts/release $wheel "v$version" "$T/first"
 sleep 1
-ok "and made again, elsewhere, in a deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" "$T/second/deeper/folder"
+ok "and made again, elsewhere, in a deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" second/deeper/folder
 differences() { # those of the files that differ
     diff first/SHA256SUMS second/deeper/folder/SHA256SUMS 2>&1
 }

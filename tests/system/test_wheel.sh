@@ -2,28 +2,43 @@
 # SPDX-License-Identifier: MIT
 # test_wheel.sh - the wheel of scripts/wheel in systems that have never seen anything of ours: bare ones of debootstrap, with
 # Python's venv, but no compiler, no library that Plenum needs, no Open MPI. It is installed into an environment that is not
-# activated, a job is run, and it is removed. Then with the system's Open MPI. make check-wheel; PLENUM_WHEEL names a wheel that is
+# activated, a job is run, and it is removed. Then with the system's Open MPI, on two virtual hosts as well. make check-wheel; PLENUM_WHEEL names a wheel that is
 # there already, PLENUM_ROOTS a folder where the systems are kept (roots in the build folder; nothing is written to them after
-# they are made), WHEEL_SYSTEMS which. Speaks TAP. Needs root, debootstrap, and archives of Debian, Ubuntu and Python packages.
+# they are made), WHEEL_SYSTEMS which, and ARCH=aarch64 another processor than this one, which qemu plays. Speaks TAP. Needs root, debootstrap, and
+# archives of Debian, Ubuntu and Python packages.
 . "$top_srcdir/tests/lib.sh"
 
 # What is it called, where does it come from, signed by whom, with which of debootstrap's scripts, with which Python?
 systems="bookworm http://deb.debian.org/debian debian-archive-keyring bookworm 3.11
 trixie http://deb.debian.org/debian debian-archive-keyring trixie 3.13
 noble http://archive.ubuntu.com/ubuntu ubuntu-archive-keyring gutsy 3.12"
+arch=${ARCH:-$(uname -m)}
+# What has another processor than this machine's lies in folders of its own.
+foreign=
+[ "$arch" = "$(uname -m)" ] || foreign=-$arch
 
 outside() {
-    local roots=${PLENUM_ROOTS:-$top_builddir/roots} wheel=${PLENUM_WHEEL:-} build=$top_builddir/wheel count
+    local roots=${PLENUM_ROOTS:-$top_builddir/roots} wheel=${PLENUM_WHEEL:-} build=$top_builddir/wheel$foreign options=() count
     [ "$(id -u)" = 0 ] || skip_all "debootstrap and mounting need root"
     command -v debootstrap >/dev/null || skip_all "debootstrap is not installed"
+    if [ -n "$foreign" ]; then
+        [ "$arch" = aarch64 ] || skip_all "no wheel is made here for $arch"
+        grep -qs ^enabled "/proc/sys/fs/binfmt_misc/qemu-$arch" ||
+            skip_all "the kernel does not start programs for $arch (install qemu-user-static; systemctl restart systemd-binfmt)"
+        systems=${systems/archive.ubuntu.com\/ubuntu/ports.ubuntu.com/ubuntu-ports}
+        # All that NumPy has had for it.
+        options=(--platform manylinux2014_$arch --platform manylinux_2_27_$arch --platform manylinux_2_28_$arch)
+    fi
     if [ -z "$wheel" ]; then
         "$top_srcdir/scripts/wheel" "$build" >"$T/log" 2>&1 || { tail -n 20 "$T/log" | sed 's/^/# /'; echo "Bail out! scripts/wheel fails"; exit 1; }
-        wheel=$(ls "$build"/pyplenum-*.whl)
+        wheel=$(ls "$build"/pyplenum-*_"$arch".whl)
     fi
     content
     mkdir -p "$roots" "$T/share/tests"
     cp "$wheel" "$top_srcdir/tests/system/test_wheel.sh" "$T/share/"
+    mkdir -p "$T/share/tests/system"
     cp "$top_srcdir/tests/lib.sh" "$T/share/tests/"
+    cp "$top_srcdir/tests/system/vhosts.sh" "$T/share/tests/system/"
     sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >"$T/share/first.py"
     # What our own build says of the same pictures.
     "$top_builddir/plenumctl" make-sample "$T/photos" --classes 4 --images 12 --size 80 >/dev/null
@@ -31,27 +46,27 @@ outside() {
     while read -r name mirror keyring script python; do
         keyring=/usr/share/keyrings/$keyring.gpg
         case " ${WHEEL_SYSTEMS:-$name} " in *" $name "*) ;; *) continue ;; esac
-        if [ ! -e "$roots/$name.done" ]; then
+        if [ ! -e "$roots/$name$foreign.done" ]; then
             if [ ! -e "$keyring" ]; then
                 skip "the wheel in $name" "$keyring is not there, by which its archive is verified"
                 continue
             fi
-            rm -rf --one-file-system "${roots:?}/$name"
-            if ! debootstrap --keyring="$keyring" --variant=minbase --include=python3-venv --components=main,universe "$name" "$roots/$name" "$mirror" "$script" \
-                >"$T/log" 2>&1; then
+            rm -rf --one-file-system "${roots:?}/$name$foreign"
+            if ! debootstrap ${foreign:+--arch=arm64} --keyring="$keyring" --variant=minbase --include=python3-venv --components=main,universe \
+                "$name" "$roots/$name$foreign" "$mirror" "$script" >"$T/log" 2>&1; then
                 skip "the wheel in $name" "debootstrap: $(tail -n 1 "$T/log")"
                 continue
             fi
-            : >"$roots/$name.done"
+            : >"$roots/$name$foreign.done"
         fi
-        if ! python3 -m pip -q --disable-pip-version-check download --no-deps --only-binary :all: --python-version "$python" --dest "$T/share/numpy-$name" \
-            numpy >"$T/log" 2>&1; then
+        if ! python3 -m pip -q --disable-pip-version-check download --no-deps --only-binary :all: --python-version "$python" "${options[@]}" \
+            --dest "$T/share/numpy-$name" numpy >"$T/log" 2>&1; then
             skip "the wheel in $name" "no NumPy for Python $python: $(tail -n 1 "$T/log")"
             continue
         fi
         # What is mounted in there is gone with the last process of the name space.
         mkdir -p "$T/system"
-        NAME=$name LOWER=$roots/$name SYSTEM=$T/system SHARE=$T/share COUNT=$tap_count unshare --mount --pid --fork --kill-child --propagation private -- \
+        NAME=$name FOREIGN=$foreign LOWER=$roots/$name$foreign SYSTEM=$T/system SHARE=$T/share COUNT=$tap_count unshare --mount --pid --fork --kill-child --propagation private -- \
             bash "$top_srcdir/tests/system/test_wheel.sh" --mount </dev/null | tee "$T/lines"
         count=$(grep -cE '^(not )?ok ' "$T/lines")
         tap_count=$((tap_count + count))
@@ -67,11 +82,16 @@ import sys, zipfile
 with zipfile.ZipFile(sys.argv[1]) as z:
     names = z.namelist()
     print("\n".join(names))
+    print("e_machine", *sorted({str(int.from_bytes(c[18:20], "little")) for c in map(z.read, names) if c[:4] == b"\x7fELF"}))
     print("licences", " ".join(z.read(n).decode(errors="replace") for n in names if ".dist-info/licenses/" in n), sep="\n")
 P
     echo "# $(basename "$wheel"): $(stat -c %s "$wheel") bytes"
     local name libraries="plenumd plenumctl plenumrun libplenum.so.1 libplenum-tls.so libplenum-mpi.so"
     for name in $libraries; do ok "the wheel has $name" grep -qx "pyplenum/bin/$name" "$T/list"; done
+    is "e_machine $(case $arch in aarch64) echo 183 ;; x86_64) echo 62 ;; esac)" "all are programs of $arch" grep ^e_machine "$T/list"
+    python3 -m zipfile -e "$wheel" "$T/content"
+    is "" "each looks for others in the wheel or in the system" eval \
+        "readelf -d '$T'/content/pyplenum/bin/* '$T'/content/pyplenum.libs/* | grep -E 'R(UN)?PATH' | grep -vE '\[([\$]ORIGIN[^:]*|/usr/lib/[^:]*)\]'"
     ok "and no library of Open MPI" status 1 grep -E '^pyplenum.libs/lib(mpi|pmix|open-)' "$T/list"
     ok "the licences of what is in it are, too" grep -q 'GNU LESSER GENERAL PUBLIC LICENSE' "$T/list"
     for name in $(sed -n 's|^pyplenum.libs/lib\([a-z]*\).*|\1|p' "$T/list" | sort -u); do
@@ -91,8 +111,10 @@ mounted() {
     ln -s /proc/self/fd "$root/dev/fd"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     echo 'alice:x:1234:1234::/home/alice:/bin/bash' >>"$root/etc/passwd"
-    chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive TMPDIR=/tmp \
-        NAME="$NAME" COUNT="$COUNT" top_srcdir=/share top_builddir=/share bash /share/test_wheel.sh --inside
+    # Its root is that of all its name spaces, so that it can have hosts of its own.
+    mkdir "$root/old" && cd "$root" && pivot_root . old && cd / && umount -l /old && rmdir /old || exit 99
+    exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive TMPDIR=/tmp \
+        NAME="$NAME" FOREIGN="$FOREIGN" COUNT="$COUNT" top_srcdir=/share top_builddir=/share bash /share/test_wheel.sh --inside
 }
 
 alice() { setpriv --reuid 1234 --regid 1234 --clear-groups env -u PLENUM_CACHE_DIR HOME=/home/alice "$@"; }
@@ -102,7 +124,7 @@ hash_in() { grep -oE '\b[0-9a-f]{16}\b' "$1" | tail -n 1; }
 job() { # SENTENCE COMMAND...: first.py, whose hash must be right
     local sentence=$1
     shift
-    alice timeout -k 5 120 "$@" /share/first.py photos >out 2>err || echo "status $?" >>err
+    alice timeout -k 5 600 "$@" /share/first.py photos >out 2>err || echo "status $?" >>err
     cat out >>err
     [ "$(hash_in out)" = "$want" ]
     result $? "$NAME: $sentence" err
@@ -135,7 +157,7 @@ inside() {
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumd --socket unix:/home/alice/socket --listen 127.0.0.1:7411 --tls-key loader.key \
         --http-port 7412 2>log &
     pid=$!
-    wait_for 20 grep -q "decode for" log
+    wait_for 120 grep -q "decode for" log
     job "a stream by TLS" env PLENUM_LOADER=tcp:127.0.0.1:7411 PLENUM_LOADER_KEY=alice.key env/bin/python
     is 200 "$NAME: the status page" env/bin/python -c "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7412/').status)"
     kill -TERM $pid
@@ -144,12 +166,17 @@ inside() {
     is 0 "$NAME: a loader ends when it is told to" echo $code
 
     alice env/bin/plenumrun -n 1 true 2>err
-    if grep -q 'mpirun was not found' err; then
+    if [ -n "$FOREIGN" ]; then
+        ok "$NAME: plenumrun says that it does not run in qemu" grep -q '^plenumrun: error: no process may adopt orphans here' err
+    elif grep -q 'mpirun was not found' err; then
         skip "$NAME: plenumrun, without Open MPI" "it needs mpirun"
     else
         job "plenumrun -n 1, without Open MPI" env/bin/plenumrun -n 1 env/bin/python
         job "two instances, without Open MPI" env/bin/plenumrun -n 2 --num-replicas 4 env/bin/python
     fi
+    alice env/bin/plenumrun --host a,b true 2>err
+    code=$?
+    [ -n "$FOREIGN" ] || ok "$NAME: several hosts are refused, with a sentence" eval '[ $code = 125 ] && grep -qx "plenumrun: error: mpirun was not found in PATH: to start instances on other hosts, install Open MPI .*" err'
     with_mpi
     ok "$NAME: pip removes it" alice env/bin/python -m pip uninstall -y pyplenum
     everything >/after
@@ -168,8 +195,8 @@ started() {
     ok "$NAME: no variable is new" diff out2 out
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumrun -n 1 sleep 1000 2>err &
     pid=$!
-    ok "$NAME: plenumrun is the process that was started" wait_for 20 sh -c "readlink /proc/$pid/exe | grep -q 'pyplenum/bin/plenumrun$'"
-    wait_for 20 look_for_sleep
+    ok "$NAME: plenumrun is the process that was started" wait_for 120 sh -c "readlink /proc/$pid/exe | grep -q 'pyplenum/bin/plenumrun$'"
+    wait_for 120 look_for_sleep
     kill -TERM $pid
     wait $pid
     code=$?
@@ -180,6 +207,10 @@ look_for_sleep() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -E 
 
 with_mpi() {
     local what="two instances, with the system's Open MPI"
+    if [ -n "$FOREIGN" ]; then
+        skip "$NAME: $what" "plenumrun does not run in qemu's user mode"
+        return
+    fi
     printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod +x /usr/sbin/policy-rc.d
     if ! { apt-get update && apt-get install -y --no-install-recommends openmpi-bin; } >log 2>&1; then
@@ -188,6 +219,30 @@ with_mpi() {
     fi
     job "$what" env/bin/plenumrun -n 2 --num-replicas 4 env/bin/python
     started
+    several_hosts
+}
+
+# All that a host has of Plenum is the environment, at the same place.
+several_hosts() {
+    local vhosts=/share/tests/system/vhosts.sh what="two hosts, by ssh"
+    export VHOSTS_DIR=/tmp/vhosts VHOSTS_SHARE=/home/alice
+    if ! apt-get install -y --no-install-recommends iproute2 openssh-client openssh-server procps >log 2>&1; then
+        skip "$NAME: $what" "what makes virtual hosts cannot be installed"
+        return
+    fi
+    [ -e /etc/hosts ] || echo "127.0.0.1 localhost" >/etc/hosts
+    if ! "$vhosts" up 2 >log 2>&1; then
+        skip "$NAME: $what" "no virtual hosts can be made here: $(tail -n 1 log)"
+        return
+    fi
+    eval "$("$vhosts" env ssh)"
+    "$vhosts" head timeout -k 5 120 env/bin/plenumrun --allow-run-as-root --host v1,v2 env/bin/python /share/first.py photos >out 2>err || echo "status $?" >>err
+    cat out >>err
+    [ "$(hash_in out)" = "$want" ]
+    result $? "$NAME: $what" err
+    "$vhosts" head timeout -k 5 120 env/bin/plenumrun --allow-run-as-root --host v1,v2 hostname >out 2>err
+    is "v1 v2" "$NAME: an instance on each of them" eval 'echo $(sort out)'
+    "$vhosts" down
 }
 
 case ${1:-} in
