@@ -9,7 +9,7 @@ import sys
 SOURCE, BUILD = os.environ["top_srcdir"], os.environ["top_builddir"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "loader", "serve"))
 
-from service import CTL, LIMIT, ServiceCase  # noqa: E402
+from service import LIMIT, ServiceCase  # noqa: E402
 import tap  # noqa: E402
 
 

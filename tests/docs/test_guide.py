@@ -15,7 +15,8 @@ import tap
 tap.require("numpy", programs=["mpirun"])
 torch = tap.find("torch")
 
-PAGES = ("architecture", "datasets", "glossary", "guide", "install", "messages", "operator", "packed", "pipelines", "popdist", "recipes", "security", "training")
+PAGES = ("architecture", "datasets", "glossary", "guide", "install", "messages", "operator", "packed", "pipelines", "popdist", "recipes", "security",
+         "training")
 
 
 class GuideTest(unittest.TestCase):

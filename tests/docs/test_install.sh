@@ -40,13 +40,14 @@ ok "and the image of jobs is made with them" lists "$top_srcdir/examples/contain
 # ---- the demo ----
 mkdir -p demo/scripts demo/build demo/examples
 cp "$top_srcdir/scripts/demo" demo/scripts/
-printf 'need() { :; }\n' >demo/scripts/packages
+{ cat "$top_srcdir/scripts/packages" && echo 'need() { :; }'; } >demo/scripts/packages
 printf '#!/bin/sh\n' >demo/configure
 printf '#!/bin/sh\n[ "$1" != hash ] || echo 0123456789abcdef\n' >demo/build/plenumctl
 cp demo/build/plenumctl demo/build/config.status
 printf 'all:\n' >demo/build/Makefile
 chmod +x demo/configure demo/build/*
-touch demo/configure.ac demo/examples/train.py && touch demo/configure
+touch demo/examples/train.py demo/configure
+touch -d yesterday demo/configure.ac # two files touched within one tick of the clock are of the same age, and configure would be made anew
 demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun && demo/scripts/demo "$T/demo/build" >out 2>&1; }
 ends_with() { local code=0; demo "$1" || code=$?; [ $code = "$2" ] && grep -q "$3" out; }
 ok "a job that fails ends the demo with its status, and no word of hashes" ends_with 'exit 17' 17 'failed with status 17'

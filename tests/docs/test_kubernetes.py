@@ -102,6 +102,11 @@ class Models:
                 raise AssertionError(f"{where}: {e}") from e
 
 
+# What the operator puts into the launcher's environment, from pkg/controller/mpi_job_controller.go.
+OPERATOR = {"K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_keep_fqdn_hostnames": "true", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "4", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
 # MPIJob, v2beta1: fields that there are, and what is behind them.
 MPI = {"": {"apiVersion", "kind", "metadata", "spec"},
        "spec": {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs", "sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "runLauncherAsWorker"},
@@ -146,6 +151,12 @@ class KubernetesTest(unittest.TestCase):
         for role in spec["mpiReplicaSpecs"].values():
             self.assertEqual(set(role), MPI["replica"])
         args = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
+        # The names of workers are known when they are ready: when sshd listens at the port that the image's ssh takes.
+        self.assertEqual(spec["launcherCreationPolicy"], "WaitForWorkersReady")
+        worker, = spec["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        with open(os.path.join(SOURCE, "examples", "containers", "Containerfile.training"), encoding="utf-8") as f:
+            ports = re.findall(r"'\s*Port (\d+)'", f.read())
+        self.assertEqual(ports, [str(worker["readinessProbe"]["tcpSocket"]["port"])] * 2)
         slots = spec["slotsPerWorker"] * spec["mpiReplicaSpecs"]["Worker"]["replicas"]
         self.assertEqual(args[args.index("-n") + 1], str(slots), "instances are not as many as slots")
 
@@ -170,6 +181,13 @@ class KubernetesTest(unittest.TestCase):
             for pod in pods(each):
                 volumes = {v["name"] for v in pod.get("volumes", [])}
                 self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
+                self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+                for container in pod["containers"]:
+                    self.assertIs(container["securityContext"]["allowPrivilegeEscalation"], False)
+                    self.assertEqual(container["securityContext"]["capabilities"], {"drop": ["ALL"]})
+                if list(find(pod, "secret")):  # of a group that may read it; a volume of data keeps its owners
+                    self.assertEqual(pod["securityContext"]["fsGroup"], pod["securityContext"]["runAsGroup"])
+                    self.assertEqual(pod["securityContext"]["fsGroupChangePolicy"], "OnRootMismatch")
                 for container in pod["containers"] + pod.get("initContainers", []):
                     self.assertIn(container["image"], ("plenum-loader", "plenum-training"))
                     self.assertLessEqual({v["name"] for v in container.get("volumeMounts", [])}, volumes)
@@ -254,7 +272,8 @@ class KubernetesTest(unittest.TestCase):
                 f.write("training-worker-0.training.default.svc slots=4\ntraining-worker-1.training.default.svc slots=4\n")
             args = [hosts if a == "/etc/mpi/hostfile" else a for a in container["args"]]
             self.assertIn(hosts, args)
-            done = subprocess.run([f"{BUILD}/plenumrun", "--allow-run-as-root", "--dry-run", *args], capture_output=True, text=True)
+            done = subprocess.run([f"{BUILD}/plenumrun", "--allow-run-as-root", "--dry-run", *args], capture_output=True, text=True,
+                                  env={**os.environ, **{name: value.replace("/etc/mpi/hostfile", hosts) for name, value in OPERATOR.items()}})
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("training-worker-1.training.default.svc", done.stdout)
 

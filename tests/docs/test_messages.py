@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 import tap  # noqa: E402
 
 # Whoever calls one of these tells a person what is wrong.
-CALLS = "error_set|error_prefix|log_error|log_warn|refuse|fault|lose|leave|probe_fail|supervise_fail_with|png_error"
+CALLS = "error_set|error_prefix|log_error|log_warn|refuse|session_refuse|fault|lose|leave|probe_fail|supervise_fail_with|png_error"
 TOKEN = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<call>\b(?:CALLS)\()|\'(?:\\.|[^\'\\])\'|/\*.*?\*/|//[^\n]*|[()]'.replace(
     "CALLS", CALLS), re.S)
 CONVERSION = re.compile(r"%%|%[-+ #0]*[\d.*]*(?:hh|h|ll|l|z|j)?[diouxXcsfgep]|PRIu64|PRIx64")

@@ -62,6 +62,11 @@ class ReadmeTest(unittest.TestCase):
         self.assertEqual(len(set(re.findall(r"\b[0-9a-f]{16}\b", out))), 1, out)
         self.assertEqual(len(re.findall(r"\b[0-9a-f]{16}\b", out)), 2, out)
 
+    def test_examples(self):
+        """its programs are those of examples/"""
+        for name in "hello.py", "sum.py":
+            self.assertIn("```python\n" + read(f"examples/{name}").split("\n", 1)[1] + "```", read("README.md"))
+
 
 if __name__ == "__main__":
     tap.main()
