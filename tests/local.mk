@@ -51,6 +51,8 @@ include tests/launcher/local.mk
 include tests/e2e/local.mk
 include tests/loader/ctl/local.mk
 include tests/docs/local.mk
+include tests/style/local.mk
+include tests/scripts/local.mk
 include tests/hostile/local.mk
 
 # What needs root, several hosts, or minutes.

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+TESTS += %D%/test_folders.sh
+EXTRA_DIST += %D%/test_folders.sh

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Sources look as .editorconfig, .clang-format, .shellcheckrc, ruff.toml and mypy's table in pyproject.toml want them."""
+
+import fnmatch
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+SOURCE = os.environ["top_srcdir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+
+import tap  # noqa: E402
+
+TOPS = (".ci", "bench", "common", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts", "tests")
+CLANG_FORMAT = "14"  # other versions lay out a few lines in another way
+
+
+def files():
+    """Paths of all sources, relative to the top."""
+    found = [name for name in os.listdir(SOURCE) if name.endswith(".md")]
+    for top in TOPS:
+        for folder, folders, names in os.walk(os.path.join(SOURCE, top)):
+            folders[:] = [name for name in folders if not name.startswith((".", "build", "__pycache__")) and not name.endswith(".egg-info")]
+            found += [os.path.relpath(os.path.join(folder, name), SOURCE) for name in names if ".pb-c." not in name]
+    return sorted(path for path in found if not os.path.islink(os.path.join(SOURCE, path)))
+
+
+def of_interpreter(paths, ending, program):
+    """Modules of Python; and those that end so or have no ending, and whose first line names this program."""
+    for path in paths:
+        if path.endswith(".py") and ending == ".py":
+            yield path
+        elif path.endswith(ending) or "." not in os.path.basename(path):
+            with open(os.path.join(SOURCE, path), "rb") as file:
+                first = file.readline(200)
+            if re.match(rb"#!.*\b%s" % program, first):
+                yield path
+
+
+def widths():
+    """[(patterns of names, how many characters a line may have)] of .editorconfig"""
+    with open(os.path.join(SOURCE, ".editorconfig"), encoding="utf-8") as file:
+        sections = re.findall(r"^\[\*\.\{?([\w,]+)\}?\]\n((?:\w.*\n)*)", file.read(), re.M)
+    return [(["*." + ending for ending in endings.split(",")], int(re.search(r"max_line_length = (\d+)", body).group(1)))
+            for endings, body in sections]
+
+
+def too_wide(path, width):
+    """Numbers of lines that are wider and could be broken: no table, no code in a page, no single long word, no table of numbers."""
+    laid_out, fenced = True, False
+    with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            line = line.rstrip("\n")
+            if "clang-format o" in line:
+                laid_out = "clang-format on" in line
+            if path.endswith(".md"):
+                fenced ^= line.lstrip().startswith("```")
+                if fenced or line.startswith("    ") or line.lstrip().startswith("|"):
+                    continue
+            if line.startswith(".") and re.search(r"\.[1-8]$", path):
+                continue
+            if len(line) > width and laid_out and re.search(r"\S\s+\S", line.lstrip("#*/ \t")[:width - 8]):
+                yield number
+
+
+def say(done):
+    return done.stdout[-4000:] + done.stderr[-4000:]
+
+
+class Style(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.files = files()
+
+    def run_on(self, program, *words, cwd=SOURCE):
+        if shutil.which(program) is None:
+            self.skipTest(f"{program} is not installed")
+        done = subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True)
+        self.assertEqual((done.returncode, say(done) if done.returncode else ""), (0, ""), program)
+
+    def test_width(self):
+        """no line is wider than .editorconfig says"""
+        wide = []
+        for patterns, width in widths():
+            for path in self.files:
+                if any(fnmatch.fnmatch(path, pattern) for pattern in patterns):
+                    wide += [f"{path}:{number}" for number in too_wide(path, width)]
+        self.assertEqual(wide, [], "lines too wide")
+
+    def test_clang_format(self):
+        """clang-format would change nothing"""
+        if shutil.which("clang-format") is None:
+            self.skipTest("clang-format is not installed")
+        version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout
+        if f" {CLANG_FORMAT}." not in version:
+            self.skipTest(f"it takes clang-format {CLANG_FORMAT}, and here is {version.strip()}")
+        self.run_on("clang-format", "--dry-run", "--Werror", *(path for path in self.files if path.endswith((".c", ".h"))))
+
+    def test_shellcheck(self):
+        """shellcheck has nothing to warn of"""
+        self.run_on("shellcheck", "-x", "-S", "warning", "-f", "gcc", *of_interpreter(self.files, ".sh", rb"(?:ba)?sh\b"))
+
+    def test_ruff(self):
+        """ruff has nothing to say"""
+        self.run_on("ruff", "check", "--no-cache", "--quiet", *of_interpreter(self.files, ".py", rb"python"))
+
+    def test_mypy(self):
+        """mypy has nothing to say of pyplenum"""
+        self.run_on("mypy", "--cache-dir=/dev/null", cwd=os.path.join(SOURCE, "python"))
+
+
+if __name__ == "__main__":
+    tap.main()
