@@ -5,13 +5,15 @@
 
 #include <plenum/error.h>
 
+#include "common/message.h"
+
 /**
  * Write the sentence, if there is a place for it, and hand `code` back, so that a failure is one
  * line: `return error_set(err, -EINVAL, "...", ...)`. Newlines and other control characters
  * become '?' (text_make_plain()), so that a hostile file name cannot forge a line of a log.
  */
-int error_set(struct plenum_error *err, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+MESSAGE_FORMAT(3, 4)
+int error_set(struct plenum_error *err, int code, const char *format, ...);
 
 /* Callers, their compilers and analyzers see which value comes back. */
 #define error_set(err, code, ...)                         \
@@ -22,8 +24,8 @@ int error_set(struct plenum_error *err, int code, const char *format, ...)
     })
 
 /** Put "`prefix`: " before the sentence that is there already. */
-int error_prefix(struct plenum_error *err, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+MESSAGE_FORMAT(3, 4)
+int error_prefix(struct plenum_error *err, int code, const char *format, ...);
 
 #define error_prefix(err, code, ...)                         \
     __extension__({                                          \

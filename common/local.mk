@@ -19,6 +19,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/log.c %D%/log.h \
 	%D%/meeting.c %D%/meeting.h %D%/meeting_place.c %D%/meeting_priv.h \
 	%D%/memory.c %D%/memory.h \
+	%D%/message.h \
 	%D%/module.c %D%/module.h \
 	%D%/options.c %D%/options.h \
 	%D%/order.c %D%/order.h \

@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "common/message.h"
+
 /** error: a request failed; warn: we go on, and how; notice: why somebody must wait; info: a state
  * an operator wants once; debug: the rest. */
 enum log_level {
@@ -47,8 +49,10 @@ enum log_level log_get_level(void);
  * program whose standard error has another writer. NULL: standard error again. */
 void log_set_sink(void (*sink)(const char *line, size_t len));
 
-void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+MESSAGE_FORMAT(1, 2)
+void log_error(const char *format, ...);
+MESSAGE_FORMAT(1, 2)
+void log_warn(const char *format, ...);
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

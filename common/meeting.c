@@ -67,7 +67,7 @@ void meeting_wake(struct meeting_shared *s)
 
 /* ---- joining ---- */
 
-static int refuse(struct plenum_error *err, const char *address, const char *why)
+MESSAGE static int refuse(struct plenum_error *err, const char *address, const char *why)
 {
     return error_set(err, -ENOTSUP, "collectives: PLENUM_COLLECTIVES=%s: %s", address, why);
 }

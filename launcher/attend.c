@@ -499,7 +499,7 @@ static void take_frame(struct attend *a, const struct frame_header *header,
 }
 
 /* To whoever reads what mpirun prints: there is no other connection yet. */
-static void say_why(const struct attend *a, const char *why)
+MESSAGE static void say_why(const struct attend *a, const char *why)
 {
     char host[HOST_NAME_MAX_BYTES];
 

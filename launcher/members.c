@@ -75,7 +75,7 @@ void members_list_missing(const struct supervisor *s, enum member_state state, c
     }
 }
 
-static void lose(struct supervisor *s, struct member *m, const char *why)
+MESSAGE static void lose(struct supervisor *s, struct member *m, const char *why)
 {
     enum member_state before = m->state;
 

@@ -8,6 +8,7 @@
 
 #include <plenum/error.h>
 
+#include "common/message.h"
 #include "launcher/cmdline.h"
 #include "launcher/network.h"
 #include "launcher/plan.h"
@@ -50,8 +51,8 @@ int probe_hosts(const struct probe_question *question, struct probe *probes, uin
 void probe_fini(struct probe *probe);
 
 /** Note a failure, unless there is one. */
-void probe_fail(struct probe *probe, const char *step, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+MESSAGE_FORMAT(3, 4)
+void probe_fail(struct probe *probe, const char *step, const char *format, ...);
 
 /** A table of those that have failed, and "2 of 3 hosts are not ready" as its title. Owned by the
  * caller; NULL when memory is short. */

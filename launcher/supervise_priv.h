@@ -10,6 +10,7 @@
 
 #include "common/frame.h"
 #include "common/meeting.h"
+#include "common/message.h"
 #include "launcher/cmdline.h"
 #include "launcher/control.h"
 #include "launcher/lenders.h"
@@ -129,8 +130,9 @@ static inline struct plan_host *member_host(const struct supervisor *s, const st
 
 /** The first failure ends the job; later ones are its consequences and are not noted. */
 void supervise_fail(struct supervisor *s, const struct report *report);
+MESSAGE_FORMAT(4, 5)
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
-                         const char *format, ...) __attribute__((format(printf, 4, 5)));
+                         const char *format, ...);
 
 /** The starter has ended or wants the end: it is blamed if nobody gives a better reason very
  * soon. */
@@ -157,7 +159,7 @@ void members_close(struct supervisor *s);
 void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
                    bool real);
 /** It cannot be had: a warning, or the end of a job that wants strict binding. */
-void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
+MESSAGE void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
 /** Send everybody the plan, if all hosts are known. */
 void members_send_plans(struct supervisor *s);
 void members_send_number(struct supervisor *s, enum control_type type, uint64_t number);

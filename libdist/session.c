@@ -251,7 +251,7 @@ static int code_of_loader(int code)
 }
 
 /* The loader says that it will not serve this stream. */
-static void refused(struct session *se, int code, const char *text)
+MESSAGE static void refused(struct session *se, int code, const char *text)
 {
     if (loaders_refused(se->loader, code, text))
         se->failed_openings = 0; /* it was none that died of us */

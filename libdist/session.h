@@ -13,6 +13,7 @@
 
 #include "common/address.h"
 #include "common/lock.h"
+#include "common/message.h"
 #include "common/order.h"
 #include "common/tls.h"
 #include "common/wire.h"
@@ -46,7 +47,7 @@ void session_destroy(struct session *se);
 /** End the connection without telling anybody; `bye`: but the loader. */
 void session_close(struct session *se, bool bye);
 /** The same, because the loader did something that it must not. */
-void session_lose(struct session *se, const char *text);
+MESSAGE void session_lose(struct session *se, const char *text);
 /** In a forked child: close its copy. */
 void session_leave(struct session *se);
 

@@ -8,6 +8,8 @@
 
 #include <plenum/stream.h>
 
+#include "common/message.h"
+
 /** What an unchanged program is measured or checked with. What is NULL the environment says. */
 struct stream_trial {
     const char *source; /* real, generated or synthetic: PLENUM_SOURCE */
@@ -26,7 +28,7 @@ void stream_release(struct plenum_stream *s, uint64_t span);
 
 /** Nothing more will come of this stream, for this reason; the first one counts. With the lock
  * held. */
-void stream_fail(struct plenum_stream *s, int code, const char *text);
+MESSAGE void stream_fail(struct plenum_stream *s, int code, const char *text);
 /** Why nothing more comes: an error, with its sentence. With the lock held. */
 int stream_over(const struct plenum_stream *s, struct plenum_error *err);
 /** Something that plenum_stream_next() or another call may be waiting for has changed. With the
@@ -44,7 +46,7 @@ void stream_ref(struct plenum_stream *s);
 /** Drop one reference; the last one frees. Without the stream's lock. */
 void stream_unref(struct plenum_stream *s);
 /** Remember one sentence for plenum_stream_take_warning(). With the lock held. */
-void stream_warn(struct plenum_stream *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+MESSAGE_FORMAT(2, 3)
+void stream_warn(struct plenum_stream *s, const char *format, ...);
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef LOADER_DATASET_DATASET_PRIV_H
 #define LOADER_DATASET_DATASET_PRIV_H
 
+#include "common/message.h"
 #include "loader/dataset/format.h"
 
 /* formats.c */
@@ -52,6 +53,6 @@ int known_bad_take(struct dataset *d, const struct dataset_options *options,
 /* dataset.c */
 
 /** One more clause of the warning: `what` and `more`, which may hold names of others. */
-void dataset_add_warning(struct dataset *d, const char *what, const char *more);
+MESSAGE void dataset_add_warning(struct dataset *d, const char *what, const char *more);
 
 #endif

@@ -294,8 +294,8 @@ int index_builder_append(struct index_builder *b, const struct index_builder *pa
 }
 
 /* "label 'x' of archive.tar, n01.jpg": for messages. */
-static int bad_label(const struct index_builder *b, const struct index_label *label, int code,
-                     struct plenum_error *err, const char *text)
+MESSAGE static int bad_label(const struct index_builder *b, const struct index_label *label,
+                             int code, struct plenum_error *err, const char *text)
 {
     const struct index_sample *s = &b->samples[label->first];
     const char *name = b->names + s->name;

@@ -123,9 +123,7 @@ static int describe_place(const struct jpeg_reader *j, char *text, size_t size)
     return snprintf(text, size, "in the image data");
 }
 
-static _Noreturn void leave(struct jpeg_reader *j, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
+MESSAGE_FORMAT(3, 4)
 static _Noreturn void leave(struct jpeg_reader *j, int code, const char *format, ...)
 {
     va_list args;

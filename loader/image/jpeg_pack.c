@@ -33,7 +33,8 @@ struct trap {
     char message[JMSG_LENGTH_MAX];
 };
 
-static _Noreturn void leave(struct trap *t, int code, enum pack_outcome outcome, const char *why)
+MESSAGE static _Noreturn void leave(struct trap *t, int code, enum pack_outcome outcome,
+                                    const char *why)
 {
     t->code = code;
     t->outcome = outcome;

@@ -77,13 +77,18 @@ static void release(png_structp png, png_voidp memory)
     free(memory);
 }
 
+MESSAGE static _Noreturn void give_up(png_structp png, const char *text)
+{
+    png_error(png, text);
+}
+
 static void take_bytes(png_structp png, png_bytep out, size_t count)
 {
     struct png_reader *p = png_get_io_ptr(png);
 
     if (count > p->left) {
         p->cut_off = true;
-        png_error(png, "Read past its end");
+        give_up(png, "Read past its end");
     }
     memcpy(out, p->bytes, count);
     p->bytes += count;
@@ -128,9 +133,9 @@ static uint8_t read_header(struct png_reader *p)
     (void)png_get_IHDR(p->png, p->info, &p->width, &p->height, &depth, &colour, &interlace, NULL,
                        NULL);
     if ((uint64_t)p->width * p->height > IMAGE_PIXELS_MAX)
-        png_error(p->png, "more pixels than the limit of 134217728");
+        give_up(p->png, "more pixels than the limit of 134217728");
     if (p->len - p->left > IMAGE_HEADER_MAX)
-        png_error(p->png, "the header has more bytes than the limit of 16777216");
+        give_up(p->png, "the header has more bytes than the limit of 16777216");
     p->interlaced = interlace != PNG_INTERLACE_NONE;
     if (png_get_eXIf_1(p->png, p->info, &size, &exif) != 0)
         return exif_of_tiff(exif, size);
@@ -176,7 +181,7 @@ static void choose_format(struct png_reader *p)
         (void)png_set_interlace_handling(p->png);
     png_read_update_info(p->png, p->info);
     if (png_get_rowbytes(p->png, p->info) != (size_t)p->width * 4)
-        png_error(p->png, "its rows have an unexpected form");
+        give_up(p->png, "its rows have an unexpected form");
 }
 
 /* All passes but the end of the last one, from where on nothing is needed. */

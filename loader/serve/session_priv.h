@@ -107,9 +107,10 @@ const struct log_field *session_about(const struct session *s, struct session_ab
 /** Who that is, for people, into `text`: "job 17 instance 3 (pid 4711)", or with its address. */
 const char *session_describe(const struct session *s, char *text, size_t size);
 /** Say in the log what became of a client ("refused"), once a minute for all of its user. */
-void session_log_once(struct session *s, enum log_level level, const char *what, const char *why);
+MESSAGE void session_log_once(struct session *s, enum log_level level, const char *what,
+                              const char *why);
 /** Tell the client why, and close. */
-void session_refuse(struct session *s, uint64_t request, int code, const char *text);
+MESSAGE void session_refuse(struct session *s, uint64_t request, int code, const char *text);
 /** Tell a client that has just come that it is not served. The caller closes. */
 void session_turn_away(struct session *s, int code, const char *text);
 /** The same of one that has no key, or another. */

@@ -49,7 +49,8 @@ struct reading {
     unsigned seen[KEYS_MAX]; /* line of each option of the table; 0: not yet */
 };
 
-__attribute__((format(printf, 2, 3))) static void fault(struct reading *f, const char *format, ...)
+MESSAGE_FORMAT(2, 3)
+static void fault(struct reading *f, const char *format, ...)
 {
     char text[900], sentence[1200];
     va_list args;

@@ -12,10 +12,27 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-# Whoever calls one of these tells a person what is wrong.
-CALLS = "error_set|error_prefix|log_error|log_warn|refuse|session_refuse|fault|lose|leave|probe_fail|supervise_fail_with|png_error"
-TOKEN = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<call>\b(?:CALLS)\()|\'(?:\\.|[^\'\\])\'|/\*.*?\*/|//[^\n]*|[()]'.replace(
-    "CALLS", CALLS), re.S)
+FOLDERS = ("common", "libdist", "loader", "launcher")
+
+# common/message.h has the mark. The name of a function follows it, "log_warn(".
+MARKED = re.compile(r"^MESSAGE(?:_FORMAT\(\d+, \d+\))?\s+(?P<static>static )?[\w\s*]*?\b(?P<name>\w+)\(", re.M)
+# Nobody but these of the C library writes to standard error without a mark, and log_about() is told the level.
+AT = {"fprintf": r"\s*stderr\b", "dprintf": r"\s*STDERR_FILENO\b", "log_about": r"\s*LOG_LEVEL_(?:ERROR|WARN)\b"}
+
+# Who is given sentences that are no messages; those of one file by the file's name, too.
+OTHERS = {
+    "makes a part of a text": "snprintf sscanf strstr str_format progress ctl_show_progress tell",
+    "prints a result, a help text or a page": "printf fprintf fputs put_line print_word http.c:say metrics.c:put_one "
+        "metrics.c:head metrics.c:put_histogram MHD_add_response_header http.c:MHD_add_response_header",
+    "says that all is well": "log_info log_debug log_about notify_send stop_now",
+    "has a detail of a message, after its colon": "pipeline.c:stage_error pipeline.c:close_stage json_find.c:broken "
+        "ctl_start missing_in_time selftest.c:test_image supervise_not_started ctl_fail",
+    "is for the compiler": "_Static_assert __asm__",
+}
+OTHER = set(" ".join(OTHERS.values()).split())
+
+TOKEN = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<call>\b[A-Za-z_]\w*)\s*\(|\'(?:\\.|[^\'\\])\'|/\*.*?\*/|//[^\n]*|[()]', re.S)
+FRAME = re.compile(r"^(?:plenum[a-z]*(?: [a-z…-]+)?|…): |; see --help|\\n")  # who says it, and how it ends
 CONVERSION = re.compile(r"%%|%[-+ #0]*[\d.*]*(?:hh|h|ll|l|z|j)?[diouxXcsfgep]|PRIu64|PRIx64")
 
 
@@ -29,22 +46,35 @@ def files(folders, ending):
                         yield os.path.relpath(path, SOURCE), f.read()
 
 
-def texts_of(code):
-    """The texts of a file of C, literals that follow each other as one: [(text, is it an argument of one of CALLS?)]."""
-    found, end, depth, begun = [], -1, 0, []
+def marked():
+    """Names of the functions that have the mark; of static ones "file.c:name"."""
+    return {(os.path.basename(path) + ":" if m["static"] else "") + m["name"]
+            for path, code in files(FOLDERS, (".c", ".h")) for m in MARKED.finditer(code)}
+
+
+MESSAGES = marked()
+
+
+def texts_of(path, code):
+    """The texts of a file of C, literals that follow each other as one: [(text, the calls around it, is one of them marked?)]."""
+    found, end, open_calls = [], -1, []
+    file = os.path.basename(path)
     for m in TOKEN.finditer(code):
         if m["text"] is not None:
             if found and end >= 0 and not code[end:m.start()].strip():
-                found[-1] = (found[-1][0] + m["text"], found[-1][1])
+                found[-1] = (found[-1][0] + m["text"], *found[-1][1:])
             else:
-                found.append((m["text"], bool(begun)))
+                calls = [name for name, _ in open_calls if name]
+                found.append((m["text"], calls, any(tells for _, tells in open_calls)))
             end = m.end()
-            continue
-        if m["call"]:
-            begun.append(depth)
-        depth += {"(": 1, ")": -1}.get(m[0][-1:], 0) if m["call"] or m[0] in "()" else 0
-        if begun and depth == begun[-1]:
-            begun.pop()
+        elif m["call"]:
+            name = m["call"]
+            tells = name in MESSAGES or f"{file}:{name}" in MESSAGES or name in AT and re.match(AT[name], code[m.end():])
+            open_calls.append((name, bool(tells)))
+        elif m[0] == "(":
+            open_calls.append(("", False))
+        elif m[0] == ")" and open_calls:
+            open_calls.pop()
     return found
 
 
@@ -56,12 +86,13 @@ def plain(text):
 def said():
     """{message: file} of all calls, and of Python's raise, that tell what is wrong."""
     found = {}
-    for path, text in files(("common", "libdist", "loader", "launcher"), ".c"):
-        for message, tells in texts_of(text):
+    for path, text in files(FOLDERS, ".c"):
+        for message, _, tells in texts_of(path, text):
             if tells:
                 message = plain(message)
                 # Something of its own: not the frame of another message, its end, or a word in it.
-                if len(re.sub(r"[^A-Za-z]", "", message)) >= 8 and " " in message.strip() and message[0] not in " ,;":
+                own = FRAME.sub("", message)
+                if len(re.sub(r"[^A-Za-z]", "", own)) >= 8 and " " in own.strip() and message[0] not in " ,;":
                     found.setdefault(message, path)
     for path, text in files(("python",), ".py"):
         for node in ast.walk(ast.parse(text)):
@@ -76,7 +107,7 @@ def said():
 
 def everything():
     """All texts of the sources, as one."""
-    texts = [plain(t) for _, text in files(("common", "libdist", "loader", "launcher"), ".c") for t, _ in texts_of(text)]
+    texts = [plain(t) for path, text in files(FOLDERS, ".c") for t, _, _ in texts_of(path, text)]
     texts += [re.sub(r'"\s*f?"', "", re.sub(r"\{[^{}]*\}", "…", text)) for _, text in files(("python",), ".py")]
     return "\n".join(texts)
 
@@ -114,6 +145,13 @@ class MessagesTest(unittest.TestCase):
         self.assertIn("this job was not started by plenumrun or mpirun, so torch.distributed must carry its collectives: call "
                       "torch.distributed.init_process_group() first (in C: set a carrier)", found)
         self.assertNotIn("", [remedy for _, remedy in page()])
+
+    def test_marks(self):
+        """whoever is given a sentence has the mark of common/message.h, or tells nothing wrong"""
+        unknown = {f"{path}: {calls[-1]}()" for path, code in files(FOLDERS, ".c") for text, calls, tells in texts_of(path, code)
+                   if calls and not tells and len(re.findall(r"[a-z]+ ", text)) >= 2
+                   and not {calls[-1], f"{os.path.basename(path)}:{calls[-1]}"} & OTHER}
+        self.assertEqual(sorted(unknown), [])
 
     def test_patterns(self):
         """no line is so short that it would be about everything"""
