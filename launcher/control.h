@@ -39,7 +39,7 @@
 
 #include "common/frame.h"
 #include "common/tls.h"
-#include "launcher/bind.h"
+#include "launcher/shim/bind.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
 

@@ -8,8 +8,8 @@
 
 #include <plenum/error.h>
 
-#include "launcher/cmdline.h"
-#include "launcher/plan.h"
+#include "launcher/plan/cmdline.h"
+#include "launcher/plan/plan.h"
 
 enum environ_how {
     ENVIRON_SET,    /* whatever was there */

@@ -2,47 +2,47 @@
 # launcher/: plenumrun. All but main() is an archive, so that the tests link what the program links.
 noinst_LTLIBRARIES += %D%/liblauncher.la
 %C%_liblauncher_la_SOURCES = \
-	%D%/aftermath.c \
-	%D%/agent.c %D%/agent.h \
-	%D%/allocation.c %D%/allocation.h \
-	%D%/attend.c \
-	%D%/bind.c %D%/bind.h \
-	%D%/child.c %D%/child.h \
-	%D%/cmdline.c %D%/cmdline.h \
-	%D%/configfile.c %D%/configfile.h \
 	%D%/control.c %D%/control.h \
-	%D%/devices.c %D%/devices.h \
 	%D%/dial.c %D%/dial.h \
 	%D%/environ.c %D%/environ.h \
 	%D%/family.c %D%/family.h \
-	%D%/grid.c %D%/grid.h \
-	%D%/guard.c %D%/guard.h \
 	%D%/host.c %D%/host.h \
-	%D%/launch.c %D%/launch.h \
-	%D%/input.c %D%/input.h \
-	%D%/lend.c %D%/lend.h \
-	%D%/lenders.c %D%/lenders.h \
 	%D%/lines.c %D%/lines.h \
-	%D%/local.c %D%/local.h \
-	%D%/members.c \
-	%D%/mpirun.c %D%/mpirun.h \
 	%D%/network.c %D%/network.h \
-	%D%/output.c %D%/output.h \
-	%D%/place.c %D%/place.h \
-	%D%/plan.c %D%/plan.h \
-	%D%/probe.c %D%/probe.h \
 	%D%/ranges.c %D%/ranges.h \
-	%D%/ready.c %D%/ready.h \
-	%D%/report.c %D%/report.h \
-	%D%/result.c \
-	%D%/shim.c %D%/shim.h \
 	%D%/signals.c %D%/signals.h \
-	%D%/starter.c %D%/starter.h \
-	%D%/supervise.c %D%/supervise.h %D%/supervise_priv.h \
-	%D%/sweep.c %D%/sweep.h \
-	%D%/table.c %D%/table.h \
 	%D%/topology.c %D%/topology.h \
-	%D%/version.c %D%/version.h
+	%D%/plan/allocation.c %D%/plan/allocation.h \
+	%D%/plan/cmdline.c %D%/plan/cmdline.h \
+	%D%/plan/configfile.c %D%/plan/configfile.h \
+	%D%/plan/devices.c %D%/plan/devices.h \
+	%D%/plan/grid.c %D%/plan/grid.h \
+	%D%/plan/place.c %D%/plan/place.h \
+	%D%/plan/plan.c %D%/plan/plan.h \
+	%D%/plan/table.c %D%/plan/table.h \
+	%D%/job/aftermath.c \
+	%D%/job/input.c %D%/job/input.h \
+	%D%/job/launch.c %D%/job/launch.h \
+	%D%/job/local.c %D%/job/local.h \
+	%D%/job/members.c \
+	%D%/job/mpirun.c %D%/job/mpirun.h \
+	%D%/job/output.c %D%/job/output.h \
+	%D%/job/report.c %D%/job/report.h \
+	%D%/job/result.c \
+	%D%/job/starter.c %D%/job/starter.h \
+	%D%/job/supervise.c %D%/job/supervise.h %D%/job/supervise_priv.h \
+	%D%/job/version.c %D%/job/version.h \
+	%D%/remote/agent.c %D%/remote/agent.h \
+	%D%/remote/lend.c %D%/remote/lend.h \
+	%D%/remote/lenders.c %D%/remote/lenders.h \
+	%D%/remote/probe.c %D%/remote/probe.h \
+	%D%/remote/ready.c %D%/remote/ready.h \
+	%D%/shim/attend.c \
+	%D%/shim/bind.c %D%/shim/bind.h \
+	%D%/shim/child.c %D%/shim/child.h \
+	%D%/shim/guard.c %D%/shim/guard.h \
+	%D%/shim/shim.c %D%/shim/shim.h \
+	%D%/shim/sweep.c %D%/shim/sweep.h
 %C%_liblauncher_la_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 %C%_liblauncher_la_LIBADD = common/libcommon.la $(HWLOC_LIBS)
 

@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "launcher/agent.h"
+#include "launcher/remote/agent.h"
 #include "launcher/host.h"
-#include "launcher/launch.h"
-#include "launcher/lend.h"
-#include "launcher/local.h"
-#include "launcher/probe.h"
-#include "launcher/report.h"
-#include "launcher/shim.h"
+#include "launcher/job/launch.h"
+#include "launcher/remote/lend.h"
+#include "launcher/job/local.h"
+#include "launcher/remote/probe.h"
+#include "launcher/job/report.h"
+#include "launcher/shim/shim.h"
 
 /* Whoever started us with a standard descriptor closed shall not find a socket of ours there. */
 static void fill_standard_descriptors(void)

@@ -16,7 +16,7 @@
 #include "common/cgroup.h"
 #include "common/error.h"
 #include "common/util.h"
-#include "launcher/place.h"
+#include "launcher/plan/place.h"
 
 /* What is there is wanted; what is only kept where NUMA nodes hang on it. */
 static const struct {

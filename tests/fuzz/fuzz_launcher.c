@@ -13,14 +13,14 @@
 
 #include "common/hostlist.h"
 #include "common/util.h"
-#include "launcher/allocation.h"
-#include "launcher/cmdline.h"
-#include "launcher/configfile.h"
+#include "launcher/plan/allocation.h"
+#include "launcher/plan/cmdline.h"
+#include "launcher/plan/configfile.h"
 #include "launcher/control.h"
-#include "launcher/devices.h"
+#include "launcher/plan/devices.h"
 #include "launcher/network.h"
-#include "launcher/output.h"
-#include "launcher/probe.h"
+#include "launcher/job/output.h"
+#include "launcher/remote/probe.h"
 #include "launcher/ranges.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

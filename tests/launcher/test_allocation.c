@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/allocation.h"
+#include "launcher/plan/allocation.h"
 
 /* "a:2 b" */
 static char *show(const struct hostlist *list)

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/cmdline.h"
-#include "launcher/configfile.h"
+#include "launcher/plan/cmdline.h"
+#include "launcher/plan/configfile.h"
 
 enum { ARGS_MAX = 32 };
 

@@ -14,7 +14,7 @@
 
 #include "common/util.h"
 #include "launcher/family.h"
-#include "launcher/guard.h"
+#include "launcher/shim/guard.h"
 
 /* For longer than any test takes, but not for ever. */
 static void sleep_on(void)

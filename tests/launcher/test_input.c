@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "launcher/input.h"
+#include "launcher/job/input.h"
 
 enum { MOST = 65536 };
 

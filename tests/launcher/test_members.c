@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "launcher/supervise_priv.h"
+#include "launcher/job/supervise_priv.h"
 
 static int put(struct frame_buffer *b, enum control_type type)
 {

@@ -13,7 +13,7 @@
 
 #include "common/util.h"
 #include "launcher/network.h"
-#include "launcher/probe.h"
+#include "launcher/remote/probe.h"
 
 struct subnet_case {
     char text[50], want[50]; /* "": not a network */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/output.h"
+#include "launcher/job/output.h"
 
 static const struct output_source sources[] = {{.instance = 0, .host = "a", .pid = 10},
                                                {.instance = 1, .host = "b", .pid = 11}};

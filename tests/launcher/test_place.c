@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/place.h"
+#include "launcher/plan/place.h"
 #include "launcher/topology.h"
 
 static hwloc_topology_t synthetic(const char *text)

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/util.h"
-#include "launcher/plan.h"
-#include "launcher/table.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/table.h"
 
 struct plan_case {
     char why[50];

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/util.h"
-#include "launcher/report.h"
+#include "launcher/job/report.h"
 
 static struct plan_host hosts[] = {{.name = (char *)"n1"}, {.name = (char *)"n2"}};
 static struct plan_instance instances[] = {{.host = 0}, {.host = 1}};

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* aftermath.c - what is printed when a job has failed: consequences first, the cause last.
+ *
+ *     the last lines that those that failed wrote to standard error, the cause's last
+ *     what the hosts say when they are asked (probe.h), or else what the starter said
+ *     one sentence: the cause (report.h) */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/remote/agent.h"
+#include "launcher/host.h"
+#include "launcher/remote/probe.h"
+#include "launcher/job/supervise_priv.h"
+
+enum {
+    PROBE_MS = 5000,
+    MPIRUN_LINES = 40, /* it has the reason first, and then its consequences */
+    /* a traceback that came so much earlier came first, on hosts that are busy, too */
+    ORDER_MS = 200,
+    TAILS_MOST = 3, /* of instances that are not the cause */
+};
+
+/* When did it fail, as far as can be told here? A program may take long to end. */
+static uint64_t failed_ns(const struct member *m)
+{
+    bool told = m->exited.traceback_ns <= m->exited.elapsed_ns;
+
+    return m->exited_ns - (told ? m->exited.traceback_ns : 0);
+}
+
+/* Did it fail by itself, in the end, or was it on its way when it was told to end? A traceback of
+ * long ago is of an exception that was caught. */
+static bool has_failed_too(const struct supervisor *s, const struct member *m)
+{
+    const struct report *r = &s->report;
+    const struct member *first = &s->members[r->by_traceback ? r->ended : r->instance];
+
+    return m->has_exited && m->exited.status != 0 &&
+           (m->exited.cause == CONTROL_CAUSE_ITSELF ||
+            (failed_ns(m) < m->exited_ns &&
+             failed_ns(m) + s->options->grace_ns >= first->exited_ns));
+}
+
+void aftermath_find_cause(struct supervisor *s)
+{
+    uint32_t first = s->report.instance, best = first;
+    uint64_t before;
+
+    if (s->report.kind != REPORT_EXITED || s->report.signal)
+        return;
+    before = failed_ns(&s->members[first]) - ORDER_MS * NS_PER_MS;
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct member *m = &s->members[i];
+
+        if (!has_failed_too(s, m) || failed_ns(m) >= before)
+            continue;
+        before = failed_ns(m);
+        best = i;
+    }
+    if (best == first)
+        return;
+    s->report.by_traceback = true;
+    s->report.ended = first;
+    s->report.instance = best;
+}
+
+static void put_line(const struct supervisor *s, const char *line, size_t len)
+{
+    char *text = str_format("  | %.*s\n", (int)len, line);
+
+    if (text)
+        (void)output_put_own(s->output, true, text, strlen(text));
+    free(text);
+}
+
+/* Of a progress bar, what it shows in the end. */
+static void put_lines(const struct supervisor *s, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n"), shown = len;
+        const char *last;
+
+        shown -= shown > 0 && text[shown - 1] == '\r';
+        last = memrchr(text, '\r', shown);
+        last = last ? last + 1 : text;
+        put_line(s, last, (size_t)(text + shown - last));
+        text += len;
+        text += *text == '\n';
+    }
+}
+
+/* Those who were ended because of the failure. */
+static void report_others(const struct supervisor *s)
+{
+    uint32_t ended = 0, lost = 0, others = 0;
+    char missing[400];
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        if (i == s->report.instance)
+            continue;
+        others++;
+        ended += s->members[i].has_exited;
+        lost += s->members[i].state > PRESENT && !s->members[i].has_exited;
+    }
+    if (others > 0 && ended == others)
+        log_info("the other %u instance%s ended", ended, ended == 1 ? " has" : "s have");
+    else if (lost > 0 && s->plans_sent) {
+        members_list_missing(s, DONE, missing, sizeof(missing));
+        if (missing[0])
+            log_warn("no end was seen of %s: look for processes there", missing);
+    }
+}
+
+/* Why could the job not start? When a host's answer tells, it comes after what we know ourselves;
+ * else the starter's own words must do. */
+static bool ask_hosts(const struct supervisor *s, const char *sentence)
+{
+    struct probe *probes = calloc(s->plan->num_hosts, sizeof(*probes));
+    uint64_t stopped_ns;
+    uint32_t count = 0;
+    char self[4096], title[64], *table;
+    struct probe_question question = {
+        .options = s->options, .self = self, .directory = s->job->directory, .limit_ms = PROBE_MS};
+    bool found = false;
+
+    if (!probes || !agent_is_used(s->options) || host_get_self(self, sizeof(self), NULL) < 0)
+        goto out;
+    for (uint32_t i = 0; i < s->plan->num_hosts; i++)
+        if (!s->plan->hosts[i].local && s->members[s->plan->hosts[i].first].state == ABSENT)
+            probes[count++].host = &s->plan->hosts[i];
+    if (count == 0 || probe_hosts(&question, probes, count, &stopped_ns) <= 0)
+        goto out;
+    found = true;
+    table = probe_table(probes, count, title, sizeof(title));
+    log_error("%s", sentence);
+    log_error("%s:", title);
+    if (table)
+        (void)output_put_own(s->output, true, table, strlen(table));
+    free(table);
+out:
+    for (uint32_t i = 0; i < count; i++)
+        probe_fini(&probes[i]);
+    free(probes);
+    return found;
+}
+
+static void put_tail(const struct supervisor *s, uint32_t instance)
+{
+    const char *tail = s->members[instance].tail;
+
+    if (!tail || !*tail)
+        return;
+    log_error("the last lines of instance %u on standard error:", instance);
+    put_lines(s, tail);
+}
+
+/* The last lines of those that failed by themselves: the cause last. Many say the same. */
+static void put_tails(const struct supervisor *s)
+{
+    const char *cause = s->members[s->report.instance].tail, *shown[TAILS_MOST];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < s->plan->num_instances && count < TAILS_MOST; i++) {
+        const char *tail = s->members[i].tail;
+        bool again = i == s->report.instance || !tail || !has_failed_too(s, &s->members[i]) ||
+                     (cause && strcmp(tail, cause) == 0);
+
+        for (uint32_t j = 0; j < count; j++)
+            again |= !again && strcmp(tail, shown[j]) == 0;
+        if (again || !*tail)
+            continue;
+        shown[count++] = tail;
+        put_tail(s, i);
+    }
+    put_tail(s, s->report.instance);
+}
+
+void aftermath_print(const struct supervisor *s)
+{
+    const struct report *report = &s->report;
+    char sentence[2048], last[sizeof(s->text_tail.bytes) + 1];
+
+    if (report->kind == REPORT_SUCCESS)
+        return;
+    report_others(s);
+    if (report->kind == REPORT_EXITED && !report->signal)
+        put_tails(s);
+    report_sentence(report, s->plan, s->options->program[0], s->job->directory, sentence,
+                    sizeof(sentence));
+    if ((report->kind == REPORT_MPIRUN || report->kind == REPORT_LATE) && !s->hurry) {
+        bool explained = !s->plans_sent && ask_hosts(s, sentence);
+
+        if (explained)
+            return;
+        if (tail_get(&s->text_tail, MPIRUN_LINES, last) > 0) {
+            log_error("the last words of %s:", starter_name(s));
+            put_lines(s, last);
+        }
+    }
+    if (sentence[0])
+        log_error("%s", sentence);
+}

@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: MIT */
+/* launch.c - what plenumrun does before and instead of a job.
+ *
+ *     options → plan → (topology, table: --dry-run ends here) → checks → supervise.c
+ *
+ * What can be found wrong without starting anything is found here, so that it costs nothing and is
+ * said in one sentence. */
+#include "config.h"
+
+#include "launcher/job/launch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/address.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/plan/allocation.h"
+#include "launcher/plan/cmdline.h"
+#include "launcher/plan/configfile.h"
+#include "launcher/environ.h"
+#include "launcher/host.h"
+#include "launcher/job/mpirun.h"
+#include "launcher/plan/plan.h"
+#include "launcher/remote/ready.h"
+#include "launcher/job/report.h"
+#include "launcher/signals.h"
+#include "launcher/job/supervise.h"
+#include "launcher/plan/table.h"
+#include "launcher/topology.h"
+#include "launcher/job/version.h"
+
+/* --loader wins over PLENUM_LOADER, which wins over a loader of our own. */
+static const char *choose_loader(const struct cmdline *options)
+{
+    const char *named = getenv("PLENUM_LOADER");
+
+    if (options->loader)
+        return options->loader;
+    return named && *named ? named : "auto";
+}
+
+/* The hosts that the job may use: what the person named, else what a batch system gave. */
+static int choose_hosts(struct cmdline *options, struct plenum_error *err)
+{
+    struct allocation allocation;
+    bool allocated = options->hosts.count == 0;
+    int r = 0;
+
+    if (options->hosts.count == 0 && options->topologies.count == 0) {
+        r = allocation_read(&allocation, err);
+        if (r < 0)
+            return r;
+        if (allocation.name)
+            log_info("%zu host%s given by %s", allocation.hosts.count,
+                     allocation.hosts.count == 1 ? "" : "s", allocation.name);
+        options->hosts = allocation.hosts;
+        if (options->num_instances == 0 && options->excluded.count == 0 &&
+            options->loader_hosts.count == 0)
+            options->num_instances = allocation.tasks;
+    }
+    if (options->hosts.count == 0)
+        return 0;
+    if (allocated) /* of which some only lend their cores */
+        for (size_t i = 0; r == 0 && i < options->loader_hosts.count; i++)
+            r = hostlist_remove_text(&options->hosts, options->loader_hosts.hosts[i].name, err);
+    for (size_t i = 0; r == 0 && i < options->excluded.count; i++)
+        r = hostlist_remove_text(&options->hosts, options->excluded.items[i], err);
+    if (r == 0 && options->hosts.count == 0)
+        r = error_set(err, -EINVAL, "%s leaves no host",
+                      options->excluded.count > 0 ? "--exclude" : "--loader-host");
+    return r;
+}
+
+/* This host under several names is one host with the slots of all. */
+static void merge_this_host(struct hostlist *hosts, bool *local)
+{
+    size_t first = SIZE_MAX, kept = 0;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        struct hostlist_host *host = &hosts->hosts[i];
+
+        if (local[i] && first != SIZE_MAX) {
+            struct hostlist_host *to = &hosts->hosts[first];
+
+            log_info("%s and %s are both this host", to->name, host->name);
+            to->slots = (to->slots ? to->slots : 1) + (host->slots ? host->slots : 1);
+            free(host->name);
+            free(host->user);
+            continue;
+        }
+        if (local[i])
+            first = kept;
+        local[kept] = local[i];
+        hosts->hosts[kept++] = *host;
+    }
+    hosts->count = kept;
+}
+
+/* Loaders of the job's own have the job's own key, and a program has one. */
+static int check_loaders(const struct cmdline *options, struct plenum_error *err)
+{
+    struct address list[ADDRESS_LIST_MAX];
+    const char *named = choose_loader(options);
+    int count;
+
+    if (options->loader_hosts.count == 0 || strcmp(named, "auto") == 0 ||
+        strcmp(named, "none") == 0)
+        return 0;
+    count = address_parse_list(named, list, err);
+    if (count < 0)
+        return error_prefix(err, count, "PLENUM_LOADER");
+    if (count == ADDRESS_LIST_MAX)
+        return error_set(err, -EINVAL,
+                         "--loader-host: a program uses %d loaders, and so many are named already",
+                         ADDRESS_LIST_MAX);
+    for (int i = 0; i < count; i++)
+        if (list[i].tcp)
+            return error_set(err, -EINVAL,
+                             "--loader-host gives the programs a key of the job's own, with which "
+                             "loader %s cannot be used: name that host there, too, or leave one of "
+                             "them out",
+                             list[i].text);
+    return 0;
+}
+
+static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_error *err)
+{
+    char name[HOST_NAME_MAX_BYTES];
+    struct plan_request request = {
+        .hosts = &options->hosts,
+        .loader_hosts = &options->loader_hosts,
+        .this_host = name,
+        .num_instances = options->num_instances,
+        .num_replicas = options->num_replicas,
+        .devices_per_replica = options->devices_per_replica,
+        .allow_uneven = options->allow_uneven,
+        .place = {.policy = options->numa_aware ? options->placement : PLACE_DISABLED,
+                  .memory = options->memory,
+                  .cpus = options->cpus,
+                  .first_threads = options->first_threads,
+                  .reserve_cores = options->reserve_cores},
+        .pool = options->pool.variable ? &options->pool : NULL,
+    };
+    bool *local, *loader_local;
+    int r = choose_hosts(options, err);
+
+    if (r == 0)
+        r = check_loaders(options, err);
+    if (r < 0)
+        return r;
+    host_get_name(name, sizeof(name));
+    local = calloc(options->hosts.count + options->loader_hosts.count + 1, sizeof(*local));
+    if (!local)
+        return error_set(err, -ENOMEM, "out of memory");
+    loader_local = local + options->hosts.count;
+    if (options->topologies.count == 0) { /* else the hosts need not exist */
+        host_find_this(&options->loader_hosts, loader_local);
+        host_find_this(&options->hosts, local);
+        merge_this_host(&options->hosts, local);
+    }
+    request.local = local;
+    request.loader_local = loader_local;
+    r = plan_create(&request, ret, err);
+    free(local);
+    return r;
+}
+
+/* Place all hosts on topologies that were given: one for all, or one for each. */
+static int place_on_given(const struct cmdline *options, struct plan *plan,
+                          struct plenum_error *err)
+{
+    size_t count = options->topologies.count;
+    hwloc_topology_t topology = NULL;
+    int r = 0;
+
+    if (count != 1 && count != plan->num_hosts)
+        return error_set(
+            err, -EINVAL,
+            "%zu times --topology for %u hosts: give it once for all, or once for each", count,
+            plan->num_hosts);
+    for (uint32_t i = 0; r == 0 && i < plan->num_hosts; i++) {
+        if (i < count) {
+            if (topology)
+                hwloc_topology_destroy(topology);
+            topology = NULL;
+            r = topology_read(options->topologies.items[i], &topology, err);
+            if (r < 0)
+                (void)error_prefix(err, r, "--topology");
+        }
+        if (r == 0)
+            r = plan_place_host(plan, i, topology, false, err);
+    }
+    if (topology)
+        hwloc_topology_destroy(topology);
+    return r;
+}
+
+/* Place this host's instances; others' topologies are known when a job runs there. */
+static int place_here(struct plan *plan, struct plenum_error *err)
+{
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        hwloc_topology_t topology;
+        int r;
+
+        if (!plan->hosts[i].local)
+            continue;
+        r = topology_load(plan->place.policy == PLACE_DEVICE, &topology, err);
+        if (r < 0)
+            return r;
+        r = plan_place_host(plan, i, topology, hwloc_topology_is_thissystem(topology), err);
+        hwloc_topology_destroy(topology);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* The first option that only mpirun understands, or NULL. */
+static const char *find_mpirun_option(const struct cmdline *options)
+{
+    if (options->mpi_global_args.count > 0)
+        return "--mpi-global-args";
+    if (options->mpi_local_args.count > 0)
+        return "--mpi-local-args";
+    return options->num_instance_args > 0 ? "--instance-mpi-local-args" : NULL;
+}
+
+/* What starts the instances: mpirun; or, where there is none that is Open MPI's and all are on this
+ * host, plenumrun itself: `*ret` is NULL then, and `why` says it. */
+static int choose_starter(const struct cmdline *options, const struct plan *plan,
+                          struct mpirun_program *mpirun, const struct mpirun_program **ret,
+                          struct plenum_error *why)
+{
+    const char *option = find_mpirun_option(options);
+    struct plenum_error lack;
+    int r = mpirun_find(mpirun, why);
+
+    *ret = r == 0 ? mpirun : NULL;
+    if (r == 0)
+        return 0;
+    lack = *why;
+    if (!plan_is_local(plan))
+        return error_set(
+            why, r,
+            "%s: to start instances on other hosts, install Open MPI 4 or 5 on all of "
+            "them (Debian: openmpi-bin), and let its mpirun come first in PATH; on one "
+            "host none is needed",
+            lack.text);
+    if (option)
+        return error_set(why, r,
+                         "%s is for mpirun, and %s: leave it out, or install Open MPI 4 or 5 "
+                         "(Debian: openmpi-bin), and let its mpirun come first in PATH",
+                         option, lack.text);
+    if (r != -ENOENT && plan->num_instances > 1)
+        log_warn(
+            "%s: plenumrun starts the instances itself; to a program that uses MPI each is the "
+            "only one",
+            lack.text);
+    return 0;
+}
+
+/* What would start them here; machines that are only planned for have what they have. */
+static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
+{
+    const struct mpirun_program *found;
+    struct mpirun_program mpirun;
+    struct plenum_error err;
+
+    if (options->topologies.count > 0)
+        return "mpirun";
+    if (choose_starter(options, plan, &mpirun, &found, &err) == 0)
+        return found ? "mpirun" : "plenumrun";
+    log_warn("this job could not be started now: %s", err.text);
+    return "mpirun";
+}
+
+static int dry_run(const struct cmdline *options, struct plan *plan)
+{
+    struct plenum_error err;
+    const char *starter;
+    int r;
+
+    r = options->topologies.count > 0 ? place_on_given(options, plan, &err)
+                                      : place_here(plan, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return r == -EINVAL || options->topologies.count > 0 ? REPORT_USAGE : REPORT_LAUNCH;
+    }
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        if (plan->hosts[i].blind)
+            log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
+                     plan->hosts[i].name);
+    starter = tell_starter(options, plan);
+    if (options->print_topology == CMDLINE_FORMAT_JSON)
+        table_print_json(stdout, plan, choose_loader(options), starter);
+    else
+        table_print_text(stdout, plan, choose_loader(options), starter);
+    if (fflush(stdout) != 0) {
+        log_error("cannot write the table to standard output: %s", strerror(errno));
+        return REPORT_LAUNCH;
+    }
+    return 0;
+}
+
+static int check_instances(const struct cmdline *options, const struct plan *plan)
+{
+    for (size_t i = 0; i < options->num_instance_args; i++) {
+        if (options->instance_args[i].instance >= plan->num_instances) {
+            log_error("--instance-mpi-local-args: there is no instance %u: the last one is %u",
+                      options->instance_args[i].instance, plan->num_instances - 1);
+            return REPORT_USAGE;
+        }
+    }
+    return 0;
+}
+
+enum { PAUSE_FIRST_S = 5, PAUSE_LAST_S = 60 };
+
+/* Wait until then: 0, or the signal with which somebody wants the job to end. There is no program
+ * that could be handed another one. */
+static int wait_until(uint64_t end)
+{
+    int fd = signals_take(), signal = 0;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    struct signalfd_siginfo info;
+
+    for (uint64_t now; signal == 0 && (now = time_now_ns()) < end;) {
+        (void)poll(&p, 1, (int)((end - now) / NS_PER_MS) + 1);
+        while (signal == 0 && fd >= 0 && read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+            if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
+                info.ssi_signo == SIGQUIT)
+                signal = (int)info.ssi_signo;
+            else if (info.ssi_signo == SIGTSTP)
+                (void)raise(SIGSTOP);
+        }
+    }
+    io_close(&fd);
+    return signal;
+}
+
+/* A job that ran before, and does not come to run again: a host may be on its way back. Wait, each
+ * time twice as long, but not beyond the end of the job's time: 0, or a signal that ended it. */
+static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
+{
+    uint64_t limit = job->options->timeout_ns, now = time_now_ns();
+    uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
+
+    *pause = *pause ? (unsigned)min_u64(*pause * 2, PAUSE_LAST_S) : PAUSE_FIRST_S;
+    left = left > now ? (left - now) / NS_PER_SEC + 1 : 0;
+    left = min_u64(*pause, left);
+    log_warn("not yet: trying again in %u s", (unsigned)left);
+    return wait_until(now + left * NS_PER_SEC);
+}
+
+/* The job, and the job again when it has failed and may be. */
+static int run(const struct cmdline *options, struct plan *plan)
+{
+    char directory[4096], id[17], why[80];
+    struct ready ready;
+    struct mpirun_program mpirun;
+    bool again = false, ran = false;
+    int signal = 0;
+    unsigned pause = 0;
+    struct rlimit descriptors;
+    struct supervise_job job = {
+        .options = options,
+        .plan = plan,
+        .ready = &ready,
+        .directory = directory,
+        .loader = choose_loader(options),
+        .id = id,
+        .begun_ns = time_now_ns(),
+        .descriptors = getrlimit(RLIMIT_NOFILE, &descriptors) == 0 ? descriptors.rlim_cur : 0,
+        .again = &again,
+        .ran = &ran,
+    };
+    struct plenum_error err;
+    sigset_t before;
+    int status = check_instances(options, plan);
+
+    (void)sigprocmask(SIG_SETMASK, NULL, &before);
+    if (status != 0)
+        return status;
+    if (random_hex(id, sizeof(id) / 2) < 0) {
+        log_error("the kernel has no random numbers");
+        return REPORT_LAUNCH;
+    }
+    if (host_check_proc(&err) < 0 || host_get_directory(directory, sizeof(directory), &err) < 0) {
+        log_error("%s", err.text);
+        return REPORT_LAUNCH;
+    }
+    if (choose_starter(options, plan, &mpirun, &job.mpirun, &err) < 0) {
+        log_error("%s", err.text);
+        return REPORT_LAUNCH;
+    }
+    if (job.mpirun)
+        log_info("the instances are started by %s", mpirun.path);
+    else
+        log_info("the instances are started by plenumrun itself: %s", err.text);
+    environ_warn(plan, options);
+    for (;;) {
+        again = ran = false;
+        job.attempt_ns = time_now_ns();
+        status = ready_check(options, plan, directory, &ready);
+        job.attempt_ns += ready.stopped_ns;
+        if (status == 0) {
+            status = supervise_run(&job);
+        } else {
+            supervise_not_started(&job, status, "a host is not ready");
+            again = job.restart_count > 0; /* all was ready before */
+        }
+        again &= job.restart_count < options->max_restarts;
+        if (!again)
+            break;
+        if (ran)
+            pause = 0;
+        else
+            signal = wait_for_hosts(&job, &pause);
+        if (signal != 0) {
+            (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started again",
+                           sigabbrev_np(signal));
+            log_error("%s", why);
+            status = REPORT_SIGNAL + signal;
+            supervise_not_started(&job, status, why);
+            break;
+        }
+        (void)sigprocmask(SIG_SETMASK, &before, NULL); /* until it is there to take them */
+        log_warn("the job starts again (%u of %u times)", ++job.restart_count,
+                 options->max_restarts);
+    }
+    return status;
+}
+
+/* Everything behind the command line: an exit status. */
+static int launch(struct cmdline *options)
+{
+    struct plenum_error err;
+    struct plan plan;
+    int status;
+
+    if (options->version != CMDLINE_VERSION_NONE)
+        return version_print(options->version);
+    if (options->export_config && configfile_write(options->export_config, &options->settings,
+                                                   options->overwrite_config, &err) < 0) {
+        log_error("%s", err.text);
+        return REPORT_USAGE;
+    }
+    if (!options->program[0] && !options->dry_run)
+        return 0;
+    if (make_plan(options, &plan, &err) < 0) {
+        log_error("%s", err.text);
+        return REPORT_USAGE;
+    }
+    status = options->dry_run ? dry_run(options, &plan) : run(options, &plan);
+    plan_fini(&plan);
+    return status;
+}
+
+int launch_main(int argc, char **argv)
+{
+    struct cmdline options;
+    struct plenum_error err;
+    int r, status;
+
+    if (argc > 1 && strcmp(argv[1], OPTIONS_COMPLETE) == 0)
+        return options_complete(&cmdline_program, argc, argv);
+    cmdline_init(&options);
+    r = cmdline_parse(&options, argc, argv, &err);
+    if (r < 0) { /* in the words of everything that follows */
+        log_init(cmdline_program.name, LOG_LEVEL_WARN);
+        log_error("%s", err.text);
+        status = REPORT_USAGE;
+    } else if (r > 0) {
+        status = options_answer(&cmdline_program, r, &err);
+    } else {
+        log_init(cmdline_program.name, options.verbosity > 1    ? LOG_LEVEL_DEBUG
+                                       : options.verbosity == 1 ? LOG_LEVEL_INFO
+                                                                : LOG_LEVEL_WARN);
+        status = launch(&options);
+    }
+    cmdline_fini(&options);
+    return status;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* local.c - what mpirun does for a job on one host, and no more: start a shim an instance, pass
+ * signals on to them, and end when they have.
+ *
+ * It is a process of its own, between its guard and the shims, as mpirun is: so whichever process
+ * is killed, what follows is the same as there, and is told in guard.c. A shim that ends badly
+ * makes it end the others, since one that came to no connection with plenumrun can only be heard of
+ * here. */
+#include "config.h"
+
+#include "launcher/job/local.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/host.h"
+#include "launcher/shim/shim.h"
+#include "launcher/signals.h"
+
+enum { RANK_MAX = 24 };
+
+int local_arguments(const struct plan *plan, struct starter_words *ret)
+{
+    struct starter_words w = {0};
+
+    starter_words_add(&w, "plenumrun");
+    starter_words_add(&w, LOCAL_ARGUMENT);
+    starter_words_take(&w, str_format("%u", plan->num_instances));
+    return starter_words_finish(&w, ret);
+}
+
+/* An mpirun around us has said to us who we are, and where its folders are: our instances are none
+ * of its processes, and what it needs is not theirs to remove. */
+static bool is_of_another(const char *entry)
+{
+    static const char *const beginnings[] = {"PLENUM_SHIM_",
+                                             "OMPI_COMM_WORLD_",
+                                             "PMIX_",
+                                             "PMI_",
+                                             "OMPI_MCA_ess",
+                                             "OMPI_MCA_orte_",
+                                             "PRTE_MCA_",
+                                             "OMPI_MCA_btl_vader_backing_directory",
+                                             "OMPI_MCA_btl_sm_backing_directory"};
+
+    for (size_t i = 0; i < ARRAY_LEN(beginnings); i++)
+        if (str_after(entry, beginnings[i]))
+            return true;
+    return false;
+}
+
+int local_environment(const struct cmdline *options, const struct starter_job *job,
+                      char *const *environment, struct starter_words *ret)
+{
+    struct starter_words w = {0};
+
+    for (size_t i = 0; environment[i]; i++)
+        if (!is_of_another(environment[i]))
+            starter_words_add(&w, environment[i]);
+    starter_add_shim(&w, options, job);
+    return starter_words_finish(&w, ret);
+}
+
+/* ---- the process ---- */
+
+struct starting {
+    pid_t *shims; /* [count]; 0: none, or it has ended */
+    uint32_t count, left;
+    int status; /* of the first that ended badly, or 0 */
+};
+
+static void signal_all(const struct starting *s, int signal)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->shims[i] > 0)
+            (void)kill(s->shims[i], signal);
+}
+
+static _Noreturn void become_shim(const char *self, uint32_t rank)
+{
+    char *const argv[] = {(char *)"plenumrun", (char *)SHIM_ARGUMENT, NULL};
+    char number[RANK_MAX];
+
+    (void)snprintf(number, sizeof(number), "%u", rank);
+    (void)setenv(SHIM_ENV_RANK, number, 1);
+    signals_reset(0);
+    (void)execv(self, argv);
+    log_error("cannot execute %s: %s", self, strerror(errno));
+    _exit(126);
+}
+
+static void start_all(struct starting *s, const char *self)
+{
+    for (uint32_t i = 0; i < s->count; i++) {
+        s->shims[i] = fork();
+        if (s->shims[i] == 0)
+            become_shim(self, i);
+        if (s->shims[i] < 0) {
+            log_error("cannot start instance %u: %s", i, strerror(errno));
+            s->status = 1;
+            signal_all(s, SIGTERM);
+            return;
+        }
+        s->left++;
+    }
+}
+
+static void reap(struct starting *s)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (uint32_t i = 0; i < s->count; i++) {
+            if (s->shims[i] != pid)
+                continue;
+            s->shims[i] = 0;
+            s->left--;
+        }
+        if (status != 0 && s->status == 0) {
+            s->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            signal_all(s, SIGTERM);
+        }
+    }
+}
+
+int local_main(const char *count)
+{
+    static const int passed[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    struct starting s = {0};
+    char self[4096];
+    uint64_t number;
+    sigset_t set;
+
+    log_init("plenumrun", LOG_LEVEL_WARN);
+    if (!getenv(SHIM_ENV_TOKEN) || parse_u64(count, UINT32_MAX, &number) < 0) {
+        log_error("%s is for plenumrun's own use", LOCAL_ARGUMENT);
+        return 2;
+    }
+    s.count = (uint32_t)number;
+    s.shims = calloc(s.count, sizeof(*s.shims));
+    if (!s.shims || host_get_self(self, sizeof(self), NULL) < 0) {
+        log_error("cannot start the instances: out of memory");
+        free(s.shims);
+        return 1;
+    }
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        (void)sigaddset(&set, passed[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    signals_ignore_strays();
+    start_all(&s, self);
+    while (s.left > 0) {
+        int signal = sigwaitinfo(&set, NULL);
+
+        if (signal > 0 && signal != SIGCHLD)
+            signal_all(&s, signal);
+        reap(&s);
+    }
+    free(s.shims);
+    return s.status;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* local.h - plenumrun as the starter of all instances on this host, where there is no mpirun. */
+#ifndef LAUNCHER_LOCAL_H
+#define LAUNCHER_LOCAL_H
+
+#include "launcher/plan/cmdline.h"
+#include "launcher/plan/plan.h"
+#include "launcher/job/starter.h"
+
+/** The argument by which plenumrun knows that it is this; how many shims it starts follows. */
+#define LOCAL_ARGUMENT "--start"
+
+/** Its command line. */
+int local_arguments(const struct plan *plan, struct starter_words *ret);
+
+/** Its environment: ours, without what another launcher has said to us. */
+int local_environment(const struct cmdline *options, const struct starter_job *job,
+                      char *const *environment, struct starter_words *ret);
+
+/** The program "plenumrun --start COUNT": its exit status. */
+int local_main(const char *count);
+
+#endif

@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: MIT */
+/* members.c - what plenumrun and the shims say to each other (control.h), from plenumrun's side.
+ *
+ * A member is an instance with its shim. It goes through its states in one direction only, and is
+ * lost (and done) when its connection breaks, makes no sense, or is silent for too long, whatever
+ * its starter thinks of it. What a loss or a bad end means for the job is supervise.c's to say. */
+#include "config.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/address.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/dial.h"
+#include "launcher/environ.h"
+#include "launcher/host.h"
+#include "launcher/ranges.h"
+#include "launcher/job/supervise_priv.h"
+#include "launcher/plan/table.h"
+#include "launcher/topology.h"
+
+enum {
+    STRANGER_MS = 10000,             /* to say HELLO */
+    STRANGERS_MAX = 256,             /* connections that have not */
+    DEAF_MS = 500,                   /* before we look again who waits, where nobody can be taken */
+    SILENT_MS = 4000,                /* some beats: no slip of a busy host */
+    WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
+    WINDOW_LEAST = 64 * 1024,
+    WINDOW_MOST = 1024 * 1024,
+};
+
+bool members_are(const struct supervisor *s, enum member_state state)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (s->members[i].state < state)
+            return false;
+    return true;
+}
+
+void members_list_missing(const struct supervisor *s, enum member_state state, char *ret,
+                          size_t size)
+{
+    static const char more[] = ", ...";
+    size_t len = 0;
+
+    ret[0] = '\0';
+    for (uint32_t h = 0; h < s->plan->num_hosts; h++) {
+        const struct plan_host *host = &s->plan->hosts[h];
+        uint32_t missing = 0, first = 0;
+        char item[HOST_NAME_MAX_BYTES + 64];
+        int n;
+
+        for (uint32_t i = host->count; i-- > 0;) {
+            if (s->members[host->first + i].state >= state)
+                continue;
+            missing++;
+            first = host->first + i;
+        }
+        if (missing == 0)
+            continue;
+        if (missing == 1)
+            n = snprintf(item, sizeof(item), "instance %u on host %s", first, host->name);
+        else
+            n = snprintf(item, sizeof(item), "%u instances on host %s", missing, host->name);
+        if (len > 0 && len + (size_t)n + 2 * sizeof(more) > size) { /* nobody is cut in mid-word */
+            (void)snprintf(ret + len, size - len, "%s", more);
+            return;
+        }
+        len += (size_t)snprintf(ret + len, size - len, "%s%s", len > 0 ? ", " : "", item);
+    }
+}
+
+MESSAGE static void lose(struct supervisor *s, struct member *m, const char *why)
+{
+    enum member_state before = m->state;
+
+    m->state = DONE;
+    m->lost |= before < DONE && !m->has_exited;
+    if (before < DONE)
+        supervise_fail_with(s, REPORT_LOST, m, "%s", why);
+}
+
+/* ---- what they say ---- */
+
+static void drop_peer(struct supervisor *s, struct peer *peer)
+{
+    for (size_t i = 0; i < s->num_peers; i++) {
+        if (s->peers[i] == peer) {
+            s->peers[i] = s->peers[--s->num_peers];
+            break;
+        }
+    }
+    if (peer->member)
+        peer->member->peer = NULL;
+    frame_conn_fini(&peer->conn);
+    free(peer);
+}
+
+/* The connection has broken, or made no sense. */
+static void hang_up(struct supervisor *s, struct peer *peer)
+{
+    struct member *m = peer->member;
+
+    drop_peer(s, peer);
+    if (m && s->phase != CLOSING)
+        lose(s, m, "the connection to its shim broke; was that killed, or has the host gone down?");
+}
+
+void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why)
+{
+    host->known = true;
+    if (s->options->strict_binding)
+        supervise_fail_with(s, REPORT_OTHER, NULL,
+                            "host %s: %s: nothing can be bound (--strict-binding)", host->name,
+                            why);
+    else
+        log_warn("host %s: %s: nothing is bound", host->name, why);
+}
+
+void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
+                   bool real)
+{
+    struct plenum_error err;
+    uint32_t shared = 0;
+
+    if (plan_place_host(s->plan, (uint32_t)(host - s->plan->hosts), topology, real, &err) < 0) {
+        host->known = true;
+        supervise_fail_with(s, REPORT_OTHER, NULL, "%s", err.text);
+        return;
+    }
+    for (uint32_t i = 0; i < host->count; i++)
+        shared += s->plan->instances[host->first + i].oversubscribed;
+    if (shared > 0)
+        log_warn("host %s: %u instances share %u core%s", host->name, host->count,
+                 host->shape.cores, host->shape.cores == 1 ? "" : "s");
+    if (host->blind)
+        log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
+                 host->name);
+    if (!host->real && s->plan->place.policy != PLACE_DISABLED)
+        members_cannot_place(
+            s, host, "its topology is not that of the machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)");
+}
+
+static int take_topology(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    struct plan_host *host = member_host(s, m);
+    hwloc_topology_t topology;
+    struct plenum_error err;
+    const char *xml;
+    size_t len;
+    bool real;
+
+    if (host->known)
+        return 0;
+    if (control_get_topology(payload, &real, &xml, &len) < 0)
+        return -EPROTO;
+    if (topology_import(xml, len, &topology, &err) < 0) {
+        members_cannot_place(s, host, err.text);
+        return 0;
+    }
+    members_place(s, host, topology, real);
+    hwloc_topology_destroy(topology);
+    return 0;
+}
+
+static int take_hello(struct supervisor *s, struct peer *peer, struct frame_reader *payload)
+{
+    struct control_hello hello;
+    struct plenum_error err;
+    struct member *m;
+    int r = control_get_hello(payload, &hello);
+
+    if (r == 0)
+        r = control_hello_check(&hello, s->token, &err);
+    if (r == -EPROTONOSUPPORT)
+        supervise_fail_with(s, REPORT_OTHER, NULL, "%s", err.text);
+    if (r < 0)
+        return r;
+    if (hello.rank >= s->plan->num_instances || s->members[hello.rank].state != ABSENT)
+        return -EPROTO;
+    m = &s->members[hello.rank];
+    m->state = PRESENT;
+    m->peer = peer;
+    m->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
+    peer->member = m;
+    peer->conn.max_payload = CONTROL_MAX_PAYLOAD;
+    if (hello.rank == 0)
+        s->master_port = hello.free_port;
+    if (hello.loader_error[0])
+        log_debug("host %s: no loader: %s", member_host(s, m)->name, hello.loader_error);
+    log_debug("instance %u has connected from host %s", hello.rank, hello.host);
+    if (!member_host(s, m)->known && s->plan->instances[hello.rank].local_index == 0)
+        (void)control_put_number(&peer->conn.tx, CONTROL_TOPOLOGY,
+                                 s->plan->place.policy == PLACE_DEVICE);
+    return 0;
+}
+
+static int take_started(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    const struct plan_instance *instance = &s->plan->instances[member_index(s, m)];
+    const char *host = member_host(s, m)->name;
+    struct control_started started;
+
+    if (m->state != PLANNED || control_get_started(payload, &started) < 0)
+        return -EPROTO;
+    m->state = ALIVE;
+    m->pid = started.pid;
+    m->started_ns = time_now_ns();
+    output_set_pid(s->output, member_index(s, m), (pid_t)started.pid);
+    if (started.cpus_error)
+        log_warn("instance %u on host %s cannot be bound to CPUs %s: %s", member_index(s, m), host,
+                 instance->cpus, strerror(-started.cpus_error));
+    else if (instance->bind_cpus && member_host(s, m)->real &&
+             strcmp(started.cpus, instance->cpus) != 0)
+        log_warn("instance %u on host %s was to be bound to CPUs %s; the kernel says %s",
+                 member_index(s, m), host, instance->cpus, started.cpus);
+    if (started.memory_error)
+        log_warn("instance %u on host %s cannot be bound to memory of NUMA node %s: %s%s",
+                 member_index(s, m), host, instance->nodes, strerror(-started.memory_error),
+                 started.memory_error == -EPERM || started.memory_error == -ENOSYS
+                     ? " (a container without the permission for set_mempolicy?)"
+                     : "");
+    else if (member_host(s, m)->real &&
+             (instance->memory == PLACE_MEMORY_BIND ||
+              instance->memory == PLACE_MEMORY_INTERLEAVE) &&
+             strcmp(started.nodes, instance->nodes) != 0)
+        log_warn("instance %u on host %s was to have memory of NUMA nodes %s; the kernel says %s",
+                 member_index(s, m), host, instance->nodes, *started.nodes ? started.nodes : "any");
+    log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", member_index(s, m),
+             host, started.pid, started.cpus, place_memory_name((enum place_memory)started.memory),
+             *started.nodes ? ", NUMA node " : "", started.nodes);
+    control_started_fini(&started);
+    return 0;
+}
+
+static int take_failed(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    struct report report = {.kind = REPORT_FAILED, .instance = member_index(s, m)};
+
+    if (m->state != PLANNED || control_get_failed(payload, &report.failed) < 0)
+        return -EPROTO;
+    m->state = DONE;
+    m->failed = report.failed;
+    m->has_failed = true;
+    supervise_fail(s, &report);
+    return 0;
+}
+
+static int take_exited(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    struct report report = {.kind = REPORT_EXITED, .instance = member_index(s, m)};
+    char status[128];
+
+    if (m->state != ALIVE || control_get_exited(payload, &m->exited) < 0)
+        return -EPROTO;
+    m->state = EXITED;
+    m->has_exited = true;
+    m->exited_ns = time_now_ns();
+    meeting_place_note_end(s->place, member_index(s, m));
+    report_describe_status(m->exited.status, status, sizeof(status));
+    log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
+             member_index(s, m), member_host(s, m)->name, status,
+             (double)m->exited.elapsed_ns / 1e9,
+             (double)(m->exited.user_ns + m->exited.system_ns) / 1e9,
+             (double)m->exited.max_rss_bytes / (1 << 20));
+    report.exited = m->exited;
+    switch (m->exited.cause) {
+    case CONTROL_CAUSE_SHIM:
+        supervise_fail_with(s, REPORT_LOST, m,
+                            "the outer one of its two shims ended; was it killed?");
+        break;
+    case CONTROL_CAUSE_MPIRUN:
+        supervise_fail_with(s, REPORT_MPIRUN, m, "%s, or its daemon on host %s, ended the job",
+                            starter_name(s), member_host(s, m)->name);
+        break;
+    default:
+        if (m->exited.status != 0)
+            supervise_fail(s, &report);
+        break;
+    }
+    return 0;
+}
+
+static int take_drained(struct member *m, struct frame_reader *payload)
+{
+    const char *bytes;
+    size_t len;
+
+    if (!m->has_exited || m->tail)
+        return -EPROTO;
+    control_get_bytes(payload, &bytes, &len);
+    m->tail = strndup(len > 0 ? bytes : "", len);
+    m->state = DONE;
+    return 0;
+}
+
+static int take_output(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    enum control_stream stream;
+    const char *bytes;
+    size_t len;
+
+    if (control_get_output(payload, &stream, &bytes, &len) < 0)
+        return -EPROTO;
+    if (stream != CONTROL_LOADER)
+        m->output_ns = time_now_ns();
+    return len > 0 ? output_put(s->output, member_index(s, m), stream, bytes, len) : 0;
+}
+
+static int take_progress(struct supervisor *s, struct member *m, struct frame_reader *payload)
+{
+    enum control_stream stream;
+    const char *bytes;
+    size_t len;
+
+    if (control_get_output(payload, &stream, &bytes, &len) < 0 || len > CONTROL_PROGRESS_MAX)
+        return -EPROTO;
+    m->output_ns = time_now_ns();
+    return output_put_progress(s->output, member_index(s, m), stream, bytes, len);
+}
+
+static int take_frame(struct supervisor *s, struct peer *peer, const struct frame_header *header,
+                      struct frame_reader *payload)
+{
+    struct member *m = peer->member;
+    uint64_t number;
+
+    if (!m)
+        return header->type == CONTROL_HELLO ? take_hello(s, peer, payload) : -EPROTO;
+    switch ((enum control_type)header->type) {
+    case CONTROL_TOPOLOGY:
+        return take_topology(s, m, payload);
+    case CONTROL_STARTED:
+        return take_started(s, m, payload);
+    case CONTROL_FAILED:
+        return take_failed(s, m, payload);
+    case CONTROL_OUTPUT:
+        return take_output(s, m, payload);
+    case CONTROL_UNREAD:
+        if (control_get_number(payload, &number) < 0 || number > INT32_MAX)
+            return -EPROTO;
+        log_warn("what instance %u on host %s prints cannot be read: %s; the rest of it is lost",
+                 member_index(s, m), member_host(s, m)->name, strerror((int)number));
+        s->output_unread = true;
+        return 0;
+    case CONTROL_PROGRESS:
+        return take_progress(s, m, payload);
+    case CONTROL_TAKEN:
+        if (control_get_number(payload, &number) < 0)
+            return -EPROTO;
+        s->input_ended |= number == UINT64_MAX;
+        s->input_in_flight -= min_u64(s->input_in_flight, number);
+        return 0;
+    case CONTROL_TOLD:
+        if (control_get_number(payload, &number) < 0)
+            return -EPROTO;
+        log_debug(number ? "the process that started instance %u is gone"
+                         : "what started instance %u wants it to end",
+                  member_index(s, m));
+        if (number && !s->orphan && !m->asked) /* else its daemon has left in order */
+            s->orphan = m;
+        m->asked |= number == 0;
+        supervise_expect_reason(s);
+        return 0;
+    case CONTROL_STOPPED:
+        if (control_get_number(payload, &number) < 0 || number >= NSIG)
+            return -EPROTO;
+        m->stopped_by = (int)number;
+        if (number)
+            log_warn("instance %u on host %s was stopped by SIG%s, and waits to be continued",
+                     member_index(s, m), member_host(s, m)->name, sigabbrev_np((int)number));
+        else
+            log_warn("instance %u on host %s goes on", member_index(s, m), member_host(s, m)->name);
+        return 0;
+    case CONTROL_EXITED:
+        return take_exited(s, m, payload);
+    case CONTROL_DRAINED:
+        return take_drained(m, payload);
+    case CONTROL_BEAT:
+        return 0;
+    default:
+        return -EPROTO;
+    }
+}
+
+void members_read(struct supervisor *s, struct peer *peer)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    int64_t n = frame_conn_fill(&peer->conn);
+    int r;
+
+    if (n == -EAGAIN)
+        return;
+    while ((r = frame_conn_next(&peer->conn, &header, &payload)) == 1) {
+        r = take_frame(s, peer, &header, &payload);
+        if (r < 0)
+            break;
+    }
+    if (peer->member)
+        peer->member->heard_ns = time_now_ns();
+    if (n < 0 || r < 0)
+        hang_up(s, peer);
+}
+
+/* Whoever has been silent for longest makes room: a shim speaks at once. */
+static bool drop_oldest_stranger(struct supervisor *s)
+{
+    struct peer *oldest = NULL;
+
+    for (size_t i = 0; i < s->num_peers; i++)
+        if (!s->peers[i]->member && (!oldest || s->peers[i]->since_ns < oldest->since_ns))
+            oldest = s->peers[i];
+    if (oldest)
+        drop_peer(s, oldest);
+    return oldest != NULL;
+}
+
+static int add_peer(struct supervisor *s, int fd)
+{
+    struct peer *peer;
+
+    if (s->num_peers > s->plan->num_instances + STRANGERS_MAX)
+        (void)drop_oldest_stranger(s);
+    if (array_grow(&s->peers, &s->peers_cap, s->num_peers, sizeof(struct peer *)) < 0)
+        return -ENOMEM;
+    peer = calloc(1, sizeof(*peer));
+    if (!peer)
+        return -ENOMEM;
+    (void)frame_conn_init(&peer->conn, fd, CONTROL_STRANGER_PAYLOAD);
+    if (s->tls && tls_carry(s->tls, fd, &peer->conn.carrier) < 0) {
+        free(peer);
+        return -ENOMEM;
+    }
+    peer->since_ns = time_now_ns();
+    s->peers[s->num_peers++] = peer;
+    return 0;
+}
+
+void members_accept(struct supervisor *s)
+{
+    int fd;
+
+    for (;;) {
+        fd = dial_accept(s->listener);
+        if (fd == -EPERM || fd == -ECONNABORTED || fd == -EINTR)
+            continue;
+        if ((fd == -EMFILE || fd == -ENFILE) && drop_oldest_stranger(s))
+            continue;
+        if (fd < 0)
+            break;
+        if (add_peer(s, fd) < 0)
+            (void)close(fd);
+    }
+    if (fd == -EAGAIN)
+        return;
+    if (s->deaf_until == 0)
+        log_warn("no instance can connect for the moment: %s", strerror(-fd));
+    s->deaf_until = time_now_ns() + DEAF_MS * NS_PER_MS;
+}
+
+/* ---- what they are told ---- */
+
+static const char *loader_of(const struct supervisor *s, const struct member *m, char *text,
+                             size_t size)
+{
+    *text = '\0';
+    if (strcmp(s->job->loader, "auto") == 0) {
+        const char *own = s->members[member_host(s, m)->first].loader;
+
+        (void)snprintf(text, size, "%s", own ? own : "");
+    } else if (strcmp(s->job->loader, "none") != 0) {
+        (void)snprintf(text, size, "%s", s->job->loader);
+    }
+    lenders_add_addresses(s->lenders, member_index(s, m), text, size);
+    return *text ? text : NULL;
+}
+
+static bool is_shown(const struct supervisor *s, uint32_t instance)
+{
+    return !s->shown || ranges_has(s->shown, instance);
+}
+
+static bool wants_input(const struct supervisor *s, uint32_t instance)
+{
+    return instance == 0 && !s->options->no_stdin;
+}
+
+/* The host of instance 0, by a name that means it on all hosts. */
+static const char *master_address(const struct supervisor *s, char *text, size_t size)
+{
+    const struct plan *plan = s->plan;
+    const struct plan_host *host = &plan->hosts[plan->instances[0].host];
+
+    if (s->job->ready->master[0])
+        return s->job->ready->master;
+    if (plan_is_local(plan))
+        return "127.0.0.1";
+    if (!host->local)
+        return host->name;
+    host_get_name(text, size);
+    return text;
+}
+
+/* The name in front of "eth0 10.1.2.3". */
+static const char *interface_of(const struct supervisor *s, const struct plan_host *host,
+                                char ret[NETWORK_INTERFACE_MAX])
+{
+    if (plan_is_local(s->plan))
+        return "lo";
+    if (!host->interface)
+        return NULL;
+    (void)snprintf(ret, NETWORK_INTERFACE_MAX, "%.*s", (int)strcspn(host->interface, " "),
+                   host->interface);
+    return ret;
+}
+
+/* Bars that are drawn again and again are for terminals. */
+static uint8_t live_streams(void)
+{
+    return (uint8_t)((isatty(STDOUT_FILENO) ? 1 << CONTROL_STDOUT : 0) |
+                     (isatty(STDERR_FILENO) ? 1 << CONTROL_STDERR : 0));
+}
+
+static int send_plan(struct supervisor *s, struct member *m)
+{
+    uint32_t index = member_index(s, m);
+    const struct plan_instance *instance = &s->plan->instances[index];
+    const struct plan_host *host = member_host(s, m);
+    char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
+    const struct environ_job job = {
+        .id = s->job->id,
+        .restart_count = s->job->restart_count,
+        .master_address = master_address(s, master, sizeof(master)),
+        .master_port = s->master_port,
+        .interface = interface_of(s, host, interface),
+        .meeting = s->place ? s->place_address : NULL,
+    };
+    struct control_plan plan = {
+        .grace_ns = s->options->grace_ns,
+        .silence_ns = s->options->heartbeat_timeout_ns,
+        .input = wants_input(s, index),
+        .quiet = !is_shown(s, index) && !s->options->output_dir,
+        .live = is_shown(s, index) && s->plan->num_instances > 1 ? live_streams() : 0,
+        .at_once = s->plan->num_instances == 1,
+        .bind_cpus = host->real && instance->bind_cpus,
+        .memory = (uint8_t)(host->real ? instance->memory : PLACE_MEMORY_DEFAULT),
+        .strict = s->options->strict_binding,
+        .directory = (char *)s->job->directory,
+        .cpus = instance->cpus ? instance->cpus : (char *)"",
+        .nodes = instance->nodes ? instance->nodes : (char *)"",
+        .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
+        .loader_key = (char *)lenders_get_key(s->lenders),
+        .argv = s->options->program,
+    };
+    char loader[ADDRESS_LIST_MAX * sizeof(((struct address *)0)->text)];
+    int r;
+
+    plan.window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),
+                                    WINDOW_MOST);
+    r = environ_of_instance(&job, s->plan, index, s->options,
+                            loader_of(s, m, loader, sizeof(loader)), &plan.environment);
+    if (r == 0)
+        r = control_put_plan(&m->peer->conn.tx, &plan);
+    environ_list_fini(&plan.environment);
+    m->state = PLANNED;
+    return r;
+}
+
+static void print_table(struct supervisor *s)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f;
+
+    if (s->options->print_topology == CMDLINE_FORMAT_NONE || s->table_printed ||
+        s->job->restart_count > 0)
+        return;
+    s->table_printed = true;
+    f = open_memstream(&text, &size);
+    if (!f)
+        return;
+    if (s->options->print_topology == CMDLINE_FORMAT_JSON) {
+        table_print_json(f, s->plan, s->job->loader, s->job->mpirun ? "mpirun" : "plenumrun");
+    } else {
+        table_print_text(f, s->plan, s->job->loader, s->job->mpirun ? "mpirun" : "plenumrun");
+        (void)fputc('\n', f);
+    }
+    if (fclose(f) == 0)
+        (void)output_put_own(s->output, false, text, size);
+    free(text);
+}
+
+/* All shims are there and all hosts known: now everybody starts. */
+void members_send_plans(struct supervisor *s)
+{
+    for (uint32_t h = 0; h < s->plan->num_hosts; h++)
+        if (!s->plan->hosts[h].known)
+            return;
+    print_table(s);
+    s->plans_sent = true;
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (send_plan(s, &s->members[i]) < 0)
+            supervise_fail_with(s, REPORT_OTHER, NULL, "out of memory for the plan of instance %u",
+                                i);
+}
+
+void members_send_number(struct supervisor *s, enum control_type type, uint64_t number)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (s->members[i].peer)
+            (void)control_put_number(&s->members[i].peer->conn.tx, type, number);
+}
+
+void members_send_empty(struct supervisor *s, enum control_type type)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        if (s->members[i].peer)
+            (void)control_put_empty(&s->members[i].peer->conn.tx, type);
+}
+
+void members_send_credit(struct supervisor *s)
+{
+    char why[300];
+    const char *stream;
+    int r;
+
+    output_acknowledge(s->output);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        uint64_t bytes = output_take_credit(s->output, i);
+
+        if (bytes > 0 && s->members[i].peer)
+            (void)control_put_number(&s->members[i].peer->conn.tx, CONTROL_CREDIT, bytes);
+    }
+    if (!s->files_failed && output_get_file_failure(s->output, why, sizeof(why)) < 0) {
+        s->files_failed = true;
+        log_warn("--output-dir: %s; what follows of that file is lost", why);
+    }
+    r = output_get_failure(s->output, &stream);
+    if (r == s->output_failure)
+        return;
+    s->output_failure = r;
+    if (r == -EPIPE)
+        supervise_fail_with(s, REPORT_CLOSED, NULL, "%s", stream);
+    else
+        log_warn("cannot write to %s: %s; the rest of the output is lost", stream, strerror(-r));
+}
+
+/* A job in the background does not read from the terminal: that would stop it. */
+bool members_want_input(const struct supervisor *s)
+{
+    return !s->input_ended && wants_input(s, 0) && s->phase == RUNNING && s->members[0].peer &&
+           s->members[0].state == ALIVE && s->input_in_flight < SUPERVISE_INPUT_BYTES &&
+           (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp());
+}
+
+void members_send_input(struct supervisor *s, const char *bytes, size_t len)
+{
+    s->input_in_flight += len;
+    if (s->members[0].peer)
+        (void)control_put_bytes(&s->members[0].peer->conn.tx, CONTROL_INPUT, bytes, len);
+}
+
+void members_flush(struct supervisor *s)
+{
+    for (size_t i = s->num_peers; i-- > 0;) {
+        struct peer *peer = s->peers[i];
+        int r = frame_conn_flush(&peer->conn);
+
+        if (r < 0 && r != -EAGAIN)
+            hang_up(s, peer);
+    }
+}
+
+/* ---- whether they are there ---- */
+
+/* Between PRESENT and DONE a shim beats. */
+static bool is_heard(const struct member *m)
+{
+    return m->state != ABSENT && m->state != DONE && m->peer;
+}
+
+static void check_silence(struct supervisor *s, uint64_t now)
+{
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        struct member *m = &s->members[i];
+        char why[128];
+
+        if (!is_heard(m) || now < m->heard_ns + s->options->heartbeat_timeout_ns)
+            continue;
+        (void)snprintf(why, sizeof(why),
+                       "host %s has said nothing for %.1f s (--heartbeat-timeout)",
+                       member_host(s, m)->name, (double)(now - m->heard_ns) / 1e9);
+        lose(s, m, why);
+    }
+    for (size_t i = s->num_peers; i-- > 0;)
+        if (!s->peers[i]->member && now > s->peers[i]->since_ns + STRANGER_MS * NS_PER_MS)
+            drop_peer(s, s->peers[i]);
+}
+
+const struct member *members_find_silent(const struct supervisor *s, uint64_t now,
+                                         uint64_t *ret_silence_ns)
+{
+    const struct member *found = NULL;
+    uint64_t longest = SILENT_MS * NS_PER_MS;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct member *m = &s->members[i];
+
+        if (!is_heard(m) || now < m->heard_ns + longest)
+            continue;
+        longest = now - m->heard_ns;
+        found = m;
+    }
+    *ret_silence_ns = longest;
+    return found;
+}
+
+void members_beat(struct supervisor *s, uint64_t now)
+{
+    for (size_t i = 0; i < s->num_peers; i++)
+        if (s->peers[i]->member && frame_conn_pending(&s->peers[i]->conn) < SUPERVISE_INPUT_BYTES)
+            (void)control_put_empty(&s->peers[i]->conn.tx, CONTROL_BEAT);
+    check_silence(s, now);
+}
+
+void members_close(struct supervisor *s)
+{
+    while (s->num_peers > 0)
+        drop_peer(s, s->peers[0]);
+    free(s->peers);
+    s->peers = NULL;
+}

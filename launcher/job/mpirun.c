@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT */
+/* mpirun.c - everything that is known about Open MPI 4.1 and 5 here, in one place.
+ *
+ * mpirun starts one shim an instance, on this host by itself and elsewhere through ssh and its
+ * daemon (orted; prted from 5 on), and wires MPI up for the programs below. All else is ours: it
+ * binds nothing, forwards no output of programs, and its opinion of failures is only listened to
+ * when a shim cannot speak for itself. The command line holds nothing of the user's program, since
+ * mpirun gives some words a meaning of its own (":" begins another program).
+ *
+ * Settings are put into the environment, where the user's own OMPI_MCA_* stay as they are and
+ * command line arguments (--mpi-global-args) win over both. */
+#include "config.h"
+
+#include "launcher/job/mpirun.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "launcher/remote/agent.h"
+#include "launcher/host.h"
+#include "launcher/shim/shim.h"
+#include "launcher/job/version.h"
+
+enum { ANSWER_MS = 20000 }; /* to --version, from a file system that may be slow */
+
+static const struct {
+    const char *name, *value;
+    bool transport; /* only where nobody has chosen one, and there is no fabric */
+} settings[] = {
+    /* Where there is no fabric, looking for one takes 200 ms of MPI_Init. TCP is wanted on one
+     * host, too: processes that a program starts (MPI_Comm_spawn) are not in its shared memory. */
+    {"OMPI_MCA_pml", "ob1", true},
+    {"OMPI_MCA_btl", "self,vader,tcp", true},
+    /* A rank that waits in MPI leaves its core to the loader. */
+    {"OMPI_MCA_mpi_yield_when_idle", "1", false},
+};
+
+/* From Open MPI 5 on processes are started by PRRTE, whose settings have a prefix of their own, and
+ * some another name. Here they are all handled by their older names (4.1's), and renamed at the
+ * end. What the person has set by either name is the same setting. */
+static const struct {
+    const char *older, *prrte; /* beginnings; of several that fit, the first */
+} renamed[] = {
+    {"OMPI_MCA_plm_rsh_", "PRTE_MCA_plm_ssh_"},
+    {"OMPI_MCA_plm", "PRTE_MCA_plm"},
+    {"OMPI_MCA_oob_", "PRTE_MCA_oob_"},
+    {"OMPI_MCA_routed_", "PRTE_MCA_routed_"},
+    {"OMPI_MCA_oob_tcp_if_", "PRTE_MCA_prte_if_"}, /* two names of one setting */
+    {"OMPI_MCA_orte_", "PRTE_MCA_prte_"},
+};
+
+static bool is_prrte(const struct mpirun_program *program)
+{
+    return program && program->major >= 5;
+}
+
+/* "a,a,b": the hosts of `count` instances in order. mpirun's ordinary mapping would begin with its
+ * own host, wherever that stands in the list; `seq` does as it is told. */
+static char *list_hosts(const struct plan *plan, uint32_t first, uint32_t count)
+{
+    char *text = NULL, name[AGENT_NAME_MAX];
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    if (!f)
+        return NULL;
+    for (uint32_t i = first; i < first + count; i++) {
+        agent_name_host(plan, plan->instances[i].host, name);
+        (void)fprintf(f, "%s%s", i > first ? "," : "", name);
+    }
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* A list that is too long for a word of a command line, as a file that only mpirun has. */
+static void add_host_file(struct starter_words *w, char *list)
+{
+    int fd = w->num_files < STARTER_FILES_MAX ? memfd_create("hosts", MFD_CLOEXEC) : -1;
+    size_t len = strlen(list);
+
+    for (char *p = list; (p = strchr(p, ',')); p++)
+        *p = '\n';
+    if (fd < 0 || io_write_all(fd, list, len) < 0 || io_write_all(fd, "\n", 1) < 0) {
+        io_close(&fd);
+        w->failed = true;
+        return;
+    }
+    starter_words_add(w, "--hostfile");
+    starter_words_take(w, str_format("/proc/self/fd/%zu", STARTER_FILES_FD + w->num_files));
+    w->files[w->num_files++] = fd;
+}
+
+static void add_hosts(struct starter_words *w, const struct plan *plan, uint32_t first,
+                      uint32_t count)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    char *list;
+
+    if (plan_is_local(plan)) { /* slots beyond ours are for what programs start (MPI_Comm_spawn) */
+        starter_words_add(w, "--host");
+        starter_words_take(w, str_format("localhost:%u", cpus > (long)plan->num_instances
+                                                             ? (unsigned)cpus
+                                                             : plan->num_instances));
+        return;
+    }
+    list = list_hosts(plan, first, count);
+    if (!list) {
+        w->failed = true;
+    } else if (strlen(list) >= AGENT_LIST_BYTES) {
+        add_host_file(w, list);
+        free(list);
+    } else {
+        starter_words_add(w, "--host");
+        starter_words_take(w, list);
+    }
+}
+
+/* But variables, which the shim has from us: Open MPI 5.0 crashes when it is given several
+ * applications. */
+static const struct cmdline_instance_args *arguments_of(const struct cmdline *options,
+                                                        uint32_t instance, size_t from, size_t *at)
+{
+    for (size_t i = from; i < options->num_instance_args; i++) {
+        const struct cmdline_instance_args *args = &options->instance_args[i];
+
+        if (args->instance == instance && !cmdline_are_exports(&args->words)) {
+            *at = i;
+            return args;
+        }
+    }
+    return NULL;
+}
+
+/* Some consecutive instances, which mpirun calls an application. */
+static void add_application(struct starter_words *w, const struct plan *plan,
+                            const struct cmdline *options, const char *self, uint32_t first,
+                            uint32_t count)
+{
+    static const char *const exports[] = {SHIM_ENV_CONTROL, SHIM_ENV_JOB, SHIM_ENV_LOADER,
+                                          SHIM_ENV_GRACE, SHIM_ENV_IGNORED};
+    const struct cmdline_instance_args *own;
+    size_t at = 0;
+
+    add_hosts(w, plan, first, count);
+    starter_words_add(w, "-n");
+    starter_words_take(w, str_format("%u", count));
+    for (size_t i = 0; i < ARRAY_LEN(exports); i++) {
+        starter_words_add(w, "-x");
+        starter_words_add(w, exports[i]);
+    }
+    if (!plan_is_local(plan) && !agent_gives_secret(options, plan)) {
+        starter_words_add(w, "-x");
+        starter_words_add(w, SHIM_ENV_TOKEN);
+    }
+    for (size_t i = 0; i < options->mpi_local_args.count; i++)
+        starter_words_add(w, options->mpi_local_args.items[i]);
+    for (size_t from = 0; (own = arguments_of(options, first, from, &at)); from = at + 1)
+        for (size_t i = 0; i < own->words.count; i++)
+            starter_words_add(w, own->words.items[i]);
+    starter_words_add(w, self);
+    starter_words_add(w, SHIM_ARGUMENT);
+}
+
+/* How many instances from `first` on have the same arguments: one with arguments of its own is
+ * alone. */
+static uint32_t count_alike(const struct plan *plan, const struct cmdline *options, uint32_t first)
+{
+    uint32_t count = 1;
+    size_t at;
+
+    if (arguments_of(options, first, 0, &at))
+        return 1;
+    while (first + count < plan->num_instances && !arguments_of(options, first + count, 0, &at))
+        count++;
+    return count;
+}
+
+bool mpirun_has_several(const struct plan *plan, const struct cmdline *options)
+{
+    return count_alike(plan, options, 0) < plan->num_instances;
+}
+
+/* Does mpirun call us, where it would call ssh? */
+static bool we_are_agent(const struct plan *plan, const struct cmdline *options)
+{
+    return agent_must_translate(plan) || agent_gives_secret(options, plan);
+}
+
+/* Without an agent of the person's: ours calls it. */
+static void add_global_arguments(struct starter_words *w, const struct plan *plan,
+                                 const struct cmdline *options)
+{
+    const struct cmdline_list *args = &options->mpi_global_args;
+
+    for (size_t i = 0; i < args->count; i++) {
+        bool setting = i + 2 < args->count && agent_begins_setting(args->items[i]);
+
+        if (setting && we_are_agent(plan, options) &&
+            agent_is_setting(args->items[i + 1], "plm_rsh_agent"))
+            i += 2;
+        else
+            starter_words_add(w, args->items[i]);
+    }
+}
+
+int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
+                     struct starter_words *ret)
+{
+    struct starter_words w = {0};
+    uint32_t count;
+
+    starter_words_add(&w, "mpirun");
+    if (options->allow_root)
+        starter_words_add(&w, "--allow-run-as-root");
+    starter_words_add(&w, "--bind-to");
+    starter_words_add(&w, "none");
+    if (!plan_is_local(plan)) {
+        starter_words_add(&w, "--map-by");
+        starter_words_add(&w, "seq");
+    }
+    starter_words_add(&w, "--stdin");
+    starter_words_add(&w, "none");
+    add_global_arguments(&w, plan, options);
+    for (uint32_t first = 0; first < plan->num_instances; first += count) {
+        count = count_alike(plan, options, first);
+        if (first > 0)
+            starter_words_add(&w, ":");
+        add_application(&w, plan, options, self, first, count);
+    }
+    return starter_words_finish(&w, ret);
+}
+
+static bool folder_has_entries(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    bool found = false;
+
+    if (!dir)
+        return false;
+    while (!found && (entry = readdir(dir)))
+        found = entry->d_name[0] != '.';
+    (void)closedir(dir);
+    return found;
+}
+
+/* InfiniBand, RoCE and Omni-Path, or Slingshot: then Open MPI shall choose. */
+static bool has_fabric(void)
+{
+    return folder_has_entries("/sys/class/infiniband") || folder_has_entries("/sys/class/cxi");
+}
+
+static bool is_named(char *const *environment, const char *name)
+{
+    size_t len = strcspn(name, "=");
+
+    for (size_t i = 0; environment[i]; i++)
+        if (strncmp(environment[i], name, len) == 0 && environment[i][len] == '=')
+            return true;
+    return false;
+}
+
+/* A setting that nobody has made. */
+static void add_setting(struct starter_words *w, char *const *environment, const char *name,
+                        const char *value)
+{
+    if (value && *value && !is_named(environment, name))
+        starter_words_take(w, str_format("%s=%s", name, value));
+}
+
+/* How other hosts are logged in to. */
+static int add_agent(struct starter_words *w, const struct plan *plan,
+                     const struct cmdline *options, char *const *environment)
+{
+    char arguments[AGENT_OPTIONS_MAX], self[4096];
+    uint32_t next = 0;
+    int r;
+
+    add_setting(w, environment, "OMPI_MCA_plm_rsh_args", agent_arguments(options, arguments));
+    if (!we_are_agent(plan, options))
+        return 0;
+    r = host_get_self(self, sizeof(self), NULL);
+    if (r < 0)
+        return r;
+    for (unsigned i = 0; next < plan->num_hosts && !w->failed; i++) {
+        char *hosts = agent_list_hosts(plan, &next);
+
+        starter_words_take(w, hosts ? str_format(AGENT_ENV_HOSTS "%u=%s", i, hosts) : NULL);
+        free(hosts);
+    }
+    starter_words_take(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(options)));
+    starter_words_take(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
+    /* Only this host can translate, and has the secret: it starts all the others itself. */
+    starter_words_take(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
+    if (agent_must_translate(plan))
+        starter_words_take(w, str_format("OMPI_MCA_routed_radix=%u", plan->num_hosts + 1));
+    return 0;
+}
+
+/* Open MPI's own look at its daemons comes after ours: it would end the job without naming the
+ * host. (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
+static void add_keepalive(struct starter_words *w, const struct cmdline *options,
+                          char *const *environment)
+{
+    static const char *const names[] = {"OMPI_MCA_oob_tcp_keepalive_time",
+                                        "OMPI_MCA_oob_tcp_keepalive_intvl"};
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%u", agent_keepalive_seconds(options));
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        add_setting(w, environment, names[i], text);
+    (void)snprintf(text, sizeof(text), "%d", AGENT_KEEPALIVE_PROBES);
+    add_setting(w, environment, "OMPI_MCA_oob_tcp_keepalive_probes", text);
+}
+
+static void add_networks(struct starter_words *w, const struct starter_job *job, bool local,
+                         char *const *environment)
+{
+    static const char *const layers[][2] = {
+        {"OMPI_MCA_oob_tcp_if_include", "OMPI_MCA_oob_tcp_if_exclude"},
+        {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_btl_tcp_if_exclude"}};
+    /* PRRTE finds lo where there is nothing else, and does not when it is told to. */
+    const char *const own = is_prrte(job->mpirun) ? NULL : "lo";
+    const char *const subnets[] = {local ? own : job->daemon_include,
+                                   local ? "lo" : job->program_include};
+
+    for (size_t i = 0; i < ARRAY_LEN(layers); i++) {
+        /* Open MPI minds when both are set. */
+        if (is_named(environment, layers[i][0]) || is_named(environment, layers[i][1]))
+            continue;
+        if (subnets[i])
+            starter_words_take(w, str_format("%s=%s", layers[i][0], subnets[i]));
+        else if (job->excluded)
+            starter_words_take(w, str_format("%s=lo,%s", layers[i][1], job->excluded));
+    }
+    /* PMIx, whose clients are on its own host, would listen on the host's address. */
+    if (is_prrte(job->mpirun) && local)
+        add_setting(w, environment, "PMIX_MCA_ptl_base_if_include", "lo");
+    /* Where some of the hosts have IPv6 besides, MPI_Init() of Open MPI 5 finds no way to the
+     * others. */
+    if (is_prrte(job->mpirun) && subnets[1] && strchr(subnets[1], '/'))
+        add_setting(w, environment, "OMPI_MCA_btl_tcp_disable_family", "6");
+}
+
+/* In a step of Slurm's (srun --pty bash) these variables speak of the step, and mpirun would take
+ * its few tasks for all that there is: it is told of the whole allocation. */
+static bool in_slurm_step(void)
+{
+    return getenv("SLURM_STEP_ID") && getenv("SLURM_JOB_NODELIST") && getenv("SLURM_JOB_NUM_NODES");
+}
+
+static void add_allocation(struct starter_words *w, const struct plan *plan)
+{
+    uint32_t most = 1;
+
+    if (!in_slurm_step())
+        return;
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        most = plan->hosts[i].count > most ? plan->hosts[i].count : most;
+    starter_words_take(w, str_format("SLURM_NODELIST=%s", getenv("SLURM_JOB_NODELIST")));
+    starter_words_take(
+        w, str_format("SLURM_TASKS_PER_NODE=%u(x%s)", most, getenv("SLURM_JOB_NUM_NODES")));
+    /* srun inside a step waits for the CPUs that the step has, unless it may share them. */
+    starter_words_take(w, strdup("SLURM_OVERLAP=1"));
+}
+
+/* Settings that the environment need not say again, as our own are put in their place. */
+static bool is_replaced(const char *entry, bool agent, bool translate)
+{
+    if (str_after(entry, "PLENUM_SHIM_"))
+        return true;
+    if (in_slurm_step() &&
+        (str_after(entry, "SLURM_NODELIST=") || str_after(entry, "SLURM_TASKS_PER_NODE=") ||
+         str_after(entry, "SLURM_OVERLAP=")))
+        return true;
+    return (agent && (str_after(entry, "OMPI_MCA_plm_rsh_agent=") ||
+                      str_after(entry, "OMPI_MCA_plm_rsh_no_tree_spawn="))) ||
+           (translate && str_after(entry, "OMPI_MCA_routed_radix="));
+}
+
+/* The setting by its older name, or by PRRTE's; NULL: memory is short. */
+static char *rename_setting(const char *entry, bool to_prrte)
+{
+    if (to_prrte && strcmp(entry, "OMPI_MCA_plm=rsh") == 0)
+        return strdup("PRTE_MCA_plm=ssh");
+    for (size_t i = 0; i < ARRAY_LEN(renamed); i++) {
+        const char *from = to_prrte ? renamed[i].older : renamed[i].prrte;
+
+        const char *rest = str_after(entry, from);
+
+        if (rest)
+            return str_format("%s%s", to_prrte ? renamed[i].prrte : renamed[i].older, rest);
+    }
+    return strdup(entry);
+}
+
+/* All of them; where the person has set one by both names, the older one stays. */
+static int rename_settings(char *const *environment, bool to_prrte, struct starter_words *ret)
+{
+    struct starter_words w = {0};
+
+    for (size_t i = 0; environment[i]; i++) {
+        char *entry = rename_setting(environment[i], to_prrte);
+
+        if (entry && strcmp(entry, environment[i]) != 0 &&
+            ((w.count > 0 && is_named(w.words, entry)) || is_named(environment, entry)))
+            free(entry);
+        else
+            starter_words_take(&w, entry);
+    }
+    return starter_words_finish(&w, ret);
+}
+
+static int make_environment(const struct plan *plan, const struct cmdline *options,
+                            const struct starter_job *job, char *const *environment,
+                            struct starter_words *ret)
+{
+    /* The Open MPI communication layer chooses a pml first: a user's choice of it is left alone in
+     * all that follows from it. */
+    bool own_transport = is_named(environment, "OMPI_MCA_pml") ||
+                         is_named(environment, "OMPI_MCA_btl") ||
+                         is_named(environment, "OMPI_MCA_mtl");
+    bool choose_transport = !own_transport && !has_fabric();
+    bool agent = we_are_agent(plan, options), translate = agent_must_translate(plan);
+    struct starter_words w = {0};
+
+    for (size_t i = 0; environment[i]; i++)
+        if (!is_replaced(environment[i], agent, translate))
+            starter_words_add(&w, environment[i]);
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        if (!is_named(environment, settings[i].name) &&
+            (choose_transport || !settings[i].transport))
+            starter_words_take(&w, str_format("%s=%s", settings[i].name, settings[i].value));
+    add_networks(&w, job, plan_is_local(plan), environment);
+    if (!plan_is_local(plan)) {
+        int r = add_agent(&w, plan, options, environment);
+
+        if (r < 0) {
+            starter_words_fini(&w);
+            return r;
+        }
+        add_keepalive(&w, options, environment);
+        add_allocation(&w, plan);
+    }
+    starter_add_shim(&w, options, job);
+    return starter_words_finish(&w, ret);
+}
+
+int mpirun_environment(const struct plan *plan, const struct cmdline *options,
+                       const struct starter_job *job, char *const *environment,
+                       struct starter_words *ret)
+{
+    struct starter_words older, made;
+    int r;
+
+    if (!is_prrte(job->mpirun))
+        return make_environment(plan, options, job, environment, ret);
+    r = rename_settings(environment, false, &older);
+    if (r < 0)
+        return r;
+    r = make_environment(plan, options, job, older.words ? older.words : environment, &made);
+    starter_words_fini(&older);
+    if (r < 0)
+        return r;
+    r = rename_settings(made.words, true, ret);
+    starter_words_fini(&made);
+    return r;
+}
+
+/* Others have a program of the same name, which does not understand our command line. */
+int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
+{
+    static const char open_mpi[] = "(Open MPI) ";
+    char version[256];
+    const char *number;
+    uint64_t major;
+    int r = host_find_program("mpirun", ret->path, sizeof(ret->path));
+
+    if (r == -EACCES)
+        return error_set(err, r, "%s cannot be executed", ret->path);
+    if (r < 0)
+        return error_set(err, r, "mpirun was not found in PATH");
+    if (version_ask(ret->path, "--version", ANSWER_MS, version, sizeof(version)) < 0)
+        return error_set(err, -ENODATA, "'%s --version' says nothing", ret->path);
+    number = strstr(version, open_mpi);
+    number = number ? number + strlen(open_mpi) : "";
+    if (parse_next_u64(&number, UINT32_MAX, &major) < 0 || *number != '.' || major < 4)
+        return error_set(err, -ENOTSUP, "%s is '%s', not Open MPI 4 or 5", ret->path, version);
+    ret->major = (unsigned)major;
+    return 0;
+}

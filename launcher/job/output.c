@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: MIT */
+/* output.c - a thread, because nothing else writes to a terminal without risk of waiting.
+ *
+ * Standard output may be a terminal that is stopped, or a pipe to a slow program, and it is shared
+ * with other processes, so it cannot be made non-blocking. The supervising loop must never wait
+ * (heartbeats would stop). So one thread writes, and the loop queues:
+ *
+ *     loop: output_put() ──> queue ──> thread: tags, write(2) ──> credit ──> loop: CREDIT to shim
+ *
+ * The queue needs no bound of its own: shims send no more than their credit. Both descriptors have
+ * one queue, so that lines appear in the order in which they arrived; our own messages and reports
+ * go through it too, and so never break a line.
+ *
+ * Where a line is unfinished when somebody else's turn comes (a last line without newline, a piece
+ * of an endless line), a newline is put in: that is the only byte which nobody printed, apart from
+ * tags. Standard output and standard error count as one place when they are the same file.
+ *
+ * A progress bar, drawn again and again behind carriage returns, is one line without an end. On a
+ * terminal it is shown as the last line and taken away before anything else is written; of the
+ * complete line only what it shows at the end is printed. Into files all of it goes as it is. */
+#include "config.h"
+
+#include "launcher/job/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+enum {
+    STAGE_BYTES = 64 * 1024, /* written at once */
+    TAG_MAX = 512,
+    OWN = -1, /* source of our own messages */
+};
+
+struct chunk {
+    struct chunk *next;
+    int64_t source;
+    enum control_stream stream;
+    bool progress;
+    size_t len;
+    char bytes[];
+};
+
+/* A place where lines are put together. */
+struct sink {
+    int fd;
+    bool mid_line;
+    int64_t source; /* whose the unfinished line is */
+    enum control_stream stream;
+    int error; /* writing failed: the rest is thrown away */
+    bool terminal;
+    bool progress; /* a bar is shown as the last line */
+};
+
+/* Files of one source. */
+struct files {
+    int fd[CONTROL_STREAMS]; /* -1: not opened */
+    bool failed[CONTROL_STREAMS];
+};
+
+struct output {
+    /* Set by output_create(), then constant. */
+    char *tag;
+    struct output_source *sources;
+    uint32_t count;
+    int event_fd;
+    pthread_t thread;
+    bool started;
+    struct sink *sink_of[2]; /* of standard output, standard error: may be the same */
+    char *folder;            /* NULL: no files */
+    bool append;
+    /* Writer thread only. */
+    struct sink sinks[2];
+    struct files *files; /* [count] */
+    int fd_of[2];
+    char stage[STAGE_BYTES];
+    size_t staged;
+    int staged_fd;
+    /* Any thread, holding mu. */
+    pthread_mutex_t mu;
+    pthread_cond_t work, idle;
+    struct chunk *first, **end;
+    bool busy; /* the thread has chunks in hand */
+    bool stop;
+    int failure;
+    bool failed_stderr; /* it was that of standard error */
+    int file_failure;
+    char file_failure_text[300];
+    uint64_t *credit;    /* [count] */
+    uint8_t *progresses; /* [count]: 1 << stream when one is queued */
+};
+
+/* One character of a template that follows '%'. */
+static int tag_field(const struct output_source *source, enum control_stream stream, char field,
+                     char *ret, size_t size)
+{
+    struct timespec now;
+    struct tm tm;
+
+    switch (field) {
+    case 'i':
+        return snprintf(ret, size, "%u", source->instance);
+    case 'h':
+        return snprintf(ret, size, "%s", source->host);
+    case 'p':
+        return snprintf(ret, size, "%d", (int)source->pid);
+    case 's':
+        return snprintf(ret, size, "%s",
+                        stream == CONTROL_STDOUT   ? "out"
+                        : stream == CONTROL_STDERR ? "err"
+                                                   : "loader");
+    case 't':
+        (void)clock_gettime(CLOCK_REALTIME, &now);
+        (void)localtime_r(&now.tv_sec, &tm);
+        return snprintf(ret, size, "%02d:%02d:%02d.%03d", tm.tm_hour, tm.tm_min, tm.tm_sec,
+                        (int)(now.tv_nsec / 1000000));
+    case '%':
+        return snprintf(ret, size, "%%");
+    default:
+        return -1;
+    }
+}
+
+/* The tag of a line: its length. A blank follows where the template ends without one. */
+static size_t make_tag(const char *tag, const struct output_source *source,
+                       enum control_stream stream, char ret[TAG_MAX])
+{
+    size_t len = 0;
+
+    for (const char *p = tag; *p && len < TAG_MAX - 2; p++) {
+        int n = 1;
+
+        if (*p == '%' && p[1])
+            n = tag_field(source, stream, *++p, ret + len, TAG_MAX - 1 - len);
+        else
+            ret[len] = *p;
+        if (n > 0)
+            len = min_u64(len + (size_t)n, TAG_MAX - 2);
+    }
+    if (len > 0 && ret[len - 1] != ' ' && ret[len - 1] != '\t')
+        ret[len++] = ' ';
+    return len;
+}
+
+int output_check_tag(const char *tag, struct plenum_error *err)
+{
+    const struct output_source source = {.host = ""};
+    char text[64];
+
+    for (const char *p = tag; *p; p++) {
+        if (*p != '%')
+            continue;
+        if (!p[1] || tag_field(&source, CONTROL_STDOUT, p[1], text, sizeof(text)) < 0)
+            return error_set(err, -EINVAL, "'%.2s' in '%s' is not one of %%i %%h %%p %%s %%t %%%%",
+                             p, tag);
+        p++;
+    }
+    return 0;
+}
+
+static void fail(struct output *o, struct sink *sink, int error)
+{
+    sink->error = error;
+    (void)pthread_mutex_lock(&o->mu);
+    if (o->failure == 0 || error == -EPIPE) { /* a reader that has gone ends the job */
+        o->failure = error;
+        o->failed_stderr = sink != o->sink_of[0];
+    }
+    (void)pthread_mutex_unlock(&o->mu);
+}
+
+static void flush_stage(struct output *o)
+{
+    for (int i = 0; i < 2 && o->staged > 0; i++) {
+        if (o->fd_of[i] != o->staged_fd)
+            continue;
+        if (!o->sink_of[i]->error) {
+            int r = io_write_all(o->staged_fd, o->stage, o->staged);
+
+            if (r < 0)
+                fail(o, o->sink_of[i], r);
+        }
+        break;
+    }
+    o->staged = 0;
+}
+
+static void stage(struct output *o, int fd, const char *bytes, size_t len)
+{
+    if (fd != o->staged_fd)
+        flush_stage(o);
+    o->staged_fd = fd;
+    while (len > 0) {
+        size_t n = min_u64(len, STAGE_BYTES - o->staged);
+
+        memcpy(o->stage + o->staged, bytes, n);
+        o->staged += n;
+        bytes += n;
+        len -= n;
+        if (o->staged == STAGE_BYTES)
+            flush_stage(o);
+    }
+}
+
+/* Would these bytes tear somebody else's line? A single instance may tear its own, as it could if
+ * it wrote to the terminal itself. */
+static bool tears(const struct output *o, const struct sink *sink, const struct chunk *c)
+{
+    return sink->mid_line &&
+           (sink->source != c->source || (sink->stream != c->stream && o->count > 1));
+}
+
+/* ---- files ---- */
+
+static void fail_file(struct output *o, const char *path, int error)
+{
+    (void)pthread_mutex_lock(&o->mu);
+    if (o->file_failure == 0) {
+        o->file_failure = error;
+        (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text),
+                       "cannot write %.200s: %s", path, strerror(-error));
+    }
+    (void)pthread_mutex_unlock(&o->mu);
+}
+
+static void write_file(struct output *o, const struct chunk *c)
+{
+    static const char *const endings[] = {
+        [CONTROL_STDOUT] = "out", [CONTROL_STDERR] = "err", [CONTROL_LOADER] = "loader"};
+    struct files *f = &o->files[c->source];
+    char path[4096];
+    int r = 0;
+
+    if (f->failed[c->stream])
+        return;
+    (void)snprintf(path, sizeof(path), "%s/instance-%u.%s", o->folder,
+                   o->sources[c->source].instance, endings[c->stream]);
+    if (f->fd[c->stream] < 0) {
+        f->fd[c->stream] =
+            open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (o->append ? O_APPEND : O_TRUNC), 0666);
+        if (f->fd[c->stream] < 0)
+            r = -errno;
+    }
+    if (r == 0)
+        r = io_write_all(f->fd[c->stream], c->bytes, c->len);
+    if (r < 0) {
+        f->failed[c->stream] = true;
+        fail_file(o, path, r);
+    }
+}
+
+/* Each file is there, though its instance may print nothing. */
+static int make_files(struct output *o, struct plenum_error *err)
+{
+    int r;
+
+    if (mkdir(o->folder, 0777) < 0 && errno != EEXIST) {
+        r = -errno;
+        return error_set(err, r, "--output-dir: cannot make the folder %s: %s", o->folder,
+                         strerror(-r));
+    }
+    o->files = malloc((o->count + 1) * sizeof(*o->files));
+    if (!o->files)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < o->count; i++)
+        o->files[i] = (struct files){.fd = {-1, -1, -1}};
+    for (uint32_t i = 0; i < o->count; i++) {
+        for (int stream = CONTROL_STDOUT; stream <= CONTROL_STDERR; stream++) {
+            struct chunk nothing = {.source = i, .stream = (enum control_stream)stream};
+
+            write_file(o, &nothing);
+        }
+    }
+    return o->file_failure < 0
+               ? error_set(err, o->file_failure, "--output-dir: %s", o->file_failure_text)
+               : 0;
+}
+
+/* ---- progress bars ---- */
+
+static void clear_progress(struct output *o, struct sink *sink)
+{
+    static const char erase[] = "\r\033[K";
+
+    if (sink->progress)
+        stage(o, sink->fd, erase, strlen(erase));
+    sink->progress = false;
+}
+
+/* As much of a text as has room on a line: bytes. Escape sequences take none, nor do the further
+ * bytes of a character. */
+static size_t fit(const char *text, size_t len, size_t columns)
+{
+    size_t used = 0, i = 0;
+
+    while (i < len) {
+        if (text[i] == '\033' && i + 1 < len && text[i + 1] == '[') {
+            for (i += 2; i < len && (text[i] < '@' || text[i] > '~');)
+                i++;
+            i += i < len;
+            continue;
+        }
+        if (((unsigned char)text[i] & 0xc0) != 0x80 && used++ == columns)
+            return i;
+        i++;
+    }
+    return len;
+}
+
+static size_t columns_of(int fd)
+{
+    struct winsize size;
+
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
+}
+
+static void write_progress(struct output *o, const struct chunk *c)
+{
+    int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
+    struct sink *sink = o->sink_of[which];
+    char line[TAG_MAX + CONTROL_PROGRESS_MAX];
+    size_t len = 0;
+
+    if (sink->error || !sink->terminal || sink->mid_line)
+        return;
+    clear_progress(o, sink);
+    if (o->tag)
+        len = make_tag(o->tag, &o->sources[c->source], c->stream, line);
+    memcpy(line + len, c->bytes, min_u64(c->len, sizeof(line) - len));
+    len += min_u64(c->len, sizeof(line) - len);
+    sink->fd = fd;
+    sink->progress = true;
+    stage(o, fd, line, fit(line, len, columns_of(fd)));
+}
+
+/* What a line shows in the end: behind its last carriage return, but for one before its newline. */
+static const char *shown_part(const char *line, const char *end)
+{
+    const char *last;
+
+    if (end > line && end[-1] == '\n')
+        end--;
+    if (end > line && end[-1] == '\r')
+        end--;
+    last = memrchr(line, '\r', (size_t)(end - line));
+    return last ? last + 1 : line;
+}
+
+/* Bytes of a chunk with what belongs between and before its lines. */
+static void write_chunk(struct output *o, const struct chunk *c)
+{
+    int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
+    struct sink *sink = o->sink_of[which];
+    const char *p = c->bytes, *end = p + c->len;
+    bool bars = sink->terminal && o->count > 1 && c->source != OWN && memchr(p, '\r', c->len);
+    char tag[TAG_MAX];
+    size_t tag_len = 0;
+
+    if (sink->error || c->len == 0)
+        return;
+    clear_progress(o, sink);
+    if (tears(o, sink, c)) {
+        stage(o, sink->fd, "\n", 1);
+        sink->mid_line = false;
+    }
+    if (o->tag && c->source != OWN)
+        tag_len = make_tag(o->tag, &o->sources[c->source], c->stream, tag);
+    sink->fd = fd;
+    sink->source = c->source;
+    sink->stream = c->stream;
+    if (tag_len == 0 && !bars) {
+        stage(o, fd, p, c->len);
+        sink->mid_line = end[-1] != '\n';
+        return;
+    }
+    while (p < end) {
+        const char *newline = memchr(p, '\n', (size_t)(end - p));
+        const char *next = newline ? newline + 1 : end, *from = bars ? shown_part(p, next) : p;
+
+        if (bars && !newline) /* a piece of a very long bar: what follows replaces it */
+            return;
+        if (!sink->mid_line)
+            stage(o, fd, tag, tag_len);
+        stage(o, fd, from, (size_t)(next - from));
+        sink->mid_line = !newline;
+        p = next;
+    }
+}
+
+static void handle_chunk(struct output *o, const struct chunk *c)
+{
+    bool own = c->source == OWN;
+
+    if (!own && o->folder && !c->progress)
+        write_file(o, c);
+    if (!own && o->sources[c->source].hidden && c->stream != CONTROL_LOADER)
+        return;
+    if (c->progress)
+        write_progress(o, c);
+    else
+        write_chunk(o, c);
+}
+
+static void give_credit(struct output *o, const struct chunk *c)
+{
+    (void)pthread_mutex_lock(&o->mu);
+    if (c->progress)
+        o->progresses[c->source] &= (uint8_t) ~(1 << c->stream);
+    else if (c->source != OWN)
+        o->credit[c->source] += c->len;
+    (void)pthread_mutex_unlock(&o->mu);
+}
+
+static void wake_loop(struct output *o)
+{
+    io_event_set(o->event_fd);
+}
+
+static void *run(void *arg)
+{
+    struct output *o = arg;
+
+    (void)pthread_mutex_lock(&o->mu);
+    for (;;) {
+        struct chunk *list;
+
+        while (!o->first && !o->stop)
+            (void)pthread_cond_wait(&o->work, &o->mu);
+        if (o->stop)
+            break;
+        list = o->first;
+        o->first = NULL;
+        o->end = &o->first;
+        o->busy = true;
+        (void)pthread_mutex_unlock(&o->mu);
+        for (struct chunk *c = list; c; c = c->next)
+            handle_chunk(o, c);
+        flush_stage(o);
+        while (list) {
+            struct chunk *next = list->next;
+
+            give_credit(o, list);
+            free(list);
+            list = next;
+        }
+        (void)pthread_mutex_lock(&o->mu);
+        o->busy = false;
+        if (!o->first)
+            (void)pthread_cond_broadcast(&o->idle);
+        wake_loop(o);
+    }
+    (void)pthread_mutex_unlock(&o->mu);
+    return NULL;
+}
+
+static bool same_file(int a, int b)
+{
+    struct stat x, y;
+
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int start_thread(struct output *o)
+{
+    int r = thread_start(&o->thread, run, o);
+
+    o->started = r == 0;
+    return r;
+}
+
+static int init_sync(struct output *o)
+{
+    int r = pthread_mutex_init(&o->mu, NULL);
+
+    if (r == 0)
+        r = pthread_cond_init(&o->work, NULL);
+    if (r == 0)
+        r = pthread_cond_init(&o->idle, NULL);
+    return -r;
+}
+
+int output_create(const struct output_options *options, struct output **ret,
+                  struct plenum_error *err)
+{
+    struct output *o = calloc(1, sizeof(*o));
+    int r = -ENOMEM;
+
+    if (!o)
+        return error_set(err, r, "out of memory");
+    o->event_fd = -1;
+    o->end = &o->first;
+    o->count = options->count;
+    o->fd_of[0] = options->stdout_fd;
+    o->fd_of[1] = options->stderr_fd;
+    o->staged_fd = -1;
+    o->sink_of[0] = &o->sinks[0];
+    o->sink_of[1] = same_file(options->stdout_fd, options->stderr_fd) ? &o->sinks[0] : &o->sinks[1];
+    o->credit = calloc(options->count + 1, sizeof(*o->credit));
+    o->progresses = calloc(options->count + 1, sizeof(*o->progresses));
+    o->sources = calloc(options->count + 1, sizeof(*o->sources));
+    if (!o->credit || !o->progresses || !o->sources)
+        goto fail;
+    if (options->count > 0)
+        memcpy(o->sources, options->sources, options->count * sizeof(*o->sources));
+    if (options->tag) {
+        o->tag = strdup(options->tag);
+        if (!o->tag)
+            goto fail;
+    }
+    for (int i = 0; i < 2; i++)
+        o->sink_of[i]->terminal |= isatty(o->fd_of[i]) != 0;
+    o->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    r = o->event_fd < 0 ? -errno : init_sync(o);
+    if (r == 0 && options->folder) {
+        o->append = options->append;
+        o->folder = strdup(options->folder);
+        r = o->folder ? make_files(o, err) : -ENOMEM;
+        if (r < 0 && r != -ENOMEM) {
+            output_destroy(o);
+            return r;
+        }
+    }
+    if (r == 0)
+        r = start_thread(o);
+    if (r < 0)
+        goto fail;
+    *ret = o;
+    return 0;
+
+fail:
+    output_destroy(o);
+    return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
+}
+
+static int put(struct output *o, int64_t source, enum control_stream stream, bool progress,
+               const char *bytes, size_t len)
+{
+    struct chunk *c = malloc(sizeof(*c) + len);
+
+    if (!c)
+        return -ENOMEM;
+    *c = (struct chunk){.source = source, .stream = stream, .progress = progress, .len = len};
+    memcpy(c->bytes, bytes, len);
+    (void)pthread_mutex_lock(&o->mu);
+    if (progress) { /* no credit bounds them: one at a time, or a stopped terminal costs memory */
+        if (o->progresses[source] & 1 << stream) {
+            (void)pthread_mutex_unlock(&o->mu);
+            free(c);
+            return 0;
+        }
+        o->progresses[source] |= (uint8_t)(1 << stream);
+    }
+    *o->end = c;
+    o->end = &c->next;
+    (void)pthread_cond_signal(&o->work);
+    (void)pthread_mutex_unlock(&o->mu);
+    return 0;
+}
+
+int output_put(struct output *output, uint32_t source, enum control_stream stream,
+               const char *bytes, size_t len)
+{
+    return put(output, source, stream, false, bytes, len);
+}
+
+int output_put_progress(struct output *output, uint32_t source, enum control_stream stream,
+                        const char *bytes, size_t len)
+{
+    return put(output, source, stream, true, bytes, len);
+}
+
+int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len)
+{
+    return put(output, OWN, on_stderr ? CONTROL_STDERR : CONTROL_STDOUT, false, bytes, len);
+}
+
+void output_set_pid(struct output *output, uint32_t source, pid_t pid)
+{
+    /* Read by the thread, for tags only: it sees the one or the other. */
+    __atomic_store_n(&output->sources[source].pid, pid, __ATOMIC_RELAXED);
+}
+
+int output_get_fd(const struct output *output)
+{
+    return output->event_fd;
+}
+
+void output_acknowledge(struct output *output)
+{
+    io_event_take(output->event_fd);
+}
+
+uint64_t output_take_credit(struct output *output, uint32_t source)
+{
+    uint64_t bytes;
+
+    (void)pthread_mutex_lock(&output->mu);
+    bytes = output->credit[source];
+    output->credit[source] = 0;
+    (void)pthread_mutex_unlock(&output->mu);
+    return bytes;
+}
+
+int output_get_failure(struct output *output, const char **stream)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&output->mu);
+    r = output->failure;
+    *stream = output->failed_stderr ? "standard error" : "standard output";
+    (void)pthread_mutex_unlock(&output->mu);
+    return r;
+}
+
+int output_get_file_failure(struct output *output, char *ret, size_t size)
+{
+    int r;
+
+    (void)pthread_mutex_lock(&output->mu);
+    r = output->file_failure;
+    if (r < 0)
+        (void)snprintf(ret, size, "%s", output->file_failure_text);
+    (void)pthread_mutex_unlock(&output->mu);
+    return r;
+}
+
+bool output_is_idle(struct output *output)
+{
+    bool idle;
+
+    (void)pthread_mutex_lock(&output->mu);
+    idle = !output->first && !output->busy;
+    (void)pthread_mutex_unlock(&output->mu);
+    return idle;
+}
+
+int output_flush(struct output *output, int timeout_ms)
+{
+    uint64_t until = timeout_ms < 0 ? UINT64_MAX : time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&output->mu);
+    while ((output->first || output->busy) && r == 0)
+        r = cond_wait_until(&output->idle, &output->mu, until);
+    (void)pthread_mutex_unlock(&output->mu);
+    return r;
+}
+
+void output_destroy(struct output *output)
+{
+    if (!output)
+        return;
+    if (output->started) {
+        bool busy;
+
+        (void)pthread_mutex_lock(&output->mu);
+        busy = output->busy;
+        output->stop = true;
+        (void)pthread_cond_signal(&output->work);
+        (void)pthread_mutex_unlock(&output->mu);
+        if (busy) {
+            (void)pthread_detach(output->thread);
+            return;
+        }
+        (void)pthread_join(output->thread, NULL);
+        (void)pthread_cond_destroy(&output->work);
+        (void)pthread_cond_destroy(&output->idle);
+        (void)pthread_mutex_destroy(&output->mu);
+    }
+    while (output->first) {
+        struct chunk *next = output->first->next;
+
+        free(output->first);
+        output->first = next;
+    }
+    for (uint32_t i = 0; output->files && i < output->count; i++)
+        for (int stream = 0; stream < CONTROL_STREAMS; stream++)
+            io_close(&output->files[i].fd[stream]);
+    free(output->files);
+    free(output->folder);
+    io_close(&output->event_fd);
+    free(output->tag);
+    free(output->sources);
+    free(output->progresses);
+    free(output->credit);
+    free(output);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* report.c - the root cause, as one sentence that comes last.
+ *
+ * What is shown above it (the last lines of the instance's standard error, mpirun's own words, the
+ * fate of the others) is put together in supervise.c; here is what can be tested without a job. */
+#include "config.h"
+
+#include "launcher/job/report.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "common/util.h"
+
+static int status_code(int wait_status)
+{
+    return WIFSIGNALED(wait_status) ? REPORT_SIGNAL + WTERMSIG(wait_status)
+                                    : WEXITSTATUS(wait_status);
+}
+
+static int failed_code(const struct control_failed *failed)
+{
+    if (failed->step != CONTROL_STEP_EXEC)
+        return REPORT_LAUNCH;
+    return failed->error == -ENOENT ? REPORT_NOT_FOUND : REPORT_NOT_EXECUTABLE;
+}
+
+int report_exit_status(const struct report *report)
+{
+    switch (report->kind) {
+    case REPORT_SUCCESS:
+        return 0;
+    case REPORT_EXITED:
+        /* Killed by us because the signal that somebody sent was not enough. */
+        if (report->signal && report->exited.cause == CONTROL_CAUSE_ASKED)
+            return REPORT_SIGNAL + report->signal;
+        return status_code(report->exited.status);
+    case REPORT_FAILED:
+        return failed_code(&report->failed);
+    case REPORT_TIMED_OUT:
+        return REPORT_TIMEOUT;
+    case REPORT_CLOSED:
+        return REPORT_SIGNAL + 13; /* as of SIGPIPE */
+    case REPORT_LOST:
+    case REPORT_MPIRUN:
+    case REPORT_LATE:
+    case REPORT_OTHER:
+        return report->signal ? REPORT_SIGNAL + report->signal : REPORT_LAUNCH;
+    }
+    return REPORT_LAUNCH;
+}
+
+void report_describe_status(int wait_status, char *ret, size_t size)
+{
+    if (WIFSIGNALED(wait_status))
+        (void)snprintf(ret, size, "was ended by signal %d (%s%s)", WTERMSIG(wait_status),
+                       strsignal(WTERMSIG(wait_status)),
+                       WCOREDUMP(wait_status) ? ", core dumped" : "");
+    else
+        (void)snprintf(ret, size, "exited with code %d", WEXITSTATUS(wait_status));
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+static void failed_sentence(const struct control_failed *failed, const char *who,
+                            const char *program, const char *directory, char *ret, size_t size)
+{
+    const char *reason = strerror(-failed->error);
+
+    switch (failed->step) {
+    case CONTROL_STEP_DIRECTORY:
+        (void)snprintf(ret, size, "%s cannot be started: the working directory %s: %s", who,
+                       directory, reason);
+        break;
+    case CONTROL_STEP_EXEC:
+        if (failed->error == -ENOENT)
+            (void)snprintf(ret, size,
+                           "%s cannot be started: there is no program '%s' (or its interpreter is "
+                           "missing)",
+                           who, program);
+        else
+            (void)snprintf(ret, size, "%s cannot be started: program '%s': %s", who, program,
+                           reason);
+        break;
+    default:
+        (void)snprintf(ret, size, "%s cannot be started: %s: %s", who,
+                       control_step_name(failed->step), reason);
+        break;
+    }
+}
+
+static void describe_instance(const struct plan *plan, uint32_t instance, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "instance %u on host %s", instance,
+                   plan->hosts[plan->instances[instance].host].name);
+}
+
+static void exited_sentence(const struct report *report, const struct plan *plan, const char *who,
+                            char *ret, size_t size)
+{
+    const struct control_exited *exited = &report->exited;
+    char status[128], first[HOST_NAME_MAX_BYTES + 64];
+    size_t n;
+
+    report_describe_status(exited->status, status, sizeof(status));
+    if (report->signal) {
+        (void)snprintf(ret, size, "the job was ended by SIG%s; %s %s", sigabbrev_np(report->signal),
+                       who, status);
+        return;
+    }
+    if (report->by_traceback) {
+        describe_instance(plan, report->ended, first, sizeof(first));
+        n = (size_t)snprintf(ret, size,
+                             "%s failed first, by its traceback; the first to end was %s, which "
+                             "%s after %.1f s",
+                             who, first, status, seconds(exited->elapsed_ns));
+    } else {
+        n = (size_t)snprintf(ret, size, "%s %s after %.1f s", who, status,
+                             seconds(exited->elapsed_ns));
+    }
+    if (exited->memory_kills > 0 && n < size)
+        (void)snprintf(ret + n, size - n,
+                       "; meanwhile the kernel killed %llu process%s there for want of memory",
+                       (unsigned long long)exited->memory_kills,
+                       exited->memory_kills == 1 ? "" : "es");
+}
+
+void report_sentence(const struct report *report, const struct plan *plan, const char *program,
+                     const char *directory, char *ret, size_t size)
+{
+    char who[HOST_NAME_MAX_BYTES + 64] = "";
+
+    if (report->instance < plan->num_instances)
+        describe_instance(plan, report->instance, who, sizeof(who));
+    ret[0] = '\0';
+    switch (report->kind) {
+    case REPORT_SUCCESS:
+        break;
+    case REPORT_EXITED:
+        exited_sentence(report, plan, who, ret, size);
+        break;
+    case REPORT_FAILED:
+        failed_sentence(&report->failed, who, program, directory, ret, size);
+        break;
+    case REPORT_LOST:
+        (void)snprintf(ret, size, "%s was lost: %s", who, report->text);
+        break;
+    case REPORT_LATE:
+        (void)snprintf(ret, size, "the job did not start within %.1f s (--start-timeout): %s",
+                       seconds(report->limit_ns), report->text);
+        break;
+    case REPORT_TIMED_OUT:
+        (void)snprintf(ret, size, "the job was ended after %.1f s (--timeout)%s",
+                       seconds(report->limit_ns), report->text);
+        break;
+    case REPORT_CLOSED:
+        (void)snprintf(ret, size, "the job was ended, for nobody reads its %s", report->text);
+        break;
+    case REPORT_MPIRUN:
+    case REPORT_OTHER:
+        (void)snprintf(ret, size, "%s", report->text);
+        break;
+    }
+}

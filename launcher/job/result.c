@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* result.c - what became of each instance: for programs when the job has ended (--result), and for
+ * the person who has pressed Ctrl-C. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "common/json.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/plan/grid.h"
+#include "launcher/job/supervise_priv.h"
+
+/* In a word, for both. */
+static const char *state_of(const struct member *m)
+{
+    if (m->has_failed)
+        return "not started";
+    if (m->has_exited)
+        return WIFSIGNALED(m->exited.status) ? "killed" : "exited";
+    if (m->lost)
+        return "lost";
+    switch (m->state) {
+    case ABSENT:
+    case PRESENT:
+        return "not started";
+    case PLANNED:
+        return "starting";
+    default:
+        return m->stopped_by ? "stopped" : "running";
+    }
+}
+
+static void put_exit(struct json *j, const struct supervisor *s, const struct member *m)
+{
+    const char *const causes[] = {[CONTROL_CAUSE_ITSELF] = "itself",
+                                  [CONTROL_CAUSE_ASKED] = "plenumrun",
+                                  [CONTROL_CAUSE_MPIRUN] = s->job->mpirun ? "mpirun" : "starter",
+                                  [CONTROL_CAUSE_SHIM] = "shim"};
+    int status = m->exited.status;
+
+    if (!m->has_exited) {
+        json_null(j, "exit_code");
+        json_null(j, "signal");
+        json_null(j, "ended_by");
+        json_null(j, "elapsed_seconds");
+        json_null(j, "user_seconds");
+        json_null(j, "system_seconds");
+        json_null(j, "max_rss_bytes");
+        return;
+    }
+    if (WIFEXITED(status))
+        json_number(j, "exit_code", (uint64_t)WEXITSTATUS(status));
+    else
+        json_null(j, "exit_code");
+    if (WIFSIGNALED(status))
+        json_number(j, "signal", (uint64_t)WTERMSIG(status));
+    else
+        json_null(j, "signal");
+    json_text(j, "ended_by", causes[m->exited.cause]);
+    json_seconds(j, "elapsed_seconds", m->exited.elapsed_ns);
+    json_seconds(j, "user_seconds", m->exited.user_ns);
+    json_seconds(j, "system_seconds", m->exited.system_ns);
+    json_number(j, "max_rss_bytes", m->exited.max_rss_bytes);
+}
+
+static void put_instance(struct json *j, const struct supervisor *s, uint32_t index)
+{
+    const struct member *m = &s->members[index];
+
+    json_begin_object(j, NULL, true);
+    json_number(j, "index", index);
+    json_text(j, "host", member_host(s, m)->name);
+    json_number(j, "local_index", s->plan->instances[index].local_index);
+    json_text(j, "state", state_of(m));
+    if (m->pid)
+        json_number(j, "pid", m->pid);
+    else
+        json_null(j, "pid");
+    if (m->started_ns)
+        json_seconds(j, "start_seconds", m->started_ns - s->job->begun_ns);
+    else
+        json_null(j, "start_seconds");
+    put_exit(j, s, m);
+    json_end_object(j);
+}
+
+static void put_all(struct json *j, const struct supervisor *s)
+{
+    uint64_t elapsed = time_now_ns() - s->job->begun_ns;
+    time_t begun = time(NULL) - (time_t)(elapsed / NS_PER_SEC);
+    char sentence[2048], date[32];
+    struct tm tm;
+
+    report_sentence(&s->report, s->plan, s->options->program[0], s->job->directory, sentence,
+                    sizeof(sentence));
+    (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&begun, &tm));
+    json_begin_object(j, NULL, false);
+    json_text(j, "job_id", s->job->id);
+    json_number(j, "exit_status", (uint64_t)s->status);
+    json_text(j, "cause", sentence[0] ? sentence : NULL);
+    if (s->report.instance < s->plan->num_instances && s->report.kind != REPORT_SUCCESS)
+        json_number(j, "first_failed_instance", s->report.instance);
+    else
+        json_null(j, "first_failed_instance");
+    json_number(j, "restarts", s->job->restart_count);
+    json_text(j, "started", date);
+    json_seconds(j, "elapsed_seconds", elapsed);
+    json_begin_array(j, "instances", false);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        put_instance(j, s, i);
+    json_end_array(j);
+    json_end_object(j);
+}
+
+void result_write(const struct supervisor *s)
+{
+    char *text = NULL;
+    size_t len = 0;
+    struct json j = {0};
+    int r = -ENOMEM;
+
+    if (!s->options->result)
+        return;
+    j.file = open_memstream(&text, &len);
+    if (j.file) {
+        put_all(&j, s);
+        if (fclose(j.file) == 0)
+            r = io_write_file(s->options->result, text, len, true);
+        free(text);
+    }
+    if (r < 0)
+        log_error("--result: cannot write %s: %s", s->options->result, strerror(-r));
+}
+
+static char *seconds_ago(uint64_t now, uint64_t then)
+{
+    return then ? str_format("%.1f s", now > then ? (double)(now - then) / 1e9 : 0.0)
+                : str_format("-");
+}
+
+char *result_table(const struct supervisor *s)
+{
+    static const char *const names[] = {"Instance", "Host",        "Process",       "State",
+                                        "Started",  "Last output", "Last heard of", NULL};
+    uint64_t now = time_now_ns();
+    struct grid grid = {0};
+    char *text;
+
+    grid_add_header(&grid, names);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct member *m = &s->members[i];
+
+        grid_take(&grid, str_format("%u", i));
+        grid_add(&grid, member_host(s, m)->name);
+        grid_take(&grid, m->pid ? str_format("%u", m->pid) : str_format("-"));
+        grid_add(&grid, state_of(m));
+        grid_take(&grid, seconds_ago(now, m->started_ns));
+        grid_take(&grid, seconds_ago(now, m->output_ns));
+        grid_take(&grid, seconds_ago(now, m->state == DONE ? 0 : m->heard_ns));
+    }
+    text = grid_format(&grid, 2);
+    grid_fini(&grid);
+    return text;
+}

@@ -1,0 +1,855 @@
+/* SPDX-License-Identifier: MIT */
+/* supervise.c - the job as plenumrun sees it: one poll loop, one state machine.
+ *
+ *     STARTING ──all started──> RUNNING ──all done──────────────┐
+ *         │                        │                            v
+ *         └───── a failure ────────┴──> ENDING ──all ended──> CLOSING ──starter gone──> over
+ *
+ * STARTING  shims connect (HELLO), the first of each unknown host tells its topology; when all are
+ *           there, all get their plan at once.
+ * ENDING    the first failure has been noted, everybody else was told to end (TERMINATE); they get
+ *           the grace period. What goes wrong from here on is a consequence and not reported.
+ * CLOSING   everybody was told END: the shims leave, then what started them
+ *           (mpirun, or plenumrun's own starter). If it does not, its guard ends
+ *           it, and at last the guard is killed.
+ *
+ * Every state has a time limit, but one thing has none: output that the reader does not take. The
+ * writer is a thread of its own (output.c), so that this loop never waits for anything but poll().
+ *
+ * An instance ("member") is lost when its connection breaks or is silent for too long, whatever
+ * its starter thinks of it. */
+#include "config.h"
+
+#include "launcher/job/supervise.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/dial.h"
+#include "launcher/job/input.h"
+#include "launcher/ranges.h"
+#include "launcher/signals.h"
+#include "launcher/job/supervise_priv.h"
+#include "launcher/topology.h"
+
+enum {
+    BEAT_MS = 1000,
+    SWEEP_MS = 8000,         /* after the grace period: until a shim must have killed its family */
+    CLOSE_MS = 4000,         /* for the starter to end by itself after END */
+    CLOSE_FAILED_MS = 200,   /* the same when it never came to run all shims */
+    ABANDON_MS = 15000,      /* for its guard to end it */
+    LAST_WORDS_MS = 500,     /* for connections to close after the starter has ended */
+    LENDERS_MS = 3000,       /* for loaders on other hosts to end, likewise */
+    STARTER_REASON_MS = 400, /* the starter wants the end: how long a better reason may take */
+    ASK_MS = 6000,           /* of --start-timeout: for the hosts to be asked */
+    DESCRIPTORS_LEAST = 32,  /* besides those of instances */
+};
+
+/* The log is written by the thread that writes everything else. */
+static struct output *log_output;
+
+static void log_to_output(const char *line, size_t len)
+{
+    if (output_put_own(log_output, true, line, len) < 0)
+        (void)io_write_all(STDERR_FILENO, line, len);
+}
+
+/* ---- the end ---- */
+
+/* Tell everybody to end, with this much patience. */
+static void terminate_all(struct supervisor *s, uint64_t grace_ns)
+{
+    members_send_number(s, CONTROL_TERMINATE, grace_ns);
+    s->close_at = min_u64(s->close_at, time_now_ns() + grace_ns + SWEEP_MS * NS_PER_MS);
+}
+
+void supervise_fail(struct supervisor *s, const struct report *report)
+{
+    int signal = s->report.signal;
+
+    if (s->phase >= ENDING)
+        return;
+    s->report = *report;
+    s->report.signal = signal;
+    s->phase = ENDING;
+    s->start_at = s->timeout_at = s->reason_at = SUPERVISE_NEVER;
+    terminate_all(s, s->options->grace_ns);
+}
+
+void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
+                         const char *format, ...)
+{
+    struct report report = {.kind = kind, .instance = m ? member_index(s, m) : UINT32_MAX};
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(report.text, sizeof(report.text), format, args);
+    va_end(args);
+    supervise_fail(s, &report);
+}
+
+void supervise_expect_reason(struct supervisor *s)
+{
+    if (s->phase < ENDING)
+        s->reason_at = min_u64(s->reason_at, time_now_ns() + STARTER_REASON_MS * NS_PER_MS);
+}
+
+static void begin_close(struct supervisor *s)
+{
+    bool complete = true;
+
+    s->phase = CLOSING;
+    s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
+    members_send_empty(s, CONTROL_END);
+    lenders_end(s->lenders);
+    starter_wake(&s->starter);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        complete &= s->members[i].peer != NULL;
+    s->end_starter_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
+}
+
+/* ---- input and signals ---- */
+
+static void read_input(struct supervisor *s, const struct pollfd *fds)
+{
+    char bytes[SUPERVISE_INPUT_BYTES];
+    ssize_t n = input_take(fds, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
+
+    if (n < 0)
+        return;
+    s->input_ended |= n == 0;
+    members_send_input(s, bytes, (size_t)n);
+}
+
+static void suspend_all(struct supervisor *s, bool suspend)
+{
+    members_send_number(s, CONTROL_SUSPEND, suspend);
+    members_flush(s);
+    lenders_suspend(s->lenders, suspend);
+}
+
+/* After we have been stopped, perhaps with all of the job: nobody was silent, and nothing is late.
+ * But --timeout is a time of the day. */
+static void forgive(struct supervisor *s)
+{
+    uint64_t *const times[] = {&s->start_at, &s->kill_at,        &s->reason_at,
+                               &s->close_at, &s->end_starter_at, &s->abandon_at};
+    uint64_t gap = time_not_run(&s->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+
+    if (gap == 0)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        *times[i] = time_put_off(*times[i], gap);
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        s->members[i].heard_ns += gap;
+    log_debug("nothing of us ran for %.1f s", (double)gap / 1e9);
+}
+
+/* Ctrl-Z: the programs stop, then we do; and all go on together. */
+static void stop_and_continue(struct supervisor *s)
+{
+    members_send_number(s, CONTROL_SIGNAL, SIGTSTP);
+    suspend_all(s, true);
+    (void)raise(SIGSTOP);
+    suspend_all(s, false);
+    members_send_number(s, CONTROL_SIGNAL, SIGCONT);
+    forgive(s);
+}
+
+/* Whoever presses Ctrl-C often does so because something seems to hang: what? */
+static void show_state(struct supervisor *s)
+{
+    char *table = isatty(STDERR_FILENO) ? result_table(s) : NULL;
+
+    if (table)
+        (void)output_put_own(s->output, true, table, strlen(table));
+    free(table);
+}
+
+/* Somebody wants the job to end: at first its programs are asked as that person asked us. */
+static void interrupt(struct supervisor *s, int signal)
+{
+    s->interrupts++;
+    if (s->interrupts == 1 && s->phase < ENDING) {
+        s->report.signal = signal;
+        if (signal == SIGINT)
+            show_state(s);
+        log_warn("SIG%s: ending the job; once more kills it", sigabbrev_np(signal));
+        if (s->phase == STARTING) {
+            supervise_fail_with(s, REPORT_OTHER, NULL,
+                                "the job was interrupted while it was starting");
+        } else {
+            members_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
+            s->kill_at = time_now_ns() + s->options->grace_ns;
+        }
+        return;
+    }
+    if (s->phase < CLOSING) {
+        s->kill_at = SUPERVISE_NEVER;
+        if (s->phase < ENDING)
+            supervise_fail_with(s, REPORT_OTHER, NULL, "the job was killed");
+        terminate_all(s, 0);
+    }
+    if (s->interrupts > 2) {
+        s->hurry = true;
+        starter_end(&s->starter);
+    }
+}
+
+static void take_signals(struct supervisor *s)
+{
+    struct signalfd_siginfo info;
+
+    while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        switch (info.ssi_signo) {
+        case SIGINT:
+        case SIGTERM:
+        case SIGHUP:
+        case SIGQUIT:
+            interrupt(s, (int)info.ssi_signo);
+            break;
+        case SIGUSR1:
+        case SIGUSR2:
+        case SIGCONT:
+            members_send_number(s, CONTROL_SIGNAL, info.ssi_signo);
+            break;
+        case SIGTSTP:
+            stop_and_continue(s);
+            break;
+        default: /* SIGCHLD */
+            break;
+        }
+    }
+}
+
+/* ---- the starter ---- */
+
+/* What it prints is of interest when it fails, and to those who have given it arguments of
+ * their own (--report-bindings). */
+static void take_line(void *arg, const char *line, size_t len)
+{
+    struct supervisor *s = arg;
+
+    tail_add(&s->text_tail, line, len);
+    tail_add(&s->text_tail, "\n", 1);
+    if (s->options->mpi_global_args.count + s->options->mpi_local_args.count == 0)
+        log_debug("%s: %.*s", starter_name(s), (int)len, line);
+    else if (output_put_own(s->output, true, line, len) == 0)
+        (void)output_put_own(s->output, true, "\n", 1);
+}
+
+static void read_text(struct supervisor *s)
+{
+    lines_follow(&s->text, &s->starter.text_fd, take_line, s);
+}
+
+static void read_status(struct supervisor *s)
+{
+    char status[128];
+
+    if (starter_read_status(&s->starter, &s->starter_status) != 1)
+        return;
+    s->starter_ended = true;
+    read_text(s);
+    report_describe_status(s->starter_status, status, sizeof(status));
+    log_debug("%s %s", starter_name(s), status);
+    supervise_expect_reason(s);
+}
+
+/* Was the process that started an instance gone, and mpirun ended of that? That of Open MPI 5 does
+ * at once, and may be heard of before. One that is killed leaves orphans, too, and those on its own
+ * host are its own. */
+static bool has_lost_daemon(const struct supervisor *s)
+{
+    return !s->starter_ended ||
+           (!WIFSIGNALED(s->starter_status) && !member_host(s, s->orphan)->local);
+}
+
+/* open-mpi/ompi#13303, known of 5.0.7. */
+static bool has_crashed_at_arguments(const struct supervisor *s)
+{
+    return s->phase == STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
+           WIFSIGNALED(s->starter_status) && WTERMSIG(s->starter_status) == SIGSEGV &&
+           mpirun_has_several(s->plan, s->options);
+}
+
+/* It has ended or wants to, and no instance has told a better reason. */
+static void blame_starter(struct supervisor *s)
+{
+    char status[128];
+    uint64_t silence;
+    const struct member *silent = members_find_silent(s, time_now_ns(), &silence);
+
+    s->reason_at = SUPERVISE_NEVER;
+    if (silent) {
+        supervise_fail_with(s, REPORT_LOST, silent,
+                            "host %s has said nothing for %.1f s, and %s ended the job",
+                            member_host(s, silent)->name, (double)silence / 1e9, starter_name(s));
+        return;
+    }
+    if (!s->starter_ended && s->starter_gone) {
+        supervise_fail_with(s, REPORT_MPIRUN, NULL, "the process that guards %s was killed",
+                            starter_name(s));
+        return;
+    }
+    if (s->orphan && has_lost_daemon(s)) {
+        supervise_fail_with(
+            s, REPORT_LOST, s->orphan,
+            "the process of Open MPI on host %s that started it is gone; was it killed?",
+            member_host(s, s->orphan)->name);
+        return;
+    }
+    if (!s->starter_ended) {
+        supervise_fail_with(
+            s, REPORT_MPIRUN, NULL,
+            "%s ended the job: it was told to, or it lost a host or a process of its own",
+            starter_name(s));
+        return;
+    }
+    report_describe_status(s->starter_status, status, sizeof(status));
+    supervise_fail_with(
+        s, REPORT_MPIRUN, NULL, "%s, which starts the instances, %s%s%s", starter_name(s), status,
+        s->phase == STARTING ? " before all of them had started" : "",
+        has_crashed_at_arguments(s)
+            ? ": that of Open MPI 5.0 crashes when an instance has arguments of its own other than "
+              "-x (--instance-mpi-local-args)"
+            : "");
+}
+
+/* ---- time ---- */
+
+static void be_late(struct supervisor *s)
+{
+    struct report report = {
+        .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->options->start_timeout_ns};
+    char missing[400];
+
+    if (members_are(s, PRESENT) && !lenders_are_ready(s->lenders))
+        lenders_list_missing(s->lenders, missing, sizeof(missing));
+    else
+        members_list_missing(s, ALIVE, missing, sizeof(missing));
+    (void)snprintf(report.text, sizeof(report.text), "no sign of %s", missing);
+    supervise_fail(s, &report);
+}
+
+static void time_out(struct supervisor *s)
+{
+    struct report report = {
+        .kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = s->options->timeout_ns};
+
+    for (uint32_t i = s->plan->num_instances; i-- > 0;)
+        if (s->members[i].stopped_by && !s->members[i].has_exited)
+            (void)snprintf(report.text, sizeof(report.text),
+                           "; instance %u on host %s had been stopped by SIG%s", i,
+                           member_host(s, &s->members[i])->name,
+                           sigabbrev_np(s->members[i].stopped_by));
+    supervise_fail(s, &report);
+}
+
+static void do_what_is_due(struct supervisor *s, uint64_t now)
+{
+    if (now >= s->beat_at) {
+        s->beat_at = now + BEAT_MS * NS_PER_MS;
+        members_beat(s, now);
+        lenders_beat(s->lenders, now);
+    }
+    if (now >= s->start_at)
+        be_late(s);
+    if (now >= s->timeout_at)
+        time_out(s);
+    if (now >= s->kill_at) { /* they were asked by a signal, and did not end */
+        s->kill_at = SUPERVISE_NEVER;
+        terminate_all(s, 0);
+    }
+    if (now >= s->reason_at)
+        blame_starter(s);
+    if (now >= s->end_starter_at) {
+        s->end_starter_at = SUPERVISE_NEVER;
+        s->abandon_at = now + ABANDON_MS * NS_PER_MS;
+        log_debug("%s does not end by itself: ending it", starter_name(s));
+        starter_end(&s->starter);
+    }
+    if (now >= s->abandon_at) {
+        s->abandon_at = SUPERVISE_NEVER;
+        starter_abandon(&s->starter);
+    }
+}
+
+static bool is_gone_for(const struct supervisor *s, uint64_t ms, uint64_t now)
+{
+    return now >= s->starter_gone_ns + ms * NS_PER_MS;
+}
+
+static uint64_t next_due(const struct supervisor *s, uint64_t now)
+{
+    const uint64_t times[] = {s->beat_at,   s->start_at,       s->timeout_at, s->kill_at,
+                              s->reason_at, s->end_starter_at, s->abandon_at};
+    uint64_t next = SUPERVISE_NEVER;
+
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        next = min_u64(next, times[i]);
+    /* These two are conditions rather than events: they stay in the past. */
+    if (s->close_at > now)
+        next = min_u64(next, s->close_at);
+    if (s->phase == CLOSING && s->starter_gone)
+        next = min_u64(next, is_gone_for(s, LAST_WORDS_MS, now)
+                                 ? s->starter_gone_ns + LENDERS_MS * NS_PER_MS
+                                 : s->starter_gone_ns + LAST_WORDS_MS * NS_PER_MS);
+    return next;
+}
+
+/* ---- the loop ---- */
+
+/* Has everybody come to an end who still can? Those who are late may only owe us output, which has
+ * time: their program has ended, and their shim is there. */
+static bool all_ended(const struct supervisor *s, uint64_t now)
+{
+    bool late = now >= s->close_at;
+
+    for (uint32_t i = 0; i < s->plan->num_instances; i++) {
+        const struct member *m = &s->members[i];
+
+        if (m->state == DONE || !m->peer)
+            continue;
+        if (m->state <= PRESENT && s->phase == ENDING)
+            continue; /* never had a program */
+        if (!late || m->state == EXITED)
+            return false;
+    }
+    return true;
+}
+
+/* A host that cannot lend its cores is a fault before the job runs; later, it is not. */
+static void look_at_lenders(struct supervisor *s)
+{
+    char why[400];
+    const char *host = lenders_get_failed(s->lenders, why, sizeof(why));
+
+    if (host)
+        supervise_fail_with(s, REPORT_OTHER, NULL,
+                            "--loader-host %s: its loader cannot be started: %s", host, why);
+}
+
+static void advance(struct supervisor *s, uint64_t now)
+{
+    if (s->phase == STARTING && !s->plans_sent)
+        look_at_lenders(s);
+    if (s->phase == STARTING && !s->plans_sent && members_are(s, PRESENT) &&
+        lenders_are_ready(s->lenders))
+        members_send_plans(s);
+    if (s->phase == STARTING && members_are(s, ALIVE)) {
+        s->phase = RUNNING;
+        s->start_at = SUPERVISE_NEVER;
+    }
+    if ((s->phase == RUNNING && members_are(s, DONE)) || (s->phase == ENDING && all_ended(s, now)))
+        begin_close(s);
+}
+
+static bool is_over(const struct supervisor *s, uint64_t now)
+{
+    return s->phase == CLOSING && s->starter_gone &&
+           (s->hurry || ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
+                         (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
+}
+
+enum {
+    FD_SIGNAL,
+    FD_LISTENER,
+    FD_STATUS,
+    FD_TEXT,
+    FD_OUTPUT,
+    FD_LENDERS,
+    FD_PLACE,
+    FD_INPUT,
+    FD_PEERS = FD_INPUT + INPUT_FDS
+};
+
+static void fill_fds(const struct supervisor *s, struct pollfd *fds)
+{
+    fds[FD_SIGNAL] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+    fds[FD_LISTENER] =
+        (struct pollfd){.fd = time_now_ns() < s->deaf_until ? -1 : s->listener, .events = POLLIN};
+    fds[FD_STATUS] = (struct pollfd){.fd = s->starter.status_fd, .events = POLLIN};
+    fds[FD_TEXT] = (struct pollfd){.fd = s->starter.text_fd, .events = POLLIN};
+    fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
+    input_poll(members_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
+               &fds[FD_INPUT]);
+    fds[FD_LENDERS] = (struct pollfd){.fd = lenders_get_fd(s->lenders), .events = POLLIN};
+    fds[FD_PLACE] = (struct pollfd){.fd = meeting_place_get_fd(s->place), .events = POLLIN};
+    for (size_t i = 0; i < s->num_peers; i++) {
+        const struct frame_conn *conn = &s->peers[i]->conn;
+
+        fds[FD_PEERS + i] = (struct pollfd){
+            .fd = conn->fd,
+            .events = (short)(POLLIN | (frame_conn_wants_write(conn) ? POLLOUT : 0))};
+    }
+}
+
+static int time_to_wait(const struct supervisor *s, uint64_t now)
+{
+    uint64_t next = next_due(s, now);
+
+    return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
+}
+
+static int turn(struct supervisor *s, struct pollfd **fds)
+{
+    size_t num_peers = s->num_peers;
+    struct pollfd *more = realloc(*fds, (FD_PEERS + num_peers) * sizeof(**fds));
+
+    if (!more)
+        return -ENOMEM;
+    *fds = more;
+    fill_fds(s, more);
+    if (poll(more, FD_PEERS + num_peers, time_to_wait(s, time_now_ns())) < 0) {
+        if (errno != EINTR)
+            return -errno;
+        return 0;
+    }
+    forgive(s);
+    if (more[FD_SIGNAL].revents)
+        take_signals(s);
+    if (more[FD_TEXT].revents)
+        read_text(s);
+    /* Backwards: a peer that hangs up is replaced by the last one, which has had its turn. */
+    for (size_t i = num_peers; i-- > 0;)
+        if (i < s->num_peers && s->peers[i]->conn.fd == more[FD_PEERS + i].fd &&
+            more[FD_PEERS + i].revents)
+            members_read(s, s->peers[i]);
+    if (more[FD_LISTENER].revents)
+        members_accept(s);
+    if (more[FD_STATUS].revents)
+        read_status(s);
+    if (more[FD_OUTPUT].revents)
+        members_send_credit(s);
+    read_input(s, &more[FD_INPUT]);
+    lenders_dispatch(s->lenders);
+    if (more[FD_PLACE].revents)
+        meeting_place_dispatch(s->place);
+    if (!s->starter_gone && starter_reap(&s->starter)) {
+        s->starter_gone = true;
+        s->starter_gone_ns = time_now_ns();
+        supervise_expect_reason(s);
+    }
+    do_what_is_due(s, time_now_ns());
+    advance(s, time_now_ns());
+    members_flush(s);
+    return 0;
+}
+
+/* Wait for a slow reader, unless somebody is in a hurry. */
+static void finish_output(struct supervisor *s)
+{
+    while (!s->hurry && output_flush(s->output, 50) < 0) {
+        struct signalfd_siginfo info;
+
+        while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+            s->hurry |= info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM ||
+                        info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT;
+    }
+}
+
+/* ---- beginning ---- */
+
+static int make_ids(struct supervisor *s, struct plenum_error *err)
+{
+    if (random_hex(s->token, CONTROL_TOKEN_BYTES) < 0)
+        return error_set(err, -EIO, "the kernel has no random numbers");
+    /* Sockets of the start before may not be gone yet. */
+    if (s->job->restart_count > 0)
+        (void)snprintf(s->id, sizeof(s->id), "%s-%u", s->job->id, s->job->restart_count);
+    else
+        (void)snprintf(s->id, sizeof(s->id), "%s", s->job->id);
+    return 0;
+}
+
+static int open_signals(struct supervisor *s, struct plenum_error *err)
+{
+    s->signal_fd = signals_take();
+    return s->signal_fd < 0
+               ? error_set(err, s->signal_fd, "cannot take signals: %s", strerror(-s->signal_fd))
+               : 0;
+}
+
+/* A connection for each instance, its process where it is watched (meeting_place.c), and files for
+ * its output. */
+static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
+{
+    uint64_t each = (s->options->output_dir ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
+    uint64_t all = s->plan->num_instances * each;
+    uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
+
+    if (allowed >= needed)
+        return 0;
+    return error_set(err, -EMFILE,
+                     "%u instances need %llu open files here, and %llu are allowed: raise the "
+                     "limit (ulimit -Hn, or LimitNOFILE= of the service)",
+                     s->plan->num_instances, (unsigned long long)needed,
+                     (unsigned long long)allowed);
+}
+
+static int open_output(struct supervisor *s, struct plenum_error *err)
+{
+    struct output_source *sources = calloc(s->plan->num_instances, sizeof(*sources));
+    struct output_options options = {.tag = s->options->tag,
+                                     .folder = s->options->output_dir,
+                                     .append = s->job->restart_count > 0,
+                                     .sources = sources,
+                                     .count = s->plan->num_instances,
+                                     .stdout_fd = STDOUT_FILENO,
+                                     .stderr_fd = STDERR_FILENO};
+    int r;
+
+    if (!sources)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = raise_descriptors(s, err);
+    if (r < 0) {
+        free(sources);
+        return r;
+    }
+    for (uint32_t i = 0; i < s->plan->num_instances; i++)
+        sources[i] = (struct output_source){.instance = i,
+                                            .host = s->plan->hosts[s->plan->instances[i].host].name,
+                                            .hidden = s->shown && !ranges_has(s->shown, i)};
+    r = output_create(&options, &s->output, err);
+    free(sources);
+    if (r < 0)
+        return r;
+    log_output = s->output;
+    log_set_sink(log_to_output);
+    return 0;
+}
+
+static int read_shown(struct supervisor *s, struct plenum_error *err)
+{
+    int r;
+
+    if (!s->options->only_output)
+        return 0;
+    s->shown = calloc(RANGES_WORDS(s->plan->num_instances), sizeof(*s->shown));
+    if (!s->shown)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = ranges_parse(s->options->only_output, s->shown, s->plan->num_instances, err);
+    return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
+}
+
+static const char *told(const char *text)
+{
+    return *text ? text : NULL;
+}
+
+/* What goes from host to host holds the environment, output, and keys. A job may run where TLS is
+ * not installed, on networks that are trusted; whoever starts it is told. */
+static void secure_control(struct supervisor *s)
+{
+    struct plenum_error err;
+
+    if (plan_is_local(s->plan) || control_secure(s->token, false, &s->tls, &err) == 0)
+        return;
+    log_warn("what plenumrun and the other hosts say to each other is not encrypted, output and "
+             "variables of -x among it: %s",
+             err.text);
+}
+
+/* Without mpirun there is no MPI either: the programs meet in memory of ours. */
+static int make_place(struct supervisor *s, struct plenum_error *err)
+{
+    if (s->job->mpirun || s->plan->num_instances == 1)
+        return 0;
+    return meeting_place_create(s->id, s->job->id, s->plan->num_instances, &s->place,
+                                s->place_address, err);
+}
+
+static int start(struct supervisor *s, struct plenum_error *err)
+{
+    char name[64], control[DIAL_TEXT_MAX];
+    char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
+    struct starter_job job = {.mpirun = s->job->mpirun,
+                              .id = s->id,
+                              .token = token,
+                              .control = control,
+                              .keep_loader = strcmp(s->job->loader, "auto") == 0,
+                              .daemon_include = told(s->job->ready->daemon_include),
+                              .program_include = told(s->job->ready->program_include),
+                              .excluded = told(s->job->ready->excluded),
+                              .ignored = signals_get_ignored(),
+                              .descriptors = s->job->descriptors};
+    hwloc_topology_t topology;
+    uint64_t now = time_now_ns();
+    int r;
+
+    (void)snprintf(name, sizeof(name), "plenumrun-%s", s->id);
+    s->listener = dial_listen(plan_is_local(s->plan), name, s->job->ready->daemon_include, control,
+                              sizeof(control), err);
+    if (s->listener < 0)
+        return s->listener;
+    r = make_place(s, err);
+    if (r < 0)
+        return r;
+    secure_control(s);
+    (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
+    r = lenders_create(s->plan, s->options, &s->lenders, err);
+    if (r == 0)
+        r = starter_start(s->plan, s->options, &job, &s->starter, err);
+    explicit_bzero(token, sizeof(token));
+    if (r < 0)
+        return r;
+    s->beat_at = now + BEAT_MS * NS_PER_MS;
+    s->start_at = max_u64(s->job->attempt_ns + s->options->start_timeout_ns, now + NS_PER_SEC);
+    if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (aftermath.c) */
+        s->start_at -= min_u64(s->options->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
+    if (s->options->timeout_ns > 0)
+        s->timeout_at = s->job->begun_ns + s->options->timeout_ns;
+    /* While they start: this host's topology need not be asked for. */
+    if (plan_is_local(s->plan)) {
+        if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
+            members_cannot_place(s, &s->plan->hosts[0], err->text);
+        } else {
+            members_place(s, &s->plan->hosts[0], topology, hwloc_topology_is_thissystem(topology));
+            hwloc_topology_destroy(topology);
+        }
+    }
+    return 0;
+}
+
+/* An instance has failed, or its host: that may go better another time. What cannot be started, or
+ * what somebody has ended, would not; but for a job that ran before, whose hosts come back. */
+static bool may_start_again(const struct supervisor *s)
+{
+    enum report_kind kind = s->report.kind;
+
+    if (s->report.signal || s->hurry)
+        return false;
+    return kind == REPORT_EXITED || kind == REPORT_LOST ||
+           (kind == REPORT_MPIRUN && s->plans_sent) ||
+           (s->job->restart_count > 0 && (kind == REPORT_MPIRUN || kind == REPORT_LATE));
+}
+
+static void supervisor_fini(struct supervisor *s)
+{
+    members_close(s);
+    for (uint32_t i = 0; s->members && i < s->plan->num_instances; i++) {
+        free(s->members[i].tail);
+        free(s->members[i].loader);
+    }
+    free(s->members);
+    free(s->shown);
+    lines_fini(&s->text);
+    starter_fini(&s->starter);
+    lenders_destroy(s->lenders);
+    meeting_place_destroy(s->place);
+    tls_destroy(s->tls);
+    explicit_bzero(s->token, sizeof(s->token));
+    io_close(&s->listener);
+    io_close(&s->signal_fd);
+    log_set_sink(NULL);
+    output_destroy(s->output);
+}
+
+/* Output that is lost is a failure, though the programs know nothing of it. */
+static int exit_status(struct supervisor *s)
+{
+    char why[300];
+    const char *stream;
+    int status = report_exit_status(&s->report), r;
+
+    members_send_credit(s); /* what the last writes met */
+    r = output_get_failure(s->output, &stream);
+    if (status == 0 && r == -EPIPE)
+        return REPORT_SIGNAL + SIGPIPE;
+    if (r == 0)
+        r = output_get_file_failure(s->output, why, sizeof(why));
+    return status == 0 && (r < 0 || s->output_unread) ? REPORT_OUTPUT : status;
+}
+
+int supervise_run(const struct supervise_job *job)
+{
+    struct supervisor s = {
+        .job = job,
+        .options = job->options,
+        .plan = job->plan,
+        .listener = -1,
+        .signal_fd = -1,
+        .starter = {.status_fd = -1, .text_fd = -1},
+        .beat_at = SUPERVISE_NEVER,
+        .start_at = SUPERVISE_NEVER,
+        .timeout_at = SUPERVISE_NEVER,
+        .kill_at = SUPERVISE_NEVER,
+        .reason_at = SUPERVISE_NEVER,
+        .close_at = SUPERVISE_NEVER,
+        .end_starter_at = SUPERVISE_NEVER,
+        .abandon_at = SUPERVISE_NEVER,
+    };
+    struct pollfd *fds = NULL;
+    struct plenum_error err;
+    int status;
+
+    s.members = calloc(job->plan->num_instances, sizeof(*s.members));
+    if (!s.members) {
+        log_error("out of memory");
+        status = REPORT_LAUNCH;
+        goto out;
+    }
+    if (read_shown(&s, &err) < 0) {
+        log_error("%s", err.text);
+        status = REPORT_USAGE;
+        goto out;
+    }
+    if (make_ids(&s, &err) < 0 || open_signals(&s, &err) < 0 || open_output(&s, &err) < 0 ||
+        start(&s, &err) < 0) {
+        log_error("%s", err.text);
+        status = REPORT_LAUNCH;
+        goto out;
+    }
+    while (!is_over(&s, time_now_ns())) {
+        int r = turn(&s, &fds);
+
+        if (r < 0) {
+            supervise_fail_with(&s, REPORT_OTHER, NULL, "cannot watch over the job: %s",
+                                strerror(-r));
+            break;
+        }
+    }
+    lines_hand_on(&s.text, true, take_line, &s);
+    aftermath_find_cause(&s);
+    aftermath_print(&s);
+    finish_output(&s);
+    status = s.status = exit_status(&s);
+    result_write(&s);
+    *job->again = may_start_again(&s);
+    *job->ran = s.plans_sent;
+out:
+    if (s.output)
+        (void)output_flush(s.output, s.hurry ? 0 : 1000);
+    free(fds);
+    supervisor_fini(&s);
+    return status;
+}
+
+void supervise_not_started(const struct supervise_job *job, int status, const char *why)
+{
+    struct supervisor s = {
+        .job = job,
+        .options = job->options,
+        .plan = job->plan,
+        .members = calloc(job->plan->num_instances, sizeof(*s.members)),
+        .report = {.kind = REPORT_OTHER, .instance = UINT32_MAX},
+        .status = status,
+    };
+
+    (void)snprintf(s.report.text, sizeof(s.report.text), "%s", why);
+    if (s.members)
+        result_write(&s);
+    free(s.members);
+}

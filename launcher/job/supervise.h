@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* supervise.h - runs a planned job and watches over it to its end. */
+#ifndef LAUNCHER_SUPERVISE_H
+#define LAUNCHER_SUPERVISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "launcher/plan/cmdline.h"
+#include "launcher/job/mpirun.h"
+#include "launcher/plan/plan.h"
+#include "launcher/remote/ready.h"
+
+struct supervise_job {
+    const struct cmdline *options;
+    struct plan *plan; /* hosts that are not known yet become known */
+    const struct ready *ready;
+    /* NULL: plenumrun starts all of them itself, on this host */
+    const struct mpirun_program *mpirun;
+    const char *directory; /* where the programs run */
+    const char *loader;    /* "auto", "none" or addresses */
+    const char *id;        /* a name of the job, the same for all its restarts */
+    uint32_t restart_count;
+    uint64_t begun_ns;    /* when the person began to wait */
+    uint64_t attempt_ns;  /* the same for this start of the job */
+    uint64_t descriptors; /* the soft limit with which plenumrun was started; 0: not known */
+    bool *again;          /* set: an end from which a job may be started again */
+    bool *ran;            /* set: did its programs start? */
+};
+
+/**
+ * Start the job, wait for its end, tell what went wrong: plenumrun's exit status.
+ *
+ * Threads: starts one (output.c). Blocks the signals that it takes by descriptor.
+ */
+int supervise_run(const struct supervise_job *job);
+
+/** Write --result for a job that was not started, whose exit status this is, with a sentence. */
+void supervise_not_started(const struct supervise_job *job, int status, const char *why);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/* supervise_priv.h - the job as plenumrun sees it, shared by supervise.c (the loop), members.c
+ * (what is said between plenumrun and the shims) and aftermath.c (what is said at the end). */
+#ifndef LAUNCHER_SUPERVISE_PRIV_H
+#define LAUNCHER_SUPERVISE_PRIV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/frame.h"
+#include "common/meeting.h"
+#include "common/message.h"
+#include "launcher/plan/cmdline.h"
+#include "launcher/control.h"
+#include "launcher/remote/lenders.h"
+#include "launcher/lines.h"
+#include "launcher/job/output.h"
+#include "launcher/plan/plan.h"
+#include "launcher/job/report.h"
+#include "launcher/job/starter.h"
+#include "launcher/job/supervise.h"
+
+#define SUPERVISE_NEVER UINT64_MAX
+
+enum { SUPERVISE_INPUT_BYTES = 64 * 1024 }; /* of standard input, on their way to instance 0 */
+
+enum phase { STARTING, RUNNING, ENDING, CLOSING };
+
+enum member_state {
+    ABSENT,  /* no shim has connected */
+    PRESENT, /* it has, and waits for the plan */
+    PLANNED, /* it has the plan */
+    ALIVE,   /* its program runs */
+    EXITED,  /* its program has ended, output may still come */
+    DONE,    /* nothing more will come */
+};
+
+struct member {
+    enum member_state state;
+    struct peer *peer; /* NULL: not connected, or not any more */
+    uint64_t heard_ns;
+    uint64_t output_ns; /* when its program last printed something; 0: never */
+    char *loader;       /* where its host's loader, which it keeps, listens; NULL: it keeps none */
+    uint32_t pid;       /* of its program; 0: not started */
+    uint64_t started_ns;
+    bool lost;
+    bool asked;     /* mpirun, or its daemon, has asked it to end */
+    int stopped_by; /* the signal by which somebody has stopped its program; 0: it runs */
+    struct control_failed failed;
+    bool has_failed; /* to start */
+    struct control_exited exited;
+    bool has_exited;
+    uint64_t exited_ns; /* when that was heard */
+    char *tail;         /* last lines of its standard error */
+};
+
+/* A connection. */
+struct peer {
+    struct frame_conn conn;
+    struct member *member; /* NULL: a stranger, before its HELLO */
+    uint64_t since_ns;
+};
+
+struct supervisor {
+    const struct supervise_job *job;
+    const struct cmdline *options;
+    struct plan *plan;
+    char id[32], token[CONTROL_TOKEN_MAX];
+
+    enum phase phase;
+    struct member *members; /* [num_instances] */
+    struct peer **peers;
+    size_t num_peers, peers_cap;
+    unsigned long *shown; /* whose output is; NULL: everybody's */
+    uint16_t master_port;
+    bool plans_sent, table_printed;
+
+    struct meeting_place *place; /* of the programs, where no MPI carries their collectives */
+    char place_address[MEETING_ADDRESS_MAX];
+
+    struct tls *tls; /* of the control connections; NULL: they are not encrypted */
+    int listener, signal_fd;
+    uint64_t deaf_until;     /* no descriptor is left for those who connect */
+    struct lenders *lenders; /* or NULL */
+    struct starter starter;
+    bool starter_ended; /* its status has come */
+    int starter_status;
+    struct member *orphan; /* the first whose process of Open MPI is gone */
+    bool starter_gone;     /* and its guard with all of its family */
+    uint64_t starter_gone_ns;
+    struct lines text; /* what it prints */
+    struct tail text_tail;
+
+    struct output *output;
+    bool files_failed;
+    bool output_unread; /* some of what a program printed could not be read */
+    int output_failure; /* that was told of, or 0 */
+    bool input_ended;
+    uint64_t input_in_flight;
+
+    struct report report;
+    int status;     /* plenumrun's exit status, at the end */
+    int interrupts; /* how often somebody wanted us to end */
+    bool hurry;     /* do not even wait for the output */
+
+    uint64_t turn_ns; /* when the loop last came round */
+    /* When something is due; NEVER: nothing. */
+    uint64_t beat_at, start_at, timeout_at, kill_at, reason_at, close_at, end_starter_at,
+        abandon_at;
+};
+
+/* What starts the instances, as a person knows it. */
+static inline const char *starter_name(const struct supervisor *s)
+{
+    return s->job->mpirun ? "mpirun" : "the starter";
+}
+
+static inline uint32_t member_index(const struct supervisor *s, const struct member *m)
+{
+    return (uint32_t)(m - s->members);
+}
+
+static inline struct plan_host *member_host(const struct supervisor *s, const struct member *m)
+{
+    return &s->plan->hosts[s->plan->instances[member_index(s, m)].host];
+}
+
+/* ---- supervise.c ---- */
+
+/** The first failure ends the job; later ones are its consequences and are not noted. */
+void supervise_fail(struct supervisor *s, const struct report *report);
+MESSAGE_FORMAT(4, 5)
+void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
+                         const char *format, ...);
+
+/** The starter has ended or wants the end: it is blamed if nobody gives a better reason very
+ * soon. */
+void supervise_expect_reason(struct supervisor *s);
+
+/* ---- members.c ---- */
+
+/** Have all come as far as `state`? */
+bool members_are(const struct supervisor *s, enum member_state state);
+/** "instance 1 on host a, 4 instances on host b": those that have not. */
+void members_list_missing(const struct supervisor *s, enum member_state state, char *ret,
+                          size_t size);
+
+/** Take the connections that wait. */
+void members_accept(struct supervisor *s);
+/** Read what a connection holds, and do as it says. May drop the peer. */
+void members_read(struct supervisor *s, struct peer *peer);
+/** Send what is pending. May drop peers. */
+void members_flush(struct supervisor *s);
+/** Drop all connections. */
+void members_close(struct supervisor *s);
+
+/** Fill in what this host's topology, or that of another, makes of the plan. */
+void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
+                   bool real);
+/** It cannot be had: a warning, or the end of a job that wants strict binding. */
+MESSAGE void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
+/** Send everybody the plan, if all hosts are known. */
+void members_send_plans(struct supervisor *s);
+void members_send_number(struct supervisor *s, enum control_type type, uint64_t number);
+void members_send_empty(struct supervisor *s, enum control_type type);
+
+/** Say that we are here; lose those who have not for too long. */
+void members_beat(struct supervisor *s, uint64_t now);
+/** Who has said nothing for the longest time, if that is more than some beats; or NULL. */
+const struct member *members_find_silent(const struct supervisor *s, uint64_t now,
+                                         uint64_t *ret_silence_ns);
+
+/** Does instance 0 want our standard input now? */
+bool members_want_input(const struct supervisor *s);
+void members_send_input(struct supervisor *s, const char *bytes, size_t len);
+/** Hand out credit for what was written. */
+void members_send_credit(struct supervisor *s);
+
+/* ---- aftermath.c ---- */
+
+/** Of programs that failed in a row, the first need not be the first to end: whose traceback came
+ * first is the cause. To be called when all have ended. */
+void aftermath_find_cause(struct supervisor *s);
+/** Tell what went wrong, the cause last. Nothing when nothing did. */
+void aftermath_print(const struct supervisor *s);
+
+/* ---- result.c ---- */
+
+/** Write --result. Says so when that fails. */
+void result_write(const struct supervisor *s);
+/** A table of all instances and what they are doing, for people who wonder. Owned by the caller;
+ * NULL when memory is short. */
+char *result_table(const struct supervisor *s);
+
+#endif

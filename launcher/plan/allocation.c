@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* allocation.c - what Slurm, PBS and LSF tell a job of its hosts, each in its own way.
+ *
+ * Slurm's list has our own syntax for sets of hosts; how many tasks each has stands in another
+ * variable, run-length encoded. It is there also when nobody asked for tasks (it then says how many
+ * CPUs there are), and is read only when somebody did: an allocation of two hosts without a word
+ * about tasks gives one instance to each. */
+#include "config.h"
+
+#include "launcher/plan/allocation.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/util.h"
+
+/* The number at *p, which is moved over: 0 or -EINVAL. */
+static int get_number(const char **p, uint32_t *ret)
+{
+    size_t len = strspn(*p, "0123456789");
+    char digits[12];
+    uint64_t number;
+
+    if (len == 0 || len >= sizeof(digits))
+        return -EINVAL;
+    memcpy(digits, *p, len);
+    digits[len] = '\0';
+    if (parse_u64(digits, HOSTLIST_SLOTS_MAX, &number) < 0 || number == 0)
+        return -EINVAL;
+    *p += len;
+    *ret = (uint32_t)number;
+    return 0;
+}
+
+/* "2(x3),1" into the slots of hosts from `first` on: how many hosts it speaks of, or -EINVAL. */
+static int64_t spread_tasks(struct hostlist *list, size_t first, const char *tasks)
+{
+    const char *p = tasks;
+    size_t at = first;
+
+    for (;;) {
+        uint32_t slots, times = 1;
+
+        if (get_number(&p, &slots) < 0)
+            return -EINVAL;
+        if (strncmp(p, "(x", 2) == 0) {
+            p += 2;
+            if (get_number(&p, &times) < 0 || *p++ != ')')
+                return -EINVAL;
+        }
+        if (times > HOSTLIST_MAX || at + times > 2 * (size_t)HOSTLIST_MAX)
+            return -EINVAL;
+        for (; times > 0; times--, at++)
+            if (at < list->count)
+                list->hosts[at].slots = slots;
+        if (*p == '\0')
+            return (int64_t)(at - first);
+        if (*p++ != ',')
+            return -EINVAL;
+    }
+}
+
+int allocation_add_slurm(struct hostlist *list, const char *nodes, const char *tasks,
+                         struct plenum_error *err)
+{
+    size_t before = list->count;
+    int64_t told;
+    int r = hostlist_add_text(list, nodes, err);
+
+    if (r < 0)
+        return error_prefix(err, r, "SLURM_JOB_NODELIST");
+    if (!tasks)
+        return 0;
+    told = spread_tasks(list, before, tasks);
+    if (told < 0)
+        return error_set(err, -EINVAL, "SLURM_TASKS_PER_NODE: '%s' is not like 2(x3),1", tasks);
+    if (told != (int64_t)(list->count - before))
+        return error_set(err, -EINVAL,
+                         "SLURM_TASKS_PER_NODE '%s' speaks of %lld hosts, SLURM_JOB_NODELIST '%s' "
+                         "of %zu",
+                         tasks, (long long)told, nodes, list->count - before);
+    return 0;
+}
+
+int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_error *err)
+{
+    char *copy = strdup(text), *save = NULL, *name;
+    size_t before = list->count;
+    int r = 0;
+
+    if (!copy)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (name = strtok_r(copy, " ", &save); r == 0 && name; name = strtok_r(NULL, " ", &save)) {
+        char *count = strtok_r(NULL, " ", &save);
+        uint64_t slots = 0;
+
+        if (!count || parse_u64(count, HOSTLIST_SLOTS_MAX, &slots) < 0 || slots == 0)
+            r = error_set(err, -EINVAL, "LSB_MCPU_HOSTS: host '%s' has no number of slots", name);
+        else
+            r = hostlist_add_name(list, name, (uint32_t)slots, err);
+    }
+    free(copy);
+    if (r == 0 && list->count == before)
+        r = error_set(err, -EINVAL, "LSB_MCPU_HOSTS names no host");
+    return r;
+}
+
+int allocation_add_pbs(struct hostlist *list, const char *path, struct plenum_error *err)
+{
+    FILE *file = fopen(path, "re");
+    size_t cap = 0, before = list->count;
+    char *line = NULL;
+    int r = 0;
+
+    if (!file) {
+        r = -errno;
+        return error_set(err, r, "PBS_NODEFILE: cannot read %s: %s", path, strerror(-r));
+    }
+    while (r == 0 && getline(&line, &cap, file) >= 0) {
+        line[strcspn(line, " \t\r\n")] = '\0';
+        if (line[0])
+            r = hostlist_add_name(list, line, 1, err);
+    }
+    if (r < 0)
+        (void)error_prefix(err, r, "PBS_NODEFILE %s", path);
+    free(line);
+    (void)fclose(file);
+    if (r == 0 && list->count == before)
+        r = error_set(err, -EINVAL, "PBS_NODEFILE: %s names no host", path);
+    return r;
+}
+
+/* A variable that says something. */
+static const char *told(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && *value ? value : NULL;
+}
+
+/* In a job's own script tasks are the job's; in a step (srun) they are the step's, of which we are
+ * one: there is nothing to learn, and there must be no others. */
+static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_error *err)
+{
+    const char *tasks = told("SLURM_TASKS_PER_NODE"), *step = told("SLURM_STEP_NUM_TASKS");
+    uint64_t total = 0, sum = 0;
+    int r;
+
+    if (told("SLURM_PROCID") && step && parse_u64(step, UINT32_MAX, &total) == 0 && total > 1)
+        return error_set(err, -EINVAL,
+                         "srun has started plenumrun %s times, and each would start the whole job: "
+                         "start it without srun, or by srun -n1",
+                         step);
+    if (told("SLURM_STEP_ID") || !(told("SLURM_NTASKS") || told("SLURM_NTASKS_PER_NODE")))
+        tasks = NULL;
+    r = allocation_add_slurm(&ret->hosts, nodes, tasks, err);
+    for (size_t i = 0; i < ret->hosts.count; i++)
+        sum += ret->hosts.hosts[i].slots;
+    if (r == 0 && tasks && told("SLURM_NTASKS") &&
+        parse_u64(told("SLURM_NTASKS"), UINT32_MAX, &total) == 0 && total > 0 && total < sum)
+        ret->tasks = (uint32_t)total;
+    return r;
+}
+
+int allocation_read(struct allocation *ret, struct plenum_error *err)
+{
+    const char *slurm = told("SLURM_JOB_NODELIST"), *pbs = told("PBS_NODEFILE"),
+               *lsf = told("LSB_MCPU_HOSTS");
+    int r = 0;
+
+    *ret = (struct allocation){0};
+    if (slurm) {
+        ret->name = "Slurm";
+        r = read_slurm(slurm, ret, err);
+    } else if (pbs) {
+        ret->name = "PBS";
+        r = allocation_add_pbs(&ret->hosts, pbs, err);
+    } else if (lsf) {
+        ret->name = "LSF";
+        r = allocation_add_lsf(&ret->hosts, lsf, err);
+    }
+    if (r < 0)
+        allocation_fini(ret);
+    return r;
+}
+
+void allocation_fini(struct allocation *allocation)
+{
+    hostlist_fini(&allocation->hosts);
+    *allocation = (struct allocation){0};
+}

@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: MIT */
+/* cmdline.c - the table of options of plenumrun.
+ *
+ * One row an option: how it is written, what --help says, and where or by which function its value
+ * goes into struct cmdline. Parsing and --help read the table (common/options.h); so does the test
+ * that holds the manual page against it. A new option is a new row and a field. */
+#include "config.h"
+
+#include "launcher/plan/cmdline.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/address.h"
+#include "common/error.h"
+#include "common/util.h"
+#include "launcher/shim/bind.h"
+#include "launcher/plan/configfile.h"
+#include "launcher/environ.h"
+#include "launcher/network.h"
+#include "launcher/job/output.h"
+#include "launcher/ranges.h"
+
+enum { COUNT_MAX = 1000000 }; /* instances, replicas */
+
+#define LIMIT_MAX (UINT64_C(1000) * 24 * 3600 * NS_PER_SEC)
+
+int cmdline_parse_truth(const char *text, bool *ret)
+{
+    static const char *const words[][2] = {
+        {"0", "1"}, {"no", "yes"}, {"off", "on"}, {"false", "true"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        for (int truth = 0; truth < 2; truth++) {
+            if (strcmp(text, words[i][truth]) == 0) {
+                *ret = truth != 0;
+                return 0;
+            }
+        }
+    }
+    return -EINVAL;
+}
+
+static int set_numa_aware(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    return cmdline_parse_truth(value, &c->numa_aware) < 0
+               ? error_set(err, -EINVAL, "--numa-aware must be 0 or 1, not '%s'", value)
+               : 0;
+}
+
+static int set_smt(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    bool on;
+
+    if (cmdline_parse_truth(value, &on) < 0)
+        return error_set(err, -EINVAL, "--smt must be on or off, not '%s'", value);
+    c->first_threads = !on;
+    return 0;
+}
+
+static int set_offline(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    c->dry_run = true;
+    return value && cmdline_parse_truth(value, &c->dry_run) < 0
+               ? error_set(err, -EINVAL, "--offline-mode must be yes or no, not '%s'", value)
+               : 0;
+}
+
+int cmdline_list_add(struct cmdline_list *list, const char *text, size_t len)
+{
+    char **items = realloc(list->items, (list->count + 2) * sizeof(*items));
+
+    if (!items)
+        return -ENOMEM;
+    list->items = items;
+    items[list->count] = strndup(text, len);
+    if (!items[list->count])
+        return -ENOMEM;
+    items[++list->count] = NULL;
+    return 0;
+}
+
+static int add_item(struct cmdline_list *list, const char *text, size_t len,
+                    struct plenum_error *err)
+{
+    int r = cmdline_list_add(list, text, len);
+
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+/* The next word of a command line at *p, as a shell would see it (quotes and backslash only), into
+ * `word`, which has room for all of the text. */
+static int next_word(const char **p, char *word, size_t *len)
+{
+    char quote = 0;
+    const char *c = *p;
+
+    for (*len = 0; *c && (quote || !isspace((unsigned char)*c)); c++) {
+        if (quote && *c == quote)
+            quote = 0;
+        else if (!quote && (*c == '\'' || *c == '"'))
+            quote = *c;
+        else if (*c == '\\' && quote != '\'' && c[1])
+            word[(*len)++] = *++c;
+        else
+            word[(*len)++] = *c;
+    }
+    *p = c;
+    return quote ? -EINVAL : 0;
+}
+
+static int add_words(struct cmdline_list *list, const char *name, const char *value,
+                     struct plenum_error *err)
+{
+    char *word = malloc(strlen(value) + 1);
+    const char *p = value;
+    size_t len;
+    int r = 0;
+
+    if (!word)
+        return error_set(err, -ENOMEM, "out of memory");
+    while (r == 0) {
+        p += strspn(p, " \t\n");
+        if (!*p)
+            break;
+        r = next_word(&p, word, &len);
+        if (r < 0)
+            (void)error_set(err, r, "%s: a quote in '%s' has no partner", name, value);
+        else
+            r = add_item(list, word, len, err);
+    }
+    free(word);
+    return r;
+}
+
+static int add_global_args(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    return add_words(&c->mpi_global_args, "--mpi-global-args", value, err);
+}
+
+static int add_local_args(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    return add_words(&c->mpi_local_args, "--mpi-local-args", value, err);
+}
+
+/* "3:--mca btl_tcp_links 2", "0-2,5:..." */
+bool cmdline_are_exports(const struct cmdline_list *words)
+{
+    for (size_t i = 0; i < words->count; i += 2)
+        if (strcmp(words->items[i], "-x") != 0 || i + 1 == words->count || !words->items[i + 1][0])
+            return false;
+    return true;
+}
+
+static int add_instance_args(void *target, const char *value, struct plenum_error *err)
+{
+    static const char name[] = "--instance-mpi-local-args";
+    struct cmdline *c = target;
+    struct cmdline_instance_args *args;
+    size_t len = strcspn(value, ":");
+    char *number = strndup(value, len);
+    uint64_t instance = 0;
+    int r;
+
+    if (!number)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = value[len] ? parse_u64(number, COUNT_MAX - 1, &instance) : -EINVAL;
+    free(number);
+    if (r < 0)
+        return error_set(err, -EINVAL,
+                         "%s needs an instance and its arguments, 3:ARGUMENTS, not "
+                         "'%s'",
+                         name, value);
+    args = realloc(c->instance_args, (c->num_instance_args + 1) * sizeof(*args));
+    if (!args)
+        return error_set(err, -ENOMEM, "out of memory");
+    c->instance_args = args;
+    args += c->num_instance_args++;
+    *args = (struct cmdline_instance_args){.instance = (uint32_t)instance};
+    return add_words(&args->words, name, value + len + 1, err);
+}
+
+static int add_export(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    const char *star = strchr(value, '*'), *equals = strchr(value, '=');
+
+    if (value[0] == '=' || !value[0])
+        return error_set(err, -EINVAL, "--export needs NAME or NAME=VALUE, not '%s'", value);
+    if (star && (!equals || star < equals) && (star[1] || star == value))
+        return error_set(err, -EINVAL,
+                         "--export '%s': '*' stands at the end of the first letters of names",
+                         value);
+    return add_item(&c->exports, value, strlen(value), err);
+}
+
+/* A file of NAME=value lines. */
+static int add_env_file(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    FILE *file = fopen(value, "re");
+    char *line = NULL;
+    size_t cap = 0;
+    int number = 0, r = 0;
+    ssize_t n;
+
+    if (!file) {
+        r = -errno;
+        return error_set(err, r, "--env-file: cannot read %s: %s", value, strerror(-r));
+    }
+    while (r == 0 && (n = getline(&line, &cap, file)) >= 0) {
+        char *text = line + strspn(line, " \t"), *end = line + n;
+
+        number++;
+        while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
+            *--end = '\0';
+        if (*text == '\0' || *text == '#')
+            continue;
+        if (strncmp(text, "export ", 7) == 0)
+            text += 7;
+        r = environ_unquote(text);
+        if (r < 0)
+            (void)error_set(err, r, "--env-file %s:%d: '%s' is not NAME=value", value, number,
+                            text);
+        else
+            r = add_item(&c->exports, text, strlen(text), err);
+    }
+    free(line);
+    (void)fclose(file);
+    return r;
+}
+
+static int add_excluded(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    struct hostlist list = {0};
+    int r = hostlist_add_text(&list, value, err);
+
+    hostlist_fini(&list);
+    return r < 0 ? error_prefix(err, r, "--exclude")
+                 : add_item(&c->excluded, value, strlen(value), err);
+}
+
+static int set_device_env(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r;
+
+    device_pool_fini(&c->pool);
+    r = device_pool_parse(value, &c->pool, err);
+    return r < 0 ? error_prefix(err, r, "--device-env") : 0;
+}
+
+static int set_host_subnet(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    struct subnet subnet;
+    int r = subnet_parse(value, &subnet, err);
+
+    c->host_subnet = value;
+    return r < 0 ? error_prefix(err, r, "--host-subnet") : 0;
+}
+
+static int set_cpus(void *target, const char *value, struct plenum_error *err)
+{
+    unsigned long words[RANGES_WORDS(BIND_CPUS)] = {0};
+    struct cmdline *c = target;
+    int r = ranges_parse(value, words, BIND_CPUS, err);
+
+    if (r == 0 && ranges_count(words, BIND_CPUS) == 0)
+        r = error_set(err, -EINVAL, "the list is empty");
+    c->cpus = value;
+    return r < 0 ? error_prefix(err, r, "--cpus") : 0;
+}
+
+static int set_memory(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r = place_memory_parse(value, &c->memory, err);
+
+    return r < 0 ? error_prefix(err, r, "--mem-policy") : 0;
+}
+
+static int add_topology(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    return add_item(&c->topologies, value, strlen(value), err);
+}
+
+static int set_version(void *target, const char *value, struct plenum_error *err)
+{
+    static const char *const names[] = {[CMDLINE_VERSION_TEXT] = "text",
+                                        [CMDLINE_VERSION_FULL_TEXT] = "full-text",
+                                        [CMDLINE_VERSION_FULL_JSON] = "full-json"};
+    struct cmdline *c = target;
+
+    for (size_t i = CMDLINE_VERSION_TEXT; i < ARRAY_LEN(names); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            c->version = (enum cmdline_version)i;
+            return 0;
+        }
+    }
+    return error_set(err, -EINVAL,
+                     "--version-format must be text, full-text or full-json, not '%s'", value);
+}
+
+static int add_hosts(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r = hostlist_add_text(&c->hosts, value, err);
+
+    return r < 0 ? error_prefix(err, r, "--host") : 0;
+}
+
+static int add_host_file(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r = hostlist_add_file(&c->hosts, value, err);
+
+    return r < 0 ? error_prefix(err, r, "--hostfile") : 0;
+}
+
+static int set_placement(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r = place_policy_parse(value, &c->placement, err);
+
+    return r < 0 ? error_prefix(err, r, "--process-placement") : 0;
+}
+
+static int set_format(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    if (!value || strcmp(value, "text") == 0 || strcmp(value, "yes") == 0)
+        c->print_topology = CMDLINE_FORMAT_TEXT;
+    else if (strcmp(value, "json") == 0)
+        c->print_topology = CMDLINE_FORMAT_JSON;
+    else if (strcmp(value, "no") == 0)
+        c->print_topology = CMDLINE_FORMAT_NONE;
+    else
+        return error_set(err, -EINVAL, "--print-topology must be text, json or no, not '%s'",
+                         value);
+    return 0;
+}
+
+static int set_verify(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    char *end;
+    double percent = strtod(value, &end);
+
+    end += *end == '%';
+    if (*end || end == value || !(percent >= 0 && percent <= 100))
+        return error_set(err, -EINVAL, "--verify-batches needs a percentage, 0 to 100, not '%s'",
+                         value);
+    c->verify = value;
+    return 0;
+}
+
+static int set_loader(void *target, const char *value, struct plenum_error *err)
+{
+    struct address addresses[ADDRESS_LIST_MAX];
+    struct cmdline *c = target;
+
+    if (strcmp(value, "auto") != 0 && strcmp(value, "none") != 0) {
+        int r = address_parse_list(value, addresses, err);
+
+        if (r < 0)
+            return error_prefix(err, r, "--loader");
+    }
+    c->loader = value;
+    return 0;
+}
+
+static int add_loader_hosts(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r = hostlist_add_text(&c->loader_hosts, value, err);
+
+    return r < 0 ? error_prefix(err, r, "--loader-host") : 0;
+}
+
+static int set_tag(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+    int r;
+
+    if (!value)
+        value = "[%i@%h]";
+    r = output_check_tag(value, err);
+    if (r < 0)
+        return error_prefix(err, r, "--tag-output");
+    c->tag = value;
+    return 0;
+}
+
+static int set_stdin(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    if (strcmp(value, "0") != 0 && strcmp(value, "none") != 0)
+        return error_set(err, -EINVAL, "--stdin must be 0 (instance 0) or none, not '%s'", value);
+    c->no_stdin = strcmp(value, "none") == 0;
+    return 0;
+}
+
+static int say_more(void *target, const char *value, struct plenum_error *err)
+{
+    struct cmdline *c = target;
+
+    (void)value;
+    (void)err;
+    c->verbosity++;
+    return 0;
+}
+
+#define FIELD(name) offsetof(struct cmdline, name)
+
+static const struct option_def defs[] = {
+    {.help = "Where and how many"},
+    {"host", 'H', "LIST", OPTION_CALL, .call = add_hosts,
+     .help = "run on these hosts: h[0-2,4] means h0, h1, h2 and h4; h:4 has room for 4 instances; "
+             "user@h:2222 is reached by port 2222 (default: the hosts that Slurm, PBS or LSF gave; "
+             "else this host)"},
+    {"hostfile", 0, "FILE", OPTION_CALL, .call = add_host_file,
+     .help = "run on the hosts of a file, one a line: NAME [slots=N] [user=NAME] [port=N]"},
+    {"exclude", 0, "LIST", OPTION_CALL, .call = add_excluded, .help = "but not on these"},
+    {"num-instances", 'n', "N", OPTION_U32, FIELD(num_instances), 1, COUNT_MAX,
+     .help = "start N processes, spread evenly over the hosts (default: as many as a host has "
+             "slots, or one)"},
+    {"np", 0, "N", OPTION_U32, FIELD(num_instances), 1, COUNT_MAX, .help = NULL},
+    {"num-replicas", 0, "N", OPTION_U32, FIELD(num_replicas), 1, COUNT_MAX,
+     .help = "run N copies of the model, spread evenly over the instances (default: one each)"},
+    {"allow-uneven", 0, NULL, OPTION_FLAG, FIELD(allow_uneven),
+     .help = "replicas need not divide evenly: the first instances run one more"},
+    {"devices-per-replica", 0, "N", OPTION_U32, FIELD(devices_per_replica), 1, COUNT_MAX,
+     .help = "a replica uses N accelerators (default: 1; also --ipus-per-replica)"},
+    {"ipus-per-replica", 0, "N", OPTION_U32, FIELD(devices_per_replica), 1, COUNT_MAX,
+     .help = NULL},
+    {"device-env", 0, "NAME[=LIST]", OPTION_CALL, .call = set_device_env,
+     .help =
+         "share out the devices of LIST, or of the variable's value here, or 0, 1, ..., and tell "
+         "each instance its own in this variable: CUDA_VISIBLE_DEVICES (or cuda, rocr, hip, "
+         "oneapi, ze, habana, tpu)"},
+
+    {.help = "Network"},
+    {"host-subnet", 0, "ADDRESS/BITS", OPTION_CALL, .call = set_host_subnet,
+     .help = "the hosts talk over this network (default: one that they all share)"},
+    {"no-host-check", 0, NULL, OPTION_FLAG, FIELD(no_host_check),
+     .help = "do not ask the hosts whether all is well before the job starts"},
+
+    {.help = "Placement"},
+    {"numa-aware", 0, "0|1", OPTION_CALL, .call = set_numa_aware,
+     .help = "bind instances to CPUs and memory (default: 1); 0 is the same as "
+             "--process-placement disabled"},
+    {"process-placement", 0, "POLICY", OPTION_CALL, .call = set_placement,
+     .help = "spreadnuma: divide a host's NUMA nodes among its instances (default); compact: "
+             "divide its cores in order; core: one core each; socket: divide its sockets; device: "
+             "next to the accelerators; disabled: bind nothing"},
+    {"cpus", 0, "LIST", OPTION_CALL, .call = set_cpus,
+     .help = "use only these CPUs of each host: 0-7,16-23"},
+    {"mem-policy", 0, "POLICY", OPTION_CALL, .call = set_memory,
+     .help = "memory of the instance's own NUMA nodes: bind (only that; default), preferred, "
+             "interleave, or local"},
+    {"smt", 0, "on|off", OPTION_CALL, .call = set_smt,
+     .help = "off: use one hardware thread of each core (default: on)"},
+    {"reserve-cores", 0, "N", OPTION_U32, FIELD(reserve_cores), 0, COUNT_MAX,
+     .help = "keep N cores of each host for the loader, spread over its NUMA nodes (default: 0: it "
+             "shares those of the instances)"},
+    {"strict-binding", 0, NULL, OPTION_FLAG, FIELD(strict_binding),
+     .help = "a binding that the kernel refuses ends the job; else it is a warning"},
+    {"print-topology", 0, "text|json", OPTION_OPTIONAL, .call = set_format,
+     .help = "print hosts, instances, replicas and what they are bound to, then run"},
+    {"dry-run", 0, NULL, OPTION_FLAG, FIELD(dry_run), .help = "print that, and start nothing"},
+    {"offline-mode", 0, "yes|no", OPTION_OPTIONAL, .call = set_offline, .help = NULL},
+    {"topology", 0, "SOURCE", OPTION_CALL, .call = add_topology,
+     .help = "plan for other machines, and start nothing: a FILE.xml of lstopo, or "
+             "synthetic:'package:2 [numa] core:8 pu:2'; once for all hosts, or once for each"},
+
+    {.help = "Environment of the instances"},
+    {"export", 'x', "NAME[=VALUE]", OPTION_CALL, .call = add_export,
+     .help = "give them this variable, with its value here or with VALUE; PREFIX*: all that begin "
+             "so"},
+    {"env-file", 0, "FILE", OPTION_CALL, .call = add_env_file,
+     .help = "give them the variables of a file, one NAME=value a line"},
+    {"loader", 0, "auto|none|ADDRESSES", OPTION_CALL, .call = set_loader,
+     .help = "auto: one loader a host for this job, started when it is first asked (default, "
+             "unless PLENUM_LOADER is set); none; or loaders that run already, unix:PATH or "
+             "tcp:HOST:PORT, "
+             "separated by commas"},
+    {"loader-host", 0, "LIST", OPTION_CALL, .call = add_loader_hosts,
+     .help = "these hosts, which run no instance, lend their cores: they render batches for all of "
+             "the job"},
+    {"verify-batches", 0, "P%", OPTION_CALL, .call = set_verify,
+     .help = "have so many of a hundred batches made by two loaders, and end when these differ "
+             "(default: 0)"},
+
+    {.help = "Input and output"},
+    {"only-output-from-instance", 0, "LIST", OPTION_TEXT, FIELD(only_output),
+     .help = "show the output of these instances only: 0,2-3"},
+    {"tag-output", 0, "TEMPLATE", OPTION_OPTIONAL, .call = set_tag,
+     .help = "begin each line with a tag: %i instance, %h host, %p process, %s stream, %t time, %% "
+             "percent sign (default template: [%i@%h])"},
+    {"output-dir", 0, "DIR", OPTION_TEXT, FIELD(output_dir),
+     .help = "write the output also to files here, one an instance and stream"},
+    {"result", 0, "FILE", OPTION_TEXT, FIELD(result),
+     .help = "write to FILE, as JSON, what became of each instance"},
+    {"stdin", 0, "0|none", OPTION_CALL, .call = set_stdin,
+     .help = "who reads our standard input: instance 0 (default) or nobody"},
+
+    {.help = "Limits (a number of seconds, or 500ms, 5m, 2h)"},
+    {"grace", 0, "TIME", OPTION_DURATION, FIELD(grace_ns), 0, LIMIT_MAX,
+     .help = "from asking an instance to end (SIGTERM) to killing it (default: 10)"},
+    {"timeout", 0, "TIME", OPTION_DURATION, FIELD(timeout_ns), 0, LIMIT_MAX,
+     .help = "end the job after this time (default: 0, which is never)"},
+    {"start-timeout", 0, "TIME", OPTION_DURATION, FIELD(start_timeout_ns), NS_PER_SEC, LIMIT_MAX,
+     .help = "give up when not all instances have started in this time (default: 60)"},
+    {"heartbeat-timeout", 0, "TIME", OPTION_DURATION, FIELD(heartbeat_timeout_ns), NS_PER_SEC,
+     LIMIT_MAX, .help = "a host that says nothing for so long is lost (default: 30)"},
+    {"max-restarts", 0, "N", OPTION_U32, FIELD(max_restarts), 0, COUNT_MAX,
+     .help = "start the job again, N times at most, when an instance has failed (default: 0)"},
+
+    {.help = "Open MPI"},
+    {"mpi-global-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_global_args,
+     .help = "further arguments of mpirun"},
+    {"mpi-local-args", 0, "ARGUMENTS", OPTION_CALL, .call = add_local_args,
+     .help = "further arguments of mpirun for the instances, behind the global ones"},
+    {"instance-mpi-local-args", 0, "I:ARGUMENTS", OPTION_CALL, .call = add_instance_args,
+     .help = "the same for instance I only"},
+    {"allow-run-as-root", 0, NULL, OPTION_FLAG, FIELD(allow_root),
+     .help = "start a job as root, which is refused otherwise"},
+
+    {.help = "Configuration"},
+    {"import-config", 0, "FILE", OPTION_TEXT, FIELD(import_config),
+     .help = "take options from a file of 'name = value' lines; the command line wins"},
+    {"export-config", 0, "FILE", OPTION_TEXT, FIELD(export_config),
+     .help = "write the options to such a file; without a program, do nothing else"},
+    {"overwrite-config", 0, NULL, OPTION_FLAG, FIELD(overwrite_config),
+     .help = "--export-config may replace a file"},
+
+    {.help = "About"},
+    {"verbose", 'v', NULL, OPTION_CALL, .call = say_more, .help = "say more; -vv says still more"},
+    {"version-format", 0, "FORMAT", OPTION_CALL, .call = set_version,
+     .help = "show the version as text, or those of all that is used, too: full-text, full-json"},
+};
+
+static const struct option_words words[] = {
+    {"host", "@hosts"},
+    {"exclude", "@hosts"},
+    {"loader-host", "@hosts"},
+    {"device-env", "cuda rocr hip oneapi ze habana tpu"},
+    {"process-placement", "spreadnuma compact core socket device disabled"},
+    {"mem-policy", "bind preferred interleave local"},
+    {"topology", "@files"},
+    {"export", "@variables"},
+    {"version-format", "text full-text full-json"},
+    {0},
+};
+
+const struct options_program cmdline_program = {
+    .name = "plenumrun",
+    .usage = "[OPTION]... PROGRAM [ARGUMENT]...",
+    .summary = "Start the replicas of a training job on this host or on several, watch over them, "
+               "and leave nothing behind.",
+    .footer = "Exit status: that of the instance that failed first, or 128 and the number of\n"
+              "the signal that ended it; 2 wrong usage; 124 --timeout; 125 the job could not\n"
+              "be started or a host was lost; 126 the program cannot be executed;\n"
+              "127 there is no such program.",
+    .defs = defs,
+    .count = ARRAY_LEN(defs),
+    .stop_at_operand = true,
+    .one_dash = "np",
+    .words = words,
+};
+
+void cmdline_init(struct cmdline *cmdline)
+{
+    *cmdline = (struct cmdline){
+        .numa_aware = true,
+        .placement = PLACE_SPREADNUMA,
+        .memory = PLACE_MEMORY_BIND,
+        .grace_ns = 10 * NS_PER_SEC,
+        .start_timeout_ns = 60 * NS_PER_SEC,
+        .heartbeat_timeout_ns = 30 * NS_PER_SEC,
+    };
+}
+
+static void list_fini(struct cmdline_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i]);
+    free(list->items);
+}
+
+void cmdline_fini(struct cmdline *cmdline)
+{
+    hostlist_fini(&cmdline->hosts);
+    hostlist_fini(&cmdline->loader_hosts);
+    device_pool_fini(&cmdline->pool);
+    list_fini(&cmdline->excluded);
+    list_fini(&cmdline->topologies);
+    list_fini(&cmdline->exports);
+    list_fini(&cmdline->mpi_global_args);
+    list_fini(&cmdline->mpi_local_args);
+    for (size_t i = 0; i < cmdline->num_instance_args; i++)
+        list_fini(&cmdline->instance_args[i].words);
+    free(cmdline->instance_args);
+    options_settings_fini(&cmdline->settings);
+    list_fini(&cmdline->imported);
+}
+
+static const char *setting_of(const struct options_settings *settings, const char *name)
+{
+    const char *value = NULL;
+
+    for (size_t i = 0; i < settings->count; i++)
+        if (strcmp(settings->list[i].def->name, name) == 0)
+            value = settings->list[i].value;
+    return value;
+}
+
+/* What the options say together. */
+static int check(struct cmdline *c, struct plenum_error *err)
+{
+    bool idle = c->dry_run || c->version != CMDLINE_VERSION_NONE || c->export_config;
+
+    if (c->topologies.count > 0)
+        idle = c->dry_run = true;
+    if (!c->program[0] && !idle)
+        return error_set(err, -EINVAL, "no program is named; --help shows how to call plenumrun");
+    return 0;
+}
+
+int cmdline_parse(struct cmdline *cmdline, int argc, char **argv, struct plenum_error *err)
+{
+    struct options_settings *all = &cmdline->settings;
+    struct options_settings own = {0};
+    const char *file;
+    int operands = 0, r;
+
+    r = options_collect(&cmdline_program, argc, argv, &own, &operands, err);
+    if (r == OPTIONS_VERSION && setting_of(&own, "version-format"))
+        r = 0;
+    if (r != 0)
+        goto out;
+    file = setting_of(&own, "import-config");
+    if (file)
+        r = configfile_read(file, &own, all, &cmdline->imported, err);
+    for (size_t i = 0; r == 0 && i < own.count; i++)
+        if (options_settings_add(all, own.list[i].def, own.list[i].value) < 0)
+            r = error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; r == 0 && i < all->count; i++)
+        r = options_apply(all->list[i].def, cmdline, all->list[i].value, err);
+    cmdline->program = argv + 1;
+    cmdline->program[operands] = NULL;
+    if (r == 0)
+        r = check(cmdline, err);
+out:
+    options_settings_fini(&own);
+    return r;
+}

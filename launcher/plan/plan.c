@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/* plan.c - two pure steps: the split needs only numbers, the placing needs a host's topology.
+ *
+ * They are apart because the topology of another host is known only when its first shim has told
+ * it; the split must be known before, to start anything there. */
+#include "config.h"
+
+#include "launcher/plan/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "launcher/ranges.h"
+
+static void free_host(struct plan_host *host)
+{
+    free(host->name);
+    free(host->user);
+    free(host->interface);
+    free(host->loader_cpus);
+}
+
+void plan_fini(struct plan *plan)
+{
+    for (uint32_t i = 0; plan->hosts && i < plan->num_hosts; i++)
+        free_host(&plan->hosts[i]);
+    for (uint32_t i = 0; plan->loader_hosts && i < plan->num_loader_hosts; i++)
+        free_host(&plan->loader_hosts[i]);
+    for (uint32_t i = 0; plan->instances && i < plan->num_instances; i++) {
+        free(plan->instances[i].cpus);
+        free(plan->instances[i].nodes);
+        free(plan->instances[i].devices);
+    }
+    free(plan->hosts);
+    free(plan->loader_hosts);
+    free(plan->instances);
+    *plan = (struct plan){0};
+}
+
+static int take_host(struct plan_host *host, const struct hostlist_host *named, bool local)
+{
+    host->local = local;
+    host->port = named->port;
+    host->name = strdup(named->name);
+    host->user = named->user ? strdup(named->user) : NULL;
+    return host->name && (host->user || !named->user) ? 0 : -ENOMEM;
+}
+
+static int take_hosts(const struct hostlist *list, const bool *local, struct plan_host **ret,
+                      uint32_t *num)
+{
+    int r = 0;
+
+    *ret = calloc(list->count, sizeof(**ret));
+    if (!*ret)
+        return -ENOMEM;
+    *num = (uint32_t)list->count;
+    for (uint32_t i = 0; r == 0 && i < *num; i++)
+        r = take_host(&(*ret)[i], &list->hosts[i], local && local[i]);
+    return r;
+}
+
+static int add_hosts(struct plan *plan, const struct plan_request *request)
+{
+    struct hostlist_host here = {.name = (char *)request->this_host};
+    const struct hostlist alone = {.hosts = &here, .count = 1};
+    const bool yes = true;
+    int r = request->hosts->count
+                ? take_hosts(request->hosts, request->local, &plan->hosts, &plan->num_hosts)
+                : take_hosts(&alone, &yes, &plan->hosts, &plan->num_hosts);
+
+    if (r == 0 && request->loader_hosts && request->loader_hosts->count > 0)
+        r = take_hosts(request->loader_hosts, request->loader_local, &plan->loader_hosts,
+                       &plan->num_loader_hosts);
+    return r;
+}
+
+/* A host with instances has a loader of its own. */
+static int check_loader_hosts(const struct plan *plan, struct plenum_error *err)
+{
+    for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
+        for (uint32_t h = 0; h < plan->num_hosts; h++)
+            if ((plan->loader_hosts[i].local && plan->hosts[h].local) ||
+                strcmp(plan->loader_hosts[i].name, plan->hosts[h].name) == 0)
+                return error_set(err, -EINVAL,
+                                 "--loader-host %s: instances run there, so it has a loader of its "
+                                 "own: leave it out, or --exclude it from the instances",
+                                 plan->loader_hosts[i].name);
+    return 0;
+}
+
+static uint32_t slots_of(const struct hostlist *list, uint32_t host)
+{
+    return list->count ? list->hosts[host].slots : 0;
+}
+
+/* One to each host in turn, until all have a place. */
+static int split_instances(struct plan *plan, const struct plan_request *request,
+                           struct plenum_error *err)
+{
+    uint32_t total = request->num_instances, placed = 0;
+
+    if (total == 0)
+        for (uint32_t h = 0; h < plan->num_hosts; h++)
+            total += slots_of(request->hosts, h) ? slots_of(request->hosts, h) : 1;
+    while (placed < total) {
+        uint32_t before = placed;
+
+        for (uint32_t h = 0; h < plan->num_hosts && placed < total; h++) {
+            uint32_t slots = slots_of(request->hosts, h);
+
+            if (slots > 0 && plan->hosts[h].count == slots)
+                continue;
+            plan->hosts[h].count++;
+            placed++;
+        }
+        if (placed == before)
+            return error_set(err, -EINVAL,
+                             "%u instances do not fit on the hosts, which have %u slots: raise the "
+                             "slots or lower --num-instances",
+                             total, placed);
+    }
+    plan->num_instances = total;
+    return 0;
+}
+
+static int add_instances(struct plan *plan)
+{
+    uint32_t index = 0;
+
+    plan->instances = calloc(plan->num_instances, sizeof(*plan->instances));
+    if (!plan->instances)
+        return -ENOMEM;
+    for (uint32_t h = 0; h < plan->num_hosts; h++) {
+        plan->hosts[h].first = index;
+        for (uint32_t i = 0; i < plan->hosts[h].count; i++, index++)
+            plan->instances[index] = (struct plan_instance){.host = h, .local_index = i};
+    }
+    return 0;
+}
+
+static int split_replicas(struct plan *plan, const struct plan_request *request,
+                          struct plenum_error *err)
+{
+    uint32_t count = plan->num_instances, offset = 0;
+    uint32_t total = request->num_replicas ? request->num_replicas : count;
+
+    if (total < count)
+        return error_set(err, -EINVAL,
+                         "%u replicas are fewer than %u instances, each of which needs one: raise "
+                         "--num-replicas or lower --num-instances",
+                         total, count);
+    if (total % count != 0 && !request->allow_uneven)
+        return error_set(err, -EINVAL,
+                         "%u replicas cannot be split evenly over %u instances: let --num-replicas "
+                         "be a multiple of --num-instances, or say --allow-uneven",
+                         total, count);
+    plan->num_replicas = total;
+    for (uint32_t i = 0; i < count; i++) {
+        plan->instances[i].num_replicas = total / count + (i < total % count);
+        plan->instances[i].replica_offset = offset;
+        offset += plan->instances[i].num_replicas;
+    }
+    return 0;
+}
+
+/* Devices in the order of replicas, from 0 on each host. */
+static int split_devices(struct plan *plan, const struct plan_request *request,
+                         struct plenum_error *err)
+{
+    static const struct device_pool none;
+    const struct device_pool *pool = request->pool ? request->pool : &none;
+    bool counted = request->pool || request->place.policy == PLACE_DEVICE;
+
+    for (uint32_t h = 0; h < plan->num_hosts; h++) {
+        struct plan_host *host = &plan->hosts[h];
+        uint64_t next = 0;
+
+        for (uint32_t i = host->first; i < host->first + host->count; i++) {
+            struct plan_instance *instance = &plan->instances[i];
+            uint64_t wanted = (uint64_t)instance->num_replicas * plan->devices_per_replica;
+
+            if (counted && wanted + next > DEVICES_MAX)
+                return error_set(err, -EINVAL, "host %s would need more than %d devices",
+                                 host->name, DEVICES_MAX);
+            if (!device_pool_suffices(pool, wanted + next))
+                return error_set(err, -EINVAL,
+                                 "host %s: %u replicas of %u devices are more than the %u that %s "
+                                 "names",
+                                 host->name,
+                                 plan->instances[host->first + host->count - 1].replica_offset +
+                                     plan->instances[host->first + host->count - 1].num_replicas -
+                                     plan->instances[host->first].replica_offset,
+                                 plan->devices_per_replica, pool->count,
+                                 pool->variable ? pool->variable : "nobody");
+            instance->first_device = (uint32_t)next;
+            instance->num_devices = (uint32_t)wanted;
+            next += wanted;
+            instance->devices =
+                request->pool ? device_pool_format(pool, instance->first_device, (uint32_t)wanted)
+                              : strdup("");
+            if (!instance->devices)
+                return error_set(err, -ENOMEM, "out of memory");
+        }
+    }
+    return 0;
+}
+
+/* Hosts that got no instance are no part of the job. */
+static void drop_idle_hosts(struct plan *plan)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t h = 0; h < plan->num_hosts; h++) {
+        if (plan->hosts[h].count > 0)
+            plan->hosts[kept++] = plan->hosts[h];
+        else
+            free_host(&plan->hosts[h]);
+    }
+    plan->num_hosts = kept;
+}
+
+int plan_create(const struct plan_request *request, struct plan *ret, struct plenum_error *err)
+{
+    struct plan plan = {
+        .devices_per_replica = request->devices_per_replica ? request->devices_per_replica : 1,
+        .device_variable = request->pool ? request->pool->variable : NULL,
+        .device_prefix = request->pool ? request->pool->prefix : "",
+        .place = request->place,
+        .pool = request->pool,
+    };
+    int r;
+
+    r = add_hosts(&plan, request);
+    if (r < 0) {
+        (void)error_set(err, r, "out of memory");
+        goto fail;
+    }
+    r = split_instances(&plan, request, err);
+    if (r < 0)
+        goto fail;
+    drop_idle_hosts(&plan);
+    r = check_loader_hosts(&plan, err);
+    if (r < 0)
+        goto fail;
+    r = add_instances(&plan);
+    if (r < 0) {
+        (void)error_set(err, r, "out of memory");
+        goto fail;
+    }
+    r = split_replicas(&plan, request, err);
+    if (r == 0)
+        r = split_devices(&plan, request, err);
+    if (r < 0)
+        goto fail;
+    *ret = plan;
+    return 0;
+
+fail:
+    plan_fini(&plan);
+    return r;
+}
+
+/* An hwloc set in the words that everybody else uses. hwloc's own text has other forms. */
+static char *format_set(hwloc_const_bitmap_t set)
+{
+    int last = hwloc_bitmap_last(set);
+    size_t count = last < 0 ? 1 : (size_t)last + 1;
+    unsigned long *words = calloc(RANGES_WORDS(count), sizeof(*words));
+    char *text;
+
+    if (!words)
+        return NULL;
+    for (int n = hwloc_bitmap_first(set); n >= 0; n = hwloc_bitmap_next(set, n))
+        ranges_add(words, (size_t)n);
+    text = ranges_format(words, count);
+    free(words);
+    return text;
+}
+
+/* The numbers of the accelerators of a host's instances; NULL when memory is short. One piece of
+ * memory. */
+static struct place_devices *list_devices(const struct plan *plan, const struct plan_host *h)
+{
+    static const struct device_pool none;
+    const struct device_pool *pool = plan->pool ? plan->pool : &none;
+    const struct plan_instance *last = &plan->instances[h->first + h->count - 1];
+    size_t total = (size_t)last->first_device + last->num_devices;
+    struct place_devices *ret = calloc(1, h->count * sizeof(*ret) + total * sizeof(uint32_t));
+    uint32_t *numbers = (uint32_t *)(ret + h->count);
+
+    if (!ret)
+        return NULL;
+    for (uint32_t i = 0; i < h->count; i++) {
+        const struct plan_instance *instance = &plan->instances[h->first + i];
+
+        ret[i] = (struct place_devices){.list = numbers + instance->first_device,
+                                        .count = instance->num_devices};
+    }
+    for (size_t n = 0; n < total; n++)
+        numbers[n] = device_pool_number(pool, (uint32_t)n);
+    return ret;
+}
+
+static int take_places(struct plan *plan, struct plan_host *h, const struct places *places)
+{
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct plan_instance *instance = &plan->instances[h->first + i];
+        const struct place *place = &places->list[i];
+
+        free(instance->cpus);
+        free(instance->nodes);
+        instance->cpus = format_set(place->cpus);
+        instance->nodes = format_set(place->nodes);
+        instance->cores = place->cores;
+        instance->bind_cpus = place->bind_cpus;
+        instance->memory = place->memory;
+        instance->oversubscribed = place->oversubscribed;
+        if (!instance->cpus || !instance->nodes)
+            return -ENOMEM;
+    }
+    free(h->loader_cpus);
+    h->loader_cpus =
+        places->loader_cores > 0 || plan->place.cpus ? format_set(places->loader) : strdup("");
+    h->loader_cores = places->loader_cores;
+    h->blind = places->blind;
+    return h->loader_cpus ? 0 : -ENOMEM;
+}
+
+int plan_place_host(struct plan *plan, uint32_t host, hwloc_topology_t topology, bool real,
+                    struct plenum_error *err)
+{
+    struct plan_host *h = &plan->hosts[host];
+    struct place_request request = plan->place;
+    struct place_devices *devices = NULL;
+    struct places places;
+    int r;
+
+    request.count = h->count;
+    if (request.policy == PLACE_DEVICE) {
+        devices = list_devices(plan, h);
+        if (!devices)
+            return error_set(err, -ENOMEM, "out of memory");
+        request.devices = devices;
+    }
+    r = place_host(topology, &request, &places, err);
+    free(devices);
+    if (r < 0)
+        return error_prefix(err, r, "host %s", h->name);
+    r = take_places(plan, h, &places);
+    places_fini(&places);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    place_describe_host(topology, &h->shape);
+    h->real = real;
+    h->known = true;
+    return 0;
+}
+
+bool plan_is_local(const struct plan *plan)
+{
+    return plan->num_hosts == 1 && plan->hosts[0].local;
+}

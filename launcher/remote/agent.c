@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: MIT */
+/* agent.c - logging in to other hosts, for mpirun and for our own questions (probe.c).
+ *
+ * mpirun calls "agent [arguments] host command". It knows nothing of users and ports, and takes the
+ * colons of an IPv6 address for slots. Where a host has one of these, mpirun is given plenumrun
+ * itself as its agent, and stand-in names where needed: numbers from 240.0.0.0/4, which is
+ * nobody's, since mpirun asks a name server for every name that is no number.
+ *
+ * The agent also takes the job's secret across. mpirun would send it as a variable to its daemons,
+ * in clear; instead it lies in the standard input of ssh, and the shell at the other end puts it
+ * into the daemon's environment, from which the shims have it. */
+#include "config.h"
+
+#include "launcher/remote/agent.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/util.h"
+#include "launcher/family.h"
+#include "launcher/host.h"
+#include "launcher/shim/shim.h"
+
+enum {
+    CONNECT_SECONDS_MOST = 10,
+    CONNECT_SECONDS_LEAST = 2,
+    KEEPALIVE_SECONDS_LEAST = 5,
+    KEEPALIVE_SECONDS_MOST = 32767, /* what TCP takes */
+    LIST_NAME_MAX = 48,             /* the name of a variable */
+};
+
+/* What Open MPI 4.1 calls rsh is ssh for PRRTE, which starts the processes of Open MPI 5. */
+static const char RSH[] = "plm_rsh", SSH[] = "plm_ssh";
+static const struct {
+    const char *text;
+    bool ssh;
+} prefixes[] = {{"OMPI_MCA_", false}, {"PRTE_MCA_", true}};
+
+bool agent_begins_setting(const char *word)
+{
+    static const char *const words[] = {"--mca", "-mca", "--prtemca", "-prtemca"};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
+bool agent_is_setting(const char *word, const char *name)
+{
+    const char *older = str_after(name, RSH), *newer = str_after(word, SSH);
+
+    return strcmp(word, name) == 0 || (older && newer && strcmp(newer, older) == 0);
+}
+
+const char *agent_get_setting(const struct cmdline *options, const char *name)
+{
+    const struct cmdline_list *args = &options->mpi_global_args;
+    const char *value = NULL;
+    char *variable;
+
+    for (size_t i = 0; i + 2 < args->count; i++)
+        if (agent_begins_setting(args->items[i]) && agent_is_setting(args->items[i + 1], name))
+            value = args->items[i + 2];
+    if (value)
+        return value;
+    for (size_t i = 0; !value && i < ARRAY_LEN(prefixes); i++) {
+        const char *rest = prefixes[i].ssh ? str_after(name, RSH) : NULL;
+
+        variable = str_format("%s%s%s", prefixes[i].text, rest ? SSH : "", rest ? rest : name);
+        value = variable ? getenv(variable) : NULL;
+        free(variable);
+    }
+    return value;
+}
+
+bool agent_is_used(const struct cmdline *options)
+{
+    const char *starter = agent_get_setting(options, "plm");
+
+    if (starter)
+        return strcmp(starter, "rsh") == 0 || strcmp(starter, "ssh") == 0;
+    return !getenv("SLURM_JOB_ID") && !getenv("SLURM_JOBID");
+}
+
+bool agent_gives_secret(const struct cmdline *options, const struct plan *plan)
+{
+    bool batch = getenv("PBS_JOBID") || getenv("LSB_JOBID");
+
+    return !plan_is_local(plan) && agent_is_used(options) &&
+           (!batch || agent_get_setting(options, "plm"));
+}
+
+const char *agent_program(const struct cmdline *options)
+{
+    const char *agent = agent_get_setting(options, "plm_rsh_agent");
+
+    return agent && *agent ? agent : "ssh";
+}
+
+/* Is the agent's file called ssh? (Of several, "ssh : rsh", the first.) */
+static bool is_ssh(const char *agent)
+{
+    size_t len = strcspn(agent, " :");
+    const char *slash = memrchr(agent, '/', len);
+
+    if (slash) {
+        len -= (size_t)(slash + 1 - agent);
+        agent = slash + 1;
+    }
+    return len == 3 && memcmp(agent, "ssh", 3) == 0;
+}
+
+unsigned agent_keepalive_seconds(const struct cmdline *options)
+{
+    /* The first probe may be due at once, so the waits behind them must do: 3 times a half. */
+    uint64_t half = options->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
+
+    return (unsigned)min_u64(max_u64(half, KEEPALIVE_SECONDS_LEAST), KEEPALIVE_SECONDS_MOST);
+}
+
+const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTIONS_MAX])
+{
+    const char *own = agent_get_setting(options, "plm_rsh_args");
+    uint64_t seconds = options->start_timeout_ns / NS_PER_SEC / 6;
+
+    if (own)
+        return own;
+    ret[0] = '\0';
+    if (!is_ssh(agent_program(options)))
+        return ret;
+    seconds = min_u64(max_u64(seconds, CONNECT_SECONDS_LEAST), CONNECT_SECONDS_MOST);
+    (void)snprintf(ret, AGENT_OPTIONS_MAX,
+                   "-o BatchMode=yes -o ConnectTimeout=%u -o ConnectionAttempts=2 -o "
+                   "ServerAliveInterval=%u -o ServerAliveCountMax=%d",
+                   (unsigned)seconds, agent_keepalive_seconds(options), AGENT_KEEPALIVE_PROBES);
+    return ret;
+}
+
+/* Must it have a stand-in name? */
+static bool is_nameless(const struct plan *plan, uint32_t host)
+{
+    const struct plan_host *h = &plan->hosts[host];
+
+    if (strchr(h->name, ':'))
+        return true;
+    /* mpirun would take this host's own name for this host, and never log in. */
+    if ((h->user || h->port) && host_is_this(h->name))
+        return true;
+    for (uint32_t i = 0; i < host; i++) /* one address, several doors */
+        if ((h->user || h->port) && strcmp(plan->hosts[i].name, h->name) == 0)
+            return true;
+    return false;
+}
+
+bool agent_must_translate(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        const struct plan_host *h = &plan->hosts[i];
+
+        if (!h->local && (h->user || h->port || is_nameless(plan, i)))
+            return true;
+    }
+    return false;
+}
+
+void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX])
+{
+    if (plan->hosts[host].local && strchr(plan->hosts[host].name, ':'))
+        (void)snprintf(ret, AGENT_NAME_MAX, "localhost");
+    else if (is_nameless(plan, host))
+        (void)snprintf(ret, AGENT_NAME_MAX, "240.%u.%u.%u", host >> 16 & 0xff, host >> 8 & 0xff,
+                       host & 0xff);
+    else
+        (void)snprintf(ret, AGENT_NAME_MAX, "%s", plan->hosts[host].name);
+}
+
+char *agent_list_hosts(const struct plan *plan, uint32_t *next)
+{
+    char *text = NULL, name[AGENT_NAME_MAX];
+    size_t size = 0, len = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    if (!f)
+        return NULL;
+    while (*next < plan->num_hosts && len < AGENT_LIST_BYTES) {
+        const struct plan_host *h = &plan->hosts[*next];
+        int n = 0;
+
+        agent_name_host(plan, (*next)++, name);
+        n += fprintf(f, "%s%s", len ? "," : "", name);
+        if (h->user || h->port || strcmp(name, h->name) != 0)
+            n += fprintf(f, "|%s|%u|%s", h->name, h->port, h->user ? h->user : "");
+        len += n > 0 ? (size_t)n : 0;
+    }
+    if (fclose(f) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static const char *name_list(unsigned number, char ret[LIST_NAME_MAX])
+{
+    (void)snprintf(ret, LIST_NAME_MAX, AGENT_ENV_HOSTS "%u", number);
+    return ret;
+}
+
+void agent_clear_environment(void)
+{
+    char variable[LIST_NAME_MAX];
+
+    (void)unsetenv(AGENT_ENV_WORDS);
+    for (unsigned i = 0; getenv(name_list(i, variable)); i++)
+        (void)unsetenv(variable);
+}
+
+/* Append the words of `text`, which is cut up, up to a lone ':'. */
+static int split_words(char *text, char **words, size_t *count)
+{
+    char *save = NULL;
+
+    for (char *w = strtok_r(text, " ", &save); w && strcmp(w, ":") != 0;
+         w = strtok_r(NULL, " ", &save)) {
+        if (*count + 8 > AGENT_WORDS_MAX)
+            return -E2BIG;
+        words[(*count)++] = w;
+    }
+    return 0;
+}
+
+static void add_login(char **words, size_t *count, char *port, char *user)
+{
+    if (port && *port && strcmp(port, "0") != 0) {
+        words[(*count)++] = (char *)"-p";
+        words[(*count)++] = port;
+    }
+    if (user && *user) {
+        words[(*count)++] = (char *)"-l";
+        words[(*count)++] = user;
+    }
+}
+
+/* 'text' as one word of a shell: quotes around, each quote inside as '\''. */
+static void put_quoted(FILE *f, const char *text)
+{
+    (void)fputc('\'', f);
+    for (; *text; text++) {
+        if (*text == '\'')
+            (void)fputs("'\\''", f);
+        else
+            (void)fputc(*text, f);
+    }
+    (void)fputc('\'', f);
+}
+
+/* The login shell may be of any kind, so sh is named. */
+char *agent_make_script(const char *self, const char *const *arguments, size_t count)
+{
+    char *inner = NULL, *outer = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&inner, &size);
+
+    if (!f)
+        return NULL;
+    (void)fputs("test -x ", f);
+    put_quoted(f, self);
+    (void)fprintf(f, " || exit %d; exec ", AGENT_NO_SELF);
+    put_quoted(f, self);
+    for (size_t i = 0; i < count; i++) {
+        (void)fputc(' ', f);
+        put_quoted(f, arguments[i]);
+    }
+    if (fclose(f) != 0 || !(f = open_memstream(&outer, &size))) {
+        free(inner);
+        return NULL;
+    }
+    (void)fputs("sh -c ", f);
+    put_quoted(f, inner);
+    free(inner);
+    if (fclose(f) != 0) {
+        free(outer);
+        return NULL;
+    }
+    return outer;
+}
+
+static _Noreturn void become_agent(char *const *words, int in, int out, int err, pid_t parent)
+{
+    sigset_t none;
+
+    (void)setsid(); /* no question at the terminal */
+    if (family_follow(parent, SIGTERM) < 0)
+        _exit(255);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)dup2(in, STDIN_FILENO);
+    (void)dup2(out, STDOUT_FILENO);
+    (void)dup2(err, STDERR_FILENO);
+    (void)execvp(words[0], words);
+    dprintf(STDERR_FILENO, "cannot execute %s: %s\n", words[0], strerror(errno));
+    _exit(255);
+}
+
+pid_t agent_start(char *const *words, int in, int out, int err)
+{
+    pid_t parent = getpid(), pid = fork();
+
+    if (pid == 0)
+        become_agent(words, in, out, err, parent);
+    return pid < 0 ? -errno : pid;
+}
+
+/* In an allocation of Slurm where nobody logs in: a step of its own, beside those of the job. */
+static int make_step(const struct plan_host *host, const char *script, char **text, char **words)
+{
+    static const char *const fixed[] = {"srun",      "--overlap", "--quiet", "--cpu-bind=none",
+                                        "--nodes=1", "--ntasks=1"};
+    size_t count = 0;
+
+    *text = str_format("--nodelist=%s", host->name);
+    if (!*text)
+        return -ENOMEM;
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        words[count++] = (char *)fixed[i];
+    words[count++] = *text;
+    words[count++] = (char *)"sh";
+    words[count++] = (char *)"-c";
+    words[count++] = (char *)script;
+    words[count] = NULL;
+    return 0;
+}
+
+int agent_make_command(const struct cmdline *options, const struct plan_host *host,
+                       const char *script, char **text, char **words)
+{
+    char arguments[AGENT_OPTIONS_MAX], *port;
+    size_t count = 0;
+    int r;
+
+    if (!agent_is_used(options))
+        return make_step(host, script, text, words);
+    /* Both texts and the port, one behind the other. */
+    *text = str_format("%s%c%s%c%u", agent_program(options), 1, agent_arguments(options, arguments),
+                       1, host->port);
+    if (!*text)
+        return -ENOMEM;
+    char *second = strchr(*text, 1);
+
+    assert(second);
+    *second++ = '\0';
+    port = strchr(second, 1);
+    assert(port);
+    *port++ = '\0';
+    r = split_words(*text, words, &count);
+    if (r == 0)
+        r = split_words(second, words, &count);
+    if (r < 0 || count == 0) {
+        free(*text);
+        return r < 0 ? r : -EINVAL;
+    }
+    add_login(words, &count, port, host->user);
+    words[count++] = host->name;
+    words[count++] = (char *)script;
+    words[count] = NULL;
+    return 0;
+}
+
+/* The host that mpirun calls `name`: its real name, port and user, of which the last two may be
+ * NULL. They lie in `list`, which is cut up. */
+static bool find_in_list(char *list, const char *name, char *fields[3])
+{
+    char *save = NULL;
+
+    for (char *item = strtok_r(list, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+        char *bar = strchr(item, '|');
+
+        if (bar)
+            *bar = '\0';
+        if (strcmp(item, name) != 0)
+            continue;
+        fields[0] = item; /* unless it says more */
+        for (int i = 0; bar && i < 3; i++) {
+            fields[i] = bar + 1;
+            bar = strchr(bar + 1, '|');
+            if (bar)
+                *bar = '\0';
+        }
+        return true;
+    }
+    return false;
+}
+
+/* The same, in all lists: a copy of the one in which it is, owned by the caller; else NULL. */
+static char *find_host(const char *name, char *fields[3])
+{
+    const char *list;
+    char variable[LIST_NAME_MAX];
+
+    for (unsigned i = 0; (list = getenv(name_list(i, variable))); i++) {
+        char *copy = strdup(list);
+
+        if (copy && find_in_list(copy, name, fields))
+            return copy;
+        free(copy);
+    }
+    return NULL;
+}
+
+/* What mpirun wants executed, behind a shell that takes the secret from its standard input: for the
+ * login shell to read. NULL: memory is short. */
+static char *wrap_command(char **words, int count)
+{
+    static const char take[] =
+        "IFS= read -r " SHIM_ENV_TOKEN
+        " || { echo \"plenumrun: nothing has come by standard input: "
+        "has the agent (ssh) an argument -n?\" >&2; exit 1; }; "
+        "export " SHIM_ENV_TOKEN "; exec \"${SHELL:-sh}\" -c \"$1\" </dev/null";
+    char *command = NULL, *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&command, &size);
+
+    for (int i = 0; f && i < count; i++)
+        (void)fprintf(f, "%s%s", i > 0 ? " " : "", words[i]);
+    if (!f || fclose(f) != 0 || !(f = open_memstream(&text, &size))) {
+        free(command);
+        return NULL;
+    }
+    (void)fputs("sh -c ", f);
+    put_quoted(f, take);
+    (void)fputs(" sh ", f);
+    put_quoted(f, command);
+    free(command);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Have it read by whoever reads our standard input from now on: 0, or -errno. */
+static int offer_secret(const char *secret)
+{
+    int fd = memfd_create("plenum-secret", MFD_CLOEXEC);
+    int r = fd < 0 ? -errno : io_write_all(fd, secret, strlen(secret));
+
+    if (r == 0)
+        r = io_write_all(fd, "\n", 1);
+    if (r == 0 && (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0))
+        r = -errno;
+    io_close(&fd);
+    return r;
+}
+
+int agent_main(int argc, char **argv)
+{
+    char *secret = getenv(SHIM_ENV_TOKEN);
+    const char *program = getenv(AGENT_ENV_WORDS);
+    char *words[AGENT_WORDS_MAX + 1], *fields[3] = {NULL}, *text, **all;
+    size_t count = 0;
+    int at;
+
+    if (!program) {
+        fprintf(stderr, "plenumrun: %s is for mpirun's use\n", AGENT_ARGUMENT);
+        return 255;
+    }
+    for (at = 2; at < argc && !find_host(argv[at], fields); at++)
+        ;
+    text = strdup(program); /* NOLINT(clang-analyzer-unix.Malloc): the fields lie in a copy */
+    all = calloc((size_t)argc + AGENT_WORDS_MAX + 1, sizeof(*all));
+    if (at >= argc || !text || !all || split_words(text, words, &count) < 0 || count == 0) {
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the process ends */
+        fprintf(stderr, "plenumrun: mpirun wants to start something on a host that nobody named\n");
+        return 255;
+    }
+    memcpy(all, words, count * sizeof(*all));
+    for (int i = 2; i < at; i++)
+        all[count++] = argv[i];
+    add_login(all, &count, fields[1], fields[2]);
+    all[count++] = fields[0];
+    if (secret) {
+        all[count++] = wrap_command(argv + at + 1, argc - at - 1);
+        if (!all[count - 1] || offer_secret(secret) < 0) {
+            fprintf(stderr, "plenumrun: out of memory or descriptors\n");
+            return 255;
+        }
+        explicit_bzero(secret, strlen(secret));
+        (void)unsetenv(SHIM_ENV_TOKEN);
+    } else {
+        for (int i = at + 1; i < argc; i++)
+            all[count++] = argv[i];
+    }
+    agent_clear_environment();
+    (void)execvp(all[0], all);
+    fprintf(stderr, "plenumrun: cannot execute %s: %s\n", all[0], strerror(errno));
+    return 255;
+}

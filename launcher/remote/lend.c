@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* lend.c - a host that runs no instance keeps a loader for the job (--loader-host).
+ *
+ *     plenumrun ── ssh ── (sshd) ── plenumrun --lend-loader ── plenumd
+ *
+ * plenumrun says by our standard input what is wanted (LEND: where to listen, the job's key, the
+ * environment) and then, once a second, that it is there (BEAT). We bind a socket and print where
+ * it is; plenumd is started when somebody connects, and restarted when it dies
+ * (common/jobloader.c). When the input ends, or is silent for too long, the job is over: we end
+ * plenumd, and leave. */
+#include "config.h"
+
+#include "launcher/remote/lend.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/jobloader.h"
+#include "common/log.h"
+#include "common/tls.h"
+#include "common/util.h"
+#include "launcher/control.h"
+
+enum {
+    GRACE_MS = 2000,
+    BEAT_MS = 1000,
+    FIRST_SILENCE_MS = 30000, /* until LEND has told another */
+};
+
+struct lend {
+    int signal_fd;
+    struct frame_buffer in;
+    uint64_t heard_ns, turn_ns; /* turn: when the loop last came round */
+    bool suspended;             /* plenumrun is stopped, and told us so */
+    bool over;
+    struct control_lend task;
+    int key_fd; /* -1: no task yet */
+    struct jobloader *loader;
+};
+
+/* A fault here is the person's to mend before the job starts, not the first client's. */
+static int begin(struct lend *l, struct plenum_error *err)
+{
+    char key[TLS_PATH_MAX], at[128];
+    const char *const args[] = {"--tls-key", key, "--pin", "core", NULL};
+    struct jobloader_options options = {.address = l->task.address, .args = args};
+    struct tls *tls;
+    int r;
+
+    l->key_fd = tls_keep_key(l->task.key, key);
+    if (l->key_fd < 0)
+        return error_set(err, l->key_fd, "cannot keep the job's key: %s", strerror(-l->key_fd));
+    if (environ_adopt(&l->task.environment) < 0) /* says where plenumd is, too */
+        return error_set(err, -ENOMEM, "out of memory");
+    r = tls_create_loader(key, &tls, err);
+    if (r < 0)
+        return r;
+    tls_destroy(tls);
+    r = jobloader_create(&options, &l->loader, err);
+    if (r < 0)
+        return r;
+    printf(LEND_ANSWER "%s\n", jobloader_get_address(l->loader, at, sizeof(at)));
+    return fflush(stdout) == 0 ? 0 : error_set(err, -EPIPE, "plenumrun is gone");
+}
+
+static int take_frame(struct lend *l, const struct frame_header *header,
+                      struct frame_reader *payload, struct plenum_error *err)
+{
+    uint64_t number;
+
+    if (header->type == CONTROL_LEND && l->key_fd < 0)
+        return control_get_lend(payload, &l->task) < 0
+                   ? error_set(err, -EPROTO, "plenumrun is of another version")
+                   : begin(l, err);
+    if (header->type == CONTROL_SUSPEND && control_get_number(payload, &number) == 0)
+        l->suspended = number != 0;
+    return 0;
+}
+
+/* A pipe or a socket, as the remote shell has it. */
+static int read_input(struct lend *l, struct plenum_error *err)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    uint8_t bytes[4096];
+    ssize_t n = read(STDIN_FILENO, bytes, sizeof(bytes));
+    int64_t len;
+
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    if (n <= 0) {
+        l->over = true;
+        return 0;
+    }
+    l->heard_ns = time_now_ns();
+    frame_put_bytes(&l->in, bytes, (size_t)n);
+    if (l->in.failed)
+        return error_set(err, -ENOMEM, "out of memory");
+    while ((len = frame_parse(l->in.bytes, l->in.len, CONTROL_MAX_PAYLOAD, &header, &payload)) >
+           0) {
+        int r = take_frame(l, &header, &payload, err);
+
+        if (r < 0)
+            return r;
+        memmove(l->in.bytes, l->in.bytes + len, l->in.len - (size_t)len);
+        l->in.len -= (size_t)len;
+    }
+    return len < 0 ? error_set(err, (int)len,
+                               "%s is for plenumrun's own use: it is started on a --loader-host",
+                               LEND_ARGUMENT)
+                   : 0;
+}
+
+static int turn(struct lend *l, struct plenum_error *err)
+{
+    struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                           {.fd = l->signal_fd, .events = POLLIN},
+                           {.fd = l->loader ? jobloader_get_fd(l->loader) : -1, .events = POLLIN}};
+    uint64_t silence = l->key_fd >= 0 ? l->task.silence_ns : FIRST_SILENCE_MS * NS_PER_MS;
+    uint64_t end = l->heard_ns + silence, now = time_now_ns();
+    uint64_t wait_ms = now < end ? (end - now) / NS_PER_MS + 1 : 0;
+    int r = 0;
+
+    if (poll(fds, ARRAY_LEN(fds), (int)(l->suspended ? BEAT_MS : min_u64(wait_ms, BEAT_MS))) < 0)
+        return errno == EINTR ? 0 : error_set(err, -errno, "poll: %s", strerror(errno));
+    l->heard_ns += time_not_run(&l->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+    l->over |= fds[1].revents != 0;
+    if (fds[0].revents)
+        r = read_input(l, err);
+    if (fds[2].revents)
+        jobloader_dispatch(l->loader);
+    l->over |= !l->suspended && time_now_ns() >= l->heard_ns + silence;
+    return r;
+}
+
+int lend_main(void)
+{
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+    struct lend l = {.key_fd = -1, .heard_ns = time_now_ns()};
+    struct plenum_error err;
+    int r = 0;
+
+    log_init("plenumrun", LOG_LEVEL_WARN);
+    l.signal_fd = io_take_signals(ends, ARRAY_LEN(ends));
+    if (l.signal_fd < 0)
+        r = error_set(&err, l.signal_fd, "cannot take signals: %s", strerror(-l.signal_fd));
+    while (r == 0 && !l.over)
+        r = turn(&l, &err);
+    if (r < 0)
+        log_error("%s", err.text);
+    jobloader_destroy(l.loader, GRACE_MS);
+    control_lend_fini(&l.task);
+    frame_buffer_fini(&l.in);
+    io_close(&l.key_fd);
+    io_close(&l.signal_fd);
+    return r < 0;
+}

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/* lenders.c - one login a host, for as long as the job runs. On the other side is lend.c.
+ *
+ *     starting ──"plenumrun-loader ADDRESS"──> lending ──the login ends──> lost ──> starting ...
+ *
+ * A host that cannot lend at the start ends the job, as one that cannot run an instance does. Later
+ * it is no failure: any loader can make any batch, so the job goes on with the others, and we
+ * try again, now and then, at the address that the programs know. */
+#include "config.h"
+
+#include "launcher/remote/lenders.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/address.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "common/tls.h"
+#include "common/util.h"
+#include "launcher/remote/agent.h"
+#include "launcher/control.h"
+#include "launcher/host.h"
+#include "launcher/remote/lend.h"
+#include "launcher/lines.h"
+#include "launcher/job/report.h"
+
+enum {
+    ANSWER_MAX = 4096, /* of what a login prints before our line */
+    RETRY_FIRST_MS = 1000,
+    RETRY_LAST_MS = 30000,
+    SETTLED_MS = 60000, /* a login that lasted so long did not fail */
+    CLOSED_MS = 1000,   /* to exit */
+};
+
+struct lender {
+    const struct plan_host *host;
+    pid_t pid; /* 0: none */
+    /* since when its output has ended, and it has not; 0: it has not ended */
+    uint64_t closed_ns;
+    struct frame_conn conn; /* its standard input and output; fd -1: ended */
+    int text_fd;            /* its standard error; -1: ended */
+    struct lines text;
+    char last[300]; /* line of it */
+    char answer[ANSWER_MAX];
+    size_t answer_len;
+    bool lending;
+    char at[128];     /* where its loader listens, or did: "tcp:10.1.2.3:40001"; "": nowhere yet */
+    char failed[400]; /* why it ended, if it never lent anything */
+    uint64_t started_ns, retry_at, retry_ms;
+};
+
+struct lenders {
+    const struct cmdline *options;
+    char self[4096];
+    char key[TLS_TEXT_MAX], client_key[TLS_TEXT_MAX]; /* of the loaders, of the programs */
+    char *script;
+    int epoll_fd;
+    bool ending;
+    uint32_t count;
+    struct lender list[];
+};
+
+#define FOR_LENDERS(l, all) \
+    for (struct lender *l = (all)->list; l < (all)->list + (all)->count; l++)
+
+/* ---- starting ---- */
+
+/* The host's address on the job's network, "" when it is not known. */
+static void address_of(const struct plan_host *host, char *ret, size_t size)
+{
+    const char *blank = host->interface ? strchr(host->interface, ' ') : NULL;
+
+    (void)snprintf(ret, size, "%s", blank ? blank + 1 : "");
+}
+
+/* As it is written before ":PORT". */
+static void put_host(const char *name, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, strchr(name, ':') ? "[%s]" : "%s", name);
+}
+
+/* Where it shall listen: at no other address than the one that is used, if we know that; at the
+ * same port as before, which the programs know. */
+static char *where_to_listen(const struct lender *l)
+{
+    char address[200], host[208];
+    const char *port = strrchr(l->at, ':');
+
+    address_of(l->host, address, sizeof(address));
+    if (!address[0])
+        (void)snprintf(address, sizeof(address), strchr(l->host->name, ':') ? "::" : "0.0.0.0");
+    put_host(address, host, sizeof(host));
+    return str_format("%s:%s", host, port ? port + 1 : "0");
+}
+
+static int send_task(const struct lenders *all, struct lender *l)
+{
+    struct control_lend task = {.silence_ns = all->options->heartbeat_timeout_ns,
+                                .address = where_to_listen(l),
+                                .key = strdup(all->key)};
+    int r = task.address && task.key ? environ_of_loader(all->options, &task.environment) : -ENOMEM;
+
+    if (r == 0)
+        r = control_put_lend(&l->conn.tx, &task);
+    control_lend_fini(&task);
+    if (r == 0)
+        r = frame_conn_flush(&l->conn);
+    /* A login that ends without a look at its input is told of when its status is known. */
+    return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? 0 : r;
+}
+
+static int log_in(const struct lenders *all, struct lender *l, int in, int err)
+{
+    const char *const self[] = {all->self, LEND_ARGUMENT, NULL};
+    char *words[AGENT_WORDS_MAX + 1], *text;
+    int r;
+
+    if (l->host->local) {
+        r = agent_start((char *const *)self, in, in, err);
+    } else {
+        r = agent_make_command(all->options, l->host, all->script, &text, words);
+        if (r < 0)
+            return r;
+        r = agent_start(words, in, in, err);
+        free(text);
+    }
+    l->pid = r < 0 ? 0 : r;
+    return r < 0 ? r : 0;
+}
+
+static int watch(const struct lenders *all, int fd, const struct lender *l)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(l - all->list)};
+
+    return epoll_ctl(all->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+static int start(const struct lenders *all, struct lender *l)
+{
+    int pair[2], text[2], r;
+
+    l->started_ns = time_now_ns();
+    l->closed_ns = 0;
+    l->answer_len = 0;
+    l->last[0] = '\0';
+    l->retry_at = UINT64_MAX;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    if (pipe2(text, O_CLOEXEC) < 0) {
+        r = -errno;
+        (void)close(pair[0]);
+        (void)close(pair[1]);
+        return r;
+    }
+    r = log_in(all, l, pair[1], text[1]);
+    (void)close(pair[1]);
+    (void)close(text[1]);
+    l->text_fd = text[0];
+    (void)frame_conn_init(&l->conn, pair[0], CONTROL_STRANGER_PAYLOAD);
+    if (r == 0)
+        r = io_set_nonblock(l->text_fd);
+    if (r == 0)
+        r = watch(all, l->conn.fd, l);
+    if (r == 0)
+        r = watch(all, l->text_fd, l);
+    return r < 0 ? r : send_task(all, l);
+}
+
+/* ---- what they say ---- */
+
+/* Before it lends, whatever a login prints; then, its loader's messages. */
+static void take_line(void *arg, const char *line, size_t len)
+{
+    struct lender *l = arg;
+
+    if (len == 0)
+        return;
+    (void)snprintf(l->last, sizeof(l->last), "%.*s", (int)len, line);
+    if (l->lending)
+        log_warn("host %s: %s", l->host->name, l->last);
+    else
+        log_debug("host %s: %s", l->host->name, l->last);
+}
+
+static void read_text(struct lender *l)
+{
+    lines_follow(&l->text, &l->text_fd, take_line, l);
+}
+
+/* "plenumrun-loader tcp:10.1.2.3:40001": it listens. Clients come to the host's address, or by its
+ * name where that is not known. */
+static void take_answer(struct lender *l)
+{
+    char *line, *port, *end, address[200], host[208];
+
+    l->answer[l->answer_len] = '\0';
+    line = strstr(l->answer, LEND_ANSWER);
+    end = line ? strchr(line, '\n') : NULL;
+    if (l->lending || !end)
+        return;
+    *end = '\0';
+    port = strrchr(line, ':');
+    if (!port)
+        return;
+    address_of(l->host, address, sizeof(address));
+    put_host(address[0] ? address : l->host->name, host, sizeof(host));
+    if (l->at[0])
+        log_warn("host %s: it lends its cores again", l->host->name);
+    (void)snprintf(l->at, sizeof(l->at), "tcp:%.100s:%.5s", host, port + 1);
+    log_info("host %s: its loader listens on %s", l->host->name, l->at);
+    l->lending = true;
+}
+
+static bool read_answer(struct lender *l)
+{
+    char lost[256];
+
+    for (;;) {
+        size_t room = sizeof(l->answer) - 1 - l->answer_len;
+        bool keep = room > 0 && !l->lending;
+        int64_t n = frame_conn_read_bulk(&l->conn, keep ? l->answer + l->answer_len : lost,
+                                         keep ? room : sizeof(lost));
+
+        if (n == -EAGAIN)
+            return true;
+        if (n < 0)
+            return false;
+        l->answer_len += keep ? (size_t)n : 0;
+        take_answer(l);
+    }
+}
+
+/* Why did the login end? */
+static void explain(const struct lenders *all, const struct lender *l, int status, char *ret,
+                    size_t size)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == AGENT_NO_SELF)
+        (void)snprintf(ret, size, "there is no %.200s: install it at the same place on all hosts",
+                       all->self);
+    else if (strstr(l->last, "unknown option " LEND_ARGUMENT))
+        (void)snprintf(ret, size, "another version of plenumrun is there");
+    else if (l->last[0])
+        (void)snprintf(ret, size, "%s", l->last);
+    else
+        report_describe_status(status, ret, size);
+}
+
+static void close_all(struct lender *l)
+{
+    lines_fini(&l->text);
+    l->text = (struct lines){0};
+    io_close(&l->text_fd);
+    frame_conn_fini(&l->conn);
+    l->conn = (struct frame_conn){.fd = -1, .tx_fd = -1, .rx_fd = -1};
+    l->lending = false;
+}
+
+/* It has ended, with this status. */
+static void end_login(const struct lenders *all, struct lender *l, int status)
+{
+    bool was_lending = l->lending;
+    char why[300];
+
+    l->pid = 0;
+    read_text(l);
+    lines_hand_on(&l->text, true, take_line, l);
+    close_all(l);
+    if (all->ending)
+        return;
+    if (!l->at[0]) {
+        explain(all, l, status, l->failed, sizeof(l->failed));
+        return;
+    }
+    report_describe_status(status, why, sizeof(why));
+    if (was_lending) /* what it printed has been shown */
+        log_warn("host %s lends its cores no more: the login %s; the job goes on without it until "
+                 "it is there again",
+                 l->host->name, why);
+    if (time_now_ns() - l->started_ns > SETTLED_MS * NS_PER_MS)
+        l->retry_ms = RETRY_FIRST_MS;
+    l->retry_at = time_now_ns() + l->retry_ms * NS_PER_MS;
+    l->retry_ms = min_u64(2 * l->retry_ms, RETRY_LAST_MS);
+}
+
+static void kill_login(const struct lenders *all, struct lender *l)
+{
+    int status = 0;
+
+    (void)kill(-l->pid, SIGKILL); /* its session */
+    (void)waitpid(l->pid, &status, 0);
+    end_login(all, l, status);
+}
+
+static void start_again(const struct lenders *all, struct lender *l)
+{
+    if (start(all, l) == 0)
+        return;
+    if (l->pid > 0)
+        kill_login(all, l);
+    close_all(l);
+    l->retry_at = time_now_ns() + RETRY_LAST_MS * NS_PER_MS;
+}
+
+/* What has closed its output is about to exit, and then tells by its status why. */
+static void reap(const struct lenders *all, struct lender *l)
+{
+    int status;
+
+    if (l->pid == 0 || l->closed_ns == 0)
+        return;
+    if (waitpid(l->pid, &status, WNOHANG) == l->pid)
+        end_login(all, l, status);
+    else if (time_now_ns() > l->closed_ns + CLOSED_MS * NS_PER_MS)
+        kill_login(all, l);
+}
+
+void lenders_dispatch(struct lenders *lenders)
+{
+    struct epoll_event event;
+
+    if (!lenders)
+        return;
+    while (epoll_wait(lenders->epoll_fd, &event, 1, 0) == 1) {
+        struct lender *l = &lenders->list[event.data.u32];
+
+        read_text(l);
+        if (l->conn.fd >= 0 && !read_answer(l)) {
+            frame_conn_fini(&l->conn);
+            l->conn.fd = -1;
+            l->closed_ns = time_now_ns();
+        }
+    }
+    FOR_LENDERS(l, lenders)
+    reap(lenders, l);
+}
+
+/* ---- time ---- */
+
+void lenders_beat(struct lenders *lenders, uint64_t now_ns)
+{
+    if (!lenders || lenders->ending)
+        return;
+    FOR_LENDERS(l, lenders)
+    {
+        if (l->pid == 0 && now_ns >= l->retry_at)
+            start_again(lenders, l);
+        if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_STRANGER_PAYLOAD)
+            continue;
+        (void)control_put_empty(&l->conn.tx, CONTROL_BEAT);
+        (void)frame_conn_flush(&l->conn); /* its end is seen where it is read */
+    }
+}
+
+void lenders_suspend(struct lenders *lenders, bool suspend)
+{
+    if (!lenders)
+        return;
+    FOR_LENDERS(l, lenders)
+    if (l->conn.fd >= 0) {
+        (void)control_put_number(&l->conn.tx, CONTROL_SUSPEND, suspend);
+        (void)frame_conn_flush(&l->conn);
+    }
+}
+
+void lenders_end(struct lenders *lenders)
+{
+    if (!lenders)
+        return;
+    lenders->ending = true;
+    FOR_LENDERS(l, lenders)
+    if (l->conn.fd >= 0)
+        (void)shutdown(l->conn.fd, SHUT_WR);
+}
+
+/* ---- what others want to know ---- */
+
+int lenders_get_fd(const struct lenders *lenders)
+{
+    return lenders ? lenders->epoll_fd : -1;
+}
+
+const char *lenders_get_key(const struct lenders *lenders)
+{
+    return lenders ? lenders->client_key : "";
+}
+
+bool lenders_are_ready(const struct lenders *lenders)
+{
+    bool ready = true;
+
+    for (uint32_t i = 0; lenders && i < lenders->count; i++)
+        ready &= lenders->list[i].at[0] != '\0';
+    return ready;
+}
+
+bool lenders_are_gone(const struct lenders *lenders)
+{
+    bool gone = true;
+
+    for (uint32_t i = 0; lenders && i < lenders->count; i++)
+        gone &= lenders->list[i].pid == 0;
+    return gone;
+}
+
+const char *lenders_get_failed(const struct lenders *lenders, char *why, size_t size)
+{
+    for (uint32_t i = 0; lenders && i < lenders->count; i++)
+        if (lenders->list[i].failed[0]) {
+            (void)snprintf(why, size, "%s", lenders->list[i].failed);
+            return lenders->list[i].host->name;
+        }
+    return NULL;
+}
+
+void lenders_list_missing(const struct lenders *lenders, char *ret, size_t size)
+{
+    size_t n = 0;
+
+    *ret = '\0';
+    for (uint32_t i = 0; lenders && i < lenders->count && n < size; i++)
+        if (!lenders->list[i].at[0])
+            n += (size_t)snprintf(ret + n, size - n, "%sthe loader on host %s", n ? ", " : "",
+                                  lenders->list[i].host->name);
+}
+
+void lenders_add_addresses(const struct lenders *lenders, uint32_t instance, char *list,
+                           size_t size)
+{
+    size_t n = strlen(list);
+    uint32_t room = ADDRESS_LIST_MAX;
+
+    if (!lenders)
+        return;
+    for (const char *p = list; *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : "")
+        room -= room > 0;
+    for (uint32_t i = 0; i < lenders->count && i < room && n < size; i++) {
+        uint64_t turn = (uint64_t)instance * min_u64(room, lenders->count) + i;
+
+        n += (size_t)snprintf(list + n, size - n, "%s%s", n ? "," : "",
+                              lenders->list[turn % lenders->count].at);
+    }
+}
+
+/* ---- beginning and end ---- */
+
+/* The programs are clients: none of them can be a loader of the others. */
+static int make_keys(struct lenders *all, struct plenum_error *err)
+{
+    struct tls_key loader = {0}, client = {0};
+    int r = random_bytes(loader.bytes, sizeof(loader.bytes));
+
+    if (r == 0)
+        r = tls_key_of_client(&loader, "job", &client, err);
+    tls_key_format(&loader, all->key);
+    tls_key_format(&client, all->client_key);
+    explicit_bzero(&loader, sizeof(loader));
+    explicit_bzero(&client, sizeof(client));
+    return r;
+}
+
+int lenders_create(const struct plan *plan, const struct cmdline *options, struct lenders **ret,
+                   struct plenum_error *err)
+{
+    static const char *const arguments[] = {LEND_ARGUMENT};
+    struct lenders *all;
+    int r;
+
+    *ret = NULL;
+    if (plan->num_loader_hosts == 0)
+        return 0;
+    all = calloc(1, sizeof(*all) + plan->num_loader_hosts * sizeof(all->list[0]));
+    if (!all)
+        return error_set(err, -ENOMEM, "out of memory");
+    all->options = options;
+    all->count = plan->num_loader_hosts;
+    FOR_LENDERS(l, all)
+    *l = (struct lender){.host = &plan->loader_hosts[l - all->list],
+                         .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
+                         .text_fd = -1,
+                         .retry_at = UINT64_MAX,
+                         .retry_ms = RETRY_FIRST_MS};
+    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    r = all->epoll_fd < 0 ? -errno : host_get_self(all->self, sizeof(all->self), err);
+    if (r == 0)
+        r = make_keys(all, err);
+    if (r == 0)
+        all->script = agent_make_script(all->self, arguments, ARRAY_LEN(arguments));
+    if (r == 0 && !all->script)
+        r = -ENOMEM;
+    FOR_LENDERS(l, all)
+    if (r == 0)
+        r = start(all, l);
+    if (r == -ENOTSUP) {
+        lenders_destroy(all);
+        return error_prefix(err, r, "--loader-host");
+    }
+    if (r < 0) {
+        lenders_destroy(all);
+        return error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
+    }
+    *ret = all;
+    return 0;
+}
+
+void lenders_destroy(struct lenders *lenders)
+{
+    if (!lenders)
+        return;
+    lenders->ending = true;
+    FOR_LENDERS(l, lenders)
+    {
+        if (l->pid > 0)
+            kill_login(lenders, l);
+        close_all(l);
+    }
+    io_close(&lenders->epoll_fd);
+    explicit_bzero(lenders->key, sizeof(lenders->key));
+    explicit_bzero(lenders->client_key, sizeof(lenders->client_key));
+    free(lenders->script);
+    free(lenders);
+}

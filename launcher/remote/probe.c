@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/* probe.c - one login a host, side by side, bounded in time, before anything is started.
+ *
+ * mpirun starts nothing anywhere until all of its daemons have reported, and does not say which one
+ * it waits for; a missing program or folder is then found by each instance for itself. So each host
+ * is asked beforehand: the other host's shell starts plenumrun there, which prints
+ *
+ *     plenumrun-probe
+ *     version 0.1.0
+ *     time 1700000000123456789
+ *     directory 0                     0, or what failed
+ *     program 0
+ *     memory 22548578304 25281560576  free, all
+ *     tls 0                           0, or why there is none
+ *     address eth0 10.1.2.3/16 reached
+ *     end
+ *
+ * Before its first line there may be whatever the login prints; lines that are not known are left
+ * out, so that another version can answer, too. */
+#include "config.h"
+
+#include "launcher/remote/probe.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/memory.h"
+#include "common/tls.h"
+#include "common/util.h"
+#include "launcher/remote/agent.h"
+#include "launcher/environ.h"
+#include "launcher/plan/grid.h"
+#include "launcher/host.h"
+
+enum {
+    ANSWER_BYTES = 16384,
+    SIDE_BY_SIDE = 64, /* logins at a time, */
+    PROMPT_MS = 3000,  /* but for those that have been silent for so long */
+    LEAVE_MS = 1000,   /* for logins to end that have said what they had to say */
+    POLL_MS = 1000,
+};
+
+static const char first_line[] = "plenumrun-probe\n";
+
+/* One question under way. */
+struct inquiry {
+    pid_t pid;                   /* 0: not asked yet, or over */
+    int fd;                      /* what is printed there; -1: nothing more */
+    uint64_t asked_ns, heard_ns; /* of the real-time clock */
+    uint64_t since_ns;           /* asked_ns, of the one that does not jump */
+    char *said;                  /* ANSWER_BYTES */
+    size_t len;
+};
+
+static uint64_t real_time_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+void probe_fini(struct probe *probe)
+{
+    network_fini(&probe->network);
+}
+
+void probe_fail(struct probe *probe, const char *step, const char *format, ...)
+{
+    va_list args;
+
+    if (probe->failed)
+        return;
+    probe->failed = true;
+    (void)snprintf(probe->step, sizeof(probe->step), "%s", step);
+    va_start(args, format);
+    (void)vsnprintf(probe->what, sizeof(probe->what), format, args);
+    va_end(args);
+}
+
+/* ---- the question ---- */
+
+static char *make_script(const struct probe_question *q, bool loader)
+{
+    const char *program = q->options->program[0], *path = environ_get_path(q->options);
+    const char *const words[] = {PROBE_ARGUMENT, PACKAGE_VERSION, loader ? "/" : q->directory,
+                                 program && !loader ? program : "", path ? path : ""};
+
+    return agent_make_script(q->self, words, ARRAY_LEN(words));
+}
+
+static int ask(const struct probe_question *question, const struct plan_host *host, char *script,
+               struct inquiry *q)
+{
+    char *words[AGENT_WORDS_MAX + 1], *text;
+    int null, fds[2], r;
+
+    q->said = malloc(ANSWER_BYTES);
+    if (!q->said)
+        return -ENOMEM;
+    r = agent_make_command(question->options, host, script, &text, words);
+    if (r < 0)
+        return r;
+    if (pipe2(fds, O_CLOEXEC) < 0) {
+        r = -errno;
+        free(text);
+        return r;
+    }
+    null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    q->asked_ns = real_time_ns();
+    q->since_ns = time_now_ns();
+    q->pid = agent_start(words, null, fds[1], fds[1]);
+    free(text);
+    io_close(&null);
+    (void)close(fds[1]);
+    q->fd = fds[0];
+    if (q->pid < 0) {
+        r = q->pid;
+        q->pid = 0;
+        io_close(&q->fd);
+        return r;
+    }
+    return io_set_nonblock(q->fd);
+}
+
+static void listen_to(struct inquiry *q)
+{
+    char lost[256];
+    ssize_t n;
+
+    do {
+        size_t room = ANSWER_BYTES - 1 - q->len;
+
+        n = room > 0 ? read(q->fd, q->said + q->len, room) : read(q->fd, lost, sizeof(lost));
+        if (n > 0 && room > 0)
+            q->len += (size_t)n;
+    } while (n > 0);
+    q->heard_ns = real_time_ns();
+    if (n == 0 || errno != EAGAIN)
+        io_close(&q->fd);
+}
+
+/* ---- the answer ---- */
+
+static void take_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, struct probe *p)
+{
+    uint64_t there;
+
+    if (parse_u64(value, UINT64_MAX, &there) < 0)
+        return;
+    /* It was read between our question and its answer: only what is outside is a difference. */
+    if (there > heard_ns)
+        p->clock_ns = (int64_t)min_u64(there - heard_ns, INT64_MAX);
+    else if (there < asked_ns)
+        p->clock_ns = -(int64_t)min_u64(asked_ns - there, INT64_MAX);
+}
+
+/* "AVAILABLE TOTAL" */
+static void take_memory(const char *value, struct probe *p)
+{
+    uint64_t available, all;
+
+    if (parse_next_u64(&value, UINT64_MAX, &available) < 0 || *value++ != ' ' ||
+        parse_u64(value, UINT64_MAX, &all) < 0)
+        return;
+    p->memory_free = available;
+    p->memory_total = all;
+}
+
+static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t heard_ns,
+                      struct probe *p)
+{
+    struct network_address address;
+
+    if (strcmp(key, "version") == 0 && strcmp(value, PACKAGE_VERSION) != 0)
+        probe_fail(p, "version",
+                   "plenumrun %s is there, %s is here: install the same version on all hosts",
+                   value, PACKAGE_VERSION);
+    else if (strcmp(key, "time") == 0)
+        take_clock(value, asked_ns, heard_ns, p);
+    else if (strcmp(key, "directory") == 0 && strcmp(value, "0") != 0)
+        probe_fail(p, "working directory", "%s", value);
+    else if (strcmp(key, "program") == 0 && strcmp(value, "0") != 0)
+        probe_fail(p, "program", "%s", value);
+    else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
+        (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
+    else if (strcmp(key, "memory") == 0)
+        take_memory(value, p);
+    else if (strcmp(key, "address") == 0 && network_parse_address(value, &address) == 0)
+        (void)network_add(&p->network, &address);
+}
+
+void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct probe *ret)
+{
+    char *line = strstr(text, first_line), *save = NULL;
+    bool complete = false;
+
+    if (!line) {
+        probe_fail(ret, "log in", "plenumrun there did not answer; is it another version?");
+        return;
+    }
+    line += strlen(first_line);
+    for (line = strtok_r(line, "\n", &save); line && !complete;
+         line = strtok_r(NULL, "\n", &save)) {
+        char *value = strchr(line, ' ');
+
+        complete = strcmp(line, "end") == 0;
+        if (!value)
+            continue;
+        *value++ = '\0';
+        take_line(line, value, asked_ns, heard_ns, ret);
+    }
+    if (!complete)
+        probe_fail(ret, "log in", "the answer of plenumrun there was cut short");
+}
+
+/* The last line that says something. */
+static const char *last_line(struct inquiry *q)
+{
+    char *line;
+
+    while (q->len > 0 && (q->said[q->len - 1] == '\n' || q->said[q->len - 1] == '\r'))
+        q->said[--q->len] = '\0';
+    line = strrchr(q->said, '\n');
+    return line ? line + 1 : q->said;
+}
+
+/* The end of a login, which may have closed its output and stay: true when it had to be killed. */
+static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
+{
+    pid_t pid;
+
+    while ((pid = waitpid(q->pid, status, WNOHANG)) == 0 && time_now_ns() < patience_ns)
+        (void)usleep(1000);
+    if (pid != 0)
+        return false;
+    (void)kill(-q->pid, SIGKILL);
+    (void)waitpid(q->pid, status, 0);
+    return true;
+}
+
+static void judge(const struct probe_question *question, struct inquiry *q, uint64_t patience_ns,
+                  struct probe *p)
+{
+    bool silent = q->fd >= 0, stayed, well;
+    int status = 0;
+
+    if (q->pid == 0) {
+        probe_fail(p, "log in", "there was no time left to ask");
+        return;
+    }
+    stayed = end_login(q, silent ? 0 : patience_ns, &status);
+    io_close(&q->fd);
+    q->said[q->len] = '\0';
+    q->pid = 0;
+    p->took_ns = q->heard_ns > q->asked_ns ? q->heard_ns - q->asked_ns : 0;
+    well = !silent && (stayed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    if (well)
+        probe_read_answer(q->said, q->asked_ns, q->heard_ns, p);
+    else if (silent)
+        probe_fail(p, "log in", "no answer within %.3g s", question->limit_ms / 1000.0);
+    else if (WIFEXITED(status) && WEXITSTATUS(status) == AGENT_NO_SELF)
+        probe_fail(p, "plenumrun", "there is no %s: install it at the same place on all hosts",
+                   question->self);
+    else if (strstr(q->said, "unknown option " PROBE_ARGUMENT))
+        probe_fail(p, "version", "another version of plenumrun is there");
+    else if (q->len > 0)
+        probe_fail(p, "log in", "%s", last_line(q));
+    else
+        probe_fail(p, "log in", "%s ended without a word", agent_program(question->options));
+}
+
+/* Is it under way, and so that others wait for it? Silent hosts are not waited for: a rack of them
+ * would keep the rest from being asked. */
+static bool is_busy(const struct inquiry *q, uint64_t now)
+{
+    return q->fd >= 0 && (q->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);
+}
+
+/* Ask as many as may be asked at a time: how many are under way. */
+static uint32_t ask_more(const struct probe_question *question, struct probe *probes,
+                         struct inquiry *list, uint32_t count, uint32_t *next,
+                         char *const scripts[2])
+{
+    uint32_t busy = 0, open = 0;
+    uint64_t now = time_now_ns();
+
+    for (uint32_t i = 0; i < *next; i++) {
+        busy += is_busy(&list[i], now);
+        open += list[i].fd >= 0;
+    }
+    for (; *next < count && busy < SIDE_BY_SIDE; (*next)++) {
+        const struct probe *p = &probes[*next];
+        int r = ask(question, p->host, scripts[p->loader], &list[*next]);
+
+        if ((r == -EMFILE || r == -ENFILE || r == -EAGAIN) && open > 0) {
+            free(list[*next].said);
+            list[*next].said = NULL;
+            break; /* when one of those has ended */
+        }
+        if (r < 0)
+            probe_fail(&probes[*next], "log in", "cannot be asked: %s", strerror(-r));
+        busy += r == 0;
+        open += r == 0;
+    }
+    return open;
+}
+
+static void listen_to_all(struct inquiry *list, uint32_t count, struct pollfd *fds, int wait_ms)
+{
+    nfds_t open = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (list[i].fd >= 0)
+            fds[open++] = (struct pollfd){.fd = list[i].fd, .events = POLLIN};
+    if (poll(fds, open, wait_ms) <= 0)
+        return;
+    for (uint32_t i = count; i-- > 0;) /* backwards: each takes its place from the end */
+        if (list[i].fd >= 0 && fds[--open].revents)
+            listen_to(&list[i]);
+}
+
+/* Returns for how long we were stopped (Ctrl-Z, a job that is suspended). */
+static uint64_t wait_for_all(const struct probe_question *question, struct probe *probes,
+                             struct inquiry *list, uint32_t count, char *const scripts[2])
+{
+    uint64_t turn_ns = time_now_ns(), now, gap, stopped_ns = 0;
+    uint64_t deadline = turn_ns + (uint64_t)question->limit_ms * NS_PER_MS;
+    struct pollfd *fds = calloc(count, sizeof(*fds));
+    uint32_t next = 0;
+
+    io_raise_descriptors(count);
+    while (fds && (now = time_now_ns()) < deadline &&
+           (ask_more(question, probes, list, count, &next, scripts) > 0 || next < count)) {
+        listen_to_all(list, next, fds, (int)min_u64((deadline - now) / NS_PER_MS + 1, POLL_MS));
+        gap = time_not_run(&turn_ns, time_now_ns(), POLL_MS * NS_PER_MS);
+        deadline += gap;
+        stopped_ns += gap;
+        for (uint32_t i = 0; i < next; i++)
+            list[i].since_ns += gap;
+    }
+    free(fds);
+    return stopped_ns;
+}
+
+int probe_hosts(const struct probe_question *question, struct probe *probes, uint32_t count,
+                uint64_t *ret_stopped_ns)
+{
+    struct inquiry *list;
+    char *scripts[2];
+    uint64_t patience_ns;
+    int failed;
+
+    *ret_stopped_ns = 0;
+    if (count == 0)
+        return 0;
+    list = calloc(count, sizeof(*list));
+    scripts[0] = make_script(question, false);
+    scripts[1] = make_script(question, true);
+    failed = list && scripts[0] && scripts[1] ? 0 : -ENOMEM;
+    if (failed < 0)
+        goto out;
+    for (uint32_t i = 0; i < count; i++)
+        list[i].fd = -1;
+    *ret_stopped_ns = wait_for_all(question, probes, list, count, scripts);
+    patience_ns = time_now_ns() + LEAVE_MS * NS_PER_MS;
+    for (uint32_t i = 0; i < count; i++) {
+        judge(question, &list[i], patience_ns, &probes[i]);
+        failed += probes[i].failed;
+        free(list[i].said);
+    }
+out:
+    free(list);
+    free(scripts[0]);
+    free(scripts[1]);
+    return failed;
+}
+
+char *probe_table(const struct probe *probes, uint32_t count, char *title, size_t size)
+{
+    static const char *const names[] = {"Host", "Step", "What", NULL};
+    struct grid grid = {0};
+    uint32_t failed = 0;
+    char *text;
+
+    grid_add_header(&grid, names);
+    for (uint32_t i = 0; i < count; i++) {
+        if (!probes[i].failed)
+            continue;
+        failed++;
+        grid_add(&grid, probes[i].host->name);
+        grid_add(&grid, probes[i].step);
+        grid_add(&grid, probes[i].what);
+    }
+    (void)snprintf(title, size, "%u of %u other host%s not ready", failed, count,
+                   count == 1 ? " is" : "s are");
+    text = grid_format(&grid, 2);
+    grid_fini(&grid);
+    return text;
+}
+
+/* ---- on the other host ---- */
+
+static void answer_program(const char *program)
+{
+    char found[4096];
+
+    switch (*program ? host_find_program(program, found, sizeof(found)) : 0) {
+    case 0:
+        printf("program 0\n");
+        break;
+    case -EACCES:
+        printf("program '%s' cannot be executed there\n", program);
+        break;
+    default:
+        printf("program there is no '%s'%s\n", program, strchr(program, '/') ? "" : " in PATH");
+        break;
+    }
+}
+
+static void answer_addresses(void)
+{
+    const char *connection = getenv("SSH_CONNECTION"); /* client port server port */
+    struct network network = {0};
+    char server[64] = "", text[128];
+
+    if (connection)
+        (void)sscanf(connection, "%*s %*s %63s", server);
+    (void)network_read(&network);
+    network_mark_reached(&network, server);
+    for (size_t i = 0; i < network.count; i++) {
+        network_format_address(&network.list[i], text, sizeof(text));
+        printf("address %s\n", text);
+    }
+    network_fini(&network);
+}
+
+int probe_answer(int argc, char **argv)
+{
+    struct memory_limit memory;
+    struct plenum_error err;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    int r;
+
+    if (argc != 6) {
+        fprintf(stderr, "plenumrun: %s is for plenumrun's own use\n", PROBE_ARGUMENT);
+        return 2;
+    }
+    printf("%sversion %s\ntime %llu\n", first_line, PACKAGE_VERSION,
+           (unsigned long long)real_time_ns());
+    r = chdir(argv[3]) < 0 ? -errno : 0;
+    if (r < 0)
+        printf("directory %s: %s\n", argv[3], strerror(-r));
+    else
+        printf("directory 0\n");
+    if (*argv[5])
+        (void)setenv("PATH", argv[5], 1);
+    if (r == 0)
+        answer_program(argv[4]);
+    memory_available(&memory);
+    printf("memory %llu %llu\n", (unsigned long long)memory.bytes,
+           (unsigned long long)pages * (unsigned long long)page);
+    printf("tls %s\n", tls_is_installed(&err) == 0 ? "0" : err.text);
+    answer_addresses();
+    printf("end\n");
+    return fflush(stdout) == 0 ? 0 : 1;
+}

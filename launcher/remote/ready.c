@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT */
+/* ready.c - better one table now than the first of many failures later. */
+#include "config.h"
+
+#include "launcher/remote/ready.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "common/tls.h"
+#include "common/util.h"
+#include "launcher/remote/agent.h"
+#include "launcher/environ.h"
+#include "launcher/host.h"
+#include "launcher/remote/probe.h"
+#include "launcher/job/report.h"
+
+#define CLOCK_MOST (2 * NS_PER_SEC)     /* of difference, without a word about it */
+#define MEMORY_LEAST (256ull * 1048576) /* free bytes, likewise; or a part of all: */
+enum { MEMORY_PART = 20 };
+
+/* ---- this host ---- */
+
+static bool root_is_allowed(const struct cmdline *options)
+{
+    const char *allow = getenv("OMPI_ALLOW_RUN_AS_ROOT");
+    const char *confirm = getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+
+    return geteuid() != 0 || options->allow_root ||
+           (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
+}
+
+static bool is_script(const char *program)
+{
+    size_t len = strlen(program);
+
+    return len > 3 && strcmp(program + len - 3, ".py") == 0;
+}
+
+/* A script that is named alone is not looked for in the working directory. */
+static void tell_missing(const char *program)
+{
+    bool path = strchr(program, '/') != NULL;
+
+    if (is_script(program))
+        log_error("there is no program '%s'%s: a Python script is started by python3 %s", program,
+                  path ? "" : " in PATH", program);
+    else
+        log_error("there is no program '%s'%s", program, path ? "" : " in PATH");
+}
+
+/* What would fail on this host: 0, or an exit status. */
+static int check_here(const struct cmdline *options, const struct plan *plan)
+{
+    char path[4096];
+    bool here = false;
+
+    if (!root_is_allowed(options)) {
+        log_error("a job is not started as root, where a mistake in it could harm the system; use "
+                  "another user, or --allow-run-as-root");
+        return REPORT_USAGE;
+    }
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        here |= plan->hosts[i].local;
+    if (!here)
+        return 0;
+    switch (
+        host_find_program_in(environ_get_path(options), options->program[0], path, sizeof(path))) {
+    case 0:
+        return 0;
+    case -EACCES:
+        log_error("program '%s' cannot be executed: is it a program, and has it the permission "
+                  "(chmod +x)?%s",
+                  options->program[0],
+                  is_script(options->program[0]) ? " Python scripts are started by python3 FILE"
+                                                 : "");
+        return REPORT_NOT_EXECUTABLE;
+    default:
+        tell_missing(options->program[0]);
+        return REPORT_NOT_FOUND;
+    }
+}
+
+/* ---- the others ---- */
+
+struct hosts {
+    struct probe *probes; /* [count]: one for each host of the plan that is another */
+    uint32_t count;
+    struct network own;
+};
+
+static void hosts_fini(struct hosts *h)
+{
+    for (uint32_t i = 0; h->probes && i < h->count; i++)
+        probe_fini(&h->probes[i]);
+    free(h->probes);
+    network_fini(&h->own);
+}
+
+/* Things that are no failures, but will be asked about later. */
+static void warn_of(const struct probe *p)
+{
+    char available[32], all[32];
+    uint64_t apart = (uint64_t)(p->clock_ns < 0 ? -p->clock_ns : p->clock_ns);
+
+    if (apart > CLOCK_MOST)
+        log_warn("host %s: its clock is %.1f s %s ours", p->host->name, (double)apart / 1e9,
+                 p->clock_ns > 0 ? "ahead of" : "behind");
+    if (p->memory_total > 0 &&
+        (p->memory_free < MEMORY_LEAST || p->memory_free < p->memory_total / MEMORY_PART))
+        log_warn("host %s: only %s of its %s of memory are free", p->host->name,
+                 format_bytes(p->memory_free, available, sizeof(available)),
+                 format_bytes(p->memory_total, all, sizeof(all)));
+    log_info("host %s answered in %.2f s: %s of %s of memory free", p->host->name,
+             (double)p->took_ns / 1e9, format_bytes(p->memory_free, available, sizeof(available)),
+             format_bytes(p->memory_total, all, sizeof(all)));
+}
+
+static int ask_hosts(const struct cmdline *options, const struct plan *plan, const char *directory,
+                     struct hosts *h, uint64_t *ret_stopped_ns)
+{
+    char self[4096];
+    struct plenum_error err;
+    const struct probe_question question = {
+        .options = options,
+        .self = self,
+        .directory = directory,
+        .limit_ms = (int)min_u64(options->start_timeout_ns / NS_PER_MS / 2, INT32_MAX)};
+
+    if (host_get_self(self, sizeof(self), &err) < 0) {
+        log_error("%s", err.text);
+        return REPORT_LAUNCH;
+    }
+    h->probes = calloc((size_t)plan->num_hosts + plan->num_loader_hosts, sizeof(*h->probes));
+    if (!h->probes) {
+        log_error("out of memory");
+        return REPORT_LAUNCH;
+    }
+    for (uint32_t i = 0; i < plan->num_hosts; i++)
+        if (!plan->hosts[i].local)
+            h->probes[h->count++].host = &plan->hosts[i];
+    for (uint32_t i = 0; i < plan->num_loader_hosts; i++)
+        if (!plan->loader_hosts[i].local)
+            h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
+    if (probe_hosts(&question, h->probes, h->count, ret_stopped_ns) < 0) {
+        log_error("the hosts cannot be asked: out of memory");
+        return REPORT_LAUNCH;
+    }
+    return 0;
+}
+
+/* What this host can encrypt, each of the others must. */
+static void check_tls(const struct hosts *h)
+{
+    if (tls_is_installed(NULL) < 0)
+        return;
+    for (uint32_t i = 0; i < h->count; i++)
+        if (h->probes[i].no_tls[0])
+            probe_fail(&h->probes[i], "encryption", "%s", h->probes[i].no_tls);
+}
+
+/* Each host must be on the network that was named. */
+static void check_subnet(const struct hosts *h, const struct subnet *subnet, const char *text)
+{
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct probe *p = &h->probes[i];
+        char addresses[300] = "";
+
+        if (p->failed || network_find(&p->network, subnet))
+            continue;
+        for (size_t k = 0; k < p->network.count; k++) {
+            size_t len = strlen(addresses);
+            char one[100];
+
+            network_format_address(&p->network.list[k], one, sizeof(one));
+            one[strcspn(one, " ") + 1 + strcspn(one + strcspn(one, " ") + 1, " ")] = '\0';
+            (void)snprintf(addresses + len, sizeof(addresses) - len, "%s%s", k ? ", " : "", one);
+        }
+        probe_fail(p, "network", "it has no address in --host-subnet %s, only %s", text,
+                   addresses[0] ? addresses : "none");
+    }
+}
+
+/* Print the table, if there is something in it: 0, or an exit status. */
+static int report(const struct hosts *h)
+{
+    bool failed = false, programs = true;
+    char *table, title[64];
+
+    for (uint32_t i = 0; i < h->count; i++) {
+        const struct probe *p = &h->probes[i];
+
+        failed |= p->failed;
+        programs &= !p->failed || strcmp(p->step, "program") == 0;
+    }
+    for (uint32_t i = 0; i < h->count; i++)
+        if (!h->probes[i].failed)
+            warn_of(&h->probes[i]);
+    if (!failed)
+        return 0;
+    table = probe_table(h->probes, h->count, title, sizeof(title));
+    log_error("%s:", title);
+    if (table)
+        (void)io_write_all(STDERR_FILENO, table, strlen(table));
+    free(table);
+    return programs ? REPORT_NOT_FOUND : REPORT_LAUNCH;
+}
+
+/* ---- the network ---- */
+
+/* By which of our addresses does that host reach us? The one from which we would send to it. */
+static void mark_own(struct network *own, const struct network *other)
+{
+    for (size_t i = 0; i < other->count; i++) {
+        const struct network_address *a = &other->list[i];
+        struct sockaddr_storage to = {.ss_family = (sa_family_t)a->at.family}, from = {0};
+        socklen_t len = sizeof(from);
+        char text[INET6_ADDRSTRLEN];
+        int fd;
+
+        if (!a->reached)
+            continue;
+        if (a->at.family == AF_INET) {
+            memcpy(&((struct sockaddr_in *)&to)->sin_addr, a->at.address, 4);
+            ((struct sockaddr_in *)&to)->sin_port = htons(9);
+        } else {
+            memcpy(&((struct sockaddr_in6 *)&to)->sin6_addr, a->at.address, 16);
+            ((struct sockaddr_in6 *)&to)->sin6_port = htons(9);
+        }
+        fd = socket(a->at.family, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* sends nothing */
+        if (fd < 0)
+            continue;
+        if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 &&
+            getsockname(fd, (struct sockaddr *)&from, &len) == 0 &&
+            inet_ntop(from.ss_family,
+                      from.ss_family == AF_INET
+                          ? (const void *)&((struct sockaddr_in *)&from)->sin_addr
+                          : (const void *)&((struct sockaddr_in6 *)&from)->sin6_addr,
+                      text, sizeof(text)))
+            network_mark_reached(own, text);
+        (void)close(fd);
+    }
+}
+
+static const struct network *network_of(const struct hosts *h, const struct plan_host *host)
+{
+    if (host->local)
+        return &h->own;
+    for (uint32_t i = 0; i < h->count; i++)
+        if (h->probes[i].host == host)
+            return &h->probes[i].network;
+    return NULL;
+}
+
+/* Names of interfaces that lead nowhere, each once. */
+static void list_virtual(const struct network *network, char *ret, size_t size)
+{
+    for (size_t i = 0; i < network->count; i++) {
+        const char *name = network->list[i].interface, *at = strstr(ret, name);
+        size_t len = strlen(ret);
+
+        if (!network->list[i].is_virtual ||
+            (at && (at == ret || at[-1] == ',') && strchr(",", at[strlen(name)])))
+            continue;
+        if (len + strlen(name) + 2 <= size)
+            (void)snprintf(ret + len, size - len, "%s%s", len ? "," : "", name);
+    }
+}
+
+/* "eth0 10.1.2.3" */
+static int note_interface(struct plan_host *host, const struct network_address *a)
+{
+    char text[100], *slash;
+
+    network_format_address(a, text, sizeof(text));
+    slash = strchr(text, '/');
+    if (slash)
+        *slash = '\0';
+    free(host->interface);
+    host->interface = strdup(text);
+    return host->interface ? 0 : -ENOMEM;
+}
+
+static int note_interfaces(struct plan *plan, const struct hosts *h, const struct subnet *subnet,
+                           struct ready *ret)
+{
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        const struct network *network = network_of(h, &plan->hosts[i]);
+        const struct network_address *a = network ? network_find(network, subnet) : NULL;
+
+        if (!a)
+            continue;
+        if (note_interface(&plan->hosts[i], a) < 0)
+            return -ENOMEM;
+        if (i == plan->instances[0].host)
+            (void)snprintf(ret->master, sizeof(ret->master), "%s",
+                           strchr(plan->hosts[i].interface, ' ') + 1);
+    }
+    return 0;
+}
+
+/* Open MPI takes IPv4 networks by their numbers; of IPv6 only the name of an interface, which must
+ * then be the same on all hosts. */
+static void describe_include(const struct network *const *list, size_t count,
+                             const struct subnet *subnet, char ret[SUBNET_TEXT_MAX])
+{
+    const char *name = NULL;
+
+    ret[0] = '\0';
+    if (subnet->family == AF_INET) {
+        subnet_format(subnet, ret);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct network_address *a = network_find(list[i], subnet);
+
+        if (!a || (name && strcmp(name, a->interface) != 0))
+            return;
+        name = a->interface;
+    }
+    (void)snprintf(ret, SUBNET_TEXT_MAX, "%s", name ? name : "");
+}
+
+/* By which addresses do instances come to loaders on hosts of their own? By those on a network that
+ * all of them share. Where there is none, by those that we come by. */
+static int choose_loader_network(struct plan *plan, const struct hosts *h,
+                                 const struct subnet *named)
+{
+    uint32_t count = 0, all = plan->num_hosts + plan->num_loader_hosts;
+    const struct network **list = calloc(all, sizeof(*list));
+    struct subnet subnet;
+    bool known = named != NULL;
+    int r = 0;
+
+    if (!list)
+        return -ENOMEM;
+    if (named)
+        subnet = *named;
+    for (uint32_t i = 0; i < all; i++) {
+        const struct plan_host *host =
+            i < plan->num_hosts ? &plan->hosts[i] : &plan->loader_hosts[i - plan->num_hosts];
+
+        list[count] = network_of(h, host);
+        count += list[count] != NULL;
+    }
+    if (!known && count == all)
+        known = network_find_shared(list, count, &subnet) == 0;
+    free(list);
+    for (uint32_t i = 0; r == 0 && i < plan->num_loader_hosts; i++) {
+        const struct network *network = network_of(h, &plan->loader_hosts[i]);
+        const struct network_address *a = network && known ? network_find(network, &subnet) : NULL;
+
+        for (size_t k = 0; network && !a && k < network->count; k++)
+            a = network->list[k].reached ? &network->list[k] : NULL;
+        if (a)
+            r = note_interface(&plan->loader_hosts[i], a);
+    }
+    return r;
+}
+
+static int choose_network(struct plan *plan, struct hosts *h, const struct subnet *named,
+                          struct ready *ret)
+{
+    const struct network **list = calloc((size_t)plan->num_hosts + 1, sizeof(*list));
+    struct subnet subnet;
+    uint32_t count = 0;
+    bool known = named != NULL;
+    int r = 0;
+
+    if (!list)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
+        list[count] = network_of(h, &plan->hosts[i]);
+        count += list[count] != NULL;
+    }
+    if (named)
+        subnet = *named;
+    else if (count == plan->num_hosts)
+        known = network_find_shared(list, count, &subnet) == 0;
+    if (known) {
+        subnet_format(&subnet, ret->subnet);
+        describe_include(list, count, &subnet, ret->program_include);
+        r = note_interfaces(plan, h, &subnet, ret);
+    }
+    /* mpirun itself runs here, which may be no host of the job, and on another network. */
+    list[count++] = &h->own;
+    if (known && !network_find(&h->own, &subnet))
+        known = network_find_shared(list, count, &subnet) == 0;
+    if (known)
+        describe_include(list, count, &subnet, ret->daemon_include);
+    for (uint32_t i = 0; i < count; i++)
+        list_virtual(list[i], ret->excluded, sizeof(ret->excluded));
+    free(list);
+    return r;
+}
+
+int ready_check(const struct cmdline *options, struct plan *plan, const char *directory,
+                struct ready *ret)
+{
+    struct hosts h = {0};
+    struct subnet subnet = {0};
+    const struct subnet *named = options->host_subnet ? &subnet : NULL;
+    int status;
+
+    *ret = (struct ready){0};
+    status = check_here(options, plan);
+    if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
+        return status;
+    if (options->host_subnet)
+        (void)subnet_parse(options->host_subnet, &subnet, NULL); /* looked at before */
+    (void)network_read(&h.own);
+    if (!options->no_host_check && agent_is_used(options)) {
+        status = ask_hosts(options, plan, directory, &h, &ret->stopped_ns);
+        if (status == 0) {
+            check_tls(&h);
+            if (options->host_subnet)
+                check_subnet(&h, &subnet, options->host_subnet);
+            status = report(&h);
+        }
+    }
+    for (uint32_t i = 0; i < h.count; i++)
+        mark_own(&h.own, &h.probes[i].network);
+    if (status == 0 && ((!plan_is_local(plan) && choose_network(plan, &h, named, ret) < 0) ||
+                        choose_loader_network(plan, &h, named) < 0)) {
+        log_error("out of memory");
+        status = REPORT_LAUNCH;
+    }
+    if (status == 0 && ret->subnet[0])
+        log_info("the hosts talk over %s", ret->subnet);
+    hosts_fini(&h);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* ready.h - what is looked at before a job starts: this host, the others, the network between. */
+#ifndef LAUNCHER_READY_H
+#define LAUNCHER_READY_H
+
+#include "launcher/plan/cmdline.h"
+#include "launcher/network.h"
+#include "launcher/plan/plan.h"
+
+/** The network that the hosts share. "" where nothing is known. */
+struct ready {
+    char subnet[SUBNET_TEXT_MAX]; /* of those with instances */
+    /* What Open MPI is told of it: the same, or the name of the interface; for the job's hosts, and
+     * for these and this one. */
+    char program_include[SUBNET_TEXT_MAX], daemon_include[SUBNET_TEXT_MAX];
+    char excluded[256];            /* interfaces of containers and the like */
+    char master[INET6_ADDRSTRLEN]; /* address of instance 0's host */
+    uint64_t stopped_ns;           /* while we asked: time that does not count */
+};
+
+/**
+ * Ask all other hosts (unless --no-host-check, or where srun starts processes), and choose the
+ * network; the plan's hosts get their interfaces.
+ *
+ * Prints what is wrong. 0, or the exit status.
+ */
+int ready_check(const struct cmdline *options, struct plan *plan, const char *directory,
+                struct ready *ret);
+
+#endif

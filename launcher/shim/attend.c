@@ -1,0 +1,870 @@
+/* SPDX-License-Identifier: MIT */
+/* attend.c - the inner shim: one instance's program, from its plan to its last line.
+ *
+ * One poll loop over the control connection, the program's pipes, signals and the host's loader.
+ * What happens to the program:
+ *
+ *     no plan ──PLAN──> starting ──exec──> running ──exit──> sweeping ──> draining ──END──> gone
+ *                          └─────fails─────────────────────────┘
+ *
+ * sweeping: whatever the program has left behind is killed. draining: what is still in its pipes is
+ * sent, as fast as plenumrun gives credit; the exit itself has been told before.
+ *
+ * The program is ended (SIGTERM, then SIGKILL after the grace period) when plenumrun says so, when
+ * mpirun says so and plenumrun does not decide otherwise within a second, and when plenumrun is
+ * gone or silent. When the outer shim is gone, all is killed at once: nobody guards this process
+ * any more. But mpirun gives those that it asks to end one second, which may be less than the grace
+ * period: an outer shim that is gone after it was told to end is no alarm.
+ */
+#include "config.h"
+
+#include "launcher/shim/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/error.h"
+#include "common/jobloader.h"
+#include "common/log.h"
+#include "common/memory.h"
+#include "common/tls.h"
+#include "common/util.h"
+#include "launcher/shim/child.h"
+#include "launcher/family.h"
+#include "launcher/shim/guard.h"
+#include "launcher/lines.h"
+#include "launcher/topology.h"
+
+enum {
+    CONNECT_MS = 15000,
+    BEAT_MS = 1000,
+    FIRST_SILENCE_MS = 30000, /* until the plan has told another */
+    TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
+    SAME_MS = 1000,           /* between two ways of one signal */
+    LOOK_MS = 10,             /* between two looks at what is being killed */
+    LOADER_GRACE_MS = 2000,
+    TAIL_LINES = 20,
+    FRAME_BYTES = 64 * 1024, /* of output, unless one line is longer */
+    PROGRESS_MS = 100,       /* between two PROGRESSes of a stream */
+    READS = 16,              /* of one pipe, before others have their turn */
+};
+
+/* The last SIGUSR1 or SIGUSR2 for the program. */
+struct handed {
+    uint64_t ns;
+    pid_t from;
+};
+
+struct attend {
+    const struct shim_task *task;
+    pid_t outer;
+    int signal_fd;
+    struct tls *tls; /* of the control connection, or NULL */
+    struct frame_conn conn;
+    bool connected;
+    bool suspended;   /* plenumrun is stopped, and told us so */
+    bool end;         /* plenumrun has said END */
+    uint64_t turn_ns; /* when the loop last came round */
+    uint64_t heard_ns, beat_at;
+
+    bool planned;
+    struct control_plan plan;
+    struct child child; /* pid 0: not started */
+    bool told_started;  /* STARTED or FAILED is sent */
+    bool failed;        /* to start */
+    uint64_t started_ns;
+
+    struct handed handed[2];
+    bool stopped; /* by somebody, and told */
+    bool exited;
+    enum control_cause cause; /* of an end that comes */
+    bool told;                /* mpirun wants the end */
+    uint64_t told_at;         /* its wish becomes ours then; UINT64_MAX: not */
+    uint64_t kill_at;         /* UINT64_MAX: not yet */
+    struct family_end family; /* as it is killed */
+    bool swept;
+    bool drained;
+
+    struct lines lines[CONTROL_STREAMS];
+    bool progress[CONTROL_STREAMS];        /* there may be a new one */
+    uint64_t progress_at[CONTROL_STREAMS]; /* when it may be told */
+    struct tail tail;
+    struct traceback traceback;
+    uint64_t memory_kills; /* when the program started */
+    uint64_t in_flight;    /* bytes of output without credit */
+    char *input;           /* for the program */
+    size_t input_len;
+    bool input_ended;
+
+    struct jobloader *loader;
+    char loader_address[CONTROL_ADDRESS_MAX];
+    char **environment; /* of the program, and of the loader */
+    int loader_fd;      /* what it prints */
+    int key_fd;         /* the key of loaders on other hosts */
+    char loader_error[CONTROL_TEXT_MAX];
+};
+
+static bool is_running(const struct attend *a)
+{
+    return a->child.pid > 0 && !a->exited;
+}
+
+static void send_failed(struct attend *a, enum control_step step, int error)
+{
+    const struct control_failed m = {.step = step, .error = error};
+
+    (void)control_put_failed(&a->conn.tx, &m);
+    a->told_started = a->failed = true;
+    if (a->child.pid == 0)
+        a->exited = a->swept = true;
+}
+
+static void send_started(struct attend *a)
+{
+    const struct bind_result *bind = &a->child.report.bind;
+    struct control_started m = {
+        .pid = (uint32_t)a->child.pid,
+        .cpus_error = bind->cpus_error,
+        .memory_error = bind->memory_error,
+        .memory = (uint32_t)bind->memory,
+        .cpus = ranges_format(bind->sets.cpus, BIND_CPUS),
+        .nodes = ranges_format(bind->sets.nodes, BIND_NODES),
+    };
+
+    if (m.cpus && m.nodes)
+        (void)control_put_started(&a->conn.tx, &m);
+    control_started_fini(&m);
+    a->told_started = true;
+}
+
+static void read_report(struct attend *a)
+{
+    int r = child_read_report(&a->child);
+
+    if (r == 0)
+        return;
+    if (r < 0)
+        send_failed(a, CONTROL_STEP_FORK, r);
+    else if (a->child.report.error)
+        send_failed(a, a->child.report.step, a->child.report.error);
+    else
+        send_started(a);
+}
+
+/* ---- the end of the program ---- */
+
+static void end_program(struct attend *a, uint64_t grace_ns, enum control_cause cause)
+{
+    uint64_t now = time_now_ns();
+
+    if (!is_running(a))
+        return;
+    if (a->cause == CONTROL_CAUSE_ITSELF)
+        a->cause = cause;
+    if (a->kill_at == UINT64_MAX) {
+        child_signal(&a->child, SIGTERM);
+        child_signal(&a->child, SIGCONT);
+    }
+    a->kill_at = min_u64(a->kill_at, now + min_u64(grace_ns, UINT64_MAX / 4));
+}
+
+static void note_exit(struct attend *a, int status, const struct rusage *usage)
+{
+    uint64_t now = time_now_ns();
+    struct control_exited m = {
+        .status = status,
+        .cause = a->cause,
+        .elapsed_ns = now - a->started_ns,
+        .traceback_ns = a->traceback.began_ns ? now - a->traceback.began_ns : UINT64_MAX,
+        .memory_kills = memory_count_kills() - a->memory_kills,
+        .user_ns = (uint64_t)usage->ru_utime.tv_sec * NS_PER_SEC +
+                   (uint64_t)usage->ru_utime.tv_usec * 1000,
+        .system_ns = (uint64_t)usage->ru_stime.tv_sec * NS_PER_SEC +
+                     (uint64_t)usage->ru_stime.tv_usec * 1000,
+        .max_rss_bytes = (uint64_t)usage->ru_maxrss * 1024,
+    };
+
+    a->exited = true;
+    a->kill_at = now; /* what it left behind */
+    io_close(&a->child.input);
+    if (!a->failed)
+        (void)control_put_exited(&a->conn.tx, &m);
+}
+
+static int *pipe_of(struct attend *a, int stream)
+{
+    return stream == CONTROL_LOADER ? &a->loader_fd : &a->child.output[stream];
+}
+
+/* Read what a pipe holds; after the sweep nobody is left who could write more. */
+static void read_pipe(struct attend *a, int stream)
+{
+    struct lines *lines = &a->lines[stream];
+    int *fd = pipe_of(a, stream);
+
+    for (int round = 0; round < READS && *fd >= 0 && lines_has_room(lines); round++) {
+        size_t size;
+        char *place = lines_reserve(lines, &size);
+        ssize_t n = place ? read(*fd, place, size) : -1;
+
+        if (!place)
+            return; /* memory is short: the program waits, as for a slow reader */
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN && (!a->swept || stream == CONTROL_LOADER))
+            return;
+        if (n < 0 && errno != EAGAIN && stream != CONTROL_LOADER)
+            (void)control_put_number(&a->conn.tx, CONTROL_UNREAD, (uint64_t)errno);
+        if (n <= 0) {
+            io_close(fd);
+            return;
+        }
+        if (stream == CONTROL_STDERR) {
+            tail_add(&a->tail, place, (size_t)n);
+            traceback_look(&a->traceback, place, (size_t)n, time_now_ns());
+        }
+        lines_added(lines, (size_t)n);
+        if (a->plan.live & 1 << stream)
+            a->progress[stream] = true;
+        if ((a->plan.quiet && stream != CONTROL_LOADER) || !a->connected)
+            lines_drop(lines, lines_pending(lines));
+    }
+}
+
+/* Take the end of children: the program's, and of orphans that fell to us. The loader's keeper
+ * reaps its own. */
+static void reap(struct attend *a)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        struct rusage usage;
+        int status;
+
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+            return;
+        if (a->loader && info.si_pid == jobloader_get_pid(a->loader)) {
+            jobloader_dispatch(a->loader);
+            if (info.si_pid == jobloader_get_pid(a->loader))
+                return; /* in a moment */
+            continue;
+        }
+        if (wait4(info.si_pid, &status, WNOHANG, &usage) != info.si_pid)
+            return;
+        if (info.si_pid != a->child.pid)
+            continue;
+        if (!a->told_started) /* the report is complete now: was this a failed start? */
+            read_report(a);
+        read_pipe(a, CONTROL_STDERR); /* its last words: a traceback? */
+        note_exit(a, status, &usage);
+    }
+}
+
+/* Somebody has stopped the program: a debugger, or a person who forgets it. The job waits with it,
+ * and plenumrun can say for whom. */
+static void watch_stops(struct attend *a)
+{
+    siginfo_t info = {0};
+
+    if (!is_running(a) || a->kill_at != UINT64_MAX || a->suspended ||
+        waitid(P_PID, (id_t)a->child.pid, &info, WSTOPPED | WCONTINUED | WNOHANG) < 0 ||
+        info.si_pid == 0)
+        return;
+    if (info.si_code != CLD_STOPPED && !a->stopped)
+        return;
+    a->stopped = info.si_code == CLD_STOPPED;
+    (void)control_put_number(&a->conn.tx, CONTROL_STOPPED,
+                             a->stopped ? (uint64_t)info.si_status : 0);
+}
+
+static void sweep(struct attend *a, uint64_t now)
+{
+    if (a->swept || now < a->kill_at)
+        return;
+    if (a->family.give_up_at == 0)
+        child_signal(&a->child, SIGKILL); /* all of a group at once: nobody can fork away */
+    a->swept = family_end(&a->family, a->loader ? jobloader_get_pid(a->loader) : 0, now) &&
+               (a->exited || now >= a->family.give_up_at);
+}
+
+/* ---- the control connection ---- */
+
+static void lose_control(struct attend *a)
+{
+    if (!a->connected)
+        return;
+    a->connected = false;
+    for (int s = 0; s < CONTROL_STREAMS; s++) /* the program shall not wait for a reader */
+        lines_drop(&a->lines[s], lines_pending(&a->lines[s]));
+    end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_ASKED);
+}
+
+/* The loader is started later, by us, and inherits where we may run. Nothing is lost if the kernel
+ * refuses: it then shares the CPUs of the programs. */
+static void bind_loader(const struct attend *a)
+{
+    struct bind_request bind;
+    struct bind_result result;
+
+    if (a->loader && *a->plan.loader_cpus &&
+        bind_request_parse(a->plan.loader_cpus, "", true, PLACE_MEMORY_DEFAULT, &bind, NULL) == 0)
+        bind_apply(&bind, &result);
+}
+
+/* The program finds it where a key is looked for, but what lies in its environment is a name that
+ * means something on this host, to this user, as long as we live. */
+static int keep_key(struct attend *a)
+{
+    char path[TLS_PATH_MAX];
+
+    if (!*a->plan.loader_key)
+        return 0;
+    a->key_fd = tls_keep_key(a->plan.loader_key, path);
+    if (a->key_fd < 0)
+        return a->key_fd;
+    return environ_list_put(&a->plan.environment, ENVIRON_SET, "PLENUM_LOADER_KEY", path);
+}
+
+static void start_program(struct attend *a)
+{
+    struct child_options options = {
+        .argv = a->plan.argv,
+        .directory = a->plan.directory,
+        .strict = a->plan.strict,
+        .input = a->plan.input,
+        .ignored = a->task->ignored,
+        .descriptors = a->task->descriptors,
+    };
+    struct bind_request bind;
+    int r;
+
+    r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus,
+                           (enum place_memory)a->plan.memory, &bind, NULL);
+    if (r < 0) {
+        send_failed(a, CONTROL_STEP_PLAN, r);
+        return;
+    }
+    r = keep_key(a);
+    if (r < 0) {
+        send_failed(a, CONTROL_STEP_FORK, r);
+        return;
+    }
+    options.inherit = a->key_fd > 0 ? a->key_fd : 0;
+    (void)environ_list_put(&a->plan.environment, ENVIRON_SET, "PWD", a->plan.directory);
+    a->environment = environ_apply(environ, &a->plan.environment);
+    options.bind = &bind;
+    options.environment = a->environment;
+    r = a->environment ? child_start(&options, &a->child) : -ENOMEM;
+    if (r < 0) {
+        send_failed(a, CONTROL_STEP_FORK, r);
+        return;
+    }
+    a->started_ns = time_now_ns();
+    a->memory_kills = memory_count_kills();
+    bind_loader(a);
+    if (a->loader)
+        jobloader_set_environment(a->loader, a->environment);
+}
+
+static void take_plan(struct attend *a, struct frame_reader *payload)
+{
+    if (a->planned)
+        return;
+    if (control_get_plan(payload, &a->plan) < 0) {
+        send_failed(a, CONTROL_STEP_PLAN, -EPROTO);
+        return;
+    }
+    a->planned = true;
+    if (a->plan.window < FRAME_BYTES)
+        a->plan.window = FRAME_BYTES;
+    start_program(a);
+}
+
+/* This host's topology; nothing, if it cannot be had: then nothing is bound here. */
+static void send_topology(struct attend *a, bool devices)
+{
+    struct plenum_error err;
+    hwloc_topology_t topology;
+    size_t len;
+    char *xml;
+
+    if (topology_load(devices, &topology, &err) < 0) {
+        log_error("%s", err.text);
+        (void)control_put_topology(&a->conn.tx, false, NULL, 0);
+        return;
+    }
+    if (topology_export(topology, &xml, &len, &err) < 0) {
+        log_error("%s", err.text);
+        (void)control_put_topology(&a->conn.tx, false, NULL, 0);
+    } else {
+        (void)control_put_topology(&a->conn.tx, hwloc_topology_is_thissystem(topology), xml, len);
+        hwloc_free_xmlbuffer(topology, xml);
+    }
+    hwloc_topology_destroy(topology);
+}
+
+static void take_input(struct attend *a, struct frame_reader *payload)
+{
+    const char *bytes;
+    size_t len;
+    char *more;
+
+    control_get_bytes(payload, &bytes, &len);
+    if (len == 0) {
+        a->input_ended = true;
+        return;
+    }
+    if (a->child.input < 0) {
+        (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, UINT64_MAX);
+        return;
+    }
+    more = realloc(a->input, a->input_len + len);
+    if (!more) {
+        a->input_ended = true; /* better an early end than a hole */
+        return;
+    }
+    memcpy(more + a->input_len, bytes, len);
+    a->input = more;
+    a->input_len += len;
+}
+
+/* A signal for the program, from the process `from`; 0: from plenumrun. The same one may come by
+ * several ways when a batch system signals all processes of a job: that is one signal. */
+static void hand_on(struct attend *a, int signal, pid_t from)
+{
+    uint64_t now = time_now_ns();
+
+    if (signal <= 0 || signal >= NSIG || !is_running(a))
+        return;
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+        struct handed *last = &a->handed[signal == SIGUSR2];
+
+        if (last->ns && last->from != from && now - last->ns < SAME_MS * NS_PER_MS)
+            return;
+        *last = (struct handed){.ns = now, .from = from};
+    }
+    child_signal(&a->child, signal);
+}
+
+static void take_frame(struct attend *a, const struct frame_header *header,
+                       struct frame_reader *payload)
+{
+    uint64_t number = 0;
+
+    if ((header->type == CONTROL_CREDIT || header->type == CONTROL_SIGNAL ||
+         header->type == CONTROL_TERMINATE || header->type == CONTROL_SUSPEND ||
+         header->type == CONTROL_TOPOLOGY) &&
+        control_get_number(payload, &number) < 0) {
+        lose_control(a);
+        return;
+    }
+    switch ((enum control_type)header->type) {
+    case CONTROL_TOPOLOGY:
+        send_topology(a, number != 0);
+        break;
+    case CONTROL_PLAN:
+        take_plan(a, payload);
+        break;
+    case CONTROL_CREDIT:
+        a->in_flight -= min_u64(a->in_flight, number);
+        break;
+    case CONTROL_INPUT:
+        take_input(a, payload);
+        break;
+    case CONTROL_SIGNAL:
+        hand_on(a, (int)min_u64(number, NSIG), 0);
+        break;
+    case CONTROL_TERMINATE:
+        a->told_at = UINT64_MAX;
+        end_program(a, number, CONTROL_CAUSE_ASKED);
+        break;
+    case CONTROL_SUSPEND:
+        a->suspended = number != 0;
+        break;
+    case CONTROL_END:
+        a->end = true;
+        end_program(a, 0, CONTROL_CAUSE_ASKED); /* it should have ended long ago */
+        break;
+    default: /* BEAT: that something came is all it says */
+        break;
+    }
+}
+
+/* To whoever reads what mpirun prints: there is no other connection yet. */
+MESSAGE static void say_why(const struct attend *a, const char *why)
+{
+    char host[HOST_NAME_MAX_BYTES];
+
+    host_get_name(host, sizeof(host));
+    log_error("instance %u on host %s: %s", a->task->rank, host, why);
+}
+
+static void break_control(struct attend *a, int r)
+{
+    if (r == -EACCES && a->tls)
+        say_why(a, "who answers in place of plenumrun does not have the job's key");
+    lose_control(a);
+}
+
+static void read_control(struct attend *a)
+{
+    struct frame_header header;
+    struct frame_reader payload;
+    int64_t n = frame_conn_fill(&a->conn);
+    int r;
+
+    if (n == -EAGAIN)
+        return;
+    if (n < 0) {
+        break_control(a, (int)n);
+        return;
+    }
+    a->heard_ns = time_now_ns();
+    while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
+        take_frame(a, &header, &payload);
+    if (r < 0)
+        break_control(a, r);
+}
+
+/* ---- output and input ---- */
+
+/* Send lines as far as credit goes. */
+static void send_lines(struct attend *a, int stream)
+{
+    struct lines *lines = &a->lines[stream];
+    bool flush = *pipe_of(a, stream) < 0 || (a->plan.at_once && stream != CONTROL_LOADER);
+    const char *bytes;
+    size_t len;
+
+    while (a->connected && (len = lines_peek(lines, FRAME_BYTES, flush, &bytes)) > 0) {
+        if (a->in_flight > 0 && a->in_flight + len > a->plan.window)
+            return;
+        if (control_put_output(&a->conn.tx, (enum control_stream)stream, bytes, len) < 0)
+            return;
+        a->in_flight += len;
+        lines_drop(lines, len);
+    }
+}
+
+/* A bar that is drawn again and again has no newline for minutes: plenumrun is told what it shows,
+ * apart from its bytes, which go their way when the line is complete. */
+static void send_progress(struct attend *a, int stream, uint64_t now)
+{
+    const char *bytes;
+    size_t len;
+
+    if (!a->progress[stream] || now < a->progress_at[stream] || !a->connected)
+        return;
+    a->progress[stream] = false;
+    len = lines_peek_progress(&a->lines[stream], &bytes);
+    if (len == 0)
+        return;
+    a->progress_at[stream] = now + PROGRESS_MS * NS_PER_MS;
+    (void)control_put_progress(&a->conn.tx, (enum control_stream)stream, bytes, len);
+}
+
+static void write_input(struct attend *a)
+{
+    size_t done = 0;
+
+    while (a->child.input >= 0 && done < a->input_len) {
+        ssize_t n = write(a->child.input, a->input + done, a->input_len - done);
+
+        if (n >= 0) {
+            done += (size_t)n;
+        } else if (errno == EAGAIN) {
+            break;
+        } else if (errno != EINTR) {
+            io_close(&a->child.input);
+            (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, UINT64_MAX);
+        }
+    }
+    if (done > 0) {
+        (void)control_put_number(&a->conn.tx, CONTROL_TAKEN, done);
+        a->input_len -= done;
+        memmove(a->input, a->input + done, a->input_len);
+    }
+    if (a->input_len == 0 && a->input_ended)
+        io_close(&a->child.input);
+}
+
+static void finish_output(struct attend *a)
+{
+    char last[sizeof(a->tail.bytes) + 1];
+    size_t len;
+
+    if (a->drained || !a->exited || !a->swept || a->child.output[0] >= 0 ||
+        a->child.output[1] >= 0 || lines_pending(&a->lines[CONTROL_STDOUT]) > 0 ||
+        lines_pending(&a->lines[CONTROL_STDERR]) > 0)
+        return;
+    a->drained = true;
+    if (a->failed)
+        return;
+    len = tail_get(&a->tail, TAIL_LINES, last);
+    (void)control_put_bytes(&a->conn.tx, CONTROL_DRAINED, last, len);
+}
+
+/* ---- the loop ---- */
+
+static void take_signals(struct attend *a)
+{
+    struct signalfd_siginfo info;
+
+    while (read(a->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
+            continue; /* reap() comes in any case */
+        if (info.ssi_signo == SIGUSR1 || info.ssi_signo == SIGUSR2) {
+            hand_on(a, (int)info.ssi_signo, (pid_t)info.ssi_pid);
+            continue;
+        }
+        if (info.ssi_signo != (uint32_t)GUARD_PARENT_SIGNAL) {
+            if (!a->told) {
+                (void)control_put_number(&a->conn.tx, CONTROL_TOLD,
+                                         info.ssi_signo == (uint32_t)SHIM_ORPHAN_SIGNAL);
+                a->told_at = time_now_ns() + TOLD_MS * NS_PER_MS;
+            }
+            a->told = true;
+        } else if (getppid() != a->outer && !a->told) {
+            end_program(a, 0, CONTROL_CAUSE_SHIM);
+        }
+    }
+}
+
+static void do_what_is_due(struct attend *a, uint64_t now)
+{
+    uint64_t silence = a->planned ? a->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
+
+    if (a->connected && !a->suspended && now > a->heard_ns + silence)
+        lose_control(a);
+    if (now >= a->told_at) {
+        a->told_at = UINT64_MAX;
+        end_program(a, a->planned ? a->plan.grace_ns : 0, CONTROL_CAUSE_MPIRUN);
+        if (a->child.pid == 0)
+            a->end = true; /* no plan will come */
+    }
+    if (a->connected && now >= a->beat_at) {
+        a->beat_at = now + BEAT_MS * NS_PER_MS;
+        if (frame_conn_pending(&a->conn) < FRAME_BYTES)
+            (void)control_put_empty(&a->conn.tx, CONTROL_BEAT);
+    }
+    sweep(a, now);
+}
+
+static int time_to_wait(const struct attend *a, uint64_t now)
+{
+    uint64_t next = a->connected ? a->beat_at : UINT64_MAX;
+
+    next = min_u64(next, a->told_at);
+    for (int s = 0; s < CONTROL_STREAMS; s++)
+        if (a->progress[s])
+            next = min_u64(next, a->progress_at[s]);
+    if (!a->swept)
+        next = min_u64(next, now >= a->kill_at ? now + LOOK_MS * NS_PER_MS : a->kill_at);
+    return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
+}
+
+static bool is_done(const struct attend *a)
+{
+    bool ended = a->child.pid == 0 || a->swept; /* or given up */
+
+    return (a->end || !a->connected) && ended;
+}
+
+enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = FD_STREAMS + 3 };
+
+static void fill_fds(struct attend *a, struct pollfd fds[FDS])
+{
+    bool sending = a->connected && frame_conn_wants_write(&a->conn);
+
+    fds[FD_SIGNAL] = (struct pollfd){.fd = a->signal_fd, .events = POLLIN};
+    fds[FD_CONTROL] = (struct pollfd){.fd = a->connected ? a->conn.fd : -1,
+                                      .events = (short)(POLLIN | (sending ? POLLOUT : 0))};
+    fds[FD_REPORT] = (struct pollfd){.fd = a->child.report_fd, .events = POLLIN};
+    fds[FD_INPUT] =
+        (struct pollfd){.fd = a->input_len > 0 ? a->child.input : -1, .events = POLLOUT};
+    /* A neighbour may have its plan before us; until ours tells the loader's environment, it waits.
+     */
+    fds[FD_LOADER] = (struct pollfd){
+        .fd = a->loader && a->environment ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
+    for (int s = 0; s < CONTROL_STREAMS; s++)
+        fds[FD_STREAMS + s] = (struct pollfd){
+            .fd = lines_has_room(&a->lines[s]) ? *pipe_of(a, s) : -1, .events = POLLIN};
+}
+
+/* After we have been stopped, perhaps with all of the job: plenumrun was not silent. */
+static void forgive(struct attend *a)
+{
+    uint64_t gap = time_not_run(&a->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
+
+    a->heard_ns += gap; /* which may be a little later than now */
+    a->told_at = time_put_off(a->told_at, gap);
+    a->kill_at = time_put_off(a->kill_at, gap);
+}
+
+static void run(struct attend *a)
+{
+    while (!is_done(a)) {
+        uint64_t now = time_now_ns();
+        struct pollfd fds[FDS];
+
+        fill_fds(a, fds);
+        if (poll(fds, FDS, time_to_wait(a, now)) < 0 && errno != EINTR)
+            return;
+        forgive(a);
+        if (fds[FD_SIGNAL].revents)
+            take_signals(a);
+        if (fds[FD_REPORT].revents)
+            read_report(a);
+        reap(a);
+        watch_stops(a);
+        if (fds[FD_CONTROL].revents && a->connected)
+            read_control(a);
+        if (fds[FD_LOADER].revents)
+            jobloader_dispatch(a->loader);
+        write_input(a);
+        do_what_is_due(a, time_now_ns());
+        for (int s = 0; s < CONTROL_STREAMS; s++) {
+            if (fds[FD_STREAMS + s].revents || (a->swept && s != CONTROL_LOADER))
+                read_pipe(a, s);
+            send_lines(a, s);
+            send_progress(a, s, time_now_ns());
+        }
+        finish_output(a);
+        if (a->connected) {
+            int r = frame_conn_flush(&a->conn);
+
+            if (r < 0 && r != -EAGAIN)
+                break_control(a, r);
+        }
+    }
+}
+
+/* ---- beginning and end ---- */
+
+static void open_loader(struct attend *a)
+{
+    struct jobloader_options options = {.address = a->loader_address};
+    struct plenum_error err = {""};
+    int fds[2];
+    int r;
+
+    if (!a->task->keep_loader || a->task->local_rank != 0)
+        return;
+    (void)jobloader_form_address(a->task->job, a->loader_address, sizeof(a->loader_address));
+    r = jobloader_create(&options, &a->loader, &err);
+    if (r < 0) {
+        (void)snprintf(a->loader_error, sizeof(a->loader_error), "%s", err.text);
+        return;
+    }
+    /* What plenumd prints comes to us by the standard error that it inherits. */
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return;
+    (void)io_set_nonblock(fds[0]);
+    (void)dup2(fds[1], STDOUT_FILENO);
+    (void)dup2(fds[1], STDERR_FILENO);
+    (void)close(fds[1]);
+    a->loader_fd = fds[0];
+}
+
+static void close_loader(struct attend *a)
+{
+    if (!a->loader)
+        return;
+    jobloader_destroy(a->loader, LOADER_GRACE_MS);
+    a->loader = NULL;
+    /* Its last words, if there is credit for them. */
+    read_pipe(a, CONTROL_LOADER);
+    io_close(&a->loader_fd);
+    send_lines(a, CONTROL_LOADER);
+    if (a->connected)
+        (void)frame_conn_flush(&a->conn);
+}
+
+static int say_hello(struct attend *a)
+{
+    struct control_hello m;
+
+    control_hello_init(&m);
+    (void)snprintf(m.token, sizeof(m.token), "%s", a->task->token);
+    m.rank = a->task->rank;
+    m.local_rank = a->task->local_rank;
+    m.pid = (uint32_t)getpid();
+    m.free_port = a->task->rank == 0 ? host_find_free_port() : 0;
+    if (a->loader)
+        (void)snprintf(m.loader, sizeof(m.loader), "%s", a->loader_address);
+    host_get_name(m.host, sizeof(m.host));
+    (void)snprintf(m.loader_error, sizeof(m.loader_error), "%s", a->loader_error);
+    return control_put_hello(&a->conn.tx, &m);
+}
+
+static int open_control(struct attend *a)
+{
+    struct plenum_error err;
+    int fd, r;
+
+    fd = dial_connect(a->task->control, CONNECT_MS, &err);
+    if (fd < 0) {
+        say_why(a, err.text);
+        return fd;
+    }
+    a->connected = true;
+    r = frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
+    if (r == 0 && a->task->encrypted)
+        r = control_secure(a->task->token, true, &a->tls, &err);
+    if (r == 0 && a->tls)
+        r = tls_carry(a->tls, fd, &a->conn.carrier);
+    if (r < 0)
+        say_why(a, a->tls ? strerror(-r) : err.text);
+    return r;
+}
+
+static int open_signals(struct attend *a)
+{
+    const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2,
+                          /* those of real time are no constants */
+                          GUARD_PARENT_SIGNAL, SHIM_ORPHAN_SIGNAL};
+
+    a->signal_fd = io_take_signals(wanted, ARRAY_LEN(wanted));
+    return a->signal_fd < 0 ? a->signal_fd : 0;
+}
+
+int shim_attend(const struct shim_task *task, pid_t outer)
+{
+    static struct attend attend; /* large */
+    struct attend *a = &attend;
+
+    *a = (struct attend){
+        .task = task,
+        .outer = outer,
+        .heard_ns = time_now_ns(),
+        .told_at = UINT64_MAX,
+        .kill_at = UINT64_MAX,
+        .child = {.input = -1, .output = {-1, -1}, .report_fd = -1},
+        .loader_fd = -1,
+        .key_fd = -1,
+    };
+    /* mpirun signals the outer shim's process group: it shall not reach us. */
+    (void)setpgid(0, 0);
+    if (open_signals(a) < 0 || family_adopt() < 0 || family_follow(outer, GUARD_PARENT_SIGNAL) < 0)
+        return 1;
+    if (open_control(a) < 0)
+        return 1;
+    open_loader(a);
+    if (say_hello(a) < 0)
+        return 1;
+    run(a);
+    close_loader(a);
+    environ_free(a->environment);
+    io_close(&a->key_fd);
+    frame_conn_fini(&a->conn);
+    tls_destroy(a->tls);
+    return a->end ? 0 : SHIM_LOST;
+}

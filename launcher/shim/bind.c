@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* bind.c - sched_setaffinity(2) and set_mempolicy(2), and what the kernel made of them.
+ *
+ * Not by hwloc: the shim is told OS indices by plenumrun, so that it need not load a topology, and
+ * must bind between fork() and exec(), where a library that allocates has no business. The system
+ * calls for memory have no wrapper in the C library; their numbers and names are the kernel's. */
+#include "config.h"
+
+#include "launcher/shim/bind.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/util.h"
+
+int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus,
+                       enum place_memory memory, struct bind_request *ret, struct plenum_error *err)
+{
+    struct bind_request request = {.cpus = bind_cpus, .memory = memory};
+    int r;
+
+    r = ranges_parse(cpus, request.sets.cpus, BIND_CPUS, err);
+    if (r < 0)
+        return r;
+    r = ranges_parse(nodes, request.sets.nodes, BIND_NODES, err);
+    if (r < 0)
+        return r;
+    *ret = request;
+    return 0;
+}
+
+/* MPOL_PREFERRED_MANY, of Linux 5.15; the headers may be older. */
+#define PREFERRED_MANY 5
+
+static const struct {
+    int mode;
+    enum place_memory policy;
+} modes[] = {
+    {MPOL_BIND, PLACE_MEMORY_BIND},           {PREFERRED_MANY, PLACE_MEMORY_PREFERRED},
+    {MPOL_PREFERRED, PLACE_MEMORY_PREFERRED}, {MPOL_INTERLEAVE, PLACE_MEMORY_INTERLEAVE},
+    {MPOL_LOCAL, PLACE_MEMORY_LOCAL},
+};
+
+static void read_back(struct bind_result *result)
+{
+    int mode = MPOL_DEFAULT;
+
+    result->memory = PLACE_MEMORY_DEFAULT;
+    (void)sched_getaffinity(0, sizeof(result->sets.cpus), (cpu_set_t *)result->sets.cpus);
+    if (syscall(SYS_get_mempolicy, &mode, result->sets.nodes, (unsigned long)BIND_NODES, NULL, 0) <
+        0)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++)
+        if (modes[i].mode == mode)
+            result->memory = modes[i].policy;
+    if (result->memory == PLACE_MEMORY_DEFAULT || result->memory == PLACE_MEMORY_LOCAL)
+        memset(result->sets.nodes, 0, sizeof(result->sets.nodes));
+}
+
+/* The kernel counts one bit less than it is told. */
+static int set_policy(int mode, const unsigned long *nodes)
+{
+    return syscall(SYS_set_mempolicy, mode, nodes, nodes ? (unsigned long)BIND_NODES + 1 : 0) < 0
+               ? -errno
+               : 0;
+}
+
+static int set_memory(const struct bind_request *request)
+{
+    int r;
+
+    switch (request->memory) {
+    case PLACE_MEMORY_BIND:
+        return set_policy(MPOL_BIND, request->sets.nodes);
+    case PLACE_MEMORY_PREFERRED:
+        r = set_policy(PREFERRED_MANY, request->sets.nodes);
+        /* An older kernel prefers one node, the first that it is told. */
+        return r == -EINVAL ? set_policy(MPOL_PREFERRED, request->sets.nodes) : r;
+    case PLACE_MEMORY_INTERLEAVE:
+        return set_policy(MPOL_INTERLEAVE, request->sets.nodes);
+    case PLACE_MEMORY_LOCAL:
+        return set_policy(MPOL_LOCAL, NULL);
+    case PLACE_MEMORY_DEFAULT:
+        break;
+    }
+    return 0;
+}
+
+void bind_apply(const struct bind_request *request, struct bind_result *ret)
+{
+    *ret = (struct bind_result){0};
+    if (request->cpus &&
+        sched_setaffinity(0, sizeof(request->sets.cpus), (const cpu_set_t *)request->sets.cpus) < 0)
+        ret->cpus_error = -errno;
+    ret->memory_error = set_memory(request);
+    read_back(ret);
+}
+
+int bind_check_cpus(const struct bind_request *request, const struct bind_result *result)
+{
+    if (result->cpus_error)
+        return result->cpus_error;
+    return request->cpus &&
+                   memcmp(request->sets.cpus, result->sets.cpus, sizeof(request->sets.cpus)) != 0
+               ? -EXDEV
+               : 0;
+}
+
+int bind_check(const struct bind_request *request, const struct bind_result *result)
+{
+    int r = bind_check_cpus(request, result);
+
+    if (r < 0)
+        return r;
+    if (result->memory_error)
+        return result->memory_error;
+    /* (A kernel that prefers one node tells one only.) */
+    if (request->memory != PLACE_MEMORY_DEFAULT && request->memory != result->memory)
+        return -EXDEV;
+    if ((request->memory == PLACE_MEMORY_BIND || request->memory == PLACE_MEMORY_INTERLEAVE) &&
+        memcmp(request->sets.nodes, result->sets.nodes, sizeof(request->sets.nodes)) != 0)
+        return -EXDEV;
+    return 0;
+}

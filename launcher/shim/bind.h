@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* bind.h - binds a process to CPUs and memory, and asks the kernel what became of it. */
+#ifndef LAUNCHER_BIND_H
+#define LAUNCHER_BIND_H
+
+#include <stdbool.h>
+
+#include <plenum/error.h>
+
+#include "launcher/plan/place.h"
+#include "launcher/ranges.h"
+
+enum {
+    BIND_CPUS = 8192, /* as many as any Linux kernel is built for */
+    BIND_NODES = 1024,
+};
+
+/** Sets of CPUs and NUMA nodes, in the kernel's own layout. Plain data, without pointers. */
+struct bind_sets {
+    unsigned long cpus[RANGES_WORDS(BIND_CPUS)];
+    unsigned long nodes[RANGES_WORDS(BIND_NODES)];
+};
+
+struct bind_request {
+    bool cpus; /* bind to them? */
+    enum place_memory memory;
+    struct bind_sets sets;
+};
+
+/** What the kernel says after the binding. */
+struct bind_result {
+    int cpus_error, memory_error; /* 0 or -errno of binding */
+    enum place_memory memory;     /* the policy in force, on sets.nodes */
+    struct bind_sets sets;
+};
+
+/** A request from the plan's texts: 0, -EINVAL or -ERANGE. */
+int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus,
+                       enum place_memory memory, struct bind_request *ret,
+                       struct plenum_error *err);
+
+/**
+ * Bind the calling thread, and what it will fork and execute, and read the binding back.
+ *
+ * Safe between fork() and exec(): system calls only.
+ */
+void bind_apply(const struct bind_request *request, struct bind_result *ret);
+
+/** Is the result what was asked for? 0, the -errno of what failed, or -EXDEV when the kernel said
+ * yes and did something else. */
+int bind_check(const struct bind_request *request, const struct bind_result *result);
+/** The same, for CPUs alone. */
+int bind_check_cpus(const struct bind_request *request, const struct bind_result *result);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* guard.c - a process that does nothing but outlive another one.
+ *
+ * What supervises a program can itself be killed. So each supervisor is the ward of a guard, which
+ * is small, allocates nothing until the end, and adopts (as a subreaper) what its ward leaves:
+ *
+ *     plenumrun ── guard ── mpirun ── outer shim ── inner shim ── the program and its children
+ *
+ * The guard of mpirun and the outer shim run this same loop. Each process is told by the kernel of
+ * its parent's end, so that a kill -9 of any of them ends all that is below it:
+ *
+ *     plenumrun    the inner shims see their connection end; guard: `orphaned` steps for mpirun
+ *     guard        mpirun dies with it; the outer shims are told; plenumrun sees it at once
+ *     mpirun       the outer shims are told; the guard lets them end in order, then kills
+ *     outer shim   the inner shim is told, and kills the family
+ *     inner shim   the outer shim has adopted the family, and kills it */
+#include "config.h"
+
+#include "launcher/shim/guard.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/family.h"
+
+enum {
+    LOOK_MS = 20,         /* between two looks at a family that is being killed */
+    UNKILLABLE_MS = 5000, /* then it is left behind */
+};
+
+struct guard {
+    const struct guard_options *options;
+    bool ended; /* the ward */
+    int status;
+    bool told;                      /* to end, and not to wait for the family */
+    const struct guard_step *steps; /* being taken; NULL: none yet */
+    uint64_t begun_ns;              /* when the first of them was due */
+    uint64_t kill_at;               /* when the family is killed; UINT64_MAX: not yet known */
+    uint64_t give_up_at;            /* on the ward */
+    struct family_end family;       /* as it is killed */
+};
+
+static void signals(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGCHLD);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGHUP);
+    (void)sigaddset(set, SIGUSR1);
+    (void)sigaddset(set, SIGUSR2);
+    (void)sigaddset(set, GUARD_PARENT_SIGNAL);
+}
+
+void guard_block_signals(sigset_t *before)
+{
+    sigset_t set;
+
+    signals(&set);
+    (void)sigprocmask(SIG_BLOCK, &set, before);
+}
+
+/* Take the end of every child that has ended: is any child left? */
+static bool reap(struct guard *g)
+{
+    int status;
+
+    for (;;) {
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+
+        if (pid == 0)
+            return true;
+        if (pid < 0 && errno == EINTR)
+            continue;
+        if (pid < 0)
+            return false;
+        if (pid != g->options->ward)
+            continue;
+        g->ended = true;
+        g->status = status;
+        g->kill_at = time_now_ns() + (g->told ? 0 : g->options->linger_ns);
+        if (g->options->status_fd >= 0)
+            (void)!write(g->options->status_fd, &status, sizeof(status));
+    }
+}
+
+static void begin(struct guard *g, const struct guard_step *steps)
+{
+    if (g->steps)
+        return;
+    g->steps = steps;
+    g->begun_ns = time_now_ns();
+}
+
+/* Send what is due; after the last step, set the time when the ward is given up. */
+static void take_steps(struct guard *g, uint64_t now)
+{
+    if (g->ended || !g->steps)
+        return;
+    while (g->steps->signal && now - g->begun_ns >= g->steps->after_ns) {
+        (void)kill(g->options->ward, g->steps->signal);
+        g->steps++;
+    }
+    if (!g->steps->signal && g->give_up_at == UINT64_MAX)
+        g->give_up_at = now + UNKILLABLE_MS * NS_PER_MS;
+}
+
+static uint64_t next_wakeup(const struct guard *g, uint64_t now)
+{
+    if (g->ended)
+        return now >= g->kill_at ? now + LOOK_MS * NS_PER_MS : g->kill_at;
+    if (g->steps && g->steps->signal)
+        return g->begun_ns + g->steps->after_ns;
+    return g->give_up_at;
+}
+
+static void handle_signal(struct guard *g, int signal)
+{
+    if (signal == SIGCHLD)
+        return;
+    if (signal == SIGUSR1 || signal == SIGUSR2) {
+        if (g->options->hand_on && !g->ended)
+            (void)kill(g->options->ward, signal);
+        return;
+    }
+    if (signal != GUARD_PARENT_SIGNAL) {
+        begin(g, g->options->told);
+        g->told = true;
+        if (g->ended) /* while the family lingers */
+            g->kill_at = 0;
+    } else if (getppid() != g->options->parent) { /* else only a thread of it has ended */
+        begin(g, g->options->orphaned);
+    }
+}
+
+static void wait_for_signal(struct guard *g, uint64_t until, uint64_t now)
+{
+    struct timespec limit = {0};
+    sigset_t set;
+    int signal;
+
+    signals(&set);
+    if (until == UINT64_MAX) {
+        signal = sigwaitinfo(&set, NULL);
+    } else {
+        uint64_t left = until > now ? until - now : 0;
+
+        limit.tv_sec = (time_t)(left / NS_PER_SEC);
+        limit.tv_nsec = (long)(left % NS_PER_SEC);
+        signal = sigtimedwait(&set, NULL, &limit);
+    }
+    if (signal > 0)
+        handle_signal(g, signal);
+}
+
+int guard_run(const struct guard_options *options)
+{
+    struct guard g = {.options = options, .kill_at = UINT64_MAX, .give_up_at = UINT64_MAX};
+
+    if (getppid() != options->parent)
+        begin(&g, options->orphaned);
+    while (reap(&g)) {
+        uint64_t now = time_now_ns();
+
+        take_steps(&g, now);
+        if (!g.ended && now >= g.give_up_at)
+            break;
+        if (g.ended && now >= g.kill_at && family_end(&g.family, 0, now) &&
+            (!reap(&g) || now >= g.family.give_up_at))
+            break;
+        wait_for_signal(&g, next_wakeup(&g, now), now);
+    }
+    return g.status;
+}

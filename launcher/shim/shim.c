@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* shim.c - the outer shim: child of mpirun, its daemon, or plenumrun's own starter; the inner
+ * shim's guard.
+ *
+ *     starter or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
+ *                                                   └── plenumd (the first shim of a host)
+ *
+ * The inner shim (attend.c) does the work: it talks to plenumrun, starts the program, forwards its
+ * output. The outer one only waits (guard.c). There are two so that each can be killed: both are
+ * subreapers, so whoever is left has the whole family below it and ends it, grandchildren that
+ * changed their session included.
+ *
+ * Both leave with status 0 when plenumrun has said END, whatever the program did: failures are
+ * told on the control connection, and the starter's opinion of them is not wanted. */
+#include "config.h"
+
+#include "launcher/shim/shim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/util.h"
+#include "launcher/remote/agent.h"
+#include "launcher/family.h"
+#include "launcher/shim/guard.h"
+#include "launcher/signals.h"
+#include "launcher/shim/sweep.h"
+
+enum {
+    LOOK_MS = 50,     /* between two looks at a daemon that was told to end */
+    DAEMON_MS = 2000, /* until it is killed */
+};
+
+/* Move a variable out of the environment: the program and the loader shall not see it. */
+static bool take_text(const char *name, char *ret, size_t size)
+{
+    char *value = getenv(name);
+    bool fits = value && (size_t)snprintf(ret, size, "%s", value) < size;
+
+    if (value)
+        explicit_bzero(value, strlen(value));
+    (void)unsetenv(name);
+    return fits;
+}
+
+static bool take_token(struct shim_task *ret)
+{
+    const size_t mark = sizeof(CONTROL_TOKEN_TLS) - 1;
+    char text[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
+    bool ok = take_text(SHIM_ENV_TOKEN, text, sizeof(text));
+
+    ret->encrypted = ok && strncmp(text, CONTROL_TOKEN_TLS, mark) == 0;
+    ok = ok && (size_t)snprintf(ret->token, sizeof(ret->token), "%s",
+                                text + (ret->encrypted ? mark : 0)) < sizeof(ret->token);
+    explicit_bzero(text, sizeof(text));
+    return ok;
+}
+
+static bool take_number(const char *name, uint64_t max, uint64_t *ret)
+{
+    char text[24];
+
+    return take_text(name, text, sizeof(text)) && parse_u64(text, max, ret) == 0;
+}
+
+/* Open MPI's variables stay. */
+static bool read_number(const char *name, uint32_t *ret)
+{
+    const char *value = getenv(name);
+    uint64_t number;
+
+    if (!value || parse_u64(value, UINT32_MAX, &number) < 0)
+        return false;
+    *ret = (uint32_t)number;
+    return true;
+}
+
+static bool take_rank(struct shim_task *ret)
+{
+    uint64_t rank;
+
+    if (take_number(SHIM_ENV_RANK, UINT32_MAX, &rank)) { /* all are on this host */
+        ret->rank = ret->local_rank = (uint32_t)rank;
+        return true;
+    }
+    return read_number("OMPI_COMM_WORLD_RANK", &ret->rank) &&
+           read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
+}
+
+static bool take_task(struct shim_task *ret)
+{
+    uint64_t loader = 0, grace_ms = 0;
+    bool ok;
+
+    *ret = (struct shim_task){0};
+    agent_clear_environment();
+    ok = take_text(SHIM_ENV_CONTROL, ret->control, sizeof(ret->control));
+    ok &= take_token(ret);
+    ok &= take_text(SHIM_ENV_JOB, ret->job, sizeof(ret->job));
+    ok &= take_number(SHIM_ENV_LOADER, 1, &loader);
+    ok &= take_number(SHIM_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
+    ok &= take_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
+    (void)take_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */
+    ok &= take_rank(ret);
+    ret->keep_loader = loader != 0;
+    ret->grace_ns = grace_ms * NS_PER_MS;
+    return ok;
+}
+
+/* State ('R', 'S', 'T' ...) and name of a process: 0, or -1 when it is gone. */
+static int read_process(pid_t pid, char *state, char name[32])
+{
+    char path[32], text[256], *after;
+    FILE *f;
+    size_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    f = fopen(path, "re");
+    if (!f)
+        return -1;
+    n = fread(text, 1, sizeof(text) - 1, f);
+    (void)fclose(f);
+    text[n] = '\0';
+    after = strrchr(text, ')');
+    if (!after || !strchr(text, '(') || sscanf(after + 1, " %c", state) != 1)
+        return -1;
+    *after = '\0';
+    (void)snprintf(name, 32, "%s", strchr(text, '(') + 1);
+    return 0;
+}
+
+/* Is it Open MPI's daemon, 4.1's or that of PRRTE? */
+static bool is_daemon(const char *name)
+{
+    return strcmp(name, "orted") == 0 || strcmp(name, "prted") == 0;
+}
+
+/* plenumrun is out of reach, and so is mpirun: its daemon here, which started us and nothing but
+ * instances of this job, would wait for a dead connection to break. (mpirun itself has a guard.) */
+static void end_parent(pid_t parent)
+{
+    char state, name[32];
+
+    if (parent <= 1 || getppid() != parent || read_process(parent, &state, name) < 0)
+        return;
+    (void)kill(parent, SIGTERM);
+    (void)kill(parent, SIGCONT);
+    if (!is_daemon(name))
+        return;
+    for (int i = 0; i < DAEMON_MS / LOOK_MS && getppid() == parent; i++)
+        (void)usleep(LOOK_MS * 1000);
+    if (getppid() == parent)
+        (void)kill(parent, SIGKILL);
+    for (int i = 0; i < LOOK_MS && getppid() == parent; i++)
+        (void)usleep(1000);
+}
+
+/* A daemon that somebody has stopped would stay for ever behind a job that has ended. */
+static void wake_parent(pid_t parent)
+{
+    char state, name[32];
+
+    if (parent > 1 && getppid() == parent && read_process(parent, &state, name) == 0 &&
+        state == 'T' && is_daemon(name))
+        (void)kill(parent, SIGCONT);
+}
+
+int shim_main(void)
+{
+    struct shim_task task;
+    pid_t parent = getppid(), self = getpid();
+    sigset_t before;
+    int status;
+
+    log_init("plenumrun", LOG_LEVEL_WARN);
+    if (!take_task(&task)) {
+        log_error("%s is for plenumrun's own use: it is started beside each instance",
+                  SHIM_ARGUMENT);
+        return 2;
+    }
+    const uint64_t patience = task.grace_ns + 5 * NS_PER_SEC;
+    const struct guard_step told[] = {{0, SIGTERM}, {patience, SIGKILL}, {0, 0}};
+    const struct guard_step orphaned[] = {{0, SHIM_ORPHAN_SIGNAL}, {patience, SIGKILL}, {0, 0}};
+    struct guard_options options = {
+        .parent = parent, .told = told, .orphaned = orphaned, .hand_on = true, .status_fd = -1};
+
+    guard_block_signals(&before);
+    signals_ignore_strays();
+    if (family_adopt() < 0 || family_follow(parent, GUARD_PARENT_SIGNAL) < 0)
+        return 1;
+    options.ward = fork();
+    if (options.ward < 0) {
+        log_error("cannot start beside instance %u: no new process", task.rank);
+        return 1;
+    }
+    if (options.ward == 0)
+        _exit(shim_attend(&task, self));
+    status = guard_run(&options);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SHIM_LOST)
+        end_parent(parent);
+    else
+        wake_parent(parent);
+    sweep_after_program(parent);
+    return WIFEXITED(status) && WEXITSTATUS(status) != SHIM_LOST ? WEXITSTATUS(status) : 1;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* sweep.c - what Open MPI forgets:
+ *
+ *                                 4.1                                      5
+ *     of a killed mpirun          /tmp/ompi.HOST.UID/pid.N /tmp/prterun.HOST.PID.UID
+ *     of its killed daemon        /tmp/ompi.HOST.UID/jf.N                  /tmp/prted.HOST.PID.UID
+ *     of killed programs          /dev/shm/vader_segment.HOST.UID.JOB.RANK
+ *                                 /dev/shm/sm_segment.HOST...
+ *
+ * Only what belongs to this job is touched: the names hold its numbers, and the owner must be us.
+ */
+#include "config.h"
+
+#include "launcher/shim/sweep.h"
+
+#include <ftw.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/util.h"
+#include "launcher/host.h"
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)ftw;
+    (void)(type == FTW_DP ? rmdir(path) : unlink(path));
+    return 0;
+}
+
+/* Is it ".../ompi.<host>.<our uid>/pid.<n>" or ".../jf.<n>", and ours? */
+static bool is_session(const char *path)
+{
+    const char *last = strrchr(path, '/'), *uid, *number;
+    char mark[32];
+    struct stat st;
+
+    if (!last || path[0] != '/' || strstr(path, "/../"))
+        return false;
+    number = strncmp(last, "/pid.", 5) == 0  ? last + 5
+             : strncmp(last, "/jf.", 4) == 0 ? last + 4
+                                             : "";
+    (void)snprintf(mark, sizeof(mark), ".%u/", (unsigned)getuid());
+    uid = last - strlen(mark) + 1;
+    return *number && number[strspn(number, "0123456789")] == '\0' && uid > path &&
+           strncmp(uid, mark, strlen(mark)) == 0 && strstr(path, "/ompi.") != NULL &&
+           lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == getuid();
+}
+
+/* Is it "/.../prterun.<host>.<pid>.<our uid>", or prted's, and ours? */
+static bool is_prrte_session(const char *path, pid_t pid)
+{
+    const char *last = strrchr(path, '/');
+    size_t len = strlen(path), mark_len;
+    char mark[48];
+    struct stat st;
+
+    if (!last || path[0] != '/' || strstr(path, "/../") ||
+        (!str_after(last, "/prterun.") && !str_after(last, "/prted.")))
+        return false;
+    (void)snprintf(mark, sizeof(mark), ".%d.%u", (int)pid, (unsigned)getuid());
+    mark_len = strlen(mark);
+    return len > mark_len && strcmp(path + len - mark_len, mark) == 0 && lstat(path, &st) == 0 &&
+           S_ISDIR(st.st_mode) && st.st_uid == getuid();
+}
+
+static void remove_prrte_session(const char *path, pid_t pid)
+{
+    if (is_prrte_session(path, pid))
+        (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void remove_session(const char *path)
+{
+    char above[4096];
+    char *slash;
+
+    if (!is_session(path) || (size_t)snprintf(above, sizeof(above), "%s", path) >= sizeof(above))
+        return;
+    (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    slash = strrchr(above, '/');
+    *slash = '\0';
+    (void)rmdir(above); /* if no other job of ours is there */
+}
+
+/* Open MPI's name of this host, with and without the domain. */
+static size_t host_names(char names[2][HOST_NAME_MAX_BYTES])
+{
+    host_get_name(names[0], HOST_NAME_MAX_BYTES);
+    memcpy(names[1], names[0], HOST_NAME_MAX_BYTES);
+    names[1][strcspn(names[1], ".")] = '\0';
+    return strcmp(names[0], names[1]) == 0 ? 1 : 2;
+}
+
+void sweep_after_mpirun(pid_t mpirun)
+{
+    static const char *const variables[] = {"PRTE_MCA_prte_tmpdir_base",
+                                            "PRTE_MCA_prte_local_tmpdir_base",
+                                            "OMPI_MCA_orte_tmpdir_base",
+                                            "TMPDIR",
+                                            "TEMP",
+                                            "TMP"};
+    char names[2][HOST_NAME_MAX_BYTES];
+    const char *base = "/tmp";
+    size_t count = host_names(names);
+
+    for (size_t i = ARRAY_LEN(variables); i-- > 0;) {
+        const char *value = getenv(variables[i]);
+
+        if (value && *value)
+            base = value;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char *path =
+            str_format("%s/ompi.%s.%u/pid.%d", base, names[i], (unsigned)getuid(), (int)mpirun);
+
+        if (path)
+            remove_session(path);
+        free(path);
+        path = str_format("%s/prterun.%s.%d.%u", base, names[i], (int)mpirun, (unsigned)getuid());
+        if (path)
+            remove_prrte_session(path, mpirun);
+        free(path);
+    }
+}
+
+/* Open MPI 5 makes a job's number of its name, "prterun-HOST-PID@1": of what stands before the @ a
+ * hash (Jenkins' "one at a time"), folded to 16 bits, and what stands behind it. */
+static bool number_job(const char *name, uint64_t *ret)
+{
+    const char *at = strrchr(name, '@');
+    uint32_t hash = 0;
+    uint64_t own = 0;
+
+    if (at && parse_u64(at + 1, UINT16_MAX, &own) < 0)
+        return false;
+    for (const char *p = name; *p && p != at; p++) {
+        hash += (unsigned char)*p;
+        hash += hash << 10;
+        hash ^= hash >> 6;
+    }
+    hash += hash << 3;
+    hash ^= hash >> 11;
+    hash += hash << 15;
+    *ret = (uint64_t)((hash >> 16 ^ hash) & 0xffff) << 16 | own;
+    return true;
+}
+
+/* The program's segment of shared memory, which MPI_Finalize() would have removed. */
+static void remove_segment(void)
+{
+    const char *job = getenv("OMPI_MCA_ess_base_jobid"), *name = getenv("PMIX_NAMESPACE"),
+               *rank = getenv(job ? "OMPI_COMM_WORLD_LOCAL_RANK" : "OMPI_COMM_WORLD_NODE_RANK"),
+               *folder = getenv("OMPI_MCA_btl_vader_backing_directory");
+    char names[2][HOST_NAME_MAX_BYTES];
+    uint64_t number, local;
+    size_t count = host_names(names);
+
+    if (!job && !folder)
+        folder = getenv("OMPI_MCA_btl_sm_backing_directory");
+    if (!rank || parse_u64(rank, UINT32_MAX, &local) < 0)
+        return;
+    if (job ? parse_u64(job, UINT32_MAX, &number) < 0 : !name || !number_job(name, &number))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        char *path = str_format("%s/%s.%s.%u.%x.%u", folder ? folder : "/dev/shm",
+                                job ? "vader_segment" : "sm_segment", names[i], (unsigned)geteuid(),
+                                (unsigned)number, (unsigned)local);
+
+        if (path)
+            (void)unlink(path);
+        free(path);
+    }
+}
+
+void sweep_after_program(pid_t parent)
+{
+    const char *session = getenv("OMPI_MCA_orte_jobfam_session_dir"),
+               *prrte = getenv("PMIX_SERVER_TMPDIR");
+
+    remove_segment();
+    if (getppid() == parent)
+        return;
+    if (session)
+        remove_session(session);
+    if (prrte)
+        remove_prrte_session(prrte, parent);
+}
