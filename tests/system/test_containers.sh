@@ -53,7 +53,8 @@ ok "and each has its samples" test "$(sort out)" = "0 40
 vhosts=$top_srcdir/tests/system/vhosts.sh
 export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$T
 at_end() { "$vhosts" down; b rm -a >/dev/null 2>&1; b rmi -af >/dev/null 2>&1; }
-/usr/bin/python3 - "$top_srcdir" >words 2>err <<'END' || { sed 's/^/# /' err; skip "an MPIJob" "python3-yaml is missing"; finish; exit; }
+/usr/bin/python3 -c 'import yaml' 2>/dev/null || { skip "an MPIJob" "python3-yaml is missing"; finish; exit; }
+/usr/bin/python3 - "$top_srcdir" >words 2>err <<'END' || { result 1 "the manifests say what their containers run" err; finish; exit; }
 import shlex, sys, yaml
 def container(name, *where):
     for each in yaml.safe_load_all(open(f"{sys.argv[1]}/examples/kubernetes/{name}")):
@@ -72,6 +73,7 @@ END
 training=$T/training service=$T/service
 cp -a "$(b mount "$c")" "$training" && cp -a "$(b mount "$(b from localhost/plenum-loader)")" "$service" || exit 99
 if ! "$vhosts" up 4 >log 2>&1; then
+    sed 's/^/# /' log
     skip "an MPIJob" "no virtual hosts can be made here: $(tail -n 1 log)"
     finish
     exit
