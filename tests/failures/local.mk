@@ -6,8 +6,10 @@ check_LTLIBRARIES += %D%/fail.la
 	-Wno-format-nonliteral
 %C%_fail_la_LIBADD = -ldl
 %C%_fail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
-TESTS += %D%/test_failures.py
 EXTRA_DIST += %D%/test_failures.py
+if PYTHON_FOUND
+TESTS += %D%/test_failures.py
+endif
 check-failures: all
 	PLENUM_FAILURES=$${PLENUM_FAILURES:-all} SEED=$${SEED:-clock} $(MAKE) $(AM_MAKEFLAGS) check TESTS=%D%/test_failures.py
 phony += check-failures

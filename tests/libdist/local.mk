@@ -3,8 +3,11 @@ libdist_tests = %D%/test_job %D%/test_loaders %D%/test_lookup %D%/test_play %D%/
 	%D%/test_threads %D%/test_verify
 threads_tests += %D%/test_threads
 check_PROGRAMS += $(libdist_tests)
-TESTS += $(libdist_tests) %D%/test_walls.py
+TESTS += $(libdist_tests)
 EXTRA_DIST += %D%/test_walls.py
+if PYTHON_FOUND
+TESTS += %D%/test_walls.py
+endif
 
 %C%_test_job_CFLAGS = $(test_cflags)
 %C%_test_job_LDADD = libdist/libdist.la -ldl $(CRITERION_LIBS)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Sources look as .editorconfig, .clang-format, .shellcheckrc, ruff.toml and mypy's table in pyproject.toml want them."""
 
-import fnmatch
 import os
 import re
 import shutil
@@ -41,10 +40,10 @@ def of_interpreter(paths, ending, program):
 
 
 def widths():
-    """[(patterns of names, how many characters a line may have)] of .editorconfig"""
+    """[(how names end, how many characters a line may have)] of .editorconfig"""
     with open(os.path.join(SOURCE, ".editorconfig"), encoding="utf-8") as file:
         sections = re.findall(r"^\[\*\.\{?([\w,]+)\}?\]\n((?:\w.*\n)*)", file.read(), re.M)
-    return [(["*." + ending for ending in endings.split(",")], int(re.search(r"max_line_length = (\d+)", body).group(1)))
+    return [(tuple("." + ending for ending in endings.split(",")), int(re.search(r"max_line_length = (\d+)", body).group(1)))
             for endings, body in sections]
 
 
@@ -84,9 +83,9 @@ class Style(unittest.TestCase):
     def test_width(self):
         """no line is wider than .editorconfig says"""
         wide = []
-        for patterns, width in widths():
+        for endings, width in widths():
             for path in self.files:
-                if any(fnmatch.fnmatch(path, pattern) for pattern in patterns):
+                if path.endswith(endings):
                     wide += [f"{path}:{number}" for number in too_wide(path, width)]
         self.assertEqual(wide, [], "lines too wide")
 

@@ -62,7 +62,10 @@ check_PROGRAMS += %D%/dump
 %C%_dump_CFLAGS = $(image_test_cflags)
 %C%_dump_LDADD = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la
 dist_check_SCRIPTS += %D%/test_pillow.py %D%/test_processors.sh
-TESTS += %D%/test_pillow.py %D%/test_processors.sh
+TESTS += %D%/test_processors.sh
+if PYTHON_FOUND
+TESTS += %D%/test_pillow.py
+endif
 
 # The images of selftest.c, for second implementations.
 EXTRA_DIST += %D%/golden/420.jpg %D%/golden/422.jpg %D%/golden/440.jpg %D%/golden/444.jpg %D%/golden/arithmetic.jpg %D%/golden/grey.jpg \
