@@ -445,10 +445,7 @@ static int flush_by_carrier(struct frame_conn *conn)
 
 int frame_conn_flush(struct frame_conn *conn)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
+    union io_descriptor_room control;
     size_t budget = FLUSH_MAX;
 
     if (conn->tx.lost)
@@ -466,16 +463,7 @@ int frame_conn_flush(struct frame_conn *conn)
             msg.msg_iovlen = 1; /* up to the frame that carries it */
             iov[0].iov_len = conn->tx_fd_at - conn->tx_at;
         } else if (conn->tx_fd >= 0) {
-            struct cmsghdr *c;
-
-            memset(&control, 0, sizeof(control));
-            msg.msg_control = control.bytes;
-            msg.msg_controllen = sizeof(control.bytes);
-            c = CMSG_FIRSTHDR(&msg);
-            c->cmsg_level = SOL_SOCKET;
-            c->cmsg_type = SCM_RIGHTS;
-            c->cmsg_len = CMSG_LEN(sizeof(int));
-            memcpy(CMSG_DATA(c), &conn->tx_fd, sizeof(int));
+            io_attach_descriptor(&msg, &control, conn->tx_fd);
         }
         n = sendmsg(conn->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {

@@ -114,10 +114,7 @@ static int await(int fd, short events, uint64_t deadline_ns)
 static int ask(int fd, const struct meeting_question *question, uint64_t deadline_ns,
                struct meeting_answer *answer)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control;
+    union io_descriptor_room control;
     struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
     struct msghdr msg = {.msg_iov = &iov,
                          .msg_iovlen = 1,

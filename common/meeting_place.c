@@ -263,24 +263,13 @@ static int consider(struct meeting_place *p, const struct meeting_question *q,
 static void answer(const struct meeting_place *p, const struct sockaddr_un *to, socklen_t to_len,
                    struct meeting_answer *a, bool with_memory)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union io_descriptor_room control;
     struct iovec iov = {.iov_base = a, .iov_len = sizeof(*a)};
     struct msghdr msg = {
         .msg_name = (void *)to, .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
 
-    if (with_memory) {
-        struct cmsghdr *c = &control.align;
-
-        msg.msg_control = &control;
-        msg.msg_controllen = sizeof(control.bytes);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(c), &p->memory, sizeof(int));
-    }
+    if (with_memory)
+        io_attach_descriptor(&msg, &control, p->memory);
     (void)sendmsg(p->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* it has room for one */
 }
 

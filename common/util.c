@@ -309,6 +309,16 @@ void io_refuse_descriptors(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 }
 
+void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, int fd)
+{
+    *room = (union io_descriptor_room){.align = {.cmsg_level = SOL_SOCKET,
+                                                 .cmsg_type = SCM_RIGHTS,
+                                                 .cmsg_len = CMSG_LEN(sizeof(int))}};
+    memcpy(CMSG_DATA(&room->align), &fd, sizeof(fd));
+    msg->msg_control = room;
+    msg->msg_controllen = sizeof(*room);
+}
+
 int io_set_cloexec(int fd, bool on)
 {
     int flags = fcntl(fd, F_GETFD);

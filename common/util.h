@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
@@ -148,6 +149,15 @@ uint64_t io_raise_descriptors(uint64_t wanted);
  * before, nothing changes): a descriptor that is not taken is closed where it is read, and that may
  * take as long as its sender likes. */
 void io_refuse_descriptors(int fd);
+/** Room for a control message that carries one descriptor. */
+union io_descriptor_room {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+/** Have sendmsg(2) send this descriptor along. */
+void io_attach_descriptor(struct msghdr *msg, union io_descriptor_room *room, int fd);
+
 /** O_CLOEXEC on or off: 0 or -errno. */
 int io_set_cloexec(int fd, bool on);
 

@@ -63,6 +63,13 @@ pid_t daemon_start_with(const char *address, const char *threads, const char *co
     return -1;
 }
 
+bool child_stop(pid_t pid)
+{
+    int status;
+
+    return kill(pid, SIGSTOP) == 0 && waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status);
+}
+
 int daemon_end(pid_t pid, int signum)
 {
     int status = -1;

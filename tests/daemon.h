@@ -3,6 +3,7 @@
 #ifndef TESTS_DAEMON_H
 #define TESTS_DAEMON_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /**
@@ -14,6 +15,9 @@ pid_t daemon_start(const char *address, const char *threads, const char *option,
 
 /** The same with any arguments, ended by NULL. */
 pid_t daemon_start_with(const char *address, const char *threads, const char *const *args);
+
+/** Stop a child process, and wait: kill(2) alone returns before all its threads have stopped. */
+bool child_stop(pid_t pid);
 
 /** Send a signal that ends it, and wait; returns the wait status. */
 int daemon_end(pid_t pid, int signum);

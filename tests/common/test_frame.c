@@ -213,20 +213,12 @@ Test(conn, descriptors_that_nobody_takes_do_not_pile_up)
 /* One byte, urgent, with a descriptor. */
 static void send_urgent(int fd)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union io_descriptor_room control;
     char byte = 0;
     struct iovec iov = {&byte, 1};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control.bytes,
-                         .msg_controllen = sizeof(control)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-    CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
-    CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
-    CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
+    io_attach_descriptor(&msg, &control, 0);
     if (sendmsg(fd, &msg, MSG_OOB) < 0)
         cr_skip("this kernel has no urgent bytes in unix sockets");
 }

@@ -434,12 +434,7 @@ static void answered(int memory, uint32_t version, const char *why)
     struct meeting_answer a = {.version = version};
     struct sockaddr_un to;
     struct iovec iov = {.iov_base = &a, .iov_len = sizeof(a)};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.align = {.cmsg_level = SOL_SOCKET,
-                           .cmsg_type = SCM_RIGHTS,
-                           .cmsg_len = CMSG_LEN(sizeof(int))}};
+    union io_descriptor_room control;
     struct msghdr msg = {.msg_name = &to, .msg_iov = &iov, .msg_iovlen = 1};
     struct meeting_question q;
     struct address at;
@@ -459,11 +454,8 @@ static void answered(int memory, uint32_t version, const char *why)
     cr_expect(q.version == MEETING_LAYOUT && q.instances == 2 && q.index == 0);
     memcpy(a.magic, q.magic, sizeof(a.magic));
     msg.msg_namelen = len;
-    if (memory >= 0) {
-        msg.msg_control = &control;
-        msg.msg_controllen = sizeof(control);
-        memcpy(CMSG_DATA(&control.align), &memory, sizeof(memory));
-    }
+    if (memory >= 0)
+        io_attach_descriptor(&msg, &control, memory);
     cr_assert(sendmsg(fd, &msg, 0) > 0);
     cr_expect(eq(int, end_of(pid), 0));
     (void)close(fd);
@@ -489,17 +481,9 @@ Test(meeting, what_others_hand_out_is_refused)
 /* A descriptor that the socket gets is closed by plenumrun, and that may take for ever. */
 Test(meeting, nobody_can_send_descriptors)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {.align = {.cmsg_level = SOL_SOCKET,
-                           .cmsg_type = SCM_RIGHTS,
-                           .cmsg_len = CMSG_LEN(sizeof(int))}};
+    union io_descriptor_room control;
     struct iovec iov = {.iov_base = (void *)(uintptr_t) "x", .iov_len = 1};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = &control,
-                         .msg_controllen = sizeof(control)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     enum { PASSRIGHTS = 83 };
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
     struct address at;
@@ -509,7 +493,7 @@ Test(meeting, nobody_can_send_descriptors)
     make(2);
     cr_assert(eq(int, address_parse(address, &at, NULL), 0));
     cr_assert(eq(int, connect(fd, (const void *)&at.un, at.len), 0));
-    memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
+    io_attach_descriptor(&msg, &control, fd);
     cr_expect(sendmsg(fd, &msg, 0) < 0 && errno == EPERM);
     cr_expect(eq(int, (int)send(fd, "x", 1, 0), 1));
     (void)close(fd);

@@ -37,6 +37,7 @@
 #include "libdist/ownloader.h"
 #include "loader/render/render.h"
 #include "tests/daemon.h"
+#include "tests/libdist/streams.h"
 #include "tests/tree.h"
 
 static struct tree tree;
@@ -107,25 +108,6 @@ static struct plenum_batch next_of(struct plenum_stream *s)
 
     cr_assert(eq(int, plenum_stream_next(s, 60 * NS_PER_SEC, &b, &err), 0), "%s", err.text);
     return b;
-}
-
-/* The sum over the rest of a stream; `batches` of it at the most. */
-static uint64_t drain(struct plenum_stream *s, uint64_t batches)
-{
-    struct plenum_batch b;
-    struct plenum_error err;
-    uint64_t hash = 0;
-
-    for (uint64_t i = 0; i < batches; i++) {
-        int r = plenum_stream_next(s, 60 * NS_PER_SEC, &b, &err);
-
-        if (r == -ENODATA)
-            break;
-        cr_assert(eq(int, r, 0), "%s", err.text);
-        hash += plenum_batch_hash(&b);
-        plenum_batch_release(&b);
-    }
-    return hash;
 }
 
 /* What one thread computes alone: the valid positions [from, to) of an epoch. */
@@ -697,7 +679,7 @@ Test(stream, a_loader_that_was_stopped_and_continued_changes_no_byte)
         uint64_t before[3], hash = drain(s, 20);
 
         held[0] = next_of(s); /* of the ring that is about to be given up */
-        cr_assert(eq(int, kill(a, SIGSTOP), 0));
+        cr_assert(child_stop(a));
         for (int i = 1; i < 3; i++)
             held[i] = next_of(s);
         for (int i = 0; i < 3; i++)
@@ -1642,21 +1624,11 @@ static int open_lingering(int *other_end)
 
 static ssize_t send_fd(int to, const void *bytes, size_t len, int fd, int flags)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union io_descriptor_room control;
     struct iovec iov = {(void *)(uintptr_t)bytes, len};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control.bytes,
-                         .msg_controllen = sizeof(control)};
-    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+    io_attach_descriptor(&msg, &control, fd);
     return sendmsg(to, &msg, flags);
 }
 
@@ -1684,16 +1656,14 @@ static void send_hostile(struct hostile *h, int way, pid_t client)
 {
     static const char nonsense[4096];
     struct pollfd ready = {.fd = h->listener, .events = POLLIN};
-    int slow = open_lingering(&h->other_end), queue[2] = {-1, -1}, status;
+    int slow = open_lingering(&h->other_end), queue[2] = {-1, -1};
     struct frame_buffer b = {0};
     struct wire_hello m;
 
     (void)poll(&ready, 1, 60000);
     h->fd = accept(h->listener, NULL, NULL);
     cr_assert(ge(int, h->fd, 0));
-    (void)kill(client, SIGSTOP);
-    cr_assert(eq(int, waitpid(client, &status, WUNTRACED), client));
-    cr_assert(ne(int, WIFSTOPPED(status), 0));
+    cr_assert(child_stop(client));
     if (way == IN_A_QUEUE) {
         cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM, 0, queue), 0));
         cr_assert(eq(i64, send_fd(queue[0], "x", 1, slow, 0), 1));
@@ -1889,15 +1859,6 @@ static void begin_to_wait(struct waiter *w)
     (void)usleep(50000); /* now it waits, most likely */
 }
 
-/* kill() alone returns before all its threads have stopped. */
-static bool stop_loader(pid_t loader)
-{
-    int status;
-
-    return kill(loader, SIGSTOP) == 0 && waitpid(loader, &status, WUNTRACED) == loader &&
-           WIFSTOPPED(status);
-}
-
 /* Whatever waits in a stream that is ended by another thread returns, and touches nothing later. */
 static void expect_end_by_another_thread(bool destroy)
 {
@@ -1911,7 +1872,7 @@ static void expect_end_by_another_thread(bool destroy)
 
     o.silence_ns = o.loader_timeout_ns = PLENUM_FOREVER;
     s = opened(NULL, &o);
-    cr_assert(stop_loader(loader));
+    cr_assert(child_stop(loader));
     for (size_t i = 0; i < ARRAY_LEN(waiters); i++) {
         waiters[i].s = s;
         begin_to_wait(&waiters[i]);
@@ -1960,7 +1921,7 @@ Test(stream, what_was_had_of_a_stream_outlives_its_shutdown)
     struct plenum_stream_stats before, last, later;
     int fd;
 
-    cr_expect(eq(int, kill(loader, SIGSTOP), 0));
+    cr_expect(child_stop(loader));
     fd = plenum_stream_get_fd(s, NULL);
     plenum_stream_get_stats(s, &before);
     plenum_stream_shutdown(s);
@@ -2047,7 +2008,7 @@ Test(stream, a_descriptor_tells_when_a_batch_is_ready)
     }
     cr_expect(readable(fd, 60000), "all slots are leased: an answer, too");
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -ENOBUFS));
-    cr_assert(stop_loader(loader));
+    cr_assert(child_stop(loader));
     plenum_batch_release(&held[0]);
     cr_expect(not(readable(fd, 50)), "nothing comes from a loader that is stopped");
     cr_expect(eq(int, plenum_stream_next(s, 0, &b, NULL), -EAGAIN));

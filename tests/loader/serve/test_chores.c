@@ -141,10 +141,7 @@ static void wait_at_the_end(void)
  * gone before, with bytes unread. */
 static bool is_closed_here(bool with_fd, bool reset)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    union io_descriptor_room control;
     char text[9000] = "text";
     struct iovec iov = {text, sizeof(text)};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -154,14 +151,8 @@ static bool is_closed_here(bool with_fd, bool reset)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         abort();
     for (unsigned i = 0; i < 3; i++) {
-        if (with_fd && i == 2) {
-            msg.msg_control = control.bytes;
-            msg.msg_controllen = sizeof(control.bytes);
-            CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
-            CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
-            CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(int));
-            memcpy(CMSG_DATA(CMSG_FIRSTHDR(&msg)), &fd, sizeof(fd));
-        }
+        if (with_fd && i == 2)
+            io_attach_descriptor(&msg, &control, fd);
         if (sendmsg(ends[0], &msg, 0) < 0)
             abort();
     }
