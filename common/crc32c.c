@@ -7,7 +7,6 @@
 #include "common/crc32c.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 
 #ifdef __aarch64__

@@ -64,9 +64,7 @@ static inline void lock_fini(struct lock *lock)
 
 static inline void lock_acquire(struct lock *lock)
 {
-#ifndef NDEBUG
     assert(!lock_is_held(lock));
-#endif
     (void)pthread_mutex_lock(&lock->mu);
     lock_set_owner(lock, (uintptr_t)pthread_self());
 }

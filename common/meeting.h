@@ -5,7 +5,6 @@
 #define COMMON_MEETING_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/error.h>

@@ -3,7 +3,6 @@
 #ifndef COMMON_MEMORY_H
 #define COMMON_MEMORY_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 /** Bytes by a line like "VmRSS:  1234 kB" of a file in /proc: 0, or -errno where it has none. */

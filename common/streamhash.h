@@ -7,7 +7,6 @@
 #ifndef COMMON_STREAMHASH_H
 #define COMMON_STREAMHASH_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <plenum/stream.h>

@@ -4,7 +4,6 @@
 #include "common/text.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "common/util.h"
 

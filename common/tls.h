@@ -9,9 +9,6 @@
 #ifndef COMMON_TLS_H
 #define COMMON_TLS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include <plenum/error.h>
 
 #include "common/frame.h"

@@ -30,7 +30,6 @@
 #define COMMON_WIRE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/stream.h>

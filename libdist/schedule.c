@@ -507,8 +507,6 @@ void schedule_confirm(struct plenum_stream *s)
     for (struct entry *e = s->schedule->first; e; e = e->next)
         if (e->verify.wanted && !e->ready)
             look_at(s, e, NULL);
-    if (schedule_has_next(s))
-        stream_changed(s);
 }
 
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)

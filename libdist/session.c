@@ -36,6 +36,7 @@
 
 #include "common/error.h"
 #include "common/frame.h"
+#include "common/message.h"
 #include "common/util.h"
 #include "libdist/io.h"
 #include "libdist/loaders.h"
@@ -227,7 +228,7 @@ static void lose_since(struct session *se, uint64_t since_ns, const char *text)
     loaders_lost(se->loader, ran, since_ns);
 }
 
-void session_lose(struct session *se, const char *text)
+MESSAGE static void lose_now(struct session *se, const char *text)
 {
     assert(lock_is_held(se->setup->lock));
     lose_since(se, time_now_ns(), text);
@@ -257,7 +258,7 @@ MESSAGE static void refused(struct session *se, int code, const char *text)
         se->failed_openings = 0; /* it was none that died of us */
     else
         se->refused = code_of_loader(code);
-    session_lose(se, text);
+    lose_now(se, text);
 }
 
 /* A message could not be written down or sent, and nobody would hear of it: start anew. A socket
@@ -313,7 +314,7 @@ static void lose_connection(struct session *se, int r)
     if (r == -EACCES)
         refused(se, r, why_not(se, r));
     else
-        session_lose(se, why_not(se, r));
+        lose_now(se, why_not(se, r));
 }
 
 /* Somebody else listens where our loader should. */
@@ -367,7 +368,7 @@ static void connect_now(struct session *se, uint64_t now)
         r = take_connection(se, fd);
     if (r < 0) {
         loaders_unreached(se->loader, r);
-        session_lose(se, why_not(se, r));
+        lose_now(se, why_not(se, r));
         return;
     }
     move(se, SESSION_HELLO);
@@ -447,7 +448,7 @@ static void handle_opened(struct session *se, const struct frame_header *h,
 
     (void)h;
     if (wire_get_opened(payload, &m) < 0 || m.samples == 0) {
-        session_lose(se, "sent what was not understood");
+        lose_now(se, "sent what was not understood");
         return;
     }
     if (se->loader_minor < WIRE_MINOR_CLASSES)
@@ -506,7 +507,7 @@ static void handle_done(struct session *se, const struct frame_header *h,
 
     if ((!slot && !cancelled) || (h->type == WIRE_DONE && wire_get_done(payload, &m) < 0) ||
         (h->type == WIRE_CANCELLED && slot && slot->state != SLOT_CANCELLING)) {
-        session_lose(se, "sent an answer to nothing that was asked");
+        lose_now(se, "sent an answer to nothing that was asked");
         return;
     }
     follows = se->address->tcp && h->type == WIRE_DONE && m.status >= 0;
@@ -556,7 +557,7 @@ static void handle_name(struct session *se, const struct frame_header *h,
 
     if (wire_get_name(payload, &m) < 0 || se->naming == 0 ||
         loaders_named(se->loader, h->request, &m) < 0) {
-        session_lose(se, "sent a name that was not asked for");
+        lose_now(se, "sent a name that was not asked for");
         return;
     }
     se->naming--;
@@ -602,9 +603,9 @@ static void handle_error(struct session *se, const struct frame_header *h,
 
     (void)h;
     if (wire_get_error(payload, &m) < 0)
-        session_lose(se, "sent what was not understood");
+        lose_now(se, "sent what was not understood");
     else if (m.code == -ETIMEDOUT || m.code == -ECANCELED) /* it is ending, or we were stopped */
-        session_lose(se, m.text);
+        lose_now(se, m.text);
     else
         refused(se, m.code, m.text);
 }
@@ -633,7 +634,7 @@ static void handle_frame(struct session *se, const struct frame_header *h,
             messages[i].handle(se, h, payload);
             return;
         }
-    session_lose(se, "sent a message that has no meaning here");
+    lose_now(se, "sent a message that has no meaning here");
 }
 
 /* Understand what has been read, up to the bytes of a batch. */
@@ -646,7 +647,7 @@ static void handle_frames(struct session *se)
     while (se->state != SESSION_DOWN && !se->receiving && !se->discard &&
            (r = frame_conn_next(&se->conn, &header, &payload)) != 0) {
         if (r < 0)
-            session_lose(se, "sent what is no message");
+            lose_now(se, "sent what is no message");
         else
             handle_frame(se, &header, &payload);
     }

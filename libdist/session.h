@@ -13,7 +13,6 @@
 
 #include "common/address.h"
 #include "common/lock.h"
-#include "common/message.h"
 #include "common/order.h"
 #include "common/tls.h"
 #include "common/wire.h"
@@ -46,8 +45,6 @@ struct session *session_create(const struct session_setup *setup, struct loader 
 void session_destroy(struct session *se);
 /** End the connection without telling anybody; `bye`: but the loader. */
 void session_close(struct session *se, bool bye);
-/** The same, because the loader did something that it must not. */
-MESSAGE void session_lose(struct session *se, const char *text);
 /** In a forked child: close its copy. */
 void session_leave(struct session *se);
 

@@ -6,7 +6,6 @@
 #ifndef LIBDIST_TRACE_H
 #define LIBDIST_TRACE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <plenum/error.h>
