@@ -90,14 +90,16 @@ hide_mpirun() {
     PATH=$T/programs
 }
 
-# For programs that use MPI: it leaves a good deal allocated, in components that are unloaded by the time leaks are looked for.
+# For programs that use MPI: it leaves a good deal allocated, in components that are unloaded by the time leaks are
+# looked for.
 asan_options_of_mpi=${ASAN_OPTIONS:-}:detect_leaks=0
 
 # Open MPI, kept to this host: on machines with more ranks than cores, as root, without a fabric to look for.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpi() {
     local daemons=""
-    case $(mpirun --version) in *"(Open MPI) 4."*) daemons="--mca oob_tcp_if_include lo" ;; esac # later ones find lo alone
+    # later ones find lo alone
+    case $(mpirun --version) in *"(Open MPI) 4."*) daemons="--mca oob_tcp_if_include lo" ;; esac
     timeout 100 mpirun --oversubscribe $daemons --mca pml ob1 --mca btl self,vader \
         --mca mpi_yield_when_idle 1 --bind-to none "$@"
 }

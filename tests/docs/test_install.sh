@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_install.sh - what is needed: where there is no apt it is looked for and what is missing is named; and all places that list packages list the
-# same. Speaks TAP.
+# test_install.sh - what is needed: where there is no apt it is looked for and what is missing is named; and all places
+# that list packages list the same. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 . "$top_srcdir/scripts/packages"
@@ -12,10 +12,14 @@ for program in autoreconf libtoolize make cc protoc-c mpirun ssh pgrep; do print
 printf '#!/bin/sh\nfor l in $LACKS; do [ "$l" != "$2" ] || exit 1; done\n' >bin/pkg-config
 chmod +x bin/*
 sh=$(command -v sh)
-needed() { env PATH="$T/bin" LACKS="${lacks:-}" "$sh" -c '. "$0/scripts/packages"; need "$@" && echo went on' "$top_srcdir" "$@" 2>&1; }
+needed() {
+    env PATH="$T/bin" LACKS="${lacks:-}" "$sh" -c '. "$0/scripts/packages"; need "$@" && echo went on' \
+        "$top_srcdir" "$@" 2>&1
+}
 names() { # the parts that it lacks, and nothing else
     needed build >out && return 1
-    grep '^  ' out | sed 's/^  //; s/ (.*//' | diff - <(printf '%s\n' "$@") && ! grep -q "went on" out && ! grep -q "not found" out
+    grep '^  ' out | sed 's/^  //; s/ (.*//' | diff - <(printf '%s\n' "$@") && ! grep -q "went on" out &&
+        ! grep -q "not found" out
 }
 is "went on" "all is there: it goes on" needed build
 lacks="libuv ompi-c"
@@ -29,12 +33,15 @@ ok "programs, too" names "the compiler of protobuf-c"
 lists() { # FILE PACKAGE...: has each of them
     local file=$1 p
     shift
-    for p in "$@"; do grep -qE "(^|[^a-z0-9-])$p([^a-z0-9-]|\$)" "$file" || { echo "$file does not name $p"; return 1; }; done
+    for p in "$@"; do grep -qE "(^|[^a-z0-9-])$p([^a-z0-9-]|\$)" "$file" ||
+        { echo "$file does not name $p"; return 1; }; done
 }
 libraries=$(tr ' ' '\n' <<<"$packages_build" | grep -E -- '-dev$|^openmpi-bin|^protobuf-c-' | grep -v libc6-dev)
-ok "docs/install.md has all that scripts/packages has" lists "$top_srcdir/docs/install.md" $packages_build $packages_python $packages_example libcriterion-dev
+ok "docs/install.md has all that scripts/packages has" lists "$top_srcdir/docs/install.md" $packages_build \
+    $packages_python $packages_example libcriterion-dev
 ok "README.md has all libraries" lists "$top_srcdir/README.md" $libraries
-[ ! -e "$top_srcdir/debian/control" ] || ok "and the Debian packages are built with them" lists "$top_srcdir/debian/control" $libraries libcriterion-dev procps systemd-dev
+[ ! -e "$top_srcdir/debian/control" ] || ok "and the Debian packages are built with them" lists \
+    "$top_srcdir/debian/control" $libraries libcriterion-dev procps systemd-dev
 ok "and the image of jobs is made with them" lists "$top_srcdir/examples/containers/Containerfile.training" $libraries
 
 # ---- the demo ----
@@ -47,11 +54,15 @@ cp demo/build/plenumctl demo/build/config.status
 printf 'all:\n' >demo/build/Makefile
 chmod +x demo/configure demo/build/*
 touch demo/examples/train.py demo/configure
-touch -d yesterday demo/configure.ac # two files touched within one tick of the clock are of the same age, and configure would be made anew
-demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun && demo/scripts/demo "$T/demo/build" >out 2>&1; }
+# two files touched within one tick of the clock are of the same age, and configure would be made anew
+touch -d yesterday demo/configure.ac
+demo() { printf '#!/bin/sh\n%s\n' "$1" >demo/build/plenumrun && chmod +x demo/build/plenumrun &&
+    demo/scripts/demo "$T/demo/build" >out 2>&1; }
 ends_with() { local code=0; demo "$1" || code=$?; [ $code = "$2" ] && grep -q "$3" out; }
-ok "a job that fails ends the demo with its status, and no word of hashes" ends_with 'exit 17' 17 'failed with status 17'
+ok "a job that fails ends the demo with its status, and no word of hashes" ends_with 'exit 17' 17 \
+    'failed with status 17'
 ok "it says so" sh -c '! grep -q "hashes differ" out'
-ok "hashes that differ are told" ends_with 'echo "hash 1111111111111111"' 1 'the hashes differ, 1111111111111111 and 0123456789abcdef'
+ok "hashes that differ are told" ends_with 'echo "hash 1111111111111111"' 1 \
+    'the hashes differ, 1111111111111111 and 0123456789abcdef'
 ok "equal ones are well" ends_with 'echo "hash 0123456789abcdef"' 0 'The contact sheet'
 finish

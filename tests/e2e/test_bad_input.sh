@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_bad_input.sh - data sets that are not as they should be, in every form, as a program that streams them meets them: what is
-# substituted and counted, what ends the stream, what is refused at once; and the sentence. Speaks TAP.
+# test_bad_input.sh - data sets that are not as they should be, in every form, as a program that streams them meets
+# them: what is substituted and counted, what ends the stream, what is refused at once; and the sentence. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
@@ -42,9 +42,11 @@ truncate -s 5G folder/bricks/huge.jpg 2>/dev/null || : >folder/bricks/huge.jpg
 substitutes "folder with four bad files" 4 "$here/folder/\(clouds\|bricks\)/\(cut\|empty\|noise\|huge\)\.jpg: " folder
 substitutes "tar with two bad members" 2 "$here/x/bad-images.tar: [23]\.jpg: " x/bad-images.tar
 substitutes "TFRecord with a bad image" 1 "$here/x/bad-images.tfrecord.*3\.jpg.*: " x/bad-images.tfrecord
-substitutes "TFRecord with a wrong checksum" 1 "$here/x/wrong-crc.tfrecord.* is damaged: its checksum is wrong" x/wrong-crc.tfrecord
+substitutes "TFRecord with a wrong checksum" 1 "$here/x/wrong-crc.tfrecord.* is damaged: its checksum is wrong" \
+    x/wrong-crc.tfrecord
 substitutes "list with two bad files" 2 "$here/x/\(cut\|empty\)\.jpg: " x/bad-images.txt
-substitutes "TFRecord with a record beyond all sizes, and others beyond 4 GiB" 1 "$here/x/huge.tfrecord.*larger than 256 MiB" x/huge.tfrecord
+substitutes "TFRecord with a record beyond all sizes, and others beyond 4 GiB" 1 \
+    "$here/x/huge.tfrecord.*larger than 256 MiB" x/huge.tfrecord
 feeds x/huge.tfrecord --subset 1:7 --json
 ok "... which are what they are elsewhere" delivered "$("$ctl" hash x/good.tfrecord $stream)"
 feeds folder --epochs 3 --json
@@ -58,14 +60,16 @@ refuses "tar: a label below 0" "$here/x/negative.tar.*the label in '3.cls' is -2
 refuses "tar: no samples" "$here/x/nothing.tar.*holds no images" x/nothing.tar
 refuses "TFRecord: cut" "$here/x/cut.tfrecord ends in the middle of the record that begins at byte" x/cut.tfrecord
 refuses "TFRecord: no label" "$here/x/no-label.tfrecord: the record at byte .* has no label" x/no-label.tfrecord
-refuses "TFRecord: a label too large" "label '2147483648' of too-large.tfrecord, 3.jpg is out of range" x/too-large.tfrecord
+refuses "TFRecord: a label too large" "label '2147483648' of too-large.tfrecord, 3.jpg is out of range" \
+    x/too-large.tfrecord
 refuses "TFRecord: a label below 0" "label '-2' of negative.tfrecord, 3.jpg is out of range" x/negative.tfrecord
 refuses "TFRecord: no samples" "$here/x/nothing.tfrecord.* holds no samples" tfrecord:x/nothing.tfrecord
 refuses "list: no label" "$here/x/no-label.txt: line 7 ('2.jpg') has no label" x/no-label.txt
 refuses "list: a label too large" "label '2147483648' of too-large.txt, 2.jpg is out of range" x/too-large.txt
 refuses "list: a label below 0" "label '-2' of negative.txt, 2.jpg is out of range" x/negative.txt
 refuses "list: no samples" "$here/x/nothing.txt holds no samples" list:x/nothing.txt
-refuses "list: a link in a circle" "$here/x/loop.txt, line 7: $here/x/loop.jpg: Too many levels of symbolic links" x/loop.txt
+refuses "list: a link in a circle" "$here/x/loop.txt, line 7: $here/x/loop.jpg: Too many levels of symbolic links" \
+    x/loop.txt
 refuses "an archive that is a link in a circle" "x/loop.jpg.*Too many levels of symbolic links" tar:x/loop.jpg
 refuses "... one of several" "x/loop.jpg: Too many levels of symbolic links" "tar:x/{good.tar,loop.jpg}"
 refuses "... or TFRecords" "x/loop.jpg.*Too many levels of symbolic links" "tfrecord:x/loop.jpg"
@@ -99,13 +103,18 @@ cp x/good.tar x/good.tfrecord live
 cp x/?.jpg x/good.txt live
 cp -r data live/folder
 old live
-changes "an archive shrinks under the loader" "$here/live/good.tar has changed since the data set was indexed: start the job again, or put the file back" \
+changes "an archive shrinks under the loader" \
+    "$here/live/good.tar has changed since the data set was indexed: start the job again, or put the file back" \
     live/good.tar truncate -s 3000 live/good.tar
-changes "a TFRecord file shrinks under the loader" "$here/live/good.tfrecord has changed since" live/good.tfrecord truncate -s 3000 live/good.tfrecord
+changes "a TFRecord file shrinks under the loader" "$here/live/good.tfrecord has changed since" live/good.tfrecord \
+    truncate -s 3000 live/good.tfrecord
 changes "a listed file is written to" "$here/live/3.jpg has changed since" live/good.txt cp live/2.jpg live/3.jpg
-changes "a file of a folder shrinks" "$here/live/folder/clouds/clouds-00002.jpg has changed since" live/folder truncate -s 100 live/folder/clouds/clouds-00002.jpg
-changes "a listed file becomes a pipe" "$here/live/4.jpg has changed since" live/good.txt sh -c 'rm live/4.jpg && mkfifo live/4.jpg'
-changes "a file of a folder is removed" "$here/live/folder/clouds/clouds-00003.jpg: No such file or directory" live/folder rm live/folder/clouds/clouds-00003.jpg
+changes "a file of a folder shrinks" "$here/live/folder/clouds/clouds-00002.jpg has changed since" live/folder \
+    truncate -s 100 live/folder/clouds/clouds-00002.jpg
+changes "a listed file becomes a pipe" "$here/live/4.jpg has changed since" live/good.txt \
+    sh -c 'rm live/4.jpg && mkfifo live/4.jpg'
+changes "a file of a folder is removed" "$here/live/folder/clouds/clouds-00003.jpg: No such file or directory" \
+    live/folder rm live/folder/clouds/clouds-00003.jpg
 refuses "the next stream sees what lies there: a cut archive" "$here/live/good.tar" live/good.tar
 refuses "... and a cut TFRecord file" "$here/live/good.tfrecord ends in the middle" live/good.tfrecord
 feeds live/folder --json
@@ -150,7 +159,8 @@ cp x/?.jpg x/good.txt secret
 chmod 755 .
 chmod 777 cache2
 plain_feed() { # the loader is started by the program, as this user
-    PLENUM_PLENUMD=$top_builddir/plenumd PLENUM_CACHE_DIR=$here/cache2 timeout -k 5 100 $user "$feed" $stream "$@" >out 2>err
+    PLENUM_PLENUMD=$top_builddir/plenumd PLENUM_CACHE_DIR=$here/cache2 timeout -k 5 100 $user "$feed" $stream "$@" \
+        >out 2>err
     code=$?
 }
 denied() { # WHAT SENTENCE DATASET FILE: which may not be read
@@ -161,18 +171,23 @@ denied() { # WHAT SENTENCE DATASET FILE: which may not be read
 }
 plain_feed "$here/data"
 if [ "$code" = 0 ]; then
-    denied "a data set that may not be entered" "$here/secret/folder.*: Permission denied" "$here/secret/folder" secret/folder
-    denied "a class that may not be read" "$here/secret/folder/clouds: Permission denied" "$here/secret/folder" secret/folder/clouds
-    denied "a file that may not be read" "$here/secret/folder/clouds/clouds-00002.jpg: Permission denied" "$here/secret/folder" secret/folder/clouds/clouds-00002.jpg
+    denied "a data set that may not be entered" "$here/secret/folder.*: Permission denied" "$here/secret/folder" \
+        secret/folder
+    denied "a class that may not be read" "$here/secret/folder/clouds: Permission denied" "$here/secret/folder" \
+        secret/folder/clouds
+    denied "a file that may not be read" "$here/secret/folder/clouds/clouds-00002.jpg: Permission denied" \
+        "$here/secret/folder" secret/folder/clouds/clouds-00002.jpg
     denied "an archive" "$here/secret/good.tar.*: Permission denied" "$here/secret/good.tar" secret/good.tar
-    denied "a TFRecord file" "$here/secret/good.tfrecord.*: Permission denied" "tfrecord:$here/secret/good.tfrecord" secret/good.tfrecord
+    denied "a TFRecord file" "$here/secret/good.tfrecord.*: Permission denied" "tfrecord:$here/secret/good.tfrecord" \
+        secret/good.tfrecord
     denied "a list" "$here/secret/good.txt.*: Permission denied" "$here/secret/good.txt" secret/good.txt
     denied "a file that is listed" "$here/secret/4.jpg: Permission denied" "$here/secret/good.txt" secret/4.jpg
     mkdir cache3
     chmod 777 cache3
     "$ctl" index data --cache-dir cache3 >/dev/null
     rm -f cache3/*.index # but not its lock, which is this user's
-    ok "another user may keep an index where somebody else's lock is" sh -c '"$@" index "$0/data" --cache-dir "$0/cache3" --json | grep -q "\"index\": \"$0/cache3"' \
+    ok "another user may keep an index where somebody else's lock is" \
+        sh -c '"$@" index "$0/data" --cache-dir "$0/cache3" --json | grep -q "\"index\": \"$0/cache3"' \
         "$here" $user "$ctl"
     chmod 0 cache2
     plain_feed "$here/data" --json

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_formats.sh - the same pictures, whatever form they are in: the same labels, pixels and hash; and what jobs do with
-# parts of data sets, and with data sets that should be equal and are not. Speaks TAP.
+# test_formats.sh - the same pictures, whatever form they are in: the same labels, pixels and hash; and what jobs do
+# with parts of data sets, and with data sets that should be equal and are not. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ] || skip_all "there is no Python to write archives with"
@@ -54,7 +54,8 @@ if "$PYTHON" -c 'import tfrecord' 2>/dev/null; then
 else
     skip "TFRecords by the Python package tfrecord" "it is not here"
 fi
-is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, found by what they are" "$ctl" hash tfrecord:records-00001-of-00003 $stream
+is "$("$ctl" hash records-00001-of-00003 $stream)" "TFRecords, found by what they are" "$ctl" hash \
+    tfrecord:records-00001-of-00003 $stream
 
 "$ctl" pack data packed -n 7 >/dev/null || exit 99
 same "packed, a folder of archives" packed
@@ -62,14 +63,17 @@ same "packed, by the archives' names" "$here/packed/archive-{000000..000003}.tar
 "$ctl" pack "tfrecord,label-offset=-1:records-*-of-00003" repacked -n 10 >/dev/null || exit 99
 same "packed from TFRecords" repacked
 for set in list.txt "ustar-{000..002}.tar" "tfrecord,label-offset=-1:records-*-of-00003" packed; do
-    is "$("$ctl" order data --positions 0: $stream | awk 'NR > 1 { print $2, $3 }')" "the same samples and labels in the same places: $set" \
+    is "$("$ctl" order data --positions 0: $stream | awk 'NR > 1 { print $2, $3 }')" \
+        "the same samples and labels in the same places: $set" \
         sh -c '"$@" | awk "NR > 1 { print \$2, \$3 }"' sh "$ctl" order "$set" --positions 0: $stream
 done
 
 # ---- who takes which position ----
 is "0 1 2 0 1 2 0 1 2" "positions dealt to three replicas in turn" \
-    sh -c '"$@" | awk "NR > 1 { printf \"%s%s\", sep, \$5; sep = \" \" }"' sh "$ctl" order data --positions 0:9 $stream --repeat 3 -r 3 -m 2 --deal round-robin
-ok "a step beyond 2^32 samples: refused" sh -c '! "$1" order data -r 1048576 -m 1048576 2>err && grep -q "is too large" err' sh "$ctl"
+    sh -c '"$@" | awk "NR > 1 { printf \"%s%s\", sep, \$5; sep = \" \" }"' sh "$ctl" order data --positions 0:9 \
+    $stream --repeat 3 -r 3 -m 2 --deal round-robin
+ok "a step beyond 2^32 samples: refused" \
+    sh -c '! "$1" order data -r 1048576 -m 1048576 2>err && grep -q "is too large" err' sh "$ctl"
 
 # ---- parts of a data set ----
 for choice in "--subset 5:17" "--repeat 3" "--subset :9 --repeat 2 --shuffle block:2" "--shuffle none --subset 20:"; do
@@ -86,13 +90,16 @@ for last in pad drop; do
     for shape in 1:2 2:2 3:3; do
         instances=${shape%:*} replicas=${shape#*:}
         for set in "ustar-{000..002}.tar" "tfrecord:$here/records-0000{0..2}-of-00003"; do
-            job -n $instances --num-replicas $replicas "$feed" "$set" $stream --split file --last $last --micro-batch 3 --epochs 3 --json
-            ok "split = file, $instances instances, last = $last" delivered "$("$ctl" hash "$set" $stream --parts $instances \
+            job -n $instances --num-replicas $replicas "$feed" "$set" $stream --split file --last $last \
+                --micro-batch 3 --epochs 3 --json
+            ok "split = file, $instances instances, last = $last" delivered \
+                "$("$ctl" hash "$set" $stream --parts $instances \
                 --replicas $replicas --last $last --micro-batch 3 --epochs 3)"
         done
     done
 done
-ok "each picture once, and none twice" test "$(job -n 3 "$feed" "ustar-{000..002}.tar" $stream --split file --json; field images)" = 24
+ok "each picture once, and none twice" test \
+    "$(job -n 3 "$feed" "ustar-{000..002}.tar" $stream --split file --json; field images)" = 24
 job -n 4 "$feed" "ustar-{000..002}.tar" $stream --split file
 ok "more instances than archives: refused" says "has 3 files, which cannot be split into 4 parts"
 job -n 2 "$feed" data $stream --split file
@@ -115,14 +122,19 @@ END
 chmod +x each.sh
 job -n 2 ./each.sh data other "$feed" $stream
 ok "instances with different data: refused" test "$code" = 1
-ok "... naming both, and what differs" says "the data sets of instance 0 (host .*) and instance 1 (host .*) differ: the names of samples differ, first of sample"
+ok "... naming both, and what differs" says \
+    "the data sets of instance 0 (host .*) and instance 1 (host .*) differ: the names of samples differ, first of sample"
 job -n 2 ./each.sh data list.txt "$feed" $stream --bad substitute
 ok "the same pictures by other names are another data set" says "differ: the names of samples differ"
 job -n 2 ./each.sh data nowhere "$feed" $stream
-ok "one instance cannot open it: all are told by which" says "instance 1 (host .*): data set '$here/nowhere': No such file or directory"
-is 1 "index --compare: they differ" sh -c '"$1" index data --compare "$("$1" index other --json | sed "s/.*\"index\": \"//;s/\".*//")" 2>differ >/dev/null; echo $?' sh "$ctl"
-ok "... in this" grep -q "sample [0-9]*, *is clouds/clouds-00002.jpg here and clouds/clouds-00002a.jpg there\|sample [0-9]* is clouds/clouds-00002.jpg here and clouds/clouds-00002a.jpg there" differ
-is 0 "... and not from itself" sh -c '"$1" index data --compare "$("$1" index data --json | sed "s/.*\"index\": \"//;s/\".*//")" >/dev/null; echo $?' sh "$ctl"
+ok "one instance cannot open it: all are told by which" says \
+    "instance 1 (host .*): data set '$here/nowhere': No such file or directory"
+is 1 "index --compare: they differ" \
+    sh -c '"$1" index data --compare "$("$1" index other --json | sed "s/.*\"index\": \"//;s/\".*//")" 2>differ >/dev/null; echo $?' sh "$ctl"
+ok "... in this" \
+    grep -qE "sample [0-9]*(, *)? is clouds/clouds-00002.jpg here and clouds/clouds-00002a.jpg there" differ
+is 0 "... and not from itself" \
+    sh -c '"$1" index data --compare "$("$1" index data --json | sed "s/.*\"index\": \"//;s/\".*//")" >/dev/null; echo $?' sh "$ctl"
 
 # ---- order, before a run ----
 ok "order: one line a position" test "$("$ctl" order data $stream --positions 3:9 | wc -l)" = 7
@@ -136,8 +148,10 @@ import json
 d = json.load(open("order.json"))
 print(d["steps"], d["padded"], sum(h["samples"] for h in d["hosts"]), d["steps"] * d["step_samples"])'
 bytes=$(cat data/*/* | wc -c)
-is "$bytes" "order: the hosts read all bytes once" sh -c '"$@" | sed -n "s/.*\"bytes\": \([0-9]*\).*/\1/p" | awk "{ s += \$1 } END { print s }"' sh \
+is "$bytes" "order: the hosts read all bytes once" \
+    sh -c '"$@" | sed -n "s/.*\"bytes\": \([0-9]*\).*/\1/p" | awk "{ s += \$1 } END { print s }"' sh \
     "$ctl" order data $stream --replicas 4 --micro-batch 3 --hosts 2 --json
-ok "sample: file, label and fields" sh -c '"$@" | grep -q "\"name\": \".*clouds-00001.jpg\", \"label\": 1, \"class\": null.*\"fields\": {\"number\": \"7\"}"' sh \
+ok "sample: file, label and fields" \
+    sh -c '"$@" | grep -q "\"name\": \".*clouds-00001.jpg\", \"label\": 1, \"class\": null.*\"fields\": {\"number\": \"7\"}"' sh \
     "$ctl" sample "list,base=$here/data,label-offset=-1:list.csv" 7 --json
 finish

@@ -43,7 +43,8 @@ kill -USR1 $!
 wait $!
 code=$?
 ok "a program that was told to stop" delivered "$("$ctl" hash data $stream --epochs 100000 --samples "$(field images)")"
-is "$(field images)" "--samples is the number of samples" sh -c '"$@" | sed -n "s/.*\"samples\": \([0-9]*\).*/\1/p"' sh "$ctl" hash data $stream \
+is "$(field images)" "--samples is the number of samples" sh -c '"$@" | sed -n "s/.*\"samples\": \([0-9]*\).*/\1/p"' \
+    sh "$ctl" hash data $stream \
     --epochs 100000 --samples "$(field images)" --json
 ok "--samples and --parts are refused" status 2 "$ctl" hash data --samples 3 --parts 2
 finish

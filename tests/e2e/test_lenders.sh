@@ -79,10 +79,13 @@ END
     job --loader none --loader-host $one ./apart "$feed" data $stream --epochs 15 --json
     ok "a program in a PID name space of its own has the key" delivered "$alone"
     job --loader none --loader-host $one ./bare ./apart "$feed" data $stream --epochs 15 --json
-    ok "where it was closed on the way, the program is told why it has none" says 'key file /proc/[0-9]*/fd/[0-9]*: .*PID name space of its own'
+    ok "where it was closed on the way, the program is told why it has none" says \
+        'key file /proc/[0-9]*/fd/[0-9]*: .*PID name space of its own'
     unshare --user --map-root-user --pid --fork "$top_builddir/plenumrun" -n 1 true 2>err
     ok "plenumrun wants a /proc of its own name space" says '/proc is not mounted, or not that of this PID name space'
-    unshare --user --map-root-user --pid --fork --mount-proc "$top_builddir/plenumrun" --allow-run-as-root -x ASAN_OPTIONS="$asan_options_of_mpi" -n 2 "$feed" data $stream --epochs 15 --json >out 2>err
+    unshare --user --map-root-user --pid --fork --mount-proc "$top_builddir/plenumrun" \
+        --allow-run-as-root -x ASAN_OPTIONS="$asan_options_of_mpi" -n 2 "$feed" data $stream --epochs 15 --json >out \
+        2>err
     code=$?
     ok "in a name space with its own, jobs run as elsewhere" delivered "$alone"
 else
@@ -114,7 +117,8 @@ ok "the job was told" says 'host localhost lends its cores no more: .*; the job 
 ok "and that it is there again" says 'host localhost: it lends its cores again'
 
 rm -f loaders/*
-"$top_builddir/plenumrun" --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out 2>err &
+"$top_builddir/plenumrun" --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 1000 --pause 20 >out \
+    2>err &
 job=$!
 wait_for 30 loaders 1
 kill -KILL $job
@@ -124,7 +128,8 @@ no_keepers() { ! keepers; }
 ok "and so does who kept it" wait_for 10 no_keepers
 
 rm -f loaders/*
-plenumrun --heartbeat-timeout 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 --json >out 2>err &
+plenumrun --heartbeat-timeout 2 --loader none --loader-host $one -n 2 "$feed" data $stream --epochs 15 --pause 50 \
+    --json >out 2>err &
 job=$!
 wait_for 30 loaders 1
 kill -STOP $(ls loaders)
@@ -145,16 +150,21 @@ fault() { # SENTENCE STATUS PATTERN ARGUMENT...
 here=$(hostname)
 fault "a host that runs instances" 2 "--loader-host $here: instances run there" --loader-host "$here"
 fault "a list that is none" 2 "--loader-host: .*'a\[1'" --loader-host 'a[1'
-fault "together with a loader that has another key" 2 "loader tcp:127.0.0.1:7 cannot be used" --loader tcp:127.0.0.1:7 --loader-host $one
+fault "together with a loader that has another key" 2 "loader tcp:127.0.0.1:7 cannot be used" --loader tcp:127.0.0.1:7 \
+    --loader-host $one
 fault "a host that nobody can log in to" 125 "deaf *log in *nobody is there" --loader-host deaf
-fault "the same, not asked beforehand" 125 "loader-host deaf: its loader cannot be started: nobody is there" --no-host-check --loader-host deaf
+fault "the same, not asked beforehand" 125 "loader-host deaf: its loader cannot be started: nobody is there" \
+    --no-host-check --loader-host deaf
 if [ -z "${PLENUM_SANITIZED:-}" ] && strace -o /dev/null -e inject=sendmsg:error=EPIPE true 2>/dev/null; then
-    timeout -k 5 100 strace -o trace -e trace=sendmsg -e inject=sendmsg:error=EPIPE:when=1 "$top_builddir/plenumrun" --no-host-check --loader none --loader-host deaf -n 1 true >out 2>err
-    ok "the same, where the login has ended before it is written to" eval 'grep -q INJECTED trace && grep -q "loader-host deaf: its loader cannot be started: nobody is there" err'
+    timeout -k 5 100 strace -o trace -e trace=sendmsg -e inject=sendmsg:error=EPIPE:when=1 "$top_builddir/plenumrun" \
+        --no-host-check --loader none --loader-host deaf -n 1 true >out 2>err
+    ok "the same, where the login has ended before it is written to" eval \
+        'grep -q INJECTED trace && grep -q "loader-host deaf: its loader cannot be started: nobody is there" err'
 else
     skip "the same, where the login has ended before it is written to" "no strace here"
 fi
-PLENUM_PLENUMD=$T/nowhere fault "plenumd is missing there" 125 "loader-host localhost: its loader cannot be started: .*PLENUM_PLENUMD names '$T/nowhere'" \
+PLENUM_PLENUMD=$T/nowhere fault "plenumd is missing there" 125 \
+    "loader-host localhost: its loader cannot be started: .*PLENUM_PLENUMD names '$T/nowhere'" \
     -x PLENUM_PLENUMD --loader-host $one
 job --dry-run --loader-host a,b -n 2 true
 ok "--dry-run names them" grep -q "Loaders on 2 more hosts: a, b" out

@@ -5,7 +5,8 @@
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
-json() { grep -o "\"$1\": [0-9]*" "$2" | sed -n "$3s/.* //p"; } # NAME FILE WHICH: the first or second number of that name
+# NAME FILE WHICH: the first or second number of that name
+json() { grep -o "\"$1\": [0-9]*" "$2" | sed -n "$3s/.* //p"; }
 notes() { ls cache/*.notes 2>/dev/null; }
 "$ctl" make-sample data --classes 4 --images 5 --size 200 >/dev/null || exit 99
 find data -exec touch -h -d '1 hour ago' {} +
@@ -35,12 +36,14 @@ ok "... find nothing more" test "$before" = "$(cksum "$(notes)")"
 # ---- made beforehand ----
 rm cache/*
 "$ctl" index data --tiles --json >tiles.json
-ok "index --tiles: notes of most samples" test "$(json samples tiles.json 1)" = 20 -a "$(json samples tiles.json 2)" -gt 10
+ok "index --tiles: notes of most samples" test \
+    "$(json samples tiles.json 1)" = 20 -a "$(json samples tiles.json 2)" -gt 10
 size=$(json bytes tiles.json 2)
 ok "... of at most 4 % of the bytes" test "$size" -gt 0 -a $((size * 25)) -le "$(json bytes tiles.json 1)"
 before=$(cksum "$(notes)")
 "$ctl" index data --tiles --json >again.json
-ok "... and nothing more the next time" test "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
+ok "... and nothing more the next time" test \
+    "$(cat tiles.json)" = "$(cat again.json)" -a "$before" = "$(cksum "$(notes)")"
 job -n 2 "$feed" data $stream --micro-batch 2 --json
 ok "a job by them" delivered "$alone"
 ok "... finds nothing more either" test "$before" = "$(cksum "$(notes)")"
@@ -68,15 +71,20 @@ for decoder in libjpeg plenum; do
     job -n 2 -x PLENUM_DECODER=$decoder "$feed" data $stream --micro-batch 2 --json
     ok "... by -x, too" grep -qx $decoder decoders
 done
-ok "a decoder that there is not is refused" sh -c '! PLENUM_DECODER=other "$0" --job >out 2>err && grep -q "PLENUM_DECODER is one of auto, plenum, libjpeg, not .other." err' "$top_builddir/plenumd"
+ok "a decoder that there is not is refused" \
+    sh -c '! PLENUM_DECODER=other "$0" --job >out 2>err && grep -q "PLENUM_DECODER is one of auto, plenum, libjpeg, not .other." err' "$top_builddir/plenumd"
 ok "verify --decoder both: no difference" status 0 "$ctl" verify data --decoder both
 cp -r data bad
 for f in $(ls bad/*/*.jpg | head -n 3); do truncate -s -200 "$f"; done
 "$ctl" verify bad --decoder both --no-list --json >bad.json
-ok "... of bad images neither" test "$(grep -c '"kind": "bad"' bad.json)" = 3 -a "$(grep -c decoders-differ bad.json)" = 0
-ok "verify: another decoder is refused" sh -c '! "$0" verify data --decoder mine 2>err && grep -q "auto, plenum, libjpeg, both, not .mine." err' "$ctl"
+ok "... of bad images neither" test \
+    "$(grep -c '"kind": "bad"' bad.json)" = 3 -a "$(grep -c decoders-differ bad.json)" = 0
+ok "verify: another decoder is refused" \
+    sh -c '! "$0" verify data --decoder mine 2>err && grep -q "auto, plenum, libjpeg, both, not .mine." err' "$ctl"
 
 # ---- what is refused ----
-ok "--tiles of made-up images" sh -c '! "$0" index --tiles generated:10 2>err && grep -q "made up, there are no JPEGs" err' "$ctl"
-ok "--tiles without a cache folder" sh -c '! "$0" index --tiles data --cache-dir /proc/none 2>err && grep -q "cannot be written beside the index (there is no cache folder)" err' "$ctl"
+ok "--tiles of made-up images" \
+    sh -c '! "$0" index --tiles generated:10 2>err && grep -q "made up, there are no JPEGs" err' "$ctl"
+ok "--tiles without a cache folder" \
+    sh -c '! "$0" index --tiles data --cache-dir /proc/none 2>err && grep -q "cannot be written beside the index (there is no cache folder)" err' "$ctl"
 finish

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Each fuzz target on its seeds, and on seeds of which some bytes were changed. libFuzzer finds more: HACKING.md says how.
+# Each fuzz target on its seeds, and on seeds of which some bytes were changed. libFuzzer finds more: HACKING.md says
+# how.
 . "$top_srcdir/tests/lib.sh"
 here=$top_builddir/tests/fuzz
 
@@ -35,7 +36,8 @@ truncate -s 100K "$T/data/a/3.jpg"
 printf x >>"$T/data/a/3.jpg"
 printf image >"$T/data/a/$(printf '%0110d' 0)/4.jpg"
 seed() {
-    (cd "$T/data" && "$@") >/dev/null 2>&1 && printf '\003' >>"$T/seed.tar" && mv "$T/seed.tar" "$T/tar/$(ls "$T/tar" | wc -l)"
+    (cd "$T/data" && "$@") >/dev/null 2>&1 && printf '\003' >>"$T/seed.tar" &&
+        mv "$T/seed.tar" "$T/tar/$(ls "$T/tar" | wc -l)"
     rm -f "$T/seed.tar"
 }
 for version in 0.0 0.1 1.0; do

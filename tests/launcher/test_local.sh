@@ -31,8 +31,10 @@ all() { # all "TEST" "TEST"... - each holds; else it says which does not, and wh
 sleeping() { [ "$(pgrep -cfx "sleep $1")" = "$2" ]; }
 
 # What an mpirun around has said is not of these instances, least of all its folders, which they would remove.
-OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader_backing_directory=$T PMIX_RANK=1 job -n 2 env
-ok "variables of an mpirun around are not handed on" all 'same $code 0' 'has out RANK=1' 'has_not out "jobfam_session_dir\|ess_base_jobid\|backing_directory\|PMIX_RANK"'
+OMPI_MCA_orte_jobfam_session_dir=$T OMPI_MCA_ess_base_jobid=7 OMPI_MCA_btl_vader_backing_directory=$T PMIX_RANK=1 job \
+    -n 2 env
+ok "variables of an mpirun around are not handed on" all 'same $code 0' 'has out RANK=1' \
+    'has_not out "jobfam_session_dir\|ess_base_jobid\|backing_directory\|PMIX_RANK"'
 
 # ---- which way ----
 job -n 2 -v true
@@ -42,12 +44,15 @@ ok "--dry-run says so, too" all 'same $code 0' 'has out "started by: plenumrun$"
 job -n 2 --dry-run --print-topology=json
 ok "also as JSON" has out '"started_by": "plenumrun"'
 job --host a,b --dry-run
-ok "and what a job on other hosts would lack" all 'same $code 0' 'has err "could not be started now: mpirun was not found in PATH"' 'has out "^b "'
+ok "and what a job on other hosts would lack" all 'same $code 0' \
+    'has err "could not be started now: mpirun was not found in PATH"' 'has out "^b "'
 job --no-host-check --host a,b true
-ok "several hosts are refused" all 'same $code 125' 'same "$(wc -l <err)" 1' 'has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
+ok "several hosts are refused" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+    'has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
 for option in '--mpi-global-args=--report-bindings' '--mpi-local-args=-x A' '--instance-mpi-local-args=1:-x A=1'; do
     job -n 2 "$option" true
-    ok "${option%%=*} is refused" all 'same $code 125' 'same "$(wc -l <err)" 1' 'has err "${option%%=*} is for mpirun, and mpirun was not found in PATH"'
+    ok "${option%%=*} is refused" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+        'has err "${option%%=*} is for mpirun, and mpirun was not found in PATH"'
 done
 job --start 2
 ok "the starter is nobody's option" all 'same $code 2' 'has err "for plenumrun.s own use"'
@@ -59,21 +64,25 @@ ok "each instance knows who it is" same "$(sort out)" "0/3 0/3 0/3 a b
 1/3 1/3 1/3 a b
 2/3 2/3 2/3 a b"
 job -n 2 env
-ok "the job's secret is not told, and where collectives meet is" all 'has_not out PLENUM_SHIM' 'has out "^PLENUM_COLLECTIVES=unix:@plenumrun-"'
+ok "the job's secret is not told, and where collectives meet is" all 'has_not out PLENUM_SHIM' \
+    'has out "^PLENUM_COLLECTIVES=unix:@plenumrun-"'
 PLENUM_COLLECTIVES=unix:@plenumrun-0-collectives job -n 1 env
 ok "what is left over from another job is not" has_not out PLENUM_COLLECTIVES
 (ulimit -f 1; timeout 30 "$run" -n 2 true 2>&1 | cat >err; exit ${PIPESTATUS[0]})
 code=$?
 ok "a limit of file sizes does not concern a job without collectives" all 'same $code 0' '[ ! -s err ]'
-printf 'line\n' | job -n 2 --tag-output=%i: --output-dir files sh -c '[ $RANK != 0 ] || cat; printf "no newline %s" $RANK'
-job_out=$(printf 'line\n' | timeout 30 "$run" -n 2 --tag-output=%i: sh -c '[ $RANK != 0 ] || cat; echo out $RANK' | sort)
+printf 'line\n' |
+    job -n 2 --tag-output=%i: --output-dir files sh -c '[ $RANK != 0 ] || cat; printf "no newline %s" $RANK'
+job_out=$(printf 'line\n' | timeout 30 "$run" -n 2 --tag-output=%i: sh -c '[ $RANK != 0 ] || cat; echo out $RANK' |
+    sort)
 ok "lines have their instance before them; instance 0 has standard input" same "$job_out" "0: line
 0: out 0
 1: out 1"
 ok "files have them, too" same "$(cat files/instance-1.out)" "no newline 1"
 job -n 2 seq 100000
 ok "nothing is lost of much" same "$(wc -l <out)" 200000
-job -n 4 --grace 5 --result result.json sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; exit 3; }; exec sleep 1000.'$id
+job -n 4 --grace 5 --result result.json \
+    sh -c '[ $RANK != 1 ] || { sleep 0.3; echo first >&2; exit 3; }; exec sleep 1000.'$id
 ok "the first failing instance's code is ours, and it is named" all 'same $code 3' 'has err "^  | first"' \
     'last_line_has err "instance 1 on host $host exited with code 3"' 'sleeping 1000.$id 0'
 ok "--result" all 'has result.json "\"index\": 1.*\"exit_code\": 3"' 'has result.json "\"ended_by\": \"plenumrun\""'
@@ -81,17 +90,20 @@ job -n 2 sh -c "setsid sleep 1002.$id & exit 0"
 ok "what a program leaves behind is killed" all 'same $code 0' 'sleeping 1002.$id 0'
 job -n 2 "$T/nothing-there"
 ok "a program that does not exist" all 'same $code 127' 'same "$(wc -l <err)" 1'
-job -n 2 --max-restarts 3 sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 1 ] || { sleep 0.3; exit 5; }'
+job -n 2 --max-restarts 3 \
+    sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 1 ] || { sleep 0.3; exit 5; }'
 ok "a failed job starts again" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,1 0,1 1,"'
 job -n 2 --timeout 1 --grace 1 sleep 1004.$id
 ok "--timeout" all 'same $code 124' 'sleeping 1004.$id 0'
-CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda sh -c 'echo $RANK $CUDA_VISIBLE_DEVICES $PLENUM_REPLICA_OFFSET'
+CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 --num-replicas 4 --device-env cuda \
+    sh -c 'echo $RANK $CUDA_VISIBLE_DEVICES $PLENUM_REPLICA_OFFSET'
 ok "devices and replicas are shared out" same "$(sort out)" "0 4,5 0
 1 6,7 2"
 job --dry-run -n 2 --print-topology=json
 cp out plan.json
 job -n 2 sh -c 'echo $RANK $(sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status)'
-ok "the plan of binding is what is done" same "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)".*/\1 \2/p' plan.json)" "$(sort out)"
+ok "the plan of binding is what is done" same \
+    "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)".*/\1 \2/p' plan.json)" "$(sort out)"
 PLENUM_PLENUMD=$stub job -n 2 "$stub" ask
 ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"'
 (trap '' CHLD; job -n 2 true; echo $code >code)
@@ -99,7 +111,8 @@ ok "a parent that ignores SIGCHLD does not keep the job from its end" same "$(ca
 
 # ---- faults ----
 start() {
-    env --default-signal=INT "$run" --grace 500ms "$@" -n 2 sh -c "trap 'exit 6' USR1; trap '' TERM; setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
+    env --default-signal=INT "$run" --grace 500ms "$@" -n 2 \
+        sh -c "trap 'exit 6' USR1; trap '' TERM; setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
     job=$!
     wait_for 20 sleeping 1005.$id 2
     guard=$(pgrep -P $job)
@@ -151,5 +164,6 @@ start --heartbeat-timeout 2
 kill -STOP $outer $inner
 await_end
 kill -CONT $outer $inner
-ok "an instance whose shims are frozen is lost, and named" all 'same $code 125' 'has err "was lost: host $host has said nothing"' nothing_is_left
+ok "an instance whose shims are frozen is lost, and named" all 'same $code 125' \
+    'has err "was lost: host $host has said nothing"' nothing_is_left
 finish

@@ -51,7 +51,8 @@ ok "the signal is named" last_line_has err "instance 1 on host $host was ended b
 job -n 3 true
 ok "success is silent" all 'same $code 0' '[ ! -s out ]' 'has_not err error'
 
-job -n 2 --grace 500ms sh -c '[ $RANK = 0 ] || { until [ -e deaf ]; do sleep 0.1; done; exit 4; }; trap "" TERM; : >deaf; sleep 1001.'$id'; sleep 1001.'$id
+job -n 2 --grace 500ms \
+    sh -c '[ $RANK = 0 ] || { until [ -e deaf ]; do sleep 0.1; done; exit 4; }; trap "" TERM; : >deaf; sleep 1001.'$id'; sleep 1001.'$id
 ok "who does not listen to SIGTERM is killed after the grace period" \
     all 'same $code 4' 'sleeping 1001.$id 0' 'below $took 5000' '[ $took -ge 500 ]'
 
@@ -76,7 +77,8 @@ fi
 rmdir $group 2>/dev/null
 
 (trap '' CHLD; job -n 2 -vv true; echo $code >code)
-ok "a parent that ignores SIGCHLD does not keep the job from its end" all 'same "$(cat code)" 0' 'has_not err "does not end by itself"'
+ok "a parent that ignores SIGCHLD does not keep the job from its end" all 'same "$(cat code)" 0' \
+    'has_not err "does not end by itself"'
 
 # ---- what never starts ----
 job -n 2 "$T/nothing-there"
@@ -87,7 +89,8 @@ ok "a script that is named like a program" all 'same $code 127' 'same "$(cat err
     "plenumrun: error: there is no program '"'train.py'"' in PATH: a Python script is started by python3 train.py"'
 echo 'pass' >script.py
 job -n 2 ./script.py
-ok "a script that is none" all 'same $code 126' 'has err "cannot be executed.*Python scripts are started by python3 FILE"'
+ok "a script that is none" all 'same $code 126' \
+    'has err "cannot be executed.*Python scripts are started by python3 FILE"'
 job nothing-there-either
 ok "nor in PATH" all 'same $code 127' 'has err "no program .nothing-there-either. in PATH"'
 echo data >data
@@ -107,33 +110,44 @@ printf '#!/bin/sh\n[ "$1" != --version ] || { echo "HYDRA build details: Version
 chmod +x other/mpirun
 hydra="$T/other/mpirun is 'HYDRA build details: Version: 4.0', not Open MPI 4 or 5"
 PATH=$T/other:$PATH job -n 2 sh -c 'echo $RANK'
-ok "another MPI's mpirun is not needed on one host" all 'same $code 0' 'same "$(sort out | tr "\n" ,)" 0,1,' 'has err "$hydra: plenumrun starts the instances itself"' 'same "$(wc -l <err)" 1'
+ok "another MPI's mpirun is not needed on one host" all 'same $code 0' 'same "$(sort out | tr "\n" ,)" 0,1,' \
+    'has err "$hydra: plenumrun starts the instances itself"' 'same "$(wc -l <err)" 1'
 PATH=$T/other:$PATH job -n 1 true
 ok "an instance that is the only one is not told of it" all 'same $code 0' '[ ! -s err ]'
 PATH=$T/other:$PATH job -n 2 --mpi-local-args '-x A' true
-ok "what is for mpirun is not for another MPI's" all 'same $code 125' 'same "$(wc -l <err)" 1' 'has err "mpi-local-args is for mpirun, and $hydra: leave it out"'
+ok "what is for mpirun is not for another MPI's" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+    'has err "mpi-local-args is for mpirun, and $hydra: leave it out"'
 PATH=$T/other:$PATH job --no-host-check --host a,b true
-ok "for several hosts it is told of" all 'same $code 125' 'same "$(wc -l <err)" 1' 'has err "$hydra: to start instances on other hosts, install Open MPI 4 or 5"'
+ok "for several hosts it is told of" all 'same $code 125' 'same "$(wc -l <err)" 1' \
+    'has err "$hydra: to start instances on other hosts, install Open MPI 4 or 5"'
 chmod -x other/mpirun
 (hide_mpirun; PATH=$T/other:$PATH; job -n 2 true; echo $code >code)
-ok "nor is one that cannot be executed needed, but told of" all 'same $(cat code) 0' 'has err "$T/other/mpirun cannot be executed: plenumrun starts the instances itself"' 'same "$(wc -l <err)" 1'
+ok "nor is one that cannot be executed needed, but told of" all 'same $(cat code) 0' \
+    'has err "$T/other/mpirun cannot be executed: plenumrun starts the instances itself"' 'same "$(wc -l <err)" 1'
 (hide_mpirun; PATH=$T/other:$PATH; job --no-host-check --host a,b true; echo $code >code)
-ok "and several hosts are told of it" all 'same $(cat code) 125' 'has err "$T/other/mpirun cannot be executed: to start instances on other hosts"'
+ok "and several hosts are told of it" all 'same $(cat code) 125' \
+    'has err "$T/other/mpirun cannot be executed: to start instances on other hosts"'
 rm -rf programs
 chmod +x other/mpirun
-printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 5.0.7"; exit; }\nulimit -c 0\nkill -SEGV $$\n' >other/mpirun
+printf '#!/bin/sh\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 5.0.7"; exit; }\nulimit -c 0\nkill -SEGV $$\n' \
+    >other/mpirun
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:--display map' true
-ok "one that crashes when an instance has arguments of its own is told as such" all 'same $code 125' 'last_line_has err "(Segmentation fault).*: that of Open MPI 5.0 crashes when .* other than -x"'
+ok "one that crashes when an instance has arguments of its own is told as such" all 'same $code 125' \
+    'last_line_has err "(Segmentation fault).*: that of Open MPI 5.0 crashes when .* other than -x"'
 PATH=$T/other:$PATH job -n 2 --instance-mpi-local-args '1:-x A=1' true
 ok "variables are none" all 'same $code 125' 'last_line_has err "(Segmentation fault) before all of them had started$"'
 printf '#!/bin/sh\nsleep 1\n' >other/mpirun
 PATH=$T/other:$PATH job -n 2 true
-ok "and one that does not tell whose it is: a program of MPI would be alone" all 'same $code 0' "has err \"'$T/other/mpirun --version' says nothing: plenumrun starts the instances itself\"" 'same "$(wc -l <err)" 1'
+ok "and one that does not tell whose it is: a program of MPI would be alone" all 'same $code 0' \
+    "has err \"'$T/other/mpirun --version' says nothing: plenumrun starts the instances itself\"" \
+    'same "$(wc -l <err)" 1'
 printf '#!/bin/sh\necho "[h:1] opal_ifinit: no interfaces" >&2\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexit 9\n' >other/mpirun
 PATH=$T/other:$PATH job -n 2 true
-ok "Open MPI that complains of something first is taken for what it is" all 'same $code 125' 'has err "  | .*opal_ifinit"' 'has_not err "not Open MPI"'
+ok "Open MPI that complains of something first is taken for what it is" all 'same $code 125' \
+    'has err "  | .*opal_ifinit"' 'has_not err "not Open MPI"'
 PATH=$T/other:$PATH job --version-format full-text
-ok "and its version is what it says last" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' 'has out "^ssh .*[0-9]\|not found"'
+ok "and its version is what it says last" all 'has out "^mpirun  *mpirun (Open MPI) 4.1.4 "' \
+    'has out "^ssh .*[0-9]\|not found"'
 TMPDIR=/proc/self job -n 1 true
 ok "no folder for Open MPI's files: it is shown why" all 'same $code 125' 'has err "  | .*/proc/self/\(ompi\|prterun\)"'
 cat >other/mpirun <<'END'
@@ -156,7 +170,8 @@ printf '#!/bin/sh\necho "a login at $1"\nenv | grep "PLENUM_SHIM_AGENT"\n' >logs
 chmod +x logs-in
 long=a-host-with-a-name-that-is-as-long-as-those-of-some-clouds-are.us-west-2.compute.internal
 OMPI_MCA_plm_rsh_agent=$T/logs-in PATH=$T/other:$PATH job --no-host-check -vv --host "$long-[0001-2000]" true
-ok "and so is its agent" all 'same $code 125' 'has err "a login at $long-0001$"' 'has err "a login at $long-2000$"' 'has_not err PLENUM_SHIM_AGENT'
+ok "and so is its agent" all 'same $code 125' 'has err "a login at $long-0001$"' 'has err "a login at $long-2000$"' \
+    'has_not err PLENUM_SHIM_AGENT'
 mkdir empty
 for tool in env sh true; do ln -s "$(type -P $tool)" empty/; done
 PATH=$T/empty "$run" -n 2 true >out 2>err
@@ -164,7 +179,8 @@ code=$?
 ok "and none does for one host" all 'same $code 0' '[ ! -s err ]'
 PATH=$T/empty "$run" --no-host-check --host a,b true >out 2>err
 code=$?
-ok "but not for several" all 'same $code 125' 'last_line_has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
+ok "but not for several" all 'same $code 125' \
+    'last_line_has err "mpirun was not found in PATH: to start instances on other hosts, install Open MPI"'
 
 # ---- environment ----
 job -n 3 --num-replicas 6 --devices-per-replica 2 -x GREETING='a b' --loader none sh -c \
@@ -175,7 +191,8 @@ ok "each instance knows who it is" same "$(sort out)" "0/3 0/3 0+2/6 2 0/3 0/3 0
 job -n 2 sh -c 'echo $PLENUM_JOB_ID $MASTER_ADDR $MASTER_PORT'
 ok "and with whom" all 'same "$(sort -u out | wc -l)" 1' 'has out "^[0-9a-f]* 127.0.0.1 [1-9][0-9]*$"'
 (ulimit -Sn 64; job -n 2 sh -c 'ulimit -Sn'; echo $code >code)
-ok "and has the limit of descriptors that plenumrun was given, not the one it needs itself" all 'same "$(cat code)" 0' 'same "$(sort -u out)" 64'
+ok "and has the limit of descriptors that plenumrun was given, not the one it needs itself" all 'same "$(cat code)" 0' \
+    'same "$(sort -u out)" 64'
 job -n 1 env
 ok "the job's secret is not in it" has_not out PLENUM_SHIM
 WORLD_SIZE=7 job -n 2 sh -c 'echo $WORLD_SIZE'
@@ -201,8 +218,10 @@ ok "a pool of devices is shared out" same "$(sort out)" "0 4,5
 CUDA_VISIBLE_DEVICES=4,5,6,7 job -n 2 sh -c 'echo $CUDA_VISIBLE_DEVICES'
 ok "but only when somebody wants it" same "$(sort -u out)" 4,5,6,7
 CUDA_VISIBLE_DEVICES=4 job -n 2 --device-env cuda true
-ok "a pool that does not suffice" all 'same $code 2' 'has err "host $host: 2 replicas of 1 devices are more than the 1 that CUDA_VISIBLE_DEVICES names"'
-job -n 2 --num-replicas 3 --allow-uneven sh -c 'echo $PLENUM_REPLICA_OFFSET+$PLENUM_NUM_LOCAL_REPLICAS/$PLENUM_NUM_REPLICAS'
+ok "a pool that does not suffice" all 'same $code 2' \
+    'has err "host $host: 2 replicas of 1 devices are more than the 1 that CUDA_VISIBLE_DEVICES names"'
+job -n 2 --num-replicas 3 \
+    --allow-uneven sh -c 'echo $PLENUM_REPLICA_OFFSET+$PLENUM_NUM_LOCAL_REPLICAS/$PLENUM_NUM_REPLICAS'
 ok "uneven replicas" same "$(sort out)" "0+2/3
 2+1/3"
 job -n 2 --num-replicas 3 true
@@ -221,11 +240,13 @@ ok "this host by all of its names is one host" same "$(sort out)" "0/3
 1/3
 2/3"
 job --host 'a[1-3],b' --exclude 'a[2-3],b' --topology synthetic:'core:2 pu:1' --print-topology=json
-ok "--exclude" all 'has out "\"name\": \"a1\", \"first_instance\": 0, \"num_instances\": 1"' 'has_not out "\"name\": \"[b]"' 'has_not out "a[23]"'
+ok "--exclude" all 'has out "\"name\": \"a1\", \"first_instance\": 0, \"num_instances\": 1"' \
+    'has_not out "\"name\": \"[b]"' 'has_not out "a[23]"'
 job --host a --exclude a true
 ok "of all hosts" all 'same $code 2' 'has err "leaves no host"'
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job --dry-run -v
-ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n3 .* 4  "' 'has err "3 hosts given by Slurm"'
+ok "an allocation of Slurm" all 'has out "^5 instances on 3 hosts"' 'has out "^n3 .* 4  "' \
+    'has err "3 hosts given by Slurm"'
 SLURM_JOB_NODELIST='n[1-3]' SLURM_NTASKS=5 SLURM_TASKS_PER_NODE='2(x2),1' job -n 6 --dry-run
 ok "has no room for more" all 'same $code 2' 'has err "have 5 slots"'
 
@@ -244,16 +265,22 @@ END
 chmod +x agent
 export OMPI_MCA_plm_rsh_agent=$T/agent
 job --start-timeout 16 --host 'silent[001-100],last' true
-ok "a rack of silent hosts does not keep others from being asked" all 'same $code 125' 'has err "silent100  *log in  *no answer"' 'has_not err "no time left"' 'last_line_has err "last .* ended without a word"'
+ok "a rack of silent hosts does not keep others from being asked" all 'same $code 125' \
+    'has err "silent100  *log in  *no answer"' 'has_not err "no time left"' \
+    'last_line_has err "last .* ended without a word"'
 job --start-timeout 20 --host stays1,gone true
-ok "a login that stays when it has answered does not hold up the rest" all 'same $code 125' 'has err "1 of 2 other hosts are not ready"' 'last_line_has err "gone "' 'below $took 12000'
+ok "a login that stays when it has answered does not hold up the rest" all 'same $code 125' \
+    'has err "1 of 2 other hosts are not ready"' 'last_line_has err "gone "' 'below $took 12000'
 (ulimit -Sn 64; job --start-timeout 30 --host 'h[001-130]' true; echo $code >code)
-ok "more hosts than descriptors" all 'same "$(cat code)" 125' 'has err "130 of 130 other hosts are not ready"' 'has_not err "no time\|no answer\|cannot be asked"'
+ok "more hosts than descriptors" all 'same "$(cat code)" 125' 'has err "130 of 130 other hosts are not ready"' \
+    'has_not err "no time\|no answer\|cannot be asked"'
 printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nexec sleep 30\n' >other/mpirun
 PATH=$T/other:$PATH job --no-host-check --start-timeout 3 --host 'a-host-with-a-name-[001-040]' true
-ok "a list of those who are missing ends with a whole name" all 'same $code 125' 'has err "no sign of instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
+ok "a list of those who are missing ends with a whole name" all 'same $code 125' \
+    'has err "no sign of instance 0 on host a-host-with-a-name-001, .* on host a-host-with-a-name-0[0-9][0-9], \.\.\.$"'
 # Stopped for longer than a host may take to answer; and mpirun takes longer than is left if that time counts.
-printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nsleep 6\nexit 9\n' >other/mpirun
+printf '#!/bin/bash\n[ "$1" != --version ] || { echo "mpirun (Open MPI) 4.1.4"; exit; }\nsleep 6\nexit 9\n' \
+    >other/mpirun
 PATH=$T/other:$PATH env --default-signal=INT "$run" --start-timeout 20 --host stopped1 true >out 2>err &
 job=$!
 wait_for 20 test -e asked
@@ -263,13 +290,15 @@ sleep 14
 kill -CONT $job
 wait $job
 code=$?
-ok "one that is stopped while it asks hosts has not lost the time" all 'same $code 125' 'has_not err "not ready\|no sign"' \
+ok "one that is stopped while it asks hosts has not lost the time" all 'same $code 125' \
+    'has_not err "not ready\|no sign"' \
     'last_line_has err "mpirun, which starts the instances, exited with code 9"'
 unset OMPI_MCA_plm_rsh_agent
 
 # ---- plans for other machines ----
 begin=$(date +%s%N)
-job --host 'h[01-64]' -n 256 --num-replicas 512 --topology 'synthetic:package:2 numa:2 core:8 pu:2' --print-topology=json
+job --host 'h[01-64]' -n 256 --num-replicas 512 --topology 'synthetic:package:2 numa:2 core:8 pu:2' \
+    --print-topology=json
 ok "256 instances on 64 hosts" all 'same $code 0' 'same "$(grep -c "\"index\"" out)" 256' \
     'has out "\"index\": 255, \"host\": \"h64\", \"local_index\": 3, \"cpus\": \"48-63\", \"numa_nodes\": \"3\", \"memory_policy\": \"bind\", \"replica_offset\": 510, \"num_local_replicas\": 2, \"devices\": \[\], \"oversubscribed\": false"'
 job --host a,b --topology synthetic:'core:2 pu:1' --topology synthetic:'core:4 pu:1'
@@ -294,7 +323,8 @@ ok "a file is not replaced" all 'same $code 2' 'has err "--overwrite-config"' 'h
 job --export-config options --overwrite-config -n 3
 ok "unless that is wanted" has options "^num-instances = 3$"
 job --version-format full-json
-ok "versions of all that is used" all 'same $code 0' 'has out "\"plenumrun\": {\"version\": \"[0-9]"' 'has out "\"mpirun\": {\"version\": \"mpirun (Open MPI) "'
+ok "versions of all that is used" all 'same $code 0' 'has out "\"plenumrun\": {\"version\": \"[0-9]"' \
+    'has out "\"mpirun\": {\"version\": \"mpirun (Open MPI) "'
 
 # ---- input and output ----
 echo hello | timeout 30 "$run" -n 2 sh -c 'echo $RANK: $(cat)' 2>err | sort >out
@@ -333,47 +363,62 @@ ok "so does a reader of standard error" all 'same "$codes" "141 0"'
 if [ -e /dev/full ]; then
     timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK' >/dev/full 2>err
     code=$?
-    ok "a full standard output is a failure of its own" all 'same $code 123' 'has err "cannot write to standard output: No space"' 'has full.json "\"exit_status\": 123"'
+    ok "a full standard output is a failure of its own" all 'same $code 123' \
+        'has err "cannot write to standard output: No space"' 'has full.json "\"exit_status\": 123"'
 fi
-job -n 3 --only-output-from-instance 0,2 sh -c 'echo from $RANK; [ $RANK != 1 ] || { echo hidden cause >&2; sleep 0.3; exit 5; }; sleep 0.1'
+job -n 3 --only-output-from-instance 0,2 \
+    sh -c 'echo from $RANK; [ $RANK != 1 ] || { echo hidden cause >&2; sleep 0.3; exit 5; }; sleep 0.1'
 ok "output of some instances only" all 'same $code 5' 'same "$(sort out | tr "\n" ,)" "from 0,from 2,"'
 ok "but the cause of a failure" has err "^  | hidden cause"
 
 job -n 2 --output-dir files --only-output-from-instance 1 sh -c 'echo out $RANK; printf "err %s" $RANK >&2'
-ok "--output-dir has all, also what is not shown" all 'same "$(cat out)" "out 1"' 'same "$(cat files/instance-0.out files/instance-1.out)" "out 0
+ok "--output-dir has all, also what is not shown" all 'same "$(cat out)" "out 1"' \
+    'same "$(cat files/instance-0.out files/instance-1.out)" "out 0
 out 1"' 'same "$(cat files/instance-0.err files/instance-1.err)" "err 0err 1"'
 job -n 2 --output-dir files seq 200000
 ok "200,000 lines" all 'same "$(cksum <files/instance-1.out)" "$(seq 200000 | cksum)"' 'same "$(wc -l <out)" 400000'
 job -n 2 --output-dir data/files true
-ok "a folder that cannot be made" all 'same $code 125' 'has err "--output-dir: cannot make the folder data/files: Not a directory"'
+ok "a folder that cannot be made" all 'same $code 125' \
+    'has err "--output-dir: cannot make the folder data/files: Not a directory"'
 if [ -e /dev/full ]; then
     timeout 30 "$run" -n 2 --result full.json sh -c 'echo $RANK; echo lost >&2' >out 2>/dev/full
     code=$?
-    ok "and so is a full standard error" all 'same $code 123' 'has full.json "\"exit_status\": 123"' 'same "$(sort out | tr "\n" ,)" 0,1,'
+    ok "and so is a full standard error" all 'same $code 123' 'has full.json "\"exit_status\": 123"' \
+        'same "$(sort out | tr "\n" ,)" 0,1,'
     mkdir full && ln -s /dev/full full/instance-1.out
     job -n 2 --output-dir full sh -c 'echo $RANK; sleep 0.2'
-    ok "a file that cannot be written is told, and the job goes on" all 'same $code 123' 'has err "warning: --output-dir: cannot write full/instance-1.out: No space"' 'same "$(sort out | tr "\n" ,)" 0,1,'
+    ok "a file that cannot be written is told, and the job goes on" all 'same $code 123' \
+        'has err "warning: --output-dir: cannot write full/instance-1.out: No space"' \
+        'same "$(sort out | tr "\n" ,)" 0,1,'
 else
     skip "a file that cannot be written is told, and the job goes on" "no /dev/full"
 fi
 printf '%s' "$(printf 'a\rb\rc')" >bars
 job -n 2 --tag-output=%i: sh -c 'printf "10%%\r20%%\r"; sleep 0.3; printf "100%%\n"'
-ok "a bar that goes to a file is one line, and all of it" same "$(sort out | od -c)" "$(printf '0: 10%%\r20%%\r100%%\n1: 10%%\r20%%\r100%%\n' | od -c)"
+ok "a bar that goes to a file is one line, and all of it" same \
+    "$(sort out | od -c)" "$(printf '0: 10%%\r20%%\r100%%\n1: 10%%\r20%%\r100%%\n' | od -c)"
 
-job -n 3 --result result.json --grace 1 sh -c '[ $RANK != 1 ] || { sleep 0.2; exit 3; }; [ $RANK = 0 ] || exec sleep 1007.'$id
-ok "--result" all 'same $code 3' 'has result.json "\"exit_status\": 3"' 'has result.json "\"first_failed_instance\": 1"' \
+job -n 3 --result result.json --grace 1 \
+    sh -c '[ $RANK != 1 ] || { sleep 0.2; exit 3; }; [ $RANK = 0 ] || exec sleep 1007.'$id
+ok "--result" all 'same $code 3' 'has result.json "\"exit_status\": 3"' \
+    'has result.json "\"first_failed_instance\": 1"' \
     'has result.json "\"index\": 0.*\"state\": \"exited\".*\"exit_code\": 0, \"signal\": null, \"ended_by\": \"itself\""' \
-    'has result.json "\"index\": 1.*\"exit_code\": 3"' 'has result.json "\"index\": 2.*\"state\": \"killed\".*\"signal\": 15, \"ended_by\": \"plenumrun\""' \
+    'has result.json "\"index\": 1.*\"exit_code\": 3"' \
+    'has result.json "\"index\": 2.*\"state\": \"killed\".*\"signal\": 15, \"ended_by\": \"plenumrun\""' \
     'has result.json "\"cause\": \"instance 1 on host $host exited with code 3 after"'
 [ "$PYTHON" = : ] || ok "which is JSON" "$PYTHON" -m json.tool result.json
 job --result result.json ./no-such-program
-ok "also of a job that did not start" all 'has result.json "\"exit_status\": 127"' 'has result.json "\"state\": \"not started\""'
+ok "also of a job that did not start" all 'has result.json "\"exit_status\": 127"' \
+    'has result.json "\"state\": \"not started\""'
 
 # ---- restarts ----
-job -n 2 --max-restarts 3 sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 2 ] || { sleep 0.3; exit 5; }'
-ok "a failed job starts again until it ends well" all 'same $code 0' 'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,0 2,1 0,1 1,1 2,"' 'has err "starts again (2 of 3 times)"'
+job -n 2 --max-restarts 3 \
+    sh -c 'echo $RANK $PLENUM_RESTART_COUNT >>restarts; [ $PLENUM_RESTART_COUNT = 2 ] || { sleep 0.3; exit 5; }'
+ok "a failed job starts again until it ends well" all 'same $code 0' \
+    'same "$(sort -u restarts | tr "\n" ,)" "0 0,0 1,0 2,1 0,1 1,1 2,"' 'has err "starts again (2 of 3 times)"'
 job -n 2 --max-restarts 1 sh -c 'exit 6'
-ok "but no more often than it may" all 'same $code 6' 'same "$(grep -c "starts again" err)" 1' 'last_line_has err "exited with code 6"'
+ok "but no more often than it may" all 'same $code 6' 'same "$(grep -c "starts again" err)" 1' \
+    'last_line_has err "exited with code 6"'
 job -n 1 --max-restarts 2 "$T/nothing-there"
 ok "nor when it cannot start" all 'same $code 127' 'has_not err "starts again"'
 job -n 1 --max-restarts 2 --timeout 1 sleep 1008.$id
@@ -386,7 +431,8 @@ chmod +x prog
 { wait_for 20 grep -q 'trying again in 5 s' err && mv gone prog; } &
 job -n 1 --max-restarts 2 --timeout 30 ./prog
 wait $!
-ok "what is not ready when it starts again is waited for, and that counts" all 'same $code 0' 'has err "there is no program"' 'has err "starts again (2 of 2 times)"'
+ok "what is not ready when it starts again is waited for, and that counts" all 'same $code 0' \
+    'has err "there is no program"' 'has err "starts again (2 of 2 times)"'
 rm -f err
 cat >prog <<'END'
 #!/bin/sh
@@ -403,7 +449,8 @@ wait_for 20 grep -q 'trying again in 10 s' err
 kill -TERM $job
 wait $job
 code=$?
-ok "who ends it meanwhile need not wait, and that is told" all 'same $code 143' 'has ended.json "\"exit_status\": 143"' \
+ok "who ends it meanwhile need not wait, and that is told" all 'same $code 143' \
+    'has ended.json "\"exit_status\": 143"' \
     'has ended.json "the job was ended by SIGTERM before it started again"' 'same "$(grep -c "trying again" err)" 2'
 job -n 1 --max-restarts 2 --output-dir again sh -c 'echo $PLENUM_RESTART_COUNT; [ $PLENUM_RESTART_COUNT = 1 ]'
 ok "files have all of them" same "$(cat again/instance-0.out | tr '\n' ,)" 0,1,
@@ -415,7 +462,8 @@ ok "--timeout" all 'same $code 124' 'last_line_has err "--timeout"' 'sleeping 10
 # start ARGUMENT... - a job in the background, until its two sleepers 1005 are there: $job is
 # plenumrun's process
 start() {
-    env --default-signal=INT "$run" --grace 500ms -n 2 sh -c "trap 'exit 6' USR1; ${1:-} setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
+    env --default-signal=INT "$run" --grace 500ms -n 2 \
+        sh -c "trap 'exit 6' USR1; ${1:-} setsid sleep 1006.$id & sleep 1005.$id & wait; wait" >out 2>err &
     job=$!
     wait_for 10 sleeping 1005.$id 2
 }
@@ -464,7 +512,8 @@ ok "the second SIGINT kills" all 'same $code 130' 'sleeping 1005.$id 0'
 # wait_job [OPTION]... - a job in the background whose program counts SIGUSR1 in got and waits for the file go
 wait_job() {
     rm -f up go got
-    "$run" "$@" -n 1 sh -c "trap 'echo got >>got' USR1; : >up; while [ ! -e go ]; do sleep 0.05; done; grep SigIgn /proc/self/status" >out 2>err &
+    "$run" "$@" -n 1 \
+        sh -c "trap 'echo got >>got' USR1; : >up; while [ ! -e go ]; do sleep 0.05; done; grep SigIgn /proc/self/status" >out 2>err &
     job=$!
     wait_for 10 test -e up
 }
@@ -551,7 +600,8 @@ ok "the plan is what is done" same "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "
 job -n 2 --process-placement disabled sh -c 'sed -n "s/^Cpus_allowed_list:\s*//p" /proc/self/status'
 ok "disabled binds nothing" same "$(sort -u out)" "$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status)"
 job -n $((cpus + 1)) --print-topology true
-ok "more instances than cores: a warning" all 'same $code 0' 'has err "warning: host $host: $((cpus + 1)) instances share"' 'has out oversubscribed'
+ok "more instances than cores: a warning" all 'same $code 0' \
+    'has err "warning: host $host: $((cpus + 1)) instances share"' 'has out oversubscribed'
 job -n 1 --print-topology=json true
 ok "the table comes before the run" has out '"instances": \['
 if [ "$cpus" -ge 2 ]; then
@@ -563,7 +613,8 @@ if [ "$cpus" -ge 2 ]; then
     if [ -d /sys/devices/system/node/node1 ]; then
         skip "memory of a node that is not there" "there is a second node"
     else
-        ok "memory of a node that is not there: a warning" has err "instance 1 .* memory of NUMA node 1: Invalid argument"
+        ok "memory of a node that is not there: a warning" has err \
+            "instance 1 .* memory of NUMA node 1: Invalid argument"
     fi
 else
     skip "two NUMA nodes: CPUs are bound" "one CPU"
@@ -578,20 +629,28 @@ ok "that are not there" all 'same $code 125' 'last_line_has err "host $host: --c
 job -n 1 --reserve-cores 1000 true
 ok "more cores for the loader than there are" all 'same $code 125' 'has err "--reserve-cores 1000 leaves nothing"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 true
-ok "a topology that is not the machine's is told of" all 'same $code 0' 'has err "warning: host $host: its topology is not that of the machine"'
+ok "a topology that is not the machine's is told of" all 'same $code 0' \
+    'has err "warning: host $host: its topology is not that of the machine"'
 HWLOC_SYNTHETIC='core:2 pu:1' job -n 1 --strict-binding true
 ok "--strict-binding: and is a failure" all 'same $code 125' 'last_line_has err "--strict-binding"'
-if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null && strace -f -o /dev/null -e inject=set_mempolicy:error=EPERM true 2>/dev/null; then
+if [ -z "${PLENUM_SANITIZED:-}" ] && command -v strace >/dev/null &&
+    strace -f -o /dev/null -e inject=set_mempolicy:error=EPERM true 2>/dev/null; then
     export HWLOC_THISSYSTEM=1 HWLOC_SYNTHETIC='package:2 [numa] core:1 pu:1'
     if [ "$cpus" -ge 2 ]; then
-        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 true >out 2>err
-        ok "a kernel that does not bind memory: a warning with the reason" all 'has err "warning: instance 0 .* memory of NUMA node 0: Operation not permitted (a container"' \
+        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 true >out \
+            2>err
+        ok "a kernel that does not bind memory: a warning with the reason" all \
+            'has err "warning: instance 0 .* memory of NUMA node 0: Operation not permitted (a container"' \
             'same "$(grep -c "set_mempolicy(MPOL_BIND, \[0x0*[12]," trace)" 2'
-        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 --strict-binding true >out 2>err
+        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:error=EPERM "$run" -n 2 \
+            --strict-binding true >out 2>err
         code=$?
-        ok "or a failure" all 'same $code 125' 'last_line_has err "cannot be started: binding to memory (--strict-binding): Operation not permitted"'
-        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:retval=0 "$run" -n 2 --mem-policy preferred true >out 2>err
-        ok "--mem-policy preferred" same "$(grep -c 'set_mempolicy(\(0x5\|MPOL_PREFERRED\|MPOL_PREFERRED_MANY\)[^,]*, \[0x0*[12],' trace)" 2
+        ok "or a failure" all 'same $code 125' \
+            'last_line_has err "cannot be started: binding to memory (--strict-binding): Operation not permitted"'
+        timeout 60 strace -f -o trace -e trace=set_mempolicy -e inject=set_mempolicy:retval=0 "$run" -n 2 \
+            --mem-policy preferred true >out 2>err
+        ok "--mem-policy preferred" same \
+            "$(grep -c 'set_mempolicy(\(0x5\|MPOL_PREFERRED\|MPOL_PREFERRED_MANY\)[^,]*, \[0x0*[12],' trace)" 2
     fi
     unset HWLOC_THISSYSTEM HWLOC_SYNTHETIC
 else
@@ -601,14 +660,17 @@ fi
 # ---- the job's loader ----
 export PLENUM_PLENUMD="$stub"
 job -n 2 "$stub" ask
-ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"' 'has err "stub_loader: started"'
+ok "one loader for both instances" all 'same $code 0' 'same "$(sort -u out | wc -l)" 1' 'has out "^loader [0-9]"' \
+    'has err "stub_loader: started"'
 loader=$(sed -n '1s/loader //p' out)
 ok "which ends with the job" dead $loader
 job -n 2 sh -c '[ $RANK = 0 ] || { sleep 0.3; exec "$0" ask; }' "$stub"
 ok "and not with instance 0" all 'same $code 0' 'has out "^loader [0-9]"'
 if [ "$cpus" -ge 2 ]; then
-    job -n 1 --reserve-cores 1 sh -c 'loader=$("$0" ask) && for p in self ${loader#loader }; do sed -n "s/^Cpus_allowed_list:\s*//p" /proc/$p/status; done' "$stub"
-    ok "a loader with cores of its own" all 'same $code 0' 'same "$(sort -u out | wc -l)" 2' '! comm -12 <(sed -n 1p out | tr , "\n" | sort) <(sed -n 2p out | tr , "\n" | sort) | grep .'
+    job -n 1 --reserve-cores 1 \
+        sh -c 'loader=$("$0" ask) && for p in self ${loader#loader }; do sed -n "s/^Cpus_allowed_list:\s*//p" /proc/$p/status; done' "$stub"
+    ok "a loader with cores of its own" all 'same $code 0' 'same "$(sort -u out | wc -l)" 2' \
+        '! comm -12 <(sed -n 1p out | tr , "\n" | sort) <(sed -n 2p out | tr , "\n" | sort) | grep .'
 else
     skip "a loader with cores of its own" "one CPU"
 fi

@@ -63,7 +63,8 @@ for what in ends silent; do
     ok "one that has ended ($what) is named at once, and not waited for" here -n 3 "$world" $what
 done
 ok "an instance that calls something else is told of" here -n 3 "$world" differ
-ok "programs that a script runs one after the other" here -n 3 sh -c '"$0" program 3 && "$0" program 100 && "$0"' "$world"
+ok "programs that a script runs one after the other" here -n 3 sh -c '"$0" program 3 && "$0" program 100 && "$0"' \
+    "$world"
 ok "two programs of one instance at once are not both it" here -n 2 sh -c \
     '"$0" program 1 && { "$0" late >/dev/null 2>&1 & sleep 1; "$0" 2>&1 | grep -q "has the collectives of instance"; }' "$world"
 big here "by memory"

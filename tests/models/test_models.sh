@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_models.sh - models of the small cores, in all interleavings: spin finds nothing in them, and finds each mistake that one can be
-# told to make (so that it is known to look). Speaks TAP.
+# test_models.sh - models of the small cores, in all interleavings: spin finds nothing in them, and finds each mistake
+# that one can be told to make (so that it is known to look). Speaks TAP.
 #
 # A model says at its top which code it is of. Who changes that code changes the model.
 . "$top_srcdir/tests/lib.sh"
@@ -13,7 +13,8 @@ verify() {
     local model=$top_srcdir/tests/models/$1.pml
     shift
     rm -f pan pan.* *.trail
-    spin "$@" -a "$model" && ${CC:-cc} -O2 -w -DSAFETY -DVECTORSZ=4096 -o pan pan.c && timeout 300 ./pan -m1000000 >said || return 2
+    spin "$@" -a "$model" && ${CC:-cc} -O2 -w -DSAFETY -DVECTORSZ=4096 -o pan pan.c &&
+        timeout 300 ./pan -m1000000 >said || return 2
     cat said
     ! grep -qE 'max search depth too small|out of memory' said && grep -q 'errors: 0' said
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# hosts.sh - for tests on three virtual hosts: source it behind lib.sh. What follows runs at the head, in a folder that all
-# hosts see, with v1, v2 and v3 up; it is not reached where they cannot be made.
+# hosts.sh - for tests on three virtual hosts: source it behind lib.sh. What follows runs at the head, in a folder that
+# all hosts see, with v1, v2 and v3 up; it is not reached where they cannot be made.
 run=$top_builddir/plenumrun
 vhosts=$top_srcdir/tests/system/vhosts.sh
 mpi_sum=$top_builddir/tests/launcher/mpi_sum
@@ -36,7 +36,8 @@ job() {
 }
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; sed 's/^/standard error: /' err; false; }; }
 has() { grep -q -e "$1" err || { echo "no '$1'"; sed 's/^/standard error: /' err; false; }; }
-last_line_has() { tail -n 1 err | grep -q -e "$1" || { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
+last_line_has() { tail -n 1 err | grep -q -e "$1" ||
+    { echo "no '$1' at the end"; sed 's/^/standard error: /' err; false; }; }
 below() { [ "$1" -lt "$2" ] || { echo "$1 ms is not below $2"; false; }; }
 all() { for t; do eval "$t" || { echo "does not hold: $t"; return 1; }; done; }
 

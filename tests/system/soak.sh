@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# soak.sh - a long life in short: plenumd as a service under a real systemd, with clients that come, go, die and are frozen,
-# junk, reloads, changing data, scrapes and rotated logs, for SOAK_SECONDS (an hour unless told; below ten minutes it is only
-# shown that all of that happens). soak_actors.py does it and judges. Speaks TAP; what was measured stands in comments.
-# Needs root.
+# soak.sh - a long life in short: plenumd as a service under a real systemd, with clients that come, go, die and are
+# frozen, junk, reloads, changing data, scrapes and rotated logs, for SOAK_SECONDS (an hour unless told; below ten
+# minutes it is only shown that all of that happens). soak_actors.py does it and judges. Speaks TAP; what was measured
+# stands in comments. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/stage.sh"
 seconds=${SOAK_SECONDS:-3600}
 
 if [ "${1:-}" != --inside ]; then
-    enter $((seconds * 3 / 2 + 600)) SOAK_SECONDS="$seconds" PYTHON="${PYTHON:-python3}" bash "$top_srcdir/tests/system/soak.sh" --inside
+    enter $((seconds * 3 / 2 + 600)) SOAK_SECONDS="$seconds" PYTHON="${PYTHON:-python3}" bash \
+        "$top_srcdir/tests/system/soak.sh" --inside
     exit
 fi
 
@@ -28,4 +29,5 @@ systemctl daemon-reload
 ok "the socket unit starts" systemctl start plenumd.socket
 ok "the service starts" systemctl start plenumd.service
 # The test goes on counting where we stop.
-exec "$PYTHON" "$top_srcdir/tests/system/soak_actors.py" "$seconds" "$tap_count" "$tap_failed" "$ctl" "$plenumd" "$conf" "$T"
+exec "$PYTHON" "$top_srcdir/tests/system/soak_actors.py" "$seconds" "$tap_count" "$tap_failed" "$ctl" "$plenumd" \
+    "$conf" "$T"

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # stage.sh - for tests of what is installed, under a systemd of their own: source it after lib.sh.
 #
-#     enter SECONDS SCRIPT...     install everything into a folder, start systemd in a throw-away container, run SCRIPT in it
-#     take_over                   in there: what was installed becomes part of the system, and its user and folders are made
+#     enter SECONDS SCRIPT...     install everything into a folder, start systemd in a throw-away container, run SCRIPT
+#     in it take_over                   in there: what was installed becomes part of the system, and its user and
+#     folders are made
 vsystemd=$top_srcdir/tests/system/vsystemd.sh
 
 enter() {
@@ -18,12 +19,14 @@ enter() {
     "$vsystemd" true >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; skip_all "no systemd can be started here"; }
     make -C "$top_builddir" DESTDIR="$stage/root" install >"$T/log" 2>&1 || { sed 's/^/# /' "$T/log"; exit 99; }
     mkdir -p "$stage/root/usr/local/bin"
-    "$top_builddir/libtool" --quiet --mode=install install "$top_builddir/examples/feed" "$stage/root/usr/local/bin/feed" >"$T/log" 2>&1
+    "$top_builddir/libtool" --quiet --mode=install install "$top_builddir/examples/feed" \
+        "$stage/root/usr/local/bin/feed" >"$T/log" 2>&1
     "$vsystemd" -t "$limit" env top_srcdir="$top_srcdir" top_builddir="$top_builddir" stage="$stage" "$@"
 }
 
 take_over() {
-    cp "$(find "$stage/root" -name plenumd.service)" "$(find "$stage/root" -name plenumd.socket)" /etc/systemd/system/ || exit 99
+    cp "$(find "$stage/root" -name plenumd.service)" "$(find "$stage/root" -name plenumd.socket)" /etc/systemd/system/ \
+        || exit 99
     rm -rf "$stage/root/lib" # on many systems /lib is a link
     cp -a "$stage/root/." / || exit 99
     ldconfig

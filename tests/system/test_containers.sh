@@ -1,24 +1,31 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_containers.sh - the images of examples/containers: built by buildah without an engine (chroot isolation) on a folder made by debootstrap
-# (PLENUM_DEBIAN=DIR, to which nothing is written), and what is in them run. Minutes; asks a mirror of Debian for packages. Speaks TAP.
+# test_containers.sh - the images of examples/containers: built by buildah without an engine (chroot isolation) on a
+# folder made by debootstrap (PLENUM_DEBIAN=DIR, to which nothing is written), and what is in them run. Minutes; asks a
+# mirror of Debian for packages. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 
 [ -n "${PLENUM_DEBIAN:-}" ] || skip_all "PLENUM_DEBIAN does not name a folder made by debootstrap"
 [ "$(id -u)" = 0 ] || skip_all "buildah's chroot isolation needs root"
 command -v buildah >/dev/null || skip_all "buildah is missing"
-command -v git >/dev/null && git -C "$top_srcdir" rev-parse --git-dir >/dev/null 2>&1 || skip_all "the sources are no checkout, whose files could be listed"
+command -v git >/dev/null && git -C "$top_srcdir" rev-parse --git-dir >/dev/null 2>&1 ||
+    skip_all "the sources are no checkout, whose files could be listed"
 
 ctl=$top_builddir/plenumctl system=$(realpath "$PLENUM_DEBIAN")
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 b() { buildah --root "$T/storage" --runroot "$T/run" "$@"; }
 at_end() { b rm -a >/dev/null 2>&1; b rmi -af >/dev/null 2>&1; }
 run() { b run "$@" >out; }
-build() { b bud --network host --build-arg BASE=localhost/base -t "localhost/$1" -f "src/examples/containers/Containerfile.${1#plenum-}" src >"$1.log" 2>&1; }
+build() {
+    b bud --network host --build-arg BASE=localhost/base -t "localhost/$1" \
+        -f "src/examples/containers/Containerfile.${1#plenum-}" src >"$1.log" 2>&1
+}
 
 cd "$T" || exit 99
-mkdir src && git -C "$top_srcdir" ls-files -z -co --exclude-standard | tar -C "$top_srcdir" --null -T - -cf - | tar xf - -C src || exit 99
-base=$(b from scratch) && b add -q "$base" "$system" / >/dev/null && b commit -q "$base" localhost/base >/dev/null || exit 99
+mkdir src && git -C "$top_srcdir" ls-files -z -co --exclude-standard | tar -C "$top_srcdir" --null -T - -cf - |
+    tar xf - -C src || exit 99
+base=$(b from scratch) && b add -q "$base" "$system" / >/dev/null && b commit -q "$base" localhost/base >/dev/null ||
+    exit 99
 "$ctl" make-sample data --classes 4 --images 10 --size 96 >/dev/null && chmod a+rx . && chmod -R a+rX data || exit 99
 
 ok "the loader's image is built" build plenum-loader
@@ -27,11 +34,14 @@ c=$(b from localhost/plenum-loader)
 ok "its programs run" run "$c" -- plenumd --version
 ok "by a user who is no root" run "$c" -- test "$(b run "$c" -- id -u)" = 10001
 ok "the compiler was left behind" eval '! run "$c" -- sh -c "command -v gcc"'
-ok "keys can be used" run "$c" -- sh -c 'umask 077; head -c 32 /dev/urandom >/tmp/key; timeout 1 plenumd --socket unix:/tmp/s --listen 127.0.0.1:0 --tls-key /tmp/key; [ $? = 0 -o $? = 124 ]'
+ok "keys can be used" run "$c" -- \
+    sh -c 'umask 077; head -c 32 /dev/urandom >/tmp/key; timeout 1 plenumd --socket unix:/tmp/s --listen 127.0.0.1:0 --tls-key /tmp/key; [ $? = 0 -o $? = 124 ]'
 ok "and it feeds a stream" run -v "$T/data:/data:ro" "$c" -- sh -c '
     plenumd --root /data --socket unix:/run/plenum/plenumd.sock & p=$!
     until plenumctl status unix:/run/plenum/plenumd.sock >/dev/null 2>&1; do sleep 0.1; kill -0 $p || exit 1; done
-    plenumctl bench stream /data --pipeline "resize(32) center_crop(32)" --sources real --seconds 1s --rounds 1 --loader unix:/run/plenum/plenumd.sock; r=$?
+    plenumctl bench stream /data --pipeline "resize(32) center_crop(32)" --sources real --seconds 1s --rounds 1 \
+        --loader unix:/run/plenum/plenumd.sock
+    r=$?
     kill $p; wait $p || exit 1; exit $r'
 
 ok "the image of jobs is built" build plenum-training
@@ -44,17 +54,20 @@ stream = pyplenum.Stream("/data", pipeline="rrc(48)flip(0.5)", seed=3, micro_bat
 print(job.instance_index, sum(batch.num_valid for batch in stream))
 END
 chmod a+r feed.py
-ok "a job of two instances runs in it, as no root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- plenumrun -n 2 python3 /feed.py
+ok "a job of two instances runs in it, as no root" run -v "$T/data:/data:ro" -v "$T/feed.py:/feed.py:ro" "$c" -- \
+    plenumrun -n 2 python3 /feed.py
 ok "and each has its samples" test "$(sort out)" = "0 40
 1 40"
 
-# ---- job-mpi.yaml and loader-service.yaml, without a cluster: four hosts of vhosts.sh are the pods, with what Kubernetes and the MPI operator would put
-# into them, under the users and the privileges of the manifests, whose commands are run as they stand there.
+# ---- job-mpi.yaml and loader-service.yaml, without a cluster: four hosts of vhosts.sh are the pods, with what
+# Kubernetes and the MPI operator would put into them, under the users and the privileges of the manifests, whose
+# commands are run as they stand there.
 vhosts=$top_srcdir/tests/system/vhosts.sh
 export VHOSTS_DIR=$T/v VHOSTS_NET=10.77.$((100 + $$ % 100)) VHOSTS_SHARE=$T
 at_end() { "$vhosts" down; b rm -a >/dev/null 2>&1; b rmi -af >/dev/null 2>&1; }
 /usr/bin/python3 -c 'import yaml' 2>/dev/null || { skip "an MPIJob" "python3-yaml is missing"; finish; exit; }
-/usr/bin/python3 - "$top_srcdir" >words 2>err <<'END' || { result 1 "the manifests say what their containers run" err; finish; exit; }
+/usr/bin/python3 - "$top_srcdir" >words 2>err <<'END' || { result 1 "the manifests say what their containers run" \
+    err; finish; exit; }
 import shlex, sys, yaml
 def container(name, *where):
     for each in yaml.safe_load_all(open(f"{sys.argv[1]}/examples/kubernetes/{name}")):
@@ -87,26 +100,31 @@ secret() { # FOLDER GROUP MODE FILE...: as the kubelet mounts it
     done
     chown -R "0:$group" "$folder" && chmod "$mode" "$folder"/..of-today/* && chmod 3777 "$folder"
 }
-ssh-keygen -q -t ecdsa -b 521 -m PEM -N '' -f id_rsa && cp id_rsa.pub authorized_keys && (umask 077 && head -c 32 /dev/urandom >loader && "$ctl" key loader training >client) || exit 99
+ssh-keygen -q -t ecdsa -b 521 -m PEM -N '' -f id_rsa && cp id_rsa.pub authorized_keys &&
+    (umask 077 && head -c 32 /dev/urandom >loader && "$ctl" key loader training >client) || exit 99
 secret ssh 1000 0644 id_rsa id_rsa.pub authorized_keys
 secret key 1000 0440 client
 secret loaders-key 10001 0440 loader
-mkdir mpi job && cp feed.py job/train.py && sed -i 's|"/data"|"/data/train"|; s/micro_batch=4/micro_batch=1/' job/train.py && chmod -R a+rX job data
+mkdir mpi job && cp feed.py job/train.py &&
+    sed -i 's|"/data"|"/data/train"|; s/micro_batch=4/micro_batch=1/' job/train.py && chmod -R a+rX job data
 printf 'v2 slots=4\nv3 slots=4\n' >mpi/hostfile
 { cat v/etc/hosts; echo "$VHOSTS_NET.4 plenum-loader"; } >names
-mkdir -p "$training"/etc/plenum/key "$training"/etc/mpi "$training"/job "$training"/home/trainer/.ssh "$service"/etc/plenum/key "$service"/data/train
+mkdir -p "$training"/etc/plenum/key "$training"/etc/mpi "$training"/job "$training"/home/trainer/.ssh \
+    "$service"/etc/plenum/key "$service"/data/train
 pod() { # HOST ROOT MOUNT=FOLDER...: its own /tmp and /run, and these folders, which nobody may write to
     local host=$1 root=$2 each
     shift 2
     "$vhosts" exec "$host" mount --bind "$root" "$root" && "$vhosts" exec "$host" mount -t proc proc "$root/proc" &&
         "$vhosts" exec "$host" mount --rbind /dev "$root/dev" && "$vhosts" exec "$host" mount --bind /tmp "$root/tmp" &&
-        "$vhosts" exec "$host" mount -t sysfs -o ro sysfs "$root/sys" && "$vhosts" exec "$host" mount --bind names "$root/etc/hosts" || return
+        "$vhosts" exec "$host" mount -t sysfs -o ro sysfs "$root/sys" &&
+        "$vhosts" exec "$host" mount --bind names "$root/etc/hosts" || return
     for each; do "$vhosts" exec "$host" mount --bind -o ro "${each#*=}" "$root${each%%=*}" || return; done
 }
 in_pod() { # HOST ROOT USER COMMAND...
     local host=$1 root=$2 user=$3
     shift 3
-    "$vhosts" exec "$host" chroot "$root" setpriv --reuid "$user" --regid "$user" --groups "$user" --bounding-set=-all --inh-caps=-all --no-new-privs \
+    "$vhosts" exec "$host" chroot "$root" setpriv --reuid "$user" --regid "$user" --groups "$user" \
+        --bounding-set=-all --inh-caps=-all --no-new-privs \
         env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" "$@"
 }
 for host in v1 v2 v3; do
@@ -118,8 +136,10 @@ home=/home/trainer in_pod v3 "$training" 1000 "${worker[@]}" >sshd.v3 2>&1 &
 home=/ in_pod v4 "$service" 10001 PLENUM_CACHE_DIR=/var/cache/plenum "${loader[@]}" >loaders 2>&1 &
 listens() { "$vhosts" head bash -c ": </dev/tcp/$VHOSTS_NET.$1/$2"; }
 for each in '2 2222' '3 2222' '4 9715'; do wait_for 30 listens $each; done
-home=/home/trainer in_pod v1 "$training" 1000 K_MPI_JOB_ROLE=launcher OMPI_MCA_orte_keep_fqdn_hostnames=true OMPI_MCA_orte_default_hostfile=/etc/mpi/hostfile \
-    OMPI_MCA_plm_rsh_args='-o ConnectionAttempts=10' OMPI_MCA_orte_set_default_slots=4 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+home=/home/trainer in_pod v1 "$training" 1000 K_MPI_JOB_ROLE=launcher OMPI_MCA_orte_keep_fqdn_hostnames=true \
+    OMPI_MCA_orte_default_hostfile=/etc/mpi/hostfile \
+    OMPI_MCA_plm_rsh_args='-o ConnectionAttempts=10' OMPI_MCA_orte_set_default_slots=4 OMPI_ALLOW_RUN_AS_ROOT=1 \
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
     PLENUM_LOADER_KEY=/etc/plenum/key/client timeout -k 5 120 "${launcher[@]}" >out 2>err
 { cat out err; tail -n 5 sshd.v2 loaders; } >said
 [ "$(sort out)" = "$(for ((i = 0; i < 8; i++)); do echo "$i 10"; done)" ]

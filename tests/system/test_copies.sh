@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_copies.sh - no pixel is copied after the resize: loader and client of a stream run under valgrind's DHAT, which counts
-# what memcpy and its kin copy, and where. Speaks TAP. Takes some ten seconds; needs valgrind, and nothing of the machine.
+# test_copies.sh - no pixel is copied after the resize: loader and client of a stream run under valgrind's DHAT, which
+# counts what memcpy and its kin copy, and where. Speaks TAP. Takes some ten seconds; needs valgrind, and nothing of the
+# machine.
 . "$top_srcdir/tests/lib.sh"
 command -v valgrind >/dev/null || skip_all "valgrind is not installed"
 [ -z "${PLENUM_SANITIZED:-}" ] || skip_all "valgrind does not run what is built with sanitizers"
@@ -22,7 +23,8 @@ END
 }
 
 "$top_builddir/plenumctl" make-sample "$T/data" --classes 2 --images 8 >/dev/null || exit 99
-"${dhat[@]}" --dhat-out-file="$T/loader.json" "$top_builddir/plenumd" --socket "$address" --threads 1 --quiet 2>"$T/loader.err" &
+"${dhat[@]}" --dhat-out-file="$T/loader.json" "$top_builddir/plenumd" --socket "$address" --threads 1 \
+    --quiet 2>"$T/loader.err" &
 loader=$!
 for _ in $(seq 600); do
     grep -q "${address#unix:}" /proc/net/unix && break
@@ -49,8 +51,8 @@ below() { # BYTES LIMIT
     echo "$1 bytes copied, $pixels bytes of pixels delivered"
     [ "$1" -gt 0 ] && [ "$1" -lt "$2" ]
 }
-# What the loader copies are compressed bytes on their way into the decoder, which are not counted here, and the odd last row
-# of a strip before the resize: a tenth. One copy of the pixels would be all of them.
+# What the loader copies are compressed bytes on their way into the decoder, which are not counted here, and the odd
+# last row of a strip before the resize: a tenth. One copy of the pixels would be all of them.
 ok "the loader copies less than a quarter of what it delivers" \
     below "$(copied "$T/loader.json" image_self_test jpeg_own_seek jpeg_scan_more)" $((pixels / 4))
 # The example hashes what it gets, and the hash copies into its own buffer.

@@ -1,23 +1,26 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_distros.sh - scripts/demo and scripts/check in systems that debootstrap makes from nothing, as somebody runs them who has just cloned the
-# sources there, as root in root's home, which others cannot enter. Speaks TAP. Needs root, debootstrap and a Debian archive.
+# test_distros.sh - scripts/demo and scripts/check in systems that debootstrap makes from nothing, as somebody runs them
+# who has just cloned the sources there, as root in root's home, which others cannot enter. Speaks TAP. Needs root,
+# debootstrap and a Debian archive.
 #
-#     DISTROS='bookworm trixie'     the systems: SUITE, or SUITE=MIRROR (noble=http://archive.ubuntu.com/ubuntu wants its keyring)
-#     SCRIPTS='demo check'          what is run there
+#     DISTROS='bookworm trixie'     the systems: SUITE, or SUITE=MIRROR (noble=http://archive.ubuntu.com/ubuntu wants
+#     its keyring) SCRIPTS='demo check'          what is run there
 #     DEBIAN_MIRROR=...             http://deb.debian.org/debian unless told
 #
-# What is tested is the last commit, not what lies in the work tree. Each system takes some GiB beside this build, removed at the end; what was said
-# there stays in tests/system/distro-SUITE-SCRIPT.log.
+# What is tested is the last commit, not what lies in the work tree. Each system takes some GiB beside this build,
+# removed at the end; what was said there stays in tests/system/distro-SUITE-SCRIPT.log.
 . "$top_srcdir/tests/lib.sh"
 : "${DISTROS:=bookworm trixie}" "${SCRIPTS:=demo check}" "${DEBIAN_MIRROR:=http://deb.debian.org/debian}"
 
 if [ "${1:-}" = --inside ]; then # in name spaces of our own: ROOT SCRIPT
     root=$2
-    mount --bind "$root" "$root" && mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" && mount -t tmpfs tmpfs "$root/dev" &&
+    mount --bind "$root" "$root" && mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" &&
+        mount -t tmpfs tmpfs "$root/dev" &&
         mkdir -p "$root"/dev/{pts,shm} && mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts" &&
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm" && mount -t tmpfs tmpfs "$root/run" || exit 99
-    for n in null zero full random urandom tty; do : >"$root/dev/$n" && mount --bind "/dev/$n" "$root/dev/$n" || exit 99; done
+    for n in null zero full random urandom tty; do : >"$root/dev/$n" && mount --bind "/dev/$n" "$root/dev/$n" ||
+        exit 99; done
     ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
     exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 HOME=/root ${JOBS:+JOBS=$JOBS} \
@@ -26,7 +29,8 @@ fi
 
 [ "$(id -u)" = 0 ] || skip_all "making a system needs root"
 command -v debootstrap >/dev/null || skip_all "debootstrap is not installed"
-unshare --mount --pid --fork --kill-child --propagation private -- true 2>/dev/null || skip_all "no name spaces can be made here"
+unshare --mount --pid --fork --kill-child --propagation private -- true 2>/dev/null ||
+    skip_all "no name spaces can be made here"
 home=$(mktemp -d "$top_builddir/tests/system/distros-XXXXXX") || exit 99
 at_end() { rm -rf --one-file-system "$home"; }
 
@@ -44,7 +48,8 @@ ok "the sources are cloned" source_tree
 make_system() { # SUITE MIRROR FOLDER
     local script='' components=main
     case $2 in *ubuntu*) components=main,universe script=gutsy ;; esac
-    debootstrap --variant=minbase --include=ca-certificates --components=$components "$1" "$3" "$2" $script >"$3.log" 2>&1 || return 1
+    debootstrap --variant=minbase --include=ca-certificates --components=$components "$1" "$3" "$2" $script >"$3.log" \
+        2>&1 || return 1
     # How this machine reaches archives is the way there, too.
     apt-config dump 2>/dev/null | grep -i '^Acquire::[a-z]*::proxy ' >"$3/etc/apt/apt.conf.d/99proxy"
     cp -L /etc/resolv.conf "$3/etc/resolv.conf"
@@ -67,7 +72,8 @@ for distro in $DISTROS; do
     fi
     for script in $SCRIPTS; do
         log=$top_builddir/tests/system/distro-$suite-$script.log status=0
-        unshare --mount --pid --fork --kill-child --propagation private -- bash "$0" --inside "$root" "$script" >"$log" 2>&1 || status=$?
+        unshare --mount --pid --fork --kill-child --propagation private -- bash "$0" --inside "$root" "$script" \
+            >"$log" 2>&1 || status=$?
         [ "$script" != check ] || echo "# $suite: $(counts "$log")"
         { grep -aE '^(FAIL|ERROR):' "$log"; tail -n 30 "$log"; } >"$T/tail"
         result $status "$suite: scripts/$script" "$T/tail"

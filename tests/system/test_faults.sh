@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_faults.sh - what befalls hosts, and what plenumrun makes of it: three virtual hosts with two instances each, and on
-# one of them something goes wrong. Each case must end within its limit, with the right message and exit status, and leave
-# no process and no file on any host. Speaks TAP. Needs root; takes minutes.
+# test_faults.sh - what befalls hosts, and what plenumrun makes of it: three virtual hosts with two instances each, and
+# on one of them something goes wrong. Each case must end within its limit, with the right message and exit status, and
+# leave no process and no file on any host. Speaks TAP. Needs root; takes minutes.
 #
 #     FAULTS="exits dropped" test_faults.sh      only these
 . "$top_srcdir/tests/lib.sh"
@@ -44,12 +44,16 @@ await_end() {
     took=$((($(date +%s%N) - begin) / 1000000))
 }
 # the process of the instance that is RANK, on v2
-program() { on v2 sh -c 'for p in $(pgrep -f "^(sh -c|.*mpi_sum wait)"); do tr "\0" "\n" </proc/$p/environ | grep -qx "RANK='$1'" && echo $p && break; done'; }
+program() {
+    on v2 \
+        sh -c 'for p in $(pgrep -f "^(sh -c|.*mpi_sum wait)"); do tr "\0" "\n" </proc/$p/environ | grep -qx "RANK='$1'" && echo $p && break; done'
+}
 
 # ---- the faults ----
 fault_exits() {
     job --grace 1 --host 'v[1-3]:2' sh -c "[ \$RANK != 3 ] || { sleep 0.5; echo the reason >&2; exit 7; }; $stubborn"
-    ok "an instance exits" all 'same $code 7' 'has "^  | the reason"' 'last_line_has "instance 3 on host v2 exited with code 7 after"' 'below $took 15000' nothing_is_left
+    ok "an instance exits" all 'same $code 7' 'has "^  | the reason"' \
+        'last_line_has "instance 3 on host v2 exited with code 7 after"' 'below $took 15000' nothing_is_left
 }
 fault_killed() {
     for kind in start start_mpi; do
@@ -57,7 +61,8 @@ fault_killed() {
         $kind
         on v2 kill -KILL "$(program 2)"
         await_end
-        ok "an instance is killed ($kind)" all 'same $code 137' 'last_line_has "instance 2 on host v2 was ended by signal 9 (Killed)"' 'below $took 10000' nothing_is_left
+        ok "an instance is killed ($kind)" all 'same $code 137' \
+            'last_line_has "instance 2 on host v2 was ended by signal 9 (Killed)"' 'below $took 10000' nothing_is_left
     done
 }
 fault_stopped() {
@@ -65,7 +70,8 @@ fault_stopped() {
     on v2 kill -STOP "$(program 2)"
     await_end
     ok "an instance is stopped" all 'same $code 124' 'has "warning: instance 2 on host v2 was stopped by SIGSTOP"' \
-        'last_line_has "(--timeout); instance 2 on host v2 had been stopped by SIGSTOP"' 'below $took 25000' nothing_is_left
+        'last_line_has "(--timeout); instance 2 on host v2 had been stopped by SIGSTOP"' 'below $took 25000' \
+        nothing_is_left
 }
 fault_orted() {
     for kind in start start_mpi; do
@@ -73,7 +79,8 @@ fault_orted() {
         $kind
         on v2 pkill -KILL -x $daemon
         await_end
-        ok "Open MPI's daemon is killed ($kind)" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000' nothing_is_left
+        ok "Open MPI's daemon is killed ($kind)" all 'same $code 125' 'last_line_has "host v2"' 'below $took 15000' \
+            nothing_is_left
     done
 }
 fault_orted_stopped() {
@@ -84,7 +91,8 @@ fault_orted_stopped() {
     on v2 pkill -STOP -x $daemon
     await_end
     rm -f up.*
-    ok "Open MPI's daemon is stopped: the job does not need it" all 'same $code 0' 'same "$(grep -c done out)" 6' 'below $took 25000' nothing_is_left
+    ok "Open MPI's daemon is stopped: the job does not need it" all 'same $code 0' 'same "$(grep -c done out)" 6' \
+        'below $took 25000' nothing_is_left
     start
     on v2 pkill -STOP -x $daemon
     kill -TERM $job
@@ -112,7 +120,8 @@ fault_dropped() {
         $kind
         "$vhosts" drop v2
         await_end
-        ok "the host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 20000' nothing_is_left
+        ok "the host is cut off ($kind)" all 'same $code 125' 'last_line_has "host v2 has said nothing"' \
+            'below $took 20000' nothing_is_left
         "$vhosts" undrop v2
     done
 }
@@ -129,7 +138,8 @@ fault_default() { # as people start jobs: nothing is said of time
     "$vhosts" drop v2
     begin=$(date +%s%N)
     await_end 90
-    ok "and for ever: the host is named" all 'same $code 125' 'last_line_has "host v2 has said nothing for [0-9.]* s (--heartbeat-timeout)"' nothing_is_left
+    ok "and for ever: the host is named" all 'same $code 125' \
+        'last_line_has "host v2 has said nothing for [0-9.]* s (--heartbeat-timeout)"' nothing_is_left
     "$vhosts" undrop v2
     eval "$("$vhosts" env agent)"
 }
@@ -142,7 +152,8 @@ fault_printing() { # what waits to be sent does not keep anybody
     "$vhosts" drop v2
     begin=$(date +%s%N)
     await_end
-    ok "the host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has said nothing"' 'below $took 25000' nothing_is_left
+    ok "the host is cut off while it prints" all 'same $code 125' 'last_line_has "host v2 has said nothing"' \
+        'below $took 25000' nothing_is_left
     "$vhosts" undrop v2
 }
 fault_frozen() {
@@ -168,13 +179,15 @@ fault_launcher() {
     kill -STOP "$mpirun"
     kill -TERM $job
     await_end
-    ok "mpirun is stopped" all 'same $code 143' 'below $took 25000' 'wait_for 10 eval "! kill -0 $mpirun 2>/dev/null"' nothing_is_left
+    ok "mpirun is stopped" all 'same $code 143' 'below $took 25000' 'wait_for 10 eval "! kill -0 $mpirun 2>/dev/null"' \
+        nothing_is_left
 }
 fault_sshd() {
     on v2 pkill -x sshd
     eval "$("$vhosts" env ssh)"
     job --start-timeout 20 --host 'v[1-3]:2' true
-    ok "no sshd" all 'same $code 125' 'has "1 of 3 other hosts are not ready"' 'last_line_has "v2  *log in  *.*Connection refused"' 'below $took 15000' nothing_is_left
+    ok "no sshd" all 'same $code 125' 'has "1 of 3 other hosts are not ready"' \
+        'last_line_has "v2  *log in  *.*Connection refused"' 'below $took 15000' nothing_is_left
     if [ "$PYTHON" != : ]; then
         on v2 "$PYTHON" -c 'import socket, time
 s = socket.create_server(("", 22))
@@ -182,7 +195,8 @@ time.sleep(100)' &
         silent=$!
         wait_for 5 bash -c 'exec 3<>/dev/tcp/v2/22'
         job --start-timeout 8 --host 'v[1-3]:2' true
-        ok "a silent sshd" all 'same $code 125' 'last_line_has "v2  *log in  *\(no answer within\|.*timed out\)"' 'below $took 13000'
+        ok "a silent sshd" all 'same $code 125' 'last_line_has "v2  *log in  *\(no answer within\|.*timed out\)"' \
+            'below $took 13000'
         on v2 pkill -f socket.create_server
         wait $silent 2>/dev/null
     fi
@@ -191,26 +205,33 @@ time.sleep(100)' &
 }
 fault_missing() {
     job --host v1,no-such-host,v3 true
-    ok "a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' nothing_is_left
+    ok "a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in  "' 'below $took 10000' \
+        nothing_is_left
     job --start-timeout 20 --host v1,vghost,no-such-host true
-    ok "and a host that is down: one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' 'has "^  vghost  *log in  "' 'has "^  no-such-host  *log in  "' nothing_is_left
+    ok "and a host that is down: one table" all 'same $code 125' 'has "2 of 3 other hosts are not ready"' \
+        'has "^  vghost  *log in  "' 'has "^  no-such-host  *log in  "' nothing_is_left
     mkdir -p "$TMPDIR/only-here"
     cp "$run" "$TMPDIR/only-here/plenumrun"
     [ ! -e "$top_builddir/.libs/libplenum-tls.so" ] || cp "$top_builddir/.libs/libplenum-tls.so" "$TMPDIR/only-here"
     "$vhosts" hide v2 "$TMPDIR/only-here"
     timeout 60 "$TMPDIR/only-here/plenumrun" --host 'v[1-3]:2' true >out 2>err
     code=$?
-    ok "plenumrun is missing" all 'same $code 125' 'last_line_has "v2  *plenumrun  *there is no $TMPDIR/only-here/plenumrun: install it"' nothing_is_left
+    ok "plenumrun is missing" all 'same $code 125' \
+        'last_line_has "v2  *plenumrun  *there is no $TMPDIR/only-here/plenumrun: install it"' nothing_is_left
     "$vhosts" unhide v2 "$TMPDIR/only-here"
     job --no-host-check --host 'v[1-3]:2' no-such-program
-    ok "the program is missing, and nobody asked" all 'same $code 127' 'last_line_has "on host v[123] cannot be started: there is no program"' nothing_is_left
-    (cd /tmp && mkdir -p only-at-head.$id && cd only-at-head.$id && timeout 60 "$run" --no-host-check --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
+    ok "the program is missing, and nobody asked" all 'same $code 127' \
+        'last_line_has "on host v[123] cannot be started: there is no program"' nothing_is_left
+    (cd /tmp && mkdir -p only-at-head.$id && cd only-at-head.$id &&
+        timeout 60 "$run" --no-host-check --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
     code=$?
-    ok "the working directory is missing, and nobody asked" all 'same $code 125' 'last_line_has "the working directory /tmp/only-at-head"' nothing_is_left
+    ok "the working directory is missing, and nobody asked" all 'same $code 125' \
+        'last_line_has "the working directory /tmp/only-at-head"' nothing_is_left
     (cd /tmp/only-at-head.$id && timeout 60 "$run" --host 'v[1-3]:2' true >"$dir/out" 2>"$dir/err")
     code=$?
     rmdir /tmp/only-at-head.$id
-    ok "the working directory is missing" all 'same $code 125' 'has "3 of 3 other hosts"' 'last_line_has "v3  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
+    ok "the working directory is missing" all 'same $code 125' 'has "3 of 3 other hosts"' \
+        'last_line_has "v3  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 }
 fault_restart() {
     start_once --max-restarts 2
@@ -226,7 +247,8 @@ fault_reboot() { # of a host: for a while nobody can log in there
     wait_for 40 has 'trying again in 10 s'
     "$vhosts" sshd v2
     await_end 60
-    ok "a host that is not ready when the job starts again is waited for" all 'same $code 0' 'has "1 of 3 other hosts are not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
+    ok "a host that is not ready when the job starts again is waited for" all 'same $code 0' \
+        'has "1 of 3 other hosts are not ready"' 'has "the job starts again (3 of 5 times)"' nothing_is_left
     eval "$("$vhosts" env agent)"
 }
 fault_crashed() { # the last: the host is gone then
@@ -237,7 +259,9 @@ fault_crashed() { # the last: the host is gone then
 }
 
 eval "$("$vhosts" env agent)"
-for fault in ${FAULTS:-exits killed stopped orted orted_stopped shims dropped default default_ssh printing frozen launcher missing restart reboot sshd crashed}; do
+faults='exits killed stopped orted orted_stopped shims dropped default default_ssh printing frozen launcher missing
+    restart reboot sshd crashed'
+for fault in ${FAULTS:-$faults}; do
     fault_$fault
 done
 finish

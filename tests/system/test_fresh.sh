@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_fresh.sh - the Debian packages in a Debian that has never seen anything of ours: installed with what they depend on, a
-# job run, the service started, upgraded while a job streams, removed. PLENUM_DEBS names the folder of the built packages,
-# PLENUM_DEBIAN a folder that debootstrap has made, to which nothing is written. No systemd runs in there: test_packages.sh has
-# one. Speaks TAP. Needs root, and a Debian archive for what is depended on.
+# test_fresh.sh - the Debian packages in a Debian that has never seen anything of ours: installed with what they depend
+# on, a job run, the service started, upgraded while a job streams, removed. PLENUM_DEBS names the folder of the built
+# packages, PLENUM_DEBIAN a folder that debootstrap has made, to which nothing is written. No systemd runs in there:
+# test_packages.sh has one. Speaks TAP. Needs root, and a Debian archive for what is depended on.
 . "$top_srcdir/tests/lib.sh"
 
 case ${1:-} in
@@ -13,7 +13,8 @@ case ${1:-} in
     [ "$(id -u)" = 0 ] || skip_all "mounting needs root"
     # What is mounted in there is gone with the last process of the name space; out here, nothing ever is mounted.
     mkdir "$T/system"
-    system=$T/system unshare --mount --pid --fork --kill-child --propagation private -- bash "$top_srcdir/tests/system/test_fresh.sh" --mount
+    system=$T/system unshare --mount --pid --fork --kill-child --propagation private -- bash \
+        "$top_srcdir/tests/system/test_fresh.sh" --mount
     exit
     ;;
 --mount)
@@ -21,9 +22,11 @@ case ${1:-} in
     mount -t tmpfs -o size=4G tmpfs "$system" && mkdir "$system"/{up,work,root} &&
         mount -t overlay overlay -o "lowerdir=$PLENUM_DEBIAN,upperdir=$system/up,workdir=$system/work" "$root" &&
         mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" && mount -t tmpfs tmpfs "$root/dev" &&
-        mkdir -p "$root"/dev/{pts,shm} "$root/debs/upgrade" && mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts" &&
+        mkdir -p "$root"/dev/{pts,shm} "$root/debs/upgrade" &&
+        mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts" &&
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm" || exit 99
-    for n in null zero full random urandom tty; do : >"$root/dev/$n" && mount --bind "/dev/$n" "$root/dev/$n" || exit 99; done
+    for n in null zero full random urandom tty; do : >"$root/dev/$n" && mount --bind "/dev/$n" "$root/dev/$n" ||
+        exit 99; done
     ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
@@ -32,7 +35,8 @@ case ${1:-} in
     cp "$PLENUM_DEBS"/*.deb "$root/debs/" && rm -f "$root"/debs/*-dbgsym*
     # The next version: the same files under a higher number.
     for deb in "$root"/debs/*.deb; do
-        dpkg-deb -R "$deb" "$system/next" && sed -i -e 's/^Version: .*/&+next1/' -e 's/ (= [^)]*)//g' "$system/next/DEBIAN/control" &&
+        dpkg-deb -R "$deb" "$system/next" &&
+            sed -i -e 's/^Version: .*/&+next1/' -e 's/ (= [^)]*)//g' "$system/next/DEBIAN/control" &&
             dpkg-deb --root-owner-group -b "$system/next" "$root/debs/upgrade/$(basename "$deb")" >/dev/null || exit 99
         rm -r "$system/next"
     done
@@ -40,7 +44,8 @@ case ${1:-} in
     # The program of the guide.
     sed -n '/^# first.py - /,/^```$/p' "$top_srcdir/docs/guide.md" | sed '$d' >"$root/debs/first.py"
     sed -i 's|^. "$top_srcdir/tests/lib.sh"|. /debs/lib.sh|' "$root/debs/test_fresh.sh"
-    chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive \
+    chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root \
+        DEBIAN_FRONTEND=noninteractive \
         TMPDIR=/tmp top_srcdir=/ top_builddir=/ bash /debs/test_fresh.sh --inside
     exit
     ;;
@@ -58,7 +63,8 @@ as() { # USER COMMAND...
 version() { dpkg-query -W -f '${Version}' plenum-loader; }
 line() { grep -o -E '\b[0-9a-f]{16}\b' "$1" | tail -n 1; }
 
-ok "the packages are installed with what they depend on" apt-get install -y --no-install-recommends /debs/*.deb openmpi-bin openssh-client procps
+ok "the packages are installed with what they depend on" apt-get install -y --no-install-recommends /debs/*.deb \
+    openmpi-bin openssh-client procps
 ok "nothing is missing" dpkg --audit
 ok "the user is there" id plenum
 is plenum:plenum "its folder of indices is" stat -c %U:%G /var/cache/plenum
@@ -76,7 +82,8 @@ mkdir -p /run/plenum && chown plenum:plenum /run/plenum
 echo "root = /srv" >>/etc/plenum/plenumd.conf
 start=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/plenumd.service)
 serve() {
-    as plenum PLENUM_CACHE_DIR=/var/cache/plenum $start --socket unix:/run/plenum/plenumd.sock --socket-mode 0660 2>>served &
+    as plenum PLENUM_CACHE_DIR=/var/cache/plenum $start --socket unix:/run/plenum/plenumd.sock --socket-mode 0660 \
+        2>>served &
     service=$!
     wait_for 20 test -S /run/plenum/plenumd.sock
 }

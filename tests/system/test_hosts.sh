@@ -7,7 +7,8 @@
 
 for how in agent ssh; do
     eval "$("$vhosts" env $how)"
-    job --host 'v[3,1]:2,v2:1' sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $(hostname) $(pwd) $MASTER_ADDR'
+    job --host 'v[3,1]:2,v2:1' \
+        sh -c 'echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK $(hostname) $(pwd) $MASTER_ADDR'
     ok "$how: instances in the order of the hosts" same "$(sort out)" "0 0/2 0 v3 $dir $VHOSTS_NET.3
 1 1/2 0 v3 $dir $VHOSTS_NET.3
 2 0/2 1 v1 $dir $VHOSTS_NET.3
@@ -21,25 +22,32 @@ for how in agent ssh; do
         job --host 'v[1-3]:2' "$mpi_sum"
         ok "$how: MPI between hosts" same "$(grep -c 'sum 6' out)" 6
     fi
-    job --host 'v[1-3]' --grace 2 sh -c '[ $RANK != 1 ] || { echo reason >&2; sleep 0.3; exit 3; }; setsid sleep 2000.'$id' & wait'
-    ok "$how: a failing instance" all 'same $code 3' 'last_line_has "instance 1 on host v2 exited with code 3"' nothing_is_left
+    job --host 'v[1-3]' --grace 2 \
+        sh -c '[ $RANK != 1 ] || { echo reason >&2; sleep 0.3; exit 3; }; setsid sleep 2000.'$id' & wait'
+    ok "$how: a failing instance" all 'same $code 3' 'last_line_has "instance 1 on host v2 exited with code 3"' \
+        nothing_is_left
     job --start-timeout 20 --host v1,vghost true
-    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' nothing_is_left
+    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
+        nothing_is_left
     job --start-timeout 20 --host v1,no-such-host true
-    ok "$how: a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in"' 'below $took 10000' nothing_is_left
+    ok "$how: a name that nobody knows" all 'same $code 125' 'last_line_has "no-such-host  *log in"' \
+        'below $took 10000' nothing_is_left
     job --host 'v[1-3]' no-such-program
-    ok "$how: a program that is not there" all 'same $code 127' 'last_line_has "v3  *program  *there is no .no-such-program. in PATH"' nothing_is_left
+    ok "$how: a program that is not there" all 'same $code 127' \
+        'last_line_has "v3  *program  *there is no .no-such-program. in PATH"' nothing_is_left
     mkdir -p /tmp/only-at-head.$id
     cd /tmp/only-at-head.$id && "$run" --host v1,v2 true >"$dir/out" 2>"$dir/err"
     code=$?
     cd "$dir" && rmdir /tmp/only-at-head.$id
-    ok "$how: a working directory that is not there" all 'same $code 125' 'last_line_has "v2  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
+    ok "$how: a working directory that is not there" all 'same $code 125' \
+        'last_line_has "v2  *working directory  */tmp/only-at-head.*: No such file"' nothing_is_left
 done
 
 if [ "$PYTHON" != : ] && "$PYTHON" -c 'import torch.distributed as d; exit(not d.is_available())' 2>/dev/null; then
     cp "$top_srcdir/tests/launcher/ddp.py" .
     job --host 'v[1-3]' "$PYTHON" ddp.py
-    ok "an unmodified DistributedDataParallel program" all 'same $code 0' 'same "$(grep -c "of 3, local 0: the same weights" out)" 3'
+    ok "an unmodified DistributedDataParallel program" all 'same $code 0' \
+        'same "$(grep -c "of 3, local 0: the same weights" out)" 3'
 else
     skip "an unmodified DistributedDataParallel program" "no PyTorch for $PYTHON"
 fi
@@ -61,7 +69,8 @@ six() { # HOST NUMBER: give it an IPv6 address
     on "$1" sh -c "echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6
                    ip addr add fd77::$2/64 dev eth0 nodad" 2>/dev/null
 }
-if six v1 1 && six v2 2 && { echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 && ip addr add fd77::fe/64 dev eth0 nodad; } 2>/dev/null; then
+if six v1 1 && six v2 2 && { echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 &&
+    ip addr add fd77::fe/64 dev eth0 nodad; } 2>/dev/null; then
     job --host '[fd77::1]:2,fd77::2' sh -c 'echo $RANK $(hostname)'
     ok "IPv6 addresses" same "$(sort out)" "0 v1
 1 v1
@@ -86,7 +95,8 @@ ok "docker0 is not one, and the one by which they are reached comes first" same 
 job --host v1,v2 --host-subnet 10.99.0.0/16 sh -c 'echo $OMPI_MCA_btl_tcp_if_include $GLOO_SOCKET_IFNAME $MASTER_ADDR'
 ok "--host-subnet" same "$(sort -u out)" "10.99.0.0/16 eth1 10.99.0.1"
 job --host v1,v2 --host-subnet 10.98.0.0/16 true
-ok "one that a host is not on" all 'same $code 125' 'last_line_has "v2  *network  *it has no address in --host-subnet 10.98.0.0/16, only "'
+ok "one that a host is not on" all 'same $code 125' \
+    'last_line_has "v2  *network  *it has no address in --host-subnet 10.98.0.0/16, only "'
 [ ! -x "$mpi_sum" ] || { job --host 'v[1-3]:2' "$mpi_sum"
     ok "MPI does not try docker0" same "$(grep -c 'sum 6' out)" 6; }
 job --host v1,v2 -v true

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 lend their cores to a job on v1. What befalls them, and
-# what is left. Speaks TAP. Needs root.
+# test_lenders.sh - plenumrun --loader-host on virtual hosts: v2 and v3 lend their cores to a job on v1. What befalls
+# them, and what is left. Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
@@ -23,7 +23,8 @@ for how in agent ssh; do
     job --loader-host v2,vhead --host v1,v3 "$feed" "${stream[@]}" --epochs $epochs --json
     ok "$how: the launching host lends its, too" all works nothing_is_left
     job --start-timeout 20 --loader-host vghost,v2 --host v1 true
-    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' nothing_is_left
+    ok "$how: a host that is down" all 'same $code 125' 'last_line_has "vghost  *log in"' 'below $took 25000' \
+        nothing_is_left
     job --start-timeout 20 --no-host-check --loader-host no-such-host --host v1 true
     ok "$how: a name that nobody knows, unasked" all 'same $code 125' \
         'last_line_has "loader-host no-such-host: its loader cannot be started"' 'below $took 25000' nothing_is_left
@@ -35,7 +36,8 @@ ok "a host that is not on the network" all 'same $code 125' 'last_line_has "v2  
 
 # with FAULT... - it strikes while a job runs
 with() {
-    timeout -k 5 100 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --pause 20 --silence 600 --json >out 2>err &
+    timeout -k 5 100 "$run" "${lends[@]}" -n 2 "$feed" "${stream[@]}" --epochs $epochs --pause 20 --silence 600 \
+        --json >out 2>err &
     local job=$!
     wait_for 30 lent v2 v3
     sleep 0.5
@@ -73,11 +75,13 @@ wait_for 30 lent v2 v3
 "$vhosts" drop v2
 pkill -TERM -o -f "^$run --heartbeat"
 wait
-ok "ended while a host is cut off: nothing stays there" wait_for 15 sh -c '! "$0" exec v2 pgrep -f "plenumd|lend-loader"' "$vhosts"
+ok "ended while a host is cut off: nothing stays there" wait_for 15 \
+    sh -c '! "$0" exec v2 pgrep -f "plenumd|lend-loader"' "$vhosts"
 "$vhosts" undrop v2
 
 rm -f marker
-job "${lends[@]}" --max-restarts 1 sh -c '[ -e marker ] && exec "$@"; : >marker; exit 3' - "$feed" "${stream[@]}" --epochs $epochs --json
+job "${lends[@]}" --max-restarts 1 sh -c '[ -e marker ] && exec "$@"; : >marker; exit 3' - "$feed" "${stream[@]}" \
+    --epochs $epochs --json
 ok "a job that starts again, with another key" all works nothing_is_left
 crash() { "$vhosts" crash v3; }
 with crash

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_loader_faults.sh - three virtual hosts, two loaders with a key, one trainer: faults at random moments, and the same
-# bytes arrive. Speaks TAP. Needs root.
+# test_loader_faults.sh - three virtual hosts, two loaders with a key, one trainer: faults at random moments, and the
+# same bytes arrive. Speaks TAP. Needs root.
 #
-# RUNS says how often all faults are gone through (default 20), FAULTS which (all), SEED when they strike: each run says its
-# own, and SEED=THAT RUNS=1 repeats it.
+# RUNS says how often all faults are gone through (default 20), FAULTS which (all), SEED when they strike: each run says
+# its own, and SEED=THAT RUNS=1 repeats it.
 #
-# A fault is a function that has a trainer started (train), does its worst while that runs, undoes it, and says by what the
-# trainer must have noticed. Then the trainer must go on for a while; it is told to stop, and the hash of what it was
-# delivered must be what one thread computes of so many samples alone.
+# A fault is a function that has a trainer started (train), does its worst while that runs, undoes it, and says by what
+# the trainer must have noticed. Then the trainer must go on for a while; it is told to stop, and the hash of what it
+# was delivered must be what one thread computes of so many samples alone.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 
@@ -30,7 +30,8 @@ with=() program=$plenumd
 start() { # HOST [ARGUMENT of plenumd...]
     local host=$1
     shift
-    on "$host" env "${with[@]}" sh -c 'setsid "$0" "$@" >>"log.$(hostname)" 2>&1 &' "$program" --socket unix:/tmp/plenumd.sock \
+    on "$host" env "${with[@]}" sh -c 'setsid "$0" "$@" >>"log.$(hostname)" 2>&1 &' "$program" \
+        --socket unix:/tmp/plenumd.sock \
         --listen "$host:7000" --tls-key "$dir/key" --threads 1 --quiet "$@"
     wait_for 30 on "$host" sh -c 'test -S /tmp/plenumd.sock'
 }
@@ -77,7 +78,8 @@ launch() { # [LOADERS [ARGUMENT of feed...]]
     local loaders=${1:-$both}
     shift
     : >err
-    PLENUM_LOADER_KEY=$dir/client PLENUM_VERIFY_BATCHES=$verify% on v3 timeout 100 "$feed" "${stream[@]}" --micro-batch 4 --epochs 1000000 \
+    PLENUM_LOADER_KEY=$dir/client PLENUM_VERIFY_BATCHES=$verify% on v3 timeout 100 "$feed" "${stream[@]}" \
+        --micro-batch 4 --epochs 1000000 \
         --pause 3 --silence 600 --loader "$loaders" --verbose --json "$@" >out 2>err &
     trainer=$!
 }
@@ -99,7 +101,8 @@ run() {
     fi
     wait $trainer || code=$?
     images=$(n images)
-    echo "# $1: $((SECONDS - begin)) s, ${images:-no} images, $(n incidents) incidents, $(n moved) moved, $(n hedged) hedged" >&3
+    echo "# $1: $((SECONDS - begin)) s, ${images:-no} images, $(n incidents) incidents, $(n moved) moved, $(n \
+        hedged) hedged" >&3
     sed -n 's/^feed: warning/#   warning/p' err >&3
     if [ $ends = 0 ]; then
         want=$("$ctl" hash "${stream[@]}" --epochs 1000000 --samples "${images:-1}")
@@ -113,7 +116,9 @@ run() {
 fault_none() { train; meanwhile; }
 fault_killed() { train; end v1; moment; start v1; lost; }
 fault_all_killed() { train; end v1; moment; start v1; progress 20; end v2; moment; start v2; lost 2; }
-fault_both_away() { train; end v1; end v2; moment; start v2; start v1; lost 2; says "batches come from .* again after"; }
+fault_both_away() {
+    train; end v1; end v2; moment; start v2; start v1; lost 2; says "batches come from .* again after"
+}
 fault_stopped() { train; on v1 pkill -STOP -x plenumd; meanwhile; on v1 pkill -CONT -x plenumd; struck; }
 # Within the first tenth of a second: nobody is connected, or some are, or hardly anything has come.
 fault_at_the_start() {
@@ -140,7 +145,8 @@ fault_one_way() {
     on v2 ip route del blackhole "$VHOSTS_NET.3"
     struck
 }
-# Nobody says that the connection is over: the loader dies while its host cannot be reached, and another one is there afterwards.
+# Nobody says that the connection is over: the loader dies while its host cannot be reached, and another one is there
+# afterwards.
 fault_half_open() { train; "$vhosts" drop v1; end v1; start v1; moment; "$vhosts" undrop v1; struck; }
 lossy() { # HOST
     on "$1" nft -f - <<-EOF
@@ -178,7 +184,8 @@ fault_slow_link() {
 proxy() { # HOST ARGUMENT...: between its ports 7001 and 7000; what it does is in proxy.HOST
     local host=$1
     shift
-    on "$host" sh -c 'setsid "$@" >"proxy.$(hostname)" 2>&1 &' sh "$PYTHON" "$top_srcdir/tests/system/proxy.py" "$host:7001" "$host:7000" \
+    on "$host" sh -c 'setsid "$@" >"proxy.$(hostname)" 2>&1 &' sh "$PYTHON" "$top_srcdir/tests/system/proxy.py" \
+        "$host:7001" "$host:7000" \
         --seed $RANDOM "$@"
     wait_for 30 grep -q listening "proxy.$host"
 }
@@ -374,7 +381,8 @@ at_end() { [ -z "$group" ] || { end v1; rmdir "$group"; } }
 killed_for_memory() { sed -n 's/^oom_kill //p' "$group/$events"; }
 # Another job, whose batches need much memory of the loader's.
 big_job() { # NAME
-    PLENUM_LOADER_KEY=$dir/client on v3 timeout 10 "$feed" data --pipeline "rrc(224)" --micro-batch 512 --batches 20 --loader tcp:v1:7000 \
+    PLENUM_LOADER_KEY=$dir/client on v3 timeout 10 "$feed" data --pipeline "rrc(224)" --micro-batch 512 --batches 20 \
+        --loader tcp:v1:7000 \
         --loader-timeout 2 >"$1" 2>&1
 }
 fault_out_of_memory() {
@@ -415,8 +423,8 @@ fault_small_budget() {
 
 start v1
 start v2
-faults="none killed all_killed both_away stopped told_to_end at_the_start link_down one_way half_open delay stalls all_stall mute other_data
-    disk_hiccups disk all_disks full_disk no_memory small_budget"
+faults="none killed all_killed both_away stopped told_to_end at_the_start link_down one_way half_open delay stalls
+    all_stall mute other_data disk_hiccups disk all_disks full_disk no_memory small_budget"
 if [ -x "$wrong" ]; then
     faults="$faults other_major older_minor newer_minor wrong_pixels wrong_pixels_of_three"
 else
@@ -469,5 +477,6 @@ ok "and so is none" all 'same $code 1' 'has "PLENUM_LOADER_KEY"'
 # A trainer's host that is gone without a word: what the loader kept for it is free again, in a minute or so.
 as_before v1
 PLENUM_LOADER_KEY=$dir/client on v3 "$feed" "${stream[@]}" --epochs 1000000 --pause 10 --loader tcp:v1:7000 >out 2>err &
-ok "a trainer's host that was powered off" eval 'wait_for 60 serves v1 && "$vhosts" crash v3 && wait_for 300 eval "sleep 1; ! serves v1"'
+ok "a trainer's host that was powered off" eval \
+    'wait_for 60 serves v1 && "$vhosts" crash v3 && wait_for 300 eval "sleep 1; ! serves v1"'
 finish

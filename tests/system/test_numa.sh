@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_numa.sh - binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh). Speaks TAP.
-# Needs root, qemu-system-x86 and a kernel: numavm.sh fetch.
+# test_numa.sh - binding under a kernel that really has four NUMA nodes, and a fifth without CPUs (numavm.sh). Speaks
+# TAP. Needs root, qemu-system-x86 and a kernel: numavm.sh fetch.
 . "$top_srcdir/tests/lib.sh"
 vm=$top_srcdir/tests/system/numavm.sh
 run=$top_builddir/plenumrun
@@ -31,15 +31,19 @@ job() {
 cat >./what <<'EOF2'
 cpus=$(sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status)
 policy=$(sed 's/prefer (many)/prefer/' /proc/self/numa_maps | awk '$0 !~ /file=/ && /anon=/ { print $2; exit }')
-nodes=$(awk '$0 !~ /file=/ && /anon=/ { for (i = 3; i <= NF; i++) if ($i ~ /^N[0-9]+=/) n[substr($i, 2, index($i, "=") - 2)] = 1 }
+nodes=$(awk '$0 !~ /file=/ && /anon=/ {
+                 for (i = 3; i <= NF; i++) if ($i ~ /^N[0-9]+=/) n[substr($i, 2, index($i, "=") - 2)] = 1
+             }
              END { for (i = 0; i < 9; i++) if (i in n) printf "%s%d", s++ ? "," : "", i }' /proc/self/numa_maps)
 echo $RANK $cpus $policy $nodes
 EOF2
 
-ok "the kernel has five nodes, one of them without CPUs" same "$(cat /sys/devices/system/node/has_memory) $(cat /sys/devices/system/node/has_cpu)" "0-4 0-3"
+ok "the kernel has five nodes, one of them without CPUs" same \
+    "$(cat /sys/devices/system/node/has_memory) $(cat /sys/devices/system/node/has_cpu)" "0-4 0-3"
 job -n 4 --print-topology=json --dry-run
 cp out plan.json
-ok "four instances: a node each" same "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)", "numa_nodes": "\([^"]*\)", "memory_policy": "\([^"]*\)".*/\1 \2 \3 \4/p' plan.json)" "0 0-1 0 bind
+ok "four instances: a node each" same \
+    "$(sed -n 's/.*"index": \([0-9]*\).*"cpus": "\([^"]*\)", "numa_nodes": "\([^"]*\)", "memory_policy": "\([^"]*\)".*/\1 \2 \3 \4/p' plan.json)" "0 0-1 0 bind
 1 2-3 1 bind
 2 4-5 2 bind
 3 6-7 3 bind"
@@ -96,7 +100,8 @@ job -n 2 taskset -c 0 true
 taskset -c 2-5 "$run" -n 2 bash what >out 2>err
 ok "taskset" same "$(sort out | cut -d' ' -f1-3)" "0 2-3 bind:1
 1 4-5 bind:2"
-mkdir -p cg && mount -t cgroup2 none cg 2>/dev/null && echo '+cpuset +cpu' >cg/cgroup.subtree_control 2>/dev/null && mkdir cg/job
+mkdir -p cg && mount -t cgroup2 none cg 2>/dev/null && echo '+cpuset +cpu' >cg/cgroup.subtree_control 2>/dev/null &&
+    mkdir cg/job
 if [ -e cg/job/cpuset.cpus ]; then
     mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
     echo 4-7 >cg/job/cpuset.cpus && echo 2-3 >cg/job/cpuset.mems
@@ -105,10 +110,12 @@ if [ -e cg/job/cpuset.cpus ]; then
 1 6-7 bind:3 3"
     echo '' >cg/job/cpuset.cpus; echo '' >cg/job/cpuset.mems
     echo '300000 100000' >cg/job/cpu.max
-    (echo $BASHPID >cg/job/cgroup.procs && "$run" -n 2 --print-topology sh -c 'echo threads $OMP_NUM_THREADS') >out 2>err
+    (echo $BASHPID >cg/job/cgroup.procs && "$run" -n 2 --print-topology sh -c 'echo threads $OMP_NUM_THREADS') >out \
+        2>err
     ok "a quota of three CPUs: as many threads" all 'has out "8 (time of 3)"' 'same "$(grep -c "threads 1" out)" 2'
     (echo $BASHPID >cg/job/cgroup.procs && "$run" -n 4 --print-topology=json true) >out 2>err
-    ok "is shared by four: they are marked" all 'has out "\"cpu_quota_millicores\": 3000"' 'same "$(grep -c "\"oversubscribed\": true" out)" 4'
+    ok "is shared by four: they are marked" all 'has out "\"cpu_quota_millicores\": 3000"' \
+        'same "$(grep -c "\"oversubscribed\": true" out)" 4'
 else
     skip "a cpuset" "no control groups here"
 fi

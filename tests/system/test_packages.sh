@@ -28,7 +28,10 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 rm -f /usr/sbin/policy-rc.d
 pid() { systemctl show -P MainPID plenumd; }
 field() { sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p" out; }
-feed() { PLENUM_CACHE_DIR=$T/c "$stage/feed" /srv/data --pipeline "rrc(48)flip(0.5)" --micro-batch 4 --loader unix:/run/plenum/plenumd.sock --json "$@"; }
+feed() {
+    PLENUM_CACHE_DIR=$T/c "$stage/feed" /srv/data --pipeline "rrc(48)flip(0.5)" --micro-batch 4 \
+        --loader unix:/run/plenum/plenumd.sock --json "$@"
+}
 owner() { stat -c %U:%G "$1"; }
 
 ok "the packages are installed" dpkg -i "$stage"/*.deb
@@ -43,7 +46,8 @@ chmod -R a+rX /srv/data
 echo "root = /srv/data" >>/etc/plenum/plenumd.conf
 ok "reload" systemctl reload plenumd
 feed --epochs 1 >out 2>err
-is "$(plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)" --micro-batch 4 2>/dev/null || plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)")" "a job is fed the right pixels" field hash
+is "$(plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)" --micro-batch 4 2>/dev/null ||
+    plenumctl hash /srv/data --pipeline "rrc(48)flip(0.5)")" "a job is fed the right pixels" field hash
 ok "Python finds the library" /usr/bin/python3 -c 'import pyplenum; pyplenum.Job'
 
 feed --epochs 20 --pause 20 >out 2>err &

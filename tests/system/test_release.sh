@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_release.sh - scripts/release: what it refuses; and that two runs, in different folders and at different times, make the same bytes.
-# PLENUM_WHEEL=1 has it make the wheel, too, which wants a network. Speaks TAP; takes minutes.
+# test_release.sh - scripts/release: what it refuses; and that two runs, in different folders and at different times,
+# make the same bytes. PLENUM_WHEEL=1 has it make the wheel, too, which wants a network. Speaks TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 command -v git >/dev/null || skip_all "git is not installed"
@@ -47,8 +47,10 @@ git commit -q --allow-empty -m later
 ok "a tag that is not checked out" refuses "git checkout v$version" scripts/release "v$version"
 git reset -q --hard HEAD~1
 
-if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null || ! dpkg-checkbuilddeps >"$T/missing" 2>&1; then
-    skip "two runs make the same bytes" "what builds Debian packages is missing: $(tr '\n' ' ' <"$T/missing" 2>/dev/null)"
+if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null ||
+    ! dpkg-checkbuilddeps >"$T/missing" 2>&1; then
+    skip "two runs make the same bytes" \
+        "what builds Debian packages is missing: $(tr '\n' ' ' <"$T/missing" 2>/dev/null)"
     finish
     exit
 fi
@@ -56,13 +58,15 @@ cd "$T" || exit 99
 cp -R one another-folder-of-the-same
 ok "a release is made" one/scripts/release $wheel "v$version" "$T/first"
 sleep 1
-ok "and made again, elsewhere, in a deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" second/deeper/folder
+ok "and made again, elsewhere, in a deeper folder" another-folder-of-the-same/scripts/release $wheel "v$version" \
+    second/deeper/folder
 differences() { # those of the files that differ
     diff first/SHA256SUMS second/deeper/folder/SHA256SUMS 2>&1
 }
 is "" "both are the same to the bit" differences
 ok "the sums are right" sh -c 'cd first && sha256sum -c --quiet SHA256SUMS'
-is "1 5" "a source package, and packages" sh -c 'echo $(ls first/*.tar.xz | wc -l) $(ls first/*.deb | grep -v dbgsym | wc -l)'
+is "1 5" "a source package, and packages" \
+    sh -c 'echo $(ls first/*.tar.xz | wc -l) $(ls first/*.deb | grep -v dbgsym | wc -l)'
 here() { # no path of this machine is in what is installed
     mkdir -p open && for deb in first/*.deb; do dpkg-deb -x "$deb" open || return 1; done
     ! grep -rl "$T" open

@@ -112,7 +112,8 @@ else
     skip "MPI" "built without MPI"
 fi
 in_slurm salloc -N2 "$run" --grace 1 sh -c '[ $RANK = 0 ] || { sleep 0.3; echo reason >&2; exit 9; }; exec sleep 1000'
-ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' 'wait_for 20 no_step'
+ok "a failing instance" all 'same $code 9' 'has "^  | reason"' 'has "instance 1 on host v2 exited with code 9"' \
+    'wait_for 20 no_step'
 in_slurm salloc -N2 srun -N1 -n1 "$run" sh -c 'echo $RANK $(hostname)'
 ok "from within a step" same "$(sort out)" "0 v1
 1 v2"

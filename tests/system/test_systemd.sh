@@ -39,7 +39,8 @@ begin() { # a feed of some seconds, whose batches have begun to come
     sleep 1
 }
 
-ok "systemd-analyze finds nothing to say of the units" test -z "$(systemd-analyze verify --man=no plenumd.service plenumd.socket 2>&1 | grep plenumd)"
+ok "systemd-analyze finds nothing to say of the units" test \
+    -z "$(systemd-analyze verify --man=no plenumd.service plenumd.socket 2>&1 | grep plenumd)"
 ok "and an exposure of at most 2.0" systemd-analyze security --no-pager --threshold=20 plenumd.service
 systemctl daemon-reload
 
@@ -64,7 +65,8 @@ echo "root = /srv/data" >>"$conf"
 before=$(pid)
 ok "reload" systemctl reload plenumd
 feed member --epochs 1 >"$T/out" 2>"$T/err"
-is "$("$ctl" hash /srv/data $stream)" "a root that the file names now is served, with the right pixels" field hash "$T/out"
+is "$("$ctl" hash /srv/data $stream)" "a root that the file names now is served, with the right pixels" field hash \
+    "$T/out"
 is "$before" "by the same process" pid
 entries PLENUM_DATASET=/srv/data
 ok "and by its data set" has '"PLENUM_CLIENT_PID":"[0-9]' "$T/entries"
@@ -123,6 +125,7 @@ ok "and says so" logged "[Ww]atchdog"
 echo "ring-limt = 3" >>"$conf"
 n=$(grep -c '' "$conf")
 ok "a reload of a file with a fault fails" fails systemctl reload plenumd
-ok "the fault is logged with its line" wait_for 10 logged "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
+ok "the fault is logged with its line" wait_for 10 logged \
+    "plenumd.conf:$n: there is no key 'ring-limt'; did you mean ring-limit?"
 ok "and the loader serves on" systemctl --quiet is-active plenumd.service
 finish

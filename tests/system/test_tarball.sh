@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_tarball.sh - the source package, without autotools: what make dist makes is built and installed where autoconf, automake and
-# libtoolize only complain, and what was installed works. Speaks TAP; takes minutes.
+# test_tarball.sh - the source package, without autotools: what make dist makes is built and installed where autoconf,
+# automake and libtoolize only complain, and what was installed works. Speaks TAP; takes minutes.
 . "$top_srcdir/tests/lib.sh"
 cd "$T" || exit 99
 
@@ -12,7 +12,8 @@ for tool in autoconf automake aclocal autoheader autoreconf autom4te libtoolize;
     ln -s $tool stubs/$tool-1.16
 done
 # Not in the build folder, where this runs beside others.
-ok "configure makes a tarball's build folder" sh -c 'mkdir from && cd from && "$top_srcdir/configure" -q PYTHON="$PYTHON"'
+ok "configure makes a tarball's build folder" \
+    sh -c 'mkdir from && cd from && "$top_srcdir/configure" -q PYTHON="$PYTHON"'
 ok "make dist" make -s -C from dist
 ok "it is unpacked" sh -c 'mkdir to && tar xf from/plenum-*.tar.* -C to --strip-components=1'
 export PATH=$T/stubs:$PATH

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_wheel.sh - the wheel of scripts/wheel in systems that have never seen anything of ours: bare ones of debootstrap, with
-# Python's venv, but no compiler, no library that Plenum needs, no Open MPI. It is installed into an environment that is not
-# activated, a job is run, and it is removed. Then with the system's Open MPI, on two virtual hosts as well. make check-wheel; PLENUM_WHEEL names a wheel that is
-# there already, PLENUM_ROOTS a folder where the systems are kept (roots in the build folder; nothing is written to them after
-# they are made), WHEEL_SYSTEMS which, and ARCH=aarch64 another processor than this one, which qemu plays. Speaks TAP. Needs root, debootstrap, and
-# archives of Debian, Ubuntu and Python packages.
+# test_wheel.sh - the wheel of scripts/wheel in systems that have never seen anything of ours: bare ones of debootstrap,
+# with Python's venv, but no compiler, no library that Plenum needs, no Open MPI. It is installed into an environment
+# that is not activated, a job is run, and it is removed. Then with the system's Open MPI, on two virtual hosts as well.
+# make check-wheel; PLENUM_WHEEL names a wheel that is there already, PLENUM_ROOTS a folder where the systems are kept
+# (roots in the build folder; nothing is written to them after they are made), WHEEL_SYSTEMS which, and ARCH=aarch64
+# another processor than this one, which qemu plays. Speaks TAP. Needs root, debootstrap, and archives of Debian, Ubuntu
+# and Python packages.
 . "$top_srcdir/tests/lib.sh"
 
 # What is it called, where does it come from, signed by whom, with which of debootstrap's scripts, with which Python?
@@ -18,7 +19,8 @@ foreign=
 [ "$arch" = "$(uname -m)" ] || foreign=-$arch
 
 outside() {
-    local roots=${PLENUM_ROOTS:-$top_builddir/roots} wheel=${PLENUM_WHEEL:-} build=$top_builddir/wheel$foreign options=() count
+    local roots=${PLENUM_ROOTS:-$top_builddir/roots} wheel=${PLENUM_WHEEL:-} build=$top_builddir/wheel$foreign \
+        options=() count
     [ "$(id -u)" = 0 ] || skip_all "debootstrap and mounting need root"
     command -v debootstrap >/dev/null || skip_all "debootstrap is not installed"
     if [ -n "$foreign" ]; then
@@ -30,7 +32,8 @@ outside() {
         options=(--platform manylinux2014_$arch --platform manylinux_2_27_$arch --platform manylinux_2_28_$arch)
     fi
     if [ -z "$wheel" ]; then
-        "$top_srcdir/scripts/wheel" "$build" >"$T/log" 2>&1 || { tail -n 20 "$T/log" | sed 's/^/# /'; echo "Bail out! scripts/wheel fails"; exit 1; }
+        "$top_srcdir/scripts/wheel" "$build" >"$T/log" 2>&1 || { tail -n 20 "$T/log" |
+            sed 's/^/# /'; echo "Bail out! scripts/wheel fails"; exit 1; }
         wheel=$(ls "$build"/pyplenum-*_"$arch".whl)
     fi
     content
@@ -52,21 +55,24 @@ outside() {
                 continue
             fi
             rm -rf --one-file-system "${roots:?}/$name$foreign"
-            if ! debootstrap ${foreign:+--arch=arm64} --keyring="$keyring" --variant=minbase --include=python3-venv --components=main,universe \
+            if ! debootstrap ${foreign:+--arch=arm64} \
+                --keyring="$keyring" --variant=minbase --include=python3-venv --components=main,universe \
                 "$name" "$roots/$name$foreign" "$mirror" "$script" >"$T/log" 2>&1; then
                 skip "the wheel in $name" "debootstrap: $(tail -n 1 "$T/log")"
                 continue
             fi
             : >"$roots/$name$foreign.done"
         fi
-        if ! python3 -m pip -q --disable-pip-version-check download --no-deps --only-binary :all: --python-version "$python" "${options[@]}" \
+        if ! python3 -m pip -q --disable-pip-version-check download --no-deps --only-binary :all: \
+            --python-version "$python" "${options[@]}" \
             --dest "$T/share/numpy-$name" numpy >"$T/log" 2>&1; then
             skip "the wheel in $name" "no NumPy for Python $python: $(tail -n 1 "$T/log")"
             continue
         fi
         # What is mounted in there is gone with the last process of the name space.
         mkdir -p "$T/system"
-        NAME=$name FOREIGN=$foreign LOWER=$roots/$name$foreign SYSTEM=$T/system SHARE=$T/share COUNT=$tap_count unshare --mount --pid --fork --kill-child --propagation private -- \
+        NAME=$name FOREIGN=$foreign LOWER=$roots/$name$foreign SYSTEM=$T/system SHARE=$T/share COUNT=$tap_count \
+            unshare --mount --pid --fork --kill-child --propagation private -- \
             bash "$top_srcdir/tests/system/test_wheel.sh" --mount </dev/null | tee "$T/lines"
         count=$(grep -cE '^(not )?ok ' "$T/lines")
         tap_count=$((tap_count + count))
@@ -88,7 +94,8 @@ P
     echo "# $(basename "$wheel"): $(stat -c %s "$wheel") bytes"
     local name libraries="plenumd plenumctl plenumrun libplenum.so.1 libplenum-tls.so libplenum-mpi.so"
     for name in $libraries; do ok "the wheel has $name" grep -qx "pyplenum/bin/$name" "$T/list"; done
-    is "e_machine $(case $arch in aarch64) echo 183 ;; x86_64) echo 62 ;; esac)" "all are programs of $arch" grep ^e_machine "$T/list"
+    is "e_machine $(case $arch in aarch64) echo 183 ;; x86_64) echo 62 ;; esac)" "all are programs of $arch" grep \
+        ^e_machine "$T/list"
     python3 -m zipfile -e "$wheel" "$T/content"
     is "" "each looks for others in the wheel or in the system" eval \
         "readelf -d '$T'/content/pyplenum/bin/* '$T'/content/pyplenum.libs/* | grep -E 'R(UN)?PATH' | grep -vE '\[([\$]ORIGIN[^:]*|/usr/lib/[^:]*)\]'"
@@ -104,17 +111,21 @@ mounted() {
     mount -t tmpfs -o size=4G tmpfs "$SYSTEM" && mkdir "$SYSTEM"/{up,work,root} &&
         mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$SYSTEM/up,workdir=$SYSTEM/work" "$root" &&
         mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" && mount -t tmpfs tmpfs "$root/dev" &&
-        mkdir -p "$root"/dev/{pts,shm} "$root/share" && mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts" &&
+        mkdir -p "$root"/dev/{pts,shm} "$root/share" &&
+        mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts" &&
         mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm" && mount --bind "$SHARE" "$root/share" || exit 99
-    for n in null zero full random urandom tty; do : >"$root/dev/$n" && mount --bind "/dev/$n" "$root/dev/$n" || exit 99; done
+    for n in null zero full random urandom tty; do : >"$root/dev/$n" && mount --bind "/dev/$n" "$root/dev/$n" ||
+        exit 99; done
     ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     echo 'alice:x:1234:1234::/home/alice:/bin/bash' >>"$root/etc/passwd"
     # Its root is that of all its name spaces, so that it can have hosts of its own.
     mkdir "$root/old" && cd "$root" && pivot_root . old && cd / && umount -l /old && rmdir /old || exit 99
-    exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive TMPDIR=/tmp \
-        NAME="$NAME" FOREIGN="$FOREIGN" COUNT="$COUNT" top_srcdir=/share top_builddir=/share bash /share/test_wheel.sh --inside
+    exec /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive \
+        TMPDIR=/tmp \
+        NAME="$NAME" FOREIGN="$FOREIGN" COUNT="$COUNT" top_srcdir=/share top_builddir=/share bash /share/test_wheel.sh \
+        --inside
 }
 
 alice() { setpriv --reuid 1234 --regid 1234 --clear-groups env -u PLENUM_CACHE_DIR HOME=/home/alice "$@"; }
@@ -139,7 +150,8 @@ inside() {
     alice python3 -m venv env
     alice env/bin/pip -q install --no-index --find-links "/share/numpy-$NAME" numpy
     everything >/before
-    ok "$NAME: pip installs it, as a user" alice env/bin/pip install --no-index --find-links "/share/numpy-$NAME" /share/pyplenum-*.whl
+    ok "$NAME: pip installs it, as a user" alice env/bin/pip install --no-index --find-links "/share/numpy-$NAME" \
+        /share/pyplenum-*.whl
     for program in plenumd plenumctl plenumrun; do
         ok "$NAME: $program says its version" alice env/bin/$program --version
         for object in env/lib/python3*/site-packages/pyplenum/bin/$program; do
@@ -147,19 +159,23 @@ inside() {
         done
     done
     alice env/bin/plenumctl make-sample photos --classes 4 --images 12 --size 80 >/dev/null
-    is "$want" "$NAME: plenumctl hash" eval "alice env/bin/plenumctl hash photos --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
+    is "$want" "$NAME: plenumctl hash" eval \
+        "alice env/bin/plenumctl hash photos --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
     job "a stream with its own loader, of a Python whose environment is not activated" env/bin/python
     alice env/bin/python -c "import tarfile; t = tarfile.open('photos.tar', 'w'); t.add('photos', '.'); t.close()"
-    is "$want" "$NAME: a tar archive is read" eval "alice env/bin/plenumctl hash tar,label=folder:photos.tar --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
+    is "$want" "$NAME: a tar archive is read" eval \
+        "alice env/bin/plenumctl hash tar,label=folder:photos.tar --pipeline 'rrc(48)flip(0.5)' --seed 7 --epochs 2 | grep -oE '\b[0-9a-f]{16}\b'"
 
     # By TCP with a key, which takes libplenum-tls and OpenSSL, and with a status page.
     alice sh -c 'umask 077; head -c 32 /dev/urandom >loader.key; env/bin/plenumctl key loader.key alice >alice.key'
-    setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumd --socket unix:/home/alice/socket --listen 127.0.0.1:7411 --tls-key loader.key \
+    setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumd --socket unix:/home/alice/socket \
+        --listen 127.0.0.1:7411 --tls-key loader.key \
         --http-port 7412 2>log &
     pid=$!
     wait_for 120 grep -q "decode for" log
     job "a stream by TLS" env PLENUM_LOADER=tcp:127.0.0.1:7411 PLENUM_LOADER_KEY=alice.key env/bin/python
-    is 200 "$NAME: the status page" env/bin/python -c "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7412/').status)"
+    is 200 "$NAME: the status page" \
+        env/bin/python -c "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:7412/').status)"
     kill -TERM $pid
     wait $pid
     code=$?
@@ -167,7 +183,8 @@ inside() {
 
     alice env/bin/plenumrun -n 1 true 2>err
     if [ -n "$FOREIGN" ]; then
-        ok "$NAME: plenumrun says that it does not run in qemu" grep -q '^plenumrun: error: no process may adopt orphans here' err
+        ok "$NAME: plenumrun says that it does not run in qemu" \
+            grep -q '^plenumrun: error: no process may adopt orphans here' err
     elif grep -q 'mpirun was not found' err; then
         skip "$NAME: plenumrun, without Open MPI" "it needs mpirun"
     else
@@ -176,7 +193,8 @@ inside() {
     fi
     alice env/bin/plenumrun --host a,b true 2>err
     code=$?
-    [ -n "$FOREIGN" ] || ok "$NAME: several hosts are refused, with a sentence" eval '[ $code = 125 ] && grep -qx "plenumrun: error: mpirun was not found in PATH: to start instances on other hosts, install Open MPI .*" err'
+    [ -n "$FOREIGN" ] || ok "$NAME: several hosts are refused, with a sentence" eval \
+        '[ $code = 125 ] && grep -qx "plenumrun: error: mpirun was not found in PATH: to start instances on other hosts, install Open MPI .*" err'
     with_mpi
     ok "$NAME: pip removes it" alice env/bin/python -m pip uninstall -y pyplenum
     everything >/after
@@ -191,11 +209,13 @@ started() {
     alice "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 cat /proc/self/status >out2 2>err
     is "$(signals_ignored out2)" "$NAME: no more signals are ignored" signals_ignored out
     alice env -u LC_ALL env/bin/plenumrun -n 1 env 2>err | sed 's/=.*//' | sort >out
-    alice env -u LC_ALL "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 env 2>err | sed 's/=.*//' | sort >out2
+    alice env -u LC_ALL "$(echo env/lib/python3*/site-packages/pyplenum/bin/plenumrun)" -n 1 env 2>err | sed 's/=.*//' |
+        sort >out2
     ok "$NAME: no variable is new" diff out2 out
     setpriv --reuid 1234 --regid 1234 --clear-groups env/bin/plenumrun -n 1 sleep 1000 2>err &
     pid=$!
-    ok "$NAME: plenumrun is the process that was started" wait_for 120 sh -c "readlink /proc/$pid/exe | grep -q 'pyplenum/bin/plenumrun$'"
+    ok "$NAME: plenumrun is the process that was started" wait_for 120 \
+        sh -c "readlink /proc/$pid/exe | grep -q 'pyplenum/bin/plenumrun$'"
     wait_for 120 look_for_sleep
     kill -TERM $pid
     wait $pid
@@ -236,7 +256,8 @@ several_hosts() {
         return
     fi
     eval "$("$vhosts" env ssh)"
-    "$vhosts" head timeout -k 5 120 env/bin/plenumrun --allow-run-as-root --host v1,v2 env/bin/python /share/first.py photos >out 2>err || echo "status $?" >>err
+    "$vhosts" head timeout -k 5 120 env/bin/plenumrun --allow-run-as-root --host v1,v2 env/bin/python /share/first.py \
+        photos >out 2>err || echo "status $?" >>err
     cat out >>err
     [ "$(hash_in out)" = "$want" ]
     result $? "$NAME: $what" err

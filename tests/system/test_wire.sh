@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_wire.sh - what somebody between the hosts of a job can read: Open MPI's own messages, but no key, no token and no variable
-# of the job. Speaks TAP. Needs root.
+# test_wire.sh - what somebody between the hosts of a job can read: Open MPI's own messages, but no key, no token and no
+# variable of the job. Speaks TAP. Needs root.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/system/hosts.sh"
 [ -e "$top_builddir/.libs/libplenum-tls.so" ] || skip_all "built without TLS"
@@ -28,28 +28,37 @@ overheard() {
     kill $ear
     wait $ear 2>/dev/null
 }
-not_heard() { for secret; do [ -n "$secret" ] && ! grep -q -a -e "$secret" wire || { echo "'$secret' can be read"; return 1; }; done; }
+not_heard() { for secret; do [ -n "$secret" ] && ! grep -q -a -e "$secret" wire ||
+    { echo "'$secret' can be read"; return 1; }; done; }
 heard() { grep -q -a -e "$1" wire || { echo "the wire says nothing of '$1'"; return 1; }; }
 
 for how in ssh agent; do
     eval "$("$vhosts" env $how)"
-    overheard -x PASSWORD=correct-horse-$how --loader none --loader-host v3 --host v1,v2 sh -c './tell >told; echo all-that-is-printed'
+    overheard -x PASSWORD=correct-horse-$how --loader none --loader-host v3 --host v1,v2 \
+        sh -c './tell >told; echo all-that-is-printed'
     token=$(sed -n 's/^token: //p' told | head -n 1) key=$(sed -n 's/^client key: //p' told)
     ok "$how: the job runs, and its secrets are known here" all 'same $code 0' 'test ${#token} = 64' 'test ${#key} = 64'
     ok "$how: the listener hears something" heard PLENUM_SHIM_JOB
-    ok "$how: no key, no token, no variable, no output can be read" not_heard "$token" "$key" correct-horse-$how all-that-is-printed
+    ok "$how: no key, no token, no variable, no output can be read" not_heard "$token" "$key" correct-horse-$how \
+        all-that-is-printed
     ok "$how: nothing is left" nothing_is_left
 done
 # A host without TLS is named before anything starts.
 on v2 mount --bind /dev/null "$top_builddir/.libs/libplenum-tls.so"
 job --host v1,v2 true
-ok "a host where TLS is not installed" all 'same $code 125' 'last_line_has "v2  *encryption  *a key needs TLS, which is not installed"' nothing_is_left
+ok "a host where TLS is not installed" all 'same $code 125' \
+    'last_line_has "v2  *encryption  *a key needs TLS, which is not installed"' nothing_is_left
 on v2 umount "$top_builddir/.libs/libplenum-tls.so"
 
 # Where TLS is not installed a job runs, and says what that means; what needs a key does not.
-bare() { unshare -m sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$top_builddir/.libs/libplenum-tls.so" "$run" "$@" >out 2>err; code=$?; }
+bare() {
+    unshare -m sh -c 'mount --bind /dev/null "$0" && exec "$@"' "$top_builddir/.libs/libplenum-tls.so" "$run" \
+        "$@" >out 2>err; code=$?
+}
 bare --host v1,v2 sh -c 'echo $RANK'
-ok "without TLS: it runs, and says so" all 'same $code 0' 'has "the other hosts say to each other is not encrypted"' nothing_is_left
+ok "without TLS: it runs, and says so" all 'same $code 0' 'has "the other hosts say to each other is not encrypted"' \
+    nothing_is_left
 bare --loader none --loader-host v3 --host v1,v2 true
-ok "without TLS: no loaders with a key" all 'same $code 125' 'last_line_has "--loader-host: a key needs TLS, which is not installed"' nothing_is_left
+ok "without TLS: no loaders with a key" all 'same $code 125' \
+    'last_line_has "--loader-host: a key needs TLS, which is not installed"' nothing_is_left
 finish

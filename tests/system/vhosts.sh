@@ -28,7 +28,8 @@ self=$(readlink -f "$0")
 D=${VHOSTS_DIR:?must name a folder that can be made}
 net=${VHOSTS_NET:-10.77.99}
 die() { echo "vhosts: $*" >&2; exit 125; }
-case $D in /*/..* | *//*) die "VHOSTS_DIR must be a plain absolute path" ;; /?*/?*) ;; *) die "VHOSTS_DIR must lie below another folder" ;; esac
+case $D in /*/..* | *//*) die "VHOSTS_DIR must be a plain absolute path" ;; /?*/?*) ;; *) die \
+    "VHOSTS_DIR must lie below another folder" ;; esac
 hosts() { [ ! -f "$D/hosts" ] || cat "$D/hosts"; }
 
 # Pid files hold "PID STARTTIME", so that a process id that was used again is never touched.
@@ -237,6 +238,7 @@ cmd_down() {
 command=${1:-}
 shift
 case $command in
-up | down | head | exec | agent | env | sshd | drop | undrop | freeze | thaw | hide | unhide | crash | ps | __spawn | __host | __head) "cmd_$command" "$@" ;;
+up | down | head | exec | agent | env | sshd | drop | undrop | freeze | thaw | hide | unhide | crash | ps | \
+    __spawn | __host | __head) "cmd_$command" "$@" ;;
 *) sed -n '3,/^set -u/s/^# \{0,1\}//p' "$self" >&2; exit 125 ;;
 esac

@@ -13,20 +13,27 @@ says() { grep -q -e "$1" err || { echo "no '$1' in:"; cat err; return 1; }; }
 "$ctl" plan --micro-batch 32 --micro-batch-time 50ms --gradient-accumulation 3 --allreduce-time 10ms --image-time 2ms \
     --replicas 1,2,16 --json >plan.json
 if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
-    ok "plan: one replica reduces nothing" json plan.json "d['rows'][0]['images_per_second'] == 640 and d['rows'][0]['step_ms'] == 150"
-    ok "plan: the others do" json plan.json "abs(d['rows'][1]['images_per_second'] - 2*32*3/0.16) < 0.1 and abs(d['rows'][2]['images_per_second'] - 16*32*3/0.16) < 0.1"
-    ok "plan: cores = images/s x time of an image" json plan.json "all(abs(r['loader_cores'] - r['images_per_second'] * 0.002) < 0.01 for r in d['rows'])"
+    ok "plan: one replica reduces nothing" json plan.json \
+        "d['rows'][0]['images_per_second'] == 640 and d['rows'][0]['step_ms'] == 150"
+    ok "plan: the others do" json plan.json \
+        "abs(d['rows'][1]['images_per_second'] - 2*32*3/0.16) < 0.1 and abs(d['rows'][2]['images_per_second'] - 16*32*3/0.16) < 0.1"
+    ok "plan: cores = images/s x time of an image" json plan.json \
+        "all(abs(r['loader_cores'] - r['images_per_second'] * 0.002) < 0.01 for r in d['rows'])"
 else
     skip "plan" "no Python to read JSON with"
 fi
-ok "plan measures an image where a data set is named" sh -c '"$@" | grep -q "^an image takes one core [1-9][0-9]* us$"' sh \
+ok "plan measures an image where a data set is named" \
+    sh -c '"$@" | grep -q "^an image takes one core [1-9][0-9]* us$"' sh \
     "$ctl" plan data --pipeline 'rrc(32)' --micro-batch 4 --micro-batch-time 1s
 "$ctl" plan data >out 2>err
 ok "plan: what is missing is named" says "--micro-batch and --micro-batch-time are needed"
 
 # ---- sources ----
 alone=$("$ctl" hash data --pipeline 'rrc(32)' --epochs 2)
-hash_of() { PLENUM_SOURCE=$1 "$feed" data --pipeline 'rrc(32)' --epochs 2 --micro-batch 4 --json >out 2>err; sed -n 's/.*"hash": "\([^"]*\)".*/\1/p' out; }
+hash_of() {
+    PLENUM_SOURCE=$1 "$feed" data --pipeline 'rrc(32)' --epochs 2 --micro-batch 4 --json >out 2>err
+    sed -n 's/.*"hash": "\([^"]*\)".*/\1/p' out
+}
 is "$alone" "PLENUM_SOURCE=real" hash_of real
 synthetic=$(hash_of synthetic)
 ok "synthetic: the same number of images" grep -q '"images": 42,' out
@@ -35,14 +42,16 @@ hash_of imaginary >/dev/null
 ok "another source is refused" says "PLENUM_SOURCE=imaginary: it can be real, generated or synthetic"
 
 # ---- bench ----
-"$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 4 --seconds 300ms --rounds 3 --sources real,synthetic --json >bench.json 2>err
+"$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 4 --seconds 300ms --rounds 3 --sources real,synthetic \
+    --json >bench.json 2>err
 ok "bench measures what was chosen" grep -q '"name": "real"' bench.json
 ok "and no more" sh -c '! grep -q generated bench.json'
 if [ -n "${PYTHON:-}" ] && [ "$PYTHON" != : ]; then
     ok "bench: min <= median <= max" json bench.json "all(0 < r['min'] <= r['median'] <= r['max'] for r in d['rows'])"
     ok "bench: times of the loader" json bench.json "d['render_us'] > 0 and d['threads'] >= 1 and d['io_threads'] >= 1"
 fi
-"$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 2 --seconds 900ms --rounds 1 --sources real --step-time 200ms >out 2>err
+"$ctl" bench stream data --pipeline 'rrc(32)' --micro-batch 2 --seconds 900ms --rounds 1 --sources real \
+    --step-time 200ms >out 2>err
 ok "bench: a verdict for steps of that time" grep -q "^verdict .*host-bound.*: steps of 200 ms" out
 "$ctl" bench stream data --subset 5:5 --seconds 100ms --rounds 1 >out 2>err
 ok "what --subset leaves is measured: of nothing, nothing" grep -q "holds no samples" err
@@ -77,5 +86,6 @@ ok "a trace that was cut is taken as far as it goes" "$ctl" trace trace joined.j
 "$ctl" trace data joined.json >out 2>err
 ok "a folder without traces" says "data holds no traces"
 PLENUM_TRACE=/dev/null/x "$feed" data --pipeline 'rrc(32)' >out 2>err
-ok "a trace that cannot be written does not end the stream" sh -c 'grep -q "^hash" out && grep -q "warning: no trace: PLENUM_TRACE=/dev/null/x" err'
+ok "a trace that cannot be written does not end the stream" \
+    sh -c 'grep -q "^hash" out && grep -q "warning: no trace: PLENUM_TRACE=/dev/null/x" err'
 finish

@@ -44,11 +44,13 @@ ok "the files are not larger" "$PYTHON" -c '
 import json
 j = json.load(open("packed.json"))
 assert j["bytes_after"] <= 1.01 * j["bytes_before"], j'
-ok "nothing else is left in the folder" sh -c '[ "$(ls packed | grep -v "^archive-.*tar$" | tr "\n" " ")" = "classes.txt plenum-pack.txt " ]'
+ok "nothing else is left in the folder" \
+    sh -c '[ "$(ls packed | grep -v "^archive-.*tar$" | tr "\n" " ")" = "classes.txt plenum-pack.txt " ]'
 hashes data >want
 ok "bad samples were substituted" grep -q '"substituted": [1-9]' want
 is "$(cat want)" "the packed set renders the same stream" hashes packed
-is "$(cat want)" "by the archives' names, too" hashes "packed/archive-{000000..$(printf %06d $(((samples - 1) / 10)))}.tar"
+is "$(cat want)" "by the archives' names, too" hashes \
+    "packed/archive-{000000..$(printf %06d $(((samples - 1) / 10)))}.tar"
 is "$("$plenumctl" index data --json | field classes)" "the same classes" \
     sh -c '"$0" index packed --json | sed "s/.*classes\": \([0-9]*\).*/\1/"' "$plenumctl"
 ok "class names are kept" sh -c '[ "$(tail -n 1 packed/classes.txt)" = "zz an empty class" ]'
@@ -56,7 +58,8 @@ ok "class names are kept" sh -c '[ "$(tail -n 1 packed/classes.txt)" = "zz an em
 # Packing what is packed changes nothing; packing archives gives what packing their folder gives.
 "$plenumctl" pack packed again -n 10 --json >again.json
 is "$(field packed <packed.json)" "packed files are kept as they are" field kept.packed <again.json
-is "$("$plenumctl" verify packed --content | grep content)" "byte for byte" sh -c '"$0" verify again --content | grep content' "$plenumctl"
+is "$("$plenumctl" verify packed --content | grep content)" "byte for byte" \
+    sh -c '"$0" verify again --content | grep content' "$plenumctl"
 (cd data && find . -name '*.*g' | LC_ALL=C sort | tar -cf ../data.tar -T -)
 "$plenumctl" pack tar,label=folder:data.tar third -n 10 --json >third.json
 is "$(cat want)" "an archive of the folder, packed" hashes third
@@ -143,7 +146,8 @@ rm torn/archive-000002.tar
 ok "an archive that was removed is made again" "$plenumctl" pack data torn -n 10
 is "$(cat want.archives)" "and is the same" archives torn
 printf x >>torn/archive-000001.tar
-ok "an archive that was changed is told" sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar is not as it was written" why' "$plenumctl"
+ok "an archive that was changed is told" \
+    sh -c '! "$0" pack data torn -n 10 2>why && grep -q "archive-000001.tar is not as it was written" why' "$plenumctl"
 
 # --- what is refused ---
 no() { # SENTENCE PATTERN ARGUMENTS...: pack refuses with a sentence like this
@@ -187,7 +191,8 @@ print(*(p[\"kind\"] for p in json.load(sys.stdin)[\"problems\"]))"' "$plenumctl"
 rm data/bricks/cut.jpg data/bricks/empty.jpg data/bricks/text.jpg
 "$plenumctl" pack data good -n 40 --json >good.json
 ok "verify finds nothing wrong with a good set" "$plenumctl" verify good
-is "$(field packed <good.json)" "and proves all that is packed" sh -c '"$0" verify good --json | sed -n "s/.*\"packed\": \([0-9]*\).*/\1/p"' "$plenumctl"
+is "$(field packed <good.json)" "and proves all that is packed" \
+    sh -c '"$0" verify good --json | sed -n "s/.*\"packed\": \([0-9]*\).*/\1/p"' "$plenumctl"
 is "$("$plenumctl" verify good --content --threads 1 | grep content)" "the content's hash does not depend on threads" \
     sh -c '"$0" verify good --content --threads 3 | grep content' "$plenumctl"
 

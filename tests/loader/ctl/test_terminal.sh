@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_terminal.sh - whatever files and folders of others are called, plenumctl sends no commands to the terminal. Speaks TAP.
+# test_terminal.sh - whatever files and folders of others are called, plenumctl sends no commands to the terminal.
+# Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 

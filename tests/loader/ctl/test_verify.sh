@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it keeps, and what streams and cursors make of
-# that list. Speaks TAP.
+# test_verify.sh - plenumctl verify: what it finds, the list of bad samples that it keeps, and what streams and cursors
+# make of that list. Speaks TAP.
 . "$top_srcdir/tests/lib.sh"
 . "$top_srcdir/tests/e2e/job.sh"
 
@@ -19,7 +19,8 @@ here=$PWD
 "$ctl" index data --json >index.json
 ok "nothing is wrong: status 0" status 0 "$ctl" verify data --json
 "$ctl" verify data --json --content >good.json
-is "24 null" "all are good, and no list is needed" echo "$(($(json jpeg good.json) + $(json png good.json)))" "$(json bad_list good.json)"
+is "24 null" "all are good, and no list is needed" echo "$(($(json jpeg good.json) + $(json png good.json)))" \
+    "$(json bad_list good.json)"
 is "$(json fingerprint index.json)" "the fingerprint stays" json fingerprint good.json
 ok "no list is there" sh -c '! ls cache/*.bad 2>/dev/null'
 
@@ -28,7 +29,8 @@ mkdir -p kinds/a
 cp "$top_srcdir"/tests/loader/image/golden/{progressive,420,grey,arithmetic}.jpg kinds/a/
 "$ctl" verify kinds --no-list --json >kinds.json
 is "4 1" "progressive ones are counted" echo "$(json jpeg kinds.json) $(json progressive kinds.json)"
-ok "... and it is said what to do" sh -c '"$1" verify kinds --no-list | grep -q "^progressive  1 of the JPEGs.*plenumctl pack"' sh "$ctl"
+ok "... and it is said what to do" \
+    sh -c '"$1" verify kinds --no-list | grep -q "^progressive  1 of the JPEGs.*plenumctl pack"' sh "$ctl"
 "$ctl" pack kinds faster >/dev/null || exit 99
 ok "... which is true" test "$("$ctl" verify faster --no-list --json | json progressive -)" = 0
 
@@ -42,7 +44,8 @@ printf 'x' | dd of="padded/${victim#flipped/}" bs=1 seek=$(($(stat -c %s "$victi
 "$ctl" verify padded --content --json >two.json
 is "$(json fingerprint one.json)" "a byte behind the first 64 KiB is not in the fingerprint" json fingerprint two.json
 ok "... but in the hash over all" test "$(json content one.json)" != "$(json content two.json)"
-ok "... which does not depend on threads" test "$("$ctl" verify padded --content --json -t 5 | json content -)" = "$(json content two.json)"
+ok "... which does not depend on threads" test \
+    "$("$ctl" verify padded --content --json -t 5 | json content -)" = "$(json content two.json)"
 
 # ---- faults ----
 mkdir bad
@@ -66,27 +69,36 @@ ok "something is wrong: status 1" status 1 "$ctl" verify bad --no-list --json
 "$ctl" verify bad --no-list --json >look.json
 is " 4 bad " "four samples are bad" kinds look.json
 is "null null" "--no-list keeps no list" echo "$(json bad_list look.json)" "$(json fingerprint look.json)"
-is "$(json fingerprint before.json)" "... and the data set as it was" sh -c '"$0" index bad --json | sed "s/.*\"fingerprint\": \"//;s/\".*//"' "$ctl"
+is "$(json fingerprint before.json)" "... and the data set as it was" \
+    sh -c '"$0" index bad --json | sed "s/.*\"fingerprint\": \"//;s/\".*//"' "$ctl"
 
 "$ctl" pack bad packed -n 10 >/dev/null
 "$ctl" verify bad >told
-ok "it says where the list is and what it does" grep -q "^bad list     $here/cache/.*\.bad: streams that are opened now heed it, and refuse older cursors" told
+ok "it says where the list is and what it does" \
+    grep -q "^bad list     $here/cache/.*\.bad: streams that are opened now heed it, and refuse older cursors" told
 "$ctl" verify bad --json >bad.json
 ok "again: as it was" sh -c '"$0" verify bad | grep -q "^bad list .*: as it was"' "$ctl"
-ok "the list is text with reasons" sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*no JPEG or PNG" "$0"' "$(json bad_list bad.json)"
+ok "the list is text with reasons" \
+    sh -c 'grep -q "^bad [0-9]* .*the file is empty" "$0" && grep -q "^bad [0-9]* .*no JPEG or PNG" "$0"' \
+    "$(json bad_list bad.json)"
 "$ctl" index bad --json >after.json
-is "4 $(json bad_list bad.json)" "index tells how many are known" echo "$(json known_bad after.json)" "$(json bad_list after.json)"
+is "4 $(json bad_list bad.json)" "index tells how many are known" echo "$(json known_bad after.json)" \
+    "$(json bad_list after.json)"
 is "$(json fingerprint bad.json)" "the fingerprint is what verify said" json fingerprint after.json
 bad=$(sed -n 's/^bad \([0-9]*\) .*the file is empty$/\1/p' "$(json bad_list bad.json)")
-ok "sample tells why one is bad" sh -c '"$0" sample bad $1 | grep -q "^  known to be bad: the file is empty$"' "$ctl" "$bad"
+ok "sample tells why one is bad" sh -c '"$0" sample bad $1 | grep -q "^  known to be bad: the file is empty$"' "$ctl" \
+    "$bad"
 ok "... and in JSON" sh -c '"$0" sample bad $1 --json | grep -q "\"known_bad\": \"the file is empty\"" &&
     "$0" sample bad 0 --json | grep -q "\"known_bad\": null"' "$ctl" "$bad"
 ok "... and another than before" test "$(json fingerprint before.json)" != "$(json fingerprint after.json)"
-is 4 "now the one that is cut in its last rows is bad, too" sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh "$ctl" hash bad $top
+is 4 "now the one that is cut in its last rows is bad, too" \
+    sh -c '"$@" --json | sed -n "s/.*\"substituted\": \([0-9]*\).*/\1/p"' sh "$ctl" hash bad $top
 
 "$ctl" pack bad packed2 -n 10 >pack.txt
-ok "it says what becomes of them" grep -q "4 do not decode whole: of these, loaders show what lies above the damage$" pack.txt
-ok "packing keeps bad files as they are, known or not" sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
+ok "it says what becomes of them" grep -q "4 do not decode whole: of these, loaders show what lies above the damage$" \
+    pack.txt
+ok "packing keeps bad files as they are, known or not" \
+    sh -c 'for a in packed/*.tar; do cmp "$a" "packed2/${a#*/}" || exit 1; done'
 "$ctl" verify packed --json >packed.json
 is " 4 bad " "... which are bad there, too" kinds packed.json
 is "$("$ctl" hash bad $stream)" "... so that both, verified, are the same stream" "$ctl" hash packed $stream
@@ -98,7 +110,8 @@ is 4 "... and counts what is substituted" field substituted
 job -n 1 "$feed" bad $stream --bad fail --shuffle none
 ok "bad = fail: file and reason" says "$here/bad/bricks/empty.jpg is known to be bad: the file is empty"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified
-ok "a cursor from before is refused with the reason" says "the cursor was made before samples of $here/bad became known to be bad (plenumctl verify)"
+ok "a cursor from before is refused with the reason" says \
+    "the cursor was made before samples of $here/bad became known to be bad (plenumctl verify)"
 ok "... and the job fails" test "$code" != 0
 job -n 2 "$feed" bad $stream --micro-batch 2 --batches 2 --checkpoint verified --json
 job -n 1 --num-replicas 4 "$feed" bad $stream --micro-batch 1 --resume verified --json
@@ -106,7 +119,8 @@ ok "a cursor from after goes on" test "$code $(field images)" = "0 20" # of 28
 
 mkdir elsewhere
 cp -r bad elsewhere/train
-is 4 "the same data in another place has the list" sh -c '"$0" index elsewhere/train --json | sed -n "s/.*\"known_bad\": \([0-9]*\).*/\1/p"' "$ctl"
+is 4 "the same data in another place has the list" \
+    sh -c '"$0" index elsewhere/train --json | sed -n "s/.*\"known_bad\": \([0-9]*\).*/\1/p"' "$ctl"
 "$top_builddir/plenumd" --socket "unix:$here/service" --root "$here" --threads 1 2>service.log &
 service=$!
 wait_for 20 test -S service
@@ -118,7 +132,8 @@ wait $service
 # ---- the list changes ----
 rm "$(json bad_list bad.json)"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume verified
-ok "the list is gone: cursors that were made with it are refused" says "or to another list of its bad samples (plenumctl verify)"
+ok "the list is gone: cursors that were made with it are refused" says \
+    "or to another list of its bad samples (plenumctl verify)"
 job -n 2 "$feed" bad $stream --micro-batch 2 --resume unverified --json
 ok "... and those from before go on" test "$code $(field images)" = "0 20"
 
@@ -129,19 +144,23 @@ list=$(cat "$(json bad_list bad.json)")
 truncate -s 500 "$(ls bad/*/*-00001.jpg | tail -n 1)"
 ok "a file that changed: status 1" status 1 sh -c '"$0" verify bad --json >changed.json 2>changed.err' "$ctl"
 is " 4 bad 1 unreadable " "... is told as that" kinds changed.json
-ok "... with what to do" grep -q "the list of bad samples was left as it is, since some could not be read: run it again" changed.err
+ok "... with what to do" \
+    grep -q "the list of bad samples was left as it is, since some could not be read: run it again" changed.err
 is "$list" "... and the list is as it was" cat "$(json bad_list bad.json)"
 "$ctl" verify bad --json >anew.json
 is " 5 bad " "the next time, it is what lies there now" kinds anew.json
 ok "... and a list of its own" test "$(json bad_list anew.json)" != "$(json bad_list bad.json)"
 
 # ---- what is refused ----
-ok "generated: there is nothing to verify" sh -c '! "$0" verify generated:10 2>why && grep -q "generated:10 has no files: there is nothing to verify" why' "$ctl"
-ok "no cache folder: the report comes all the same" sh -c '! "$0" verify bad --cache-dir /proc/none >report 2>why && grep -q "^problems     5" report &&
+ok "generated: there is nothing to verify" sh -c \
+    '! "$0" verify generated:10 2>why && grep -q "generated:10 has no files: there is nothing to verify" why' "$ctl"
+ok "no cache folder: the report comes all the same" \
+    sh -c '! "$0" verify bad --cache-dir /proc/none >report 2>why && grep -q "^problems     5" report &&
     grep -q "the list of bad samples cannot be kept: there is no cache folder" why' "$ctl"
 echo damaged >"$(json bad_list anew.json)"
 job -n 1 "$feed" bad $stream
-ok "a damaged list is refused and named" says "$(json bad_list anew.json): the list of bad samples is damaged: remove it, or make it anew"
+ok "a damaged list is refused and named" says \
+    "$(json bad_list anew.json): the list of bad samples is damaged: remove it, or make it anew"
 ok "verify makes it anew" status 1 "$ctl" verify bad
 job -n 1 "$feed" bad $stream
 ok "... and streams go on" test "$code" = 0

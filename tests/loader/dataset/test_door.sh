@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What a data set names is opened by loader/dataset/place.c alone, which checks it against the client's roots, and files of the
-# cache by cache.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
+# What a data set names is opened by loader/dataset/place.c alone, which checks it against the client's roots, and files
+# of the cache by cache.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
 . "$top_srcdir/tests/lib.sh"
 
 calls='open|open64|openat|openat2|creat|fopen|freopen|opendir|fdopendir|scandir|scandirat|nftw|ftw|fts_open|glob|stat|stat64|lstat|fstatat|statx'
 calls="$calls|access|faccessat|realpath|canonicalize_file_name|readlink|readlinkat|rename|unlink|unlinkat|mkdir|chdir|execv|popen|system"
 
-# others: lines that call one of these elsewhere. tar_writer.c writes what plenumctl pack was told to; compare.c's file is
-# named by who runs plenumctl: index_read() opens it.
+# others: lines that call one of these elsewhere. tar_writer.c writes what plenumctl pack was told to; compare.c's file
+# is named by who runs plenumctl: index_read() opens it.
 others() {
     cd "$top_srcdir/loader" || exit 1
     grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c |

@@ -116,7 +116,8 @@ for reader in "tar --version" "bsdtar --version"; do
     mkdir -p "by-$tar"
     ok "$tar unpacks a packed archive" "$tar" -xf packed/archive-000000.tar -C "by-$tar"
     is "$(wc -l <list)" "$tar finds all images" sh -c "find by-$tar -name '*.jpg' -o -name '*.png' | wc -l"
-    is "$("$plenumctl" verify packed --content | sed -n 's/^content  *//p')" "$tar gives the same bytes" content "by-$tar"
+    is "$("$plenumctl" verify packed --content | sed -n 's/^content  *//p')" "$tar gives the same bytes" content \
+        "by-$tar"
 done
 cat >read.py <<'PY'
 import sys

@@ -1,11 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# test_processors.sh - what is chosen on other processors of x86, which qemu plays, and that the pixels are the same there.
+# test_processors.sh - what is chosen on other processors of x86, which qemu plays, and that the pixels are the same
+# there.
 . "$top_srcdir/tests/lib.sh"
 
-qemu=$(command -v qemu-x86_64 || command -v qemu-x86_64-static) || skip_all "qemu-x86_64 is missing (package qemu-user-static)"
+qemu=$(command -v qemu-x86_64 || command -v qemu-x86_64-static) ||
+    skip_all "qemu-x86_64 is missing (package qemu-user-static)"
 file=$top_builddir/plenumctl
-[ "$(od -An -tu2 -j18 -N2 "$file" | tr -d ' ')" = 62 ] && [ "$(uname -m)" = x86_64 ] || skip_all "these are processors of x86, and this is none"
+[ "$(od -An -tu2 -j18 -N2 "$file" | tr -d ' ')" = 62 ] && [ "$(uname -m)" = x86_64 ] ||
+    skip_all "these are processors of x86, and this is none"
 [ -z "${PLENUM_SANITIZED:-}" ] || skip_all "sanitizers do not run in qemu"
 "$qemu" -cpu Haswell "$file" --version >/dev/null 2>&1 || skip_all "$qemu does not run $file"
 
@@ -16,7 +19,8 @@ mkdir "$T/photos/class" && mv "$T"/photos/*.jpg "$T/photos/class"
 hash_on() { # CPU [OPTION...]: of all that is rendered there
     local cpu=$1
     shift
-    "$qemu" -cpu "$cpu" "$file" hash "$T/photos" --pipeline 'rrc(32)flip(0.5)' --micro-batch 7 --epochs 1 "$@" 2>"$T/err"
+    "$qemu" -cpu "$cpu" "$file" hash "$T/photos" --pipeline 'rrc(32)flip(0.5)' --micro-batch 7 --epochs 1 "$@" \
+        2>"$T/err"
 }
 
 # The first line of a loader's log.
