@@ -10,7 +10,6 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/monitor.c %D%/monitor.h \
 	%D%/notify.c %D%/notify.h \
 	%D%/openings.c %D%/openings.h \
-	%D%/people.c %D%/people.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
 	%D%/refusals.c %D%/refusals.h \
@@ -27,7 +26,8 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/settings.c %D%/settings.h \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \
-	%D%/turns.c %D%/turns.h
+	%D%/turns.c %D%/turns.h \
+	%D%/users.c %D%/users.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)
 
 loader_libs = loader/render/librender.la loader/dataset/libdataset.la loader/image/libimage.la \

@@ -19,7 +19,7 @@
 #include "common/util.h"
 #include "loader/serve/settings.h"
 #include "loader/serve/notify.h"
-#include "loader/serve/people.h"
+#include "loader/serve/users.h"
 #include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
@@ -279,16 +279,16 @@ static uint64_t half_of_memory(void)
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
-    struct person person;
+    struct user user;
     struct roots *roots;
     uint32_t group;
 
     if (strcmp(name, "socket") == 0)
         return address_parse(value, &address, err);
     if (strcmp(name, "socket-group") == 0)
-        return people_find(value, true, &group, err);
+        return users_find_id(value, true, &group, err);
     if (strcmp(name, "user") == 0)
-        return people_find_user(value, &person, err);
+        return users_find(value, &user, err);
     if (strcmp(name, "listen") == 0)
         return address_parse_listen(value, &address, err);
     if (strcmp(name, "root") == 0 || strcmp(name, "cache-dir") == 0 ||

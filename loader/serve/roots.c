@@ -14,7 +14,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "loader/serve/people.h"
+#include "loader/serve/users.h"
 
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS 59
@@ -96,7 +96,7 @@ void peer_fini(struct peer *peer)
 static int take_reader(struct root *root, const char *word, struct plenum_error *err)
 {
     struct reader reader = {.group = word[0] == '@'}, *grown;
-    int r = people_find(word + reader.group, reader.group, &reader.id, err);
+    int r = users_find_id(word + reader.group, reader.group, &reader.id, err);
 
     if (r < 0)
         return error_prefix(err, r, "readers");

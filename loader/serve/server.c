@@ -42,7 +42,7 @@
 #include "loader/serve/http.h"
 #include "loader/serve/monitor.h"
 #include "loader/serve/notify.h"
-#include "loader/serve/people.h"
+#include "loader/serve/users.h"
 #include "loader/serve/queue.h"
 #include "loader/serve/session.h"
 #include "loader/serve/snapshot.h"
@@ -72,7 +72,7 @@ struct main_loop {
     struct server_options live;
     struct http *http; /* or NULL */
     struct door door, tcp;
-    struct person person;   /* whom we become, where one is named */
+    struct user user;       /* whom we become, where one is named */
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
     bool ending;  /* handles are being closed */
@@ -625,13 +625,13 @@ static int give_socket(struct main_loop *m, struct plenum_error *err)
                              "--socket-group %s: %s has no file that could be a group's: name "
                              "unix:PATH with --socket",
                              o->socket_group, o->socket);
-        r = people_find(o->socket_group, true, &group, err);
+        r = users_find_id(o->socket_group, true, &group, err);
         if (r < 0)
             return error_prefix(err, r, "--socket-group");
     }
     if (m->owns_path && o->user && geteuid() == 0 &&
-        lchown(path, m->person.uid, group == UINT32_MAX ? m->person.gid : UINT32_MAX) < 0)
-        return error_set(err, -errno, "cannot give %s to user %s: %s", o->socket, m->person.name,
+        lchown(path, m->user.uid, group == UINT32_MAX ? m->user.gid : UINT32_MAX) < 0)
+        return error_set(err, -errno, "cannot give %s to user %s: %s", o->socket, m->user.name,
                          strerror(errno));
     if (group != UINT32_MAX && lchown(path, (uid_t)-1, group) < 0)
         return error_set(err, -errno,
@@ -814,16 +814,16 @@ static int start_openings(struct main_loop *m, struct plenum_error *err)
 /* Whom we are about to be, where --user says so, and what of the environment is then theirs. */
 static int find_user(struct main_loop *m, struct plenum_error *err)
 {
-    int r = people_find_user(m->live.user, &m->person, err);
+    int r = users_find(m->live.user, &m->user, err);
 
     if (r < 0)
         return error_prefix(err, r, "--user");
-    if (m->person.unknown && geteuid() == 0)
+    if (m->user.unknown && geteuid() == 0)
         log_warn("user %s has no account on this host: its group is %u, and it has no others and "
                  "no home",
-                 m->person.name, (unsigned)m->person.gid);
+                 m->user.name, (unsigned)m->user.gid);
     /* Its cache, not root's. */
-    (void)setenv("HOME", m->person.home, 1);
+    (void)setenv("HOME", m->user.home, 1);
     (void)unsetenv("XDG_CACHE_HOME");
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* of the threads that follow, too */
     return 0;
@@ -855,7 +855,7 @@ static int start(struct main_loop *m, struct plenum_error *err)
         return r;
     if (m->live.http_port > 0 && (r = http_start(&m->live, m->server.chores, &m->http, err)) < 0)
         return r;
-    if (m->live.user && (r = people_become(&m->person, err)) < 0)
+    if (m->live.user && (r = users_become(&m->user, err)) < 0)
         return r;
     r = start_polling(m);
     return r < 0 ? error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r)) : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "loader/serve/people.h"
+#include "loader/serve/users.h"
 
 #include <errno.h>
 #include <grp.h>
@@ -19,7 +19,7 @@ static bool is_number(const char *text)
     return *text && text[strspn(text, "0123456789")] == '\0';
 }
 
-int people_find(const char *name, bool group, uint32_t *ret, struct plenum_error *err)
+int users_find_id(const char *name, bool group, uint32_t *ret, struct plenum_error *err)
 {
     const struct passwd *user = NULL;
     const struct group *g = NULL;
@@ -40,43 +40,42 @@ int people_find(const char *name, bool group, uint32_t *ret, struct plenum_error
     return 0;
 }
 
-int people_find_user(const char *name, struct person *ret, struct plenum_error *err)
+int users_find(const char *name, struct user *ret, struct plenum_error *err)
 {
     const struct passwd *user;
     uint32_t uid = 0;
-    int r = people_find(name, false, &uid, err);
+    int r = users_find_id(name, false, &uid, err);
 
     if (r < 0)
         return r;
     user = getpwuid(uid);
-    *ret = (struct person){.uid = uid, .gid = user ? user->pw_gid : uid, .unknown = !user};
+    *ret = (struct user){.uid = uid, .gid = user ? user->pw_gid : uid, .unknown = !user};
     (void)snprintf(ret->name, sizeof(ret->name), "%s", user ? user->pw_name : name);
     (void)snprintf(ret->home, sizeof(ret->home), "%s", user ? user->pw_dir : "");
     return 0;
 }
 
-int people_become(const struct person *person, struct plenum_error *err)
+int users_become(const struct user *user, struct plenum_error *err)
 {
     uid_t real, effective, saved;
 
     if (geteuid() != 0)
-        return geteuid() == person->uid
+        return geteuid() == user->uid
                    ? 0
                    : error_set(err, -EPERM,
                                "only root can become user %s: start it as root, or as that user "
                                "without --user",
-                               person->name);
-    if (initgroups(person->name, person->gid) < 0 ||
-        setresgid(person->gid, person->gid, person->gid) < 0 ||
-        setresuid(person->uid, person->uid, person->uid) < 0)
-        return error_set(err, -errno, "cannot become user %s: %s", person->name, strerror(errno));
-    if (person->uid == 0)
+                               user->name);
+    if (initgroups(user->name, user->gid) < 0 || setresgid(user->gid, user->gid, user->gid) < 0 ||
+        setresuid(user->uid, user->uid, user->uid) < 0)
+        return error_set(err, -errno, "cannot become user %s: %s", user->name, strerror(errno));
+    if (user->uid == 0)
         return 0;
-    if (getresuid(&real, &effective, &saved) < 0 || real != person->uid ||
-        effective != person->uid || saved != person->uid || setuid(0) == 0 || setgid(0) == 0)
+    if (getresuid(&real, &effective, &saved) < 0 || real != user->uid || effective != user->uid ||
+        saved != user->uid || setuid(0) == 0 || setgid(0) == 0)
         return error_set(err, -EPERM,
                          "cannot become user %s: the rights of root could be had again",
-                         person->name);
+                         user->name);
     /* As if it had been started as that user: it may look into its own /proc. */
     (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     return 0;
