@@ -6,13 +6,13 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/chores.c %D%/chores.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
+	%D%/log_limit.c %D%/log_limit.h \
 	%D%/metrics.c %D%/metrics.h \
 	%D%/monitor.c %D%/monitor.h \
 	%D%/notify.c %D%/notify.h \
 	%D%/openings.c %D%/openings.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
-	%D%/refusals.c %D%/refusals.h \
 	%D%/room.c %D%/room.h \
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \

@@ -334,7 +334,8 @@ static void turn_away(struct main_loop *m, int fd)
 {
     uint32_t untold;
 
-    if (refusals_add(&m->server.refusals, "", "EMFILE", time_now_ns(), &untold) == REFUSALS_SAY)
+    if (log_limit_check(&m->server.log_limit, "", "EMFILE", time_now_ns(), &untold) ==
+        LOG_LIMIT_LOG)
         log_warn("no descriptor left for a new client: it is closed, as are those that follow (see "
                  "ulimit -n)");
     m->server.refused++;

@@ -10,7 +10,7 @@
 #include "loader/serve/histogram.h"
 #include "loader/serve/openings.h"
 #include "loader/serve/queue.h"
-#include "loader/serve/refusals.h"
+#include "loader/serve/log_limit.h"
 #include "loader/serve/roots.h"
 #include "loader/serve/server.h"
 
@@ -48,13 +48,13 @@ struct server {
     unsigned num_sessions;
     unsigned waiting_for_room; /* of these: with an OPEN for which there may soon be room */
     uint64_t started_ns;
-    uint64_t ring_bytes;       /* of all sessions */
-    uint64_t own_bytes;        /* monitor_own_bytes() */
-    uint64_t last_id;          /* of a session */
-    uint64_t refused;          /* clients that were told why they are not served */
-    struct refusals refusals;  /* of whom that was logged */
-    struct snapshot *snapshot; /* the latest one, or NULL */
-    struct histogram waits;    /* of programs, for a batch */
+    uint64_t ring_bytes;        /* of all sessions */
+    uint64_t own_bytes;         /* monitor_own_bytes() */
+    uint64_t last_id;           /* of a session */
+    uint64_t refused;           /* clients that were told why they are not served */
+    struct log_limit log_limit; /* of messages about refused clients */
+    struct snapshot *snapshot;  /* the latest one, or NULL */
+    struct histogram waits;     /* of programs, for a batch */
     struct window window;
     unsigned threads, io_threads;    /* that decode, that read */
     bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine keeps to */

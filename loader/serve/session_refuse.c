@@ -47,14 +47,14 @@ void session_log_once(struct session *s, enum log_level level, const char *what,
     char who[WIRE_NAME_MAX + 150], times[64] = "";
     uint32_t untold;
 
-    switch (refusals_add(&s->server->refusals, s->user, why, time_now_ns(), &untold)) {
-    case REFUSALS_SILENT:
+    switch (log_limit_check(&s->server->log_limit, s->user, why, time_now_ns(), &untold)) {
+    case LOG_LIMIT_DROP:
         log_debug("client %s: %s again: %s", session_describe(s, who, sizeof(who)), what, why);
         return;
-    case REFUSALS_CROWD:
+    case LOG_LIMIT_LOG_OVERFLOW:
         log_warn("clients are refused for more reasons than are named in a minute");
         return;
-    case REFUSALS_SAY:
+    case LOG_LIMIT_LOG:
         break;
     }
     if (untold > 0)

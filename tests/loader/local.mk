@@ -4,7 +4,7 @@ tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tre
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_notes %D%/dataset/test_pattern %D%/dataset/test_place \
-	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_chores %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_refusals \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_chores %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_turns
 threads_tests += %D%/serve/test_chores %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
@@ -43,8 +43,8 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_serve_test_queue_CFLAGS = $(test_cflags)
 %C%_serve_test_queue_LDADD = tests/libtree.la loader/serve/libserve.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS)
 %C%_serve_test_queue_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_read,--wrap=dataset_announce
-%C%_serve_test_refusals_CFLAGS = $(test_cflags)
-%C%_serve_test_refusals_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
+%C%_serve_test_log_limit_CFLAGS = $(test_cflags)
+%C%_serve_test_log_limit_LDADD = loader/serve/libserve.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_session_CFLAGS = $(test_cflags)
 %C%_serve_test_session_LDADD = tests/libtree.la common/libcommon.la $(CRITERION_LIBS)
 %C%_serve_test_turns_CFLAGS = $(test_cflags)
