@@ -2,7 +2,6 @@
 # loader/serve/: plenumd. All but main() is an archive, so that tests link what the daemon links.
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
-	%D%/budget.c %D%/budget.h \
 	%D%/chores.c %D%/chores.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
@@ -26,6 +25,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/settings.c %D%/settings.h \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \
+	%D%/token_bucket.c %D%/token_bucket.h \
 	%D%/turns.c %D%/turns.h \
 	%D%/users.c %D%/users.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)

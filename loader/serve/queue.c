@@ -35,7 +35,7 @@
  * than writing it to a distant slot. Users take turns in a lane, too: what was read ahead for one
  * whose samples are dear does not delay what another asks for.
  *
- * Where CPU time is granted (budget.h), a worker that has finished an item rests before it takes
+ * Where CPU time is granted (token_bucket.h), a worker that has finished an item rests before it takes
  * another, while more was used than was granted. Reading is bounded by what is rendered.
  *
  * Locks: the queue's, taken three times a sample for well under a microsecond, against a
@@ -55,7 +55,7 @@
 #include "common/error.h"
 #include "common/lock.h"
 #include "common/util.h"
-#include "loader/serve/budget.h"
+#include "loader/serve/token_bucket.h"
 #include "loader/serve/turns.h"
 
 enum {
@@ -189,7 +189,7 @@ struct queue {
     struct queue_counters counters;
     pthread_cond_t rested; /* workers that rest: stop */
     bool stop;
-    struct budget budget; /* any thread */
+    struct token_bucket cpu; /* any thread */
 };
 
 /* What an item may become. */
@@ -710,14 +710,14 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
         q->options.wake(q->options.arg);
 }
 
-/* Not before the budget allows it. */
-static void rest(struct queue *q)
+/* Wait until the token bucket allows more CPU time. */
+static void wait_for_cpu(struct queue *q)
 {
     uint64_t ns;
 
-    while (q->budget.millicores > 0 &&
-           (ns = budget_rest_ns(&q->budget, time_now_ns(),
-                                time_clock_ns(CLOCK_PROCESS_CPUTIME_ID))) > 0) {
+    while (q->cpu.millicores > 0 &&
+           (ns = token_bucket_wait_ns(&q->cpu, time_now_ns(),
+                                      time_clock_ns(CLOCK_PROCESS_CPUTIME_ID))) > 0) {
         uint64_t begin = time_now_ns();
         bool stop;
 
@@ -743,7 +743,7 @@ static void *worker_main(void *arg)
         q->options.worker_start(q->options.arg, t->index);
     while ((item = take_item(q, t->lane))) {
         work_on(q, &scratch, item);
-        rest(q);
+        wait_for_cpu(q);
     }
     render_scratch_fini(&scratch);
     return NULL;
@@ -843,8 +843,8 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     list_init(&q->free);
     list_init(&q->finished);
     (void)pthread_cond_init(&q->rested, NULL);
-    budget_init(&q->budget, options->cpu_millicores, time_now_ns(),
-                time_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
+    token_bucket_init(&q->cpu, options->cpu_millicores, time_now_ns(),
+                      time_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
     q->num_lanes = options->lanes ? options->lanes : 1;
     lock_init(&q->mu);
     (void)pthread_cond_init(&q->to_read, NULL);
@@ -896,7 +896,7 @@ void queue_destroy(struct queue *queue)
     free(queue->threads);
     (void)pthread_cond_destroy(&queue->to_read);
     (void)pthread_cond_destroy(&queue->rested);
-    budget_fini(&queue->budget);
+    token_bucket_fini(&queue->cpu);
     lock_fini(&queue->mu);
     free(queue);
 }

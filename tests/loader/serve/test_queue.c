@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "loader/serve/budget.h"
+#include "loader/serve/token_bucket.h"
 #include "loader/serve/queue.h"
 #include "tests/tap.h"
 #include "tests/tree.h"
@@ -416,13 +416,13 @@ static void dear_samples_get_no_more_time(void)
  * kept for a tenth of a second and the last item of each thread. */
 static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_ns)
 {
-    struct budget b;
+    struct token_bucket b;
     uint64_t wall = 5, cpu = 7, busy_until[8] = {0}, begin = 0, begin_cpu = 0, worst = 0,
              rested = 0;
     uint64_t slack = threads * item_ns + (uint64_t)millicores * NS_PER_MS / 10 + 1000000;
     uint32_t random = 1;
 
-    budget_init(&b, millicores, wall, cpu);
+    token_bucket_init(&b, millicores, wall, cpu);
     /* Threads that work whenever they may; the clock goes from the end of one item to the next. */
     for (unsigned step = 0; step < 20000; step++) {
         unsigned t = 0;
@@ -431,7 +431,7 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
             t = busy_until[i] < busy_until[t] ? i : t;
         wall = max_u64(wall, busy_until[t]);
         random = random * 1664525 + 1013904223;
-        rested = budget_rest_ns(&b, wall, cpu);
+        rested = token_bucket_wait_ns(&b, wall, cpu);
         if (random >> 20 == 0) /* nothing to do for a while */
             rested += NS_PER_SEC / 2;
         if (rested == 0)
@@ -448,7 +448,7 @@ static void budget_is_kept(uint32_t millicores, unsigned threads, uint64_t item_
            millicores / 1000, millicores % 1000, threads, (unsigned long long)item_ns / 1000);
     tap_ok(cpu * 1000 >= wall * millicores / 2 || threads * 1000 < millicores,
            "and used where there is work");
-    budget_fini(&b);
+    token_bucket_fini(&b);
 }
 
 /* The moment at which a request's first sample was taken up. (When its last one is finished depends

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "loader/serve/token_bucket.h"
+
+#include "common/util.h"
+
+enum { DEPTH_MS = 100 }; /* the bucket holds the tokens of this time */
+
+void token_bucket_init(struct token_bucket *b, uint32_t millicores, uint64_t wall_ns,
+                       uint64_t cpu_ns)
+{
+    *b = (struct token_bucket){.millicores = millicores, .wall_ns = wall_ns, .cpu_ns = cpu_ns};
+    (void)pthread_mutex_init(&b->mu, NULL);
+}
+
+void token_bucket_fini(struct token_bucket *b)
+{
+    (void)pthread_mutex_destroy(&b->mu);
+}
+
+uint64_t token_bucket_wait_ns(struct token_bucket *b, uint64_t wall_ns, uint64_t cpu_ns)
+{
+    int64_t depth = (int64_t)b->millicores * (int64_t)(DEPTH_MS * NS_PER_MS / 1000);
+    uint64_t wait = 0, gained;
+
+    if (b->millicores == 0)
+        return 0;
+    (void)pthread_mutex_lock(&b->mu);
+    if (wall_ns > b->wall_ns) { /* a later call may have been served first */
+        gained = min_u64(wall_ns - b->wall_ns, NS_PER_SEC * 3600) / 1000 * b->millicores;
+        b->tokens_ns += (int64_t)gained;
+        b->wall_ns = wall_ns;
+    }
+    if (b->tokens_ns > depth)
+        b->tokens_ns = depth;
+    if (cpu_ns > b->cpu_ns) {
+        b->tokens_ns -= (int64_t)(cpu_ns - b->cpu_ns);
+        b->cpu_ns = cpu_ns;
+    }
+    if (b->tokens_ns < 0)
+        wait = (uint64_t)-b->tokens_ns * 1000 / b->millicores + 1;
+    (void)pthread_mutex_unlock(&b->mu);
+    return wait;
+}
