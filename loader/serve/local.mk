@@ -3,6 +3,7 @@
 noinst_LTLIBRARIES += %D%/libserve.la
 %C%_libserve_la_SOURCES = \
 	%D%/chores.c %D%/chores.h \
+	%D%/fair_queue.c %D%/fair_queue.h \
 	%D%/histogram.h \
 	%D%/http.c %D%/http.h \
 	%D%/log_limit.c %D%/log_limit.h \
@@ -12,7 +13,7 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/openings.c %D%/openings.h \
 	%D%/pin.c %D%/pin.h \
 	%D%/queue.c %D%/queue.h \
-	%D%/room.c %D%/room.h \
+	%D%/quota.c %D%/quota.h \
 	%D%/roots.c %D%/roots.h \
 	%D%/server.c %D%/server.h \
 	%D%/session.c %D%/session.h \
@@ -26,7 +27,6 @@ noinst_LTLIBRARIES += %D%/libserve.la
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/thumbnail.c %D%/thumbnail.h \
 	%D%/token_bucket.c %D%/token_bucket.h \
-	%D%/turns.c %D%/turns.h \
 	%D%/users.c %D%/users.h
 %C%_libserve_la_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS) $(INIH_CFLAGS) $(MICROHTTPD_CFLAGS)
 

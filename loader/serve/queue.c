@@ -7,7 +7,7 @@
  * A request is a batch; a task is one sample of it. I/O threads take tasks from users in turn, of a
  * user from its jobs in turn (a job's name is the client's word), of a job from its streams in turn
  * (so that a job of many instances gets no more than one of few), and of a stream from its oldest
- * request (all cores work on the batch that is wanted first). Turns are by CPU time (turns.h): a
+ * request (all cores work on the batch that is wanted first). Turns are by CPU time (fair_queue.h): a
  * sample of 8192 pixels a side is worth a thousand small ones. Threads read into buffers of a fixed
  * number of items, which are made once and go round:
  *
@@ -56,7 +56,7 @@
 #include "common/lock.h"
 #include "common/util.h"
 #include "loader/serve/token_bucket.h"
-#include "loader/serve/turns.h"
+#include "loader/serve/fair_queue.h"
 
 enum {
     BUFFER_KEEP =
@@ -85,7 +85,7 @@ struct walk {
 struct owner {
     struct list link; /* of the queue's users, or the user's jobs */
     struct list jobs; /* a user's */
-    struct turns turns;
+    struct flow flow;
     unsigned members; /* jobs of a user, streams of a job */
     char name[];
 };
@@ -104,7 +104,7 @@ struct queue_stream {
     /* Under the queue's lock. */
     struct list requests; /* not finished, oldest first */
     struct list link;     /* of the queue's streams */
-    struct turns turns;
+    struct flow flow;
     struct list again;             /* samples that wait for a substitute to be read */
     uint64_t waiting;              /* samples that nobody has taken up, and these */
     uint64_t cost_ns;              /* mean CPU time of one */
@@ -139,7 +139,7 @@ struct item {
     enum item_state state; /* item_move() writes it */
     struct list link;      /* of the free ones, or of a lane */
     struct queue_request *request;
-    struct turn turn;
+    struct flow_turn turn;
     uint32_t index; /* of the sample in its batch */
     struct render_try try;
     struct dataset_buffer buffer;
@@ -182,7 +182,7 @@ struct queue {
     pthread_cond_t
         to_read; /* I/O threads: a task and a free item, something to announce, or stop */
     struct list users, streams;
-    struct turns turns;    /* users are its children */
+    struct flow flow;      /* users are its children */
     uint64_t debts[DEBTS]; /* what users had when they left, by a hash of their names */
     struct list free;      /* items */
     struct list finished;  /* requests */
@@ -232,7 +232,7 @@ static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more
     assert(lock_is_held(&q->mu));
     s->waiting += (uint64_t)more;
     q->counters.queued += (uint64_t)more;
-    turns_want(&s->turns, s->waiting > 0 && !s->hangs);
+    flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
 }
 
 /* A stream that hangs gets no more readers than it has: they would not come back either. Holding
@@ -241,7 +241,7 @@ static void set_hangs(struct queue_stream *s, bool hangs)
 {
     assert(lock_is_held(&s->queue->mu));
     s->hangs = hangs;
-    turns_want(&s->turns, s->waiting > 0 && !hangs);
+    flow_set_backlogged(&s->flow, s->waiting > 0 && !hangs);
 }
 
 /* What was not taken up of a request never will be. Holding the lock. */
@@ -317,7 +317,7 @@ static void take_next(struct queue_stream *s, struct item *item)
  * the lock. */
 static struct item *take_task(struct queue *q)
 {
-    struct turns *leaf = list_is_empty(&q->free) ? NULL : turns_next(&q->turns, q->readers);
+    struct flow *leaf = list_is_empty(&q->free) ? NULL : flow_pick(&q->flow, q->readers);
     struct queue_stream *s;
     struct item *item;
 
@@ -325,14 +325,14 @@ static struct item *take_task(struct queue *q)
     if (!leaf)
         return NULL;
     item = container_of(list_take_first(&q->free), struct item, link);
-    s = container_of(leaf, struct queue_stream, turns);
+    s = container_of(leaf, struct queue_stream, flow);
     if (!list_is_empty(&s->again))
         take_again(s, item);
     else
         take_next(s, item);
     item_move(item, ITEM_READING);
-    turns_take(leaf, s->cost_ns, &item->turn);
-    turns_hold(leaf);
+    flow_charge(leaf, s->cost_ns, &item->turn);
+    flow_hold(leaf);
     s->starved = false;
     wait_for_turns(q, s, -1);
     return item;
@@ -359,7 +359,7 @@ static struct queue_stream *take_announcement(struct queue *q, uint32_t *sample)
         struct queue_stream *s = container_of(at, struct queue_stream, link);
 
         if (s->taken >= s->slow_until || list_is_empty(&s->requests) ||
-            !turns_may_hold(&s->turns, q->readers))
+            !flow_may_hold(&s->flow, q->readers))
             continue;
         if (s->ahead.ordinal < s->taken) /* reading has overtaken it */
             walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
@@ -380,7 +380,7 @@ static void let_go(struct queue *q, struct item *item)
     struct queue_request *r = item->request;
 
     assert(lock_is_held(&q->mu));
-    turns_settle(&r->stream->turns, &item->turn, item->cpu_ns);
+    flow_settle(&r->stream->flow, &item->turn, item->cpu_ns);
     r->done.read_ns += item->read_ns;
     item->request = NULL;
     item_move(item, ITEM_FREE);
@@ -429,7 +429,7 @@ static struct list *place_in(struct lane *lane, const struct item *item)
         const struct item *other = container_of(at, struct item, link);
 
         if (other->request->stream->user == user ||
-            other->turn.tags[TURNS_LEVELS - 1] <= item->turn.tags[TURNS_LEVELS - 1])
+            other->turn.start_tags[FLOW_LEVELS - 1] <= item->turn.start_tags[FLOW_LEVELS - 1])
             place = at;
     }
     return place;
@@ -495,7 +495,7 @@ static uint64_t announce(struct queue *q)
         return 0;
     /* The stream may be closed meanwhile, but is not gone, nor is its data set. */
     dataset = dataset_ref(s->spec->dataset);
-    turns_hold(&s->turns);
+    flow_hold(&s->flow);
     s->announcing++;
     lock_release(&q->mu);
     begin = time_now_ns();
@@ -503,7 +503,7 @@ static uint64_t announce(struct queue *q)
     begin = time_now_ns() - begin;
     dataset_unref(dataset);
     lock_acquire(&q->mu);
-    turns_release(&s->turns);
+    flow_release(&s->flow);
     s->announcing--;
     maybe_free(s);
     return begin + 1;
@@ -528,7 +528,7 @@ static void *io_main(void *arg)
             lock_release(&q->mu);
             read_item(item);
             lock_acquire(&q->mu);
-            turns_release(&s->turns);
+            flow_release(&s->flow);
             s->reads++;
             set_hangs(s, false);
             note_reading(s, item->read_ns);
@@ -686,7 +686,7 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     bool over;
 
     lock_acquire(&q->mu);
-    turns_serve(&r->stream->turns, &item->turn);
+    flow_serve(&r->stream->flow, &item->turn);
     if (r->cancelled || r->done.status < 0)
         code = -ECANCELED;
     lock_release(&q->mu);
@@ -789,8 +789,8 @@ static bool is_starved(const struct queue *q, struct queue_stream *s)
     bool since = s->starved;
 
     assert(lock_is_held(&q->mu));
-    s->starved = q->idle_readers == 0 && s->waiting > 0 && s->turns.held == 0;
-    return since && s->starved && s->user->turns.held < most;
+    s->starved = q->idle_readers == 0 && s->waiting > 0 && s->flow.held == 0;
+    return since && s->starved && s->user->flow.held < most;
 }
 
 void queue_beat(struct queue *queue)
@@ -802,7 +802,7 @@ void queue_beat(struct queue *queue)
     for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
         struct queue_stream *s = container_of(at, struct queue_stream, link);
 
-        set_hangs(s, s->turns.held > 0 && s->reads == s->reads_at_beat);
+        set_hangs(s, s->flow.held > 0 && s->reads == s->reads_at_beat);
         s->reads_at_beat = s->reads;
         starved |= is_starved(q, s);
     }
@@ -903,7 +903,8 @@ void queue_destroy(struct queue *queue)
 
 /* Of a list of users or jobs the one with this name, which is made if there is none; NULL: no
  * memory. Holding the lock. */
-static struct owner *join(struct list *list, const char *name, struct turns *parent, uint64_t had)
+static struct owner *join(struct list *list, const char *name, struct flow *parent,
+                          uint64_t start_tag)
 {
     size_t size = strlen(name) + 1;
     struct owner *o = NULL;
@@ -916,7 +917,7 @@ static struct owner *join(struct list *list, const char *name, struct turns *par
         if (!o)
             return NULL;
         memcpy(o->name, name, size);
-        turns_init(&o->turns, parent, had);
+        flow_init(&o->flow, parent, start_tag);
         list_init(&o->jobs);
         list_add_first(list, &o->link);
     }
@@ -949,15 +950,15 @@ static int join_owners(struct queue *q, const struct queue_stream_options *o,
                        struct queue_stream *s)
 {
     assert(lock_is_held(&q->mu));
-    s->user = join(&q->users, o->user, &q->turns, *debts_of(q, o->user));
+    s->user = join(&q->users, o->user, &q->flow, *debts_of(q, o->user));
     if (!s->user)
         return -ENOMEM;
-    s->job = join(&s->user->jobs, o->job, &s->user->turns, 0);
+    s->job = join(&s->user->jobs, o->job, &s->user->flow, 0);
     if (!s->job) {
         leave(s->user);
         return -ENOMEM;
     }
-    turns_init(&s->turns, &s->job->turns, 0);
+    flow_init(&s->flow, &s->job->flow, 0);
     list_add_first(&q->streams, &s->link);
     return 0;
 }
@@ -967,7 +968,7 @@ static void leave_owners(struct queue *q, struct queue_stream *s)
 {
     assert(lock_is_held(&q->mu));
     list_remove(&s->link);
-    *debts_of(q, s->user->name) = s->user->turns.had;
+    *debts_of(q, s->user->name) = s->user->flow.start_tag;
     leave(s->job);
     leave(s->user);
 }

@@ -17,7 +17,7 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/notes.h"
-#include "loader/serve/room.h"
+#include "loader/serve/quota.h"
 #include "loader/serve/snapshot.h"
 
 enum {
@@ -214,7 +214,7 @@ static int check_open(struct session *s, struct plenum_error *err)
 static int take_ring(struct session *s, struct plenum_error *err)
 {
     uint64_t bytes = s->open.slots * s->open.slot_bytes;
-    int fd = s->ring_fd, r = room_for_ring(s->server, s->user, bytes, err);
+    int fd = s->ring_fd, r = quota_check_ring(s->server, s->user, bytes, err);
 
     if (r < 0)
         return r;
@@ -252,7 +252,7 @@ void session_await_room(struct session *s)
     int r = take_ring(s, &err);
 
     if (r == -ENOSPC && time_now_ns() < s->room_ns + ROOM_LIMIT_MS * NS_PER_MS &&
-        room_is_coming(s->server, s->user)) {
+        quota_frees_soon(s->server, s->user)) {
         (void)uv_timer_start(&s->timer, session_on_timer,
                              ROOM_EVERY_MS + s->server->waiting_for_room * (uint64_t)ROOM_TURN_MS,
                              0);

@@ -15,7 +15,7 @@
 
 #include "common/address.h"
 #include "common/util.h"
-#include "loader/serve/room.h"
+#include "loader/serve/quota.h"
 
 enum {
     HEARD_MS = 1500,  /* who was heard of so lately is there */
@@ -71,11 +71,11 @@ int session_check_peer(struct session *s, struct plenum_error *err)
         return r;
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
-    r = room_for_client(s->server, s->user, err);
-    if (r < 0 && room_is_coming(s->server, NULL)) /* who has hung up is closed by that */
-        r = room_for_client(s->server, s->user, err);
+    r = quota_check_client(s->server, s->user, err);
+    if (r < 0 && quota_frees_soon(s->server, NULL)) /* who has hung up is closed by that */
+        r = quota_check_client(s->server, s->user, err);
     if (r < 0 && make_room(s->server))
-        r = room_for_client(s->server, s->user, err);
+        r = quota_check_client(s->server, s->user, err);
     return r;
 }
 

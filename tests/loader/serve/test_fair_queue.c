@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whose turn it is, by a clock of our own. */
+/* Fair queueing on a simulated clock. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
-#include "loader/serve/turns.h"
+#include "loader/serve/fair_queue.h"
 
 enum { CLIENTS_MAX = 40, THREADS = 3, FOREVER = 1000000 };
 
@@ -18,12 +18,12 @@ struct client {
     unsigned user, job;
     uint64_t cost, thought;
     uint64_t from, to; /* it wants turns between these moments, as many as it gets; 0: for ever */
-    struct turns turns;
+    struct flow flow;
     uint64_t got, waits_since, waited;
 };
 
 static struct world {
-    struct turns root, users[CLIENTS_MAX], jobs[CLIENTS_MAX][CLIENTS_MAX];
+    struct flow root, users[CLIENTS_MAX], jobs[CLIENTS_MAX][CLIENTS_MAX];
     bool has_user[CLIENTS_MAX], has_job[CLIENTS_MAX][CLIENTS_MAX];
     struct client clients[CLIENTS_MAX];
     unsigned count;
@@ -36,11 +36,11 @@ static void add(struct client client)
 
     *c = client;
     if (!w.has_user[c->user])
-        turns_init(&w.users[c->user], &w.root, 0);
+        flow_init(&w.users[c->user], &w.root, 0);
     if (!w.has_job[c->user][c->job])
-        turns_init(&w.jobs[c->user][c->job], &w.users[c->user], 0);
+        flow_init(&w.jobs[c->user][c->job], &w.users[c->user], 0);
     w.has_user[c->user] = w.has_job[c->user][c->job] = true;
-    turns_init(&c->turns, &w.jobs[c->user][c->job], 0);
+    flow_init(&c->flow, &w.jobs[c->user][c->job], 0);
     if (c->to == 0)
         c->to = UINT64_MAX;
     if (c->thought == 0)
@@ -53,20 +53,20 @@ static void run(uint64_t end)
     static struct {
         uint64_t free_at;
         struct client *client;
-        struct turn turn;
+        struct flow_turn turn;
     } threads[THREADS];
 
     memset(threads, 0, sizeof(threads));
     for (;;) {
         unsigned t = 0;
-        struct turns *leaf;
+        struct flow *leaf;
         struct client *c;
 
         for (unsigned i = 1; i < THREADS; i++)
             t = threads[i].free_at < threads[t].free_at ? i : t;
         w.now = max_u64(w.now, threads[t].free_at);
         if ((c = threads[t].client)) {
-            turns_settle(&c->turns, &threads[t].turn, c->cost);
+            flow_settle(&c->flow, &threads[t].turn, c->cost);
             c->got += c->cost;
             threads[t].client = NULL;
         }
@@ -75,20 +75,20 @@ static void run(uint64_t end)
         for (unsigned i = 0; i < w.count; i++) {
             bool wants = w.now >= w.clients[i].from && w.now < w.clients[i].to;
 
-            if (wants && !w.clients[i].turns.at)
+            if (wants && !w.clients[i].flow.at)
                 w.clients[i].waits_since = w.now;
-            turns_want(&w.clients[i].turns, wants);
+            flow_set_backlogged(&w.clients[i].flow, wants);
         }
-        leaf = turns_next(&w.root, UINT32_MAX);
+        leaf = flow_pick(&w.root, UINT32_MAX);
         if (!leaf) {
             threads[t].free_at = w.now + 1;
             continue;
         }
-        c = container_of(leaf, struct client, turns);
+        c = container_of(leaf, struct client, flow);
         c->waited = max_u64(c->waited, w.now - c->waits_since);
         c->waits_since = w.now;
-        turns_take(leaf, c->thought, &threads[t].turn);
-        turns_serve(leaf, &threads[t].turn);
+        flow_charge(leaf, c->thought, &threads[t].turn);
+        flow_serve(leaf, &threads[t].turn);
         threads[t].client = c;
         threads[t].free_at = w.now + c->cost;
     }
@@ -109,7 +109,7 @@ static bool same(uint64_t a, uint64_t b, uint64_t slack)
     return (a > b ? a - b : b - a) <= slack;
 }
 
-Test(turns, of_dear_and_cheap_samples_cost_the_same_time)
+Test(fair_queue, of_dear_and_cheap_samples_cost_the_same_time)
 {
     add((struct client){.user = 0, .cost = 1});
     add((struct client){.user = 1, .cost = 50});
@@ -118,7 +118,7 @@ Test(turns, of_dear_and_cheap_samples_cost_the_same_time)
               (unsigned long long)w.clients[0].got, (unsigned long long)w.clients[1].got);
 }
 
-Test(turns, are_fair_where_costs_are_not_what_was_thought)
+Test(fair_queue, are_fair_where_costs_are_not_what_was_thought)
 {
     add((struct client){.user = 0, .cost = 7, .thought = 90});
     add((struct client){.user = 1, .cost = 90, .thought = 1});
@@ -128,7 +128,7 @@ Test(turns, are_fair_where_costs_are_not_what_was_thought)
 }
 
 /* Names of jobs, and streams, are as many as a user likes. */
-Test(turns, of_a_user_are_no_more_for_many_jobs_and_streams)
+Test(fair_queue, of_a_user_are_no_more_for_many_jobs_and_streams)
 {
     for (unsigned i = 0; i < 20; i++)
         add((struct client){.user = 0, .job = i / 2, .cost = 5});
@@ -139,7 +139,7 @@ Test(turns, of_a_user_are_no_more_for_many_jobs_and_streams)
         cr_assert(same(got_by(0, 0), got_by(0, job), 100), "jobs of a user share its turns");
 }
 
-Test(turns, that_nobody_took_are_not_saved_up)
+Test(fair_queue, that_nobody_took_are_not_saved_up)
 {
     add((struct client){.user = 0, .cost = 10});
     add((struct client){.user = 1, .cost = 10, .from = FOREVER / 2});
@@ -149,7 +149,7 @@ Test(turns, that_nobody_took_are_not_saved_up)
               (unsigned long long)w.clients[1].got);
 }
 
-Test(turns, of_one_are_all_where_nobody_else_wants_any)
+Test(fair_queue, of_one_are_all_where_nobody_else_wants_any)
 {
     add((struct client){.user = 0, .cost = 10});
     add((struct client){.user = 1, .cost = 10, .to = 10});
@@ -159,7 +159,7 @@ Test(turns, of_one_are_all_where_nobody_else_wants_any)
 
 /* Random users with all that varies: shares are equal, and nobody waits for longer than a turn of
  * each of the others. */
-Test(turns, starve_nobody)
+Test(fair_queue, starve_nobody)
 {
     srand(1);
     for (unsigned round = 0; round < 200; round++) {
@@ -183,7 +183,7 @@ Test(turns, starve_nobody)
 }
 
 /* Turns that are held (threads that read from storage that hangs) are shared, too. */
-Test(turns, that_are_held_are_shared)
+Test(fair_queue, that_are_held_are_shared)
 {
     const unsigned limit = 6;
     unsigned held = 0;
@@ -192,19 +192,19 @@ Test(turns, that_are_held_are_shared)
     add((struct client){.user = 1, .cost = 1, .job = 0});
     add((struct client){.user = 1, .cost = 1, .job = 1});
     for (unsigned i = 0; i < w.count; i++)
-        turns_want(&w.clients[i].turns, true);
-    for (struct turns *leaf; held < 100 && (leaf = turns_next(&w.root, limit)); held++)
-        turns_hold(leaf);
-    cr_assert(eq(u32, w.clients[0].turns.held, 3));
-    cr_assert(eq(u32, w.clients[1].turns.held + w.clients[2].turns.held, 3));
-    cr_assert(gt(u32, w.clients[1].turns.held, 0));
-    cr_assert(gt(u32, w.clients[2].turns.held, 0));
+        flow_set_backlogged(&w.clients[i].flow, true);
+    for (struct flow *leaf; held < 100 && (leaf = flow_pick(&w.root, limit)); held++)
+        flow_hold(leaf);
+    cr_assert(eq(u32, w.clients[0].flow.held, 3));
+    cr_assert(eq(u32, w.clients[1].flow.held + w.clients[2].flow.held, 3));
+    cr_assert(gt(u32, w.clients[1].flow.held, 0));
+    cr_assert(gt(u32, w.clients[2].flow.held, 0));
     for (unsigned i = 1; i < 3; i++) {
-        while (w.clients[i].turns.held > 0)
-            turns_release(&w.clients[i].turns);
-        turns_want(&w.clients[i].turns, false);
+        while (w.clients[i].flow.held > 0)
+            flow_release(&w.clients[i].flow);
+        flow_set_backlogged(&w.clients[i].flow, false);
     }
-    for (held = 3; held < 100 && turns_next(&w.root, limit); held++)
-        turns_hold(&w.clients[0].turns);
+    for (held = 3; held < 100 && flow_pick(&w.root, limit); held++)
+        flow_hold(&w.clients[0].flow);
     cr_assert(eq(u32, held, limit), "where nobody else wants any, one may hold all");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include "loader/serve/room.h"
+#include "loader/serve/quota.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,15 +10,15 @@
 #include "common/util.h"
 #include "loader/serve/monitor.h"
 
-/* What there is, and what of it is one user's. */
-struct account {
+/* What is in use: by all users, and by one of them. */
+struct usage {
     uint64_t all, own;
 };
 
-static struct account count(const struct server *server, const char *user,
-                            uint64_t (*of)(const struct session *session))
+static struct usage count(const struct server *server, const char *user,
+                          uint64_t (*of)(const struct session *session))
 {
-    struct account a = {0};
+    struct usage a = {0};
 
     for (const struct session *s = session_first(server); s; s = session_next(s)) {
         a.all += of(s);
@@ -28,9 +28,10 @@ static struct account count(const struct server *server, const char *user,
     return a;
 }
 
-/* Is so much more within the limit, and would as much be left for others as the user then has? */
-static bool fits(const struct server *server, const struct account *a, uint64_t more,
-                 uint64_t limit, bool *share)
+/* Is `more` within the limit, and is as much left for others then as the user has? `*share`: it is
+ * within the limit, but not within the user's share. */
+static bool fits(const struct server *server, const struct usage *a, uint64_t more, uint64_t limit,
+                 bool *share)
 {
     uint64_t left = limit - min_u64(a->all, limit);
 
@@ -41,16 +42,16 @@ static bool fits(const struct server *server, const struct account *a, uint64_t 
     return !*share || a->own + more <= left - more;
 }
 
-/* One that ends does not count: it is gone soon. */
+/* A session that ends does not count: it is gone soon. */
 static uint64_t clients_of(const struct session *s)
 {
     return session_is_ending(s) ? 0 : 1;
 }
 
-int room_for_client(const struct server *server, const char *user, struct plenum_error *err)
+int quota_check_client(const struct server *server, const char *user, struct plenum_error *err)
 {
     uint32_t most = server->options->max_clients;
-    struct account a = count(server, user, clients_of);
+    struct usage a = count(server, user, clients_of);
     bool share;
 
     if (most == 0 || fits(server, &a, 1, most, &share) || (share && a.own == 0))
@@ -65,12 +66,13 @@ int room_for_client(const struct server *server, const char *user, struct plenum
                      (unsigned)a.all);
 }
 
-int room_for_ring(struct server *server, const char *user, uint64_t bytes, struct plenum_error *err)
+int quota_check_ring(struct server *server, const char *user, uint64_t bytes,
+                     struct plenum_error *err)
 {
     const struct server_options *o = server->options;
     uint64_t own = o->memory_budget ? monitor_own_bytes(server) : 0;
     uint64_t budget = o->memory_budget - min_u64(own, o->memory_budget), limit = o->ring_limit;
-    struct account a = count(server, user, session_ring_bytes);
+    struct usage a = count(server, user, session_ring_bytes);
     char want[32], most[32], held[32];
     bool share, by_budget = o->memory_budget > 0 && budget < limit;
 
@@ -99,13 +101,13 @@ int room_for_ring(struct server *server, const char *user, uint64_t bytes, struc
                      want, format_bytes(limit, most, sizeof(most)));
 }
 
-bool room_is_coming(struct server *server, const char *user)
+bool quota_frees_soon(struct server *server, const char *user)
 {
-    bool coming = false;
+    bool soon = false;
 
     for (struct session *s = session_first(server); s; s = session_next(s))
         if ((!user || strcmp(session_user(s), user) == 0) &&
             (session_is_ending(s) || session_ask_if_there(s)))
-            coming = true;
-    return coming;
+            soon = true;
+    return soon;
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* quota.h - the limits on clients and rings, and each user's share of them. All on the loop's thread.
+ *
+ * Where several users may connect, no user gets more than is then left for all others: the first
+ * user gets at most half of --max-clients and --ring-limit, a second user who comes then half of
+ * the rest, and so on. So something is always left for the next user. All TCP clients of a host
+ * count as one user. */
+#ifndef LOADER_SERVE_QUOTA_H
+#define LOADER_SERVE_QUOTA_H
+
+#include "loader/serve/session.h"
+
+/** May the user have one more client? 0, or -EUSERS with a sentence. */
+int quota_check_client(const struct server *server, const char *user, struct plenum_error *err);
+
+/** May the user have `bytes` more of rings? 0, or -ENOSPC with a sentence. */
+int quota_check_ring(struct server *server, const char *user, uint64_t bytes,
+                     struct plenum_error *err);
+
+/** Will a session of the user's (NULL: of anybody's) soon give back what it has: because it ends, or
+ * because session_ask_if_there() found it silent? */
+bool quota_frees_soon(struct server *server, const char *user);
+
+#endif
