@@ -6,7 +6,7 @@
  *
  * A thumbnail is not read from a slot (a loader writes slots and never reads them) but rendered
  * anew: a batch is a pure function, so what is shown is what was fed, to the last bit. Its storage
- * may hang: so a thread of the chores makes it (thumbnail.h), the connection waits for some seconds
+ * may hang: so a thread of blocking.h makes it (thumbnail.h), the connection waits for some seconds
  * at most, and not many connections may wait; /healthz and /metrics always answer.
  *
  * Who may look: everyone who reaches the address, which is the loopback unless configured. A page
@@ -75,7 +75,7 @@ struct making {
 
 struct http {
     /* Constant. */
-    struct chores *chores;
+    struct blocking *blocking;
     struct MHD_Daemon *daemon;
     bool loopback, thumbnails;
     /* Any thread, holding mu. */
@@ -104,7 +104,7 @@ static const char page[] =
 static void drop_views(const struct http *h, const struct session_view *views, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
-        openings_release(h->chores, views[i].user, views[i].spec.dataset);
+        openings_release(h->blocking, views[i].user, views[i].spec.dataset);
 }
 
 static void write_history(FILE *file, const struct http *h)
@@ -326,7 +326,7 @@ static void on_ready(void *connection)
 static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
                                       const struct session_view *view, unsigned index, void **state)
 {
-    struct thumbnail *thumbnail = thumbnail_create(view, index, h->chores, on_ready, c);
+    struct thumbnail *thumbnail = thumbnail_create(view, index, h->blocking, on_ready, c);
     struct making *m = malloc(sizeof(*m));
     bool full;
 
@@ -519,7 +519,7 @@ static bool is_loopback(const struct sockaddr *a)
     return (ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24) == 127;
 }
 
-int http_start(const struct server_options *options, struct chores *chores, struct http **ret,
+int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
@@ -541,7 +541,7 @@ int http_start(const struct server_options *options, struct chores *chores, stru
     }
     lock_init(&h->mu);
     list_init(&h->making);
-    h->chores = chores;
+    h->blocking = blocking;
     h->published_ns = time_now_ns(); /* the first time is under way */
     h->loopback = is_loopback(at->ai_addr);
     h->thumbnails = !options->no_thumbnails;
@@ -577,11 +577,11 @@ void http_stop(struct http *http)
     free(http);
 }
 #else
-int http_start(const struct server_options *options, struct chores *chores, struct http **ret,
+int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err)
 {
     (void)options;
-    (void)chores;
+    (void)blocking;
     (void)ret;
     return error_set(err, -ENOTSUP,
                      "this plenumd was built without libmicrohttpd and has no status page: leave "

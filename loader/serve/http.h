@@ -11,9 +11,9 @@
  * was published last. Opaque. */
 struct http;
 
-/** Listen on options->http_address and http_port: 0, or -errno with a sentence. `chores` are
- * borrowed: they make thumbnails. */
-int http_start(const struct server_options *options, struct chores *chores, struct http **ret,
+/** Listen on options->http_address and http_port: 0, or -errno with a sentence. `blocking`
+ * is borrowed: its threads make thumbnails. */
+int http_start(const struct server_options *options, struct blocking *blocking, struct http **ret,
                struct plenum_error *err);
 
 /** Show what the loader does now. On the loop's thread; once a second. NULL is nothing. */

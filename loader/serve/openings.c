@@ -10,8 +10,8 @@
  *                done
  *
  * Who asks for what the same user is opening already, with the same rights, waits for the same
- * opening and shares its data set. Each works in a thread of its own (chores.h), a user's at most
- * some at a time, and quick ones in a lane beside those that index, so that these do not hold them
+ * opening and shares its data set. Each works in a thread of its own (blocking.h), a user's at most
+ * some at a time, and quick ones in a group beside those that index, so that these do not hold them
  * up. Waiting for another process takes no thread.
  *
  * An opening ends with the last who waits for it, and when its storage has not answered for long.
@@ -46,13 +46,13 @@ static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
 enum stage { STAGE_QUICK, STAGE_INDEXING, STAGE_WAITING };
 
 struct opening {
-    struct chore chore;
+    struct blocking_job job;
     struct openings *openings;
     struct list link;
     enum stage stage;
     struct list waiters;
     bool called_off; /* nobody joins it any more */
-    char *name, *user, *lanes[2];
+    char *name, *user, *groups[2];
     struct roots *roots;
     const char **allowed;
     unsigned num_allowed;
@@ -127,9 +127,9 @@ static void on_progress(void *arg, const char *what, uint64_t done, uint64_t tot
 }
 
 /* In the thread. */
-static void work(struct chore *chore)
+static void work(struct blocking_job *job)
 {
-    struct opening *o = container_of(chore, struct opening, chore);
+    struct opening *o = container_of(job, struct opening, job);
     struct memory_limit available;
     struct dataset_options options = {.cache_dir = o->openings->options.cache_dir,
                                       .roots = o->allowed,
@@ -154,8 +154,8 @@ static void free_opening(struct opening *o)
     free(o->allowed);
     free(o->name);
     free(o->user);
-    free(o->lanes[0]);
-    free(o->lanes[1]);
+    free(o->groups[0]);
+    free(o->groups[1]);
     (void)pthread_mutex_destroy(&o->mu);
     free(o);
 }
@@ -185,7 +185,7 @@ static void call_off(struct opening *o)
 {
     o->called_off = true;
     atomic_store(&o->cancel, true);
-    if (o->stage != STAGE_WAITING && !chores_drop(&o->chore))
+    if (o->stage != STAGE_WAITING && !blocking_cancel(&o->job))
         return;
     unlink_opening(o);
     free_opening(o);
@@ -193,13 +193,13 @@ static void call_off(struct opening *o)
 
 static void begin(struct opening *o, enum stage stage);
 
-static void done(struct chore *chore)
+static void done(struct blocking_job *job)
 {
-    struct opening *o = container_of(chore, struct opening, chore);
+    struct opening *o = container_of(job, struct opening, job);
 
-    if (chore->code < 0)
-        o->code = error_set(&o->err, chore->code, "the loader has no thread left to open it: %s",
-                            strerror(-chore->code));
+    if (job->code < 0)
+        o->code = error_set(&o->err, job->code, "the loader has no thread left to open it: %s",
+                            strerror(-job->code));
     if (!o->called_off && o->code == -EINPROGRESS) {
         begin(o, STAGE_INDEXING);
         return;
@@ -211,7 +211,7 @@ static void done(struct chore *chore)
     }
     unlink_opening(o);
     answer(o, o->code, &o->err);
-    openings_release(o->openings->options.chores, o->user, o->dataset);
+    openings_release(o->openings->options.blocking, o->user, o->dataset);
     free_opening(o);
 }
 
@@ -227,11 +227,11 @@ static void begin(struct opening *o, enum stage stage)
 {
     touch(o);
     o->stage = stage;
-    o->chore = (struct chore){.work = work,
-                              .done = done,
-                              .lane = o->lanes[stage],
-                              .limit = stage == STAGE_QUICK ? QUICK_MAX : INDEXING_MAX};
-    chores_start(o->openings->options.chores, &o->chore);
+    o->job = (struct blocking_job){.work = work,
+                                   .done = done,
+                                   .group = o->groups[stage],
+                                   .limit = stage == STAGE_QUICK ? QUICK_MAX : INDEXING_MAX};
+    blocking_start(o->openings->options.blocking, &o->job);
 }
 
 /* Storage that hangs: those who wait are told, and what comes of it later is dropped. */
@@ -263,7 +263,7 @@ static void on_tick(uv_timer_t *timer)
             continue;
         if (o->stage == STAGE_WAITING) {
             begin(o, STAGE_INDEXING);
-        } else if (!chores_has_begun(&o->chore)) {
+        } else if (!blocking_has_begun(&o->job)) {
             touch(o);
             tell(o, "waiting for other data sets that the same user opens", 0, 0);
         } else if (now > changed && now - changed > all->options.silent_ns) {
@@ -310,7 +310,7 @@ void openings_destroy(struct openings *openings)
     free(openings);
 }
 
-/* What may be read is part of what is opened. So is who asks: an opening waits in its user's lane
+/* What may be read is part of what is opened. So is who asks: an opening waits in its user's group
  * behind what else that user opens, which is nobody else's to wait for. */
 static bool is_same(const struct opening *o, const struct opening_request *request)
 {
@@ -333,10 +333,10 @@ static struct opening *create_opening(struct openings *all, const struct opening
     o->openings = all;
     o->name = strdup(request->dataset);
     o->user = strdup(request->user);
-    o->lanes[STAGE_QUICK] = str_format("quick %s", request->user);
-    o->lanes[STAGE_INDEXING] = str_format("index %s", request->user);
+    o->groups[STAGE_QUICK] = str_format("quick %s", request->user);
+    o->groups[STAGE_INDEXING] = str_format("index %s", request->user);
     (void)pthread_mutex_init(&o->mu, NULL);
-    if (!o->name || !o->user || !o->lanes[0] || !o->lanes[1]) {
+    if (!o->name || !o->user || !o->groups[0] || !o->groups[1]) {
         free_opening(o);
         return NULL;
     }
@@ -401,26 +401,26 @@ bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *
 
 /* A last reference on its way out. */
 struct release {
-    struct chore chore;
+    struct blocking_job job;
     struct dataset *dataset;
-    char lane[];
+    char group[];
 };
 
-static void drop(struct chore *chore)
+static void drop(struct blocking_job *job)
 {
-    struct release *release = container_of(chore, struct release, chore);
+    struct release *release = container_of(job, struct release, job);
 
     dataset_unref(release->dataset);
 }
 
-static void dropped(struct chore *chore)
+static void dropped(struct blocking_job *job)
 {
-    if (chore->code < 0)
-        drop(chore);
-    free(container_of(chore, struct release, chore));
+    if (job->code < 0)
+        drop(job);
+    free(container_of(job, struct release, job));
 }
 
-void openings_release(struct chores *chores, const char *user, struct dataset *dataset)
+void openings_release(struct blocking *blocking, const char *user, struct dataset *dataset)
 {
     static const char prefix[] = "drop ";
     struct release *release;
@@ -433,9 +433,12 @@ void openings_release(struct chores *chores, const char *user, struct dataset *d
         dataset_unref(dataset);
         return;
     }
-    (void)snprintf(release->lane, size, "%s%s", prefix, user);
+    (void)snprintf(release->group, size, "%s%s", prefix, user);
     release->dataset = dataset;
-    release->chore = (struct chore){
-        .work = drop, .done = dropped, .aside = true, .lane = release->lane, .limit = QUICK_MAX};
-    chores_start(chores, &release->chore);
+    release->job = (struct blocking_job){.work = drop,
+                                         .done = dropped,
+                                         .off_loop = true,
+                                         .group = release->group,
+                                         .limit = QUICK_MAX};
+    blocking_start(blocking, &release->job);
 }

@@ -12,7 +12,7 @@
 
 #include "common/wire.h"
 #include "loader/dataset/dataset.h"
-#include "loader/serve/chores.h"
+#include "loader/serve/blocking.h"
 #include "loader/serve/roots.h"
 
 /** All of a loader. */
@@ -22,7 +22,7 @@ struct opening;
 
 struct openings_options {
     uv_loop_t *loop;
-    struct chores *chores; /* whose threads open: borrowed, and destroyed before the openings */
+    struct blocking *blocking; /* whose threads open: borrowed, and destroyed before the openings */
     const char *cache_dir;
     bool notes;
     uint64_t silent_ns; /* how long storage may say nothing */
@@ -65,6 +65,6 @@ bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *
 
 /** Drop a reference, the last one in a thread: closing files may wait for storage, too. Threads:
  * any. NULL is nothing. */
-void openings_release(struct chores *chores, const char *user, struct dataset *dataset);
+void openings_release(struct blocking *blocking, const char *user, struct dataset *dataset);
 
 #endif

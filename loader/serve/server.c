@@ -58,7 +58,7 @@ struct door {
 
 /* SIGHUP's work. Storage may hang below a root, and the file itself may lie there. */
 struct reload {
-    struct chore chore;
+    struct blocking_job job;
     uint64_t began_ns; /* 0: none is under way */
     bool again;        /* SIGHUP came meanwhile */
     /* Of the thread; the loop's when it has ended. */
@@ -163,7 +163,7 @@ static void maybe_end(struct main_loop *m)
     m->ending = true;
     limit_end(m);
     openings_close(m->server.openings);
-    chores_close(m->server.chores);
+    blocking_close(m->server.blocking);
     if (m->leash_open)
         uv_close((uv_handle_t *)&m->leash, NULL);
     if (!m->loop_open)
@@ -342,7 +342,7 @@ static void turn_away(struct main_loop *m, int fd)
     if (fd < 0)
         return;
     (void)shutdown(fd, SHUT_RDWR); /* which it hears at once */
-    chores_close_connection(m->server.chores, CHORES_STRANGER, fd);
+    blocking_close_connection(m->server.blocking, BLOCKING_UNKNOWN_USER, fd);
 }
 
 /* No descriptor is left at all. A client that waits in the backlog would have the loop turn for
@@ -484,9 +484,9 @@ static int check_after_hangup(const struct main_loop *m, const struct server_opt
 }
 
 /* In the thread. */
-static void read_settings(struct chore *chore)
+static void read_settings(struct blocking_job *job)
 {
-    struct main_loop *m = container_of(chore, struct main_loop, reload.chore);
+    struct main_loop *m = container_of(job, struct main_loop, reload.job);
     struct reload *r = &m->reload;
     struct plenum_error err;
 
@@ -519,15 +519,15 @@ static void take_settings(struct main_loop *m, const struct server_options *fres
 
 static void begin_reload(struct main_loop *m);
 
-static void on_settings_read(struct chore *chore)
+static void on_settings_read(struct blocking_job *job)
 {
-    struct main_loop *m = container_of(chore, struct main_loop, reload.chore);
+    struct main_loop *m = container_of(job, struct main_loop, reload.job);
     struct reload *r = &m->reload;
 
     r->began_ns = 0;
-    if (chore->code < 0)
+    if (job->code < 0)
         log_error("no thread is left to read the settings: %s; the settings stay as they were",
-                  strerror(-chore->code));
+                  strerror(-job->code));
     else if (r->code == 0 && !m->server.stopping)
         take_settings(m, &r->fresh);
     roots_unref(r->roots);
@@ -544,9 +544,9 @@ static void begin_reload(struct main_loop *m)
     notify_send("RELOADING=1\nMONOTONIC_USEC=%llu", (unsigned long long)time_now_ns() / 1000);
     m->reload = (struct reload){
         .began_ns = time_now_ns(),
-        .chore = {.work = read_settings, .done = on_settings_read, .lane = "settings", .limit = 1}};
+        .job = {.work = read_settings, .done = on_settings_read, .group = "settings", .limit = 1}};
     pause_listening(m);
-    chores_start(m->server.chores, &m->reload.chore);
+    blocking_start(m->server.blocking, &m->reload.job);
 }
 
 static void on_hangup(uv_signal_t *handle, int signum)
@@ -803,7 +803,7 @@ static int start_polling(struct main_loop *m)
 static int start_openings(struct main_loop *m, struct plenum_error *err)
 {
     struct openings_options options = {.loop = &m->server.loop,
-                                       .chores = m->server.chores,
+                                       .blocking = m->server.blocking,
                                        .cache_dir = m->live.cache_dir,
                                        .notes = !m->live.no_tiles,
                                        .silent_ns = OPENING_SILENT_S * NS_PER_SEC};
@@ -842,7 +842,7 @@ static int start(struct main_loop *m, struct plenum_error *err)
     r = start_threads(m, err);
     if (r < 0)
         return r;
-    r = chores_create(&m->server.loop, &m->server.chores);
+    r = blocking_create(&m->server.loop, &m->server.blocking);
     if (r < 0)
         return error_set(err, r, "cannot start threads for storage: %s", uv_strerror(r));
     r = start_openings(m, err);
@@ -854,7 +854,7 @@ static int start(struct main_loop *m, struct plenum_error *err)
     r = start_listening_tcp(m, err);
     if (r < 0)
         return r;
-    if (m->live.http_port > 0 && (r = http_start(&m->live, m->server.chores, &m->http, err)) < 0)
+    if (m->live.http_port > 0 && (r = http_start(&m->live, m->server.blocking, &m->http, err)) < 0)
         return r;
     if (m->live.user && (r = users_become(&m->user, err)) < 0)
         return r;
@@ -908,7 +908,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
     http_stop(m->http);
     queue_destroy(m->server.queue);
-    chores_destroy(m->server.chores);
+    blocking_destroy(m->server.blocking);
     openings_destroy(m->server.openings);
     (void)uv_loop_close(&m->server.loop);
     return r;

@@ -51,9 +51,9 @@ static void close_fd(void *arg, int fd)
     const struct session *s = arg;
 
     if (fd == s->conn.fd)
-        chores_close_connection(s->server->chores, s->peer.uid, fd);
+        blocking_close_connection(s->server->blocking, s->peer.uid, fd);
     else
-        chores_close_fd(s->server->chores, s->peer.uid, fd);
+        blocking_close_fd(s->server->blocking, s->peer.uid, fd);
 }
 
 /* Close one that a client has sent. */
@@ -86,7 +86,7 @@ static void maybe_free(struct session *s)
     queue_stream_close(s->stream);
     drop_ring(s);
     server->ring_bytes -= s->ring_bytes;
-    openings_release(server->chores, s->user, s->dataset);
+    openings_release(server->blocking, s->user, s->dataset);
     snapshot_unref(s->status);
     frame_conn_fini(&s->conn);
     peer_fini(&s->peer);
@@ -270,7 +270,7 @@ int session_create(struct server *server, int fd, bool remote)
     int r;
 
     if (!s) {
-        chores_close_connection(server->chores, CHORES_STRANGER, fd);
+        blocking_close_connection(server->blocking, BLOCKING_UNKNOWN_USER, fd);
         return -ENOMEM;
     }
     list_init(&s->answers);

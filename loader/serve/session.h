@@ -40,7 +40,7 @@ struct server {
     struct roots *roots;
     uv_loop_t loop;
     struct queue *queue;
-    struct chores *chores;
+    struct blocking *blocking;
     struct openings *openings;
     struct pin *pin;
     struct tls *tls;      /* of TCP, or NULL */

@@ -224,7 +224,7 @@ void session_readable(struct session *s)
         handle_frames(s);
         return;
     }
-    if (chores_is_stuck(s->server->chores, s->peer.uid)) {
+    if (blocking_is_stuck(s->server->blocking, s->peer.uid)) {
         session_refuse(s, 0, -EPROTO, "what its user sent to be closed is not closed yet");
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* thumbnail.c - a thumbnail is rendered anew, in a thread (chores.h), since its storage may hang.
+/* thumbnail.c - a thumbnail is rendered anew, in a thread (blocking.h), since its storage may hang.
  *
  * Two hold it: who asked, and the chore. What it says is settled once, by the thread that has made
  * it or by who has waited for long enough. */
@@ -18,11 +18,11 @@
 #include "loader/image/encode.h"
 
 struct thumbnail {
-    struct chore chore;
+    struct blocking_job job;
     struct session_view view;
     uint32_t index;
-    struct chores *chores;
-    char lane[sizeof(((struct session_view *)0)->user) + 16];
+    struct blocking *blocking;
+    char group[sizeof(((struct session_view *)0)->user) + 16];
     /* The thread's, until it is settled. */
     uint8_t *png;
     size_t len;
@@ -36,24 +36,24 @@ struct thumbnail {
 };
 
 struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t index,
-                                   struct chores *chores, void (*ready)(void *arg), void *arg)
+                                   struct blocking *blocking, void (*ready)(void *arg), void *arg)
 {
     struct thumbnail *t = malloc(sizeof(*t));
 
     if (!t) {
-        openings_release(chores, view->user, view->spec.dataset);
+        openings_release(blocking, view->user, view->spec.dataset);
         return NULL;
     }
     *t = (struct thumbnail){.view = *view,
                             .index = index,
-                            .chores = chores,
+                            .blocking = blocking,
                             .refs = 2,
                             .result = -EINPROGRESS,
                             .ready = ready,
                             .arg = arg};
     t->view.spec.store =
         (struct image_store){.dtype = PLENUM_UINT8, .layout = PLENUM_NHWC, .channels = 3};
-    (void)snprintf(t->lane, sizeof(t->lane), "thumbnail %s", view->user);
+    (void)snprintf(t->group, sizeof(t->group), "thumbnail %s", view->user);
     (void)pthread_mutex_init(&t->mu, NULL);
     return t;
 }
@@ -66,7 +66,7 @@ static void drop(struct thumbnail *t, unsigned refs)
     (void)pthread_mutex_unlock(&t->mu);
     if (refs > 0)
         return;
-    openings_release(t->chores, t->view.user, t->view.spec.dataset);
+    openings_release(t->blocking, t->view.user, t->view.spec.dataset);
     free(t->png);
     (void)pthread_mutex_destroy(&t->mu);
     free(t);
@@ -101,29 +101,29 @@ static int make(struct thumbnail *t, uint8_t *pixels)
     return r < 0 ? error_set(&t->err, r, "out of memory") : 0;
 }
 
-static void work(struct chore *chore)
+static void work(struct blocking_job *job)
 {
-    struct thumbnail *t = container_of(chore, struct thumbnail, chore);
+    struct thumbnail *t = container_of(job, struct thumbnail, job);
     uint8_t *pixels = malloc(render_bytes(&t->view.spec));
 
     settle(t, pixels ? make(t, pixels) : error_set(&t->err, -ENOMEM, "out of memory"));
     free(pixels);
 }
 
-static void done(struct chore *chore)
+static void done(struct blocking_job *job)
 {
-    struct thumbnail *t = container_of(chore, struct thumbnail, chore);
+    struct thumbnail *t = container_of(job, struct thumbnail, job);
 
-    if (chore->code < 0)
-        settle(t, error_set(&t->err, chore->code, "the loader has no thread left to make it"));
+    if (job->code < 0)
+        settle(t, error_set(&t->err, job->code, "the loader has no thread left to make it"));
     drop(t, 1);
 }
 
 void thumbnail_begin(struct thumbnail *thumbnail)
 {
-    thumbnail->chore = (struct chore){
-        .work = work, .done = done, .aside = true, .lane = thumbnail->lane, .limit = 1};
-    chores_start(thumbnail->chores, &thumbnail->chore);
+    thumbnail->job = (struct blocking_job){
+        .work = work, .done = done, .off_loop = true, .group = thumbnail->group, .limit = 1};
+    blocking_start(thumbnail->blocking, &thumbnail->job);
 }
 
 void thumbnail_give_up(struct thumbnail *thumbnail)
@@ -153,5 +153,5 @@ void thumbnail_abandon(struct thumbnail *thumbnail)
 
 void thumbnail_forget(struct thumbnail *thumbnail)
 {
-    drop(thumbnail, chores_drop(&thumbnail->chore) ? 2 : 1);
+    drop(thumbnail, blocking_cancel(&thumbnail->job) ? 2 : 1);
 }

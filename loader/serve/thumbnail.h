@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loader/serve/chores.h"
+#include "loader/serve/blocking.h"
 #include "loader/serve/session.h"
 
 struct thumbnail;
@@ -14,7 +14,7 @@ struct thumbnail;
 /** Of that sample of the view's batch, whose data set is taken (also where it fails). `ready` is
  * called once, from any thread, when thumbnail_get() has something to say; NULL: no memory. */
 struct thumbnail *thumbnail_create(const struct session_view *view, uint32_t index,
-                                   struct chores *chores, void (*ready)(void *arg), void *arg);
+                                   struct blocking *blocking, void (*ready)(void *arg), void *arg);
 /** Begin to make it. */
 void thumbnail_begin(struct thumbnail *thumbnail);
 /** Nobody waits any longer: unless it is ready, that is what it says. When this returns, ready()

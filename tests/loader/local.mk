@@ -4,9 +4,9 @@ tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tre
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
 loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_notes %D%/dataset/test_pattern %D%/dataset/test_place \
-	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_chores %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
+	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_fair_queue
-threads_tests += %D%/serve/test_chores %D%/serve/test_queue
+threads_tests += %D%/serve/test_blocking %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
@@ -34,9 +34,9 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_dataset_test_tar_CFLAGS = $(test_cflags)
 %C%_dataset_test_tar_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_SOURCES = %D%/dataset/test_tar.c %D%/dataset/opened.h
-%C%_serve_test_chores_CFLAGS = $(test_cflags) $(UV_CFLAGS)
-%C%_serve_test_chores_LDADD = loader/serve/libserve.la common/libcommon.la $(UV_LIBS)
-%C%_serve_test_chores_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=close
+%C%_serve_test_blocking_CFLAGS = $(test_cflags) $(UV_CFLAGS)
+%C%_serve_test_blocking_LDADD = loader/serve/libserve.la common/libcommon.la $(UV_LIBS)
+%C%_serve_test_blocking_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=close
 %C%_serve_test_openings_CFLAGS = $(test_cflags) $(UV_CFLAGS)
 %C%_serve_test_openings_LDADD = loader/serve/libserve.la $(loader_libs) $(UV_LIBS) $(CRITERION_LIBS)
 %C%_serve_test_openings_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dataset_open,--wrap=dataset_unref

@@ -99,7 +99,7 @@ static struct asker {
 } askers[ASKERS];
 
 static uv_loop_t loop;
-static struct chores *chores;
+static struct blocking *blocking;
 static struct openings *openings;
 static struct roots *roots;
 
@@ -174,9 +174,9 @@ static void wait_count(const unsigned *what, unsigned n)
 
 static void open_openings(uint64_t silent_ns)
 {
-    cr_assert(zero(int, chores_create(&loop, &chores)));
+    cr_assert(zero(int, blocking_create(&loop, &blocking)));
     cr_assert(zero(int, openings_create(&(struct openings_options){.loop = &loop,
-                                                                   .chores = chores,
+                                                                   .blocking = blocking,
                                                                    .silent_ns = silent_ns},
                                         &openings)));
 }
@@ -195,10 +195,10 @@ static void setup(void)
 static void teardown(void)
 {
     openings_close(openings);
-    chores_close(chores);
+    blocking_close(blocking);
     uv_close((uv_handle_t *)&turning, NULL);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
-    chores_destroy(chores);
+    blocking_destroy(blocking);
     openings_destroy(openings);
     cr_assert(zero(int, uv_loop_close(&loop)));
     cr_assert(eq(u32, storage.inside, 0), "no thread is left");
@@ -309,9 +309,9 @@ Test(openings, that_wait_in_line_are_forgotten_with_those_who_asked)
 Test(openings, are_given_up_when_nothing_comes)
 {
     openings_close(openings);
-    chores_close(chores);
+    blocking_close(blocking);
     turn();
-    chores_destroy(chores);
+    blocking_destroy(blocking);
     openings_destroy(openings);
     open_openings(NS_PER_SEC);
     ask(&askers[0], "1", "/hang");
@@ -327,9 +327,9 @@ Test(openings, are_dropped_in_a_thread_by_the_last)
     wait_done(&askers[0]);
     dataset = dataset_ref(askers[0].dataset);
     askers[0].dataset = NULL;
-    openings_release(chores, "1", dataset);
+    openings_release(blocking, "1", dataset);
     cr_assert(eq(u32, count(&drops.calls), 0), "neither the opening's nor this was the last");
-    openings_release(chores, "1", dataset);
+    openings_release(blocking, "1", dataset);
     wait_count(&drops.calls, 1);
     cr_assert(not(pthread_equal(drops.who, pthread_self())));
 }

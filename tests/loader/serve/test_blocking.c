@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads for what may hang, and descriptors that are closed there: close() is ours. A plain
- * program, so that it runs under ThreadSanitizer, too. */
+/* Threads for calls that may block, and descriptors that are closed there: close() is wrapped. It
+ * is a plain program, so that it runs under ThreadSanitizer, too. */
 #include "config.h"
 
 #include <fcntl.h>
@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "loader/serve/chores.h"
+#include "loader/serve/blocking.h"
 #include "tests/tap.h"
 
-enum { FDS = 4096, CHORES = 40 };
+enum { FDS = 4096, JOBS = 40 };
 
 /* Descriptors whose closing hangs until it is let go. */
 static struct {
@@ -85,21 +85,21 @@ static int open_slow(void)
 }
 
 static uv_loop_t loop;
-static struct chores *chores;
+static struct blocking *blocking;
 
 static void begin(void)
 {
     files.closed = files.most = files.hanging = 0;
     (void)uv_loop_init(&loop);
-    if (chores_create(&loop, &chores) < 0)
+    if (blocking_create(&loop, &blocking) < 0)
         abort();
 }
 
 static void finish(void)
 {
-    chores_close(chores);
+    blocking_close(blocking);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
-    chores_destroy(chores);
+    blocking_destroy(blocking);
     tap_ok(uv_loop_close(&loop) == 0, "nothing is left on the loop");
 }
 
@@ -110,19 +110,19 @@ static void descriptors_that_hang_are_bounded(void)
 
     begin();
     for (unsigned i = 0; i < 100; i++)
-        chores_close_fd(chores, 1, open_slow());
+        blocking_close_fd(blocking, 1, open_slow());
     for (unsigned i = 0; i < 20000 && !stuck; i++) {
-        stuck = chores_is_stuck(chores, 1);
+        stuck = blocking_is_stuck(blocking, 1);
         (void)usleep(1000);
     }
     tap_ok(stuck && look(&files.most) <= 2,
            "a user takes some threads, and is told from others: %u", look(&files.most));
-    other = chores_is_stuck(chores, 2);
+    other = blocking_is_stuck(blocking, 2);
     fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    chores_close_fd(chores, 2, fd);
+    blocking_close_fd(blocking, 2, fd);
     tap_ok(!other && comes(&files.closed, 1), "another user's are closed meanwhile");
     let_go();
-    tap_ok(comes(&files.closed, 101) && !chores_is_stuck(chores, 1), "and then all are");
+    tap_ok(comes(&files.closed, 101) && !blocking_is_stuck(blocking, 1), "and then all are");
     finish();
 }
 
@@ -130,7 +130,7 @@ static void wait_at_the_end(void)
 {
     begin();
     for (unsigned i = 0; i < 10; i++)
-        chores_close_fd(chores, 1, open_slow());
+        blocking_close_fd(blocking, 1, open_slow());
     (void)comes(&files.hanging, 2);
     let_go();
     finish();
@@ -162,7 +162,7 @@ static bool is_closed_here(bool with_fd, bool reset)
         (void)close(ends[0]);
     }
     begin();
-    chores_close_connection(chores, 1, ends[1]);
+    blocking_close_connection(blocking, 1, ends[1]);
     (void)comes(&files.closed, 1);
     (void)pthread_mutex_lock(&files.mu);
     here = pthread_equal(files.closer, pthread_self());
@@ -182,17 +182,17 @@ static void connections_go_at_once_where_nothing_can_hang(void)
 }
 
 struct piece {
-    struct chore chore;
+    struct blocking_job job;
     atomic_uint *inside, *most;
     bool worked;
 };
 
 static unsigned done;
-static atomic_uint aside;
+static atomic_uint off_loop;
 
-static void work(struct chore *chore)
+static void work(struct blocking_job *job)
 {
-    struct piece *p = container_of(chore, struct piece, chore);
+    struct piece *p = container_of(job, struct piece, job);
     unsigned now = atomic_fetch_add(p->inside, 1) + 1, most = atomic_load(p->most);
 
     while (now > most && !atomic_compare_exchange_weak(p->most, &most, now))
@@ -202,39 +202,39 @@ static void work(struct chore *chore)
     (void)atomic_fetch_sub(p->inside, 1);
 }
 
-static void on_done(struct chore *chore)
+static void on_done(struct blocking_job *job)
 {
-    struct piece *p = container_of(chore, struct piece, chore);
+    struct piece *p = container_of(job, struct piece, job);
 
-    done += p->worked && chore->code == 0;
+    done += p->worked && job->code == 0;
 }
 
-static void on_aside(struct chore *chore)
+static void on_off_loop(struct blocking_job *job)
 {
-    struct piece *p = container_of(chore, struct piece, chore);
+    struct piece *p = container_of(job, struct piece, job);
 
-    (void)atomic_fetch_add(&aside, p->worked && chore->code == 0);
+    (void)atomic_fetch_add(&off_loop, p->worked && job->code == 0);
 }
 
-static struct piece pieces[4][CHORES];
+static struct piece pieces[4][JOBS];
 static atomic_uint inside[4], most[4];
 
-/* One of four threads, with a lane of its own. */
+/* One of four threads, with a group of its own. */
 static void *start_many(void *arg)
 {
-    static const char *const lanes[] = {"a", "b", "c", "d"};
-    unsigned lane = (unsigned)(uintptr_t)arg;
+    static const char *const groups[] = {"a", "b", "c", "d"};
+    unsigned group = (unsigned)(uintptr_t)arg;
 
-    for (unsigned i = 0; i < CHORES; i++) {
-        struct piece *p = &pieces[lane][i];
+    for (unsigned i = 0; i < JOBS; i++) {
+        struct piece *p = &pieces[group][i];
 
-        *p = (struct piece){.inside = &inside[lane], .most = &most[lane]};
-        p->chore = (struct chore){.work = work,
-                                  .done = lane < 2 ? on_done : on_aside,
-                                  .aside = lane >= 2,
-                                  .lane = lanes[lane],
-                                  .limit = lane + 1};
-        chores_start(chores, &p->chore);
+        *p = (struct piece){.inside = &inside[group], .most = &most[group]};
+        p->job = (struct blocking_job){.work = work,
+                                       .done = group < 2 ? on_done : on_off_loop,
+                                       .off_loop = group >= 2,
+                                       .group = groups[group],
+                                       .limit = group + 1};
+        blocking_start(blocking, &p->job);
     }
     return NULL;
 }
@@ -249,15 +249,15 @@ static void lanes_keep_their_limits(void)
         (void)pthread_create(&ids[i], NULL, start_many, (void *)i);
     for (unsigned i = 0; i < 4; i++)
         (void)pthread_join(ids[i], NULL);
-    while (done < 2 * CHORES || atomic_load(&aside) < 2 * CHORES)
-        if (done < 2 * CHORES)
+    while (done < 2 * JOBS || atomic_load(&off_loop) < 2 * JOBS)
+        if (done < 2 * JOBS)
             (void)uv_run(&loop, UV_RUN_ONCE);
         else
             (void)usleep(1000);
     for (unsigned i = 0; i < 4; i++)
         kept &= atomic_load(&most[i]) <= i + 1;
-    tap_ok(kept, "of a lane no more run at a time than it may have");
-    tap_ok(done == 2 * CHORES && atomic_load(&aside) == 2 * CHORES, "and each is done once");
+    tap_ok(kept, "of a group no more run at a time than it may have");
+    tap_ok(done == 2 * JOBS && atomic_load(&off_loop) == 2 * JOBS, "and each is done once");
     finish();
 }
 
@@ -268,8 +268,8 @@ static void dropped_ones_are_not_done(void)
     begin();
     done = 0;
     (void)start_many((void *)0);
-    for (unsigned i = CHORES; i-- > 0;) {
-        bool gone = chores_drop(&pieces[0][i].chore);
+    for (unsigned i = JOBS; i-- > 0;) {
+        bool gone = blocking_cancel(&pieces[0][i].job);
 
         dropped += gone;
         begun += !gone;
