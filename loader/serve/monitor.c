@@ -161,32 +161,33 @@ void monitor_get_status(const struct server *server, struct wire_status *ret)
     struct queue_counters c;
 
     queue_get_counters(server->queue, &c);
-    *ret = (struct wire_status){.version = PACKAGE_VERSION,
-                                .pid = (uint32_t)getpid(),
-                                .uid = (uint32_t)geteuid(),
-                                .uptime_ns = time_now_ns() - server->started_ns,
-                                .threads = server->threads,
-                                .io_threads = server->io_threads,
-                                .sessions = server->num_sessions,
-                                .samples = c.all.samples,
-                                .substituted = c.all.substituted,
-                                .batches = c.all.batches,
-                                .failed = c.all.failed,
-                                .refused = server->refused,
-                                .queued = c.queued,
-                                .rate = ratio(p.totals.samples * 1000, p.at_ns, NS_PER_SEC),
-                                .ring_bytes = server->ring_bytes,
-                                .ring_limit = server->options->ring_limit,
-                                .render_busy = busy(p.totals.render_ns, server->threads, p.at_ns),
-                                .read_busy = busy(p.totals.read_ns, server->io_threads, p.at_ns),
-                                .memory_bytes = memory_of("VmRSS"),
-                                .descriptors = open_descriptors(),
-                                .stopping = server->stopping,
-                                .lanes = (uint32_t)min_u64(pin_lanes(server->pin), WIRE_LANES_MAX)};
+    *ret = (struct wire_status){
+        .version = PACKAGE_VERSION,
+        .pid = (uint32_t)getpid(),
+        .uid = (uint32_t)geteuid(),
+        .uptime_ns = time_now_ns() - server->started_ns,
+        .threads = server->threads,
+        .io_threads = server->io_threads,
+        .sessions = server->num_sessions,
+        .samples = c.all.samples,
+        .substituted = c.all.substituted,
+        .batches = c.all.batches,
+        .failed = c.all.failed,
+        .refused = server->refused,
+        .queued = c.queued,
+        .rate = ratio(p.totals.samples * 1000, p.at_ns, NS_PER_SEC),
+        .ring_bytes = server->ring_bytes,
+        .ring_limit = server->options->ring_limit,
+        .render_busy = busy(p.totals.render_ns, server->threads, p.at_ns),
+        .read_busy = busy(p.totals.read_ns, server->io_threads, p.at_ns),
+        .memory_bytes = memory_of("VmRSS"),
+        .descriptors = open_descriptors(),
+        .stopping = server->stopping,
+        .lanes = (uint32_t)min_u64(pin_count_nodes(server->pin), WIRE_LANES_MAX)};
     (void)gethostname(ret->host, sizeof(ret->host) - 1);
     image_describe_loops(server->options->jpeg, ret->loops, sizeof(ret->loops));
     for (unsigned i = 0; i < server->threads; i++)
-        ret->lane[pin_lane_of_worker(server->pin, i) % ret->lanes].threads++;
+        ret->lane[pin_node_of_worker(server->pin, i) % ret->lanes].threads++;
     for (const struct session *s = session_first(server); s; s = session_next(s)) {
         if (!session_get_status(s, &stream))
             continue;

@@ -203,12 +203,12 @@ unsigned pin_cpus(const struct pin *pin)
     return pin->cpus;
 }
 
-unsigned pin_lanes(const struct pin *pin)
+unsigned pin_count_nodes(const struct pin *pin)
 {
     return pin->policy == PIN_NONE ? 1 : pin->num_nodes;
 }
 
-unsigned pin_lane_of_worker(const struct pin *pin, unsigned index)
+unsigned pin_node_of_worker(const struct pin *pin, unsigned index)
 {
     return pin->num_places > 0 ? pin->places[index % pin->num_places].node : 0;
 }
@@ -226,7 +226,7 @@ static unsigned node_of_page(const struct pin *pin, const volatile uint8_t *at, 
     return pin->num_nodes;
 }
 
-unsigned pin_lane_of_memory(const struct pin *pin, const void *base, size_t bytes)
+unsigned pin_node_of_memory(const struct pin *pin, const void *base, size_t bytes)
 {
     enum { PAGES = 16 };
     hwloc_bitmap_t set = hwloc_bitmap_alloc();

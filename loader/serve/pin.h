@@ -25,13 +25,13 @@ void pin_destroy(struct pin *pin);
 unsigned pin_cpus(const struct pin *pin);
 
 /** Groups of workers that are near to the same memory: the NUMA nodes with CPUs, at least 1. */
-unsigned pin_lanes(const struct pin *pin);
+unsigned pin_count_nodes(const struct pin *pin);
 
 /** Of worker `index`. */
-unsigned pin_lane_of_worker(const struct pin *pin, unsigned index);
+unsigned pin_node_of_worker(const struct pin *pin, unsigned index);
 
 /** Of the node that most of this memory lies on; 0 where the kernel does not tell. */
-unsigned pin_lane_of_memory(const struct pin *pin, const void *base, size_t bytes);
+unsigned pin_node_of_memory(const struct pin *pin, const void *base, size_t bytes);
 
 /** Bind the calling thread as worker `index`. A kernel that refuses is not an error: the thread
  * then floats. */

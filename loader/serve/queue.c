@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* queue.c - who works on which sample when.
  *
- *     submit -> [requests of a stream] -> I/O thread: read -> [lane: items that are read] ->
+ *     submit -> [requests of a stream] -> I/O thread: read -> [node: items that are read] ->
  * worker: render -> finished
  *
  * A request is a batch; a task is one sample of it. I/O threads take tasks from users in turn, of a
@@ -30,16 +30,16 @@
  * be looked up. Where reading is fast it is left alone: it would cost two system calls a sample for
  * nothing.
  *
- * A lane holds what is ready for the workers of one NUMA node: the samples of the streams whose
- * slots lie on it. A worker whose lane is empty helps another: decoding a sample takes far longer
- * than writing it to a distant slot. Users take turns in a lane, too: what was read ahead for one
+ * A node holds what is ready for the workers of one NUMA node: the samples of the streams whose
+ * slots lie on it. A worker whose node is empty helps another: decoding a sample takes far longer
+ * than writing it to a distant slot. Users take turns in a node, too: what was read ahead for one
  * whose samples are dear does not delay what another asks for.
  *
  * Where CPU time is granted (token_bucket.h), a worker that has finished an item rests before it takes
  * another, while more was used than was granted. Reading is bounded by what is rendered.
  *
  * Locks: the queue's, taken three times a sample for well under a microsecond, against a
- * millisecond of decoding without it; and each lane's, for handing over one item. A lane's is taken
+ * millisecond of decoding without it; and each node's, for handing over one item. A node's is taken
  * alone. Nothing is read, decoded or called back under either. */
 #include "config.h"
 
@@ -99,7 +99,7 @@ struct queue_stream {
     const struct wire_slot *layout;
     const struct order_steps *steps;
     struct ring *ring;
-    unsigned lane;
+    unsigned node;
     void *owner;
     /* Under the queue's lock. */
     struct list requests; /* not finished, oldest first */
@@ -134,10 +134,10 @@ struct again {
 enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
 
 /* One sample on its way. A free item is under the queue's lock and one that is read under its
- * lane's; the others are their thread's. */
+ * node's; the others are their thread's. */
 struct item {
     enum item_state state; /* item_move() writes it */
-    struct list link;      /* of the free ones, or of a lane */
+    struct list link;      /* of the free ones, or of a node */
     struct queue_request *request;
     struct flow_turn turn;
     uint32_t index; /* of the sample in its batch */
@@ -148,10 +148,10 @@ struct item {
     uint64_t read_ns, cpu_ns;
 };
 
-struct lane {
+struct node_queue {
     struct lock mu;
     pthread_cond_t
-        to_render;     /* its workers: an item that is read, in this lane or another, or stop */
+        to_render;     /* its workers: an item that is read, in this node or another, or stop */
     struct list items; /* in the order in which they are rendered */
     unsigned idle;     /* workers that wait */
     bool stop;
@@ -160,7 +160,7 @@ struct lane {
 struct thread {
     struct queue *queue;
     unsigned index;
-    unsigned lane; /* of a worker */
+    unsigned node; /* of a worker */
     pthread_t id;
 };
 
@@ -173,10 +173,10 @@ struct queue {
     unsigned started;
     unsigned readers;      /* of them, I/O threads; holding mu */
     unsigned idle_readers; /* that have nothing to do; holding mu */
-    struct lane *lanes;
-    unsigned num_lanes;
+    struct node_queue *node_queues;
+    unsigned num_nodes;
     /* Any thread. */
-    atomic_uint ready; /* items in all lanes */
+    atomic_uint ready; /* items in all nodes */
     /* Any thread, holding mu. */
     struct lock mu;
     pthread_cond_t
@@ -417,15 +417,15 @@ static void hand_back(struct queue *q, struct item *item, struct again *again)
     (void)pthread_cond_signal(&q->to_read);
 }
 
-/* Behind which of a lane's items (or its head) an item belongs: behind those of its user, and
+/* Behind which of a node's items (or its head) an item belongs: behind those of its user, and
  * before those of others that have had more. */
-static struct list *place_in(struct lane *lane, const struct item *item)
+static struct list *place_in(struct node_queue *nq, const struct item *item)
 {
     const struct owner *user = item->request->stream->user;
-    struct list *place = &lane->items;
+    struct list *place = &nq->items;
 
-    assert(lock_is_held(&lane->mu));
-    for (struct list *at = list_first(place); at; at = list_next(&lane->items, at)) {
+    assert(lock_is_held(&nq->mu));
+    for (struct list *at = list_first(place); at; at = list_next(&nq->items, at)) {
         const struct item *other = container_of(at, struct item, link);
 
         if (other->request->stream->user == user ||
@@ -435,22 +435,22 @@ static struct list *place_in(struct lane *lane, const struct item *item)
     return place;
 }
 
-/* An item is ready: to a worker of its lane if one is idle, else to any that is. */
+/* An item is ready: to a worker of its node if one is idle, else to any that is. */
 static void hand_over(struct queue *q, struct item *item)
 {
-    struct lane *lane = &q->lanes[item->request->stream->lane];
+    struct node_queue *nq = &q->node_queues[item->request->stream->node];
     bool taken;
 
-    lock_acquire(&lane->mu);
+    lock_acquire(&nq->mu);
     item_move(item, ITEM_READ);
-    list_add_after(place_in(lane, item), &item->link);
+    list_add_after(place_in(nq, item), &item->link);
     (void)atomic_fetch_add(&q->ready, 1);
-    taken = lane->idle > 0;
+    taken = nq->idle > 0;
     if (taken)
-        (void)pthread_cond_signal(&lane->to_render);
-    lock_release(&lane->mu);
-    for (unsigned i = 0; i < q->num_lanes && !taken; i++) {
-        struct lane *other = &q->lanes[i];
+        (void)pthread_cond_signal(&nq->to_render);
+    lock_release(&nq->mu);
+    for (unsigned i = 0; i < q->num_nodes && !taken; i++) {
+        struct node_queue *other = &q->node_queues[i];
 
         lock_acquire(&other->mu);
         taken = other->idle > 0;
@@ -581,45 +581,45 @@ static void note_failure(struct queue *q, struct queue_request *r, int code,
     give_up_rest(q, r);
 }
 
-static struct item *pop(struct queue *q, struct lane *lane)
+static struct item *pop(struct queue *q, struct node_queue *nq)
 {
     struct item *item = NULL;
     struct list *first;
 
-    lock_acquire(&lane->mu);
-    first = list_take_first(&lane->items);
+    lock_acquire(&nq->mu);
+    first = list_take_first(&nq->items);
     if (first) {
         item = container_of(first, struct item, link);
         item_move(item, ITEM_RENDERING);
         (void)atomic_fetch_sub(&q->ready, 1);
     }
-    lock_release(&lane->mu);
+    lock_release(&nq->mu);
     return item;
 }
 
-/* The next item for a worker: of its own lane, else of another; waits for one. NULL: the queue
+/* The next item for a worker: of its own node, else of another; waits for one. NULL: the queue
  * ends. */
 static struct item *take_item(struct queue *q, unsigned own)
 {
-    struct lane *lane = &q->lanes[own];
+    struct node_queue *nq = &q->node_queues[own];
     bool stop = false;
 
     while (!stop) {
-        for (unsigned i = 0; i < q->num_lanes; i++) {
-            struct item *item = pop(q, &q->lanes[(own + i) % q->num_lanes]);
+        for (unsigned i = 0; i < q->num_nodes; i++) {
+            struct item *item = pop(q, &q->node_queues[(own + i) % q->num_nodes]);
 
             if (item)
                 return item;
         }
         /* hand_over() counts an item before it looks who is idle, and we are idle before we look at
          * the count: one of the two sees the other. */
-        lock_acquire(&lane->mu);
-        lane->idle++;
-        if (!lane->stop && atomic_load(&q->ready) == 0)
-            lock_wait(&lane->mu, &lane->to_render);
-        lane->idle--;
-        stop = lane->stop;
-        lock_release(&lane->mu);
+        lock_acquire(&nq->mu);
+        nq->idle++;
+        if (!nq->stop && atomic_load(&q->ready) == 0)
+            lock_wait(&nq->mu, &nq->to_render);
+        nq->idle--;
+        stop = nq->stop;
+        lock_release(&nq->mu);
     }
     return NULL;
 }
@@ -741,7 +741,7 @@ static void *worker_main(void *arg)
 
     if (q->options.worker_start)
         q->options.worker_start(q->options.arg, t->index);
-    while ((item = take_item(q, t->lane))) {
+    while ((item = take_item(q, t->node))) {
         work_on(q, &scratch, item);
         wait_for_cpu(q);
     }
@@ -759,8 +759,8 @@ static int start_thread(struct queue *q)
 
     assert(lock_is_held(&q->mu));
     *t = (struct thread){.queue = q, .index = q->started - (worker ? 0 : o->workers)};
-    if (worker && o->worker_lane)
-        t->lane = o->worker_lane(o->arg, t->index) % q->num_lanes;
+    if (worker && o->worker_node)
+        t->node = o->worker_node(o->arg, t->index) % q->num_nodes;
     r = thread_start(&t->id, worker ? worker_main : io_main, t);
     q->started += r == 0;
     q->readers += r == 0 && !worker;
@@ -817,15 +817,15 @@ static int make_items(struct queue *q)
     /* One in each thread's hands, and as many again waiting between the two kinds. */
     q->num_items = 2 * (q->options.workers + q->options.io_threads);
     q->items = calloc(q->num_items + SPARE_MAX, sizeof(*q->items));
-    q->lanes = calloc(q->num_lanes, sizeof(*q->lanes));
-    if (!q->items || !q->lanes)
+    q->node_queues = calloc(q->num_nodes, sizeof(*q->node_queues));
+    if (!q->items || !q->node_queues)
         return -ENOMEM;
     for (unsigned i = 0; i < q->num_items; i++)
         list_add_first(&q->free, &q->items[i].link);
-    for (unsigned i = 0; i < q->num_lanes; i++) {
-        list_init(&q->lanes[i].items);
-        lock_init(&q->lanes[i].mu);
-        (void)pthread_cond_init(&q->lanes[i].to_render, NULL);
+    for (unsigned i = 0; i < q->num_nodes; i++) {
+        list_init(&q->node_queues[i].items);
+        lock_init(&q->node_queues[i].mu);
+        (void)pthread_cond_init(&q->node_queues[i].to_render, NULL);
     }
     return 0;
 }
@@ -845,7 +845,7 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     (void)pthread_cond_init(&q->rested, NULL);
     token_bucket_init(&q->cpu, options->cpu_millicores, time_now_ns(),
                       time_clock_ns(CLOCK_PROCESS_CPUTIME_ID));
-    q->num_lanes = options->lanes ? options->lanes : 1;
+    q->num_nodes = options->nodes ? options->nodes : 1;
     lock_init(&q->mu);
     (void)pthread_cond_init(&q->to_read, NULL);
     r = make_items(q);
@@ -866,11 +866,11 @@ static void stop_threads(struct queue *q)
     (void)pthread_cond_broadcast(&q->to_read);
     (void)pthread_cond_broadcast(&q->rested);
     lock_release(&q->mu);
-    for (unsigned i = 0; q->lanes && i < q->num_lanes; i++) {
-        lock_acquire(&q->lanes[i].mu);
-        q->lanes[i].stop = true;
-        (void)pthread_cond_broadcast(&q->lanes[i].to_render);
-        lock_release(&q->lanes[i].mu);
+    for (unsigned i = 0; q->node_queues && i < q->num_nodes; i++) {
+        lock_acquire(&q->node_queues[i].mu);
+        q->node_queues[i].stop = true;
+        (void)pthread_cond_broadcast(&q->node_queues[i].to_render);
+        lock_release(&q->node_queues[i].mu);
     }
     for (unsigned i = 0; i < q->started; i++)
         (void)pthread_join(q->threads[i].id, NULL);
@@ -887,12 +887,12 @@ void queue_destroy(struct queue *queue)
         free(r);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)
         dataset_buffer_fini(&queue->items[i].buffer);
-    for (unsigned i = 0; queue->lanes && queue->items && i < queue->num_lanes; i++) {
-        (void)pthread_cond_destroy(&queue->lanes[i].to_render);
-        lock_fini(&queue->lanes[i].mu);
+    for (unsigned i = 0; queue->node_queues && queue->items && i < queue->num_nodes; i++) {
+        (void)pthread_cond_destroy(&queue->node_queues[i].to_render);
+        lock_fini(&queue->node_queues[i].mu);
     }
     free(queue->items);
-    free(queue->lanes);
+    free(queue->node_queues);
     free(queue->threads);
     (void)pthread_cond_destroy(&queue->to_read);
     (void)pthread_cond_destroy(&queue->rested);
@@ -988,7 +988,7 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
                                .layout = o->layout,
                                .steps = o->steps,
                                .ring = o->ring,
-                               .lane = o->lane % queue->num_lanes,
+                               .node = o->node % queue->num_nodes,
                                .owner = o->owner,
                                .cost_ns = (uint64_t)o->open->side * o->open->side * COST_PIXEL_NS,
                                .expected = {.epoch = UINT64_MAX}};
@@ -1142,7 +1142,7 @@ void queue_stream_get_totals(struct queue_stream *stream, struct queue_totals *r
     lock_release(&stream->queue->mu);
 }
 
-unsigned queue_stream_lane(const struct queue_stream *stream)
+unsigned queue_stream_node(const struct queue_stream *stream)
 {
-    return stream->lane;
+    return stream->node;
 }

@@ -23,9 +23,9 @@ struct queue_options {
     unsigned workers;        /* threads that decode, at least 1 */
     unsigned io_threads;     /* threads that read, at least 1 */
     uint32_t cpu_millicores; /* CPU time that the process may use; 0: as much as there is */
-    unsigned lanes;          /* groups of workers, one a NUMA node; 0: one */
-    /** The lane of each worker; NULL: the first. */
-    unsigned (*worker_lane)(void *arg, unsigned worker);
+    unsigned nodes;          /* groups of workers, one a NUMA node; 0: one */
+    /** The node of each worker; NULL: the first. */
+    unsigned (*worker_node)(void *arg, unsigned worker);
     /** Called on each worker when it starts (to bind it to a core). May be NULL. */
     void (*worker_start)(void *arg, unsigned worker);
     /** Something has finished: queue_take_finished() has it. Called from any thread, holding no
@@ -79,7 +79,7 @@ struct queue_stream_options {
     const struct wire_slot *layout;  /* of `open` */
     const struct order_steps *steps; /* likewise */
     struct ring *ring;
-    unsigned lane; /* whose workers are nearest to the ring's memory */
+    unsigned node; /* whose workers are nearest to the ring's memory */
     void *owner;   /* of its requests */
 };
 
@@ -111,7 +111,7 @@ void queue_beat(struct queue *queue);
 void queue_get_counters(struct queue *queue, struct queue_counters *ret);
 
 /** Whose workers are nearest to the stream's ring. */
-unsigned queue_stream_lane(const struct queue_stream *stream);
+unsigned queue_stream_node(const struct queue_stream *stream);
 
 void queue_stream_get_totals(struct queue_stream *stream, struct queue_totals *ret);
 

@@ -418,11 +418,11 @@ static void worker_start(void *arg, unsigned worker)
     pin_worker(m->server.pin, worker);
 }
 
-static unsigned worker_lane(void *arg, unsigned worker)
+static unsigned worker_node(void *arg, unsigned worker)
 {
     struct main_loop *m = arg;
 
-    return pin_lane_of_worker(m->server.pin, worker);
+    return pin_node_of_worker(m->server.pin, worker);
 }
 
 static bool same_text(const char *a, const char *b)
@@ -699,7 +699,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
     struct queue_options q = {
-        .worker_start = worker_start, .worker_lane = worker_lane, .wake = wake, .arg = m};
+        .worker_start = worker_start, .worker_node = worker_node, .wake = wake, .arg = m};
     int r;
 
     if (o->all_cpus)
@@ -711,7 +711,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
     q.workers = o->threads ? o->threads : pin_cpus(m->server.pin);
     if (o->threads == 0 && q.cpu_millicores > 0) /* more could not work at once */
         q.workers = (unsigned)min_u64(q.workers, (q.cpu_millicores + 999) / 1000);
-    q.lanes = pin_lanes(m->server.pin);
+    q.nodes = pin_count_nodes(m->server.pin);
     q.io_threads = o->io_threads;
     if (q.io_threads == 0) /* enough to keep a disk busy, few enough to be cheap */
         q.io_threads = q.workers < 4 ? 2 : q.workers / 2 < 16 ? q.workers / 2 : 16;

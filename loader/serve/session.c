@@ -358,7 +358,7 @@ bool session_get_status(const struct session *session, struct wire_status_stream
                                        .ring_bytes = s->ring_bytes,
                                        .slots = s->open.slots,
                                        .in_flight = s->under_way,
-                                       .lane = queue_stream_lane(s->stream),
+                                       .lane = queue_stream_node(s->stream),
                                        .waited = WIRE_UNKNOWN};
     memcpy(ret->client, s->name, sizeof(ret->client));
     memcpy(ret->dataset, s->open.dataset, sizeof(ret->dataset));

@@ -101,8 +101,8 @@ static int start_stream(struct session *s, struct plenum_error *err)
             .layout = &s->layout,
             .steps = &s->steps,
             .ring = s->ring,
-            .lane = s->remote ? (unsigned)s->id /* its memory is nowhere yet: in turn */
-                              : pin_lane_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
+            .node = s->remote ? (unsigned)s->id /* its memory is nowhere yet: in turn */
+                              : pin_node_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
             .owner = s},
         &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;

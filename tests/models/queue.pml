@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* queue.pml - how samples go from I/O threads to workers (loader/serve/queue.c): who sleeps is woken.
  *
- * An I/O thread takes a task and a free item under the queue's lock, reads without it, and puts the item into a lane under the lane's lock.
- * A worker takes from its own lane, else from another. Workers sleep on their lane's condition, I/O threads on the queue's. Two rules are to
+ * An I/O thread takes a task and a free item under the queue's lock, reads without it, and puts the item into a node queue under its lock.
+ * A worker takes from its own node queue, else from another. Workers sleep on its condition, I/O threads on that of the queue. Two rules are to
  * keep anybody from sleeping for ever: "hand_over() counts an item before it looks who is idle, and a worker is idle before it looks at the
  * count"; and who frees an item wakes an I/O thread when few items are left to render, not each time.
  *
@@ -15,7 +15,7 @@
  *
  * COUNT_LATE, IDLE_LATE, SIGNAL_RARELY and NO_SPARE make mistakes on purpose: with each of them spin must find one.
  */
-#define WORKERS 2 /* and as many lanes, one worker each */
+#define WORKERS 2 /* and as many node queues, one worker each */
 #define READERS 1
 #define ITEMS 3
 #define TASKS 4
@@ -23,11 +23,11 @@
 #define HANGS 1   /* reads that hang */
 #define FEW 1     /* workers + I/O threads in queue.c, where there are twice as many items */
 
-bool queue_locked = false, lane_locked[WORKERS];
+bool queue_locked = false, node_locked[WORKERS];
 byte untaken = TASKS, unfinished = TASKS, free_items = ITEMS, items = ITEMS;
 byte bad = BAD, may_hang = HANGS, readers = READERS, hanging = 0;
-byte in_lane[WORKERS], idle[WORKERS];
-byte ready = 0; /* atomic_uint: items in all lanes */
+byte in_node[WORKERS], idle[WORKERS];
+byte ready = 0; /* atomic_uint: items in all node queues */
 bool stop = false, lane_stop[WORKERS];
 
 /* Conditions: who sleeps, and who was woken and has not run yet. */
@@ -35,7 +35,7 @@ byte readers_asleep = 0, readers_woken = 0;
 bool worker_asleep[WORKERS], worker_woken[WORKERS];
 
 inline lock_queue() { atomic { !queue_locked -> queue_locked = true } }
-inline lock_lane(l) { atomic { !lane_locked[l] -> lane_locked[l] = true } }
+inline lock_node(l) { atomic { !node_locked[l] -> node_locked[l] = true } }
 
 inline signal_reader() {
     if
@@ -52,7 +52,7 @@ inline signal_worker(l) {
 
 proctype reader() /* io_main() */
 {
-    byte lane, other;
+    byte node, other;
     bool taken;
 
     lock_queue();
@@ -69,38 +69,38 @@ proctype reader() /* io_main() */
             hanging--
         :: true -> skip
         fi;
-        if /* the stream's lane */
-        :: lane = 0
-        :: lane = 1
+        if /* the node of the stream */
+        :: node = 0
+        :: node = 1
         fi;
-        lock_lane(lane); /* hand_over() */
-        in_lane[lane]++;
+        lock_node(node); /* hand_over() */
+        in_node[node]++;
 #ifndef COUNT_LATE
         ready++;
 #endif
-        taken = (idle[lane] > 0);
+        taken = (idle[node] > 0);
         if
-        :: taken -> signal_worker(lane)
+        :: taken -> signal_worker(node)
         :: else -> skip
         fi;
-        lane_locked[lane] = false;
+        node_locked[node] = false;
         other = 0;
         do
         :: other < WORKERS && !taken ->
-            lock_lane(other);
+            lock_node(other);
             taken = (idle[other] > 0);
             if
             :: taken -> signal_worker(other)
             :: else -> skip
             fi;
-            lane_locked[other] = false;
+            node_locked[other] = false;
             other++
         :: else -> break
         od;
 #ifdef COUNT_LATE
         ready++;
 #endif
-        lane = 0; other = 0; taken = false;
+        node = 0; other = 0; taken = false;
         lock_queue()
     :: !stop && !(free_items > 0 && untaken > 0) ->
         atomic { readers_asleep++; queue_locked = false };
@@ -112,26 +112,26 @@ proctype reader() /* io_main() */
 
 proctype worker(byte own)
 {
-    byte lane;
+    byte node;
     bool ends = false, found;
 
     do
     :: ends -> break
     :: else -> /* take_item() */
-        lane = 0;
+        node = 0;
         found = false;
         do
-        :: lane < WORKERS && !found -> /* pop() */
-            lock_lane((own + lane) % WORKERS);
+        :: node < WORKERS && !found -> /* pop() */
+            lock_node((own + node) % WORKERS);
             if
-            :: in_lane[(own + lane) % WORKERS] > 0 -> in_lane[(own + lane) % WORKERS]--; ready--; found = true
+            :: in_node[(own + node) % WORKERS] > 0 -> in_node[(own + node) % WORKERS]--; ready--; found = true
             :: else -> skip
             fi;
-            lane_locked[(own + lane) % WORKERS] = false;
-            lane++
+            node_locked[(own + node) % WORKERS] = false;
+            node++
         :: else -> break
         od;
-        lane = 0;
+        node = 0;
         if
         :: found -> /* work_on(), end_task() or hand_back() */
             found = false;
@@ -154,16 +154,16 @@ proctype worker(byte own)
             fi;
             queue_locked = false
         :: else ->
-            lock_lane(own);
+            lock_node(own);
 #ifdef IDLE_LATE
             if
             :: !lane_stop[own] && ready == 0 ->
-                lane_locked[own] = false;
-                lock_lane(own);
+                node_locked[own] = false;
+                lock_node(own);
                 idle[own]++;
-                atomic { worker_asleep[own] = true; lane_locked[own] = false };
+                atomic { worker_asleep[own] = true; node_locked[own] = false };
                 atomic { worker_woken[own] -> worker_woken[own] = false };
-                lock_lane(own);
+                lock_node(own);
                 idle[own]--
             :: else -> skip
             fi;
@@ -171,15 +171,15 @@ proctype worker(byte own)
             idle[own]++;
             if
             :: !lane_stop[own] && ready == 0 ->
-                atomic { worker_asleep[own] = true; lane_locked[own] = false };
+                atomic { worker_asleep[own] = true; node_locked[own] = false };
                 atomic { worker_woken[own] -> worker_woken[own] = false };
-                lock_lane(own)
+                lock_node(own)
             :: else -> skip
             fi;
             idle[own]--;
 #endif
             ends = lane_stop[own];
-            lane_locked[own] = false
+            node_locked[own] = false
         fi
     od
 }
@@ -210,10 +210,10 @@ active proctype loop()
     queue_locked = false;
     do
     :: l < WORKERS ->
-        lock_lane(l);
+        lock_node(l);
         lane_stop[l] = true;
         signal_worker(l);
-        lane_locked[l] = false;
+        node_locked[l] = false;
         l++
     :: else -> break
     od;

@@ -130,7 +130,7 @@ static void client_init_side(struct client *c, const char *user, const char *job
                              uint32_t per_step, uint32_t local, uint32_t steps, uint32_t slots,
                              uint32_t side)
 {
-    static unsigned lane;
+    static unsigned node;
     struct plenum_error err;
     char pipeline[64];
 
@@ -158,7 +158,7 @@ static void client_init_side(struct client *c, const char *user, const char *job
                                                          .layout = &c->layout,
                                                          .steps = &c->steps,
                                                          .ring = c->ring,
-                                                         .lane = lane++,
+                                                         .node = node++,
                                                          .owner = c},
                           &c->stream) < 0)
         abort();
@@ -234,19 +234,19 @@ static bool slot_is_right(const struct client *c, uint32_t slot, struct order_pl
     return right;
 }
 
-/* Worker 0 in lane 0, worker 1 in lane 1, and so on in turn. */
-static unsigned worker_lane(void *arg, unsigned worker)
+/* Worker 0 in node 0, worker 1 in node 1, and so on in turn. */
+static unsigned worker_node(void *arg, unsigned worker)
 {
     (void)arg;
     return worker;
 }
 
-static struct queue *started_with_lanes(unsigned workers, unsigned io_threads, unsigned lanes)
+static struct queue *started_with_nodes(unsigned workers, unsigned io_threads, unsigned nodes)
 {
     struct queue_options options = {.workers = workers,
                                     .io_threads = io_threads,
-                                    .lanes = lanes,
-                                    .worker_lane = worker_lane,
+                                    .nodes = nodes,
+                                    .worker_node = worker_node,
                                     .wake = wake};
     struct queue *q;
 
@@ -257,13 +257,13 @@ static struct queue *started_with_lanes(unsigned workers, unsigned io_threads, u
 
 static struct queue *started(unsigned workers, unsigned io_threads)
 {
-    return started_with_lanes(workers, io_threads, 1);
+    return started_with_nodes(workers, io_threads, 1);
 }
 
 static void batches_are_what_one_thread_renders(unsigned workers, unsigned io_threads,
-                                                unsigned lanes)
+                                                unsigned nodes)
 {
-    struct queue *q = started_with_lanes(workers, io_threads, lanes);
+    struct queue *q = started_with_nodes(workers, io_threads, nodes);
     struct queue_counters counters;
     struct client a, b;
     bool right = true, answered = true;
@@ -747,7 +747,7 @@ int main(void)
     batches_are_what_one_thread_renders(1, 1, 1);
     batches_are_what_one_thread_renders(4, 3, 1);
     batches_are_what_one_thread_renders(4, 2, 2);
-    batches_are_what_one_thread_renders(2, 1, 5); /* lanes without a worker: others help */
+    batches_are_what_one_thread_renders(2, 1, 5); /* nodes without a worker: others help */
     streams_take_turns();
     jobs_take_turns();
     dear_samples_get_no_more_time();
