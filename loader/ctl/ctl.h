@@ -33,67 +33,25 @@ struct ctl_stream_args {
         .replicas = 1, .micro_batch = 1, .repeat = 1                                  \
     }
 
-/** The options of struct ctl_stream_args, at `base` within the target; CTL_STREAM_OPTIONS entries
- * of a table. */
-#define CTL_STREAM_OPTIONS(type, field)                                                       \
-    {"pipeline",                                                                              \
-     'p',                                                                                     \
-     "TEXT",                                                                                  \
-     OPTION_TEXT,                                                                             \
-     offsetof(type, field.pipeline),                                                          \
-     0,                                                                                       \
-     0,                                                                                       \
-     "what is done to an image: train (default), eval, or stages as in 'rrc(224) flip(0.5)'", \
-     NULL},                                                                                   \
-        {"seed",                                                                              \
-         's',                                                                                 \
-         "N",                                                                                 \
-         OPTION_U64,                                                                          \
-         offsetof(type, field.seed),                                                          \
-         0,                                                                                   \
-         0,                                                                                   \
-         "the number that keys all random numbers (default 0)",                               \
-         NULL},                                                                               \
-        {"shuffle",                                                                           \
-         0,                                                                                   \
-         "ORDER",                                                                             \
-         OPTION_TEXT,                                                                         \
-         offsetof(type, field.shuffle),                                                       \
-         0,                                                                                   \
-         0,                                                                                   \
-         "global (default), none or block:B",                                                 \
-         NULL},                                                                               \
-        {"subset",                                                                            \
-         0,                                                                                   \
-         "A:B",                                                                               \
-         OPTION_TEXT,                                                                         \
-         offsetof(type, field.subset),                                                        \
-         0,                                                                                   \
-         0,                                                                                   \
-         "only samples A ... B - 1 of the data set",                                          \
-         NULL},                                                                               \
-        {"repeat",                                                                            \
-         0,                                                                                   \
-         "K",                                                                                 \
-         OPTION_U32,                                                                          \
-         offsetof(type, field.repeat),                                                        \
-         1,                                                                                   \
-         UINT32_MAX,                                                                          \
-         "positions in a row that show a sample, each with a crop of its own (default 1)",    \
-         NULL},                                                                               \
-        {"bad",                                                                               \
-         0,                                                                                   \
-         "POLICY",                                                                            \
-         OPTION_TEXT,                                                                         \
-         offsetof(type, field.bad),                                                           \
-         0,                                                                                   \
-         0,                                                                                   \
-         "substitute (default) a bad sample, or fail",                                        \
-         NULL},                                                                               \
-    {                                                                                         \
-        "cache-dir", 0, "DIR", OPTION_TEXT, offsetof(type, field.cache_dir), 0, 0,            \
-            "where indices are kept", NULL                                                    \
-    }
+/* clang-format off */
+/** The options of struct ctl_stream_args, which is field `f` of struct `t`: entries of a table. */
+#define CTL_STREAM_OPTIONS(t, f)                                                                   \
+    {"pipeline", 'p', "TEXT", OPTION_TEXT, offsetof(t, f.pipeline),                                \
+     .help = "what is done to an image: train (default), eval, or stages as in "                   \
+             "'rrc(224) flip(0.5)'"},                                                              \
+    {"seed", 's', "N", OPTION_U64, offsetof(t, f.seed),                                            \
+     .help = "the number that keys all random numbers (default 0)"},                               \
+    {"shuffle", 0, "ORDER", OPTION_TEXT, offsetof(t, f.shuffle),                                   \
+     .help = "global (default), none or block:B"},                                                 \
+    {"subset", 0, "A:B", OPTION_TEXT, offsetof(t, f.subset),                                       \
+     .help = "only samples A ... B - 1 of the data set"},                                          \
+    {"repeat", 0, "K", OPTION_U32, offsetof(t, f.repeat), 1, UINT32_MAX,                           \
+     .help = "positions in a row that show a sample, each with a crop of its own (default 1)"},    \
+    {"bad", 0, "POLICY", OPTION_TEXT, offsetof(t, f.bad),                                          \
+     .help = "substitute (default) a bad sample, or fail"},                                        \
+    {"cache-dir", 0, "DIR", OPTION_TEXT, offsetof(t, f.cache_dir),                                 \
+     .help = "where indices are kept"}
+/* clang-format on */
 
 /** The words that values of these, and of the options that several subcommands have besides, can
  * be. */

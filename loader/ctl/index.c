@@ -36,20 +36,19 @@ struct tiles {
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"tiles", 0, NULL, OPTION_FLAG, AT(tiles), 0, 0,
-     "also decode every JPEG and note where its tiles begin, as a loader does in the first epoch",
-     NULL},
-    {"rebuild", 0, NULL, OPTION_FLAG, AT(rebuild), 0, 0,
-     "build the index even if there is one that looks fresh", NULL},
+    {"tiles", 0, NULL, OPTION_FLAG, AT(tiles),
+     .help = "also decode every JPEG and note where its tiles begin, as a loader does in the first "
+             "epoch"},
+    {"rebuild", 0, NULL, OPTION_FLAG, AT(rebuild),
+     .help = "build the index even if there is one that looks fresh"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
-     "threads that read folders and decode (default: one for each CPU)", NULL},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0,
-     "where indices are kept (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
-     "~/.cache/plenum)",
-     NULL},
-    {"compare", 0, "FILE", OPTION_TEXT, AT(compare), 0, 0,
-     "name the first difference from the index in this file, of another host say", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     .help = "threads that read folders and decode (default: one for each CPU)"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir),
+     .help = "where indices are kept (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
+             "~/.cache/plenum)"},
+    {"compare", 0, "FILE", OPTION_TEXT, AT(compare),
+     .help = "name the first difference from the index in this file, of another host say"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {

@@ -28,13 +28,12 @@ struct arguments {
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"classes", 'c', "N", OPTION_U32, AT(classes), 1, SCENE_KINDS, "classes (default 8)", NULL},
-    {"images", 'n', "N", OPTION_U32, AT(images), 1, 1000000, "images of each class (default 40)",
-     NULL},
+    {"classes", 'c', "N", OPTION_U32, AT(classes), 1, SCENE_KINDS, .help = "classes (default 8)"},
+    {"images", 'n', "N", OPTION_U32, AT(images), 1, 1000000,
+     .help = "images of each class (default 40)"},
     {"size", 0, "PIXELS", OPTION_U32, AT(size), 16, 4096,
-     "middle length of the shorter side (default 320); it varies by a third", NULL},
-    {"seed", 's', "N", OPTION_U64, AT(seed), 0, 0, "another seed gives other images (default 0)",
-     NULL},
+     .help = "middle length of the shorter side (default 320); it varies by a third"},
+    {"seed", 's', "N", OPTION_U64, AT(seed), .help = "another seed gives other images (default 0)"},
 };
 
 static const struct options_program program = {

@@ -25,26 +25,25 @@ struct arguments {
 
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
-    {"positions", 0, "A:B", OPTION_TEXT, AT(positions), 0, 0,
-     "list what stands at these positions of the epoch", NULL},
-    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, "of this epoch (default 0)", NULL},
+    {"positions", 0, "A:B", OPTION_TEXT, AT(positions),
+     .help = "list what stands at these positions of the epoch"},
+    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "of this epoch (default 0)"},
     {"replicas", 'r', "R", OPTION_U32, AT(stream.replicas), 1, 1 << 20,
-     "replicas of the job (default 1)", NULL},
+     .help = "replicas of the job (default 1)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
-     "samples of a replica in a step (default 1)", NULL},
+     .help = "samples of a replica in a step (default 1)"},
     {"instances", 'n', "I", OPTION_U32, AT(instances), 1, 1 << 20,
-     "instances that share the replicas (default: one a host)", NULL},
+     .help = "instances that share the replicas (default: one a host)"},
     {"hosts", 0, "H", OPTION_U32, AT(hosts), 1, 1 << 20,
-     "hosts that share the instances (default 1)", NULL},
-    {"split", 0, "HOW", OPTION_TEXT, AT(split), 0, 0,
-     "sample (default), or file: each instance has a part of the archives of its own", NULL},
-    {"deal", 0, "WAY", OPTION_TEXT, AT(deal), 0, 0,
-     "consecutive (default): a replica takes M positions in a row; round-robin: replicas take them "
-     "in turn",
-     NULL},
-    {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last), 0, 0,
-     "pad (default) or drop what does not fill a step", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     .help = "hosts that share the instances (default 1)"},
+    {"split", 0, "HOW", OPTION_TEXT, AT(split),
+     .help = "sample (default), or file: each instance has a part of the archives of its own"},
+    {"deal", 0, "WAY", OPTION_TEXT, AT(deal),
+     .help = "consecutive (default): a replica takes M positions in a row; round-robin: replicas "
+             "take them in turn"},
+    {"last", 0, "POLICY", OPTION_TEXT, AT(stream.last),
+     .help = "pad (default) or drop what does not fill a step"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {

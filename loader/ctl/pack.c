@@ -32,13 +32,13 @@ struct arguments {
 
 static const struct option_def defs[] = {
     {"samples-per-archive", 'n', "K", OPTION_U32, AT(per_archive), 1, 10000000,
-     "samples in each archive but the last (default 1000)", NULL},
-    {"prefix", 0, "NAME", OPTION_TEXT, AT(prefix), 0, 0,
-     "archives are called NAME-000000.tar and so on (default archive)", NULL},
+     .help = "samples in each archive but the last (default 1000)"},
+    {"prefix", 0, "NAME", OPTION_TEXT, AT(prefix),
+     .help = "archives are called NAME-000000.tar and so on (default archive)"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
-     "threads that pack (default: one for each CPU)", NULL},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0, "where indices are kept", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     .help = "threads that pack (default: one for each CPU)"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {

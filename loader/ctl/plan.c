@@ -60,19 +60,19 @@ static int take_replicas(void *target, const char *value, struct plenum_error *e
 
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
-    {"replicas", 'r', "LIST", OPTION_CALL, 0, 0, 0,
-     "plan for these numbers of replicas (default 1,2,4,8,16)", take_replicas},
+    {"replicas", 'r', "LIST", OPTION_CALL, .call = take_replicas,
+     .help = "plan for these numbers of replicas (default 1,2,4,8,16)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
-     "samples that a replica takes at once (needed)", NULL},
+     .help = "samples that a replica takes at once (needed)"},
     {"gradient-accumulation", 0, "N", OPTION_U32, AT(accumulation), 1, 1 << 20,
-     "micro-batches before gradients are reduced (default 1)", NULL},
-    {"micro-batch-time", 0, "TIME", OPTION_DURATION, AT(micro_batch_ns), 0, 0,
-     "what a device takes for one micro-batch, as in 80ms (needed)", NULL},
-    {"allreduce-time", 0, "TIME", OPTION_DURATION, AT(allreduce_ns), 0, 0,
-     "what reducing the gradients takes (default 0)", NULL},
-    {"image-time", 0, "TIME", OPTION_DURATION, AT(image_ns), 0, 0,
-     "what rendering an image takes one core (default: measured on DATASET)", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     .help = "micro-batches before gradients are reduced (default 1)"},
+    {"micro-batch-time", 0, "TIME", OPTION_DURATION, AT(micro_batch_ns),
+     .help = "what a device takes for one micro-batch, as in 80ms (needed)"},
+    {"allreduce-time", 0, "TIME", OPTION_DURATION, AT(allreduce_ns),
+     .help = "what reducing the gradients takes (default 0)"},
+    {"image-time", 0, "TIME", OPTION_DURATION, AT(image_ns),
+     .help = "what rendering an image takes one core (default: measured on DATASET)"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct options_program program = {

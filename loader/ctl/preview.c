@@ -36,11 +36,13 @@ struct arguments {
 
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
-    {"count", 'n', "N", OPTION_U32, AT(count), 1, 10000, "samples on the sheet (default 24)", NULL},
-    {"columns", 0, "N", OPTION_U32, AT(columns), 1, 1000, "in a row (default: a wide sheet)", NULL},
-    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, "of this epoch (default 0)", NULL},
+    {"count", 'n', "N", OPTION_U32, AT(count), 1, 10000,
+     .help = "samples on the sheet (default 24)"},
+    {"columns", 0, "N", OPTION_U32, AT(columns), 1, 1000,
+     .help = "in a row (default: a wide sheet)"},
+    {"epoch", 'e', "E", OPTION_U64, AT(epoch), 0, UINT32_MAX, .help = "of this epoch (default 0)"},
     {"position", 0, "P", OPTION_U64, AT(position), 0, UINT32_MAX,
-     "from this position of the epoch on (default 0)", NULL},
+     .help = "from this position of the epoch on (default 0)"},
 };
 
 static const struct options_program program = {

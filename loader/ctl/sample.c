@@ -22,8 +22,8 @@ struct arguments {
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0, "where indices are kept", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON, an object a line", NULL},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON, an object a line"},
 };
 
 static const struct options_program program = {

@@ -30,10 +30,10 @@ struct arguments {
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
-    {"watch", 'w', NULL, OPTION_FLAG, AT(watch), 0, 0, "show it again and again, until q", NULL},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
+    {"watch", 'w', NULL, OPTION_FLAG, AT(watch), .help = "show it again and again, until q"},
     {"interval", 'i', "TIME", OPTION_DURATION, AT(interval_ns), NS_PER_MS * 100, 0,
-     "how often (default 1s)", NULL},
+     .help = "how often (default 1s)"},
 };
 
 static const struct options_program program = {
@@ -142,7 +142,7 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
                 return r < 0 ? r : 0;
         }
         if (r < 0)
-            return error_set(err, -EPROTO, "%s: it sent what is no message", address);
+            return error_set(err, -EPROTO, "%s: it sent a malformed frame", address);
     }
 }
 

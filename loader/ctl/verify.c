@@ -49,17 +49,16 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"content", 0, NULL, OPTION_FLAG, AT(content), 0, 0,
-     "also print a hash over every byte and label", NULL},
-    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
-     "who decodes JPEGs: auto (default), plenum or libjpeg; or both, which are compared",
-     take_decoder},
-    {"no-list", 0, NULL, OPTION_FLAG, AT(no_list), 0, 0,
-     "only report: leave the list of bad samples, which loaders heed, as it is", NULL},
+    {"content", 0, NULL, OPTION_FLAG, AT(content),
+     .help = "also print a hash over every byte and label"},
+    {"decoder", 0, "NAME", OPTION_CALL, .call = take_decoder,
+     .help = "who decodes JPEGs: auto (default), plenum or libjpeg; or both, which are compared"},
+    {"no-list", 0, NULL, OPTION_FLAG, AT(no_list),
+     .help = "only report: leave the list of bad samples, which loaders heed, as it is"},
     {"threads", 't', "N", OPTION_U32, AT(threads), 1, 4096,
-     "threads that read and decode (default: one for each CPU)", NULL},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), 0, 0, "where indices are kept", NULL},
-    {"json", 'j', NULL, OPTION_FLAG, AT(json), 0, 0, "print JSON", NULL},
+     .help = "threads that read and decode (default: one for each CPU)"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(cache_dir), .help = "where indices are kept"},
+    {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };
 
 static const struct option_words words[] = {{"decoder", "auto plenum libjpeg both"}, {0}};

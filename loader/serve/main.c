@@ -27,8 +27,8 @@ struct arguments {
     struct server_options server;
     const char *config;
     bool check_config;
-    bool file_roots;              /* the roots so far come from the file */
-    uint32_t listen_fd, leash_fd; /* UINT32_MAX: not given */
+    bool file_roots;                 /* all roots so far are from the file */
+    uint32_t listen_fd, lifeline_fd; /* UINT32_MAX: not given */
     bool job;
     bool pin_given;
     bool quiet;
@@ -36,7 +36,7 @@ struct arguments {
     enum log_format log_format;
 };
 
-static int take_root(void *target, const char *value, struct plenum_error *err)
+static int add_root(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
@@ -49,7 +49,7 @@ static int take_root(void *target, const char *value, struct plenum_error *err)
     return 0;
 }
 
-static int take_pin(void *target, const char *value, struct plenum_error *err)
+static int parse_pin(void *target, const char *value, struct plenum_error *err)
 {
     static const struct {
         const char *name;
@@ -66,15 +66,15 @@ static int take_pin(void *target, const char *value, struct plenum_error *err)
     return error_set(err, -EINVAL, "--pin is one of core, node, none, not '%s'", value);
 }
 
-static int take_decoder(void *target, const char *value, struct plenum_error *err)
+static int parse_decoder(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
     return image_jpeg_parse("--decoder", value, &a->server.jpeg, err);
 }
 
-/* What a job's loader is told, whose command line nobody writes. */
-static int take_environment(struct arguments *a)
+/* Settings for a job's own loader, whose command line the user does not write. */
+static int read_environment(struct arguments *a)
 {
     const char *decoder = getenv("PLENUM_DECODER");
     struct plenum_error err;
@@ -88,7 +88,7 @@ static int take_environment(struct arguments *a)
 }
 
 /* "2.5": cores */
-static int take_cpu_budget(void *target, const char *value, struct plenum_error *err)
+static int parse_cpu_budget(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
     char *end;
@@ -101,7 +101,7 @@ static int take_cpu_budget(void *target, const char *value, struct plenum_error 
     return 0;
 }
 
-static int take_mode(void *target, const char *value, struct plenum_error *err)
+static int parse_mode(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
     char *end;
@@ -114,7 +114,7 @@ static int take_mode(void *target, const char *value, struct plenum_error *err)
     return 0;
 }
 
-static int take_log_format(void *target, const char *value, struct plenum_error *err)
+static int parse_log_format(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
@@ -124,7 +124,7 @@ static int take_log_format(void *target, const char *value, struct plenum_error 
     return 0;
 }
 
-static int take_verbose(void *target, const char *value, struct plenum_error *err)
+static int count_verbose(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
@@ -135,92 +135,84 @@ static int take_verbose(void *target, const char *value, struct plenum_error *er
 }
 
 #define DEFAULT_CONFIG PLENUM_SYSCONFDIR "/plenum/plenumd.conf"
-/* In ten seconds: what a person could still read. */
+/* In ten seconds: as much as a person can read. */
 enum { LOG_LINES_MAX = 500 };
 
 #define AT(field) offsetof(struct arguments, field)
 
 static const struct option_def defs[] = {
-    {"config", 'c', "FILE", OPTION_TEXT, AT(config), 0, 0,
-     "read settings from FILE, see plenumd.conf(5); the command line wins over it", NULL},
-    {"check-config", 0, NULL, OPTION_FLAG, AT(check_config), 0, 0,
-     "say what is wrong in the file (default " DEFAULT_CONFIG ") and end", NULL},
-    {"socket", 's', "ADDRESS", OPTION_TEXT, AT(server.socket), 0, 0,
-     "listen on unix:PATH or unix:@NAME (abstract); default unix:/run/plenum/plenumd.sock for "
-     "root, "
-     "$XDG_RUNTIME_DIR/plenumd.sock for others",
-     NULL},
-    {"socket-mode", 0, "MODE", OPTION_CALL, 0, 0, 0, "mode of the socket's file (default 0600)",
-     take_mode},
-    {"socket-group", 0, "GROUP", OPTION_TEXT, AT(server.socket_group), 0, 0,
-     "give the socket's file to GROUP, whose members may then connect (mode 0660 unless told)",
-     NULL},
-    {"user", 0, "USER", OPTION_TEXT, AT(server.user), 0, 0,
-     "become USER as soon as the sockets are there and the key is read (of root)", NULL},
-    {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen), 0, 0,
-     "serve clients of TCP at HOST:PORT, too; a PORT alone is of 127.0.0.1 (default: none)", NULL},
-    {"tls-key", 0, "FILE", OPTION_TEXT, AT(server.tls_key), 0, 0,
-     "serve by TCP only clients that have the key in FILE, too, and encrypted (TLS 1.3)", NULL},
+    {"config", 'c', "FILE", OPTION_TEXT, AT(config),
+     .help = "read settings from FILE, see plenumd.conf(5); the command line wins over it"},
+    {"check-config", 0, NULL, OPTION_FLAG, AT(check_config),
+     .help = "say what is wrong in the file (default " DEFAULT_CONFIG ") and end"},
+    {"socket", 's', "ADDRESS", OPTION_TEXT, AT(server.socket),
+     .help = "listen on unix:PATH or unix:@NAME (abstract); default unix:/run/plenum/plenumd.sock "
+             "for root, $XDG_RUNTIME_DIR/plenumd.sock for others"},
+    {"socket-mode", 0, "MODE", OPTION_CALL, .call = parse_mode,
+     .help = "mode of the socket's file (default 0600)"},
+    {"socket-group", 0, "GROUP", OPTION_TEXT, AT(server.socket_group),
+     .help =
+         "give the socket's file to GROUP, whose members may then connect (mode 0660 unless told)"},
+    {"user", 0, "USER", OPTION_TEXT, AT(server.user),
+     .help = "become USER as soon as the sockets are there and the key is read (of root)"},
+    {"listen", 'l', "ADDRESS", OPTION_TEXT, AT(server.listen),
+     .help =
+         "serve clients of TCP at HOST:PORT, too; a PORT alone is of 127.0.0.1 (default: none)"},
+    {"tls-key", 0, "FILE", OPTION_TEXT, AT(server.tls_key),
+     .help = "serve by TCP only clients that have the key in FILE, too, and encrypted (TLS 1.3)"},
     {"threads", 't', "N", OPTION_U32, AT(server.threads), 1, 4096,
-     "threads that decode (default: one for each CPU that this process may use)", NULL},
+     .help = "threads that decode (default: one for each CPU that this process may use)"},
     {"io-threads", 0, "N", OPTION_U32, AT(server.io_threads), 1, 1024,
-     "threads that read files (default: half as many, 2 to 16)", NULL},
-    {"decoder", 0, "NAME", OPTION_CALL, 0, 0, 0,
-     "who decodes JPEGs, to the same pixels: Plenum's own decoder where it is fast (auto, "
-     "default), "
-     "wherever it can (plenum), or libjpeg-turbo (libjpeg)",
-     take_decoder},
-    {"pin", 0, "POLICY", OPTION_CALL, 0, 0, 0,
-     "bind each decoding thread to a CPU of its own (core, default), to a NUMA node (node, default "
-     "with "
-     "--job) or not at all (none)",
-     take_pin},
-    {"all-cpus", 0, NULL, OPTION_FLAG, AT(server.all_cpus), 0, 0,
-     "use all CPUs of the control group, whatever affinity was inherited", NULL},
-    {"root", 'r', "DIR", OPTION_CALL, 0, 0, 0,
-     "serve only data sets below DIR (may be given several times); 'DIR readers=USER,@GROUP': to "
-     "these alone. Without it all that this user can read is served, to this user alone",
-     take_root},
-    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(server.cache_dir), 0, 0,
-     "keep indices of data sets there (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or "
-     "~/.cache/plenum)",
-     NULL},
-    {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles), 0, 0,
-     "neither note nor use where the tiles of JPEGs begin; the pixels are the same", NULL},
+     .help = "threads that read files (default: half as many, 2 to 16)"},
+    {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
+     .help = "who decodes JPEGs, to the same pixels: Plenum's own decoder where it is fast (auto, "
+             "default), wherever it can (plenum), or libjpeg-turbo (libjpeg)"},
+    {"pin", 0, "POLICY", OPTION_CALL, .call = parse_pin,
+     .help = "bind each decoding thread to a CPU of its own (core, default), to a NUMA node (node, "
+             "default with --job) or not at all (none)"},
+    {"all-cpus", 0, NULL, OPTION_FLAG, AT(server.all_cpus),
+     .help = "use all CPUs of the control group, whatever affinity was inherited"},
+    {"root", 'r', "DIR", OPTION_CALL, .call = add_root,
+     .help =
+         "serve only data sets below DIR (may be given several times); 'DIR readers=USER,@GROUP': "
+         "to these alone. Without it all that this user can read is served, to this user alone"},
+    {"cache-dir", 0, "DIR", OPTION_TEXT, AT(server.cache_dir),
+     .help = "keep indices of data sets there (default $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum "
+             "or ~/.cache/plenum)"},
+    {"no-tiles", 0, NULL, OPTION_FLAG, AT(server.no_tiles),
+     .help = "neither note nor use where the tiles of JPEGs begin; the pixels are the same"},
     {"ring-limit", 0, "BYTES", OPTION_BYTES, AT(server.ring_limit), 1, 0,
-     "refuse rings of batches beyond this sum over all clients (default: half of the memory that "
-     "the "
-     "machine, or the control group, has)",
-     NULL},
-    {"cpu-budget", 0, "CORES", OPTION_CALL, 0, 0, 0,
-     "use no more CPU time than so many cores have, as in 2.5 (default: as much as there is)",
-     take_cpu_budget},
+     .help = "refuse rings of batches beyond this sum over all clients (default: half of the "
+             "memory that the machine, or the control group, has)"},
+    {"cpu-budget", 0, "CORES", OPTION_CALL, .call = parse_cpu_budget,
+     .help =
+         "use no more CPU time than so many cores have, as in 2.5 (default: as much as there is)"},
     {"memory-budget", 0, "BYTES", OPTION_BYTES, AT(server.memory_budget), 1, 0,
-     "refuse streams whose rings, together with what the loader holds itself, would go beyond this "
-     "(default: no limit but --ring-limit)",
-     NULL},
+     .help = "refuse streams whose rings, together with what the loader holds itself, would go "
+             "beyond this (default: no limit but --ring-limit)"},
     {"max-clients", 0, "N", OPTION_U32, AT(server.max_clients), 1, 1 << 20,
-     "refuse further clients (default 4096)", NULL},
-    {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns), 0, 0,
-     "how long SIGTERM lets batches that are under way be finished (default 10s; 0: not at all)",
-     NULL},
+     .help = "refuse further clients (default 4096)"},
+    {"drain-timeout", 0, "TIME", OPTION_DURATION, AT(server.drain_ns),
+     .help = "how long SIGTERM lets batches that are under way be finished (default 10s; 0: not at "
+             "all)"},
     {"http-port", 0, "PORT", OPTION_U32, AT(server.http_port), 0, 65535,
-     "show a status page, and metrics for Prometheus, at this TCP port (default 0: not at all)",
-     NULL},
-    {"http-address", 0, "IP", OPTION_TEXT, AT(server.http_address), 0, 0,
-     "at this address of the host (default 127.0.0.1: this host alone)", NULL},
-    {"no-thumbnails", 0, NULL, OPTION_FLAG, AT(server.no_thumbnails), 0, 0,
-     "show no images on the status page", NULL},
-    {"job", 0, NULL, OPTION_FLAG, AT(job), 0, 0,
-     "serve one job: this user's processes only, CPUs shared with it", NULL},
+     .help = "show a status page, and metrics for Prometheus, at this TCP port (default 0: not at "
+             "all)"},
+    {"http-address", 0, "IP", OPTION_TEXT, AT(server.http_address),
+     .help = "at this address of the host (default 127.0.0.1: this host alone)"},
+    {"no-thumbnails", 0, NULL, OPTION_FLAG, AT(server.no_thumbnails),
+     .help = "show no images on the status page"},
+    {"job", 0, NULL, OPTION_FLAG, AT(job),
+     .help = "serve one job: this user's processes only, CPUs shared with it"},
     {"listen-fd", 0, "FD", OPTION_U32, AT(listen_fd), 0, 1 << 20,
-     "use this socket, which listens already, instead of --socket", NULL},
-    {"leash-fd", 0, "FD", OPTION_U32, AT(leash_fd), 0, 1 << 20,
-     "end when this descriptor reaches end of file", NULL},
-    {"log-format", 0, "FORMAT", OPTION_CALL, 0, 0, 0,
-     "write messages as text (default) or as json, one object a line", take_log_format},
-    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), 0, 0, "say only what is wrong", NULL},
-    {"verbose", 'v', NULL, OPTION_CALL, 0, 0, 0, "say more (twice: for debugging)", take_verbose},
+     .help = "use this socket, which listens already, instead of --socket"},
+    {"leash-fd", 0, "FD", OPTION_U32, AT(lifeline_fd), 0, 1 << 20,
+     .help = "end when this descriptor reaches end of file"},
+    {"log-format", 0, "FORMAT", OPTION_CALL, .call = parse_log_format,
+     .help = "write messages as text (default) or as json, one object a line"},
+    {"quiet", 'q', NULL, OPTION_FLAG, AT(quiet), .help = "say only what is wrong"},
+    {"verbose", 'v', NULL, OPTION_CALL, .call = count_verbose,
+     .help = "say more (twice: for debugging)"},
 };
 
 static const struct option_words words[] = {
@@ -239,7 +231,7 @@ static const struct options_program program = {
     .words = words,
 };
 
-/* Where to listen when nobody said. */
+/* Where to listen by default. */
 static const char *default_socket(char *text, size_t size)
 {
     const char *dir = getenv("XDG_RUNTIME_DIR");
@@ -255,7 +247,7 @@ static const char *default_socket(char *text, size_t size)
     return text;
 }
 
-static void take_less(const struct cgroup *group, void *arg)
+static void use_smaller(const struct cgroup *group, void *arg)
 {
     uint64_t *least = arg, limit;
 
@@ -264,18 +256,19 @@ static void take_less(const struct cgroup *group, void *arg)
         *least = min_u64(*least, limit);
 }
 
-/* Of the machine's or, where that is less, the control group's: what it could be charged for rings
- * that their clients cheat with does not fill it. */
+/* Half of the machine's memory or, where that is less, of the control group's: memory of rings with
+ * holes is charged to the loader, and must not fill the group. */
 static uint64_t half_of_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     uint64_t all = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_C(1) << 33;
 
-    cgroup_visit("memory", take_less, &all);
+    cgroup_visit("memory", use_smaller, &all);
     return all / 2;
 }
 
-/* A setting that can only be known where it is used, looked at here so that a fault has a line. */
+/* Check a setting early that is otherwise checked where it is used, so that the error names its
+ * line in the file. */
 static int check_value(const char *name, const char *value, struct plenum_error *err)
 {
     struct address address;
@@ -307,7 +300,7 @@ static int check_value(const char *name, const char *value, struct plenum_error 
     return 0;
 }
 
-/* What makes no sense in a file that serves every start. */
+/* Options that make no sense in a file, which is read at every start. */
 static const char *const command_line_only[] = {"config",    "check-config", "job",
                                                 "listen-fd", "leash-fd",     NULL};
 static const char *const repeatable[] = {"root", NULL};
@@ -317,7 +310,7 @@ static const struct settings_rules rules = {.program = &program,
                                             .repeatable = repeatable,
                                             .check = check_value};
 
-/* The settings in force, and the texts of the file that they point to. */
+/* The current settings, and the texts of the file that they point to. */
 struct settings {
     struct arguments arguments;
     struct settings_texts texts;
@@ -343,22 +336,22 @@ static int read_settings(struct settings *s)
 
     *a = (struct arguments){.server = {.socket_mode = UINT_MAX,
                                        .listen_fd = -1,
-                                       .leash_fd = -1,
+                                       .lifeline_fd = -1,
                                        .max_clients = 4096,
                                        .drain_ns = 10 * NS_PER_SEC},
                             .listen_fd = UINT32_MAX,
-                            .leash_fd = UINT32_MAX};
-    if (take_environment(a) < 0)
+                            .lifeline_fd = UINT32_MAX};
+    if (read_environment(a) < 0)
         return -EINVAL;
     if (config && settings_read(config, &rules, a, &s->texts, on_fault) < 0)
         return -EINVAL;
     a->file_roots = a->server.num_roots > 0;
-    /* It was read once before: there is no error in it. */
+    /* The command line was parsed before: it has no error. */
     (void)options_parse(&program, a, s->argc, s->argv, &operands, &err);
     if (a->listen_fd != UINT32_MAX)
         a->server.listen_fd = (int)a->listen_fd;
-    if (a->leash_fd != UINT32_MAX)
-        a->server.leash_fd = (int)a->leash_fd;
+    if (a->lifeline_fd != UINT32_MAX)
+        a->server.lifeline_fd = (int)a->lifeline_fd;
     if (a->server.ring_limit == 0)
         a->server.ring_limit = half_of_memory();
     if (a->job && !a->pin_given)
@@ -367,8 +360,8 @@ static int read_settings(struct settings *s)
     return 0;
 }
 
-/* A job's own loader speaks up only when something is wrong, or when the program must wait: its
- * terminal is the training program's. */
+/* A job's own loader shares the terminal with the training program. So it logs only what is wrong,
+ * and for what the program must wait. */
 static void set_log(const struct arguments *a)
 {
     log_set_format(a->log_format);
@@ -380,7 +373,7 @@ static void set_log(const struct arguments *a)
                                     : LOG_LEVEL_INFO);
 }
 
-/* The settings of the start stay what they are, with their texts: some of them hold for good. */
+/* The settings of the start are kept, with their texts: some of them cannot change. */
 static int reload(void *arg, struct server_options *ret)
 {
     struct settings *s = arg;
@@ -407,7 +400,7 @@ static void reloaded(void *arg)
     set_log(&s->fresh);
 }
 
-/* A client takes two descriptors: as many as may be. */
+/* Allow as many descriptors as possible: a client needs two. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;
@@ -447,10 +440,10 @@ int main(int argc, char **argv)
     }
     set_log(a);
     allow_descriptors();
-    if (!a->job) { /* a job's loader is its keeper's, and no service, whoever started the keeper */
+    if (!a->job) { /* a job's loader is no service, whoever started its keeper */
         notify_init();
         if (a->server.listen_fd < 0) {
-            a->server.listen_fd = notify_take_socket(&err);
+            a->server.listen_fd = notify_get_socket(&err);
             if (a->server.listen_fd < -1) {
                 log_error("%s", err.text);
                 return 1;
