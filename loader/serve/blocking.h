@@ -12,9 +12,9 @@
 #include "common/list.h"
 
 /**
- * The threads, and the jobs that wait for one. At most `limit` jobs of one group (a user's openings,
- * say) run at a time, each in a thread of its own; the others of the group wait. So a group that
- * hangs delays no other.
+ * The threads, and the jobs that wait for one. At most `limit` jobs of one group (a user's
+ * openings, say) run at a time, each in a thread of its own; the others of the group wait. So a
+ * group that hangs delays no other.
  */
 struct blocking;
 

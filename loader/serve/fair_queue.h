@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* fair_queue.h - fair queueing: of the flows that want a turn, the one that has used least is next. */
+/* fair_queue.h - fair queueing: of the flows that want a turn, the one that has used least is
+ * next. */
 #ifndef LOADER_SERVE_FAIR_QUEUE_H
 #define LOADER_SERVE_FAIR_QUEUE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* histogram.h - how long something took, how often: counts between bounds that are the same for
- * all. Not for threads: whoever holds one sees to that. */
+/* histogram.h - a histogram of times, with the same bounds for all. It has no lock: its owner has
+ * one. */
 #ifndef LOADER_SERVE_HISTOGRAM_H
 #define LOADER_SERVE_HISTOGRAM_H
 
@@ -9,8 +9,7 @@
 
 enum { HISTOGRAM_BOUNDS = 17 };
 
-/** Upper bounds in nanoseconds, 1, 2.5 and 5 a decade; what is longer than the last counts beyond.
- */
+/** Upper bounds in nanoseconds: 1, 2.5 and 5 in each decade. */
 static const uint64_t histogram_bounds_ns[HISTOGRAM_BOUNDS] = {
     25000,     50000,     100000,     250000,      500000,       1000000,
     2500000,   5000000,   10000000,   25000000,    50000000,     100000000,
@@ -18,8 +17,8 @@ static const uint64_t histogram_bounds_ns[HISTOGRAM_BOUNDS] = {
 };
 
 struct histogram {
-    uint64_t
-        counts[HISTOGRAM_BOUNDS + 1]; /* of each interval alone; the last is beyond all bounds */
+    /* of each interval alone; the last is for times beyond all bounds */
+    uint64_t counts[HISTOGRAM_BOUNDS + 1];
     uint64_t sum_ns;
 };
 

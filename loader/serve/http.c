@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* http.c - a few pages, read only.
  *
- * The loop publishes texts once a second; the HTTP library's one thread answers with the last ones.
- * So neither waits for the other, and a thousand people who watch cost the loop nothing.
+ * The loop publishes texts once a second; the HTTP library's one thread answers with the latest
+ * texts. So neither waits for the other, and a thousand viewers cost the loop nothing.
  *
  * A thumbnail is not read from a slot (a loader writes slots and never reads them) but rendered
- * anew: a batch is a pure function, so what is shown is what was fed, to the last bit. Its storage
- * may hang: so a thread of blocking.h makes it (thumbnail.h), the connection waits for some seconds
- * at most, and not many connections may wait; /healthz and /metrics always answer.
+ * again: a batch is a pure function, so the page shows exactly the pixels that the program got. Its
+ * storage may hang: so a thread of blocking.h makes it (thumbnail.h), the connection waits for some
+ * seconds at most, and not many connections may wait; /healthz and /metrics always answer.
  *
- * Who may look: everyone who reaches the address, which is the loopback unless configured. A page
- * of a foreign site could try to read ours through a name that it lets point to the loopback; so,
- * there, requests must name the loopback as their host. What a stream is called and shows is there
- * only where every client may read all that is served: no root has readers. */
+ * Everyone who reaches the address may look; it is the loopback unless configured otherwise. A web
+ * page of another site could try to read ours by a host name that resolves to the loopback (DNS
+ * rebinding); so requests to the loopback must name it as their host. Names and images of streams
+ * are shown only where every client may read all data that is served: no root has readers. */
 #include "config.h"
 
 #include "loader/serve/http.h"
@@ -50,11 +50,11 @@ enum {
     IDLE_LIMIT_S = 15,
     VIEWS_MAX = 256,           /* streams with thumbnails */
     HISTORY = 300,             /* seconds */
-    FRESH_S = 15,              /* what is older than this was not published by a loop that turns */
+    FRESH_S = 15,              /* texts that are older show that the loop hangs */
     THUMBNAILS_MAX = 64,       /* of a batch */
-    THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would keep all others waiting */
-    MAKING_MAX = 32,           /* thumbnails that connections wait for: others stay for pages */
-    MAKING_S = 5,              /* what takes longer is not waited for */
+    THUMBNAIL_SIDE_MAX = 1024, /* pixels; larger ones would delay all others */
+    MAKING_MAX = 32, /* connections that wait for thumbnails; the others are left for pages */
+    MAKING_S = 5,    /* how long a connection waits */
 };
 
 struct text {
@@ -66,7 +66,7 @@ struct second {
     uint64_t rate, render_busy, read_busy;
 };
 
-/* A connection that waits for a thumbnail, and then answers with it. */
+/* A thumbnail that a connection waits for. */
 struct making {
     struct list link;
     struct thumbnail *thumbnail;
@@ -87,7 +87,7 @@ struct http {
     bool stopping;
     struct list making;
     unsigned num_making;
-    bool ending; /* no connection may wait any more */
+    bool ending; /* no further connection may wait */
     /* The loop's. */
     struct second seconds[HISTORY];
     unsigned num_seconds; /* ever */
@@ -100,7 +100,7 @@ static const char page[] =
 
 /* ---- what is published ---- */
 
-/* Of a stream that has gone it may be the last to know the data set. */
+/* A view may hold the last reference to the data set of a stream that has ended. */
 static void drop_views(const struct http *h, const struct session_view *views, unsigned count)
 {
     for (unsigned i = 0; i < count; i++)
@@ -138,8 +138,8 @@ static void write_history(FILE *file, const struct http *h)
     json_end_object(&j);
 }
 
-/* What the last second was like. */
-static void note_second(struct http *h, const struct server *server)
+/* Add the rates of the last second. */
+static void add_second(struct http *h, const struct server *server)
 {
     struct window two = {.points = {h->last}, .count = 2};
     struct queue_counters c;
@@ -161,8 +161,7 @@ static void note_second(struct http *h, const struct server *server)
 #undef PER
 }
 
-/* Nobody knows who looks. Where some data are for certain readers, neither names nor images are
- * shown. */
+/* The viewer is not known. So where a root has readers, neither names nor images are shown. */
 static bool shows_streams(const struct server *server)
 {
     return roots_are_for_all(server->roots);
@@ -201,7 +200,8 @@ static int write_texts(struct http *h, const struct server *server, struct text 
     return r;
 }
 
-/* Those who wait for thumbnails since before then are told that there is none. Holding the lock. */
+/* Give up thumbnails that were begun before then: their connections get an error. Holding the
+ * lock. */
 static void give_up_making(struct http *h, uint64_t before_ns)
 {
     assert(lock_is_held(&h->mu));
@@ -221,7 +221,7 @@ void http_publish(struct http *http, const struct server *server)
 
     if (!http)
         return;
-    note_second(http, server);
+    add_second(http, server);
     if (write_texts(http, server, fresh) < 0) {
         for (int i = 0; i < 3; i++)
             free(fresh[i].bytes);
@@ -322,7 +322,7 @@ static void on_ready(void *connection)
     MHD_resume_connection(connection);
 }
 
-/* The connection waits until it is made. The data set is taken. */
+/* Suspend the connection until the thumbnail is made. Takes the reference to the data set. */
 static enum MHD_Result make_thumbnail(struct http *h, struct MHD_Connection *c,
                                       const struct session_view *view, unsigned index, void **state)
 {
@@ -407,7 +407,7 @@ static bool names_loopback(const char *host)
     return false;
 }
 
-static int seen; /* the state of a request whose head has come */
+static int seen; /* the state of a request whose header has come */
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *url,
                                   const char *method, const char *version, const char *upload,
@@ -418,11 +418,11 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 
     (void)version;
     (void)upload;
-    if (!*state) { /* the head has come; the library wants to be asked again for the answer */
+    if (!*state) { /* the header has come; the library calls again for the answer */
         *state = &seen;
         return MHD_YES;
     }
-    if (*upload_size > 0) { /* nobody wants it */
+    if (*upload_size > 0) { /* a body is ignored */
         *upload_size = 0;
         return MHD_YES;
     }
@@ -471,14 +471,14 @@ static void on_completed(void *arg, struct MHD_Connection *c, void **state,
     free(m);
 }
 
-/* Ours and not the library's: not every version of it leaves errno as bind() has set it. */
+/* We bind, and not the library: some versions of it lose the errno of bind(). */
 static int listen_at(const struct addrinfo *at)
 {
     int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, r;
 
     if (fd < 0)
         return -errno;
-    /* Connections of a loader that has just ended may linger. */
+    /* Connections of a loader that has just ended may be in TIME_WAIT. */
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (at->ai_family == AF_INET6)
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
@@ -507,8 +507,8 @@ static int start_daemon(struct http *h, const struct addrinfo *at)
                          (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
                          (unsigned)IDLE_LIMIT_S, MHD_OPTION_END);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    /* The socket is the library's, which closes it. Where it fails, some versions have done so and
-     * the loader ends. */
+    /* The library closes the socket. On failure some versions have closed it and some have not; it
+     * may stay open, because the loader ends. */
     return h->daemon ? 0 : -ENOMEM;
 }
 
@@ -542,7 +542,7 @@ int http_start(const struct server_options *options, struct blocking *blocking, 
     lock_init(&h->mu);
     list_init(&h->making);
     h->blocking = blocking;
-    h->published_ns = time_now_ns(); /* the first time is under way */
+    h->published_ns = time_now_ns(); /* the first texts come soon */
     h->loopback = is_loopback(at->ai_addr);
     h->thumbnails = !options->no_thumbnails;
     r = start_daemon(h, at);

@@ -7,8 +7,8 @@
 
 #include "loader/serve/session.h"
 
-/** The HTTP server, with a thread of its own, which never touches the loop's things: it serves what
- * was published last. Opaque. */
+/** The HTTP server. Its thread uses nothing of the loop's: it serves the texts that were published
+ * last. Opaque. */
 struct http;
 
 /** Listen on options->http_address and http_port: 0, or -errno with a sentence. `blocking`

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* log_limit.h - a rate limit for messages about refused clients.
  *
- * Each reason of each peer is logged once a minute at the most, so that no peer can fill the log. */
+ * Each reason of each peer is logged once a minute at the most, so that no peer can fill the
+ * log. */
 #ifndef LOADER_SERVE_LOG_LIMIT_H
 #define LOADER_SERVE_LOG_LIMIT_H
 

@@ -21,10 +21,10 @@ static void put_one(FILE *f, const char *name, const char *type, const char *hel
     (void)fprintf(f, "%s %.17g\n", name, value);
 }
 
-/* A label's value: what would end it is escaped, and what is no text is not there. */
+/* A label's value: quotes and backslashes are escaped, control characters are removed. */
 static void put_label(FILE *f, const char *name, const char *value)
 {
-    char plain[WIRE_DATASET_MAX]; /* the longest of all texts */
+    char plain[WIRE_DATASET_MAX]; /* the longest text */
 
     (void)snprintf(plain, sizeof(plain), "%s", value);
     (void)fprintf(f, "%s=\"", name);
@@ -64,7 +64,7 @@ static void put_stream_name(FILE *f, const char *metric, const struct wire_statu
     put_label(f, "dataset", s->dataset);
 }
 
-static double known(uint64_t value, double scale)
+static double scaled(uint64_t value, double scale)
 {
     return (double)value / scale;
 }
@@ -105,7 +105,7 @@ static void put_streams(FILE *f, const struct status *status)
             if (value == WIRE_UNKNOWN)
                 continue;
             put_stream_name(f, metrics[i].name, s);
-            (void)fprintf(f, "} %.17g\n", known(value, metrics[i].scale));
+            (void)fprintf(f, "} %.17g\n", scaled(value, metrics[i].scale));
         }
     }
     head(f, "plenum_stream_bound", "gauge", "1 for what bounds the stream's rate, else 0.");

@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "loader/serve/session.h"
 
-/** Everything, with the histograms of `server`. On the loop's thread. */
+/** Write all metrics. On the loop's thread. */
 void metrics_write(FILE *file, const struct status *status, const struct server *server);
 
 #endif

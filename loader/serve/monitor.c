@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* monitor.c - rates, and why they are no higher.
+/* monitor.c - rates of streams, and what limits them.
  *
- * A stream is bound by its own program when that hardly ever waits: no loader could make it faster.
- * Where it waits, some stage has no time left: reading (the I/O threads are busy waiting for
- * storage), or decoding (the workers are busy: with their work, or with waiting for a CPU that
- * others use). Where all have time left and the program waits all the same, requests come too late
- * or answers do: few batches are asked for ahead of time, or the hand-over is slow.
+ * A stream is bound by its own program when the program hardly ever waits: no loader could make it
+ * faster. Where the program waits, some stage is busy all the time: reading (the I/O threads wait
+ * for storage), or decoding (the workers compute, or wait for a CPU that others use). Where no
+ * stage is busy and the program waits all the same, the transport is too slow: requests or answers
+ * come late, or too few batches are requested ahead of time.
  *
- * Would more cores help, and how many would be enough? If a program that waits a share w of its
- * time takes r samples a second, it would take r / (1 - w) if it never waited; each needs the CPU
- * time that samples took lately. A program that does nothing but wait would take any number. */
+ * How many cores would be enough? A program that waits for a share w of its time and consumes r
+ * samples a second would consume r / (1 - w) if it never waited. Each sample needs the CPU time
+ * that samples took lately. For a program that does nothing but wait this tells nothing. */
 #include "config.h"
 
 #include "loader/serve/monitor.h"
@@ -25,12 +25,13 @@
 
 enum {
     MILLION = 1000000,
-    THREAD_BYTES = 2 << 20, /* that a thread holds once it has worked on photographs */
-    WAITS = 20000,          /* from this share of its time on, a program is waiting (2 %) */
+    THREAD_BYTES = 2 << 20, /* that a thread holds after it has decoded photographs */
+    WAITS =
+        20000, /* a program that waits for this share of its time (2 %) is limited by the loader */
     ONLY_WAITS = 900000,
-    WORKS = 200000,  /* from this share on, what threads get of CPUs tells something */
-    BUSY = 700000,   /* from this share on, threads have no time left */
-    SHARED = 800000, /* threads that work, and get less of a CPU than this, share it with others */
+    WORKS = 200000,  /* from this share of busy time on, the CPU time of threads is significant */
+    BUSY = 700000,   /* from this share on, threads are busy all the time */
+    SHARED = 800000, /* busy threads that get less of a CPU share it with other processes */
 };
 
 void window_add(struct window *w, const struct window_point *point)
@@ -81,14 +82,14 @@ static enum wire_bound find_bound(const struct server *server, const struct wind
     if (read > render && read >= BUSY)
         return WIRE_BOUND_STORAGE;
     if (busy(all.totals.rested_ns, server->threads, all.at_ns) >= WORKS)
-        return WIRE_BOUND_CPU; /* its budget is used up */
+        return WIRE_BOUND_CPU; /* the token bucket is empty */
     if (render >= WORKS && all.totals.cpu_ns < all.totals.render_ns / MILLION * SHARED)
         return WIRE_BOUND_CPU;
     return render >= BUSY ? WIRE_BOUND_DECODE : WIRE_BOUND_TRANSPORT;
 }
 
-void monitor_judge(const struct server *server, const struct window *window, bool knows_wait,
-                   struct wire_status_stream *ret)
+void monitor_stream(const struct server *server, const struct window *window, bool knows_wait,
+                    struct wire_status_stream *ret)
 {
     struct window_point p = window_span(window);
     uint64_t waited = knows_wait ? min_u64(ratio(p.waited_ns, p.at_ns, MILLION), MILLION) : 0;
@@ -121,7 +122,7 @@ uint64_t monitor_own_bytes(struct server *server)
     for (const struct session *s = session_first(server); s; s = session_next(s))
         rings += session_private_bytes(s);
     now -= min_u64(now, rings);
-    if (server->num_sessions <= 1) /* whoever asks is there */
+    if (server->num_sessions <= 1) /* the one that asks counts */
         server->own_bytes = 0;
     server->own_bytes = max_u64(server->own_bytes, now);
     return max_u64(server->own_bytes, (server->threads + server->io_threads) * THREAD_BYTES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* notify.c - the protocol is two variables and a datagram, documented to be stable; a library for
- * it would bring a dozen others into every loader of every job. */
+/* notify.c - the protocol of sd_notify(3): variables and a datagram, documented as stable.
+ * libsystemd is not used, because it would load a dozen other libraries into every loader. */
 #include "config.h"
 
 #include "loader/serve/notify.h"
@@ -25,7 +25,7 @@ static struct sockaddr_un manager;
 static socklen_t manager_len; /* 0: there is none */
 static uint64_t watchdog_ns;
 
-/* A variable as a number; `fallback` when it is not set or none. */
+/* A variable as a number; `fallback` when it is not set or is no number. */
 static uint64_t variable(const char *name, uint64_t fallback)
 {
     const char *text = getenv(name);
@@ -42,7 +42,7 @@ static int socket_option(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &len) < 0 ? -errno : value;
 }
 
-int notify_take_socket(struct plenum_error *err)
+int notify_get_socket(struct plenum_error *err)
 {
     uint64_t pid = variable("LISTEN_PID", 0), count = variable("LISTEN_FDS", 0);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* notify.h - how the loader and a service manager talk: the socket that it was started with, "I am
- * ready", "I am alive". The datagrams and variables of sd_notify(3) and sd_listen_fds(3); without a
- * manager nothing is said. Threads: one. */
+/* notify.h - messages to a service manager, and the socket that it handed over: sd_notify(3) and
+ * sd_listen_fds(3). Without a manager nothing is sent. Threads: one. */
 #ifndef LOADER_SERVE_NOTIFY_H
 #define LOADER_SERVE_NOTIFY_H
 
@@ -12,18 +11,18 @@
 /**
  * The listening socket that a service manager handed over (LISTEN_PID, LISTEN_FDS), made
  * close-on-exec; -1 when there is none. -EINVAL with a sentence when what was handed over is not
- * one listening unix stream socket. The variables are removed, so that no child believes them.
+ * one listening unix stream socket. The variables are removed, so that no child process uses them.
  */
-int notify_take_socket(struct plenum_error *err);
+int notify_get_socket(struct plenum_error *err);
 
 /** Remember where the manager listens (NOTIFY_SOCKET) and how often it wants to hear from us
  * (WATCHDOG_USEC), and remove the variables. */
 void notify_init(void);
 
-/** Nanoseconds after which the manager takes us for dead; 0: it does not watch. */
+/** Nanoseconds without a word after which the manager ends us; 0: it does not watch. */
 uint64_t notify_watchdog_ns(void);
 
-/** Send lines of VARIABLE=value. A manager that does not listen is nothing to us. */
+/** Send lines of VARIABLE=value. It is no error when the manager does not listen. */
 void notify_send(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -9,13 +9,13 @@
  *                  v
  *                done
  *
- * Who asks for what the same user is opening already, with the same rights, waits for the same
- * opening and shares its data set. Each works in a thread of its own (blocking.h), a user's at most
- * some at a time, and quick ones in a group beside those that index, so that these do not hold them
- * up. Waiting for another process takes no thread.
+ * Clients of one user that ask for the same data set with the same rights share one opening. Each
+ * opening has a thread (blocking.h); some openings of a user run at a time. Openings that only look
+ * for an index have a group of their own, so that those which make an index do not delay them. An
+ * opening that waits for another process has no thread.
  *
- * An opening ends with the last who waits for it, and when its storage has not answered for long.
- * What hangs in a system call cannot be ended: its thread stays, and counts. */
+ * An opening ends when nobody waits for it any more, or when its storage has not answered for long.
+ * A thread that hangs in a system call cannot be ended: it stays, and counts for its group. */
 #include "config.h"
 
 #include "loader/serve/openings.h"
@@ -38,7 +38,7 @@ enum {
     QUICK_MAX = 4,    /* of a user at a time */
     INDEXING_MAX = 2, /* each uses all processors */
     TICK_MS = 500,
-    MEMORY_PART = 4, /* of what is available one may take this part */
+    MEMORY_PART = 4, /* one opening may use this part of the available memory */
 };
 
 static const uint64_t log_progress_ns = 10 * NS_PER_SEC;
@@ -51,12 +51,12 @@ struct opening {
     struct list link;
     enum stage stage;
     struct list waiters;
-    bool called_off; /* nobody joins it any more */
+    bool cancelled; /* no client may join it */
     char *name, *user, *groups[2];
     struct roots *roots;
     const char **allowed;
     unsigned num_allowed;
-    /* Of the thread; the loop's when it has ended. */
+    /* The thread's; the loop's when the thread has ended. */
     struct dataset *dataset;
     int code;
     struct plenum_error err;
@@ -66,8 +66,8 @@ struct opening {
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
     struct wire_progress progress;
-    uint32_t told;       /* counts what was told */
-    uint64_t changed_ns; /* when something was done last */
+    uint32_t told;       /* counts calls of tell() */
+    uint64_t changed_ns; /* when it last made progress */
 };
 
 struct openings {
@@ -81,7 +81,7 @@ static struct opening *opening_of(struct list *link)
     return link ? container_of(link, struct opening, link) : NULL;
 }
 
-/* A loader's own folder is another than its clients'. */
+/* A relative path means nothing: the loader's working directory is not its clients'. */
 static int check_path(const char *text, struct plenum_error *err)
 {
     const char *path = dataname_path(text);
@@ -94,7 +94,7 @@ static int check_path(const char *text, struct plenum_error *err)
                      text);
 }
 
-/* What those who wait are told, from any thread. */
+/* Set the progress that waiting clients are told. Any thread. */
 static void tell(struct opening *o, const char *text, uint64_t done, uint64_t total)
 {
     (void)pthread_mutex_lock(&o->mu);
@@ -107,7 +107,7 @@ static void tell(struct opening *o, const char *text, uint64_t done, uint64_t to
     (void)pthread_mutex_unlock(&o->mu);
 }
 
-/* In the thread. Clients are told often, the log every ten seconds. */
+/* In the thread. Clients hear of progress often, the log every ten seconds. */
 static void on_progress(void *arg, const char *what, uint64_t done, uint64_t total)
 {
     struct opening *o = arg;
@@ -134,7 +134,7 @@ static void work(struct blocking_job *job)
     struct dataset_options options = {.cache_dir = o->openings->options.cache_dir,
                                       .roots = o->allowed,
                                       .num_roots = o->num_allowed,
-                                      .notes = o->openings->options.notes,
+                                      .notes = o->openings->options.hints,
                                       .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH
                                                                      : DATASET_NO_WAITING,
                                       .cancel = &o->cancel,
@@ -167,7 +167,7 @@ static void unlink_opening(struct opening *o)
         (void)uv_timer_stop(&o->openings->tick);
 }
 
-/* All who wait get the data set, or hear why there is none. */
+/* Give all who wait the data set, or the error. */
 static void answer(struct opening *o, int code, const struct plenum_error *err)
 {
     struct list *at;
@@ -180,10 +180,10 @@ static void answer(struct opening *o, int code, const struct plenum_error *err)
     }
 }
 
-/* Nobody waits any more. */
-static void call_off(struct opening *o)
+/* Nobody waits for it any more. */
+static void cancel(struct opening *o)
 {
-    o->called_off = true;
+    o->cancelled = true;
     atomic_store(&o->cancel, true);
     if (o->stage != STAGE_WAITING && !blocking_cancel(&o->job))
         return;
@@ -200,11 +200,11 @@ static void done(struct blocking_job *job)
     if (job->code < 0)
         o->code = error_set(&o->err, job->code, "the loader has no thread left to open it: %s",
                             strerror(-job->code));
-    if (!o->called_off && o->code == -EINPROGRESS) {
+    if (!o->cancelled && o->code == -EINPROGRESS) {
         begin(o, STAGE_INDEXING);
         return;
     }
-    if (!o->called_off && o->code == -EALREADY) {
+    if (!o->cancelled && o->code == -EALREADY) {
         o->stage = STAGE_WAITING;
         tell(o, "waiting for another process to index it", 0, 0);
         return;
@@ -215,7 +215,7 @@ static void done(struct blocking_job *job)
     free_opening(o);
 }
 
-/* It begins, or has reason to stand still. */
+/* It begins, or waits for a good reason. */
 static void touch(struct opening *o)
 {
     (void)pthread_mutex_lock(&o->mu);
@@ -234,7 +234,7 @@ static void begin(struct opening *o, enum stage stage)
     blocking_start(o->openings->options.blocking, &o->job);
 }
 
-/* Storage that hangs: those who wait are told, and what comes of it later is dropped. */
+/* Storage hangs: those who wait get an error, and a later result is dropped. */
 static void give_up(struct opening *o)
 {
     struct plenum_error err;
@@ -243,7 +243,7 @@ static void give_up(struct opening *o)
                       (unsigned long long)(o->openings->options.silent_ns / NS_PER_SEC / 60));
 
     answer(o, r, &err);
-    call_off(o);
+    cancel(o);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -259,7 +259,7 @@ static void on_tick(uv_timer_t *timer)
         (void)pthread_mutex_lock(&o->mu);
         changed = o->changed_ns;
         (void)pthread_mutex_unlock(&o->mu);
-        if (o->called_off)
+        if (o->cancelled)
             continue;
         if (o->stage == STAGE_WAITING) {
             begin(o, STAGE_INDEXING);
@@ -291,7 +291,7 @@ void openings_close(struct openings *openings)
     if (!openings)
         return;
     for (struct list *at = list_first(&openings->all); at; at = list_next(&openings->all, at)) {
-        opening_of(at)->called_off = true;
+        opening_of(at)->cancelled = true;
         atomic_store(&opening_of(at)->cancel, true);
     }
     uv_close((uv_handle_t *)&openings->tick, NULL);
@@ -310,11 +310,11 @@ void openings_destroy(struct openings *openings)
     free(openings);
 }
 
-/* What may be read is part of what is opened. So is who asks: an opening waits in its user's group
- * behind what else that user opens, which is nobody else's to wait for. */
+/* Is it the same data set, with the same roots, for the same user? Users do not share openings,
+ * because each opening waits behind others of its user. */
 static bool is_same(const struct opening *o, const struct opening_request *request)
 {
-    bool same = !o->called_off && o->roots == request->roots &&
+    bool same = !o->cancelled && o->roots == request->roots &&
                 o->num_allowed == request->num_allowed && strcmp(o->user, request->user) == 0 &&
                 strcmp(o->name, request->dataset) == 0;
 
@@ -383,7 +383,7 @@ void openings_leave(struct opening_waiter *waiter)
     list_remove(&waiter->link);
     waiter->opening = NULL;
     if (list_is_empty(&o->waiters))
-        call_off(o);
+        cancel(o);
 }
 
 bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *ret)
@@ -399,7 +399,7 @@ bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *
     return fresh;
 }
 
-/* A last reference on its way out. */
+/* A job that drops the last reference. */
 struct release {
     struct blocking_job job;
     struct dataset *dataset;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* openings.h - data sets being opened for clients. All calls are the loop's. */
+/* openings.h - opens data sets for clients. All functions but one are for the loop's thread. */
 #ifndef LOADER_SERVE_OPENINGS_H
 #define LOADER_SERVE_OPENINGS_H
 
@@ -15,26 +15,26 @@
 #include "loader/serve/blocking.h"
 #include "loader/serve/roots.h"
 
-/** All of a loader. */
+/** All openings of a loader. */
 struct openings;
-/** One data set that is being opened, for all who wait for it. */
+/** One data set that is being opened, for all clients that wait for it. */
 struct opening;
 
 struct openings_options {
     uv_loop_t *loop;
-    struct blocking *blocking; /* whose threads open: borrowed, and destroyed before the openings */
+    struct blocking *blocking; /* its threads open; borrowed, and destroyed before the openings */
     const char *cache_dir;
-    bool notes;
-    uint64_t silent_ns; /* how long storage may say nothing */
+    bool hints;
+    uint64_t silent_ns; /* how long storage may not answer */
 };
 
-/** Who waits. It stays where it is until done() is called or openings_leave(). */
+/** A client that waits. It stays in place until done() or openings_leave() is called. */
 struct opening_waiter {
-    /** On the loop: the data set, a reference of the waiter's, or NULL with -errno and a
+    /** On the loop: a reference to the data set, which is the waiter's; or NULL, -errno and a
      * sentence. */
     void (*done)(struct opening_waiter *waiter, struct dataset *dataset, int code,
                  const struct plenum_error *err);
-    /* Theirs. */
+    /* Private. */
     struct opening *opening;
     struct list link; /* of the opening's waiters */
     uint32_t heard;
@@ -42,29 +42,29 @@ struct opening_waiter {
 
 struct opening_request {
     const char *dataset;
-    const char *user;     /* whose threads open it */
-    struct roots *roots;  /* that hold */
+    const char *user;     /* whose share of threads it uses */
+    struct roots *roots;  /* the current roots */
     const char **allowed; /* [num_allowed] of them, malloc; taken */
     unsigned num_allowed;
 };
 
 int openings_create(const struct openings_options *options, struct openings **ret);
-/** The loop is about to end: nobody waits any more, and what is under way is called off. */
+/** The loop is about to end: cancel all openings. */
 void openings_close(struct openings *openings);
-/** No thread may be at work any more. */
+/** All threads must have ended. */
 void openings_destroy(struct openings *openings);
 
-/** Open a data set, or wait for the one of that name that is being opened: 0 or -ENOMEM. done()
- * comes later. */
+/** Open a data set, or wait for the same one that is being opened: 0 or -ENOMEM. done() is called
+ * later. */
 int openings_ask(struct openings *openings, const struct opening_request *request,
                  struct opening_waiter *waiter);
-/** Stop waiting. An opening that nobody waits for is called off. */
+/** Stop waiting. An opening without waiters is cancelled. */
 void openings_leave(struct opening_waiter *waiter);
-/** What has become of it; false when that has been told. */
+/** How far it is; false when nothing is new since the last call. */
 bool openings_get_progress(struct opening_waiter *waiter, struct wire_progress *ret);
 
-/** Drop a reference, the last one in a thread: closing files may wait for storage, too. Threads:
- * any. NULL is nothing. */
+/** Drop a reference; the last one is dropped in a thread, because closing files may wait for
+ * storage. Threads: any. NULL is nothing. */
 void openings_release(struct blocking *blocking, const char *user, struct dataset *dataset);
 
 #endif

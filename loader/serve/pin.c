@@ -22,7 +22,7 @@
 #include "common/error.h"
 #include "common/log.h"
 
-struct place {
+struct binding {
     hwloc_bitmap_t cpus;
     unsigned node; /* index in pin->nodes */
 };
@@ -34,8 +34,8 @@ struct pin {
     unsigned cpus;
     hwloc_obj_t *nodes; /* those with CPUs that we may use; [num_nodes] */
     unsigned num_nodes;
-    struct place *places; /* of workers, in turn */
-    unsigned num_places;
+    struct binding *bindings; /* of workers, in turn */
+    unsigned num_bindings;
 };
 
 /* Several kinds of memory (HBM beside DRAM) are nodes with the same CPUs: these count once. */
@@ -60,7 +60,7 @@ static int list_nodes(struct pin *pin)
     return pin->num_nodes > 0 ? 0 : -ENODEV;
 }
 
-static int add_place(struct pin *pin, hwloc_const_bitmap_t cpus, unsigned node)
+static int add_binding(struct pin *pin, hwloc_const_bitmap_t cpus, unsigned node)
 {
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
 
@@ -68,7 +68,7 @@ static int add_place(struct pin *pin, hwloc_const_bitmap_t cpus, unsigned node)
         hwloc_bitmap_free(set);
         return -ENOMEM;
     }
-    pin->places[pin->num_places++] = (struct place){set, node};
+    pin->bindings[pin->num_bindings++] = (struct binding){set, node};
     return 0;
 }
 
@@ -103,7 +103,7 @@ static unsigned list_cpus(const struct pin *pin, unsigned node, hwloc_obj_t *ret
 }
 
 /* The nodes' CPUs, one of each node in turn. */
-static int place_on_cpus(struct pin *pin)
+static int bind_to_cpus(struct pin *pin)
 {
     hwloc_obj_t *cpus = calloc((size_t)pin->num_nodes * pin->cpus, sizeof(*cpus));
     unsigned *count = calloc(pin->num_nodes, sizeof(*count));
@@ -114,18 +114,18 @@ static int place_on_cpus(struct pin *pin)
     for (unsigned k = 0; k < pin->cpus && r == 0; k++)
         for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
             if (k < count[n])
-                r = add_place(pin, cpus[(size_t)n * pin->cpus + k]->cpuset, n);
+                r = add_binding(pin, cpus[(size_t)n * pin->cpus + k]->cpuset, n);
     free(cpus);
     free(count);
     return r;
 }
 
-static int place_on_nodes(struct pin *pin)
+static int bind_to_nodes(struct pin *pin)
 {
     int r = 0;
 
     for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
-        r = add_place(pin, pin->nodes[n]->cpuset, n);
+        r = add_binding(pin, pin->nodes[n]->cpuset, n);
     return r;
 }
 
@@ -159,12 +159,12 @@ static int load(struct pin *pin)
         r = list_nodes(pin);
     if (r < 0)
         return r;
-    pin->places = calloc(pin->cpus + pin->num_nodes, sizeof(*pin->places));
-    if (!pin->places)
+    pin->bindings = calloc(pin->cpus + pin->num_nodes, sizeof(*pin->bindings));
+    if (!pin->bindings)
         return -ENOMEM;
     if (pin->policy == PIN_CORE)
-        return place_on_cpus(pin);
-    return pin->policy == PIN_NODE ? place_on_nodes(pin) : 0;
+        return bind_to_cpus(pin);
+    return pin->policy == PIN_NODE ? bind_to_nodes(pin) : 0;
 }
 
 int pin_create(enum pin_policy policy, struct pin **ret, struct plenum_error *err)
@@ -188,9 +188,9 @@ void pin_destroy(struct pin *pin)
 {
     if (!pin)
         return;
-    for (unsigned i = 0; i < pin->num_places; i++)
-        hwloc_bitmap_free(pin->places[i].cpus);
-    free(pin->places);
+    for (unsigned i = 0; i < pin->num_bindings; i++)
+        hwloc_bitmap_free(pin->bindings[i].cpus);
+    free(pin->bindings);
     free(pin->nodes);
     hwloc_bitmap_free(pin->allowed);
     if (pin->topology)
@@ -210,7 +210,7 @@ unsigned pin_count_nodes(const struct pin *pin)
 
 unsigned pin_node_of_worker(const struct pin *pin, unsigned index)
 {
-    return pin->num_places > 0 ? pin->places[index % pin->num_places].node : 0;
+    return pin->num_bindings > 0 ? pin->bindings[index % pin->num_bindings].node : 0;
 }
 
 /* The node of the page at this place, or num_nodes when it is not known. */
@@ -251,8 +251,8 @@ unsigned pin_node_of_memory(const struct pin *pin, const void *base, size_t byte
 
 void pin_worker(const struct pin *pin, unsigned index)
 {
-    if (pin->num_places > 0 &&
-        hwloc_set_cpubind(pin->topology, pin->places[index % pin->num_places].cpus,
+    if (pin->num_bindings > 0 &&
+        hwloc_set_cpubind(pin->topology, pin->bindings[index % pin->num_bindings].cpus,
                           HWLOC_CPUBIND_THREAD) < 0)
         log_debug("worker %u could not be bound to its CPUs: %s", index, strerror(errno));
 }

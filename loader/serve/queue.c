@@ -1,46 +1,48 @@
 /* SPDX-License-Identifier: MIT */
-/* queue.c - who works on which sample when.
+/* queue.c - which thread works on which sample, and when.
  *
- *     submit -> [requests of a stream] -> I/O thread: read -> [node: items that are read] ->
- * worker: render -> finished
+ *     submit -> [requests of a stream] -> I/O thread: read
+ *            -> [node queue: items that are read] -> worker: render -> finished
  *
- * A request is a batch; a task is one sample of it. I/O threads take tasks from users in turn, of a
- * user from its jobs in turn (a job's name is the client's word), of a job from its streams in turn
- * (so that a job of many instances gets no more than one of few), and of a stream from its oldest
- * request (all cores work on the batch that is wanted first). Turns are by CPU time (fair_queue.h): a
- * sample of 8192 pixels a side is worth a thousand small ones. Threads read into buffers of a fixed
- * number of items, which are made once and go round:
+ * A request is a batch; a task is one sample of it. An I/O thread takes the next task from users in
+ * turn, from a user's jobs in turn (the client tells the name of its job), from a job's streams in
+ * turn (so a job of many instances gets no more than one of few), and from the stream's oldest
+ * request (so all cores work on the batch that is needed first). Turns are shared by CPU time
+ * (fair_queue.h): a sample of 8192 pixels a side costs as much as a thousand small ones. Bytes are
+ * read into the buffers of a fixed number of items, which bounds memory. The items are used again
+ * and again:
  *
- *     FREE --I/O thread takes a task--> READING --> READ --worker--> RENDERING --> FREE
+ *     FREE --I/O thread begins a task--> READING --> READ --worker--> RENDERING --> FREE
  *
- * item_move() obeys that. The number of items bounds memory. While a disk makes an I/O thread wait,
- * decoding goes on with what has been read.
+ * item_move() obeys that. While an I/O thread waits for the disk, workers decode what has been
+ * read.
  *
- * Storage may hang, and a thread that reads from it with it. So of these threads none has more than
- * its share while others want some (users, their jobs, their streams, as for turns); and where all
- * hang, and a stream gets none, another thread is started (queue_beat()).
+ * Storage may hang, and with it each thread that reads from it. So no user, job or stream holds
+ * more than its share of the I/O threads while others want some. Where all I/O threads hang and a
+ * stream has none, queue_beat() starts another.
  *
- * Where bytes turn out to be bad, the sample goes back to its stream, and a substitute is read as
- * all is read: workers never wait for storage.
+ * When the bytes of a sample are bad, the sample goes back to its stream, and an I/O thread reads a
+ * substitute: workers never wait for storage.
  *
- * Ahead of that, where reading is slow (a cold cache, a network), I/O threads tell the kernel which
- * samples come next: a stream's positions say so, far beyond its requests. The kernel then reads
- * many at once, and a cold cache costs bandwidth instead of one latency a sample. A thread gives no
- * more time to that than to reading, as announcing may be slow, too, where the name of a file must
- * be looked up. Where reading is fast it is left alone: it would cost two system calls a sample for
- * nothing.
+ * Where reading is slow (a cold cache, a network), I/O threads also announce to the kernel which
+ * samples come next; the order of a stream tells that far beyond its requests. The kernel then
+ * reads many samples at once, and a cold cache costs bandwidth instead of one latency for each
+ * sample. Announcing may be slow, too, because the kernel must look up file names; so a thread
+ * spends at most as much time on it as on reading. Where reading is fast nothing is announced,
+ * which saves two system calls a sample.
  *
- * A node holds what is ready for the workers of one NUMA node: the samples of the streams whose
- * slots lie on it. A worker whose node is empty helps another: decoding a sample takes far longer
- * than writing it to a distant slot. Users take turns in a node, too: what was read ahead for one
- * whose samples are dear does not delay what another asks for.
+ * A node queue holds the read samples for the workers of one NUMA node: those of the streams whose
+ * slots lie on that node. A worker whose node queue is empty takes from another one: decoding a
+ * sample takes far longer than writing it to memory of another node. Users take turns in a node
+ * queue, too: expensive samples of one user that were read early do not delay those of another.
  *
- * Where CPU time is granted (token_bucket.h), a worker that has finished an item rests before it takes
- * another, while more was used than was granted. Reading is bounded by what is rendered.
+ * Where CPU time is limited (token_bucket.h), a worker that has finished an item waits until the
+ * bucket has tokens. That bounds reading, too.
  *
- * Locks: the queue's, taken three times a sample for well under a microsecond, against a
- * millisecond of decoding without it; and each node's, for handing over one item. A node's is taken
- * alone. Nothing is read, decoded or called back under either. */
+ * Locks: the queue's is taken three times a sample, each time for much less than a microsecond;
+ * decoding, which takes about a millisecond, runs without it. Each node queue has a lock for
+ * passing on one item. No thread holds both. Nothing is read, decoded or called back under a
+ * lock. */
 #include "config.h"
 
 #include "loader/serve/queue.h"
@@ -59,29 +61,27 @@
 #include "loader/serve/fair_queue.h"
 
 enum {
-    BUFFER_KEEP =
-        16 << 20, /* a buffer that grew beyond this for one huge file is given back afterwards */
-    AHEAD_SAMPLES =
-        1024, /* how far beyond its requests a stream's samples are announced to the kernel */
-    AHEAD_READ_NS = 200000, /* where reading takes longer than this, in the mean of some samples */
-    AHEAD_MEAN = 16,        /* how many */
-    AHEAD_HOLD = 4096, /* samples that are announced after that: what was announced reads fast */
-    AHEAD_TIME_NS = 50000000, /* that one thread gives to announcing before it reads again */
-    COST_PIXEL_NS = 20,       /* what a sample is thought to cost before one was rendered */
+    BUFFER_KEEP = 16 << 20, /* a buffer that grew beyond this for a huge file is freed afterwards */
+    AHEAD_SAMPLES = 1024,   /* samples beyond the requests that are announced to the kernel */
+    AHEAD_READ_NS = 200000, /* announce where the mean time of a read is longer */
+    AHEAD_MEAN = 16,        /* samples of that mean */
+    AHEAD_HOLD = 4096,      /* go on for so many samples: announced ones are read fast */
+    AHEAD_TIME_NS = 50000000, /* at most, that a thread announces before it reads again */
+    COST_PIXEL_NS = 20,       /* estimated cost before a sample was rendered */
     COST_MEAN = 8,            /* samples */
-    DEBTS = 256,
-    SPARE_MAX = 64,    /* readers that are started for those that hang */
-    SPARE_OF_USER = 8, /* beyond so many that hang a user gets none, unless it has none at all */
+    LEFT_TAGS = 256,
+    SPARE_MAX = 64,    /* I/O threads that are started for those that hang */
+    SPARE_OF_USER = 8, /* of these a user may get */
 };
 
-/* A walk along a stream's samples, as batches come one after the other. */
+/* A position in the sequence of a stream's samples, batch after batch. */
 struct walk {
     struct order_place step;
     uint32_t index;   /* of the sample in its step, below the stream's local count */
     uint64_t ordinal; /* samples since the walk began */
 };
 
-/* A user, or one of its jobs. Under the queue's lock; gone with its last stream. */
+/* A user, or one of its jobs. Under the queue's lock; freed with its last stream. */
 struct owner {
     struct list link; /* of the queue's users, or the user's jobs */
     struct list jobs; /* a user's */
@@ -105,26 +105,26 @@ struct queue_stream {
     struct list requests; /* not finished, oldest first */
     struct list link;     /* of the queue's streams */
     struct flow flow;
-    struct list again;             /* samples that wait for a substitute to be read */
-    uint64_t waiting;              /* samples that nobody has taken up, and these */
-    uint64_t cost_ns;              /* mean CPU time of one */
-    unsigned announcing;           /* threads that do */
-    bool closed;                   /* gone when these have ended */
-    bool starved;                  /* at the last beat, and had no turn since */
-    uint64_t reads, reads_at_beat; /* that have ended, now and then */
-    /* it holds readers, none of which has come back since the last beat */
+    struct list retries;           /* samples whose substitute must be read */
+    uint64_t waiting;              /* samples that no thread has begun, and retries */
+    uint64_t cost_ns;              /* mean CPU time of a sample */
+    unsigned announcing;           /* threads that announce a sample of it */
+    bool closed;                   /* freed when these have ended */
+    bool starved;                  /* since the last beat */
+    uint64_t reads, reads_at_beat; /* that have ended; now, and at the last beat */
+    /* it holds I/O threads, and no read has ended since the last beat */
     bool hangs;
     struct walk ahead;           /* the next sample to announce */
-    struct order_place expected; /* of the next request, if the client goes on as it does */
-    uint64_t asked;              /* samples asked for since the walk began */
-    uint64_t taken;              /* of them, taken up by I/O threads */
-    uint64_t read_ns;            /* mean time of reading one */
+    struct order_place expected; /* of the next request, if it follows the last one */
+    uint64_t asked;              /* samples requested since the walk began */
+    uint64_t taken;              /* of them, begun by I/O threads */
+    uint64_t read_ns;            /* mean time of a read */
     struct queue_totals totals;
-    uint64_t slow_until; /* in samples taken: announce until then */
+    uint64_t slow_until; /* announce until `taken` reaches this */
 };
 
-/* A sample whose bytes were bad: a substitute is to be read. It holds no buffer meanwhile. */
-struct again {
+/* A sample whose bytes were bad: a substitute must be read. It holds no buffer until then. */
+struct retry {
     struct list link;
     struct queue_request *request;
     uint32_t index;
@@ -133,11 +133,11 @@ struct again {
 
 enum item_state { ITEM_FREE, ITEM_READING, ITEM_READ, ITEM_RENDERING, ITEM_STATES };
 
-/* One sample on its way. A free item is under the queue's lock and one that is read under its
- * node's; the others are their thread's. */
+/* One sample in work. The queue's lock protects an item that is FREE, the lock of its node queue
+ * one that is READ; in other states it belongs to one thread. */
 struct item {
     enum item_state state; /* item_move() writes it */
-    struct list link;      /* of the free ones, or of a node */
+    struct list link;      /* of the free items, or of a node queue */
     struct queue_request *request;
     struct flow_turn turn;
     uint32_t index; /* of the sample in its batch */
@@ -150,10 +150,9 @@ struct item {
 
 struct node_queue {
     struct lock mu;
-    pthread_cond_t
-        to_render;     /* its workers: an item that is read, in this node or another, or stop */
-    struct list items; /* in the order in which they are rendered */
-    unsigned idle;     /* workers that wait */
+    pthread_cond_t to_render; /* its workers wait: for an item in any node queue, or stop */
+    struct list items;        /* in the order in which they are rendered */
+    unsigned idle;            /* workers that wait */
     bool stop;
 };
 
@@ -176,18 +175,18 @@ struct queue {
     struct node_queue *node_queues;
     unsigned num_nodes;
     /* Any thread. */
-    atomic_uint ready; /* items in all nodes */
+    atomic_uint ready; /* items in all node queues */
     /* Any thread, holding mu. */
     struct lock mu;
-    pthread_cond_t
-        to_read; /* I/O threads: a task and a free item, something to announce, or stop */
+    /* I/O threads wait: for a task and a free item, something to announce, or stop */
+    pthread_cond_t to_read;
     struct list users, streams;
-    struct flow flow;      /* users are its children */
-    uint64_t debts[DEBTS]; /* what users had when they left, by a hash of their names */
-    struct list free;      /* items */
-    struct list finished;  /* requests */
+    struct flow flow;              /* the root: users are its children */
+    uint64_t left_tags[LEFT_TAGS]; /* start tags of users that left, by a hash of their names */
+    struct list free;              /* items */
+    struct list finished;          /* requests */
     struct queue_counters counters;
-    pthread_cond_t rested; /* workers that rest: stop */
+    pthread_cond_t rested; /* workers that wait for CPU time: stop */
     bool stop;
     struct token_bucket cpu; /* any thread */
 };
@@ -207,7 +206,7 @@ static void item_move(struct item *item, enum item_state to)
     item->state = to;
 }
 
-/* The request is over: from its stream's list to the finished ones. Holding the lock. */
+/* Move a request from its stream's list to the finished requests. Holding the lock. */
 static void finish(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));
@@ -226,8 +225,8 @@ static void finish(struct queue *q, struct queue_request *r)
     list_add_last(&q->finished, &r->link);
 }
 
-/* Samples wait to be taken up, or none does any more. Holding the lock. */
-static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more)
+/* Change the number of samples that wait. Holding the lock. */
+static void add_waiting(struct queue *q, struct queue_stream *s, int64_t more)
 {
     assert(lock_is_held(&q->mu));
     s->waiting += (uint64_t)more;
@@ -235,8 +234,7 @@ static void wait_for_turns(struct queue *q, struct queue_stream *s, int64_t more
     flow_set_backlogged(&s->flow, s->waiting > 0 && !s->hangs);
 }
 
-/* A stream that hangs gets no more readers than it has: they would not come back either. Holding
- * the lock. */
+/* A stream that hangs gets no more I/O threads: they would hang, too. Holding the lock. */
 static void set_hangs(struct queue_stream *s, bool hangs)
 {
     assert(lock_is_held(&s->queue->mu));
@@ -244,39 +242,39 @@ static void set_hangs(struct queue_stream *s, bool hangs)
     flow_set_backlogged(&s->flow, s->waiting > 0 && !hangs);
 }
 
-/* What was not taken up of a request never will be. Holding the lock. */
-static void give_up_rest(struct queue *q, struct queue_request *r)
+/* Drop the samples of a request that no thread has begun. Holding the lock. */
+static void drop_waiting(struct queue *q, struct queue_request *r)
 {
-    struct list *list = &r->stream->again, *next;
+    struct list *list = &r->stream->retries, *next;
     uint32_t untaken = r->count - r->next;
 
     assert(lock_is_held(&q->mu));
     for (struct list *at = list_first(list); at; at = next) {
-        struct again *again = container_of(at, struct again, link);
+        struct retry *retry = container_of(at, struct retry, link);
 
         next = list_next(list, at);
-        if (again->request != r)
+        if (retry->request != r)
             continue;
         list_remove(at);
-        free(again);
+        free(retry);
         untaken++;
     }
     assert(untaken <= r->left);
     r->next = r->count;
     r->left -= untaken;
-    wait_for_turns(q, r->stream, -(int64_t)untaken);
+    add_waiting(q, r->stream, -(int64_t)untaken);
 }
 
-/* A substitute. Holding the lock. */
-static void take_again(struct queue_stream *s, struct item *item)
+/* Begin with a substitute. Holding the lock. */
+static void begin_retry(struct queue_stream *s, struct item *item)
 {
-    struct again *again = container_of(list_take_first(&s->again), struct again, link);
+    struct retry *retry = container_of(list_take_first(&s->retries), struct retry, link);
 
     assert(lock_is_held(&s->queue->mu));
-    item->request = again->request;
-    item->index = again->index;
-    item->try = again->try;
-    free(again);
+    item->request = retry->request;
+    item->index = retry->index;
+    item->try = retry->try;
+    free(retry);
 }
 
 static struct queue_request *request_of(struct list *link)
@@ -284,8 +282,8 @@ static struct queue_request *request_of(struct list *link)
     return container_of(link, struct queue_request, link);
 }
 
-/* The oldest request that has samples which nobody has taken up: there is one. Holding the lock. */
-static struct queue_request *first_untaken(struct queue_stream *s)
+/* The oldest request with samples that no thread has begun; there is one. Holding the lock. */
+static struct queue_request *first_waiting(struct queue_stream *s)
 {
     struct list *at = list_first(&s->requests);
 
@@ -295,15 +293,15 @@ static struct queue_request *first_untaken(struct queue_stream *s)
     return request_of(at);
 }
 
-/* The next sample of the oldest request that has some. Holding the lock. */
-static void take_next(struct queue_stream *s, struct item *item)
+/* Begin with the next sample of the oldest request that has one. Holding the lock. */
+static void begin_next(struct queue_stream *s, struct item *item)
 {
-    struct queue_request *r = first_untaken(s);
+    struct queue_request *r = first_waiting(s);
 
     assert(lock_is_held(&s->queue->mu));
     if (r->next == 0)
         r->done.queue_ns = time_now_ns() - r->arrived_ns;
-    if (r->next > 0 && r->next % s->open->local == 0) /* on to the batch's next step */
+    if (r->next > 0 && r->next % s->open->local == 0) /* the batch's next step begins */
         r->place = order_place_settle(s->steps, order_place_after(s->steps, r->place));
     item->request = r;
     item->index = r->next++;
@@ -313,9 +311,9 @@ static void take_next(struct queue_stream *s, struct item *item)
     s->taken++;
 }
 
-/* The next sample to read, and an item for it; NULL: there is none of the one or the other. Holding
- * the lock. */
-static struct item *take_task(struct queue *q)
+/* An item for the next sample to read; NULL: there is no sample, or no free item. Holding the
+ * lock. */
+static struct item *begin_task(struct queue *q)
 {
     struct flow *leaf = list_is_empty(&q->free) ? NULL : flow_pick(&q->flow, q->readers);
     struct queue_stream *s;
@@ -326,15 +324,15 @@ static struct item *take_task(struct queue *q)
         return NULL;
     item = container_of(list_take_first(&q->free), struct item, link);
     s = container_of(leaf, struct queue_stream, flow);
-    if (!list_is_empty(&s->again))
-        take_again(s, item);
+    if (!list_is_empty(&s->retries))
+        begin_retry(s, item);
     else
-        take_next(s, item);
+        begin_next(s, item);
     item_move(item, ITEM_READING);
     flow_charge(leaf, s->cost_ns, &item->turn);
     flow_hold(leaf);
     s->starved = false;
-    wait_for_turns(q, s, -1);
+    add_waiting(q, s, -1);
     return item;
 }
 
@@ -352,7 +350,7 @@ static void maybe_free(struct queue_stream *s);
 
 /* The next sample to announce to the kernel, of any stream whose reading is slow. Holding the lock.
  */
-static struct queue_stream *take_announcement(struct queue *q, uint32_t *sample)
+static struct queue_stream *next_announcement(struct queue *q, uint32_t *sample)
 {
     assert(lock_is_held(&q->mu));
     for (struct list *at = list_first(&q->streams); at; at = list_next(&q->streams, at)) {
@@ -361,7 +359,7 @@ static struct queue_stream *take_announcement(struct queue *q, uint32_t *sample)
         if (s->taken >= s->slow_until || list_is_empty(&s->requests) ||
             !flow_may_hold(&s->flow, q->readers))
             continue;
-        if (s->ahead.ordinal < s->taken) /* reading has overtaken it */
+        if (s->ahead.ordinal < s->taken) /* reading is ahead of announcing */
             walk_on(s, &s->ahead, s->taken - s->ahead.ordinal);
         if (s->ahead.ordinal >= s->asked + AHEAD_SAMPLES)
             continue;
@@ -374,8 +372,8 @@ static struct queue_stream *take_announcement(struct queue *q, uint32_t *sample)
     return NULL;
 }
 
-/* Holding the lock: the item is free for another task. */
-static void let_go(struct queue *q, struct item *item)
+/* Make the item free for another task. Holding the lock. */
+static void release_item(struct queue *q, struct item *item)
 {
     struct queue_request *r = item->request;
 
@@ -385,12 +383,13 @@ static void let_go(struct queue *q, struct item *item)
     item->request = NULL;
     item_move(item, ITEM_FREE);
     list_add_first(&q->free, &item->link);
-    /* Reading begins again when some of what was read is used up, and not for one sample. */
+    /* I/O threads are woken when several items have been used, and not for each one. */
     if (atomic_load(&q->ready) <= q->options.workers + q->options.io_threads)
         (void)pthread_cond_signal(&q->to_read);
 }
 
-/* Holding the lock; lets go of the item's task. True when somebody must be told. */
+/* End the task of an item. True when its request is finished: then call wake(). Holding the
+ * lock. */
 static bool end_task(struct queue *q, struct item *item)
 {
     struct queue_request *r = item->request;
@@ -398,28 +397,28 @@ static bool end_task(struct queue *q, struct item *item)
 
     assert(lock_is_held(&q->mu) && r->left > 0);
     over = --r->left == 0;
-    let_go(q, item);
+    release_item(q, item);
     if (over)
         finish(q, r);
     return over;
 }
 
-/* Holding the lock: a substitute is to be read. */
-static void hand_back(struct queue *q, struct item *item, struct again *again)
+/* Have a substitute read. Holding the lock. */
+static void queue_retry(struct queue *q, struct item *item, struct retry *retry)
 {
     struct queue_stream *s = item->request->stream;
 
     assert(lock_is_held(&q->mu));
-    *again = (struct again){.request = item->request, .index = item->index, .try = item->try};
-    list_add_first(&s->again, &again->link);
-    let_go(q, item);
-    wait_for_turns(q, s, 1);
+    *retry = (struct retry){.request = item->request, .index = item->index, .try = item->try};
+    list_add_first(&s->retries, &retry->link);
+    release_item(q, item);
+    add_waiting(q, s, 1);
     (void)pthread_cond_signal(&q->to_read);
 }
 
-/* Behind which of a node's items (or its head) an item belongs: behind those of its user, and
- * before those of others that have had more. */
-static struct list *place_in(struct node_queue *nq, const struct item *item)
+/* The item of a node queue (or the head of its list) behind which this item belongs: behind the
+ * items of its user, and before those of users with larger start tags. */
+static struct list *find_position(struct node_queue *nq, const struct item *item)
 {
     const struct owner *user = item->request->stream->user;
     struct list *place = &nq->items;
@@ -435,7 +434,7 @@ static struct list *place_in(struct node_queue *nq, const struct item *item)
     return place;
 }
 
-/* An item is ready: to a worker of its node if one is idle, else to any that is. */
+/* Put a read item into its node queue, and wake an idle worker: one of that node, else any. */
 static void hand_over(struct queue *q, struct item *item)
 {
     struct node_queue *nq = &q->node_queues[item->request->stream->node];
@@ -443,7 +442,7 @@ static void hand_over(struct queue *q, struct item *item)
 
     lock_acquire(&nq->mu);
     item_move(item, ITEM_READ);
-    list_add_after(place_in(nq, item), &item->link);
+    list_add_after(find_position(nq, item), &item->link);
     (void)atomic_fetch_add(&q->ready, 1);
     taken = nq->idle > 0;
     if (taken)
@@ -471,8 +470,8 @@ static void read_item(struct item *item)
     item->cpu_ns = time_cpu_ns() - cpu;
 }
 
-/* How long reading took. Holding the lock. */
-static void note_reading(struct queue_stream *s, uint64_t read_ns)
+/* Holding the lock. */
+static void track_reading(struct queue_stream *s, uint64_t read_ns)
 {
     assert(lock_is_held(&s->queue->mu));
     s->read_ns = (s->read_ns * (AHEAD_MEAN - 1) + read_ns) / AHEAD_MEAN;
@@ -480,8 +479,8 @@ static void note_reading(struct queue_stream *s, uint64_t read_ns)
         s->slow_until = s->taken + AHEAD_HOLD;
 }
 
-/* Announce one sample if there is one to announce; returns how long it took, or 0. Holding the
- * lock, but not meanwhile. */
+/* Announce one sample, if there is one to announce; returns how long it took, or 0. Holding the
+ * lock, which is released while the kernel is told. */
 static uint64_t announce(struct queue *q)
 {
     struct dataset *dataset;
@@ -490,10 +489,10 @@ static uint64_t announce(struct queue *q)
     uint32_t sample;
 
     assert(lock_is_held(&q->mu));
-    s = take_announcement(q, &sample);
+    s = next_announcement(q, &sample);
     if (!s)
         return 0;
-    /* The stream may be closed meanwhile, but is not gone, nor is its data set. */
+    /* The stream may be closed meanwhile; it is not freed, nor is its data set. */
     dataset = dataset_ref(s->spec->dataset);
     flow_hold(&s->flow);
     s->announcing++;
@@ -518,7 +517,7 @@ static void *io_main(void *arg)
     lock_acquire(&q->mu);
     while (!q->stop) {
         uint64_t ns = budget_ns > 0 ? announce(q) : 0;
-        struct item *item = ns > 0 ? NULL : take_task(q);
+        struct item *item = ns > 0 ? NULL : begin_task(q);
 
         if (ns > 0) {
             budget_ns -= min_u64(budget_ns, ns);
@@ -531,7 +530,7 @@ static void *io_main(void *arg)
             flow_release(&s->flow);
             s->reads++;
             set_hangs(s, false);
-            note_reading(s, item->read_ns);
+            track_reading(s, item->read_ns);
             budget_ns = min_u64(budget_ns + item->read_ns, AHEAD_TIME_NS);
             lock_release(&q->mu);
             hand_over(q, item);
@@ -546,7 +545,7 @@ static void *io_main(void *arg)
     return NULL;
 }
 
-/* Pixels, label and sample number of one item into its slot. Holding no lock. */
+/* Write pixels, label and sample number of an item to its slot. Holding no lock. */
 static int render_item(struct render_scratch *scratch, const struct item *item,
                        struct render_result *result, struct plenum_error *err)
 {
@@ -569,8 +568,9 @@ static int render_item(struct render_scratch *scratch, const struct item *item,
     return 0;
 }
 
-/* A failed sample fails its batch; the batch's other samples need not be made. Holding the lock. */
-static void note_failure(struct queue *q, struct queue_request *r, int code,
+/* A sample that fails makes its batch fail, and the other samples of the batch are dropped. Holding
+ * the lock. */
+static void fail_request(struct queue *q, struct queue_request *r, int code,
                          const struct plenum_error *err)
 {
     assert(lock_is_held(&q->mu));
@@ -578,7 +578,7 @@ static void note_failure(struct queue *q, struct queue_request *r, int code,
         r->done.status = code;
         memcpy(r->done.text, err->text, sizeof(r->done.text));
     }
-    give_up_rest(q, r);
+    drop_waiting(q, r);
 }
 
 static struct item *pop(struct queue *q, struct node_queue *nq)
@@ -597,9 +597,9 @@ static struct item *pop(struct queue *q, struct node_queue *nq)
     return item;
 }
 
-/* The next item for a worker: of its own node, else of another; waits for one. NULL: the queue
- * ends. */
-static struct item *take_item(struct queue *q, unsigned own)
+/* The next item for a worker, of its own node queue, else of another; waits for one. NULL: the
+ * queue ends. */
+static struct item *next_item(struct queue *q, unsigned own)
 {
     struct node_queue *nq = &q->node_queues[own];
     bool stop = false;
@@ -611,8 +611,8 @@ static struct item *take_item(struct queue *q, unsigned own)
             if (item)
                 return item;
         }
-        /* hand_over() counts an item before it looks who is idle, and we are idle before we look at
-         * the count: one of the two sees the other. */
+        /* hand_over() first counts the item and then looks for idle workers; we first count
+         * ourselves as idle and then look at the count. So at least one side sees the other. */
         lock_acquire(&nq->mu);
         nq->idle++;
         if (!nq->stop && atomic_load(&q->ready) == 0)
@@ -644,42 +644,43 @@ static void count(struct queue *q, const struct item *item, uint64_t render_ns, 
 }
 
 /* Holding the lock. */
-static void note_cost(struct queue_stream *s, uint64_t cpu_ns)
+static void track_cost(struct queue_stream *s, uint64_t cpu_ns)
 {
     assert(lock_is_held(&s->queue->mu));
     s->cost_ns = (s->cost_ns * (COST_MEAN - 1) + cpu_ns) / COST_MEAN;
 }
 
-/* What has come of rendering an item. True when somebody must be told. Takes `again`, which is
- * there when a substitute is to be read. Holding the lock. */
+/* Account for an item that was rendered, or not. `retry` (taken) is set when a substitute must be
+ * read. True when its request is finished: then call wake(). Holding the lock. */
 static bool settle(struct queue *q, struct item *item, uint64_t render_ns, int code,
                    const struct plenum_error *err, const struct render_result *result,
-                   struct again *again)
+                   struct retry *retry)
 {
     struct queue_request *r = item->request;
 
     assert(lock_is_held(&q->mu));
     r->done.render_ns += render_ns;
     count(q, item, render_ns, code == 0, result->substituted);
-    if (again && !r->cancelled && r->done.status == 0) {
-        hand_back(q, item, again);
+    if (retry && !r->cancelled && r->done.status == 0) {
+        queue_retry(q, item, retry);
         return false;
     }
-    free(again);
+    free(retry);
     if (code < 0 && !r->cancelled)
-        note_failure(q, r, code, err);
+        fail_request(q, r, code, err);
     r->done.substituted += result->substituted;
     if (code == 0)
-        note_cost(r->stream, item->cpu_ns);
+        track_cost(r->stream, item->cpu_ns);
     return end_task(q, item);
 }
 
-/* Render one item, unless nobody wants it any more, and end its task or hand it back. */
+/* Render one item, unless its request was cancelled or has failed; then end its task, or queue it
+ * for a retry. */
 static void work_on(struct queue *q, struct render_scratch *scratch, struct item *item)
 {
     struct queue_request *r = item->request;
     struct render_result result = {0};
-    struct again *again = NULL;
+    struct retry *retry = NULL;
     struct plenum_error err;
     uint64_t begin, cpu;
     int code = 0;
@@ -696,7 +697,7 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
     if (code == 0)
         code = render_item(scratch, item, &result, &err);
     if (code < 0 && render_goes_on(r->stream->spec, &item->try, code, &err) &&
-        !(again = malloc(sizeof(*again))))
+        !(retry = malloc(sizeof(*retry))))
         code = error_set(&err, -ENOMEM, "out of memory");
     begin = time_now_ns() - begin;
     item->cpu_ns += time_cpu_ns() - cpu;
@@ -704,7 +705,7 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
         dataset_buffer_fini(&item->buffer);
 
     lock_acquire(&q->mu);
-    over = settle(q, item, begin, code, &err, &result, again);
+    over = settle(q, item, begin, code, &err, &result, retry);
     lock_release(&q->mu);
     if (over)
         q->options.wake(q->options.arg);
@@ -741,7 +742,7 @@ static void *worker_main(void *arg)
 
     if (q->options.worker_start)
         q->options.worker_start(q->options.arg, t->index);
-    while ((item = take_item(q, t->node))) {
+    while ((item = next_item(q, t->node))) {
         work_on(q, &scratch, item);
         wait_for_cpu(q);
     }
@@ -749,7 +750,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* The next one: workers first, then readers. Holding the lock. */
+/* Start the next thread: workers first, then I/O threads. Holding the lock. */
 static int start_thread(struct queue *q)
 {
     const struct queue_options *o = &q->options;
@@ -782,7 +783,7 @@ static int start_threads(struct queue *q)
     return r;
 }
 
-/* Does it wait for a reader, all of which wait for storage, since the last beat? */
+/* Has it waited since the last beat, without an I/O thread, while all of them were busy? */
 static bool is_starved(const struct queue *q, struct queue_stream *s)
 {
     unsigned most = q->options.io_threads + SPARE_OF_USER;
@@ -814,7 +815,7 @@ void queue_beat(struct queue *queue)
 
 static int make_items(struct queue *q)
 {
-    /* One in each thread's hands, and as many again waiting between the two kinds. */
+    /* One for each thread, and as many that wait between reading and rendering. */
     q->num_items = 2 * (q->options.workers + q->options.io_threads);
     q->items = calloc(q->num_items + SPARE_MAX, sizeof(*q->items));
     q->node_queues = calloc(q->num_nodes, sizeof(*q->node_queues));
@@ -883,7 +884,7 @@ void queue_destroy(struct queue *queue)
     if (!queue)
         return;
     stop_threads(queue);
-    while ((r = queue_take_finished(queue)))
+    while ((r = queue_pop_finished(queue)))
         free(r);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)
         dataset_buffer_fini(&queue->items[i].buffer);
@@ -901,8 +902,7 @@ void queue_destroy(struct queue *queue)
     free(queue);
 }
 
-/* Of a list of users or jobs the one with this name, which is made if there is none; NULL: no
- * memory. Holding the lock. */
+/* Find the user or job of this name in a list, or add it; NULL: out of memory. Holding the lock. */
 static struct owner *join(struct list *list, const char *name, struct flow *parent,
                           uint64_t start_tag)
 {
@@ -934,15 +934,15 @@ static void leave(struct owner *o)
     free(o);
 }
 
-/* Who leaves and comes again finds the debts that were left. Two users may share a place: then both
- * have the debts of one, which are of some samples at most. */
-static uint64_t *debts_of(struct queue *q, const char *user)
+/* A user that leaves and comes again keeps its start tag. Where two users have the same hash, one
+ * gets the tag of the other, which makes a difference of some samples at most. */
+static uint64_t *left_tag_of(struct queue *q, const char *user)
 {
     uint64_t hash = 5381;
 
     for (; *user; user++)
         hash = hash * 33 + (unsigned char)*user;
-    return &q->debts[hash % DEBTS];
+    return &q->left_tags[hash % LEFT_TAGS];
 }
 
 /* Add a stream to its job, and job and user if they are new: 0 or -ENOMEM. Holding the lock. */
@@ -950,7 +950,7 @@ static int join_owners(struct queue *q, const struct queue_stream_options *o,
                        struct queue_stream *s)
 {
     assert(lock_is_held(&q->mu));
-    s->user = join(&q->users, o->user, &q->flow, *debts_of(q, o->user));
+    s->user = join(&q->users, o->user, &q->flow, *left_tag_of(q, o->user));
     if (!s->user)
         return -ENOMEM;
     s->job = join(&s->user->jobs, o->job, &s->user->flow, 0);
@@ -968,7 +968,7 @@ static void leave_owners(struct queue *q, struct queue_stream *s)
 {
     assert(lock_is_held(&q->mu));
     list_remove(&s->link);
-    *debts_of(q, s->user->name) = s->user->flow.start_tag;
+    *left_tag_of(q, s->user->name) = s->user->flow.start_tag;
     leave(s->job);
     leave(s->user);
 }
@@ -993,7 +993,7 @@ int queue_stream_open(struct queue *queue, const struct queue_stream_options *op
                                .cost_ns = (uint64_t)o->open->side * o->open->side * COST_PIXEL_NS,
                                .expected = {.epoch = UINT64_MAX}};
     list_init(&s->requests);
-    list_init(&s->again);
+    list_init(&s->retries);
     lock_acquire(&queue->mu);
     r = join_owners(queue, o, s);
     lock_release(&queue->mu);
@@ -1028,9 +1028,9 @@ void queue_stream_close(struct queue_stream *stream)
     lock_release(&q->mu);
 }
 
-/* A request has come: does it go on where the last one ended? Then so does the walk ahead. Holding
+/* A request has come. Where it does not follow the last one, announcing begins anew at it. Holding
  * the lock. */
-static void note_place(struct queue_stream *s, struct order_place place, uint64_t count)
+static void track_request(struct queue_stream *s, struct order_place place, uint64_t count)
 {
     assert(lock_is_held(&s->queue->mu));
     if (place.epoch != s->expected.epoch || place.position != s->expected.position) {
@@ -1060,8 +1060,8 @@ int queue_submit(struct queue_stream *stream, uint64_t id, const struct wire_ren
     r->left = r->count;
     lock_acquire(&q->mu);
     list_add_last(&stream->requests, &r->link);
-    note_place(stream, r->place, r->count);
-    wait_for_turns(q, stream, r->count);
+    track_request(stream, r->place, r->count);
+    add_waiting(q, stream, r->count);
     (void)pthread_cond_broadcast(&q->to_read);
     lock_release(&q->mu);
     return 0;
@@ -1079,12 +1079,12 @@ bool queue_stream_has(struct queue_stream *stream, uint64_t id, uint32_t slot)
     return has;
 }
 
-/* Holding the lock. True when the request is over at once. */
+/* True when the request is finished at once. Holding the lock. */
 static bool cancel(struct queue *q, struct queue_request *r)
 {
     assert(lock_is_held(&q->mu));
     r->cancelled = true;
-    give_up_rest(q, r);
+    drop_waiting(q, r);
     if (r->left > 0)
         return false;
     finish(q, r);
@@ -1118,7 +1118,7 @@ void queue_cancel_all(struct queue_stream *stream)
     cancel_matching(stream, true, 0);
 }
 
-struct queue_request *queue_take_finished(struct queue *queue)
+struct queue_request *queue_pop_finished(struct queue *queue)
 {
     struct list *first;
 

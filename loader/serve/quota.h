@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* quota.h - the limits on clients and rings, and each user's share of them. All on the loop's thread.
+/* quota.h - the limits on clients and rings, and each user's share of them. All on the loop's
+ * thread.
  *
  * Where several users may connect, no user gets more than is then left for all others: the first
  * user gets at most half of --max-clients and --ring-limit, a second user who comes then half of
@@ -17,8 +18,8 @@ int quota_check_client(const struct server *server, const char *user, struct ple
 int quota_check_ring(struct server *server, const char *user, uint64_t bytes,
                      struct plenum_error *err);
 
-/** Will a session of the user's (NULL: of anybody's) soon give back what it has: because it ends, or
- * because session_ask_if_there() found it silent? */
+/** Will a session of the user's (NULL: of anybody's) soon give back what it has: because it ends,
+ * or because session_ask_if_there() found it silent? */
 bool quota_frees_soon(struct server *server, const char *user);
 
 #endif

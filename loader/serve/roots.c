@@ -38,7 +38,7 @@ struct roots {
     struct root list[];
 };
 
-static int take_groups(int fd, struct peer *peer)
+static int read_groups(int fd, struct peer *peer)
 {
     socklen_t size = 0;
     gid_t *groups;
@@ -62,7 +62,7 @@ static int take_groups(int fd, struct peer *peer)
     return 0;
 }
 
-int peer_take(int fd, struct peer *ret)
+int peer_read(int fd, struct peer *ret)
 {
     struct ucred cred;
     socklen_t len = sizeof(cred);
@@ -79,7 +79,7 @@ int peer_take(int fd, struct peer *ret)
     ret->pid = cred.pid;
     ret->groups[0] = cred.gid;
     ret->num_groups = 1;
-    r = take_groups(fd, ret);
+    r = read_groups(fd, ret);
     if (r < 0)
         peer_fini(ret);
     return r;
@@ -93,7 +93,7 @@ void peer_fini(struct peer *peer)
 }
 
 /* "alice", "1004", "@research", "@100" */
-static int take_reader(struct root *root, const char *word, struct plenum_error *err)
+static int parse_reader(struct root *root, const char *word, struct plenum_error *err)
 {
     struct reader reader = {.group = word[0] == '@'}, *grown;
     int r = users_find_id(word + reader.group, reader.group, &reader.id, err);
@@ -108,18 +108,18 @@ static int take_reader(struct root *root, const char *word, struct plenum_error 
     return 0;
 }
 
-static int take_readers(struct root *root, char *list, struct plenum_error *err)
+static int parse_readers(struct root *root, char *list, struct plenum_error *err)
 {
     char *at = list, *word;
     int r = 0;
 
     while (r == 0 && (word = strsep(&at, ",")))
-        r = *word ? take_reader(root, word, err)
+        r = *word ? parse_reader(root, word, err)
                   : error_set(err, -EINVAL, "readers: a name is missing: USER,@GROUP,...");
     return r;
 }
 
-static int take_root(struct root *root, const char *text, struct plenum_error *err)
+static int parse_root(struct root *root, const char *text, struct plenum_error *err)
 {
     static const char word[] = " readers=";
     char *copy = strdup(text), *readers;
@@ -143,7 +143,7 @@ static int take_root(struct root *root, const char *text, struct plenum_error *e
                       strerror(errno));
     else if (stat(root->path, &st) < 0 || !S_ISDIR(st.st_mode))
         r = error_set(err, -ENOTDIR, "root %s is no folder; name the folder that it lies in", copy);
-    else if (readers && (r = take_readers(root, readers, err)) < 0)
+    else if (readers && (r = parse_readers(root, readers, err)) < 0)
         (void)error_prefix(err, r, "root %s", copy);
     free(copy);
     return r;
@@ -159,7 +159,7 @@ int roots_create(const char *const *texts, unsigned count, struct roots **ret,
         return error_set(err, -ENOMEM, "out of memory");
     roots->refs = 1;
     while (r == 0 && roots->count < count) {
-        r = take_root(&roots->list[roots->count], texts[roots->count], err);
+        r = parse_root(&roots->list[roots->count], texts[roots->count], err);
         roots->count++;
     }
     if (r < 0)

@@ -19,7 +19,7 @@ struct peer {
 };
 
 /** Ask the kernel who connected: 0 or -errno. */
-int peer_take(int fd, struct peer *ret);
+int peer_read(int fd, struct peer *ret);
 void peer_fini(struct peer *peer);
 
 /** Counted, because they can be replaced while a data set is being opened in another thread. The

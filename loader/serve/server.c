@@ -3,11 +3,11 @@
  * back.
  *
  * One thread runs the loop and owns every session; the queue's threads meet it only through
- * queue_take_finished() and a uv_async.
+ * queue_pop_finished() and a uv_async.
  *
  *     SERVING --SIGTERM--> DRAINING --last session gone--> over
  *        |                    |
- *        +--SIGINT, leash-----+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
+ *        +--SIGINT, lifeline-----+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
  *
  * Draining takes no new clients and no new batches; what is under way is finished, and a client
  * whose batches are done is told that it should look for another loader or wait for this one's
@@ -48,7 +48,7 @@
 #include "loader/serve/snapshot.h"
 
 /* A socket that clients come to. */
-struct door {
+struct listener {
     struct main_loop *loop;
     int fd;
     bool remote; /* by TCP */
@@ -71,20 +71,20 @@ struct main_loop {
     struct server server; /* first: sessions know only this */
     struct server_options live;
     struct http *http; /* or NULL */
-    struct door door, tcp;
+    struct listener local, tcp;
     struct user user;       /* whom we become, where one is named */
     struct address address; /* of our own socket's file, to be removed */
     bool owns_path;
     bool ending;  /* handles are being closed */
-    bool limited; /* limit_end() */
-    uv_poll_t leash;
+    bool limited; /* limit_shutdown() */
+    uv_poll_t lifeline;
     uv_signal_t terminate, interrupt, hangup;
     uv_timer_t beat;  /* says that we are alive, and what we do */
     uv_timer_t drain; /* its end is the end of patience */
     uv_timer_t pause; /* in which nobody is let in */
     uv_async_t finished;
     struct reload reload;
-    bool leash_open, loop_open;
+    bool lifeline_open, loop_open;
     bool beats_wanted; /* by the keeper, which has said so */
     int spare_fd;   /* given up for a moment to take, and close, a client for which there is none */
     char said[128]; /* the last STATUS= */
@@ -105,23 +105,23 @@ static struct main_loop *loop_of(struct server *server)
     return container_of(server, struct main_loop, server);
 }
 
-static void for_open_doors(struct main_loop *m, void (*call)(struct door *door))
+static void for_listeners(struct main_loop *m, void (*call)(struct listener *listener))
 {
-    if (m->door.open)
-        call(&m->door);
+    if (m->local.open)
+        call(&m->local);
     if (m->tcp.open)
         call(&m->tcp);
 }
 
-static void close_door(struct door *door)
+static void close_listener(struct listener *listener)
 {
-    uv_close((uv_handle_t *)&door->poll, NULL);
-    door->open = false;
+    uv_close((uv_handle_t *)&listener->poll, NULL);
+    listener->open = false;
 }
 
 static void close_listening(struct main_loop *m)
 {
-    for_open_doors(m, close_door);
+    for_listeners(m, close_listener);
     io_close(&m->tcp.fd); /* who comes now is told at once, and asks another loader */
     if (m->owns_path)
         (void)unlink(m->address.un.sun_path);
@@ -130,7 +130,7 @@ static void close_listening(struct main_loop *m)
 
 /* What has not ended by now waits for storage that hangs; it would do so for ever. Nothing is lost:
  * an index is renamed when it is whole. */
-static void *end_anyway(void *arg)
+static void *exit_after_limit(void *arg)
 {
     const struct timespec limit = {.tv_sec = END_LIMIT_S};
 
@@ -142,30 +142,30 @@ static void *end_anyway(void *arg)
 }
 
 /* From now on the end takes a few seconds at most. */
-static void limit_end(struct main_loop *m)
+static void limit_shutdown(struct main_loop *m)
 {
     pthread_t id;
 
     if (m->limited)
         return;
     m->limited = true;
-    if (pthread_create(&id, NULL, end_anyway, NULL) == 0)
+    if (pthread_create(&id, NULL, exit_after_limit, NULL) == 0)
         (void)pthread_detach(id);
     else
         (void)alarm(END_LIMIT_S);
 }
 
 /* The last session is gone: so may everything be that sessions needed. */
-static void maybe_end(struct main_loop *m)
+static void end_if_idle(struct main_loop *m)
 {
     if (!m->server.stopping || m->server.num_sessions > 0 || m->ending)
         return;
     m->ending = true;
-    limit_end(m);
+    limit_shutdown(m);
     openings_close(m->server.openings);
     blocking_close(m->server.blocking);
-    if (m->leash_open)
-        uv_close((uv_handle_t *)&m->leash, NULL);
+    if (m->lifeline_open)
+        uv_close((uv_handle_t *)&m->lifeline, NULL);
     if (!m->loop_open)
         return;
     uv_close((uv_handle_t *)&m->terminate, NULL);
@@ -179,7 +179,7 @@ static void maybe_end(struct main_loop *m)
 
 static void on_session_gone(struct server *server)
 {
-    maybe_end(loop_of(server));
+    end_if_idle(loop_of(server));
 }
 
 static void for_sessions(struct main_loop *m, void (*call)(struct session *session))
@@ -197,10 +197,10 @@ static void stop_now(struct main_loop *m, const char *why)
     log_set_entries(false);
     log_debug("ending: %s", why);
     m->server.stopping = true;
-    limit_end(m);
+    limit_shutdown(m);
     close_listening(m);
     for_sessions(m, session_close);
-    maybe_end(m);
+    end_if_idle(m);
 }
 
 static void on_drain(uv_timer_t *timer)
@@ -225,7 +225,7 @@ static void begin_drain(struct main_loop *m)
     (void)uv_timer_start(&m->drain, on_drain, m->server.options->drain_ns / NS_PER_MS, 0);
     for_sessions(m, session_drain);
     http_publish(m->http, &m->server);
-    maybe_end(m);
+    end_if_idle(m);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -239,9 +239,9 @@ static void on_signal(uv_signal_t *handle, int signum)
 }
 
 /* A keeper that does not read misses beats, and we do not wait for it. */
-static void send_beat(const struct main_loop *m)
+static void send_heartbeat(const struct main_loop *m)
 {
-    (void)send(m->server.options->leash_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)send(m->server.options->lifeline_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* Tell the service manager or the keeper that the loop turns and that the queue's lock can be had:
@@ -263,7 +263,7 @@ static void on_beat(uv_timer_t *timer)
     if (notify_watchdog_ns() > 0)
         notify_send("WATCHDOG=1");
     if (m->beats_wanted)
-        send_beat(m);
+        send_heartbeat(m);
     (void)snprintf(text, sizeof(text), "clients: %u, samples rendered: %llu",
                    m->server.num_sessions, (unsigned long long)c.all.samples);
     if (!m->server.stopping && strcmp(text, m->said) != 0) {
@@ -273,17 +273,17 @@ static void on_beat(uv_timer_t *timer)
 }
 
 /* Any byte asks for beats. The first one comes at once: who never beats is not known to hang. */
-static void on_leash(uv_poll_t *handle, int status, int events)
+static void on_lifeline(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
     char bytes[64];
     ssize_t n;
 
     (void)events;
-    n = status < 0 ? 0 : read(m->server.options->leash_fd, bytes, sizeof(bytes));
+    n = status < 0 ? 0 : read(m->server.options->lifeline_fd, bytes, sizeof(bytes));
     if (n > 0) {
         m->beats_wanted = true;
-        send_beat(m);
+        send_heartbeat(m);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         (void)uv_poll_stop(handle); /* an end of file is there to be read for ever */
         stop_now(m, "the job is over");
@@ -292,14 +292,14 @@ static void on_leash(uv_poll_t *handle, int status, int events)
 
 static void on_listening(uv_poll_t *handle, int status, int events);
 
-static void watch_door(struct door *door)
+static void start_accepting(struct listener *listener)
 {
-    (void)uv_poll_start(&door->poll, UV_READABLE, on_listening);
+    (void)uv_poll_start(&listener->poll, UV_READABLE, on_listening);
 }
 
-static void leave_door(struct door *door)
+static void stop_accepting(struct listener *listener)
 {
-    (void)uv_poll_stop(&door->poll);
+    (void)uv_poll_stop(&listener->poll);
 }
 
 /* Who comes after SIGHUP finds the new settings, as long as reading them does not hang. */
@@ -318,19 +318,19 @@ static void on_pause(uv_timer_t *timer)
         (void)uv_timer_start(timer, on_pause, PAUSE_MS, 0);
         return;
     }
-    for_open_doors(m, watch_door);
+    for_listeners(m, start_accepting);
 }
 
 /* Clients wait in the backlog, for settings that are being read, or until there is a spare
  * descriptor again: the loop would turn for them until then. */
 static void pause_listening(struct main_loop *m)
 {
-    for_open_doors(m, leave_door);
+    for_listeners(m, stop_accepting);
     (void)uv_timer_start(&m->pause, on_pause, PAUSE_MS, 0);
 }
 
 /* A client for which there is no descriptor. It is closed by a thread, as that may take long. */
-static void turn_away(struct main_loop *m, int fd)
+static void close_excess(struct main_loop *m, int fd)
 {
     uint32_t untold;
 
@@ -347,14 +347,14 @@ static void turn_away(struct main_loop *m, int fd)
 
 /* No descriptor is left at all. A client that waits in the backlog would have the loop turn for
  * ever, so it is taken with the spare one. True: the next one may be taken. */
-static bool shut_out(struct door *door)
+static bool accept_and_close(struct listener *listener)
 {
-    struct main_loop *m = door->loop;
+    struct main_loop *m = listener->loop;
     int fd;
 
     io_close(&m->spare_fd);
-    fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    turn_away(m, fd);
+    fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    close_excess(m, fd);
     m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (m->spare_fd < 0)
         pause_listening(m);
@@ -362,7 +362,7 @@ static bool shut_out(struct door *door)
 }
 
 /* The files of those who are there need descriptors, too: some are kept for them. */
-static bool is_for_files(int fd)
+static bool is_reserved(int fd)
 {
     struct rlimit limit;
 
@@ -373,25 +373,25 @@ static bool is_for_files(int fd)
 
 static void on_listening(uv_poll_t *handle, int status, int events)
 {
-    struct door *door = handle->data;
+    struct listener *listener = handle->data;
 
     (void)events;
     if (status < 0)
         return;
     for (;;) {
-        int fd = accept4(door->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED)
                 continue;
-            if ((errno == EMFILE || errno == ENFILE) && shut_out(door))
+            if ((errno == EMFILE || errno == ENFILE) && accept_and_close(listener))
                 continue;
             return;
         }
-        if (is_for_files(fd))
-            turn_away(door->loop, fd);
+        if (is_reserved(fd))
+            close_excess(listener->loop, fd);
         else
-            (void)session_create(&door->loop->server, fd, door->remote);
+            (void)session_create(&listener->loop->server, fd, listener->remote);
     }
 }
 
@@ -400,7 +400,7 @@ static void on_finished(uv_async_t *handle)
     struct main_loop *m = handle->data;
     struct queue_request *r;
 
-    while ((r = queue_take_finished(m->server.queue)))
+    while ((r = queue_pop_finished(m->server.queue)))
         session_finished(r->owner, r);
 }
 
@@ -503,7 +503,7 @@ static void read_settings(struct blocking_job *job)
 }
 
 /* Clients stay, and so do their data sets where a root is gone: what holds is for those to come. */
-static void take_settings(struct main_loop *m, const struct server_options *fresh)
+static void apply_settings(struct main_loop *m, const struct server_options *fresh)
 {
     m->live.reloaded(m->live.reload_arg);
     warn_unchanged(&m->live, fresh);
@@ -529,7 +529,7 @@ static void on_settings_read(struct blocking_job *job)
         log_error("no thread is left to read the settings: %s; the settings stay as they were",
                   strerror(-job->code));
     else if (r->code == 0 && !m->server.stopping)
-        take_settings(m, &r->fresh);
+        apply_settings(m, &r->fresh);
     roots_unref(r->roots);
     r->roots = NULL;
     if (m->server.stopping)
@@ -565,7 +565,7 @@ static void on_hangup(uv_signal_t *handle, int signum)
              "that: where it does not end, the storage of a root does not answer");
 }
 
-static int take_key(struct main_loop *m, struct plenum_error *err)
+static int load_key(struct main_loop *m, struct plenum_error *err)
 {
     const char *path = m->server.options->tls_key;
     int r = path && !m->server.tls ? tls_create_loader(path, &m->server.tls, err) : 0;
@@ -594,7 +594,7 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     r = address_resolve(&address, err);
     if (r < 0)
         return error_prefix(err, r, "--listen");
-    r = take_key(m, err);
+    r = load_key(m, err);
     if (r < 0)
         return r;
     if (!o->tls_key && !address_is_local(&address))
@@ -643,7 +643,7 @@ static int give_socket(struct main_loop *m, struct plenum_error *err)
 }
 
 /* The socket that was handed over: of TCP it needs a key. */
-static int take_socket(struct main_loop *m, struct plenum_error *err)
+static int use_handed_socket(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
     int family = AF_UNIX, r;
@@ -659,11 +659,11 @@ static int take_socket(struct main_loop *m, struct plenum_error *err)
     if (r < 0)
         return error_set(err, r, "--listen-fd %d: %s", o->listen_fd, strerror(-r));
     if (family == AF_UNIX) {
-        m->door.fd = o->listen_fd;
+        m->local.fd = o->listen_fd;
         return 0;
     }
     m->tcp.fd = o->listen_fd;
-    return take_key(m, err);
+    return load_key(m, err);
 }
 
 static int start_listening(struct main_loop *m, struct plenum_error *err)
@@ -673,13 +673,13 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
     int r;
 
     if (o->listen_fd >= 0)
-        return take_socket(m, err);
+        return use_handed_socket(m, err);
     r = address_parse(o->socket, &m->address, err);
     if (r < 0)
         return r;
-    m->door.fd = address_listen(&m->address, mode, err);
-    if (m->door.fd < 0)
-        return m->door.fd;
+    m->local.fd = address_listen(&m->address, mode, err);
+    if (m->local.fd < 0)
+        return m->local.fd;
     m->owns_path = address_is_path(&m->address);
     return give_socket(m, err);
 }
@@ -766,19 +766,19 @@ static int start_beat(struct main_loop *m)
     return uv_timer_start(&m->beat, on_beat, every_ms, every_ms);
 }
 
-static int open_door(struct main_loop *m, struct door *door)
+static int open_listener(struct main_loop *m, struct listener *listener)
 {
     int r;
 
-    if (door->fd < 0)
+    if (listener->fd < 0)
         return 0;
-    door->loop = m;
-    door->poll.data = door;
-    r = uv_poll_init(&m->server.loop, &door->poll, door->fd);
+    listener->loop = m;
+    listener->poll.data = listener;
+    r = uv_poll_init(&m->server.loop, &listener->poll, listener->fd);
     if (r < 0)
         return r;
-    door->open = true;
-    return uv_poll_start(&door->poll, UV_READABLE, on_listening);
+    listener->open = true;
+    return uv_poll_start(&listener->poll, UV_READABLE, on_listening);
 }
 
 static int start_polling(struct main_loop *m)
@@ -786,18 +786,18 @@ static int start_polling(struct main_loop *m)
     uv_loop_t *loop = &m->server.loop;
     int r;
 
-    m->leash.data = m;
-    r = open_door(m, &m->door);
+    m->lifeline.data = m;
+    r = open_listener(m, &m->local);
     if (r < 0)
         return r;
-    r = open_door(m, &m->tcp);
-    if (r < 0 || m->server.options->leash_fd < 0)
+    r = open_listener(m, &m->tcp);
+    if (r < 0 || m->server.options->lifeline_fd < 0)
         return r;
-    r = uv_poll_init(loop, &m->leash, m->server.options->leash_fd);
+    r = uv_poll_init(loop, &m->lifeline, m->server.options->lifeline_fd);
     if (r < 0)
         return r;
-    m->leash_open = true;
-    return uv_poll_start(&m->leash, UV_READABLE | UV_DISCONNECT, on_leash);
+    m->lifeline_open = true;
+    return uv_poll_start(&m->lifeline, UV_READABLE | UV_DISCONNECT, on_lifeline);
 }
 
 static int start_openings(struct main_loop *m, struct plenum_error *err)
@@ -805,7 +805,7 @@ static int start_openings(struct main_loop *m, struct plenum_error *err)
     struct openings_options options = {.loop = &m->server.loop,
                                        .blocking = m->server.blocking,
                                        .cache_dir = m->live.cache_dir,
-                                       .notes = !m->live.no_tiles,
+                                       .hints = !m->live.no_tiles,
                                        .silent_ns = OPENING_SILENT_S * NS_PER_SEC};
     int r = openings_create(&options, &m->server.openings);
 
@@ -880,7 +880,7 @@ static int test_pixels(struct server *server, struct plenum_error *err)
 }
 
 /* The loader serves: say so. */
-static void say_started(struct main_loop *m)
+static void log_started(struct main_loop *m)
 {
     const struct server_options *o = m->server.options;
     char loops[64];
@@ -888,9 +888,9 @@ static void say_started(struct main_loop *m)
     log_set_entries(true);
     image_describe_loops(o->jpeg, loops, sizeof(loops));
     log_info("plenumd %s: %u threads decode for %s (loops: %s)", PACKAGE_VERSION, m->server.threads,
-             o->listen_fd < 0  ? o->socket
-             : o->leash_fd < 0 ? "the socket that was handed over"
-                               : "this job",
+             o->listen_fd < 0     ? o->socket
+             : o->lifeline_fd < 0 ? "the socket that was handed over"
+                                  : "this job",
              loops);
 }
 
@@ -900,7 +900,7 @@ static int serve(struct main_loop *m, struct plenum_error *err)
     int r = start(m, err);
 
     if (r == 0) {
-        say_started(m);
+        log_started(m);
         (void)start_beat(m);
     } else {
         stop_now(m, "it could not be started");
@@ -921,7 +921,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
 
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
-    m->door.fd = m->tcp.fd = -1;
+    m->local.fd = m->tcp.fd = -1;
     m->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     m->tcp.remote = true;
     m->live = *options;
@@ -945,7 +945,7 @@ int server_run(const struct server_options *options, struct plenum_error *err)
 
 out:
     pin_destroy(m->server.pin);
-    io_close(&m->door.fd);
+    io_close(&m->local.fd);
     io_close(&m->tcp.fd);
     io_close(&m->spare_fd);
     tls_destroy(m->server.tls);

@@ -22,7 +22,7 @@ struct server_options {
     /* file of the key that these must have; NULL: none, and this host alone */
     const char *tls_key;
     int listen_fd;       /* a socket that listens already, taken; or -1 */
-    int leash_fd;        /* its end of file ends the loader, taken; or -1 */
+    int lifeline_fd;     /* its end of file ends the loader, taken; or -1 */
     uint32_t threads;    /* that decode; 0: one a CPU */
     uint32_t io_threads; /* that read; 0: chosen from threads */
     enum pin_policy pin;
@@ -53,7 +53,7 @@ struct server_options {
 /* What is read anew on SIGHUP: roots, own_uid_only, ring_limit, memory_budget, max_clients,
  * drain_ns. */
 
-/** Serve until SIGTERM (drained), SIGINT or the leash's end: 0, or -errno with a sentence when
+/** Serve until SIGTERM (drained), SIGINT or the lifeline's end: 0, or -errno with a sentence when
  * serving could not begin. */
 int server_run(const struct server_options *options, struct plenum_error *err);
 

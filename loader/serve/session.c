@@ -304,7 +304,7 @@ int session_create(struct server *server, int fd, bool remote)
 
 fail:
     if (r == -EACCES || r == -EUSERS)
-        session_turn_away(s, r, err.text);
+        session_refuse_peer(s, r, err.text);
     frame_conn_fini(&s->conn);
     peer_fini(&s->peer);
     free(s);
@@ -368,7 +368,7 @@ bool session_get_status(const struct session *session, struct wire_status_stream
     ret->substituted = all.totals.substituted;
     ret->batches = all.totals.batches;
     ret->failed = all.totals.failed;
-    monitor_judge(s->server, &s->window, s->waited_ns != WIRE_UNKNOWN, ret);
+    monitor_stream(s->server, &s->window, s->waited_ns != WIRE_UNKNOWN, ret);
     return true;
 }
 

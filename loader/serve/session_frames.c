@@ -58,7 +58,7 @@ static void handle_hello(struct session *s, uint64_t request, struct frame_reade
 
 /* The first request of a session tells how long the program waited while it had other loaders, or
  * none: from then on we count. */
-static void note_asked(struct session *s, const struct wire_render *m)
+static void track_asked(struct session *s, const struct wire_render *m)
 {
     if (m->waited_ns == WIRE_UNKNOWN) {
         s->waited_ns = WIRE_UNKNOWN;
@@ -103,7 +103,7 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         session_refuse(s, request, -EPERM, err.text);
         return;
     }
-    note_asked(s, &m);
+    track_asked(s, &m);
     if (queue_submit(s->stream, request, &m) < 0) {
         session_refuse(s, request, -ENOMEM, "the loader is out of memory");
         return;
@@ -210,7 +210,7 @@ static void handle_frames(struct session *s)
         }
         r = frame_conn_next(&s->conn, &header, &payload);
         if (r < 0)
-            session_refuse(s, 0, -EPROTO, "what came is no message");
+            session_refuse(s, 0, -EPROTO, "a malformed frame came");
         else if (r > 0)
             handle_frame(s, &header, &payload);
     }
@@ -231,7 +231,7 @@ void session_readable(struct session *s)
     n = frame_conn_fill(&s->conn);
     if (n < 0) {
         if (n == -EACCES && s->conn.carrier)
-            session_turn_away_stranger(s);
+            session_refuse_unauthenticated(s);
         else if (n == -ENOMEM)
             session_log_once(s, LOG_LEVEL_WARN, "closed", "the loader is out of memory");
         else if (n != -EAGAIN && s->remote && s->state == STATE_HELLO)

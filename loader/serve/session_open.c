@@ -211,7 +211,7 @@ static int check_open(struct session *s, struct plenum_error *err)
     return 0;
 }
 
-static int take_ring(struct session *s, struct plenum_error *err)
+static int create_ring(struct session *s, struct plenum_error *err)
 {
     uint64_t bytes = s->open.slots * s->open.slot_bytes;
     int fd = s->ring_fd, r = quota_check_ring(s->server, s->user, bytes, err);
@@ -249,7 +249,7 @@ static void begin_opening(struct session *s)
 void session_await_room(struct session *s)
 {
     struct plenum_error err;
-    int r = take_ring(s, &err);
+    int r = create_ring(s, &err);
 
     if (r == -ENOSPC && time_now_ns() < s->room_ns + ROOM_LIMIT_MS * NS_PER_MS &&
         quota_frees_soon(s->server, s->user)) {

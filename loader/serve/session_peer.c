@@ -25,7 +25,7 @@ enum {
 static const uint64_t silent_enough_ns = NS_PER_SEC;
 
 /* Who has connected and opens no stream must not keep out who would. */
-static bool make_room(struct server *server)
+static bool close_oldest_idle(struct server *server)
 {
     struct session *oldest = NULL;
 
@@ -39,7 +39,7 @@ static bool make_room(struct server *server)
 }
 
 /* A host is a user. Of this host's own addresses anybody on it has as many as he likes. */
-static void take_host(struct session *s)
+static void name_host(struct session *s)
 {
     static const char *const own[] = {"tcp:127.", "tcp:[::1]", "tcp:[::ffff:127."};
     char *colon;
@@ -61,9 +61,9 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
         s->peer = (struct peer){.uid = (uid_t)-1};
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
-        take_host(s);
+        name_host(s);
     } else {
-        r = peer_take(s->conn.fd, &s->peer);
+        r = peer_read(s->conn.fd, &s->peer);
         (void)snprintf(s->name, sizeof(s->name), "user %u", (unsigned)s->peer.uid);
         (void)snprintf(s->user, sizeof(s->user), "%u", (unsigned)s->peer.uid);
     }
@@ -74,7 +74,7 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     r = quota_check_client(s->server, s->user, err);
     if (r < 0 && quota_frees_soon(s->server, NULL)) /* who has hung up is closed by that */
         r = quota_check_client(s->server, s->user, err);
-    if (r < 0 && make_room(s->server))
+    if (r < 0 && close_oldest_idle(s->server))
         r = quota_check_client(s->server, s->user, err);
     return r;
 }

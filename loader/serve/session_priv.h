@@ -112,9 +112,9 @@ MESSAGE void session_log_once(struct session *s, enum log_level level, const cha
 /** Tell the client why, and close. */
 MESSAGE void session_refuse(struct session *s, uint64_t request, int code, const char *text);
 /** Tell a client that has just come that it is not served. The caller closes. */
-void session_turn_away(struct session *s, int code, const char *text);
+void session_refuse_peer(struct session *s, int code, const char *text);
 /** The same of one that has no key, or another. */
-void session_turn_away_stranger(struct session *s);
+void session_refuse_unauthenticated(struct session *s);
 
 /* session_peer.c */
 

@@ -80,7 +80,7 @@ void session_refuse(struct session *s, uint64_t request, int code, const char *t
 }
 
 /* Tell a client that it is not served, in the one message that every client understands. */
-void session_turn_away(struct session *s, int code, const char *text)
+void session_refuse_peer(struct session *s, int code, const char *text)
 {
     struct wire_error m = {.code = code};
     char why[160];
@@ -107,7 +107,7 @@ void session_turn_away(struct session *s, int code, const char *text)
 
 /* One that has no key, or another. In case that it speaks no TLS, in the one message that every
  * client understands; what it has sent is read, as closing would else take that message back. */
-void session_turn_away_stranger(struct session *s)
+void session_refuse_unauthenticated(struct session *s)
 {
     struct wire_error m = {.code = -EACCES,
                            .text = "it serves only who has its key: name the file of the key in "

@@ -20,7 +20,7 @@ enum {
     TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
 };
 
-static struct queue_request *take_answer(struct session *s)
+static struct queue_request *pop_answer(struct session *s)
 {
     struct list *first = list_take_first(&s->answers);
 
@@ -31,7 +31,7 @@ void session_drop_answers(struct session *s)
 {
     struct queue_request *request;
 
-    while ((request = take_answer(s)))
+    while ((request = pop_answer(s)))
         free(request);
 }
 
@@ -62,7 +62,7 @@ static int put_answers(struct session *s)
     int r = 0;
 
     release_sent(s);
-    while (r == 0 && s->sending == NO_SLOT && (request = take_answer(s))) {
+    while (r == 0 && s->sending == NO_SLOT && (request = pop_answer(s))) {
         r = put_answer(s, request);
         assert(request->slot < s->open.slots);
         s->busy[request->slot] = false;

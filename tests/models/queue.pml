@@ -117,7 +117,7 @@ proctype worker(byte own)
 
     do
     :: ends -> break
-    :: else -> /* take_item() */
+    :: else -> /* next_item() */
         node = 0;
         found = false;
         do

@@ -22,7 +22,7 @@ def frame(kind, payload=b"", request=0):
     return struct.pack("<IHHQ", len(payload), kind, 0, request) + payload
 
 
-def hello(name="a stranger", job="", more=0):
+def hello(name="a raw client", job="", more=0):
     """`more`: bytes behind it, as of a later version."""
     return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text(name) + text(job) + bytes(more))
 
@@ -84,7 +84,7 @@ class Refused(Exception):
 
 
 class Raw:
-    def __init__(self, address, limit=60, greeting=None, name="a stranger", job="", source=None):
+    def __init__(self, address, limit=60, greeting=None, name="a raw client", job="", source=None):
         """`address`: unix:PATH or tcp:HOST:PORT. Greets, unless `greeting` is empty. `source`: an address of this host's."""
         kind, _, place = address.partition(":")
         host, _, port = place.rpartition(":")

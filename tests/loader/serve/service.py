@@ -38,7 +38,7 @@ def text(s):
     return struct.pack("<I", len(s)) + s.encode()
 
 
-HELLO = frame(1, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text("a stranger") + text(""))
+HELLO = frame(1, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text("a raw client") + text(""))
 
 
 def clean_environment():

@@ -197,7 +197,7 @@ static void submit(struct client *c, uint64_t id, uint64_t epoch, uint64_t posit
 static struct queue_request *take(struct queue *q)
 {
     for (int i = 0; i < 10000; i++) {
-        struct queue_request *r = queue_take_finished(q);
+        struct queue_request *r = queue_pop_finished(q);
 
         if (r)
             return r;
@@ -594,7 +594,7 @@ static void storage_that_hangs_stops_nobody_else(unsigned io_threads)
     for (unsigned done = 0, idle = 0; right && done < BATCHES; idle = r ? 0 : idle + 1) {
         if (idle % 50 == 49) /* rarer than turns are taken */
             queue_beat(q);
-        r = queue_take_finished(q);
+        r = queue_pop_finished(q);
         right = idle < 20000 && (!r || r->owner == &well);
         done += r != NULL;
         if (r && done < BATCHES) { /* meanwhile readers have nothing to do but what hangs */
@@ -717,7 +717,7 @@ static void substitutes_that_hang_stop_nobody_else(void)
         if (i % 50 == 49)
             queue_beat(q);
         (void)usleep(1000);
-        r = queue_take_finished(q);
+        r = queue_pop_finished(q);
     }
     tap_ok(r && r->owner == &well, "a worker does not wait for a substitute's storage");
     free(r);

@@ -180,7 +180,7 @@ Test(session, the_whole_way)
     expect_served();
 }
 
-Test(session, a_stranger_is_refused)
+Test(session, an_unknown_client_is_refused)
 {
     struct frame_conn c;
     struct wire_hello m;
@@ -188,7 +188,7 @@ Test(session, a_stranger_is_refused)
     start(NULL, NULL);
     dial(&c);
     (void)!write(c.fd, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 36);
-    expect_refused(&c, "what came is no message");
+    expect_refused(&c, "a malformed frame came");
     dial(&c);
     wire_hello_init(&m, "test");
     m.major++;

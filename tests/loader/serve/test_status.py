@@ -156,7 +156,7 @@ class StatusTest(ServiceCase):
         if p.poll() is None:
             self.assertEqual(self.get("/healthz")[0].status, 200)
 
-    def test_strangers(self):
+    def test_other_hosts_and_methods(self):
         """requests that are none of ours are refused with a sentence"""
         self.start()
         cases = (("/", "POST", None, 405), ("/nothing", "GET", None, 404), ("/", "GET", "evil.example", 421),
@@ -318,7 +318,7 @@ class StatusTest(ServiceCase):
             told = c.wait_for(STATUS_STREAM)
             c.send(frame(STATS))
             c.wait_for(STATS)  # and no other stream before it
-            self.assertIn(b"a stranger", told)
+            self.assertIn(b"a raw client", told)
         with Raw(address) as c:
             c.send(frame(STATUS) + frame(STATS))
             c.wait_for(STATUS)

@@ -34,7 +34,7 @@ def client_hello():
     return out.read()
 
 
-class StrangersTest(ServiceCase):
+class UnauthenticatedTest(ServiceCase):
     def key(self, name):
         path = os.path.join(self.folder, name)
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as f:
@@ -148,9 +148,9 @@ class StrangersTest(ServiceCase):
         for _ in range(3):
             s = self.connect(address)
             s.sendall(client_hello())
-            self.assertIn(b"what came is no message", self.said_by(s))
+            self.assertIn(b"a malformed frame came", self.said_by(s))
         self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=self.client(self.key("key")))
-        self.once("refused: what came is no message")
+        self.once("refused: a malformed frame came")
         self.served(address)
 
     def test_silence(self):
