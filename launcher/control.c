@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/numa.h"
 
 static const char control_magic[8] = "plnmrun";
 
@@ -254,7 +255,7 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     plan.nodes = dup_text(r);
     plan.loader_cpus = dup_text(r);
     plan.loader_key = dup_text(r);
-    r->bad |= plan.memory > PLACE_MEMORY_DEFAULT;
+    r->bad |= plan.memory >= NUMA_POLICIES;
     get_argv(r, &plan);
     get_environment(r, &plan.environment);
     if (r->bad) {
@@ -328,7 +329,7 @@ int control_get_started(struct frame_reader *r, struct control_started *ret)
 
     m.cpus_error = (int32_t)frame_get_u32(r);
     m.memory_error = (int32_t)frame_get_u32(r);
-    m.memory = frame_get_choice(r, PLACE_MEMORY_DEFAULT + 1);
+    m.memory = frame_get_choice(r, NUMA_POLICIES);
     m.cpus = dup_text(r);
     m.nodes = dup_text(r);
     if (r->bad) {

@@ -39,7 +39,6 @@
 
 #include "common/frame.h"
 #include "common/tls.h"
-#include "launcher/shim/bind.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
 
@@ -101,7 +100,7 @@ struct control_plan {
     uint8_t live;        /* streams (1 << enum control_stream) of which PROGRESS is wanted */
     uint8_t at_once;     /* unfinished lines are sent too: nobody else prints */
     uint8_t bind_cpus;
-    uint8_t memory; /* enum place_memory, on `nodes` */
+    uint8_t memory; /* enum numa_policy, on `nodes` */
     uint8_t strict; /* a binding that fails is a failure */
     char *directory, *cpus, *nodes;
     char *loader_cpus; /* where the host's loader shall run; "": anywhere */
@@ -122,7 +121,7 @@ struct control_lend {
 struct control_started {
     uint32_t pid;
     int32_t cpus_error, memory_error; /* -errno of binding */
-    uint32_t memory;                  /* enum place_memory, as the kernel has it */
+    uint32_t memory;                  /* enum numa_policy, as the kernel has it */
     char *cpus, *nodes;               /* likewise; nodes "" when memory may come from anywhere */
 };
 

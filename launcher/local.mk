@@ -8,9 +8,11 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/family.c %D%/family.h \
 	%D%/host.c %D%/host.h \
 	%D%/lines.c %D%/lines.h \
+	%D%/numa.c %D%/numa.h \
 	%D%/network.c %D%/network.h \
 	%D%/ranges.c %D%/ranges.h \
 	%D%/signals.c %D%/signals.h \
+	%D%/subnet.c %D%/subnet.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/plan/allocation.c %D%/plan/allocation.h \
 	%D%/plan/cmdline.c %D%/plan/cmdline.h \
@@ -20,6 +22,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan/place.c %D%/plan/place.h \
 	%D%/plan/plan.c %D%/plan/plan.h \
 	%D%/plan/table.c %D%/plan/table.h \
+	%D%/plan/tag.c %D%/plan/tag.h \
 	%D%/job/aftermath.c \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/launch.c %D%/job/launch.h \

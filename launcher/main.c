@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "launcher/remote/agent.h"
 #include "launcher/host.h"
 #include "launcher/job/launch.h"
-#include "launcher/remote/lend.h"
 #include "launcher/job/local.h"
-#include "launcher/remote/probe.h"
 #include "launcher/job/report.h"
+#include "launcher/remote/agent.h"
+#include "launcher/remote/lend.h"
+#include "launcher/remote/probe.h"
 #include "launcher/shim/shim.h"
 
 /* Whoever started us with a standard descriptor closed shall not find a socket of ours there. */

@@ -19,78 +19,6 @@
 
 enum { COMMON_BITS_LEAST = 8 }; /* of a network that is made to hold all */
 
-static unsigned family_bits(int family)
-{
-    return family == AF_INET ? 32 : 128;
-}
-
-/* Do two addresses agree in their first bits? */
-static bool same_bits(const uint8_t *a, const uint8_t *b, unsigned bits)
-{
-    unsigned whole = bits / 8, rest = bits % 8;
-
-    return memcmp(a, b, whole) == 0 && (rest == 0 || (a[whole] ^ b[whole]) >> (8 - rest) == 0);
-}
-
-/* The network of an address. */
-static struct subnet network_of(const struct subnet *address)
-{
-    struct subnet s = *address;
-
-    for (unsigned bit = s.bits; bit < family_bits(s.family); bit++)
-        s.address[bit / 8] &= (uint8_t) ~(0x80u >> bit % 8);
-    return s;
-}
-
-static int parse(const char *text, struct subnet *ret)
-{
-    char copy[SUBNET_TEXT_MAX], *slash;
-    struct subnet s = {.family = AF_INET};
-    uint64_t bits;
-
-    if ((size_t)snprintf(copy, sizeof(copy), "%s", text) >= sizeof(copy))
-        return -EINVAL;
-    slash = strchr(copy, '/');
-    if (!slash)
-        return -EINVAL;
-    *slash++ = '\0';
-    if (inet_pton(AF_INET, copy, s.address) != 1) {
-        s.family = AF_INET6;
-        if (inet_pton(AF_INET6, copy, s.address) != 1)
-            return -EINVAL;
-    }
-    if (parse_u64(slash, family_bits(s.family), &bits) < 0)
-        return -EINVAL;
-    s.bits = (unsigned)bits;
-    *ret = s;
-    return 0;
-}
-
-int subnet_parse(const char *text, struct subnet *ret, struct plenum_error *err)
-{
-    struct subnet s;
-
-    if (parse(text, &s) < 0)
-        return error_set(err, -EINVAL, "'%s' is not a network like 10.1.0.0/16 or fd00::/64", text);
-    *ret = network_of(&s);
-    return 0;
-}
-
-void subnet_format(const struct subnet *subnet, char ret[SUBNET_TEXT_MAX])
-{
-    size_t len;
-
-    (void)inet_ntop(subnet->family, subnet->address, ret, INET6_ADDRSTRLEN);
-    len = strlen(ret);
-    (void)snprintf(ret + len, SUBNET_TEXT_MAX - len, "/%u", subnet->bits);
-}
-
-bool subnet_has(const struct subnet *subnet, const struct subnet *address)
-{
-    return subnet->family == address->family &&
-           same_bits(subnet->address, address->address, subnet->bits);
-}
-
 bool network_is_virtual(const char *interface)
 {
     static const char *const prefixes[] = {"docker",  "virbr", "br-",      "veth",   "cni",
@@ -202,7 +130,7 @@ int network_parse_address(const char *text, struct network_address *ret)
         return -EINVAL;
     memcpy(at, text, len);
     at[len] = '\0';
-    if (parse(at, &a.at) < 0)
+    if (subnet_parse_address(at, &a.at) < 0)
         return -EINVAL;
     *ret = a;
     return 0;
@@ -218,8 +146,8 @@ void network_mark_reached(struct network *network, const char *address)
     for (size_t i = 0; i < network->count; i++) {
         struct network_address *a = &network->list[i];
 
-        a->reached |=
-            a->at.family == family && same_bits(a->at.address, bytes, family_bits(family));
+        a->reached |= a->at.family == family &&
+                      subnet_same_bits(a->at.address, bytes, subnet_family_bits(family));
     }
 }
 
@@ -250,7 +178,7 @@ static bool find_common(const struct network *const *hosts, size_t count, int fa
                         struct subnet *ret)
 {
     for (size_t i = 0; i < hosts[0]->count; i++) {
-        struct subnet s = network_of(&hosts[0]->list[i].at);
+        struct subnet s = subnet_of(&hosts[0]->list[i].at);
         bool all = s.family == family;
 
         for (size_t h = 0; all && h < count; h++)
@@ -282,7 +210,7 @@ static bool find_covering(const struct network *const *hosts, size_t count, int 
     if (!first)
         return false;
     s = first->at;
-    s.bits = family_bits(family);
+    s.bits = subnet_family_bits(family);
     for (size_t h = 1; h < count; h++) {
         const struct network_address *a = find_reached(hosts[h], family);
 
@@ -291,7 +219,7 @@ static bool find_covering(const struct network *const *hosts, size_t count, int 
         while (s.bits > 0 && !subnet_has(&s, &a->at))
             s.bits--;
     }
-    s = network_of(&s);
+    s = subnet_of(&s);
     for (size_t h = 0; h < count; h++)
         for (size_t i = 0; i < hosts[h]->count; i++)
             if (hosts[h]->list[i].is_virtual && subnet_has(&s, &hosts[h]->list[i].at))

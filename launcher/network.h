@@ -3,31 +3,13 @@
 #ifndef LAUNCHER_NETWORK_H
 #define LAUNCHER_NETWORK_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <plenum/error.h>
+#include "launcher/subnet.h"
 
-enum {
-    NETWORK_INTERFACE_MAX = 16, /* bytes of an interface's name with its NUL */
-    SUBNET_TEXT_MAX = INET6_ADDRSTRLEN + 4,
-};
-
-/** An address or a network: the first `bits` bits say which. */
-struct subnet {
-    int family;          /* AF_INET or AF_INET6 */
-    uint8_t address[16]; /* network byte order; 4 bytes of it for AF_INET */
-    unsigned bits;
-};
-
-/** "10.1.0.0/16", "fd00::/64": 0 or -EINVAL with a sentence. Bits behind the network's are cleared.
- */
-int subnet_parse(const char *text, struct subnet *ret, struct plenum_error *err);
-void subnet_format(const struct subnet *subnet, char ret[SUBNET_TEXT_MAX]);
-/** Does the first hold the address of the second? */
-bool subnet_has(const struct subnet *subnet, const struct subnet *address);
+enum { NETWORK_INTERFACE_MAX = 16 }; /* bytes of an interface's name with its NUL */
 
 struct network_address {
     char interface[NETWORK_INTERFACE_MAX];

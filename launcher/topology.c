@@ -16,7 +16,6 @@
 #include "common/cgroup.h"
 #include "common/error.h"
 #include "common/util.h"
-#include "launcher/plan/place.h"
 
 /* What is there is wanted; what is only kept where NUMA nodes hang on it. */
 static const struct {
@@ -77,7 +76,7 @@ static void note_quota(hwloc_topology_t t)
     if (millicores == 0)
         return;
     (void)snprintf(text, sizeof(text), "%u", millicores);
-    (void)hwloc_obj_add_info(hwloc_get_root_obj(t), PLACE_QUOTA_KEY, text);
+    (void)hwloc_obj_add_info(hwloc_get_root_obj(t), TOPOLOGY_QUOTA_KEY, text);
 }
 
 int topology_load(bool devices, hwloc_topology_t *ret, struct plenum_error *err)
@@ -177,4 +176,12 @@ int topology_export(hwloc_topology_t topology, char **ret, size_t *ret_len,
     *ret = xml;
     *ret_len = (size_t)len;
     return 0;
+}
+
+uint32_t topology_get_quota(hwloc_topology_t topology)
+{
+    const char *text = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), TOPOLOGY_QUOTA_KEY);
+    uint64_t millicores;
+
+    return text && parse_u64(text, UINT32_MAX, &millicores) == 0 ? (uint32_t)millicores : 0;
 }

@@ -6,13 +6,14 @@
 #include <hwloc.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <plenum/error.h>
 
 /**
  * This machine's packages, NUMA nodes, cores and hardware threads, as far as this process may use
- * them, and its quota of CPU time (PLACE_QUOTA_KEY). (hwloc's own HWLOC_SYNTHETIC and HWLOC_XMLFILE
- * work.) Owned: hwloc_topology_destroy().
+ * them, and its quota of CPU time (topology_get_quota()). (hwloc's own HWLOC_SYNTHETIC and
+ * HWLOC_XMLFILE work.) Owned: hwloc_topology_destroy().
  *
  * @param devices  its PCI devices, too, which takes several times as long
  */
@@ -28,6 +29,11 @@ int topology_import(const char *xml, size_t len, hwloc_topology_t *ret, struct p
  * Errors: -EINVAL or -errno, with a sentence that quotes `source`.
  */
 int topology_read(const char *source, hwloc_topology_t *ret, struct plenum_error *err);
+
+/** Name of the attribute of a topology's root that holds its quota of CPU time. */
+#define TOPOLOGY_QUOTA_KEY "PlenumQuotaMillicores"
+/** That quota, in thousandths of a core; 0: there is none. */
+uint32_t topology_get_quota(hwloc_topology_t topology);
 
 /** As XML, `*ret_len` bytes with its NUL. Owned: hwloc_free_xmlbuffer(). */
 int topology_export(hwloc_topology_t topology, char **ret, size_t *ret_len,

@@ -11,10 +11,10 @@
 
 #include "common/log.h"
 #include "common/util.h"
-#include "launcher/remote/agent.h"
 #include "launcher/host.h"
-#include "launcher/remote/probe.h"
 #include "launcher/job/supervise_priv.h"
+#include "launcher/remote/agent.h"
+#include "launcher/remote/probe.h"
 
 enum {
     PROBE_MS = 5000,

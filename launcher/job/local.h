@@ -3,9 +3,9 @@
 #ifndef LAUNCHER_LOCAL_H
 #define LAUNCHER_LOCAL_H
 
+#include "launcher/job/starter.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
-#include "launcher/job/starter.h"
 
 /** The argument by which plenumrun knows that it is this; how many shims it starts follows. */
 #define LOCAL_ARGUMENT "--start"

@@ -19,9 +19,9 @@
 #include "launcher/dial.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
-#include "launcher/ranges.h"
 #include "launcher/job/supervise_priv.h"
 #include "launcher/plan/table.h"
+#include "launcher/ranges.h"
 #include "launcher/topology.h"
 
 enum {
@@ -226,13 +226,12 @@ static int take_started(struct supervisor *s, struct member *m, struct frame_rea
                      ? " (a container without the permission for set_mempolicy?)"
                      : "");
     else if (member_host(s, m)->real &&
-             (instance->memory == PLACE_MEMORY_BIND ||
-              instance->memory == PLACE_MEMORY_INTERLEAVE) &&
+             (instance->memory == NUMA_BIND || instance->memory == NUMA_INTERLEAVE) &&
              strcmp(started.nodes, instance->nodes) != 0)
         log_warn("instance %u on host %s was to have memory of NUMA nodes %s; the kernel says %s",
                  member_index(s, m), host, instance->nodes, *started.nodes ? started.nodes : "any");
     log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", member_index(s, m),
-             host, started.pid, started.cpus, place_memory_name((enum place_memory)started.memory),
+             host, started.pid, started.cpus, numa_policy_name((enum numa_policy)started.memory),
              *started.nodes ? ", NUMA node " : "", started.nodes);
     control_started_fini(&started);
     return 0;
@@ -549,7 +548,7 @@ static int send_plan(struct supervisor *s, struct member *m)
         .live = is_shown(s, index) && s->plan->num_instances > 1 ? live_streams() : 0,
         .at_once = s->plan->num_instances == 1,
         .bind_cpus = host->real && instance->bind_cpus,
-        .memory = (uint8_t)(host->real ? instance->memory : PLACE_MEMORY_DEFAULT),
+        .memory = (uint8_t)(host->real ? instance->memory : NUMA_DEFAULT),
         .strict = s->options->strict_binding,
         .directory = (char *)s->job->directory,
         .cpus = instance->cpus ? instance->cpus : (char *)"",

@@ -24,10 +24,10 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "launcher/remote/agent.h"
 #include "launcher/host.h"
-#include "launcher/shim/shim.h"
 #include "launcher/job/version.h"
+#include "launcher/remote/agent.h"
+#include "launcher/shim/shim.h"
 
 enum { ANSWER_MS = 20000 }; /* to --version, from a file system that may be slow */
 

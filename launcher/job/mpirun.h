@@ -5,9 +5,9 @@
 
 #include <plenum/error.h>
 
+#include "launcher/job/starter.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
-#include "launcher/job/starter.h"
 
 /** Which mpirun is there? Open MPI 4 has daemons of its own; from 5 on they are PRRTE's. */
 struct mpirun_program {

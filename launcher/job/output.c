@@ -36,11 +36,11 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/plan/tag.h"
 
 enum {
     STAGE_BYTES = 64 * 1024, /* written at once */
-    TAG_MAX = 512,
-    OWN = -1, /* source of our own messages */
+    OWN = -1,                /* source of our own messages */
 };
 
 struct chunk {
@@ -101,72 +101,19 @@ struct output {
     uint8_t *progresses; /* [count]: 1 << stream when one is queued */
 };
 
-/* One character of a template that follows '%'. */
-static int tag_field(const struct output_source *source, enum control_stream stream, char field,
-                     char *ret, size_t size)
+/* The tag of a chunk's lines: its length. */
+static size_t make_tag(const struct output *o, const struct chunk *c, char ret[TAG_MAX])
 {
-    struct timespec now;
-    struct tm tm;
+    static const char *const names[CONTROL_STREAMS] = {
+        [CONTROL_STDOUT] = "out", [CONTROL_STDERR] = "err", [CONTROL_LOADER] = "loader"};
+    const struct output_source *source = &o->sources[c->source];
+    struct tag_fields fields = {.instance = source->instance,
+                                .host = source->host,
+                                .pid = source->pid,
+                                .stream = names[c->stream]};
 
-    switch (field) {
-    case 'i':
-        return snprintf(ret, size, "%u", source->instance);
-    case 'h':
-        return snprintf(ret, size, "%s", source->host);
-    case 'p':
-        return snprintf(ret, size, "%d", (int)source->pid);
-    case 's':
-        return snprintf(ret, size, "%s",
-                        stream == CONTROL_STDOUT   ? "out"
-                        : stream == CONTROL_STDERR ? "err"
-                                                   : "loader");
-    case 't':
-        (void)clock_gettime(CLOCK_REALTIME, &now);
-        (void)localtime_r(&now.tv_sec, &tm);
-        return snprintf(ret, size, "%02d:%02d:%02d.%03d", tm.tm_hour, tm.tm_min, tm.tm_sec,
-                        (int)(now.tv_nsec / 1000000));
-    case '%':
-        return snprintf(ret, size, "%%");
-    default:
-        return -1;
-    }
-}
-
-/* The tag of a line: its length. A blank follows where the template ends without one. */
-static size_t make_tag(const char *tag, const struct output_source *source,
-                       enum control_stream stream, char ret[TAG_MAX])
-{
-    size_t len = 0;
-
-    for (const char *p = tag; *p && len < TAG_MAX - 2; p++) {
-        int n = 1;
-
-        if (*p == '%' && p[1])
-            n = tag_field(source, stream, *++p, ret + len, TAG_MAX - 1 - len);
-        else
-            ret[len] = *p;
-        if (n > 0)
-            len = min_u64(len + (size_t)n, TAG_MAX - 2);
-    }
-    if (len > 0 && ret[len - 1] != ' ' && ret[len - 1] != '\t')
-        ret[len++] = ' ';
-    return len;
-}
-
-int output_check_tag(const char *tag, struct plenum_error *err)
-{
-    const struct output_source source = {.host = ""};
-    char text[64];
-
-    for (const char *p = tag; *p; p++) {
-        if (*p != '%')
-            continue;
-        if (!p[1] || tag_field(&source, CONTROL_STDOUT, p[1], text, sizeof(text)) < 0)
-            return error_set(err, -EINVAL, "'%.2s' in '%s' is not one of %%i %%h %%p %%s %%t %%%%",
-                             p, tag);
-        p++;
-    }
-    return 0;
+    (void)clock_gettime(CLOCK_REALTIME, &fields.now);
+    return tag_format(o->tag, &fields, ret);
 }
 
 static void fail(struct output *o, struct sink *sink, int error)
@@ -336,7 +283,7 @@ static void write_progress(struct output *o, const struct chunk *c)
         return;
     clear_progress(o, sink);
     if (o->tag)
-        len = make_tag(o->tag, &o->sources[c->source], c->stream, line);
+        len = make_tag(o, c, line);
     memcpy(line + len, c->bytes, min_u64(c->len, sizeof(line) - len));
     len += min_u64(c->len, sizeof(line) - len);
     sink->fd = fd;
@@ -375,7 +322,7 @@ static void write_chunk(struct output *o, const struct chunk *c)
         sink->mid_line = false;
     }
     if (o->tag && c->source != OWN)
-        tag_len = make_tag(o->tag, &o->sources[c->source], c->stream, tag);
+        tag_len = make_tag(o, c, tag);
     sink->fd = fd;
     sink->source = c->source;
     sink->stream = c->stream;

@@ -24,7 +24,7 @@ struct output_source {
 };
 
 struct output_options {
-    const char *tag; /* template; NULL: no tags */
+    const char *tag; /* template (tag.h); NULL: no tags */
     const char
         *folder; /* for files of each source and stream; made when it is not there; NULL: none */
     bool append; /* to files that are there */
@@ -32,9 +32,6 @@ struct output_options {
     uint32_t count; /* of sources: one an instance */
     int stdout_fd, stderr_fd;
 };
-
-/** Is the template one that output_create() can use? -EINVAL with a sentence. */
-int output_check_tag(const char *tag, struct plenum_error *err);
 
 int output_create(const struct output_options *options, struct output **ret,
                   struct plenum_error *err);

@@ -13,8 +13,8 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/util.h"
-#include "launcher/plan/grid.h"
 #include "launcher/job/supervise_priv.h"
+#include "launcher/plan/grid.h"
 
 /* In a word, for both. */
 static const char *state_of(const struct member *m)

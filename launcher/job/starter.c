@@ -23,13 +23,13 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "launcher/family.h"
-#include "launcher/shim/guard.h"
 #include "launcher/host.h"
 #include "launcher/job/local.h"
 #include "launcher/job/mpirun.h"
+#include "launcher/shim/guard.h"
 #include "launcher/shim/shim.h"
-#include "launcher/signals.h"
 #include "launcher/shim/sweep.h"
+#include "launcher/signals.h"
 
 enum { STATUS_FD = 3, TEXT_FD = 4 }; /* in the guard */
 enum { ORPHAN_MS = 1000 };

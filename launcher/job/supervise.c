@@ -38,9 +38,9 @@
 #include "common/util.h"
 #include "launcher/dial.h"
 #include "launcher/job/input.h"
+#include "launcher/job/supervise_priv.h"
 #include "launcher/ranges.h"
 #include "launcher/signals.h"
-#include "launcher/job/supervise_priv.h"
 #include "launcher/topology.h"
 
 enum {

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "launcher/plan/cmdline.h"
 #include "launcher/job/mpirun.h"
+#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/ready.h"
 

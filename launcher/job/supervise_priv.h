@@ -11,15 +11,15 @@
 #include "common/frame.h"
 #include "common/meeting.h"
 #include "common/message.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/control.h"
-#include "launcher/remote/lenders.h"
-#include "launcher/lines.h"
 #include "launcher/job/output.h"
-#include "launcher/plan/plan.h"
 #include "launcher/job/report.h"
 #include "launcher/job/starter.h"
 #include "launcher/job/supervise.h"
+#include "launcher/lines.h"
+#include "launcher/plan/cmdline.h"
+#include "launcher/plan/plan.h"
+#include "launcher/remote/lenders.h"
 
 #define SUPERVISE_NEVER UINT64_MAX
 

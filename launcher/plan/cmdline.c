@@ -17,12 +17,12 @@
 #include "common/address.h"
 #include "common/error.h"
 #include "common/util.h"
-#include "launcher/shim/bind.h"
-#include "launcher/plan/configfile.h"
 #include "launcher/environ.h"
-#include "launcher/network.h"
-#include "launcher/job/output.h"
+#include "launcher/numa.h"
+#include "launcher/plan/configfile.h"
+#include "launcher/plan/tag.h"
 #include "launcher/ranges.h"
+#include "launcher/subnet.h"
 
 enum { COUNT_MAX = 1000000 }; /* instances, replicas */
 
@@ -275,11 +275,11 @@ static int set_host_subnet(void *target, const char *value, struct plenum_error 
 
 static int set_cpus(void *target, const char *value, struct plenum_error *err)
 {
-    unsigned long words[RANGES_WORDS(BIND_CPUS)] = {0};
+    unsigned long words[RANGES_WORDS(NUMA_CPUS_MAX)] = {0};
     struct cmdline *c = target;
-    int r = ranges_parse(value, words, BIND_CPUS, err);
+    int r = ranges_parse(value, words, NUMA_CPUS_MAX, err);
 
-    if (r == 0 && ranges_count(words, BIND_CPUS) == 0)
+    if (r == 0 && ranges_count(words, NUMA_CPUS_MAX) == 0)
         r = error_set(err, -EINVAL, "the list is empty");
     c->cpus = value;
     return r < 0 ? error_prefix(err, r, "--cpus") : 0;
@@ -288,7 +288,7 @@ static int set_cpus(void *target, const char *value, struct plenum_error *err)
 static int set_memory(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
-    int r = place_memory_parse(value, &c->memory, err);
+    int r = numa_policy_parse(value, &c->memory, err);
 
     return r < 0 ? error_prefix(err, r, "--mem-policy") : 0;
 }
@@ -401,7 +401,7 @@ static int set_tag(void *target, const char *value, struct plenum_error *err)
 
     if (!value)
         value = "[%i@%h]";
-    r = output_check_tag(value, err);
+    r = tag_check(value, err);
     if (r < 0)
         return error_prefix(err, r, "--tag-output");
     c->tag = value;
@@ -592,7 +592,7 @@ void cmdline_init(struct cmdline *cmdline)
     *cmdline = (struct cmdline){
         .numa_aware = true,
         .placement = PLACE_SPREADNUMA,
-        .memory = PLACE_MEMORY_BIND,
+        .memory = NUMA_BIND,
         .grace_ns = 10 * NS_PER_SEC,
         .start_timeout_ns = 60 * NS_PER_SEC,
         .heartbeat_timeout_ns = 30 * NS_PER_SEC,

@@ -51,7 +51,7 @@ struct cmdline {
 
     bool numa_aware;
     enum place_policy placement;
-    enum place_memory memory;
+    enum numa_policy memory;
     const char *cpus;
     bool first_threads;
     uint32_t reserve_cores;

@@ -33,20 +33,13 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/topology.h"
 
 enum { NO_NODE = -1 };
 
 static const char *const policy_names[] = {
     [PLACE_SPREADNUMA] = "spreadnuma", [PLACE_COMPACT] = "compact", [PLACE_CORE] = "core",
     [PLACE_SOCKET] = "socket",         [PLACE_DEVICE] = "device",   [PLACE_DISABLED] = "disabled",
-};
-
-static const char *const memory_names[] = {
-    [PLACE_MEMORY_BIND] = "bind",
-    [PLACE_MEMORY_PREFERRED] = "preferred",
-    [PLACE_MEMORY_INTERLEAVE] = "interleave",
-    [PLACE_MEMORY_LOCAL] = "local",
-    [PLACE_MEMORY_DEFAULT] = "default",
 };
 
 struct core {
@@ -82,11 +75,6 @@ const char *place_policy_name(enum place_policy policy)
     return policy_names[policy];
 }
 
-const char *place_memory_name(enum place_memory memory)
-{
-    return memory_names[memory];
-}
-
 int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_error *err)
 {
     for (size_t i = 0; i < ARRAY_LEN(policy_names); i++) {
@@ -98,17 +86,6 @@ int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_e
     return error_set(err, -EINVAL,
                      "'%s' is not one of spreadnuma, compact, core, socket, device, disabled",
                      name);
-}
-
-int place_memory_parse(const char *name, enum place_memory *ret, struct plenum_error *err)
-{
-    for (size_t i = 0; i < PLACE_MEMORY_DEFAULT; i++) {
-        if (strcmp(name, memory_names[i]) == 0) {
-            *ret = (enum place_memory)i;
-            return 0;
-        }
-    }
-    return error_set(err, -EINVAL, "'%s' is not one of bind, preferred, interleave, local", name);
 }
 
 /* Cores, or hardware threads where the topology tells nothing of cores. */
@@ -524,14 +501,6 @@ static int divide_by_devices(const struct state *s, struct places *ret)
 
 /* ---- the rest ---- */
 
-static uint32_t read_quota(hwloc_topology_t topology)
-{
-    const char *text = hwloc_obj_get_info_by_name(hwloc_get_root_obj(topology), PLACE_QUOTA_KEY);
-    uint64_t millicores;
-
-    return text && parse_u64(text, UINT32_MAX, &millicores) == 0 ? (uint32_t)millicores : 0;
-}
-
 /* Is there memory of cores other than these nodes' own? Else there is nothing to choose. */
 static bool has_other_nodes(const struct state *s, const struct place *p)
 {
@@ -541,15 +510,15 @@ static bool has_other_nodes(const struct state *s, const struct place *p)
     return false;
 }
 
-static enum place_memory choose_memory(const struct state *s, const struct place *p)
+static enum numa_policy choose_memory(const struct state *s, const struct place *p)
 {
     switch (s->request->memory) {
-    case PLACE_MEMORY_BIND:
-    case PLACE_MEMORY_PREFERRED:
+    case NUMA_BIND:
+    case NUMA_PREFERRED:
         return !hwloc_bitmap_iszero(p->nodes) && has_other_nodes(s, p) ? s->request->memory
-                                                                       : PLACE_MEMORY_DEFAULT;
-    case PLACE_MEMORY_INTERLEAVE:
-        return hwloc_bitmap_weight(p->nodes) > 1 ? PLACE_MEMORY_INTERLEAVE : PLACE_MEMORY_DEFAULT;
+                                                                       : NUMA_DEFAULT;
+    case NUMA_INTERLEAVE:
+        return hwloc_bitmap_weight(p->nodes) > 1 ? NUMA_INTERLEAVE : NUMA_DEFAULT;
     default:
         return s->request->memory;
     }
@@ -558,14 +527,14 @@ static enum place_memory choose_memory(const struct state *s, const struct place
 static void finish(const struct state *s, struct places *ret)
 {
     const struct place_request *q = s->request;
-    uint32_t quota = read_quota(s->topology), share = quota / ret->count / 1000;
+    uint32_t quota = topology_get_quota(s->topology), share = quota / ret->count / 1000;
     bool restricted = q->cpus || q->first_threads || q->reserve_cores > 0;
 
     for (uint32_t i = 0; i < ret->count; i++) {
         struct place *p = &ret->list[i];
 
         p->bind_cpus = q->policy != PLACE_DISABLED || restricted;
-        p->memory = q->policy == PLACE_DISABLED ? PLACE_MEMORY_DEFAULT : choose_memory(s, p);
+        p->memory = q->policy == PLACE_DISABLED ? NUMA_DEFAULT : choose_memory(s, p);
         if (q->policy == PLACE_DISABLED) {
             p->oversubscribed = ret->count > p->cores;
             p->cores /= ret->count;
@@ -658,7 +627,7 @@ void places_fini(struct places *places)
 
 void place_describe_host(hwloc_topology_t topology, struct place_host *ret)
 {
-    struct place_host h = {.quota_millicores = read_quota(topology)};
+    struct place_host h = {.quota_millicores = topology_get_quota(topology)};
     hwloc_obj_t node = NULL;
 
     while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node))) {

@@ -9,6 +9,8 @@
 
 #include <plenum/error.h>
 
+#include "launcher/numa.h"
+
 enum place_policy {
     PLACE_SPREADNUMA, /* the host's NUMA nodes are divided among its instances */
     PLACE_COMPACT,    /* its cores are, in order, wherever the borders of nodes lie */
@@ -16,14 +18,6 @@ enum place_policy {
     PLACE_SOCKET,     /* its sockets are divided */
     PLACE_DEVICE,     /* NUMA nodes next to each instance's accelerators */
     PLACE_DISABLED,   /* nothing is bound */
-};
-
-enum place_memory {
-    PLACE_MEMORY_BIND,       /* only from the nodes of the instance's CPUs */
-    PLACE_MEMORY_PREFERRED,  /* from these as long as they have some */
-    PLACE_MEMORY_INTERLEAVE, /* from these in turn */
-    PLACE_MEMORY_LOCAL,      /* from where the thread runs that asks, whatever was inherited */
-    PLACE_MEMORY_DEFAULT,    /* nothing is set */
 };
 
 /** Numbers of accelerators, in the order of their addresses on the host. */
@@ -35,7 +29,7 @@ struct place_devices {
 struct place_request {
     uint32_t count; /* instances */
     enum place_policy policy;
-    enum place_memory memory;
+    enum numa_policy memory;
     const char *cpus;                    /* only these, "0-7,16-23"; NULL: all */
     bool first_threads;                  /* of each core only the first hardware thread */
     uint32_t reserve_cores;              /* for the loader */
@@ -48,8 +42,8 @@ struct place {
     hwloc_bitmap_t nodes; /* NUMA nodes of these CPUs, OS indices */
     uint32_t cores;       /* how many threads make sense: at least 1 */
     bool bind_cpus;
-    enum place_memory memory; /* DEFAULT also where there is no choice of memory */
-    bool oversubscribed;      /* another instance has some of these cores too */
+    enum numa_policy memory; /* DEFAULT also where there is no choice of memory */
+    bool oversubscribed;     /* another instance has some of these cores too */
 };
 
 struct places {
@@ -83,14 +77,9 @@ void places_fini(struct places *places);
 
 void place_describe_host(hwloc_topology_t topology, struct place_host *ret);
 
-/** Name of the attribute of a topology's root that holds quota_millicores. */
-#define PLACE_QUOTA_KEY "PlenumQuotaMillicores"
-
 /** The policy's name on the command line. */
 const char *place_policy_name(enum place_policy policy);
-const char *place_memory_name(enum place_memory memory);
 /** 0, or -EINVAL with a sentence that lists the names. */
 int place_policy_parse(const char *name, enum place_policy *ret, struct plenum_error *err);
-int place_memory_parse(const char *name, enum place_memory *ret, struct plenum_error *err);
 
 #endif

@@ -35,12 +35,12 @@ struct plan_instance {
     uint32_t first_device, num_devices; /* places in the host's pool */
     char *devices;                      /* "2,3"; "": none are named */
     /* Filled by plan_place_host(). */
-    char *cpus;               /* OS indices, "0-3,8-11" */
-    char *nodes;              /* NUMA nodes, likewise */
-    uint32_t cores;           /* threads that make sense */
-    bool bind_cpus;           /* else anywhere in `cpus` and beyond */
-    enum place_memory memory; /* from `nodes` */
-    bool oversubscribed;      /* shares cores with another instance */
+    char *cpus;              /* OS indices, "0-3,8-11" */
+    char *nodes;             /* NUMA nodes, likewise */
+    uint32_t cores;          /* threads that make sense */
+    bool bind_cpus;          /* else anywhere in `cpus` and beyond */
+    enum numa_policy memory; /* from `nodes` */
+    bool oversubscribed;     /* shares cores with another instance */
 };
 
 struct plan {

@@ -75,12 +75,12 @@ static char *bound_text(const struct plan *plan, const struct plan_instance *i)
     if (!i->bind_cpus)
         return str_format("nothing");
     switch (i->memory) {
-    case PLACE_MEMORY_DEFAULT:
+    case NUMA_DEFAULT:
         return str_format("CPUs");
-    case PLACE_MEMORY_BIND:
+    case NUMA_BIND:
         return str_format("CPUs, memory");
     default:
-        return str_format("CPUs, memory %s", place_memory_name(i->memory));
+        return str_format("CPUs, memory %s", numa_policy_name(i->memory));
     }
 }
 
@@ -192,7 +192,7 @@ static void put_instance(struct json *j, const struct plan *plan, uint32_t n)
     json_number(j, "local_index", i->local_index);
     json_text(j, "cpus", i->cpus);
     json_text(j, "numa_nodes", i->nodes);
-    json_text(j, "memory_policy", known ? place_memory_name(i->memory) : NULL);
+    json_text(j, "memory_policy", known ? numa_policy_name(i->memory) : NULL);
     json_number(j, "replica_offset", i->replica_offset);
     json_number(j, "num_local_replicas", i->num_replicas);
     put_devices(j, i->devices);

@@ -26,12 +26,12 @@
 #include "common/log.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/remote/agent.h"
 #include "launcher/control.h"
 #include "launcher/host.h"
-#include "launcher/remote/lend.h"
-#include "launcher/lines.h"
 #include "launcher/job/report.h"
+#include "launcher/lines.h"
+#include "launcher/remote/agent.h"
+#include "launcher/remote/lend.h"
 
 enum {
     ANSWER_MAX = 4096, /* of what a login prints before our line */

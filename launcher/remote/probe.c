@@ -37,10 +37,10 @@
 #include "common/memory.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/remote/agent.h"
 #include "launcher/environ.h"
-#include "launcher/plan/grid.h"
 #include "launcher/host.h"
+#include "launcher/plan/grid.h"
+#include "launcher/remote/agent.h"
 
 enum {
     ANSWER_BYTES = 16384,

@@ -9,8 +9,8 @@
 #include <plenum/error.h>
 
 #include "common/message.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/network.h"
+#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
 
 /** The argument by which plenumrun knows that it is asked, on another host. */

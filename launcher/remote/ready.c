@@ -16,11 +16,11 @@
 #include "common/log.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/remote/agent.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
-#include "launcher/remote/probe.h"
 #include "launcher/job/report.h"
+#include "launcher/remote/agent.h"
+#include "launcher/remote/probe.h"
 
 #define CLOCK_MOST (2 * NS_PER_SEC)     /* of difference, without a word about it */
 #define MEMORY_LEAST (256ull * 1048576) /* free bytes, likewise; or a part of all: */

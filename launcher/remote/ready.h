@@ -3,8 +3,8 @@
 #ifndef LAUNCHER_READY_H
 #define LAUNCHER_READY_H
 
-#include "launcher/plan/cmdline.h"
 #include "launcher/network.h"
+#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
 
 /** The network that the hosts share. "" where nothing is known. */

@@ -38,10 +38,10 @@
 #include "common/memory.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/shim/child.h"
 #include "launcher/family.h"
-#include "launcher/shim/guard.h"
 #include "launcher/lines.h"
+#include "launcher/shim/child.h"
+#include "launcher/shim/guard.h"
 #include "launcher/topology.h"
 
 enum {
@@ -136,8 +136,8 @@ static void send_started(struct attend *a)
         .cpus_error = bind->cpus_error,
         .memory_error = bind->memory_error,
         .memory = (uint32_t)bind->memory,
-        .cpus = ranges_format(bind->sets.cpus, BIND_CPUS),
-        .nodes = ranges_format(bind->sets.nodes, BIND_NODES),
+        .cpus = ranges_format(bind->sets.cpus, NUMA_CPUS_MAX),
+        .nodes = ranges_format(bind->sets.nodes, NUMA_NODES_MAX),
     };
 
     if (m.cpus && m.nodes)
@@ -315,7 +315,7 @@ static void bind_loader(const struct attend *a)
     struct bind_result result;
 
     if (a->loader && *a->plan.loader_cpus &&
-        bind_request_parse(a->plan.loader_cpus, "", true, PLACE_MEMORY_DEFAULT, &bind, NULL) == 0)
+        bind_request_parse(a->plan.loader_cpus, "", true, NUMA_DEFAULT, &bind, NULL) == 0)
         bind_apply(&bind, &result);
 }
 
@@ -347,7 +347,7 @@ static void start_program(struct attend *a)
     int r;
 
     r = bind_request_parse(a->plan.cpus, a->plan.nodes, a->plan.bind_cpus,
-                           (enum place_memory)a->plan.memory, &bind, NULL);
+                           (enum numa_policy)a->plan.memory, &bind, NULL);
     if (r < 0) {
         send_failed(a, CONTROL_STEP_PLAN, r);
         return;

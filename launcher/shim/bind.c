@@ -17,16 +17,16 @@
 
 #include "common/util.h"
 
-int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus,
-                       enum place_memory memory, struct bind_request *ret, struct plenum_error *err)
+int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
+                       struct bind_request *ret, struct plenum_error *err)
 {
     struct bind_request request = {.cpus = bind_cpus, .memory = memory};
     int r;
 
-    r = ranges_parse(cpus, request.sets.cpus, BIND_CPUS, err);
+    r = ranges_parse(cpus, request.sets.cpus, NUMA_CPUS_MAX, err);
     if (r < 0)
         return r;
-    r = ranges_parse(nodes, request.sets.nodes, BIND_NODES, err);
+    r = ranges_parse(nodes, request.sets.nodes, NUMA_NODES_MAX, err);
     if (r < 0)
         return r;
     *ret = request;
@@ -38,33 +38,34 @@ int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus,
 
 static const struct {
     int mode;
-    enum place_memory policy;
+    enum numa_policy policy;
 } modes[] = {
-    {MPOL_BIND, PLACE_MEMORY_BIND},           {PREFERRED_MANY, PLACE_MEMORY_PREFERRED},
-    {MPOL_PREFERRED, PLACE_MEMORY_PREFERRED}, {MPOL_INTERLEAVE, PLACE_MEMORY_INTERLEAVE},
-    {MPOL_LOCAL, PLACE_MEMORY_LOCAL},
+    {MPOL_BIND, NUMA_BIND},           {PREFERRED_MANY, NUMA_PREFERRED},
+    {MPOL_PREFERRED, NUMA_PREFERRED}, {MPOL_INTERLEAVE, NUMA_INTERLEAVE},
+    {MPOL_LOCAL, NUMA_LOCAL},
 };
 
 static void read_back(struct bind_result *result)
 {
     int mode = MPOL_DEFAULT;
 
-    result->memory = PLACE_MEMORY_DEFAULT;
+    result->memory = NUMA_DEFAULT;
     (void)sched_getaffinity(0, sizeof(result->sets.cpus), (cpu_set_t *)result->sets.cpus);
-    if (syscall(SYS_get_mempolicy, &mode, result->sets.nodes, (unsigned long)BIND_NODES, NULL, 0) <
-        0)
+    if (syscall(SYS_get_mempolicy, &mode, result->sets.nodes, (unsigned long)NUMA_NODES_MAX, NULL,
+                0) < 0)
         return;
     for (size_t i = 0; i < ARRAY_LEN(modes); i++)
         if (modes[i].mode == mode)
             result->memory = modes[i].policy;
-    if (result->memory == PLACE_MEMORY_DEFAULT || result->memory == PLACE_MEMORY_LOCAL)
+    if (result->memory == NUMA_DEFAULT || result->memory == NUMA_LOCAL)
         memset(result->sets.nodes, 0, sizeof(result->sets.nodes));
 }
 
 /* The kernel counts one bit less than it is told. */
 static int set_policy(int mode, const unsigned long *nodes)
 {
-    return syscall(SYS_set_mempolicy, mode, nodes, nodes ? (unsigned long)BIND_NODES + 1 : 0) < 0
+    return syscall(SYS_set_mempolicy, mode, nodes, nodes ? (unsigned long)NUMA_NODES_MAX + 1 : 0) <
+                   0
                ? -errno
                : 0;
 }
@@ -74,17 +75,18 @@ static int set_memory(const struct bind_request *request)
     int r;
 
     switch (request->memory) {
-    case PLACE_MEMORY_BIND:
+    case NUMA_BIND:
         return set_policy(MPOL_BIND, request->sets.nodes);
-    case PLACE_MEMORY_PREFERRED:
+    case NUMA_PREFERRED:
         r = set_policy(PREFERRED_MANY, request->sets.nodes);
         /* An older kernel prefers one node, the first that it is told. */
         return r == -EINVAL ? set_policy(MPOL_PREFERRED, request->sets.nodes) : r;
-    case PLACE_MEMORY_INTERLEAVE:
+    case NUMA_INTERLEAVE:
         return set_policy(MPOL_INTERLEAVE, request->sets.nodes);
-    case PLACE_MEMORY_LOCAL:
+    case NUMA_LOCAL:
         return set_policy(MPOL_LOCAL, NULL);
-    case PLACE_MEMORY_DEFAULT:
+    case NUMA_POLICIES:
+    case NUMA_DEFAULT:
         break;
     }
     return 0;
@@ -119,9 +121,9 @@ int bind_check(const struct bind_request *request, const struct bind_result *res
     if (result->memory_error)
         return result->memory_error;
     /* (A kernel that prefers one node tells one only.) */
-    if (request->memory != PLACE_MEMORY_DEFAULT && request->memory != result->memory)
+    if (request->memory != NUMA_DEFAULT && request->memory != result->memory)
         return -EXDEV;
-    if ((request->memory == PLACE_MEMORY_BIND || request->memory == PLACE_MEMORY_INTERLEAVE) &&
+    if ((request->memory == NUMA_BIND || request->memory == NUMA_INTERLEAVE) &&
         memcmp(request->sets.nodes, result->sets.nodes, sizeof(request->sets.nodes)) != 0)
         return -EXDEV;
     return 0;

@@ -7,37 +7,31 @@
 
 #include <plenum/error.h>
 
-#include "launcher/plan/place.h"
+#include "launcher/numa.h"
 #include "launcher/ranges.h"
-
-enum {
-    BIND_CPUS = 8192, /* as many as any Linux kernel is built for */
-    BIND_NODES = 1024,
-};
 
 /** Sets of CPUs and NUMA nodes, in the kernel's own layout. Plain data, without pointers. */
 struct bind_sets {
-    unsigned long cpus[RANGES_WORDS(BIND_CPUS)];
-    unsigned long nodes[RANGES_WORDS(BIND_NODES)];
+    unsigned long cpus[RANGES_WORDS(NUMA_CPUS_MAX)];
+    unsigned long nodes[RANGES_WORDS(NUMA_NODES_MAX)];
 };
 
 struct bind_request {
     bool cpus; /* bind to them? */
-    enum place_memory memory;
+    enum numa_policy memory;
     struct bind_sets sets;
 };
 
 /** What the kernel says after the binding. */
 struct bind_result {
     int cpus_error, memory_error; /* 0 or -errno of binding */
-    enum place_memory memory;     /* the policy in force, on sets.nodes */
+    enum numa_policy memory;      /* the policy in force, on sets.nodes */
     struct bind_sets sets;
 };
 
 /** A request from the plan's texts: 0, -EINVAL or -ERANGE. */
-int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus,
-                       enum place_memory memory, struct bind_request *ret,
-                       struct plenum_error *err);
+int bind_request_parse(const char *cpus, const char *nodes, bool bind_cpus, enum numa_policy memory,
+                       struct bind_request *ret, struct plenum_error *err);
 
 /**
  * Bind the calling thread, and what it will fork and execute, and read the binding back.

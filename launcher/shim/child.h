@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "launcher/shim/bind.h"
 #include "launcher/control.h"
+#include "launcher/shim/bind.h"
 
 struct child_options {
     char *const *argv, *const *environment;

@@ -24,11 +24,11 @@
 
 #include "common/log.h"
 #include "common/util.h"
-#include "launcher/remote/agent.h"
 #include "launcher/family.h"
+#include "launcher/remote/agent.h"
 #include "launcher/shim/guard.h"
-#include "launcher/signals.h"
 #include "launcher/shim/sweep.h"
+#include "launcher/signals.h"
 
 enum {
     LOOK_MS = 50,     /* between two looks at a daemon that was told to end */

@@ -13,15 +13,15 @@
 
 #include "common/hostlist.h"
 #include "common/util.h"
+#include "launcher/control.h"
+#include "launcher/network.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/configfile.h"
-#include "launcher/control.h"
 #include "launcher/plan/devices.h"
-#include "launcher/network.h"
-#include "launcher/job/output.h"
-#include "launcher/remote/probe.h"
+#include "launcher/plan/tag.h"
 #include "launcher/ranges.h"
+#include "launcher/remote/probe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -142,7 +142,7 @@ static void try_texts(const char *text)
     r = device_pool_parse(text, &pool, &err);
     require_sentence(r, &err);
     device_pool_fini(&pool);
-    require_sentence(output_check_tag(text, &err), &err);
+    require_sentence(tag_check(text, &err), &err);
     probe_read_answer(copy, 1000, 2000, &probe);
     require(!probe.failed || probe.step[0]);
     probe_fini(&probe);
@@ -169,7 +169,7 @@ static void try_control(const uint8_t *data, size_t size)
         (void)control_hello_check(&hello, "token", NULL);
     again = r;
     if (control_get_plan(&again, &plan) == 0) {
-        require(plan.argv[0] && plan.memory <= PLACE_MEMORY_DEFAULT);
+        require(plan.argv[0] && plan.memory <= NUMA_DEFAULT);
         control_plan_fini(&plan);
     }
     again = r;

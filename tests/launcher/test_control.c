@@ -64,7 +64,7 @@ static void make_plan(struct control_plan *plan)
                                   .window = 7,
                                   .input = 1,
                                   .bind_cpus = 1,
-                                  .memory = PLACE_MEMORY_INTERLEAVE,
+                                  .memory = NUMA_INTERLEAVE,
                                   .strict = 1,
                                   .loader_cpus = (char *)"7",
                                   .loader_key = (char *)"8899",
@@ -91,7 +91,7 @@ Test(control, plan)
     cr_expect(eq(u32, out.window, 7));
     cr_expect(eq(u8, out.input, 1));
     cr_expect(eq(u8, out.quiet, 0));
-    cr_expect(eq(u8, out.memory, PLACE_MEMORY_INTERLEAVE));
+    cr_expect(eq(u8, out.memory, NUMA_INTERLEAVE));
     cr_expect(eq(u8, out.strict, 1));
     cr_expect(eq(str, out.loader_cpus, (char *)"7"));
     cr_expect(eq(str, out.loader_key, (char *)"8899"));
@@ -203,7 +203,7 @@ Test(control, the_small_ones)
     const struct control_failed failed = {.step = CONTROL_STEP_EXEC, .error = -ENOENT};
     const struct control_started started = {.pid = 9,
                                             .memory_error = -EPERM,
-                                            .memory = PLACE_MEMORY_PREFERRED,
+                                            .memory = NUMA_PREFERRED,
                                             .cpus = (char *)"1",
                                             .nodes = (char *)"0"};
     struct frame_buffer b = {0};
@@ -236,7 +236,7 @@ Test(control, the_small_ones)
     r = payload_of(&b, CONTROL_STARTED);
     cr_assert(eq(int, control_get_started(&r, &s), 0));
     cr_expect(eq(int, s.memory_error, -EPERM));
-    cr_expect(eq(u32, s.memory, PLACE_MEMORY_PREFERRED));
+    cr_expect(eq(u32, s.memory, NUMA_PREFERRED));
     cr_expect(eq(str, s.cpus, (char *)"1"));
     control_started_fini(&s);
 

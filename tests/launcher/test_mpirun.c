@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/remote/agent.h"
 #include "launcher/job/mpirun.h"
+#include "launcher/remote/agent.h"
 #include "launcher/shim/shim.h"
 
 static struct plan_host hosts[] = {{.name = (char *)"n2", .first = 0, .count = 2},

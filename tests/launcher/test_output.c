@@ -13,6 +13,7 @@
 
 #include "common/util.h"
 #include "launcher/job/output.h"
+#include "launcher/plan/tag.h"
 
 static const struct output_source sources[] = {{.instance = 0, .host = "a", .pid = 10},
                                                {.instance = 1, .host = "b", .pid = 11}};
@@ -180,6 +181,6 @@ ParameterizedTest(struct tag_case *c, output, tags)
 {
     struct plenum_error err = {""};
 
-    cr_expect(eq(int, output_check_tag(c->tag, &err), c->want), "%s", c->tag);
+    cr_expect(eq(int, tag_check(c->tag, &err), c->want), "%s", c->tag);
     cr_expect(c->want == 0 || err.text[0]);
 }

@@ -55,17 +55,17 @@ static hwloc_topology_t irregular(const char *text)
 
 static struct place_request of(enum place_policy policy, uint32_t count)
 {
-    return (struct place_request){.policy = policy, .count = count, .memory = PLACE_MEMORY_BIND};
+    return (struct place_request){.policy = policy, .count = count, .memory = NUMA_BIND};
 }
 
 /* hwloc writes "0-3"; "0" for one CPU. */
 static char *show(hwloc_topology_t t, const struct place_request *request)
 {
-    static const char *const marks[] = {[PLACE_MEMORY_BIND] = "m",
-                                        [PLACE_MEMORY_PREFERRED] = "p",
-                                        [PLACE_MEMORY_INTERLEAVE] = "i",
-                                        [PLACE_MEMORY_LOCAL] = "l",
-                                        [PLACE_MEMORY_DEFAULT] = ""};
+    static const char *const marks[] = {[NUMA_BIND] = "m",
+                                        [NUMA_PREFERRED] = "p",
+                                        [NUMA_INTERLEAVE] = "i",
+                                        [NUMA_LOCAL] = "l",
+                                        [NUMA_DEFAULT] = ""};
     struct plenum_error err = {""};
     struct places places;
     char *text = NULL;
@@ -108,7 +108,7 @@ struct place_case {
     char
         want[120]; /* per instance: cpus@nodes, '!' when oversubscribed, 'm' when memory is bound */
     /* What is not as usual. */
-    enum place_memory memory;
+    enum numa_policy memory;
     bool no_smt;
     uint32_t reserve;
     char cpus[20];
@@ -164,11 +164,11 @@ ParameterizedTestParameters(place, rows)
          .want = "0@0! 0@0!"},
 
         {"preferred", "package:2 [numa] core:2 pu:1", PLACE_SPREADNUMA, 2, "0-1@0p 2-3@1p",
-         .memory = PLACE_MEMORY_PREFERRED},
+         .memory = NUMA_PREFERRED},
         {"interleave needs two nodes", "package:3 [numa] core:1 pu:1", PLACE_SPREADNUMA, 2,
-         "0@0 1-2@1-2i", .memory = PLACE_MEMORY_INTERLEAVE},
+         "0@0 1-2@1-2i", .memory = NUMA_INTERLEAVE},
         {"local", "package:1 [numa] core:2 pu:1", PLACE_SPREADNUMA, 2, "0@0l 1@0l",
-         .memory = PLACE_MEMORY_LOCAL},
+         .memory = NUMA_LOCAL},
         {"no SMT", "package:2 [numa] core:2 pu:2", PLACE_SPREADNUMA, 2, "0,2@0m 4,6@1m",
          .no_smt = true},
         {"some CPUs only", "package:2 [numa] core:4 pu:1", PLACE_SPREADNUMA, 2, "1-2@0m 5-6@1m",
@@ -365,7 +365,7 @@ Test(place, quota)
     struct places places;
     struct place_host host;
 
-    hwloc_obj_add_info(hwloc_get_root_obj(t), PLACE_QUOTA_KEY, "5000");
+    hwloc_obj_add_info(hwloc_get_root_obj(t), TOPOLOGY_QUOTA_KEY, "5000");
     place_describe_host(t, &host);
     cr_expect(eq(u32, host.quota_millicores, 5000));
     cr_assert(eq(int, place_host(t, &q, &places, NULL), 0));
@@ -513,14 +513,14 @@ Test(place, policies_have_names)
 
 Test(place, memory_policies_have_names)
 {
-    enum place_memory memory;
+    enum numa_policy memory;
 
-    for (int i = PLACE_MEMORY_BIND; i < PLACE_MEMORY_DEFAULT; i++) {
+    for (int i = NUMA_BIND; i < NUMA_DEFAULT; i++) {
         cr_assert(
-            eq(int, place_memory_parse(place_memory_name((enum place_memory)i), &memory, NULL), 0));
-        cr_expect(memory == (enum place_memory)i);
+            eq(int, numa_policy_parse(numa_policy_name((enum numa_policy)i), &memory, NULL), 0));
+        cr_expect(memory == (enum numa_policy)i);
     }
-    cr_expect(eq(int, place_memory_parse("default", &memory, NULL), -EINVAL));
+    cr_expect(eq(int, numa_policy_parse("default", &memory, NULL), -EINVAL));
 }
 
 Test(place, topologies_are_read_from_files)
