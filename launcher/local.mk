@@ -6,12 +6,14 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/dial.c %D%/dial.h \
 	%D%/environ.c %D%/environ.h \
 	%D%/family.c %D%/family.h \
+	%D%/handover.c %D%/handover.h \
 	%D%/host.c %D%/host.h \
 	%D%/lines.c %D%/lines.h \
 	%D%/numa.c %D%/numa.h \
 	%D%/network.c %D%/network.h \
 	%D%/ranges.c %D%/ranges.h \
 	%D%/signals.c %D%/signals.h \
+	%D%/status.c %D%/status.h \
 	%D%/subnet.c %D%/subnet.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/plan/allocation.c %D%/plan/allocation.h \

@@ -8,14 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/job/launch.h"
 #include "launcher/job/local.h"
-#include "launcher/job/report.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/lend.h"
 #include "launcher/remote/probe.h"
 #include "launcher/shim/shim.h"
+#include "launcher/status.h"
 
 /* Whoever started us with a standard descriptor closed shall not find a socket of ours there. */
 static void fill_standard_descriptors(void)
@@ -45,7 +46,7 @@ int main(int argc, char **argv)
     fill_standard_descriptors();
     (void)signal(SIGCHLD, SIG_DFL); /* where it is ignored nobody can be waited for */
     if (argc > 1 && strcmp(argv[1], SHIM_ARGUMENT) == 0)
-        return has_proc() ? shim_main() : REPORT_LAUNCH;
+        return has_proc() ? shim_main() : STATUS_LAUNCH;
     if (argc == 3 && strcmp(argv[1], LOCAL_ARGUMENT) == 0)
         return local_main(argv[2]);
     if (argc > 1 && strcmp(argv[1], AGENT_ARGUMENT) == 0)
@@ -53,6 +54,6 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], PROBE_ARGUMENT) == 0)
         return probe_answer(argc, argv);
     if (argc == 2 && strcmp(argv[1], LEND_ARGUMENT) == 0)
-        return has_proc() ? lend_main() : REPORT_LAUNCH;
+        return has_proc() ? lend_main() : STATUS_LAUNCH;
     return launch_main(argc, argv);
 }

@@ -36,6 +36,7 @@
 #include "launcher/plan/table.h"
 #include "launcher/remote/ready.h"
 #include "launcher/signals.h"
+#include "launcher/status.h"
 #include "launcher/topology.h"
 
 /* --loader wins over PLENUM_LOADER, which wins over a loader of our own. */
@@ -293,7 +294,7 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
                                       : place_here(plan, &err);
     if (r < 0) {
         log_error("%s", err.text);
-        return r == -EINVAL || options->topologies.count > 0 ? REPORT_USAGE : REPORT_LAUNCH;
+        return r == -EINVAL || options->topologies.count > 0 ? STATUS_USAGE : STATUS_LAUNCH;
     }
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         if (plan->hosts[i].blind)
@@ -306,7 +307,7 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
         table_print_text(stdout, plan, choose_loader(options), starter);
     if (fflush(stdout) != 0) {
         log_error("cannot write the table to standard output: %s", strerror(errno));
-        return REPORT_LAUNCH;
+        return STATUS_LAUNCH;
     }
     return 0;
 }
@@ -317,7 +318,7 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
         if (options->instance_args[i].instance >= plan->num_instances) {
             log_error("--instance-mpi-local-args: there is no instance %u: the last one is %u",
                       options->instance_args[i].instance, plan->num_instances - 1);
-            return REPORT_USAGE;
+            return STATUS_USAGE;
         }
     }
     return 0;
@@ -392,15 +393,15 @@ static int run(const struct cmdline *options, struct plan *plan)
         return status;
     if (random_hex(id, sizeof(id) / 2) < 0) {
         log_error("the kernel has no random numbers");
-        return REPORT_LAUNCH;
+        return STATUS_LAUNCH;
     }
     if (host_check_proc(&err) < 0 || host_get_directory(directory, sizeof(directory), &err) < 0) {
         log_error("%s", err.text);
-        return REPORT_LAUNCH;
+        return STATUS_LAUNCH;
     }
     if (choose_starter(options, plan, &mpirun, &job.mpirun, &err) < 0) {
         log_error("%s", err.text);
-        return REPORT_LAUNCH;
+        return STATUS_LAUNCH;
     }
     if (job.mpirun)
         log_info("the instances are started by %s", mpirun.path);
@@ -429,7 +430,7 @@ static int run(const struct cmdline *options, struct plan *plan)
             (void)snprintf(why, sizeof(why), "the job was ended by SIG%s before it started again",
                            sigabbrev_np(signal));
             log_error("%s", why);
-            status = REPORT_SIGNAL + signal;
+            status = STATUS_SIGNAL + signal;
             supervise_not_started(&job, status, why);
             break;
         }
@@ -452,13 +453,13 @@ static int launch(struct cmdline *options)
     if (options->export_config && configfile_write(options->export_config, &options->settings,
                                                    options->overwrite_config, &err) < 0) {
         log_error("%s", err.text);
-        return REPORT_USAGE;
+        return STATUS_USAGE;
     }
     if (!options->program[0] && !options->dry_run)
         return 0;
     if (make_plan(options, &plan, &err) < 0) {
         log_error("%s", err.text);
-        return REPORT_USAGE;
+        return STATUS_USAGE;
     }
     status = options->dry_run ? dry_run(options, &plan) : run(options, &plan);
     plan_fini(&plan);
@@ -478,7 +479,7 @@ int launch_main(int argc, char **argv)
     if (r < 0) { /* in the words of everything that follows */
         log_init(cmdline_program.name, LOG_LEVEL_WARN);
         log_error("%s", err.text);
-        status = REPORT_USAGE;
+        status = STATUS_USAGE;
     } else if (r > 0) {
         status = options_answer(&cmdline_program, r, &err);
     } else {

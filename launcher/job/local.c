@@ -20,8 +20,8 @@
 
 #include "common/log.h"
 #include "common/util.h"
+#include "launcher/handover.h"
 #include "launcher/host.h"
-#include "launcher/shim/shim.h"
 #include "launcher/signals.h"
 
 enum { RANK_MAX = 24 };
@@ -40,7 +40,7 @@ int local_arguments(const struct plan *plan, struct starter_words *ret)
  * of its processes, and what it needs is not theirs to remove. */
 static bool is_of_another(const char *entry)
 {
-    static const char *const beginnings[] = {"PLENUM_SHIM_",
+    static const char *const beginnings[] = {HANDOVER_PREFIX,
                                              "OMPI_COMM_WORLD_",
                                              "PMIX_",
                                              "PMI_",

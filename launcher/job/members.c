@@ -22,6 +22,7 @@
 #include "launcher/job/supervise_priv.h"
 #include "launcher/plan/table.h"
 #include "launcher/ranges.h"
+#include "launcher/status.h"
 #include "launcher/topology.h"
 
 enum {
@@ -261,7 +262,7 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
     m->has_exited = true;
     m->exited_ns = time_now_ns();
     meeting_place_note_end(s->place, member_index(s, m));
-    report_describe_status(m->exited.status, status, sizeof(status));
+    status_describe(m->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              member_index(s, m), member_host(s, m)->name, status,
              (double)m->exited.elapsed_ns / 1e9,

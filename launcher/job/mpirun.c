@@ -24,10 +24,10 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/job/version.h"
 #include "launcher/remote/agent.h"
-#include "launcher/shim/shim.h"
 
 enum { ANSWER_MS = 20000 }; /* to --version, from a file system that may be slow */
 
@@ -378,7 +378,7 @@ static void add_allocation(struct starter_words *w, const struct plan *plan)
 /* Settings that the environment need not say again, as our own are put in their place. */
 static bool is_replaced(const char *entry, bool agent, bool translate)
 {
-    if (str_after(entry, "PLENUM_SHIM_"))
+    if (str_after(entry, HANDOVER_PREFIX))
         return true;
     if (in_slurm_step() &&
         (str_after(entry, "SLURM_NODELIST=") || str_after(entry, "SLURM_TASKS_PER_NODE=") ||

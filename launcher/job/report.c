@@ -12,18 +12,19 @@
 #include <sys/wait.h>
 
 #include "common/util.h"
+#include "launcher/status.h"
 
 static int status_code(int wait_status)
 {
-    return WIFSIGNALED(wait_status) ? REPORT_SIGNAL + WTERMSIG(wait_status)
+    return WIFSIGNALED(wait_status) ? STATUS_SIGNAL + WTERMSIG(wait_status)
                                     : WEXITSTATUS(wait_status);
 }
 
 static int failed_code(const struct control_failed *failed)
 {
     if (failed->step != CONTROL_STEP_EXEC)
-        return REPORT_LAUNCH;
-    return failed->error == -ENOENT ? REPORT_NOT_FOUND : REPORT_NOT_EXECUTABLE;
+        return STATUS_LAUNCH;
+    return failed->error == -ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE;
 }
 
 int report_exit_status(const struct report *report)
@@ -34,31 +35,21 @@ int report_exit_status(const struct report *report)
     case REPORT_EXITED:
         /* Killed by us because the signal that somebody sent was not enough. */
         if (report->signal && report->exited.cause == CONTROL_CAUSE_ASKED)
-            return REPORT_SIGNAL + report->signal;
+            return STATUS_SIGNAL + report->signal;
         return status_code(report->exited.status);
     case REPORT_FAILED:
         return failed_code(&report->failed);
     case REPORT_TIMED_OUT:
-        return REPORT_TIMEOUT;
+        return STATUS_TIMEOUT;
     case REPORT_CLOSED:
-        return REPORT_SIGNAL + 13; /* as of SIGPIPE */
+        return STATUS_SIGNAL + 13; /* as of SIGPIPE */
     case REPORT_LOST:
     case REPORT_MPIRUN:
     case REPORT_LATE:
     case REPORT_OTHER:
-        return report->signal ? REPORT_SIGNAL + report->signal : REPORT_LAUNCH;
+        return report->signal ? STATUS_SIGNAL + report->signal : STATUS_LAUNCH;
     }
-    return REPORT_LAUNCH;
-}
-
-void report_describe_status(int wait_status, char *ret, size_t size)
-{
-    if (WIFSIGNALED(wait_status))
-        (void)snprintf(ret, size, "was ended by signal %d (%s%s)", WTERMSIG(wait_status),
-                       strsignal(WTERMSIG(wait_status)),
-                       WCOREDUMP(wait_status) ? ", core dumped" : "");
-    else
-        (void)snprintf(ret, size, "exited with code %d", WEXITSTATUS(wait_status));
+    return STATUS_LAUNCH;
 }
 
 static double seconds(uint64_t ns)
@@ -106,7 +97,7 @@ static void exited_sentence(const struct report *report, const struct plan *plan
     char status[128], first[HOST_NAME_MAX_BYTES + 64];
     size_t n;
 
-    report_describe_status(exited->status, status, sizeof(status));
+    status_describe(exited->status, status, sizeof(status));
     if (report->signal) {
         (void)snprintf(ret, size, "the job was ended by SIG%s; %s %s", sigabbrev_np(report->signal),
                        who, status);

@@ -12,17 +12,6 @@
 #include "launcher/control.h"
 #include "launcher/plan/plan.h"
 
-/** Exit statuses that are plenumrun's own. The manual page lists them. */
-enum {
-    REPORT_USAGE = 2,
-    REPORT_OUTPUT = 123, /* all went well, but not all output could be written */
-    REPORT_TIMEOUT = 124,
-    REPORT_LAUNCH = 125, /* could not be started, or a part of the machinery was lost */
-    REPORT_NOT_EXECUTABLE = 126,
-    REPORT_NOT_FOUND = 127,
-    REPORT_SIGNAL = 128, /* and the number of the signal */
-};
-
 /** What ended the job: the first thing that went wrong, never a consequence of it. */
 enum report_kind {
     REPORT_SUCCESS,
@@ -49,9 +38,6 @@ struct report {
 };
 
 int report_exit_status(const struct report *report);
-
-/** "exited with code 3", "was ended by signal 9 (Killed)". */
-void report_describe_status(int wait_status, char *ret, size_t size);
 
 /**
  * The last line: what was the cause. "" when there is nothing to say.

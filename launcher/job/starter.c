@@ -23,11 +23,11 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "launcher/family.h"
+#include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/job/local.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/shim/guard.h"
-#include "launcher/shim/shim.h"
 #include "launcher/shim/sweep.h"
 #include "launcher/signals.h"
 

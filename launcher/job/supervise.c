@@ -41,6 +41,7 @@
 #include "launcher/job/supervise_priv.h"
 #include "launcher/ranges.h"
 #include "launcher/signals.h"
+#include "launcher/status.h"
 #include "launcher/topology.h"
 
 enum {
@@ -262,7 +263,7 @@ static void read_status(struct supervisor *s)
         return;
     s->starter_ended = true;
     read_text(s);
-    report_describe_status(s->starter_status, status, sizeof(status));
+    status_describe(s->starter_status, status, sizeof(status));
     log_debug("%s %s", starter_name(s), status);
     supervise_expect_reason(s);
 }
@@ -317,7 +318,7 @@ static void blame_starter(struct supervisor *s)
             starter_name(s));
         return;
     }
-    report_describe_status(s->starter_status, status, sizeof(status));
+    status_describe(s->starter_status, status, sizeof(status));
     supervise_fail_with(
         s, REPORT_MPIRUN, NULL, "%s, which starts the instances, %s%s%s", starter_name(s), status,
         s->phase == STARTING ? " before all of them had started" : "",
@@ -767,10 +768,10 @@ static int exit_status(struct supervisor *s)
     members_send_credit(s); /* what the last writes met */
     r = output_get_failure(s->output, &stream);
     if (status == 0 && r == -EPIPE)
-        return REPORT_SIGNAL + SIGPIPE;
+        return STATUS_SIGNAL + SIGPIPE;
     if (r == 0)
         r = output_get_file_failure(s->output, why, sizeof(why));
-    return status == 0 && (r < 0 || s->output_unread) ? REPORT_OUTPUT : status;
+    return status == 0 && (r < 0 || s->output_unread) ? STATUS_OUTPUT : status;
 }
 
 int supervise_run(const struct supervise_job *job)
@@ -798,18 +799,18 @@ int supervise_run(const struct supervise_job *job)
     s.members = calloc(job->plan->num_instances, sizeof(*s.members));
     if (!s.members) {
         log_error("out of memory");
-        status = REPORT_LAUNCH;
+        status = STATUS_LAUNCH;
         goto out;
     }
     if (read_shown(&s, &err) < 0) {
         log_error("%s", err.text);
-        status = REPORT_USAGE;
+        status = STATUS_USAGE;
         goto out;
     }
     if (make_ids(&s, &err) < 0 || open_signals(&s, &err) < 0 || open_output(&s, &err) < 0 ||
         start(&s, &err) < 0) {
         log_error("%s", err.text);
-        status = REPORT_LAUNCH;
+        status = STATUS_LAUNCH;
         goto out;
     }
     while (!is_over(&s, time_now_ns())) {

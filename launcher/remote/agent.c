@@ -25,15 +25,14 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "launcher/family.h"
+#include "launcher/handover.h"
 #include "launcher/host.h"
-#include "launcher/shim/shim.h"
 
 enum {
     CONNECT_SECONDS_MOST = 10,
     CONNECT_SECONDS_LEAST = 2,
     KEEPALIVE_SECONDS_LEAST = 5,
     KEEPALIVE_SECONDS_MOST = 32767, /* what TCP takes */
-    LIST_NAME_MAX = 48,             /* the name of a variable */
 };
 
 /* What Open MPI 4.1 calls rsh is ssh for PRRTE, which starts the processes of Open MPI 5. */
@@ -205,21 +204,6 @@ char *agent_list_hosts(const struct plan *plan, uint32_t *next)
         return NULL;
     }
     return text;
-}
-
-static const char *name_list(unsigned number, char ret[LIST_NAME_MAX])
-{
-    (void)snprintf(ret, LIST_NAME_MAX, AGENT_ENV_HOSTS "%u", number);
-    return ret;
-}
-
-void agent_clear_environment(void)
-{
-    char variable[LIST_NAME_MAX];
-
-    (void)unsetenv(AGENT_ENV_WORDS);
-    for (unsigned i = 0; getenv(name_list(i, variable)); i++)
-        (void)unsetenv(variable);
 }
 
 /* Append the words of `text`, which is cut up, up to a lone ':'. */
@@ -403,9 +387,9 @@ static bool find_in_list(char *list, const char *name, char *fields[3])
 static char *find_host(const char *name, char *fields[3])
 {
     const char *list;
-    char variable[LIST_NAME_MAX];
+    char variable[HANDOVER_LIST_MAX];
 
-    for (unsigned i = 0; (list = getenv(name_list(i, variable))); i++) {
+    for (unsigned i = 0; (list = getenv(handover_name_list(i, variable))); i++) {
         char *copy = strdup(list);
 
         if (copy && find_in_list(copy, name, fields))
@@ -497,7 +481,7 @@ int agent_main(int argc, char **argv)
         for (int i = at + 1; i < argc; i++)
             all[count++] = argv[i];
     }
-    agent_clear_environment();
+    handover_clear_agent();
     (void)execvp(all[0], all);
     fprintf(stderr, "plenumrun: cannot execute %s: %s\n", all[0], strerror(errno));
     return 255;

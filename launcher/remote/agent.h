@@ -11,13 +11,6 @@
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
 
-/** The argument by which plenumrun knows that mpirun calls it in place of ssh. */
-#define AGENT_ARGUMENT "--agent"
-
-/** What plenumrun as an agent reads from its environment. */
-#define AGENT_ENV_WORDS "PLENUM_SHIM_AGENT"       /* the program that logs in, and its arguments */
-#define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* and a number from 0: agent_list_hosts() */
-
 enum {
     AGENT_NAME_MAX = 256,
     AGENT_WORDS_MAX = 64,
@@ -75,9 +68,6 @@ void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME
  * that is left. Owned; NULL when memory is short.
  */
 char *agent_list_hosts(const struct plan *plan, uint32_t *next);
-
-/** Take out of the environment what an agent reads there: it is for nobody else. */
-void agent_clear_environment(void);
 
 /** What a host's shell must execute to start plenumrun (its file is `self`) there with these
  * arguments. Owned by the caller; NULL when memory is short. */

@@ -28,10 +28,10 @@
 #include "common/util.h"
 #include "launcher/control.h"
 #include "launcher/host.h"
-#include "launcher/job/report.h"
 #include "launcher/lines.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/lend.h"
+#include "launcher/status.h"
 
 enum {
     ANSWER_MAX = 4096, /* of what a login prints before our line */
@@ -251,7 +251,7 @@ static void explain(const struct lenders *all, const struct lender *l, int statu
     else if (l->last[0])
         (void)snprintf(ret, size, "%s", l->last);
     else
-        report_describe_status(status, ret, size);
+        status_describe(status, ret, size);
 }
 
 static void close_all(struct lender *l)
@@ -280,7 +280,7 @@ static void end_login(const struct lenders *all, struct lender *l, int status)
         explain(all, l, status, l->failed, sizeof(l->failed));
         return;
     }
-    report_describe_status(status, why, sizeof(why));
+    status_describe(status, why, sizeof(why));
     if (was_lending) /* what it printed has been shown */
         log_warn("host %s lends its cores no more: the login %s; the job goes on without it until "
                  "it is there again",

@@ -18,9 +18,9 @@
 #include "common/util.h"
 #include "launcher/environ.h"
 #include "launcher/host.h"
-#include "launcher/job/report.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
+#include "launcher/status.h"
 
 #define CLOCK_MOST (2 * NS_PER_SEC)     /* of difference, without a word about it */
 #define MEMORY_LEAST (256ull * 1048576) /* free bytes, likewise; or a part of all: */
@@ -65,7 +65,7 @@ static int check_here(const struct cmdline *options, const struct plan *plan)
     if (!root_is_allowed(options)) {
         log_error("a job is not started as root, where a mistake in it could harm the system; use "
                   "another user, or --allow-run-as-root");
-        return REPORT_USAGE;
+        return STATUS_USAGE;
     }
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         here |= plan->hosts[i].local;
@@ -81,10 +81,10 @@ static int check_here(const struct cmdline *options, const struct plan *plan)
                   options->program[0],
                   is_script(options->program[0]) ? " Python scripts are started by python3 FILE"
                                                  : "");
-        return REPORT_NOT_EXECUTABLE;
+        return STATUS_NOT_EXECUTABLE;
     default:
         tell_missing(options->program[0]);
-        return REPORT_NOT_FOUND;
+        return STATUS_NOT_FOUND;
     }
 }
 
@@ -136,12 +136,12 @@ static int ask_hosts(const struct cmdline *options, const struct plan *plan, con
 
     if (host_get_self(self, sizeof(self), &err) < 0) {
         log_error("%s", err.text);
-        return REPORT_LAUNCH;
+        return STATUS_LAUNCH;
     }
     h->probes = calloc((size_t)plan->num_hosts + plan->num_loader_hosts, sizeof(*h->probes));
     if (!h->probes) {
         log_error("out of memory");
-        return REPORT_LAUNCH;
+        return STATUS_LAUNCH;
     }
     for (uint32_t i = 0; i < plan->num_hosts; i++)
         if (!plan->hosts[i].local)
@@ -151,7 +151,7 @@ static int ask_hosts(const struct cmdline *options, const struct plan *plan, con
             h->probes[h->count++] = (struct probe){.host = &plan->loader_hosts[i], .loader = true};
     if (probe_hosts(&question, h->probes, h->count, ret_stopped_ns) < 0) {
         log_error("the hosts cannot be asked: out of memory");
-        return REPORT_LAUNCH;
+        return STATUS_LAUNCH;
     }
     return 0;
 }
@@ -210,7 +210,7 @@ static int report(const struct hosts *h)
     if (table)
         (void)io_write_all(STDERR_FILENO, table, strlen(table));
     free(table);
-    return programs ? REPORT_NOT_FOUND : REPORT_LAUNCH;
+    return programs ? STATUS_NOT_FOUND : STATUS_LAUNCH;
 }
 
 /* ---- the network ---- */
@@ -430,7 +430,7 @@ int ready_check(const struct cmdline *options, struct plan *plan, const char *di
     if (status == 0 && ((!plan_is_local(plan) && choose_network(plan, &h, named, ret) < 0) ||
                         choose_loader_network(plan, &h, named) < 0)) {
         log_error("out of memory");
-        status = REPORT_LAUNCH;
+        status = STATUS_LAUNCH;
     }
     if (status == 0 && ret->subnet[0])
         log_info("the hosts talk over %s", ret->subnet);

@@ -25,7 +25,7 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "launcher/family.h"
-#include "launcher/remote/agent.h"
+#include "launcher/handover.h"
 #include "launcher/shim/guard.h"
 #include "launcher/shim/sweep.h"
 #include "launcher/signals.h"
@@ -97,7 +97,7 @@ static bool take_task(struct shim_task *ret)
     bool ok;
 
     *ret = (struct shim_task){0};
-    agent_clear_environment();
+    handover_clear_agent();
     ok = take_text(SHIM_ENV_CONTROL, ret->control, sizeof(ret->control));
     ok &= take_token(ret);
     ok &= take_text(SHIM_ENV_JOB, ret->job, sizeof(ret->job));

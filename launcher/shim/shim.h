@@ -11,24 +11,6 @@
 #include "launcher/control.h"
 #include "launcher/dial.h"
 
-/** What a shim reads from its environment. */
-#define SHIM_ENV_CONTROL "PLENUM_SHIM_CONTROL" /* addresses, for dial_connect() */
-#define SHIM_ENV_TOKEN "PLENUM_SHIM_TOKEN"
-#define SHIM_ENV_JOB "PLENUM_SHIM_JOB"
-#define SHIM_ENV_LOADER "PLENUM_SHIM_LOADER"   /* "1": the host's first shim keeps a loader */
-#define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"     /* milliseconds */
-#define SHIM_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
-
-/* Only here, where limits are inherited; "0" where it is not known. */
-#define SHIM_ENV_DESCRIPTORS \
-    "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
-
-/** The argument by which plenumrun knows that it is a shim. */
-#define SHIM_ARGUMENT "--shim"
-
-/* Where mpirun does not say it by a variable of its own; instances of one host only. */
-#define SHIM_ENV_RANK "PLENUM_SHIM_RANK"
-
 /** By which the outer shim tells the inner one that its own parent (mpirun, orted) is gone. SIGTERM
  * tells that mpirun wants the end. */
 #define SHIM_ORPHAN_SIGNAL (SIGRTMIN + 1)

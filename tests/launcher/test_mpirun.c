@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "common/util.h"
+#include "launcher/handover.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/remote/agent.h"
-#include "launcher/shim/shim.h"
 
 static struct plan_host hosts[] = {{.name = (char *)"n2", .first = 0, .count = 2},
                                    {.name = (char *)"n1", .first = 2, .count = 1}};

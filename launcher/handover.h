@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* handover.h - what plenumrun tells the plenumruns that it has started, by their arguments and
+ * environments. All variables begin with HANDOVER_PREFIX, and none reaches a program. */
+#ifndef LAUNCHER_HANDOVER_H
+#define LAUNCHER_HANDOVER_H
+
+#include <stddef.h>
+
+#define HANDOVER_PREFIX "PLENUM_SHIM_"
+
+/** The argument by which plenumrun knows that it is a shim. */
+#define SHIM_ARGUMENT "--shim"
+
+/** The argument by which plenumrun knows that mpirun calls it in place of ssh. */
+#define AGENT_ARGUMENT "--agent"
+
+/** What a shim reads from its environment. */
+#define SHIM_ENV_CONTROL "PLENUM_SHIM_CONTROL" /* addresses, for dial_connect() */
+#define SHIM_ENV_TOKEN "PLENUM_SHIM_TOKEN"
+#define SHIM_ENV_JOB "PLENUM_SHIM_JOB"
+#define SHIM_ENV_LOADER "PLENUM_SHIM_LOADER"   /* "1": the host's first shim keeps a loader */
+#define SHIM_ENV_GRACE "PLENUM_SHIM_GRACE"     /* milliseconds */
+#define SHIM_ENV_IGNORED "PLENUM_SHIM_IGNORED" /* signals_get_ignored() of plenumrun */
+
+/* Only here, where limits are inherited; "0" where it is not known. */
+#define SHIM_ENV_DESCRIPTORS \
+    "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
+
+/* Where mpirun does not say it by a variable of its own; instances of one host only. */
+#define SHIM_ENV_RANK "PLENUM_SHIM_RANK"
+
+/** What plenumrun as an agent reads from its environment. */
+#define AGENT_ENV_WORDS "PLENUM_SHIM_AGENT"       /* the program that logs in, and its arguments */
+#define AGENT_ENV_HOSTS "PLENUM_SHIM_AGENT_HOSTS" /* and a number from 0: agent_list_hosts() */
+
+enum { HANDOVER_LIST_MAX = 48 }; /* bytes of the name of a list of hosts */
+
+/** The variable that holds list `number` of the agent's hosts. */
+const char *handover_name_list(unsigned number, char ret[HANDOVER_LIST_MAX]);
+
+/** Take out of the environment what an agent reads there: it is for nobody else. */
+void handover_clear_agent(void);
+
+#endif
