@@ -15,12 +15,14 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/signals.c %D%/signals.h \
 	%D%/status.c %D%/status.h \
 	%D%/subnet.c %D%/subnet.h \
+	%D%/texts.c %D%/texts.h \
 	%D%/topology.c %D%/topology.h \
 	%D%/plan/allocation.c %D%/plan/allocation.h \
 	%D%/plan/cmdline.c %D%/plan/cmdline.h \
 	%D%/plan/configfile.c %D%/plan/configfile.h \
 	%D%/plan/devices.c %D%/plan/devices.h \
 	%D%/plan/grid.c %D%/plan/grid.h \
+	%D%/plan/settings.h \
 	%D%/plan/place.c %D%/plan/place.h \
 	%D%/plan/plan.c %D%/plan/plan.h \
 	%D%/plan/table.c %D%/plan/table.h \
@@ -36,6 +38,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/result.c \
 	%D%/job/starter.c %D%/job/starter.h \
 	%D%/job/supervise.c %D%/job/supervise.h %D%/job/supervise_priv.h \
+	%D%/job/variables.c %D%/job/variables.h \
 	%D%/job/version.c %D%/job/version.h \
 	%D%/remote/agent.c %D%/remote/agent.h \
 	%D%/remote/lend.c %D%/remote/lend.h \

@@ -13,6 +13,7 @@
 #include "common/util.h"
 #include "launcher/host.h"
 #include "launcher/job/supervise_priv.h"
+#include "launcher/job/variables.h"
 #include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
 
@@ -42,7 +43,7 @@ static bool has_failed_too(const struct supervisor *s, const struct member *m)
     return m->has_exited && m->exited.status != 0 &&
            (m->exited.cause == CONTROL_CAUSE_ITSELF ||
             (failed_ns(m) < m->exited_ns &&
-             failed_ns(m) + s->options->grace_ns >= first->exited_ns));
+             failed_ns(m) + s->job->limits->grace_ns >= first->exited_ns));
 }
 
 void aftermath_find_cause(struct supervisor *s)
@@ -123,11 +124,15 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
     uint64_t stopped_ns;
     uint32_t count = 0;
     char self[4096], title[64], *table;
-    struct probe_question question = {
-        .options = s->options, .self = self, .directory = s->job->directory, .limit_ms = PROBE_MS};
+    struct probe_question question = {.agent = s->job->agent,
+                                      .program = s->job->program[0],
+                                      .path = variables_get_path(s->job->exports),
+                                      .self = self,
+                                      .directory = s->job->directory,
+                                      .limit_ms = PROBE_MS};
     bool found = false;
 
-    if (!probes || !agent_is_used(s->options) || host_get_self(self, sizeof(self), NULL) < 0)
+    if (!probes || !agent_is_used(s->job->agent) || host_get_self(self, sizeof(self), NULL) < 0)
         goto out;
     for (uint32_t i = 0; i < s->plan->num_hosts; i++)
         if (!s->plan->hosts[i].local && s->members[s->plan->hosts[i].first].state == ABSENT)
@@ -189,7 +194,7 @@ void aftermath_print(const struct supervisor *s)
     report_others(s);
     if (report->kind == REPORT_EXITED && !report->signal)
         put_tails(s);
-    report_sentence(report, s->plan, s->options->program[0], s->job->directory, sentence,
+    report_sentence(report, s->plan, s->job->program[0], s->job->directory, sentence,
                     sizeof(sentence));
     if ((report->kind == REPORT_MPIRUN || report->kind == REPORT_LATE) && !s->hurry) {
         bool explained = !s->plans_sent && ask_hosts(s, sentence);

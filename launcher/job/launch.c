@@ -23,11 +23,11 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/util.h"
-#include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/job/mpirun.h"
 #include "launcher/job/report.h"
 #include "launcher/job/supervise.h"
+#include "launcher/job/variables.h"
 #include "launcher/job/version.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/cmdline.h"
@@ -228,11 +228,11 @@ static int place_here(struct plan *plan, struct plenum_error *err)
 /* The first option that only mpirun understands, or NULL. */
 static const char *find_mpirun_option(const struct cmdline *options)
 {
-    if (options->mpi_global_args.count > 0)
+    if (options->mpi.global_args.count > 0)
         return "--mpi-global-args";
-    if (options->mpi_local_args.count > 0)
+    if (options->mpi.local_args.count > 0)
         return "--mpi-local-args";
-    return options->num_instance_args > 0 ? "--instance-mpi-local-args" : NULL;
+    return options->mpi.num_instance_args > 0 ? "--instance-mpi-local-args" : NULL;
 }
 
 /* What starts the instances: mpirun; or, where there is none that is Open MPI's and all are on this
@@ -301,7 +301,7 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
             log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
                      plan->hosts[i].name);
     starter = tell_starter(options, plan);
-    if (options->print_topology == CMDLINE_FORMAT_JSON)
+    if (options->output.table == TABLE_JSON)
         table_print_json(stdout, plan, choose_loader(options), starter);
     else
         table_print_text(stdout, plan, choose_loader(options), starter);
@@ -314,10 +314,10 @@ static int dry_run(const struct cmdline *options, struct plan *plan)
 
 static int check_instances(const struct cmdline *options, const struct plan *plan)
 {
-    for (size_t i = 0; i < options->num_instance_args; i++) {
-        if (options->instance_args[i].instance >= plan->num_instances) {
+    for (size_t i = 0; i < options->mpi.num_instance_args; i++) {
+        if (options->mpi.instance_args[i].instance >= plan->num_instances) {
             log_error("--instance-mpi-local-args: there is no instance %u: the last one is %u",
-                      options->instance_args[i].instance, plan->num_instances - 1);
+                      options->mpi.instance_args[i].instance, plan->num_instances - 1);
             return STATUS_USAGE;
         }
     }
@@ -352,7 +352,7 @@ static int wait_until(uint64_t end)
  * time twice as long, but not beyond the end of the job's time: 0, or a signal that ended it. */
 static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
 {
-    uint64_t limit = job->options->timeout_ns, now = time_now_ns();
+    uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
     uint64_t left = limit > 0 ? job->begun_ns + limit : UINT64_MAX;
 
     *pause = *pause ? (unsigned)min_u64(*pause * 2, PAUSE_LAST_S) : PAUSE_FIRST_S;
@@ -366,6 +366,17 @@ static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
 static int run(const struct cmdline *options, struct plan *plan)
 {
     char directory[4096], id[17], why[80];
+    const struct agent_settings agent = {.mpi_args = &options->mpi.global_args,
+                                         .start_timeout_ns = options->limits.start_timeout_ns,
+                                         .heartbeat_timeout_ns =
+                                             options->limits.heartbeat_timeout_ns};
+    const struct ready_request request = {.agent = &agent,
+                                          .program = options->program[0],
+                                          .directory = directory,
+                                          .path = variables_get_path(&options->exports),
+                                          .host_subnet = options->host_subnet,
+                                          .allow_root = options->mpi.allow_root,
+                                          .no_host_check = options->no_host_check};
     struct ready ready;
     struct mpirun_program mpirun;
     bool again = false, ran = false;
@@ -373,7 +384,14 @@ static int run(const struct cmdline *options, struct plan *plan)
     unsigned pause = 0;
     struct rlimit descriptors;
     struct supervise_job job = {
-        .options = options,
+        .program = options->program,
+        .limits = &options->limits,
+        .output = &options->output,
+        .mpi = &options->mpi,
+        .agent = &agent,
+        .exports = &options->exports,
+        .verify = options->verify,
+        .strict_binding = options->strict_binding,
         .plan = plan,
         .ready = &ready,
         .directory = directory,
@@ -407,11 +425,11 @@ static int run(const struct cmdline *options, struct plan *plan)
         log_info("the instances are started by %s", mpirun.path);
     else
         log_info("the instances are started by plenumrun itself: %s", err.text);
-    environ_warn(plan, options);
+    variables_warn(plan, &options->exports);
     for (;;) {
         again = ran = false;
         job.attempt_ns = time_now_ns();
-        status = ready_check(options, plan, directory, &ready);
+        status = ready_check(&request, plan, &ready);
         job.attempt_ns += ready.stopped_ns;
         if (status == 0) {
             status = supervise_run(&job);
@@ -448,8 +466,12 @@ static int launch(struct cmdline *options)
     struct plan plan;
     int status;
 
+    if (options->version == CMDLINE_VERSION_TEXT) {
+        options_print_version(cmdline_program.name);
+        return fflush(stdout) == 0 ? 0 : 1;
+    }
     if (options->version != CMDLINE_VERSION_NONE)
-        return version_print(options->version);
+        return version_print(options->version == CMDLINE_VERSION_FULL_JSON);
     if (options->export_config && configfile_write(options->export_config, &options->settings,
                                                    options->overwrite_config, &err) < 0) {
         log_error("%s", err.text);

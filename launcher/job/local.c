@@ -56,15 +56,15 @@ static bool is_of_another(const char *entry)
     return false;
 }
 
-int local_environment(const struct cmdline *options, const struct starter_job *job,
-                      char *const *environment, struct starter_words *ret)
+int local_environment(const struct starter_job *job, char *const *environment,
+                      struct starter_words *ret)
 {
     struct starter_words w = {0};
 
     for (size_t i = 0; environment[i]; i++)
         if (!is_of_another(environment[i]))
             starter_words_add(&w, environment[i]);
-    starter_add_shim(&w, options, job);
+    starter_add_shim(&w, job);
     return starter_words_finish(&w, ret);
 }
 

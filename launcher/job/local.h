@@ -4,7 +4,6 @@
 #define LAUNCHER_LOCAL_H
 
 #include "launcher/job/starter.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
 
 /** The argument by which plenumrun knows that it is this; how many shims it starts follows. */
@@ -14,8 +13,8 @@
 int local_arguments(const struct plan *plan, struct starter_words *ret);
 
 /** Its environment: ours, without what another launcher has said to us. */
-int local_environment(const struct cmdline *options, const struct starter_job *job,
-                      char *const *environment, struct starter_words *ret);
+int local_environment(const struct starter_job *job, char *const *environment,
+                      struct starter_words *ret);
 
 /** The program "plenumrun --start COUNT": its exit status. */
 int local_main(const char *count);

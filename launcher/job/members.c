@@ -17,9 +17,9 @@
 #include "common/log.h"
 #include "common/util.h"
 #include "launcher/dial.h"
-#include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/job/supervise_priv.h"
+#include "launcher/job/variables.h"
 #include "launcher/plan/table.h"
 #include "launcher/ranges.h"
 #include "launcher/status.h"
@@ -115,7 +115,7 @@ static void hang_up(struct supervisor *s, struct peer *peer)
 void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why)
 {
     host->known = true;
-    if (s->options->strict_binding)
+    if (s->job->strict_binding)
         supervise_fail_with(s, REPORT_OTHER, NULL,
                             "host %s: %s: nothing can be bound (--strict-binding)", host->name,
                             why);
@@ -488,7 +488,7 @@ static bool is_shown(const struct supervisor *s, uint32_t instance)
 
 static bool wants_input(const struct supervisor *s, uint32_t instance)
 {
-    return instance == 0 && !s->options->no_stdin;
+    return instance == 0 && !s->job->output->no_stdin;
 }
 
 /* The host of instance 0, by a name that means it on all hosts. */
@@ -533,38 +533,41 @@ static int send_plan(struct supervisor *s, struct member *m)
     const struct plan_instance *instance = &s->plan->instances[index];
     const struct plan_host *host = member_host(s, m);
     char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
-    const struct environ_job job = {
+    const struct variables_job job = {
         .id = s->job->id,
         .restart_count = s->job->restart_count,
         .master_address = master_address(s, master, sizeof(master)),
         .master_port = s->master_port,
         .interface = interface_of(s, host, interface),
         .meeting = s->place ? s->place_address : NULL,
+        .exports = s->job->exports,
+        .mpi = s->job->mpi,
+        .verify = s->job->verify,
     };
     struct control_plan plan = {
-        .grace_ns = s->options->grace_ns,
-        .silence_ns = s->options->heartbeat_timeout_ns,
+        .grace_ns = s->job->limits->grace_ns,
+        .silence_ns = s->job->limits->heartbeat_timeout_ns,
         .input = wants_input(s, index),
-        .quiet = !is_shown(s, index) && !s->options->output_dir,
+        .quiet = !is_shown(s, index) && !s->job->output->folder,
         .live = is_shown(s, index) && s->plan->num_instances > 1 ? live_streams() : 0,
         .at_once = s->plan->num_instances == 1,
         .bind_cpus = host->real && instance->bind_cpus,
         .memory = (uint8_t)(host->real ? instance->memory : NUMA_DEFAULT),
-        .strict = s->options->strict_binding,
+        .strict = s->job->strict_binding,
         .directory = (char *)s->job->directory,
         .cpus = instance->cpus ? instance->cpus : (char *)"",
         .nodes = instance->nodes ? instance->nodes : (char *)"",
         .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
         .loader_key = (char *)lenders_get_key(s->lenders),
-        .argv = s->options->program,
+        .argv = (char **)s->job->program,
     };
     char loader[ADDRESS_LIST_MAX * sizeof(((struct address *)0)->text)];
     int r;
 
     plan.window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),
                                     WINDOW_MOST);
-    r = environ_of_instance(&job, s->plan, index, s->options,
-                            loader_of(s, m, loader, sizeof(loader)), &plan.environment);
+    r = variables_of_instance(&job, s->plan, index, loader_of(s, m, loader, sizeof(loader)),
+                              &plan.environment);
     if (r == 0)
         r = control_put_plan(&m->peer->conn.tx, &plan);
     environ_list_fini(&plan.environment);
@@ -578,14 +581,13 @@ static void print_table(struct supervisor *s)
     size_t size = 0;
     FILE *f;
 
-    if (s->options->print_topology == CMDLINE_FORMAT_NONE || s->table_printed ||
-        s->job->restart_count > 0)
+    if (s->job->output->table == TABLE_NONE || s->table_printed || s->job->restart_count > 0)
         return;
     s->table_printed = true;
     f = open_memstream(&text, &size);
     if (!f)
         return;
-    if (s->options->print_topology == CMDLINE_FORMAT_JSON) {
+    if (s->job->output->table == TABLE_JSON) {
         table_print_json(f, s->plan, s->job->loader, s->job->mpirun ? "mpirun" : "plenumrun");
     } else {
         table_print_text(f, s->plan, s->job->loader, s->job->mpirun ? "mpirun" : "plenumrun");
@@ -691,7 +693,7 @@ static void check_silence(struct supervisor *s, uint64_t now)
         struct member *m = &s->members[i];
         char why[128];
 
-        if (!is_heard(m) || now < m->heard_ns + s->options->heartbeat_timeout_ns)
+        if (!is_heard(m) || now < m->heard_ns + s->job->limits->heartbeat_timeout_ns)
             continue;
         (void)snprintf(why, sizeof(why),
                        "host %s has said nothing for %.1f s (--heartbeat-timeout)",

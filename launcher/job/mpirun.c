@@ -126,15 +126,23 @@ static void add_hosts(struct starter_words *w, const struct plan *plan, uint32_t
     }
 }
 
+bool mpirun_are_exports(const struct texts *words)
+{
+    for (size_t i = 0; i < words->count; i += 2)
+        if (strcmp(words->items[i], "-x") != 0 || i + 1 == words->count || !words->items[i + 1][0])
+            return false;
+    return true;
+}
+
 /* But variables, which the shim has from us: Open MPI 5.0 crashes when it is given several
  * applications. */
-static const struct cmdline_instance_args *arguments_of(const struct cmdline *options,
-                                                        uint32_t instance, size_t from, size_t *at)
+static const struct instance_args *arguments_of(const struct mpi_settings *mpi, uint32_t instance,
+                                                size_t from, size_t *at)
 {
-    for (size_t i = from; i < options->num_instance_args; i++) {
-        const struct cmdline_instance_args *args = &options->instance_args[i];
+    for (size_t i = from; i < mpi->num_instance_args; i++) {
+        const struct instance_args *args = &mpi->instance_args[i];
 
-        if (args->instance == instance && !cmdline_are_exports(&args->words)) {
+        if (args->instance == instance && !mpirun_are_exports(&args->words)) {
             *at = i;
             return args;
         }
@@ -144,12 +152,13 @@ static const struct cmdline_instance_args *arguments_of(const struct cmdline *op
 
 /* Some consecutive instances, which mpirun calls an application. */
 static void add_application(struct starter_words *w, const struct plan *plan,
-                            const struct cmdline *options, const char *self, uint32_t first,
+                            const struct starter_job *job, const char *self, uint32_t first,
                             uint32_t count)
 {
     static const char *const exports[] = {SHIM_ENV_CONTROL, SHIM_ENV_JOB, SHIM_ENV_LOADER,
                                           SHIM_ENV_GRACE, SHIM_ENV_IGNORED};
-    const struct cmdline_instance_args *own;
+    const struct mpi_settings *mpi = job->mpi;
+    const struct instance_args *own;
     size_t at = 0;
 
     add_hosts(w, plan, first, count);
@@ -159,13 +168,13 @@ static void add_application(struct starter_words *w, const struct plan *plan,
         starter_words_add(w, "-x");
         starter_words_add(w, exports[i]);
     }
-    if (!plan_is_local(plan) && !agent_gives_secret(options, plan)) {
+    if (!plan_is_local(plan) && !agent_gives_secret(job->agent, plan)) {
         starter_words_add(w, "-x");
         starter_words_add(w, SHIM_ENV_TOKEN);
     }
-    for (size_t i = 0; i < options->mpi_local_args.count; i++)
-        starter_words_add(w, options->mpi_local_args.items[i]);
-    for (size_t from = 0; (own = arguments_of(options, first, from, &at)); from = at + 1)
+    for (size_t i = 0; i < mpi->local_args.count; i++)
+        starter_words_add(w, mpi->local_args.items[i]);
+    for (size_t from = 0; (own = arguments_of(mpi, first, from, &at)); from = at + 1)
         for (size_t i = 0; i < own->words.count; i++)
             starter_words_add(w, own->words.items[i]);
     starter_words_add(w, self);
@@ -174,39 +183,39 @@ static void add_application(struct starter_words *w, const struct plan *plan,
 
 /* How many instances from `first` on have the same arguments: one with arguments of its own is
  * alone. */
-static uint32_t count_alike(const struct plan *plan, const struct cmdline *options, uint32_t first)
+static uint32_t count_alike(const struct plan *plan, const struct mpi_settings *mpi, uint32_t first)
 {
     uint32_t count = 1;
     size_t at;
 
-    if (arguments_of(options, first, 0, &at))
+    if (arguments_of(mpi, first, 0, &at))
         return 1;
-    while (first + count < plan->num_instances && !arguments_of(options, first + count, 0, &at))
+    while (first + count < plan->num_instances && !arguments_of(mpi, first + count, 0, &at))
         count++;
     return count;
 }
 
-bool mpirun_has_several(const struct plan *plan, const struct cmdline *options)
+bool mpirun_has_several(const struct plan *plan, const struct mpi_settings *mpi)
 {
-    return count_alike(plan, options, 0) < plan->num_instances;
+    return count_alike(plan, mpi, 0) < plan->num_instances;
 }
 
 /* Does mpirun call us, where it would call ssh? */
-static bool we_are_agent(const struct plan *plan, const struct cmdline *options)
+static bool we_are_agent(const struct plan *plan, const struct starter_job *job)
 {
-    return agent_must_translate(plan) || agent_gives_secret(options, plan);
+    return agent_must_translate(plan) || agent_gives_secret(job->agent, plan);
 }
 
 /* Without an agent of the person's: ours calls it. */
 static void add_global_arguments(struct starter_words *w, const struct plan *plan,
-                                 const struct cmdline *options)
+                                 const struct starter_job *job)
 {
-    const struct cmdline_list *args = &options->mpi_global_args;
+    const struct texts *args = &job->mpi->global_args;
 
     for (size_t i = 0; i < args->count; i++) {
         bool setting = i + 2 < args->count && agent_begins_setting(args->items[i]);
 
-        if (setting && we_are_agent(plan, options) &&
+        if (setting && we_are_agent(plan, job) &&
             agent_is_setting(args->items[i + 1], "plm_rsh_agent"))
             i += 2;
         else
@@ -214,14 +223,14 @@ static void add_global_arguments(struct starter_words *w, const struct plan *pla
     }
 }
 
-int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
+int mpirun_arguments(const struct plan *plan, const struct starter_job *job, const char *self,
                      struct starter_words *ret)
 {
     struct starter_words w = {0};
     uint32_t count;
 
     starter_words_add(&w, "mpirun");
-    if (options->allow_root)
+    if (job->mpi->allow_root)
         starter_words_add(&w, "--allow-run-as-root");
     starter_words_add(&w, "--bind-to");
     starter_words_add(&w, "none");
@@ -231,12 +240,12 @@ int mpirun_arguments(const struct plan *plan, const struct cmdline *options, con
     }
     starter_words_add(&w, "--stdin");
     starter_words_add(&w, "none");
-    add_global_arguments(&w, plan, options);
+    add_global_arguments(&w, plan, job);
     for (uint32_t first = 0; first < plan->num_instances; first += count) {
-        count = count_alike(plan, options, first);
+        count = count_alike(plan, job->mpi, first);
         if (first > 0)
             starter_words_add(&w, ":");
-        add_application(&w, plan, options, self, first, count);
+        add_application(&w, plan, job, self, first, count);
     }
     return starter_words_finish(&w, ret);
 }
@@ -281,14 +290,14 @@ static void add_setting(struct starter_words *w, char *const *environment, const
 
 /* How other hosts are logged in to. */
 static int add_agent(struct starter_words *w, const struct plan *plan,
-                     const struct cmdline *options, char *const *environment)
+                     const struct starter_job *job, char *const *environment)
 {
     char arguments[AGENT_OPTIONS_MAX], self[4096];
     uint32_t next = 0;
     int r;
 
-    add_setting(w, environment, "OMPI_MCA_plm_rsh_args", agent_arguments(options, arguments));
-    if (!we_are_agent(plan, options))
+    add_setting(w, environment, "OMPI_MCA_plm_rsh_args", agent_arguments(job->agent, arguments));
+    if (!we_are_agent(plan, job))
         return 0;
     r = host_get_self(self, sizeof(self), NULL);
     if (r < 0)
@@ -299,7 +308,7 @@ static int add_agent(struct starter_words *w, const struct plan *plan,
         starter_words_take(w, hosts ? str_format(AGENT_ENV_HOSTS "%u=%s", i, hosts) : NULL);
         free(hosts);
     }
-    starter_words_take(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(options)));
+    starter_words_take(w, str_format(AGENT_ENV_WORDS "=%s", agent_program(job->agent)));
     starter_words_take(w, str_format("OMPI_MCA_plm_rsh_agent=%s " AGENT_ARGUMENT, self));
     /* Only this host can translate, and has the secret: it starts all the others itself. */
     starter_words_take(w, strdup("OMPI_MCA_plm_rsh_no_tree_spawn=1"));
@@ -310,14 +319,14 @@ static int add_agent(struct starter_words *w, const struct plan *plan,
 
 /* Open MPI's own look at its daemons comes after ours: it would end the job without naming the
  * host. (Its defaults, 300, 20 and 9, notice a lost host after eight minutes.) */
-static void add_keepalive(struct starter_words *w, const struct cmdline *options,
+static void add_keepalive(struct starter_words *w, const struct agent_settings *agent,
                           char *const *environment)
 {
     static const char *const names[] = {"OMPI_MCA_oob_tcp_keepalive_time",
                                         "OMPI_MCA_oob_tcp_keepalive_intvl"};
     char text[24];
 
-    (void)snprintf(text, sizeof(text), "%u", agent_keepalive_seconds(options));
+    (void)snprintf(text, sizeof(text), "%u", agent_keepalive_seconds(agent));
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         add_setting(w, environment, names[i], text);
     (void)snprintf(text, sizeof(text), "%d", AGENT_KEEPALIVE_PROBES);
@@ -422,9 +431,8 @@ static int rename_settings(char *const *environment, bool to_prrte, struct start
     return starter_words_finish(&w, ret);
 }
 
-static int make_environment(const struct plan *plan, const struct cmdline *options,
-                            const struct starter_job *job, char *const *environment,
-                            struct starter_words *ret)
+static int make_environment(const struct plan *plan, const struct starter_job *job,
+                            char *const *environment, struct starter_words *ret)
 {
     /* The Open MPI communication layer chooses a pml first: a user's choice of it is left alone in
      * all that follows from it. */
@@ -432,7 +440,7 @@ static int make_environment(const struct plan *plan, const struct cmdline *optio
                          is_named(environment, "OMPI_MCA_btl") ||
                          is_named(environment, "OMPI_MCA_mtl");
     bool choose_transport = !own_transport && !has_fabric();
-    bool agent = we_are_agent(plan, options), translate = agent_must_translate(plan);
+    bool agent = we_are_agent(plan, job), translate = agent_must_translate(plan);
     struct starter_words w = {0};
 
     for (size_t i = 0; environment[i]; i++)
@@ -444,32 +452,31 @@ static int make_environment(const struct plan *plan, const struct cmdline *optio
             starter_words_take(&w, str_format("%s=%s", settings[i].name, settings[i].value));
     add_networks(&w, job, plan_is_local(plan), environment);
     if (!plan_is_local(plan)) {
-        int r = add_agent(&w, plan, options, environment);
+        int r = add_agent(&w, plan, job, environment);
 
         if (r < 0) {
             starter_words_fini(&w);
             return r;
         }
-        add_keepalive(&w, options, environment);
+        add_keepalive(&w, job->agent, environment);
         add_allocation(&w, plan);
     }
-    starter_add_shim(&w, options, job);
+    starter_add_shim(&w, job);
     return starter_words_finish(&w, ret);
 }
 
-int mpirun_environment(const struct plan *plan, const struct cmdline *options,
-                       const struct starter_job *job, char *const *environment,
-                       struct starter_words *ret)
+int mpirun_environment(const struct plan *plan, const struct starter_job *job,
+                       char *const *environment, struct starter_words *ret)
 {
     struct starter_words older, made;
     int r;
 
     if (!is_prrte(job->mpirun))
-        return make_environment(plan, options, job, environment, ret);
+        return make_environment(plan, job, environment, ret);
     r = rename_settings(environment, false, &older);
     if (r < 0)
         return r;
-    r = make_environment(plan, options, job, older.words ? older.words : environment, &made);
+    r = make_environment(plan, job, older.words ? older.words : environment, &made);
     starter_words_fini(&older);
     if (r < 0)
         return r;

@@ -6,8 +6,8 @@
 #include <plenum/error.h>
 
 #include "launcher/job/starter.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/settings.h"
 
 /** Which mpirun is there? Open MPI 4 has daemons of its own; from 5 on they are PRRTE's. */
 struct mpirun_program {
@@ -20,16 +20,18 @@ struct mpirun_program {
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err);
 
 /** mpirun's command line, to start `self` as the shim of each instance. */
-int mpirun_arguments(const struct plan *plan, const struct cmdline *options, const char *self,
+int mpirun_arguments(const struct plan *plan, const struct starter_job *job, const char *self,
                      struct starter_words *ret);
 
 /** Do these instances take several applications of mpirun's, as some have arguments of their
  * own? */
-bool mpirun_has_several(const struct plan *plan, const struct cmdline *options);
+bool mpirun_has_several(const struct plan *plan, const struct mpi_settings *mpi);
+
+/** Are these arguments of mpirun variables alone: -x NAME=value, -x NAME? */
+bool mpirun_are_exports(const struct texts *words);
 
 /** mpirun's environment: ours, with Open MPI settings that nobody has set otherwise. */
-int mpirun_environment(const struct plan *plan, const struct cmdline *options,
-                       const struct starter_job *job, char *const *environment,
-                       struct starter_words *ret);
+int mpirun_environment(const struct plan *plan, const struct starter_job *job,
+                       char *const *environment, struct starter_words *ret);
 
 #endif

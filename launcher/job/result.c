@@ -97,7 +97,7 @@ static void put_all(struct json *j, const struct supervisor *s)
     char sentence[2048], date[32];
     struct tm tm;
 
-    report_sentence(&s->report, s->plan, s->options->program[0], s->job->directory, sentence,
+    report_sentence(&s->report, s->plan, s->job->program[0], s->job->directory, sentence,
                     sizeof(sentence));
     (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&begun, &tm));
     json_begin_object(j, NULL, false);
@@ -125,17 +125,17 @@ void result_write(const struct supervisor *s)
     struct json j = {0};
     int r = -ENOMEM;
 
-    if (!s->options->result)
+    if (!s->job->output->result)
         return;
     j.file = open_memstream(&text, &len);
     if (j.file) {
         put_all(&j, s);
         if (fclose(j.file) == 0)
-            r = io_write_file(s->options->result, text, len, true);
+            r = io_write_file(s->job->output->result, text, len, true);
         free(text);
     }
     if (r < 0)
-        log_error("--result: cannot write %s: %s", s->options->result, strerror(-r));
+        log_error("--result: cannot write %s: %s", s->job->output->result, strerror(-r));
 }
 
 static char *seconds_ago(uint64_t now, uint64_t then)

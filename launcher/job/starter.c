@@ -82,10 +82,9 @@ int starter_words_finish(struct starter_words *w, struct starter_words *ret)
     return 0;
 }
 
-void starter_add_shim(struct starter_words *w, const struct cmdline *options,
-                      const struct starter_job *job)
+void starter_add_shim(struct starter_words *w, const struct starter_job *job)
 {
-    uint64_t grace_ms = options->grace_ns / NS_PER_MS;
+    uint64_t grace_ms = job->grace_ns / NS_PER_MS;
 
     starter_words_take(w, str_format(SHIM_ENV_CONTROL "=%s", job->control));
     starter_words_take(w, str_format(SHIM_ENV_TOKEN "=%s", job->token));
@@ -178,14 +177,14 @@ static void become_guard(const struct start *s)
     _exit(0);
 }
 
-int starter_start(const struct plan *plan, const struct cmdline *options,
-                  const struct starter_job *job, struct starter *ret, struct plenum_error *err)
+int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
+                  struct plenum_error *err)
 {
     struct start s = {.status = {-1, -1},
                       .text = {-1, -1},
                       .null = -1,
                       .parent = getpid(),
-                      .grace_ns = options->grace_ns};
+                      .grace_ns = job->grace_ns};
     char self[4096];
     pid_t guard;
     int r;
@@ -194,11 +193,11 @@ int starter_start(const struct plan *plan, const struct cmdline *options,
     if (r < 0)
         return r;
     s.program = job->mpirun ? job->mpirun->path : self;
-    r = job->mpirun ? mpirun_arguments(plan, options, self, &s.arguments)
+    r = job->mpirun ? mpirun_arguments(plan, job, self, &s.arguments)
                     : local_arguments(plan, &s.arguments);
     if (r == 0)
-        r = job->mpirun ? mpirun_environment(plan, options, job, environ, &s.environment)
-                        : local_environment(options, job, environ, &s.environment);
+        r = job->mpirun ? mpirun_environment(plan, job, environ, &s.environment)
+                        : local_environment(job, environ, &s.environment);
     if (r < 0) {
         (void)error_set(err, r, "out of memory");
         goto out;

@@ -11,15 +11,20 @@
 
 #include <plenum/error.h>
 
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/settings.h"
+#include "launcher/remote/agent.h"
 
 struct mpirun_program;
 
+/** Borrowed. */
 struct starter_job {
     const struct mpirun_program *mpirun; /* NULL: plenumrun starts them itself, on this host */
+    const struct mpi_settings *mpi;
+    const struct agent_settings *agent;
     const char *id, *token, *control;
     bool keep_loader;
+    uint64_t grace_ns;
     /* Networks, "10.1.0.0/16", or interfaces for Open MPI's own messages and for those of programs;
      * NULL: it may choose. Interfaces that it must not choose, "docker0,virbr0"; NULL: none. */
     const char *daemon_include, *program_include, *excluded;
@@ -55,12 +60,11 @@ void starter_words_add(struct starter_words *words, const char *word);
 /** 0, or -ENOMEM with nothing left. */
 int starter_words_finish(struct starter_words *words, struct starter_words *ret);
 /** What shims read from their environment. */
-void starter_add_shim(struct starter_words *words, const struct cmdline *options,
-                      const struct starter_job *job);
+void starter_add_shim(struct starter_words *words, const struct starter_job *job);
 
 /** Start it. */
-int starter_start(const struct plan *plan, const struct cmdline *options,
-                  const struct starter_job *job, struct starter *ret, struct plenum_error *err);
+int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
+                  struct plenum_error *err);
 
 /** Ask it to end: SIGTERM, again, SIGKILL, and then the rest of its family; starter_reap() tells
  * when. */

@@ -39,6 +39,7 @@
 #include "launcher/dial.h"
 #include "launcher/job/input.h"
 #include "launcher/job/supervise_priv.h"
+#include "launcher/job/variables.h"
 #include "launcher/ranges.h"
 #include "launcher/signals.h"
 #include "launcher/status.h"
@@ -85,7 +86,7 @@ void supervise_fail(struct supervisor *s, const struct report *report)
     s->report.signal = signal;
     s->phase = ENDING;
     s->start_at = s->timeout_at = s->reason_at = SUPERVISE_NEVER;
-    terminate_all(s, s->options->grace_ns);
+    terminate_all(s, s->job->limits->grace_ns);
 }
 
 void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
@@ -192,7 +193,7 @@ static void interrupt(struct supervisor *s, int signal)
                                 "the job was interrupted while it was starting");
         } else {
             members_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
-            s->kill_at = time_now_ns() + s->options->grace_ns;
+            s->kill_at = time_now_ns() + s->job->limits->grace_ns;
         }
         return;
     }
@@ -244,7 +245,7 @@ static void take_line(void *arg, const char *line, size_t len)
 
     tail_add(&s->text_tail, line, len);
     tail_add(&s->text_tail, "\n", 1);
-    if (s->options->mpi_global_args.count + s->options->mpi_local_args.count == 0)
+    if (s->job->mpi->global_args.count + s->job->mpi->local_args.count == 0)
         log_debug("%s: %.*s", starter_name(s), (int)len, line);
     else if (output_put_own(s->output, true, line, len) == 0)
         (void)output_put_own(s->output, true, "\n", 1);
@@ -282,7 +283,7 @@ static bool has_crashed_at_arguments(const struct supervisor *s)
 {
     return s->phase == STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
            WIFSIGNALED(s->starter_status) && WTERMSIG(s->starter_status) == SIGSEGV &&
-           mpirun_has_several(s->plan, s->options);
+           mpirun_has_several(s->plan, s->job->mpi);
 }
 
 /* It has ended or wants to, and no instance has told a better reason. */
@@ -333,7 +334,7 @@ static void blame_starter(struct supervisor *s)
 static void be_late(struct supervisor *s)
 {
     struct report report = {
-        .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->options->start_timeout_ns};
+        .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->job->limits->start_timeout_ns};
     char missing[400];
 
     if (members_are(s, PRESENT) && !lenders_are_ready(s->lenders))
@@ -347,7 +348,7 @@ static void be_late(struct supervisor *s)
 static void time_out(struct supervisor *s)
 {
     struct report report = {
-        .kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = s->options->timeout_ns};
+        .kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = s->job->limits->timeout_ns};
 
     for (uint32_t i = s->plan->num_instances; i-- > 0;)
         if (s->members[i].stopped_by && !s->members[i].has_exited)
@@ -587,7 +588,7 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
  * its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
-    uint64_t each = (s->options->output_dir ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
+    uint64_t each = (s->job->output->folder ? 4U : 1U) + (s->job->mpirun ? 0U : 1U);
     uint64_t all = s->plan->num_instances * each;
     uint64_t needed = all + DESCRIPTORS_LEAST, allowed = io_raise_descriptors(all);
 
@@ -603,8 +604,8 @@ static int raise_descriptors(const struct supervisor *s, struct plenum_error *er
 static int open_output(struct supervisor *s, struct plenum_error *err)
 {
     struct output_source *sources = calloc(s->plan->num_instances, sizeof(*sources));
-    struct output_options options = {.tag = s->options->tag,
-                                     .folder = s->options->output_dir,
+    struct output_options options = {.tag = s->job->output->tag,
+                                     .folder = s->job->output->folder,
                                      .append = s->job->restart_count > 0,
                                      .sources = sources,
                                      .count = s->plan->num_instances,
@@ -636,12 +637,12 @@ static int read_shown(struct supervisor *s, struct plenum_error *err)
 {
     int r;
 
-    if (!s->options->only_output)
+    if (!s->job->output->only)
         return 0;
     s->shown = calloc(RANGES_WORDS(s->plan->num_instances), sizeof(*s->shown));
     if (!s->shown)
         return error_set(err, -ENOMEM, "out of memory");
-    r = ranges_parse(s->options->only_output, s->shown, s->plan->num_instances, err);
+    r = ranges_parse(s->job->output->only, s->shown, s->plan->num_instances, err);
     return r < 0 ? error_prefix(err, r, "--only-output-from-instance") : 0;
 }
 
@@ -672,11 +673,26 @@ static int make_place(struct supervisor *s, struct plenum_error *err)
                                 s->place_address, err);
 }
 
+static int start_lenders(struct supervisor *s, struct plenum_error *err)
+{
+    const struct lenders_request request = {
+        .plan = s->plan, .agent = s->job->agent, .environment = &s->loader_environment};
+    int r;
+
+    if (s->plan->num_loader_hosts == 0)
+        return 0;
+    r = variables_of_loader(s->job->exports, &s->loader_environment);
+    return r < 0 ? error_set(err, r, "out of memory") : lenders_create(&request, &s->lenders, err);
+}
+
 static int start(struct supervisor *s, struct plenum_error *err)
 {
     char name[64], control[DIAL_TEXT_MAX];
     char token[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
     struct starter_job job = {.mpirun = s->job->mpirun,
+                              .mpi = s->job->mpi,
+                              .agent = s->job->agent,
+                              .grace_ns = s->job->limits->grace_ns,
                               .id = s->id,
                               .token = token,
                               .control = control,
@@ -700,18 +716,18 @@ static int start(struct supervisor *s, struct plenum_error *err)
         return r;
     secure_control(s);
     (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
-    r = lenders_create(s->plan, s->options, &s->lenders, err);
+    r = start_lenders(s, err);
     if (r == 0)
-        r = starter_start(s->plan, s->options, &job, &s->starter, err);
+        r = starter_start(s->plan, &job, &s->starter, err);
     explicit_bzero(token, sizeof(token));
     if (r < 0)
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
-    s->start_at = max_u64(s->job->attempt_ns + s->options->start_timeout_ns, now + NS_PER_SEC);
+    s->start_at = max_u64(s->job->attempt_ns + s->job->limits->start_timeout_ns, now + NS_PER_SEC);
     if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (aftermath.c) */
-        s->start_at -= min_u64(s->options->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
-    if (s->options->timeout_ns > 0)
-        s->timeout_at = s->job->begun_ns + s->options->timeout_ns;
+        s->start_at -= min_u64(s->job->limits->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
+    if (s->job->limits->timeout_ns > 0)
+        s->timeout_at = s->job->begun_ns + s->job->limits->timeout_ns;
     /* While they start: this host's topology need not be asked for. */
     if (plan_is_local(s->plan)) {
         if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
@@ -749,6 +765,7 @@ static void supervisor_fini(struct supervisor *s)
     lines_fini(&s->text);
     starter_fini(&s->starter);
     lenders_destroy(s->lenders);
+    environ_list_fini(&s->loader_environment);
     meeting_place_destroy(s->place);
     tls_destroy(s->tls);
     explicit_bzero(s->token, sizeof(s->token));
@@ -778,7 +795,6 @@ int supervise_run(const struct supervise_job *job)
 {
     struct supervisor s = {
         .job = job,
-        .options = job->options,
         .plan = job->plan,
         .listener = -1,
         .signal_fd = -1,
@@ -842,7 +858,6 @@ void supervise_not_started(const struct supervise_job *job, int status, const ch
 {
     struct supervisor s = {
         .job = job,
-        .options = job->options,
         .plan = job->plan,
         .members = calloc(job->plan->num_instances, sizeof(*s.members)),
         .report = {.kind = REPORT_OTHER, .instance = UINT32_MAX},

@@ -7,12 +7,23 @@
 #include <stdint.h>
 
 #include "launcher/job/mpirun.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/settings.h"
+#include "launcher/remote/agent.h"
 #include "launcher/remote/ready.h"
 
+/** Borrowed. */
 struct supervise_job {
-    const struct cmdline *options;
+    /* What the person asks for. */
+    char *const *program; /* with its arguments, ended by NULL */
+    const struct limits *limits;
+    const struct output_settings *output;
+    const struct mpi_settings *mpi;
+    const struct agent_settings *agent;
+    const struct texts *exports; /* NAME, NAME=value or PREFIX* */
+    const char *verify;          /* a percentage of batches; NULL: what the environment says */
+    bool strict_binding;
+
     struct plan *plan; /* hosts that are not known yet become known */
     const struct ready *ready;
     /* NULL: plenumrun starts all of them itself, on this host */

@@ -17,7 +17,6 @@
 #include "launcher/job/starter.h"
 #include "launcher/job/supervise.h"
 #include "launcher/lines.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
 #include "launcher/remote/lenders.h"
 
@@ -64,7 +63,6 @@ struct peer {
 
 struct supervisor {
     const struct supervise_job *job;
-    const struct cmdline *options;
     struct plan *plan;
     char id[32], token[CONTROL_TOKEN_MAX];
 
@@ -81,8 +79,9 @@ struct supervisor {
 
     struct tls *tls; /* of the control connections; NULL: they are not encrypted */
     int listener, signal_fd;
-    uint64_t deaf_until;     /* no descriptor is left for those who connect */
-    struct lenders *lenders; /* or NULL */
+    uint64_t deaf_until;                    /* no descriptor is left for those who connect */
+    struct lenders *lenders;                /* or NULL */
+    struct environ_list loader_environment; /* of theirs */
     struct starter starter;
     bool starter_ended; /* its status has come */
     int starter_status;

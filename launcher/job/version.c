@@ -123,21 +123,17 @@ static size_t list_parts(struct part parts[8])
     return n;
 }
 
-int version_print(enum cmdline_version format)
+int version_print(bool as_json)
 {
     struct json j = {.file = stdout};
     struct part parts[8];
     size_t count;
 
-    if (format == CMDLINE_VERSION_TEXT) {
-        options_print_version(cmdline_program.name);
-        return fflush(stdout) == 0 ? 0 : 1;
-    }
     count = list_parts(parts);
-    if (format == CMDLINE_VERSION_FULL_JSON)
+    if (as_json)
         json_begin_object(&j, NULL, false);
     for (size_t i = 0; i < count; i++) {
-        if (format == CMDLINE_VERSION_FULL_TEXT) {
+        if (!as_json) {
             printf("%-10s %s%s%s%s\n", parts[i].name, parts[i].version,
                    parts[i].path[0] ? " (" : "", parts[i].path, parts[i].path[0] ? ")" : "");
             continue;
@@ -147,7 +143,7 @@ int version_print(enum cmdline_version format)
         json_text(&j, "path", parts[i].path[0] ? parts[i].path : NULL);
         json_end_object(&j);
     }
-    if (format == CMDLINE_VERSION_FULL_JSON)
+    if (as_json)
         json_end_object(&j);
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -3,12 +3,12 @@
 #ifndef LAUNCHER_VERSION_H
 #define LAUNCHER_VERSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-#include "launcher/plan/cmdline.h"
-
-/** Print to standard output; asks mpirun, ssh and plenumd for theirs. An exit status. */
-int version_print(enum cmdline_version format);
+/** Print those of all that is used to standard output, as JSON or for people; asks mpirun, ssh and
+ * plenumd for theirs. An exit status. */
+int version_print(bool as_json);
 
 /** The first line that a program prints when it is called with `argument`, within `limit_ms`, to
  * standard output, or else to standard error: 0, or -ENODATA when it says nothing. */

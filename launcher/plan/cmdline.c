@@ -17,12 +17,12 @@
 #include "common/address.h"
 #include "common/error.h"
 #include "common/util.h"
-#include "launcher/environ.h"
 #include "launcher/numa.h"
 #include "launcher/plan/configfile.h"
 #include "launcher/plan/tag.h"
 #include "launcher/ranges.h"
 #include "launcher/subnet.h"
+#include "launcher/texts.h"
 
 enum { COUNT_MAX = 1000000 }; /* instances, replicas */
 
@@ -74,24 +74,9 @@ static int set_offline(void *target, const char *value, struct plenum_error *err
                : 0;
 }
 
-int cmdline_list_add(struct cmdline_list *list, const char *text, size_t len)
+static int add_item(struct texts *list, const char *text, size_t len, struct plenum_error *err)
 {
-    char **items = realloc(list->items, (list->count + 2) * sizeof(*items));
-
-    if (!items)
-        return -ENOMEM;
-    list->items = items;
-    items[list->count] = strndup(text, len);
-    if (!items[list->count])
-        return -ENOMEM;
-    items[++list->count] = NULL;
-    return 0;
-}
-
-static int add_item(struct cmdline_list *list, const char *text, size_t len,
-                    struct plenum_error *err)
-{
-    int r = cmdline_list_add(list, text, len);
+    int r = texts_add(list, text, len);
 
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
@@ -117,7 +102,7 @@ static int next_word(const char **p, char *word, size_t *len)
     return quote ? -EINVAL : 0;
 }
 
-static int add_words(struct cmdline_list *list, const char *name, const char *value,
+static int add_words(struct texts *list, const char *name, const char *value,
                      struct plenum_error *err)
 {
     char *word = malloc(strlen(value) + 1);
@@ -145,30 +130,22 @@ static int add_global_args(void *target, const char *value, struct plenum_error 
 {
     struct cmdline *c = target;
 
-    return add_words(&c->mpi_global_args, "--mpi-global-args", value, err);
+    return add_words(&c->mpi.global_args, "--mpi-global-args", value, err);
 }
 
 static int add_local_args(void *target, const char *value, struct plenum_error *err)
 {
     struct cmdline *c = target;
 
-    return add_words(&c->mpi_local_args, "--mpi-local-args", value, err);
+    return add_words(&c->mpi.local_args, "--mpi-local-args", value, err);
 }
 
-/* "3:--mca btl_tcp_links 2", "0-2,5:..." */
-bool cmdline_are_exports(const struct cmdline_list *words)
-{
-    for (size_t i = 0; i < words->count; i += 2)
-        if (strcmp(words->items[i], "-x") != 0 || i + 1 == words->count || !words->items[i + 1][0])
-            return false;
-    return true;
-}
-
+/* "3:--mca btl_tcp_links 2" */
 static int add_instance_args(void *target, const char *value, struct plenum_error *err)
 {
     static const char name[] = "--instance-mpi-local-args";
     struct cmdline *c = target;
-    struct cmdline_instance_args *args;
+    struct instance_args *args;
     size_t len = strcspn(value, ":");
     char *number = strndup(value, len);
     uint64_t instance = 0;
@@ -183,12 +160,12 @@ static int add_instance_args(void *target, const char *value, struct plenum_erro
                          "%s needs an instance and its arguments, 3:ARGUMENTS, not "
                          "'%s'",
                          name, value);
-    args = realloc(c->instance_args, (c->num_instance_args + 1) * sizeof(*args));
+    args = realloc(c->mpi.instance_args, (c->mpi.num_instance_args + 1) * sizeof(*args));
     if (!args)
         return error_set(err, -ENOMEM, "out of memory");
-    c->instance_args = args;
-    args += c->num_instance_args++;
-    *args = (struct cmdline_instance_args){.instance = (uint32_t)instance};
+    c->mpi.instance_args = args;
+    args += c->mpi.num_instance_args++;
+    *args = (struct instance_args){.instance = (uint32_t)instance};
     return add_words(&args->words, name, value + len + 1, err);
 }
 
@@ -204,6 +181,22 @@ static int add_export(void *target, const char *value, struct plenum_error *err)
                          "--export '%s': '*' stands at the end of the first letters of names",
                          value);
     return add_item(&c->exports, value, strlen(value), err);
+}
+
+int cmdline_unquote(char *text)
+{
+    char *value = strchr(text, '=');
+    size_t len;
+
+    if (!value || value == text || strcspn(text, " \t\"'") < (size_t)(value - text))
+        return -EINVAL;
+    value++;
+    len = strlen(value);
+    if (len >= 2 && (*value == '"' || *value == '\'') && value[len - 1] == *value) {
+        memmove(value, value + 1, len - 2);
+        value[len - 2] = '\0';
+    }
+    return 0;
 }
 
 /* A file of NAME=value lines. */
@@ -230,7 +223,7 @@ static int add_env_file(void *target, const char *value, struct plenum_error *er
             continue;
         if (strncmp(text, "export ", 7) == 0)
             text += 7;
-        r = environ_unquote(text);
+        r = cmdline_unquote(text);
         if (r < 0)
             (void)error_set(err, r, "--env-file %s:%d: '%s' is not NAME=value", value, number,
                             text);
@@ -346,11 +339,11 @@ static int set_format(void *target, const char *value, struct plenum_error *err)
     struct cmdline *c = target;
 
     if (!value || strcmp(value, "text") == 0 || strcmp(value, "yes") == 0)
-        c->print_topology = CMDLINE_FORMAT_TEXT;
+        c->output.table = TABLE_TEXT;
     else if (strcmp(value, "json") == 0)
-        c->print_topology = CMDLINE_FORMAT_JSON;
+        c->output.table = TABLE_JSON;
     else if (strcmp(value, "no") == 0)
-        c->print_topology = CMDLINE_FORMAT_NONE;
+        c->output.table = TABLE_NONE;
     else
         return error_set(err, -EINVAL, "--print-topology must be text, json or no, not '%s'",
                          value);
@@ -404,7 +397,7 @@ static int set_tag(void *target, const char *value, struct plenum_error *err)
     r = tag_check(value, err);
     if (r < 0)
         return error_prefix(err, r, "--tag-output");
-    c->tag = value;
+    c->output.tag = value;
     return 0;
 }
 
@@ -414,7 +407,7 @@ static int set_stdin(void *target, const char *value, struct plenum_error *err)
 
     if (strcmp(value, "0") != 0 && strcmp(value, "none") != 0)
         return error_set(err, -EINVAL, "--stdin must be 0 (instance 0) or none, not '%s'", value);
-    c->no_stdin = strcmp(value, "none") == 0;
+    c->output.no_stdin = strcmp(value, "none") == 0;
     return 0;
 }
 
@@ -510,27 +503,27 @@ static const struct option_def defs[] = {
              "(default: 0)"},
 
     {.help = "Input and output"},
-    {"only-output-from-instance", 0, "LIST", OPTION_TEXT, FIELD(only_output),
+    {"only-output-from-instance", 0, "LIST", OPTION_TEXT, FIELD(output.only),
      .help = "show the output of these instances only: 0,2-3"},
     {"tag-output", 0, "TEMPLATE", OPTION_OPTIONAL, .call = set_tag,
      .help = "begin each line with a tag: %i instance, %h host, %p process, %s stream, %t time, %% "
              "percent sign (default template: [%i@%h])"},
-    {"output-dir", 0, "DIR", OPTION_TEXT, FIELD(output_dir),
+    {"output-dir", 0, "DIR", OPTION_TEXT, FIELD(output.folder),
      .help = "write the output also to files here, one an instance and stream"},
-    {"result", 0, "FILE", OPTION_TEXT, FIELD(result),
+    {"result", 0, "FILE", OPTION_TEXT, FIELD(output.result),
      .help = "write to FILE, as JSON, what became of each instance"},
     {"stdin", 0, "0|none", OPTION_CALL, .call = set_stdin,
      .help = "who reads our standard input: instance 0 (default) or nobody"},
 
     {.help = "Limits (a number of seconds, or 500ms, 5m, 2h)"},
-    {"grace", 0, "TIME", OPTION_DURATION, FIELD(grace_ns), 0, LIMIT_MAX,
+    {"grace", 0, "TIME", OPTION_DURATION, FIELD(limits.grace_ns), 0, LIMIT_MAX,
      .help = "from asking an instance to end (SIGTERM) to killing it (default: 10)"},
-    {"timeout", 0, "TIME", OPTION_DURATION, FIELD(timeout_ns), 0, LIMIT_MAX,
+    {"timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.timeout_ns), 0, LIMIT_MAX,
      .help = "end the job after this time (default: 0, which is never)"},
-    {"start-timeout", 0, "TIME", OPTION_DURATION, FIELD(start_timeout_ns), NS_PER_SEC, LIMIT_MAX,
-     .help = "give up when not all instances have started in this time (default: 60)"},
-    {"heartbeat-timeout", 0, "TIME", OPTION_DURATION, FIELD(heartbeat_timeout_ns), NS_PER_SEC,
-     LIMIT_MAX, .help = "a host that says nothing for so long is lost (default: 30)"},
+    {"start-timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.start_timeout_ns), NS_PER_SEC,
+     LIMIT_MAX, .help = "give up when not all instances have started in this time (default: 60)"},
+    {"heartbeat-timeout", 0, "TIME", OPTION_DURATION, FIELD(limits.heartbeat_timeout_ns),
+     NS_PER_SEC, LIMIT_MAX, .help = "a host that says nothing for so long is lost (default: 30)"},
     {"max-restarts", 0, "N", OPTION_U32, FIELD(max_restarts), 0, COUNT_MAX,
      .help = "start the job again, N times at most, when an instance has failed (default: 0)"},
 
@@ -541,7 +534,7 @@ static const struct option_def defs[] = {
      .help = "further arguments of mpirun for the instances, behind the global ones"},
     {"instance-mpi-local-args", 0, "I:ARGUMENTS", OPTION_CALL, .call = add_instance_args,
      .help = "the same for instance I only"},
-    {"allow-run-as-root", 0, NULL, OPTION_FLAG, FIELD(allow_root),
+    {"allow-run-as-root", 0, NULL, OPTION_FLAG, FIELD(mpi.allow_root),
      .help = "start a job as root, which is refused otherwise"},
 
     {.help = "Configuration"},
@@ -593,17 +586,10 @@ void cmdline_init(struct cmdline *cmdline)
         .numa_aware = true,
         .placement = PLACE_SPREADNUMA,
         .memory = NUMA_BIND,
-        .grace_ns = 10 * NS_PER_SEC,
-        .start_timeout_ns = 60 * NS_PER_SEC,
-        .heartbeat_timeout_ns = 30 * NS_PER_SEC,
+        .limits = {.grace_ns = 10 * NS_PER_SEC,
+                   .start_timeout_ns = 60 * NS_PER_SEC,
+                   .heartbeat_timeout_ns = 30 * NS_PER_SEC},
     };
-}
-
-static void list_fini(struct cmdline_list *list)
-{
-    for (size_t i = 0; i < list->count; i++)
-        free(list->items[i]);
-    free(list->items);
 }
 
 void cmdline_fini(struct cmdline *cmdline)
@@ -611,16 +597,16 @@ void cmdline_fini(struct cmdline *cmdline)
     hostlist_fini(&cmdline->hosts);
     hostlist_fini(&cmdline->loader_hosts);
     device_pool_fini(&cmdline->pool);
-    list_fini(&cmdline->excluded);
-    list_fini(&cmdline->topologies);
-    list_fini(&cmdline->exports);
-    list_fini(&cmdline->mpi_global_args);
-    list_fini(&cmdline->mpi_local_args);
-    for (size_t i = 0; i < cmdline->num_instance_args; i++)
-        list_fini(&cmdline->instance_args[i].words);
-    free(cmdline->instance_args);
+    texts_fini(&cmdline->excluded);
+    texts_fini(&cmdline->topologies);
+    texts_fini(&cmdline->exports);
+    texts_fini(&cmdline->mpi.global_args);
+    texts_fini(&cmdline->mpi.local_args);
+    for (size_t i = 0; i < cmdline->mpi.num_instance_args; i++)
+        texts_fini(&cmdline->mpi.instance_args[i].words);
+    free(cmdline->mpi.instance_args);
     options_settings_fini(&cmdline->settings);
-    list_fini(&cmdline->imported);
+    texts_fini(&cmdline->imported);
 }
 
 static const char *setting_of(const struct options_settings *settings, const char *name)

@@ -13,20 +13,7 @@
 #include "common/options.h"
 #include "launcher/plan/devices.h"
 #include "launcher/plan/place.h"
-
-/** Texts that an option collects. Zero-initialised: none. */
-struct cmdline_list {
-    char **items; /* owned, ended by NULL once there is one */
-    size_t count;
-};
-
-/** Are these arguments of mpirun variables alone: -x NAME=value, -x NAME? */
-bool cmdline_are_exports(const struct cmdline_list *words);
-
-/** Append `len` bytes of a text (copied): 0 or -ENOMEM. */
-int cmdline_list_add(struct cmdline_list *list, const char *text, size_t len);
-
-enum cmdline_format { CMDLINE_FORMAT_NONE, CMDLINE_FORMAT_TEXT, CMDLINE_FORMAT_JSON };
+#include "launcher/plan/settings.h"
 
 enum cmdline_version {
     CMDLINE_VERSION_NONE,
@@ -39,7 +26,7 @@ enum cmdline_version {
  * argv or from `imported`, unless said otherwise. */
 struct cmdline {
     struct hostlist hosts;
-    struct cmdline_list excluded; /* lists of hosts */
+    struct texts excluded; /* lists of hosts */
     uint32_t num_instances;
     uint32_t num_replicas;
     bool allow_uneven;
@@ -56,47 +43,32 @@ struct cmdline {
     bool first_threads;
     uint32_t reserve_cores;
     bool strict_binding;
-    struct cmdline_list topologies; /* sources for topology_read() */
+    struct texts topologies; /* sources for topology_read() */
 
     const char *loader; /* "auto", "none" or addresses */
     struct hostlist loader_hosts;
     const char *verify; /* a percentage of batches; NULL: what the environment says */
 
-    const char *only_output; /* instances, as ranges */
-    const char *tag;         /* template of what stands before a line; NULL: nothing */
-    const char *output_dir;
-    const char *result;
-    enum cmdline_format print_topology;
+    struct output_settings output;
     bool dry_run;
-    bool no_stdin;
 
-    struct cmdline_list exports; /* NAME, NAME=value or PREFIX* */
+    struct texts exports; /* NAME, NAME=value or PREFIX* */
 
-    uint64_t grace_ns;
-    uint64_t timeout_ns; /* 0: none */
-    uint64_t start_timeout_ns;
-    uint64_t heartbeat_timeout_ns;
+    struct limits limits;
     uint32_t max_restarts;
 
-    struct cmdline_list mpi_global_args; /* one word each */
-    struct cmdline_list mpi_local_args;
-    struct cmdline_instance_args {
-        uint32_t instance;
-        struct cmdline_list words;
-    } * instance_args; /* owned; in the order of the command line */
-    size_t num_instance_args;
+    struct mpi_settings mpi;
 
     const char *import_config, *export_config;
     bool overwrite_config;
 
-    bool allow_root;
     int verbosity;
     enum cmdline_version version;
 
     char **program; /* with its arguments, ended by NULL; program[0] is NULL when none is named */
 
     struct options_settings settings; /* all that was said, for configfile_write() */
-    struct cmdline_list imported;     /* texts of the configuration file */
+    struct texts imported;            /* texts of the configuration file */
 };
 
 void cmdline_init(struct cmdline *cmdline);
@@ -112,6 +84,10 @@ extern const struct options_program cmdline_program;
  * Returns what options_parse() does.
  */
 int cmdline_parse(struct cmdline *cmdline, int argc, char **argv, struct plenum_error *err);
+
+/** Take the quotes off the value of NAME="value" or NAME='value', in place: 0, or -EINVAL when it
+ * is not NAME=value. */
+int cmdline_unquote(char *text);
 
 /** yes, no; on, off; true, false; 1, 0: 0 or -EINVAL. */
 int cmdline_parse_truth(const char *text, bool *ret);

@@ -15,6 +15,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "launcher/plan/cmdline.h"
 
 /* The row that --help shows for an option, of which this may be another name. */
 static const struct option_def *principal(const struct option_def *def)
@@ -80,7 +81,7 @@ static int unquote(char *text)
 struct reader {
     const struct options_settings *own;
     struct options_settings *ret;
-    struct cmdline_list *texts;
+    struct texts *texts;
     struct plenum_error *err;
 };
 
@@ -97,7 +98,7 @@ static int take_option(struct reader *r, const struct option_def *def, const cha
     } else if (def->type == OPTION_OPTIONAL && !*value) {
         value = NULL;
     } else {
-        if (cmdline_list_add(r->texts, value, strlen(value)) < 0)
+        if (texts_add(r->texts, value, strlen(value)) < 0)
             return error_set(r->err, -ENOMEM, "out of memory");
         value = r->texts->items[r->texts->count - 1];
     }
@@ -136,8 +137,7 @@ static int take_line(struct reader *r, char *line)
 }
 
 int configfile_read(const char *path, const struct options_settings *own,
-                    struct options_settings *ret, struct cmdline_list *texts,
-                    struct plenum_error *err)
+                    struct options_settings *ret, struct texts *texts, struct plenum_error *err)
 {
     struct reader reader = {.own = own, .ret = ret, .texts = texts, .err = err};
     FILE *file = fopen(path, "re");

@@ -6,7 +6,7 @@
 #include <plenum/error.h>
 
 #include "common/options.h"
-#include "launcher/plan/cmdline.h"
+#include "launcher/texts.h"
 
 /**
  * Append the options of a file, in its order, to `*ret`, but none that is in `own` already.
@@ -20,8 +20,7 @@
  * Errors: -errno of reading; -EINVAL with file and line; -ENOMEM.
  */
 int configfile_read(const char *path, const struct options_settings *own,
-                    struct options_settings *ret, struct cmdline_list *texts,
-                    struct plenum_error *err);
+                    struct options_settings *ret, struct texts *texts, struct plenum_error *err);
 
 /**
  * Write options so that configfile_read() gets them back, apart from those about such files.

@@ -7,6 +7,8 @@
 
 #include "launcher/plan/plan.h"
 
+enum table_format { TABLE_NONE, TABLE_TEXT, TABLE_JSON };
+
 /** @param loader  "auto", "none" or addresses. @param starter "mpirun" or "plenumrun". Hosts whose
  *                topology is not known yet say so. */
 void table_print_text(FILE *file, const struct plan *plan, const char *loader, const char *starter);

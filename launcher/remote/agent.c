@@ -59,9 +59,9 @@ bool agent_is_setting(const char *word, const char *name)
     return strcmp(word, name) == 0 || (older && newer && strcmp(newer, older) == 0);
 }
 
-const char *agent_get_setting(const struct cmdline *options, const char *name)
+const char *agent_get_setting(const struct agent_settings *settings, const char *name)
 {
-    const struct cmdline_list *args = &options->mpi_global_args;
+    const struct texts *args = settings->mpi_args;
     const char *value = NULL;
     char *variable;
 
@@ -80,26 +80,26 @@ const char *agent_get_setting(const struct cmdline *options, const char *name)
     return value;
 }
 
-bool agent_is_used(const struct cmdline *options)
+bool agent_is_used(const struct agent_settings *settings)
 {
-    const char *starter = agent_get_setting(options, "plm");
+    const char *starter = agent_get_setting(settings, "plm");
 
     if (starter)
         return strcmp(starter, "rsh") == 0 || strcmp(starter, "ssh") == 0;
     return !getenv("SLURM_JOB_ID") && !getenv("SLURM_JOBID");
 }
 
-bool agent_gives_secret(const struct cmdline *options, const struct plan *plan)
+bool agent_gives_secret(const struct agent_settings *settings, const struct plan *plan)
 {
     bool batch = getenv("PBS_JOBID") || getenv("LSB_JOBID");
 
-    return !plan_is_local(plan) && agent_is_used(options) &&
-           (!batch || agent_get_setting(options, "plm"));
+    return !plan_is_local(plan) && agent_is_used(settings) &&
+           (!batch || agent_get_setting(settings, "plm"));
 }
 
-const char *agent_program(const struct cmdline *options)
+const char *agent_program(const struct agent_settings *settings)
 {
-    const char *agent = agent_get_setting(options, "plm_rsh_agent");
+    const char *agent = agent_get_setting(settings, "plm_rsh_agent");
 
     return agent && *agent ? agent : "ssh";
 }
@@ -117,29 +117,29 @@ static bool is_ssh(const char *agent)
     return len == 3 && memcmp(agent, "ssh", 3) == 0;
 }
 
-unsigned agent_keepalive_seconds(const struct cmdline *options)
+unsigned agent_keepalive_seconds(const struct agent_settings *settings)
 {
     /* The first probe may be due at once, so the waits behind them must do: 3 times a half. */
-    uint64_t half = options->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
+    uint64_t half = settings->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
 
     return (unsigned)min_u64(max_u64(half, KEEPALIVE_SECONDS_LEAST), KEEPALIVE_SECONDS_MOST);
 }
 
-const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTIONS_MAX])
+const char *agent_arguments(const struct agent_settings *settings, char ret[AGENT_OPTIONS_MAX])
 {
-    const char *own = agent_get_setting(options, "plm_rsh_args");
-    uint64_t seconds = options->start_timeout_ns / NS_PER_SEC / 6;
+    const char *own = agent_get_setting(settings, "plm_rsh_args");
+    uint64_t seconds = settings->start_timeout_ns / NS_PER_SEC / 6;
 
     if (own)
         return own;
     ret[0] = '\0';
-    if (!is_ssh(agent_program(options)))
+    if (!is_ssh(agent_program(settings)))
         return ret;
     seconds = min_u64(max_u64(seconds, CONNECT_SECONDS_LEAST), CONNECT_SECONDS_MOST);
     (void)snprintf(ret, AGENT_OPTIONS_MAX,
                    "-o BatchMode=yes -o ConnectTimeout=%u -o ConnectionAttempts=2 -o "
                    "ServerAliveInterval=%u -o ServerAliveCountMax=%d",
-                   (unsigned)seconds, agent_keepalive_seconds(options), AGENT_KEEPALIVE_PROBES);
+                   (unsigned)seconds, agent_keepalive_seconds(settings), AGENT_KEEPALIVE_PROBES);
     return ret;
 }
 
@@ -323,18 +323,18 @@ static int make_step(const struct plan_host *host, const char *script, char **te
     return 0;
 }
 
-int agent_make_command(const struct cmdline *options, const struct plan_host *host,
+int agent_make_command(const struct agent_settings *settings, const struct plan_host *host,
                        const char *script, char **text, char **words)
 {
     char arguments[AGENT_OPTIONS_MAX], *port;
     size_t count = 0;
     int r;
 
-    if (!agent_is_used(options))
+    if (!agent_is_used(settings))
         return make_step(host, script, text, words);
     /* Both texts and the port, one behind the other. */
-    *text = str_format("%s%c%s%c%u", agent_program(options), 1, agent_arguments(options, arguments),
-                       1, host->port);
+    *text = str_format("%s%c%s%c%u", agent_program(settings), 1,
+                       agent_arguments(settings, arguments), 1, host->port);
     if (!*text)
         return -ENOMEM;
     char *second = strchr(*text, 1);

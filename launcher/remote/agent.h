@@ -8,8 +8,8 @@
 
 #include <plenum/error.h>
 
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
+#include "launcher/texts.h"
 
 enum {
     AGENT_NAME_MAX = 256,
@@ -20,16 +20,22 @@ enum {
     AGENT_KEEPALIVE_PROBES = 3,
 };
 
+/** What decides how hosts are logged in to. */
+struct agent_settings {
+    const struct texts *mpi_args; /* mpirun's global arguments, which may name another agent */
+    uint64_t start_timeout_ns, heartbeat_timeout_ns;
+};
+
 /**
  * Seconds between two keepalive probes of a connection that is not ours (ssh, Open MPI's daemons).
  * AGENT_KEEPALIVE_PROBES of them without an answer take longer than --heartbeat-timeout: it is our
  * heartbeat that loses a host, and names it.
  */
-unsigned agent_keepalive_seconds(const struct cmdline *options);
+unsigned agent_keepalive_seconds(const struct agent_settings *settings);
 
 /** A setting of Open MPI (4.1's name) that the person has made, on our command line or in the
  * environment, or NULL. */
-const char *agent_get_setting(const struct cmdline *options, const char *name);
+const char *agent_get_setting(const struct agent_settings *settings, const char *name);
 
 /** Is this word of mpirun's command line followed by the name of a setting and its value? */
 bool agent_begins_setting(const char *word);
@@ -39,21 +45,21 @@ bool agent_is_setting(const char *word, const char *name);
 
 /** Does mpirun start processes on other hosts by an agent? (Else by srun, in a Slurm allocation.)
  */
-bool agent_is_used(const struct cmdline *options);
+bool agent_is_used(const struct agent_settings *settings);
 
 /**
  * Is the job's secret given to other hosts by the standard input of a login, which is encrypted?
  * Then plenumrun is mpirun's agent. Else it is in the environment of whatever starts processes
  * there (Slurm, PBS, LSF), which gets it across in its own way.
  */
-bool agent_gives_secret(const struct cmdline *options, const struct plan *plan);
+bool agent_gives_secret(const struct agent_settings *settings, const struct plan *plan);
 
 /** The agent's program and its first arguments, "ssh -F config". */
-const char *agent_program(const struct cmdline *options);
+const char *agent_program(const struct agent_settings *settings);
 
 /** Arguments for it that bound the time it takes: those that the person has set, or our own where
  * it is ssh, or "". */
-const char *agent_arguments(const struct cmdline *options, char ret[AGENT_OPTIONS_MAX]);
+const char *agent_arguments(const struct agent_settings *settings, char ret[AGENT_OPTIONS_MAX]);
 
 /** Is there a host that mpirun cannot log in to by its name alone: with a user or a port, or an
  * IPv6 address, which mpirun does not read? Then plenumrun must stand between it and the agent. */
@@ -81,7 +87,7 @@ char *agent_make_script(const char *self, const char *const *arguments, size_t c
  * @param words  [AGENT_WORDS_MAX + 1]; ended by NULL
  * @return 0, -ENOMEM, or -E2BIG
  */
-int agent_make_command(const struct cmdline *options, const struct plan_host *host,
+int agent_make_command(const struct agent_settings *settings, const struct plan_host *host,
                        const char *script, char **text, char **words);
 
 /** Start such a command line with these standard descriptors, in a session of its own: its process,

@@ -29,7 +29,6 @@
 #include "launcher/control.h"
 #include "launcher/host.h"
 #include "launcher/lines.h"
-#include "launcher/remote/agent.h"
 #include "launcher/remote/lend.h"
 #include "launcher/status.h"
 
@@ -59,7 +58,7 @@ struct lender {
 };
 
 struct lenders {
-    const struct cmdline *options;
+    struct lenders_request request;
     char self[4096];
     char key[TLS_TEXT_MAX], client_key[TLS_TEXT_MAX]; /* of the loaders, of the programs */
     char *script;
@@ -104,16 +103,19 @@ static char *where_to_listen(const struct lender *l)
 
 static int send_task(const struct lenders *all, struct lender *l)
 {
-    struct control_lend task = {.silence_ns = all->options->heartbeat_timeout_ns,
-                                .address = where_to_listen(l),
-                                .key = strdup(all->key)};
-    int r = task.address && task.key ? environ_of_loader(all->options, &task.environment) : -ENOMEM;
+    const struct control_lend task = {.silence_ns = all->request.agent->heartbeat_timeout_ns,
+                                      .address = where_to_listen(l),
+                                      .key = (char *)all->key,
+                                      .environment = *all->request.environment};
+    int r;
 
-    if (r == 0)
-        r = control_put_lend(&l->conn.tx, &task);
-    control_lend_fini(&task);
-    if (r == 0)
-        r = frame_conn_flush(&l->conn);
+    if (!task.address)
+        return -ENOMEM;
+    r = control_put_lend(&l->conn.tx, &task);
+    free(task.address); /* the rest is borrowed */
+    if (r < 0)
+        return r;
+    r = frame_conn_flush(&l->conn);
     /* A login that ends without a look at its input is told of when its status is known. */
     return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
@@ -127,7 +129,7 @@ static int log_in(const struct lenders *all, struct lender *l, int in, int err)
     if (l->host->local) {
         r = agent_start((char *const *)self, in, in, err);
     } else {
-        r = agent_make_command(all->options, l->host, all->script, &text, words);
+        r = agent_make_command(all->request.agent, l->host, all->script, &text, words);
         if (r < 0)
             return r;
         r = agent_start(words, in, in, err);
@@ -467,9 +469,10 @@ static int make_keys(struct lenders *all, struct plenum_error *err)
     return r;
 }
 
-int lenders_create(const struct plan *plan, const struct cmdline *options, struct lenders **ret,
+int lenders_create(const struct lenders_request *request, struct lenders **ret,
                    struct plenum_error *err)
 {
+    const struct plan *plan = request->plan;
     static const char *const arguments[] = {LEND_ARGUMENT};
     struct lenders *all;
     int r;
@@ -480,7 +483,7 @@ int lenders_create(const struct plan *plan, const struct cmdline *options, struc
     all = calloc(1, sizeof(*all) + plan->num_loader_hosts * sizeof(all->list[0]));
     if (!all)
         return error_set(err, -ENOMEM, "out of memory");
-    all->options = options;
+    all->request = *request;
     all->count = plan->num_loader_hosts;
     FOR_LENDERS(l, all)
     *l = (struct lender){.host = &plan->loader_hosts[l - all->list],

@@ -10,18 +10,26 @@
 
 #include <plenum/error.h>
 
-#include "launcher/plan/cmdline.h"
+#include "launcher/environ.h"
 #include "launcher/plan/plan.h"
+#include "launcher/remote/agent.h"
 
 /** All of a job's. Opaque. Threads: one. NULL, where functions take one, is a job without any. */
 struct lenders;
+
+/** Borrowed for the lenders' life. */
+struct lenders_request {
+    const struct plan *plan;
+    const struct agent_settings *agent;
+    const struct environ_list *environment; /* of a loader: changes to what it is there */
+};
 
 /**
  * Log in to each of the plan's loader hosts, and have a loader kept there. Does not wait.
  *
  * Lines that loaders print, and what becomes of them, are logged.
  */
-int lenders_create(const struct plan *plan, const struct cmdline *options, struct lenders **ret,
+int lenders_create(const struct lenders_request *request, struct lenders **ret,
                    struct plenum_error *err);
 
 /** A descriptor that becomes readable when lenders_dispatch() has something to do; -1 where there

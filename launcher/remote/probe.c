@@ -37,10 +37,8 @@
 #include "common/memory.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/environ.h"
 #include "launcher/host.h"
 #include "launcher/plan/grid.h"
-#include "launcher/remote/agent.h"
 
 enum {
     ANSWER_BYTES = 16384,
@@ -92,9 +90,8 @@ void probe_fail(struct probe *probe, const char *step, const char *format, ...)
 
 static char *make_script(const struct probe_question *q, bool loader)
 {
-    const char *program = q->options->program[0], *path = environ_get_path(q->options);
     const char *const words[] = {PROBE_ARGUMENT, PACKAGE_VERSION, loader ? "/" : q->directory,
-                                 program && !loader ? program : "", path ? path : ""};
+                                 q->program && !loader ? q->program : "", q->path ? q->path : ""};
 
     return agent_make_script(q->self, words, ARRAY_LEN(words));
 }
@@ -108,7 +105,7 @@ static int ask(const struct probe_question *question, const struct plan_host *ho
     q->said = malloc(ANSWER_BYTES);
     if (!q->said)
         return -ENOMEM;
-    r = agent_make_command(question->options, host, script, &text, words);
+    r = agent_make_command(question->agent, host, script, &text, words);
     if (r < 0)
         return r;
     if (pipe2(fds, O_CLOEXEC) < 0) {
@@ -277,7 +274,7 @@ static void judge(const struct probe_question *question, struct inquiry *q, uint
     else if (q->len > 0)
         probe_fail(p, "log in", "%s", last_line(q));
     else
-        probe_fail(p, "log in", "%s ended without a word", agent_program(question->options));
+        probe_fail(p, "log in", "%s ended without a word", agent_program(question->agent));
 }
 
 /* Is it under way, and so that others wait for it? Silent hosts are not waited for: a rack of them

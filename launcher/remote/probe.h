@@ -10,14 +10,16 @@
 
 #include "common/message.h"
 #include "launcher/network.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
+#include "launcher/remote/agent.h"
 
 /** The argument by which plenumrun knows that it is asked, on another host. */
 #define PROBE_ARGUMENT "--probe"
 
 struct probe_question {
-    const struct cmdline *options;
+    const struct agent_settings *agent;
+    const char *program;   /* of the job */
+    const char *path;      /* where programs are looked for; NULL: as it is there */
     const char *self;      /* plenumrun's own file */
     const char *directory; /* where the programs will run */
     /* of time in which we run: one during which we are stopped does not count */

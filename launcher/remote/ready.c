@@ -16,9 +16,7 @@
 #include "common/log.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/environ.h"
 #include "launcher/host.h"
-#include "launcher/remote/agent.h"
 #include "launcher/remote/probe.h"
 #include "launcher/status.h"
 
@@ -28,12 +26,12 @@ enum { MEMORY_PART = 20 };
 
 /* ---- this host ---- */
 
-static bool root_is_allowed(const struct cmdline *options)
+static bool root_is_allowed(bool allow_root)
 {
     const char *allow = getenv("OMPI_ALLOW_RUN_AS_ROOT");
     const char *confirm = getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
 
-    return geteuid() != 0 || options->allow_root ||
+    return geteuid() != 0 || allow_root ||
            (allow && confirm && strcmp(allow, "1") == 0 && strcmp(confirm, "1") == 0);
 }
 
@@ -57,12 +55,12 @@ static void tell_missing(const char *program)
 }
 
 /* What would fail on this host: 0, or an exit status. */
-static int check_here(const struct cmdline *options, const struct plan *plan)
+static int check_here(const struct ready_request *request, const struct plan *plan)
 {
     char path[4096];
     bool here = false;
 
-    if (!root_is_allowed(options)) {
+    if (!root_is_allowed(request->allow_root)) {
         log_error("a job is not started as root, where a mistake in it could harm the system; use "
                   "another user, or --allow-run-as-root");
         return STATUS_USAGE;
@@ -71,19 +69,17 @@ static int check_here(const struct cmdline *options, const struct plan *plan)
         here |= plan->hosts[i].local;
     if (!here)
         return 0;
-    switch (
-        host_find_program_in(environ_get_path(options), options->program[0], path, sizeof(path))) {
+    switch (host_find_program_in(request->path, request->program, path, sizeof(path))) {
     case 0:
         return 0;
     case -EACCES:
         log_error("program '%s' cannot be executed: is it a program, and has it the permission "
                   "(chmod +x)?%s",
-                  options->program[0],
-                  is_script(options->program[0]) ? " Python scripts are started by python3 FILE"
-                                                 : "");
+                  request->program,
+                  is_script(request->program) ? " Python scripts are started by python3 FILE" : "");
         return STATUS_NOT_EXECUTABLE;
     default:
-        tell_missing(options->program[0]);
+        tell_missing(request->program);
         return STATUS_NOT_FOUND;
     }
 }
@@ -123,16 +119,18 @@ static void warn_of(const struct probe *p)
              format_bytes(p->memory_total, all, sizeof(all)));
 }
 
-static int ask_hosts(const struct cmdline *options, const struct plan *plan, const char *directory,
-                     struct hosts *h, uint64_t *ret_stopped_ns)
+static int ask_hosts(const struct ready_request *request, const struct plan *plan, struct hosts *h,
+                     uint64_t *ret_stopped_ns)
 {
     char self[4096];
     struct plenum_error err;
     const struct probe_question question = {
-        .options = options,
+        .agent = request->agent,
+        .program = request->program,
+        .path = request->path,
         .self = self,
-        .directory = directory,
-        .limit_ms = (int)min_u64(options->start_timeout_ns / NS_PER_MS / 2, INT32_MAX)};
+        .directory = request->directory,
+        .limit_ms = (int)min_u64(request->agent->start_timeout_ns / NS_PER_MS / 2, INT32_MAX)};
 
     if (host_get_self(self, sizeof(self), &err) < 0) {
         log_error("%s", err.text);
@@ -401,27 +399,26 @@ static int choose_network(struct plan *plan, struct hosts *h, const struct subne
     return r;
 }
 
-int ready_check(const struct cmdline *options, struct plan *plan, const char *directory,
-                struct ready *ret)
+int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret)
 {
     struct hosts h = {0};
     struct subnet subnet = {0};
-    const struct subnet *named = options->host_subnet ? &subnet : NULL;
+    const struct subnet *named = request->host_subnet ? &subnet : NULL;
     int status;
 
     *ret = (struct ready){0};
-    status = check_here(options, plan);
+    status = check_here(request, plan);
     if (status != 0 || (plan_is_local(plan) && plan->num_loader_hosts == 0))
         return status;
-    if (options->host_subnet)
-        (void)subnet_parse(options->host_subnet, &subnet, NULL); /* looked at before */
+    if (request->host_subnet)
+        (void)subnet_parse(request->host_subnet, &subnet, NULL); /* looked at before */
     (void)network_read(&h.own);
-    if (!options->no_host_check && agent_is_used(options)) {
-        status = ask_hosts(options, plan, directory, &h, &ret->stopped_ns);
+    if (!request->no_host_check && agent_is_used(request->agent)) {
+        status = ask_hosts(request, plan, &h, &ret->stopped_ns);
         if (status == 0) {
             check_tls(&h);
-            if (options->host_subnet)
-                check_subnet(&h, &subnet, options->host_subnet);
+            if (request->host_subnet)
+                check_subnet(&h, &subnet, request->host_subnet);
             status = report(&h);
         }
     }

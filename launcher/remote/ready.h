@@ -4,8 +4,18 @@
 #define LAUNCHER_READY_H
 
 #include "launcher/network.h"
-#include "launcher/plan/cmdline.h"
 #include "launcher/plan/plan.h"
+#include "launcher/remote/agent.h"
+
+/** What a job needs of its hosts. Borrowed. */
+struct ready_request {
+    const struct agent_settings *agent;
+    const char *program, *directory; /* what runs, and where */
+    const char *path;                /* where programs are looked for; NULL: as it is there */
+    const char *host_subnet;         /* the network that the person named; NULL: none */
+    bool allow_root;
+    bool no_host_check; /* other hosts are not asked */
+};
 
 /** The network that the hosts share. "" where nothing is known. */
 struct ready {
@@ -24,7 +34,6 @@ struct ready {
  *
  * Prints what is wrong. 0, or the exit status.
  */
-int ready_check(const struct cmdline *options, struct plan *plan, const char *directory,
-                struct ready *ret);
+int ready_check(const struct ready_request *request, struct plan *plan, struct ready *ret);
 
 #endif

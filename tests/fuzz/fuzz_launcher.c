@@ -15,6 +15,7 @@
 #include "common/util.h"
 #include "launcher/control.h"
 #include "launcher/network.h"
+#include "launcher/numa.h"
 #include "launcher/plan/allocation.h"
 #include "launcher/plan/cmdline.h"
 #include "launcher/plan/configfile.h"

@@ -49,9 +49,9 @@ Test(cmdline, defaults)
     cr_expect(eq(u32, o.num_instances, 0));
     cr_expect(o.numa_aware);
     cr_expect(o.placement == PLACE_SPREADNUMA);
-    cr_expect(o.tag == NULL && o.loader == NULL && !o.dry_run && !o.allow_root);
-    cr_expect(eq(u64, o.grace_ns, 10 * NS_PER_SEC));
-    cr_expect(eq(u64, o.timeout_ns, 0));
+    cr_expect(o.output.tag == NULL && o.loader == NULL && !o.dry_run && !o.mpi.allow_root);
+    cr_expect(eq(u64, o.limits.grace_ns, 10 * NS_PER_SEC));
+    cr_expect(eq(u64, o.limits.timeout_ns, 0));
     cmdline_fini(&o);
 }
 
@@ -77,10 +77,10 @@ Test(cmdline, everything_at_once)
     cr_expect(eq(int, o.verbosity, 2));
     cr_expect(eq(sz, o.exports.count, 2));
     cr_expect(eq(str, o.exports.items[0], (char *)"A=1 2"));
-    cr_expect(eq(str, o.tag, (char *)"[%i@%h]"));
-    cr_expect(eq(u64, o.grace_ns, 500 * NS_PER_MS));
-    cr_expect(eq(sz, o.mpi_global_args.count, 3));
-    cr_expect(eq(str, o.mpi_global_args.items[2], (char *)"a b"), "quotes hold a word together");
+    cr_expect(eq(str, o.output.tag, (char *)"[%i@%h]"));
+    cr_expect(eq(u64, o.limits.grace_ns, 500 * NS_PER_MS));
+    cr_expect(eq(sz, o.mpi.global_args.count, 3));
+    cr_expect(eq(str, o.mpi.global_args.items[2], (char *)"a b"), "quotes hold a word together");
     cr_expect(eq(str, o.program[0], (char *)"-prog"), "what follows -- is the program");
     cr_expect(eq(str, o.program[1], (char *)"-n"));
     cmdline_fini(&o);
@@ -212,11 +212,11 @@ Test(cmdline, options_from_a_file)
     cr_expect(eq(sz, o.hosts.count, 1), "the command line wins");
     cr_expect(eq(str, o.hosts.hosts[0].name, (char *)"x"));
     cr_expect(eq(u32, o.num_instances, 7), "also by mpirun's name of the option");
-    cr_expect(eq(u64, o.grace_ns, 5 * NS_PER_SEC));
+    cr_expect(eq(u64, o.limits.grace_ns, 5 * NS_PER_SEC));
     cr_expect(eq(sz, o.exports.count, 2));
     cr_expect(eq(str, o.exports.items[0], (char *)"A=1 = 2 # 3"));
     cr_expect(eq(str, o.exports.items[1], (char *)" B=\"x "));
-    cr_expect(eq(str, (char *)o.tag, (char *)"[%i@%h]"));
+    cr_expect(eq(str, (char *)o.output.tag, (char *)"[%i@%h]"));
     cr_expect(not(o.numa_aware));
     cr_expect(o.strict_binding);
     cr_expect(not(o.dry_run));

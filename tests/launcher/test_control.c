@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "launcher/control.h"
+#include "launcher/numa.h"
 
 /* The payload of the one frame in `b`. */
 static struct frame_reader payload_of(const struct frame_buffer *b, uint16_t type)

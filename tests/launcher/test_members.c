@@ -37,14 +37,15 @@ static bool hangs_up(enum member_state state, enum control_type type)
     struct plan_instance instance = {0};
     struct plan_host host = {.name = (char *)"node7"};
     struct plan plan = {.num_instances = 1, .instances = &instance, .num_hosts = 1, .hosts = &host};
-    const struct cmdline options = {.grace_ns = 1};
+    const struct limits limits = {.grace_ns = 1};
+    const struct supervise_job job = {.limits = &limits};
     struct peer *peer = calloc(1, sizeof(*peer)), **peers = malloc(sizeof(struct peer *));
     struct member member = {.state = state,
                             .peer = peer,
                             .has_exited = state >= EXITED,
                             .tail = state == DONE ? strdup("before") : NULL};
     struct supervisor s = {.plan = &plan,
-                           .options = &options,
+                           .job = &job,
                            .phase = RUNNING,
                            .members = &member,
                            .peers = peers,

@@ -11,6 +11,8 @@
 #include "common/util.h"
 #include "launcher/handover.h"
 #include "launcher/job/mpirun.h"
+#include "launcher/job/starter.h"
+#include "launcher/plan/cmdline.h"
 #include "launcher/remote/agent.h"
 
 static struct plan_host hosts[] = {{.name = (char *)"n2", .first = 0, .count = 2},
@@ -22,6 +24,44 @@ static struct plan_host here[] = {{.name = (char *)"here", .local = true, .count
 static const struct plan local = {
     .hosts = here, .num_hosts = 1, .instances = instances, .num_instances = 3};
 static const struct starter_job job = {.id = "J", .token = "SECRET", .control = "unix:@c"};
+
+static const struct agent_settings *agent_for(const struct cmdline *options)
+{
+    static struct agent_settings agent;
+
+    agent = (struct agent_settings){.mpi_args = &options->mpi.global_args,
+                                    .start_timeout_ns = options->limits.start_timeout_ns,
+                                    .heartbeat_timeout_ns = options->limits.heartbeat_timeout_ns};
+    return &agent;
+}
+
+/* The job, as these options make it. */
+static struct starter_job job_for(const struct cmdline *options, const struct starter_job *base)
+{
+    struct starter_job made = *base;
+
+    made.mpi = &options->mpi;
+    made.agent = agent_for(options);
+    made.grace_ns = options->limits.grace_ns;
+    return made;
+}
+
+static int arguments_for(const struct plan *plan, const struct cmdline *options, const char *self,
+                         struct starter_words *ret)
+{
+    struct starter_job made = job_for(options, &job);
+
+    return mpirun_arguments(plan, &made, self, ret);
+}
+
+static int environment_for(const struct plan *plan, const struct cmdline *options,
+                           const struct starter_job *base, char *const *environment,
+                           struct starter_words *ret)
+{
+    struct starter_job made = job_for(options, base);
+
+    return mpirun_environment(plan, &made, environment, ret);
+}
 
 static char *joined(const struct starter_words *w)
 {
@@ -64,7 +104,7 @@ Test(mpirun, arguments)
     struct starter_words w;
 
     cmdline_init(&options);
-    cr_assert(eq(int, mpirun_arguments(&local, &options, "/bin/plenumrun", &w), 0));
+    cr_assert(eq(int, arguments_for(&local, &options, "/bin/plenumrun", &w), 0));
     cr_expect(strstr(joined(&w), "--bind-to none --stdin none --host localhost:") != NULL, "%s",
               joined(&w));
     cr_expect(ge(u64, number_behind(joined(&w), "--host localhost:"), 3));
@@ -72,8 +112,8 @@ Test(mpirun, arguments)
     cr_expect(strstr(joined(&w), "root") == NULL, "%s", joined(&w));
     starter_words_fini(&w);
 
-    options.allow_root = true;
-    cr_assert(eq(int, mpirun_arguments(&several, &options, "/bin/plenumrun", &w), 0));
+    options.mpi.allow_root = true;
+    cr_assert(eq(int, arguments_for(&several, &options, "/bin/plenumrun", &w), 0));
     cr_expect(strstr(joined(&w), "--allow-run-as-root") != NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), "--map-by seq --stdin none --host n2,n2,n1 -n 3 ") != NULL,
               "instances in the order of the plan: %s", joined(&w));
@@ -82,7 +122,7 @@ Test(mpirun, arguments)
     starter_words_fini(&w);
 
     setenv("SLURM_JOB_ID", "1", 1);
-    cr_assert(eq(int, mpirun_arguments(&several, &options, "/bin/plenumrun", &w), 0));
+    cr_assert(eq(int, arguments_for(&several, &options, "/bin/plenumrun", &w), 0));
     cr_expect(strstr(joined(&w), "-x " SHIM_ENV_TOKEN " ") != NULL, "where nobody logs in");
     starter_words_fini(&w);
     unsetenv("SLURM_JOB_ID");
@@ -102,17 +142,17 @@ Test(mpirun, the_secret_goes_by_the_agent)
     unsetenv("OMPI_MCA_plm_rsh_agent");
     cmdline_init(&options);
     cr_assert(eq(int, options_parse(&cmdline_program, &options, 4, argv, &operands, NULL), 0));
-    cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
+    cr_assert(eq(int, arguments_for(&several, &options, "/p", &w), 0));
     cr_expect(strstr(joined(&w), "plm_rsh_agent") == NULL, "%s", joined(&w));
     cr_expect(strstr(joined(&w), " --mca a b ") != NULL, "%s", joined(&w));
     starter_words_fini(&w);
-    cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+    cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS "0"), (char *)"n2,n1"));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_no_tree_spawn"), (char *)"1"));
     starter_words_fini(&w);
-    cr_assert(eq(int, mpirun_arguments(&local, &options, "/p", &w), 0));
+    cr_assert(eq(int, arguments_for(&local, &options, "/p", &w), 0));
     cr_expect(strstr(joined(&w), "plm_rsh_agent") != NULL, "one host needs none of ours");
     starter_words_fini(&w);
     cmdline_fini(&options);
@@ -134,7 +174,7 @@ Test(mpirun, long_lists_of_hosts_are_files)
     FILE *f;
 
     cmdline_init(&options);
-    cr_assert(eq(int, mpirun_arguments(&plan, &options, "/p", &w), 0));
+    cr_assert(eq(int, arguments_for(&plan, &options, "/p", &w), 0));
     for (size_t i = 0; i < w.count; i++) {
         cr_expect(lt(sz, strlen(w.words[i]), 131072));
         if (strcmp(w.words[i], "--hostfile") == 0)
@@ -176,7 +216,7 @@ Test(mpirun, long_lists_of_hosts_are_several_variables)
         all[i].host = i;
     }
     cmdline_init(&options);
-    cr_assert(eq(int, mpirun_environment(&plan, &options, &job, before, &w), 0));
+    cr_assert(eq(int, environment_for(&plan, &options, &job, before, &w), 0));
     for (size_t i = 0; i < w.count; i++)
         cr_expect(lt(sz, strlen(w.words[i]), 131072));
     for (unsigned i = 0; snprintf(variable, sizeof(variable), AGENT_ENV_HOSTS "%u", i) > 0 &&
@@ -205,7 +245,7 @@ Test(mpirun, the_users_arguments)
 
     cmdline_init(&options);
     cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
-    cr_assert(eq(int, mpirun_arguments(&local, &options, "/bin/plenumrun", &w), 0));
+    cr_assert(eq(int, arguments_for(&local, &options, "/bin/plenumrun", &w), 0));
     cr_expect(strstr(joined(&w), " --mca a b c --host localhost:3 -n 3 ") != NULL, "%s",
               joined(&w));
     cr_expect(strstr(joined(&w), " --report-uri - /bin/plenumrun") != NULL, "%s", joined(&w));
@@ -231,7 +271,7 @@ static const char *told_of(const char *first, const char *second)
 
     cmdline_init(&options);
     cr_assert(eq(int, options_parse(&cmdline_program, &options, 6, argv, &operands, NULL), 0));
-    cr_assert(eq(int, mpirun_arguments(&several, &options, "/p", &w), 0));
+    cr_assert(eq(int, arguments_for(&several, &options, "/p", &w), 0));
     text = joined(&w);
     starter_words_fini(&w);
     cmdline_fini(&options);
@@ -274,14 +314,14 @@ Test(mpirun, settings_of_open_mpi_5)
     (void)unsetenv("OMPI_MCA_plm_rsh_agent");
     cmdline_init(&options);
     with.mpirun = &program;
-    cr_assert(eq(int, mpirun_environment(&local, &options, &with, nothing, &w), 0));
+    cr_assert(eq(int, environment_for(&local, &options, &with, nothing, &w), 0));
     cr_expect(strstr(joined(&w), "oob_") == NULL, "it finds lo by itself alone: %s", joined(&w));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_include"), (char *)"lo"));
     cr_expect(eq(str, (char *)value_of(&w, "PMIX_MCA_ptl_base_if_include"), (char *)"lo"));
     starter_words_fini(&w);
 
     with.daemon_include = with.program_include = "10.1.0.0/16";
-    cr_assert(eq(int, mpirun_environment(&several, &options, &with, older, &w), 0));
+    cr_assert(eq(int, environment_for(&several, &options, &with, older, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_disable_family"), (char *)"6"));
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
     cr_expect(eq(str, (char *)value_of(&w, "PRTE_MCA_oob_tcp_keepalive_time"), (char *)"7"));
@@ -294,7 +334,7 @@ Test(mpirun, settings_of_open_mpi_5)
     starter_words_fini(&w);
 
     setenv("PRTE_MCA_plm_ssh_agent", "/opt/agent", 1);
-    cr_assert(eq(int, mpirun_environment(&several, &options, &with, newer, &w), 0));
+    cr_assert(eq(int, environment_for(&several, &options, &with, newer, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/agent"));
     cr_expect(strstr(value_of(&w, "PRTE_MCA_plm_ssh_agent"), " --agent") != NULL);
     cr_expect(value_of(&w, "PRTE_MCA_plm_ssh_args") == NULL, "it is no ssh");
@@ -317,13 +357,13 @@ Test(mpirun, networks)
     cmdline_init(&options);
     with.daemon_include = "10.1.0.0/16";
     with.excluded = "docker0";
-    cr_assert(eq(int, mpirun_environment(&several, &options, &with, nothing, &w), 0));
+    cr_assert(eq(int, environment_for(&several, &options, &with, nothing, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_oob_tcp_if_include"), (char *)"10.1.0.0/16"));
     cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_exclude") == NULL, "not both");
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_btl_tcp_if_exclude"), (char *)"lo,docker0"));
     starter_words_fini(&w);
     with.program_include = "10.2.0.0/16";
-    cr_assert(eq(int, mpirun_environment(&several, &options, &with, before, &w), 0));
+    cr_assert(eq(int, environment_for(&several, &options, &with, before, &w), 0));
     cr_expect(value_of(&w, "OMPI_MCA_btl_tcp_if_include") == NULL, "the user's choice stays");
     starter_words_fini(&w);
     cmdline_fini(&options);
@@ -346,18 +386,18 @@ Test(mpirun, hosts_with_users_and_ports)
 
     setenv("OMPI_MCA_plm_rsh_agent", "/opt/ssh -F c", 1);
     cmdline_init(&options);
-    options.start_timeout_ns = 30 * NS_PER_SEC;
-    cr_assert(eq(int, mpirun_arguments(&plan, &options, "/p", &w), 0));
+    options.limits.start_timeout_ns = 30 * NS_PER_SEC;
+    cr_assert(eq(int, arguments_for(&plan, &options, "/p", &w), 0));
     cr_expect(strstr(joined(&w), "--host b,240.0.0.1,240.0.0.2 -n 3") != NULL, "%s", joined(&w));
     starter_words_fini(&w);
-    cr_assert(eq(int, mpirun_environment(&plan, &options, &job, before, &w), 0));
+    cr_assert(eq(int, environment_for(&plan, &options, &job, before, &w), 0));
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_agent"), " --agent") != NULL);
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_WORDS), (char *)"/opt/ssh -F c"));
     cr_expect(eq(str, (char *)value_of(&w, AGENT_ENV_HOSTS "0"),
                  (char *)"b|b|2222|me,240.0.0.1|fd00::7|0|,240.0.0.2|b|0|you"));
     starter_words_fini(&w);
 
-    cr_assert(eq(int, agent_make_command(&options, &odd[0], "script", &text, words), 0));
+    cr_assert(eq(int, agent_make_command(agent_for(&options), &odd[0], "script", &text, words), 0));
     w = (struct starter_words){.words = words};
     while (words[w.count])
         w.count++;
@@ -377,7 +417,7 @@ Test(mpirun, settings_that_nobody_has_made)
 
     (void)unsetenv("OMPI_MCA_plm_rsh_agent");
     cmdline_init(&options);
-    cr_assert(eq(int, mpirun_environment(&local, &options, &job, before, &w), 0));
+    cr_assert(eq(int, environment_for(&local, &options, &job, before, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "HOME"), (char *)"/h"));
     cr_expect(eq(str, (char *)value_of(&w, SHIM_ENV_TOKEN), (char *)"SECRET"));
     cr_expect(eq(str, (char *)value_of(&w, SHIM_ENV_GRACE), (char *)"10000"));
@@ -386,7 +426,7 @@ Test(mpirun, settings_that_nobody_has_made)
     cr_expect(value_of(&w, "OMPI_MCA_plm_rsh_args") == NULL);
     starter_words_fini(&w);
 
-    cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+    cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
     cr_expect(value_of(&w, "OMPI_MCA_oob_tcp_if_include") == NULL, "other hosts are not on lo");
     cr_expect(strstr(value_of(&w, "OMPI_MCA_plm_rsh_args"), "BatchMode=yes") != NULL);
     starter_words_fini(&w);
@@ -404,8 +444,8 @@ Test(mpirun, keepalives_outlast_the_heartbeat)
     (void)unsetenv("OMPI_MCA_plm_rsh_agent");
     for (size_t i = 0; i < ARRAY_LEN(seconds); i++) {
         cmdline_init(&options);
-        options.heartbeat_timeout_ns = seconds[i] * NS_PER_SEC;
-        cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+        options.limits.heartbeat_timeout_ns = seconds[i] * NS_PER_SEC;
+        cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
         const char *ssh = value_of(&w, "OMPI_MCA_plm_rsh_args");
         uint64_t own = number_behind(value_of(&w, "OMPI_MCA_oob_tcp_keepalive_intvl"), "") *
                        number_behind(value_of(&w, "OMPI_MCA_oob_tcp_keepalive_probes"), "");
@@ -429,7 +469,7 @@ Test(mpirun, the_users_settings_stay)
     struct starter_words w;
 
     cmdline_init(&options);
-    cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+    cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_pml"), (char *)"ucx"));
     cr_expect(value_of(&w, "OMPI_MCA_btl") == NULL, "what belongs to another pml is left alone");
     cr_expect(eq(str, (char *)value_of(&w, "OMPI_MCA_plm_rsh_args"), (char *)"-q"));
@@ -455,7 +495,7 @@ Test(mpirun, another_agent_gets_no_arguments_of_ssh)
     cmdline_init(&options);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         setenv("OMPI_MCA_plm_rsh_agent", cases[i].agent, 1);
-        cr_assert(eq(int, mpirun_environment(&several, &options, &job, before, &w), 0));
+        cr_assert(eq(int, environment_for(&several, &options, &job, before, &w), 0));
         cr_expect(eq(int, value_of(&w, "OMPI_MCA_plm_rsh_args") != NULL, cases[i].ssh), "%s",
                   cases[i].agent);
         starter_words_fini(&w);

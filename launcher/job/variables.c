@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/* variables.c - what an instance finds in its environment.
+ *
+ * Three kinds, later ones in place of earlier ones of the same name:
+ *   1. what should travel: PATH and its like as they are here, since a remote shell sets its own;
+ *   2. what the person exports with -x;
+ *   3. who the instance is: always set, whatever was there. A program that reads RANK must get this
+ *      job's, not that of a job around it. (MASTER_ADDR and MASTER_PORT may be exported.)
+ * Tuning (OMP_NUM_THREADS) is set only where nobody has set it, here or there. */
+#include "config.h"
+
+#include "launcher/job/variables.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/meeting.h"
+#include "common/util.h"
+#include "launcher/job/mpirun.h"
+
+static const char *const travelling[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
+                                         /* what libplenum and its loader read */
+                                         "PLENUM_CACHE_DIR", "PLENUM_DECODER", "PLENUM_SOURCE",
+                                         "PLENUM_TRACE", "PLENUM_VERIFY_BATCHES",
+                                         "PLENUM_LOADER_KEY"};
+
+/* Set for good programs' sake when nobody has an opinion, and then for all: lines of a Python
+ * program arrive when they are printed, not when 8 KiB have come together; and PyTorch's store does
+ * without libuv, as Debian's is built without and does not find that out by itself. */
+static const char *const comforts[][2] = {{"PYTHONUNBUFFERED", "1"}, {"USE_LIBUV", "0"}};
+
+static int put_number(struct environ_list *list, const char *name, uint64_t value)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    return environ_list_put(list, ENVIRON_SET, name, text);
+}
+
+/* "PREFIX*": what is set here under names that begin so. */
+static int put_all(struct environ_list *list, const char *prefix, size_t len)
+{
+    for (char **e = environ; *e; e++) {
+        char *equals = strchr(*e, '='), *name;
+        int r;
+
+        if (strncmp(*e, prefix, len) != 0 || !equals)
+            continue;
+        name = strndup(*e, (size_t)(equals - *e));
+        r = name ? environ_list_put(list, ENVIRON_SET, name, equals + 1) : -ENOMEM;
+        free(name);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* "NAME=value", "NAME" for what it is here (nothing when it is not set), "PREFIX*". */
+static int put_export(struct environ_list *list, const char *text)
+{
+    const char *equals = strchr(text, '='), *value = equals ? equals + 1 : getenv(text);
+    size_t len = strlen(text);
+    char *name;
+    int r = 0;
+
+    if (!equals && text[len - 1] == '*')
+        return put_all(list, text, len - 1);
+    name = strndup(text, strcspn(text, "="));
+    if (!name)
+        return -ENOMEM;
+    if (value)
+        r = environ_list_put(list, ENVIRON_SET, name, value);
+    free(name);
+    return r;
+}
+
+/* Ours if it is set here, which then holds for all; else `value` where it is not set there. */
+static int put_default(struct environ_list *list, const char *name, const char *value)
+{
+    const char *own = getenv(name);
+
+    return environ_list_put(list, own ? ENVIRON_SET : ENVIRON_SET_IF, name, own ? own : value);
+}
+
+static int put_travelling(struct environ_list *list, const struct texts *exports)
+{
+    int r;
+
+    for (size_t i = 0; i < ARRAY_LEN(travelling); i++) {
+        const char *value = getenv(travelling[i]);
+
+        if (value && (r = environ_list_put(list, ENVIRON_SET, travelling[i], value)) < 0)
+            return r;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(comforts); i++)
+        if ((r = put_default(list, comforts[i][0], comforts[i][1])) < 0)
+            return r;
+    for (size_t i = 0; i < exports->count; i++)
+        if ((r = put_export(list, exports->items[i])) < 0)
+            return r;
+    return 0;
+}
+
+/* What mpirun was to be told of this instance alone, where that is no more than variables. */
+static int put_own(struct environ_list *list, const struct mpi_settings *mpi, uint32_t instance)
+{
+    int r;
+
+    for (size_t i = 0; i < mpi->num_instance_args; i++) {
+        const struct texts *words = &mpi->instance_args[i].words;
+
+        if (mpi->instance_args[i].instance != instance || !mpirun_are_exports(words))
+            continue;
+        for (size_t j = 1; j < words->count; j += 2)
+            if ((r = put_export(list, words->items[j])) < 0)
+                return r;
+    }
+    return 0;
+}
+
+static int put_tuning(struct environ_list *list, const struct plan_instance *instance)
+{
+    char cores[16];
+
+    if (environ_list_has(list, "OMP_NUM_THREADS"))
+        return 0;
+    (void)snprintf(cores, sizeof(cores), "%u", instance->cores);
+    return put_default(list, "OMP_NUM_THREADS", cores);
+}
+
+/* The devices of an instance, in the variable that its maker's libraries read. */
+static int put_devices(struct environ_list *list, const struct plan *plan,
+                       const struct plan_instance *instance)
+{
+    char *value;
+    int r;
+
+    if (!plan->device_variable)
+        return 0;
+    value = str_format("%s%s", plan->device_prefix, instance->devices);
+    r = value ? environ_list_put(list, ENVIRON_SET, plan->device_variable, value) : -ENOMEM;
+    free(value);
+    return r;
+}
+
+/* Gloo and its like take the address that the host's name stands for, which is often one that leads
+ * nowhere (127.0.1.1): where we know better, we say so, if nobody else has. */
+static int put_interface(struct environ_list *list, const char *interface)
+{
+    static const char *const names[] = {"GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
+                                        "NCCL_SOCKET_IFNAME"};
+    int r;
+
+    for (size_t i = 0; interface && i < ARRAY_LEN(names); i++) {
+        if (strcmp(interface, "lo") == 0 && strncmp(names[i], "NCCL", 4) == 0)
+            continue; /* which finds its way on one host */
+        if (!environ_list_has(list, names[i]) && (r = put_default(list, names[i], interface)) < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int put_master(struct environ_list *list, const struct variables_job *job)
+{
+    int r;
+
+    if (!environ_list_has(list, "MASTER_ADDR") &&
+        (r = environ_list_put(list, ENVIRON_SET, "MASTER_ADDR", job->master_address)) < 0)
+        return r;
+    return environ_list_has(list, "MASTER_PORT")
+               ? 0
+               : put_number(list, "MASTER_PORT", job->master_port);
+}
+
+static int put_identity(struct environ_list *list, const struct variables_job *job,
+                        const struct plan *plan, uint32_t index)
+{
+    const struct plan_instance *instance = &plan->instances[index];
+    const struct plan_host *host = &plan->hosts[instance->host];
+    const struct {
+        const char *name;
+        uint32_t value;
+    } identity[] = {
+        {"PLENUM_NUM_INSTANCES", plan->num_instances},
+        {"PLENUM_INSTANCE_INDEX", index},
+        {"PLENUM_LOCAL_INSTANCE_INDEX", instance->local_index},
+        {"PLENUM_NUM_LOCAL_INSTANCES", host->count},
+        {"PLENUM_NUM_REPLICAS", plan->num_replicas},
+        {"PLENUM_NUM_LOCAL_REPLICAS", instance->num_replicas},
+        {"PLENUM_REPLICA_OFFSET", instance->replica_offset},
+        {"PLENUM_DEVICES_PER_REPLICA", plan->devices_per_replica},
+        {"PLENUM_RESTART_COUNT", job->restart_count},
+        {"RANK", index},
+        {"WORLD_SIZE", plan->num_instances},
+        {"LOCAL_RANK", instance->local_index},
+        {"LOCAL_WORLD_SIZE", host->count},
+        {"GROUP_RANK", instance->host},
+    };
+    int r;
+
+    for (size_t i = 0; i < ARRAY_LEN(identity); i++)
+        if ((r = put_number(list, identity[i].name, identity[i].value)) < 0)
+            return r;
+    return environ_list_put(list, ENVIRON_SET, "PLENUM_JOB_ID", job->id);
+}
+
+/* Set, or, where there is no value, taken away: one that was inherited is another job's. */
+static int put_or_unset(struct environ_list *list, const char *name, const char *value)
+{
+    return environ_list_put(list, value ? ENVIRON_SET : ENVIRON_UNSET, name, value ? value : "");
+}
+
+int variables_of_instance(const struct variables_job *job, const struct plan *plan, uint32_t index,
+                          const char *loader, struct environ_list *ret)
+{
+    const struct plan_instance *instance = &plan->instances[index];
+    struct environ_list list = {0};
+    int r;
+
+    assert(index < plan->num_instances);
+    if ((r = put_travelling(&list, job->exports)) < 0 ||
+        (r = put_own(&list, job->mpi, index)) < 0 || (r = put_tuning(&list, instance)) < 0 ||
+        (r = put_master(&list, job)) < 0 || (r = put_interface(&list, job->interface)) < 0 ||
+        (r = put_devices(&list, plan, instance)) < 0 ||
+        (r = put_identity(&list, job, plan, index)) < 0 ||
+        (r = put_or_unset(&list, MEETING_VARIABLE, job->meeting)) < 0 ||
+        (r = put_or_unset(&list, "PLENUM_LOADER", loader)) < 0)
+        goto fail;
+    if (job->verify) {
+        r = environ_list_put(&list, ENVIRON_SET, "PLENUM_VERIFY_BATCHES", job->verify);
+        if (r < 0)
+            goto fail;
+    }
+    *ret = list;
+    return 0;
+
+fail:
+    environ_list_fini(&list);
+    return r;
+}
+
+const char *variables_get_path(const struct texts *exports)
+{
+    const char *path = getenv("PATH");
+
+    for (size_t i = 0; i < exports->count; i++)
+        if (strncmp(exports->items[i], "PATH=", 5) == 0)
+            path = exports->items[i] + 5;
+    return path;
+}
+
+int variables_of_loader(const struct texts *exports, struct environ_list *ret)
+{
+    struct environ_list list = {0};
+    int r = put_travelling(&list, exports);
+
+    if (r < 0)
+        goto fail;
+    /* What lies there is the programs' key to other loaders. */
+    r = environ_list_put(&list, ENVIRON_UNSET, "PLENUM_LOADER_KEY", "");
+    if (r < 0)
+        goto fail;
+    *ret = list;
+    return 0;
+
+fail:
+    environ_list_fini(&list);
+    return r;
+}
+
+void variables_warn(const struct plan *plan, const struct texts *exports)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } same_for_all[] = {
+        {"WORLD_SIZE", plan->num_instances},
+        {"PLENUM_NUM_INSTANCES", plan->num_instances},
+        {"PLENUM_NUM_REPLICAS", plan->num_replicas},
+    };
+    uint64_t value;
+
+    for (size_t i = 0; i < ARRAY_LEN(same_for_all); i++) {
+        const char *own = getenv(same_for_all[i].name);
+
+        if (own && (parse_u64(own, UINT32_MAX, &value) < 0 || value != same_for_all[i].value))
+            log_warn("%s=%s is set in the environment; the instances of this job see %u",
+                     same_for_all[i].name, own, same_for_all[i].value);
+    }
+    for (size_t i = 0; i < exports->count; i++)
+        if (!strpbrk(exports->items[i], "=*") && !getenv(exports->items[i]))
+            log_warn("-x %s: this variable is not set here, so the instances do not get it",
+                     exports->items[i]);
+}

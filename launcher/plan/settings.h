@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* settings.h - what a person asks for, in parts: each module is given those that it needs, and
+ * none is given all (struct cmdline). Plain data. */
+#ifndef LAUNCHER_SETTINGS_H
+#define LAUNCHER_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "launcher/plan/table.h"
+#include "launcher/texts.h"
+
+/** Time limits of a job. */
+struct limits {
+    uint64_t grace_ns;   /* from SIGTERM to SIGKILL */
+    uint64_t timeout_ns; /* of the whole job; 0: none */
+    uint64_t start_timeout_ns;
+    uint64_t heartbeat_timeout_ns;
+};
+
+/** Words for mpirun's command line. */
+struct mpi_settings {
+    struct texts global_args; /* one word each */
+    struct texts local_args;
+    struct instance_args {
+        uint32_t instance;
+        struct texts words;
+    } * instance_args; /* owned; in the order of the command line */
+    size_t num_instance_args;
+    bool allow_root;
+};
+
+/** What becomes of input and output. */
+struct output_settings {
+    const char *only;   /* instances, as ranges; NULL: all */
+    const char *tag;    /* template of what stands before a line (tag.h); NULL: nothing */
+    const char *folder; /* NULL: none */
+    const char *result; /* a file; NULL: none */
+    enum table_format table;
+    bool no_stdin;
+};
+
+#endif
