@@ -231,7 +231,7 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
 
 /* An urgent byte is one like all others: the kernel would drop those that nobody asks for, and with
  * them descriptors, in the middle of a call of ours. */
-static void take_urgent_bytes(int fd)
+static void read_urgent_bytes(int fd)
 {
     const int on = 1;
 
@@ -240,7 +240,7 @@ static void take_urgent_bytes(int fd)
 
 int frame_conn_init(struct frame_conn *conn, int fd, uint32_t max_payload)
 {
-    take_urgent_bytes(fd);
+    read_urgent_bytes(fd);
     *conn = (struct frame_conn){.fd = fd, .max_payload = max_payload, .tx_fd = -1, .rx_fd = -1};
     return io_set_nonblock(fd);
 }
@@ -278,7 +278,7 @@ void frame_conn_fini(struct frame_conn *conn)
 
 /* One descriptor is all that the protocol ever sends, and it is kept where one may come. A copy of
  * anything else, of the other side's own end say, would live as long as we do. */
-static void take_fds(struct frame_conn *conn, struct msghdr *msg)
+static void receive_fds(struct frame_conn *conn, struct msghdr *msg)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
@@ -349,7 +349,7 @@ int64_t frame_conn_fill(struct frame_conn *conn)
     if (n < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     if (!conn->leaves_fds)
-        take_fds(conn, &msg);
+        receive_fds(conn, &msg);
     if (n == 0)
         return -ECONNRESET;
     conn->rx.len += (size_t)n;
@@ -547,7 +547,7 @@ bool frame_holds_fds(int fd)
         return true;
     if (domain != AF_UNIX)
         return false;
-    take_urgent_bytes(fd);
+    read_urgent_bytes(fd);
     for (size_t i = 0; i < NOWHERE_TIMES; i++)
         nowhere[i] = (struct iovec){bytes, sizeof(bytes)};
     do /* the other end may have gone with bytes unread, which is told once */

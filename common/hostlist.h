@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* hostlist.h - lists of hosts as people write them: "node[0-2,7]:4,me@spare:2222,[fd00::7]". */
+/* hostlist.h - lists of hosts as users write them: "node[0-2,7]:4,me@spare:2222,[fd00::7]". */
 #ifndef COMMON_HOSTLIST_H
 #define COMMON_HOSTLIST_H
 

@@ -7,10 +7,11 @@
  * take memory from the training program) and inherits the socket. Clients that connect while it is
  * away wait in the socket's backlog: nobody is refused.
  *
- * A socket pair ("leash") ties the two processes: the loader ends when its end reads end-of-file,
- * so it cannot outlive its keeper however that dies. (PR_SET_PDEATHSIG would do for a process, but
- * it follows the thread that forked.) A byte from us asks it for one a second. When these cease, it
- * hangs, and is killed and replaced like one that has died; unless it is we who did not run.
+ * A socket pair ("lifeline") ties the two processes: the loader ends when it reads end-of-file from
+ * it, so it cannot outlive its keeper. (PR_SET_PDEATHSIG would follow the thread that forked, not
+ * the process.) After a first byte from the keeper the loader sends one byte a second. When these
+ * cease, the loader hangs: it is killed and replaced like one that has died. Time in which the
+ * keeper itself did not run does not count.
  *
  * The loader is nobody's child but process 1's (or a subreaper's): the program that libplenum is
  * part of waits for its own children in its own ways. It is held by a pidfd, never by its number,
@@ -45,7 +46,7 @@
 
 enum {
     LISTEN_FD = 3, /* in the loader */
-    LEASH_FD = 4,
+    LIFELINE_FD = 4,
     ARGS_MAX = 32,
     BACKOFF_FIRST_MS =
         50, /* between a loader's death and its restart, doubled for each early death */
@@ -67,7 +68,7 @@ struct jobloader {
     int listen_fd;
     int epoll_fd;
     int timer_fd;
-    int leash;       /* to the running loader; -1 when there is none */
+    int lifeline;    /* to the running loader; -1 when there is none */
     pid_t pid;       /* of the running loader; 0 when there is none */
     int pidfd;       /* likewise; -1 */
     int dying;       /* pidfd of one that is being replaced, and is not gone yet; or -1 */
@@ -180,7 +181,7 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
     *l = (struct jobloader){.listen_fd = -1,
                             .epoll_fd = -1,
                             .timer_fd = -1,
-                            .leash = -1,
+                            .lifeline = -1,
                             .pidfd = -1,
                             .dying = -1,
                             .backoff_ms = BACKOFF_FIRST_MS};
@@ -244,7 +245,7 @@ static int move_up(int fd)
 }
 
 /* A process that is to be started. */
-struct birth {
+struct spawn {
     const struct jobloader *loader;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -260,7 +261,7 @@ struct birth {
 static int between(void *arg)
 {
     static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */
-    struct birth *b = arg;
+    struct spawn *b = arg;
     const struct jobloader *l = b->loader;
 
     (void)syscall(SYS_rt_sigaction, SIGCHLD, nothing, NULL, NSIG / 8);
@@ -269,7 +270,7 @@ static int between(void *arg)
     if (b->r < 0)
         return 0;
     b->pidfd = (int)syscall(SYS_pidfd_open, b->pid, 0);
-    if (b->pidfd < 0) /* it ends by its leash */
+    if (b->pidfd < 0) /* it ends by its lifeline */
         b->r = -errno;
     return 0;
 }
@@ -277,7 +278,7 @@ static int between(void *arg)
 /* For kernels that give no such child: qemu, when it plays another processor for one program, knows
  * children with a memory of their own and SIGCHLD alone. This one tells the number, and stays until
  * we hold what has it. The program may see it come and go. */
-static int bear_by_fork(struct birth *b)
+static int spawn_by_fork(struct spawn *b)
 {
     int pair[2];
     pid_t child;
@@ -306,7 +307,7 @@ static int bear_by_fork(struct birth *b)
 }
 
 /* With no signal when it ends, and waited for by __WCLONE alone, the program does not see it. */
-static int bear(struct birth *b)
+static int spawn_by_clone(struct spawn *b)
 {
     char *stack = malloc(BETWEEN_STACK);
     sigset_t all, old;
@@ -322,14 +323,14 @@ static int bear(struct birth *b)
     while (pid > 0 && waitpid(pid, NULL, (int)__WCLONE) < 0 && errno == EINTR)
         ;
     if (b->r == -EINVAL && pid < 0)
-        b->r = bear_by_fork(b);
+        b->r = spawn_by_fork(b);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
     free(stack);
     return b->r;
 }
 
 /* With these two descriptors and no others. */
-static int bear_with(struct birth *b, int listen_fd, int leash_fd)
+static int spawn_with(struct spawn *b, int listen_fd, int lifeline_fd)
 {
     sigset_t none, all;
     int r;
@@ -338,18 +339,18 @@ static int bear_with(struct birth *b, int listen_fd, int leash_fd)
     (void)sigfillset(&all);
     (void)posix_spawn_file_actions_init(&b->actions);
     (void)posix_spawn_file_actions_adddup2(&b->actions, listen_fd, LISTEN_FD);
-    (void)posix_spawn_file_actions_adddup2(&b->actions, leash_fd, LEASH_FD);
-    (void)posix_spawn_file_actions_addclosefrom_np(&b->actions, LEASH_FD + 1);
+    (void)posix_spawn_file_actions_adddup2(&b->actions, lifeline_fd, LIFELINE_FD);
+    (void)posix_spawn_file_actions_addclosefrom_np(&b->actions, LIFELINE_FD + 1);
     (void)posix_spawn_file_actions_addopen(&b->actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     (void)posix_spawn_file_actions_addopen(&b->actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     (void)posix_spawnattr_init(&b->attr);
     (void)posix_spawnattr_setsigmask(&b->attr, &none);
     (void)posix_spawnattr_setsigdefault(&b->attr, &all);
-    /* Its own session: Ctrl-C at the terminal is for the training program; the leash ends the
+    /* Its own session: Ctrl-C at the terminal is for the training program; the lifeline ends the
      * loader. */
     (void)posix_spawnattr_setflags(&b->attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
                                                  POSIX_SPAWN_SETSID);
-    r = bear(b);
+    r = spawn_by_clone(b);
     (void)posix_spawnattr_destroy(&b->attr);
     (void)posix_spawn_file_actions_destroy(&b->actions);
     return r;
@@ -366,29 +367,29 @@ static void set_timer(struct jobloader *l, unsigned first_ms, unsigned every_ms)
 
 static int spawn(struct jobloader *l)
 {
-    struct birth b = {.loader = l, .pidfd = -1};
-    int pair[2], listen_fd, leash_fd, r;
+    struct spawn b = {.loader = l, .pidfd = -1};
+    int pair[2], listen_fd, lifeline_fd, r;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return -errno;
     listen_fd = move_up(l->listen_fd);
-    leash_fd = move_up(pair[1]);
-    r = listen_fd < 0 || leash_fd < 0 ? -EMFILE : bear_with(&b, listen_fd, leash_fd);
+    lifeline_fd = move_up(pair[1]);
+    r = listen_fd < 0 || lifeline_fd < 0 ? -EMFILE : spawn_with(&b, listen_fd, lifeline_fd);
     io_close(&listen_fd);
-    io_close(&leash_fd);
+    io_close(&lifeline_fd);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);
         return r;
     }
-    l->leash = pair[0];
+    l->lifeline = pair[0];
     l->pid = b.pid;
     l->pidfd = b.pidfd;
     l->beats = false;
     l->silent = 0;
     l->started_ns = time_now_ns();
-    (void)send(l->leash, "", 1, MSG_NOSIGNAL); /* asks for beats */
-    (void)watch(l, l->leash, true);
+    (void)send(l->lifeline, "", 1, MSG_NOSIGNAL); /* asks for beats */
+    (void)watch(l, l->lifeline, true);
     (void)watch(l, l->pidfd, true);
     set_timer(l, 1000, 1000);
     return 0;
@@ -428,8 +429,8 @@ static void bury(struct jobloader *l)
 static void lose(struct jobloader *l)
 {
     bury(l);
-    (void)watch(l, l->leash, false);
-    io_close(&l->leash);
+    (void)watch(l, l->lifeline, false);
+    io_close(&l->lifeline);
     (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
     l->dying = l->pidfd; /* still watched: it becomes readable when the process is gone */
     l->pidfd = -1;
@@ -442,7 +443,7 @@ static void lose(struct jobloader *l)
 static void hear(struct jobloader *l)
 {
     char bytes[64];
-    ssize_t n = recv(l->leash, bytes, sizeof(bytes), 0);
+    ssize_t n = recv(l->lifeline, bytes, sizeof(bytes), 0);
 
     if (n > 0) {
         l->beats = true;
@@ -477,7 +478,7 @@ void jobloader_dispatch(struct jobloader *loader)
             start(loader);
         else if (ev.data.fd == loader->timer_fd)
             tick(loader);
-        else if (ev.data.fd == loader->leash)
+        else if (ev.data.fd == loader->lifeline)
             hear(loader);
         else if (ev.data.fd == loader->pidfd)
             lose(loader);
@@ -491,7 +492,7 @@ void jobloader_forget(struct jobloader *loader)
     io_close(&loader->listen_fd);
     io_close(&loader->epoll_fd);
     io_close(&loader->timer_fd);
-    io_close(&loader->leash);
+    io_close(&loader->lifeline);
     io_close(&loader->pidfd);
     io_close(&loader->dying);
     loader->pid = 0;
@@ -515,7 +516,7 @@ static void end_process(struct jobloader *l, int grace_ms)
     bury(l);
     if (l->pid == 0)
         return;
-    (void)shutdown(l->leash, SHUT_WR);
+    (void)shutdown(l->lifeline, SHUT_WR);
     if (!is_gone_within(l->pidfd, grace_ms)) {
         (void)syscall(SYS_pidfd_send_signal, l->pidfd, SIGKILL, NULL, 0);
         (void)is_gone_within(l->pidfd, KILLED_MS);

@@ -84,7 +84,7 @@ static inline void list_remove(struct list *link)
 }
 
 /** Remove the first link: it, or NULL. */
-static inline struct list *list_take_first(struct list *head)
+static inline struct list *list_pop_first(struct list *head)
 {
     struct list *link = list_first(head);
 

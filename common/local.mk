@@ -17,7 +17,7 @@ noinst_LTLIBRARIES += %D%/libcommon.la
 	%D%/list.h \
 	%D%/lock.h \
 	%D%/log.c %D%/log.h \
-	%D%/meeting.c %D%/meeting.h %D%/meeting_place.c %D%/meeting_priv.h \
+	%D%/meeting.c %D%/meeting.h %D%/meeting_server.c %D%/meeting_priv.h \
 	%D%/memory.c %D%/memory.h \
 	%D%/message.h \
 	%D%/module.c %D%/module.h \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* log.h - what programs (never libraries) tell the people who run them, on standard error. */
+/* log.h - what programs (never libraries) tell the users who run them, on standard error. */
 #ifndef COMMON_LOG_H
 #define COMMON_LOG_H
 

@@ -11,7 +11,7 @@
  *
  * Who has ended is known in two ways. Whoever started the program notes its end; that is sure, but
  * a program may be a child of what was started (a shell script). So each process that joins is
- * watched, too (meeting_place.c). That counts only for those whom this process has met: a script's
+ * watched, too (meeting_server.c). That counts only for those whom this process has met: a script's
  * next program has not joined yet, and goes on with the rounds where the one before it stopped.
  *
  * Nothing here needs a descriptor after the beginning: programs close those that they do not know.
@@ -321,7 +321,7 @@ struct meeting_topic meeting_get_topic(const struct meeting *meeting, uint32_t w
     return meeting->shared->slots[who].said[meeting->round & 1].topic;
 }
 
-unsigned char *meeting_take_turn(struct meeting *meeting)
+unsigned char *meeting_next_rooms(struct meeting *meeting)
 {
     return (unsigned char *)meeting->shared + meeting_slots_bytes(meeting->instances) +
            (meeting->turn++ & 1) * meeting->instances * MEETING_ROOM_BYTES;

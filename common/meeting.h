@@ -20,7 +20,7 @@ enum {
 /** What a program has. Opaque. */
 struct meeting;
 /** What whoever starts the instances has. Opaque. */
-struct meeting_place;
+struct meeting_server;
 
 /** Whoever does not say the same at a round does something else there. */
 struct meeting_topic {
@@ -30,29 +30,29 @@ struct meeting_topic {
 /* ---- whoever starts the instances ---- */
 
 /**
- * Programs can join from now on, while meeting_place_dispatch() is called. The memory is made for
+ * Programs can join from now on, while meeting_server_dispatch() is called. The memory is made for
  * the first that does.
  *
  * @param name  of the socket, which is to be of no other
  * @param job  what they call the job
  * @param address  the value of MEETING_VARIABLE
  */
-int meeting_place_create(const char *name, const char *job, uint32_t instances,
-                         struct meeting_place **ret, char address[MEETING_ADDRESS_MAX],
-                         struct plenum_error *err);
+int meeting_server_create(const char *name, const char *job, uint32_t instances,
+                          struct meeting_server **ret, char address[MEETING_ADDRESS_MAX],
+                          struct plenum_error *err);
 
-/** A descriptor that becomes readable when meeting_place_dispatch() has something to do; -1 when
- * `place` is NULL. Borrowed. */
-int meeting_place_get_fd(const struct meeting_place *place);
+/** A descriptor that becomes readable when meeting_server_dispatch() has something to do; -1 when
+ * `server` is NULL. Borrowed. */
+int meeting_server_get_fd(const struct meeting_server *server);
 
-/** Let those in that come, and note which processes have ended. Never blocks; nothing when `place`
+/** Let those in that come, and note which processes have ended. Never blocks; nothing when `server`
  * is NULL. */
-void meeting_place_dispatch(struct meeting_place *place);
+void meeting_server_dispatch(struct meeting_server *server);
 
-/** The program of an instance has ended: nobody is to wait for it. Nothing when `place` is NULL. */
-void meeting_place_note_end(struct meeting_place *place, uint32_t instance);
+/** The program of an instance has ended: nobody is to wait for it. Nothing if `server` is NULL. */
+void meeting_server_note_end(struct meeting_server *server, uint32_t instance);
 
-void meeting_place_destroy(struct meeting_place *place);
+void meeting_server_destroy(struct meeting_server *server);
 
 /* ---- a program ---- */
 
@@ -95,6 +95,6 @@ struct meeting_topic meeting_get_topic(const struct meeting *meeting, uint32_t w
  * A turn has one round or more. Its rooms may be read until this instance comes to the first round
  * of the next turn: the one after that has the same.
  */
-unsigned char *meeting_take_turn(struct meeting *meeting);
+unsigned char *meeting_next_rooms(struct meeting *meeting);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* meeting_priv.h - what lies in the memory, and what is said to get it: shared by meeting.c (a
- * program) and meeting_place.c (who starts programs). */
+ * program) and meeting_server.c (who starts programs). */
 #ifndef COMMON_MEETING_PRIV_H
 #define COMMON_MEETING_PRIV_H
 

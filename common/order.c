@@ -173,7 +173,7 @@ int order_parse_subset(const char *text, struct order_subset *ret, struct plenum
     return 0;
 }
 
-int order_take(struct order *order, uint32_t samples, const struct order_subset *subset,
+int order_init(struct order *order, uint32_t samples, const struct order_subset *subset,
                uint32_t repeat, struct plenum_error *err)
 {
     uint32_t end = subset->end ? subset->end : samples;

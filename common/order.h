@@ -60,7 +60,7 @@ int order_parse_subset(const char *text, struct order_subset *ret, struct plenum
  *
  * -EINVAL: the subset goes beyond the data set, or there are 2^32 - 1 positions or more.
  */
-int order_take(struct order *order, uint32_t samples, const struct order_subset *subset,
+int order_init(struct order *order, uint32_t samples, const struct order_subset *subset,
                uint32_t repeat, struct plenum_error *err);
 
 /** "global", "none" or "block:B" into `*shuffle` and `*block`: 0 or -EINVAL. */

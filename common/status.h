@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* status.h - what a loader tells of itself, for programs and for people: the same numbers as JSON
+/* status.h - what a loader tells of itself, for programs and for users: the same numbers as JSON
  * and as a table. */
 #ifndef COMMON_STATUS_H
 #define COMMON_STATUS_H

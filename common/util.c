@@ -92,7 +92,7 @@ bool signal_is_ignored(int signal)
            now.sa_handler == SIG_IGN;
 }
 
-int io_take_signals(const int *signals, size_t count)
+int io_open_signals(const int *signals, size_t count)
 {
     sigset_t set;
     int fd;
@@ -270,7 +270,7 @@ void io_event_set(int fd)
         ;
 }
 
-void io_event_take(int fd)
+void io_event_clear(int fd)
 {
     uint64_t count;
 

@@ -108,7 +108,7 @@ bool signal_is_ignored(int signal);
 
 /** Block these signals, and have them come as reads (struct signalfd_siginfo) of a non-blocking
  * descriptor, which is returned, or -errno. SIGPIPE is ignored. */
-int io_take_signals(const int *signals, size_t count);
+int io_open_signals(const int *signals, size_t count);
 
 /** Write all of it, through EINTR and short writes: 0 or -errno. */
 int io_write_all(int fd, const void *bytes, size_t len);
@@ -137,7 +137,7 @@ void io_close(int *fd);
 
 /** Make an eventfd readable, or not: a wake that is lost would be waited for for ever. */
 void io_event_set(int fd);
-void io_event_take(int fd);
+void io_event_clear(int fd);
 
 /** O_NONBLOCK on an open descriptor: 0 or -errno. */
 int io_set_nonblock(int fd);

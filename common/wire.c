@@ -77,7 +77,7 @@ int wire_order(const struct wire_open *open, uint32_t samples, struct order *ord
                struct order_steps *steps, struct plenum_error *err)
 {
     struct order o = {.seed = open->seed, .shuffle = open->shuffle, .block = open->block};
-    int r = order_take(&o, samples, &open->subset, open->repeat, err);
+    int r = order_init(&o, samples, &open->subset, open->repeat, err);
 
     if (r < 0)
         return r;

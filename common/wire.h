@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* wire.h - the protocol between a training program and a loader: messages, versions, bounds.
  *
- * docs/protocol.md describes it for people who write a client of their own. Both sides use the
+ * docs/protocol.md describes it for those who write a client of their own. Both sides use the
  * functions of this file and nothing else, so the two cannot disagree about a field.
  *
  *     client                                       loader
@@ -17,7 +17,7 @@
  *     CANCEL (request)                   ->
  *                                        <-        CANCELLED (request)   its last task has stopped
  *     NAME (sample or class)             ->       since 1.1, of classes since 1.6
- *                                        <-        NAME (its file, or it, as people name it)
+ *                                        <-        NAME (its file, or it, as users name it)
  *     STATS                              ->
  *                                        <-        STATS (counters)      also: "are you there?"
  *     STATUS                             ->       since 1.3

@@ -31,7 +31,7 @@ int signals_take(void)
     for (size_t i = 0; i < ARRAY_LEN(all); i++) /* one that is blocked would come nevertheless */
         if (!(ignored >> all[i] & 1))
             wanted[count++] = all[i];
-    return io_take_signals(wanted, count);
+    return io_open_signals(wanted, count);
 }
 
 void signals_reset(uint64_t ignored)

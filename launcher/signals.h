@@ -9,7 +9,7 @@
  * it: a bit (1 << signal) each. Whoever started us so wants the programs to be started so. */
 uint64_t signals_get_ignored(void);
 
-/** Have the signals that plenumrun answers come by a descriptor, as io_take_signals() does, but for
+/** Have the signals that plenumrun answers come by a descriptor, as io_open_signals() does, but for
  * those that are ignored: it (owned), or -errno. */
 int signals_take(void);
 

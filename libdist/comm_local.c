@@ -140,7 +140,7 @@ static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t roo
 
     (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += MEETING_ROOM_BYTES) {
-        unsigned char *room = room_of(meeting_take_turn(world.meeting), root);
+        unsigned char *room = room_of(meeting_next_rooms(world.meeting), root);
         size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
 
         if (world.index == root)
@@ -160,7 +160,7 @@ static int backend_allgather(void *arg, const void *send, size_t bytes, void *re
 
     (void)arg;
     for (size_t at = 0; at < bytes && r == 0; at += MEETING_ROOM_BYTES) {
-        unsigned char *rooms = meeting_take_turn(world.meeting);
+        unsigned char *rooms = meeting_next_rooms(world.meeting);
         size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
 
         memcpy(room_of(rooms, world.index), (const unsigned char *)send + at, n);
@@ -238,7 +238,8 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
 
     (void)arg;
     for (size_t at = 0; at < count && r == 0; at += piece) {
-        unsigned char *rooms = meeting_take_turn(world.meeting), *own = room_of(rooms, world.index);
+        unsigned char *rooms = meeting_next_rooms(world.meeting),
+                      *own = room_of(rooms, world.index);
         unsigned char *here = (unsigned char *)buffer + at * size;
         size_t n = min_u64(piece, count - at);
         size_t from = part_of(n, world.index), to = part_of(n, world.index + 1);

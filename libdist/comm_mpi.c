@@ -277,7 +277,7 @@ static void send_notices(void)
             (void)MPI_Isend(&sent_number, 1, MPI_UINT64_T, (int)i, NOTICE_TAG, notices, &sent[i]);
 }
 
-static void take_notices(void)
+static void read_notices(void)
 {
     MPI_Status status;
     uint64_t theirs;
@@ -297,7 +297,7 @@ static void take_notices(void)
 static void begin_collective(void)
 {
     number++;
-    take_notices();
+    read_notices();
 }
 
 static int not_in_time(const char *what, struct plenum_error *err)
@@ -332,7 +332,7 @@ static int wait_all(MPI_Request *requests, int count, bool moving, uint64_t dead
             if (!told)
                 send_notices();
             told = true;
-            take_notices();
+            read_notices();
         }
         if (deadline_ns && now > deadline_ns)
             return not_in_time(what, err);

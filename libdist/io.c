@@ -93,7 +93,7 @@ static void in_parent(void)
 static void serve(void *tag)
 {
     if (tag == &tag_wake) {
-        io_event_take(io.wake_fd);
+        io_event_clear(io.wake_fd);
         return;
     }
     for (struct keeper *k = io.keepers; k; k = k->next)

@@ -336,7 +336,7 @@ void loaders_own_is_taken(struct plenum_stream *s)
         (void)try_next_own(s);
 }
 
-bool loaders_stranger(struct loader *l)
+bool loaders_unauthenticated(struct loader *l)
 {
     assert(lock_is_held(&l->stream->mu));
     return try_next_own(l->stream) == 0;
@@ -354,7 +354,7 @@ void loaders_unreached(struct loader *l, int code)
 
 int loaders_named(struct loader *l, uint64_t request, const struct wire_name *m)
 {
-    return names_take(l->stream, l, request, m);
+    return names_receive(l->stream, l, request, m);
 }
 
 void loaders_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done)

@@ -58,8 +58,8 @@ void loaders_free(struct plenum_stream *s);
 
 /** It could not be connected to. */
 void loaders_unreached(struct loader *l, int code);
-/** Another user listens there: is there another address to try now? */
-bool loaders_stranger(struct loader *l);
+/** An unauthenticated peer listens there: is there another address to try now? */
+bool loaders_unauthenticated(struct loader *l);
 /** It has greeted us: the ring that it is to fill, with a reference. Errors are our own. */
 int loaders_greeted(struct loader *l, struct slot_set **ret, struct plenum_error *err);
 /** Our own memory is short, or descriptors, and no other loader can help: true when that may pass;

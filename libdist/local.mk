@@ -8,7 +8,7 @@ noinst_LTLIBRARIES += %D%/libdist.la
 	%D%/loaders.c %D%/loaders.h %D%/loaders_priv.h %D%/lookup.c %D%/missing.c %D%/missing.h %D%/ownloader.c %D%/ownloader.h \
 	%D%/names.c %D%/names.h \
 	%D%/schedule.c %D%/schedule.h %D%/session.c %D%/session.h \
-	%D%/slot.c %D%/slot.h %D%/spread.h \
+	%D%/rtt.h %D%/slot.c %D%/slot.h \
 	%D%/stream.c %D%/stream.h %D%/stream_priv.h %D%/together.c %D%/together.h \
 	%D%/trace.c %D%/trace.h %D%/verify.c %D%/verify.h
 %C%_libdist_la_LIBADD = common/libcommon.la

@@ -51,7 +51,7 @@ static struct loader *find(struct plenum_stream *s, const struct address *addres
 }
 
 /* What the name at `of` stands for now. */
-static void take(struct plenum_stream *s, int of, const struct address *found, int count)
+static void add_found(struct plenum_stream *s, int of, const struct address *found, int count)
 {
     s->loaders->named[of].error.text[0] = '\0';
     FOR_LOADERS(l, s) {
@@ -104,7 +104,7 @@ int lookup_first(struct plenum_stream *s, struct plenum_error *err)
         r = address_lookup(&n->address, 0, &found, &n->both, &n->error);
         n->looked_ns = time_now_ns();
         if (r > 0) {
-            take(s, i, found, r);
+            add_found(s, i, found, r);
             known++;
         } else {
             why = why ? why : &n->error;
@@ -132,7 +132,7 @@ static void *look_main(void *arg)
         lock_acquire(&s->mu);
         if (r > 0) {
             n->both = both;
-            take(s, task->names[i].of, found, r);
+            add_found(s, task->names[i].of, found, r);
         } else {
             n->error = err;
         }

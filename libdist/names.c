@@ -69,8 +69,8 @@ void names_ask(struct plenum_stream *s)
         (void)session_flush(l->session);
 }
 
-int names_take(struct plenum_stream *s, struct loader *l, uint64_t request,
-               const struct wire_name *m)
+int names_receive(struct plenum_stream *s, struct loader *l, uint64_t request,
+                  const struct wire_name *m)
 {
     struct name_ask *a = s->loaders->names.first;
 

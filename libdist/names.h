@@ -24,8 +24,8 @@ int names_get(struct plenum_stream *s, enum wire_named of, const uint32_t *sampl
 /** Ask for what is waited for. */
 void names_ask(struct plenum_stream *s);
 /** A name has come of this loader: 0, or -EPROTO where it was not asked for. */
-int names_take(struct plenum_stream *s, struct loader *l, uint64_t request,
-               const struct wire_name *m);
+int names_receive(struct plenum_stream *s, struct loader *l, uint64_t request,
+                  const struct wire_name *m);
 /** This loader will answer nothing more: another is asked. */
 void names_release(struct plenum_stream *s, const struct loader *l);
 

@@ -5,7 +5,7 @@
  * does not show in it. Batches are asked for in the order of delivery, `depth` of them at a time:
  *
  *     while the program finds enough ready    a loader of this host, if one is open; among equals
- *                                             the one that a hash of the request names
+ *                                             the one that rendezvous hashing names
  *     when batches are short                  the loader that would be done first: its own time for
  *                                             a batch, times what it has to do already
  *
@@ -23,7 +23,7 @@
  * make a batch (its disk) is left alone for a while, and the batch is asked of the others. It fails
  * when no loader is left that may make it: one that is away for a moment may, until loader_timeout.
  *
- * Some batches are asked of two loaders from the begin, and compared (verify.c). */
+ * Some batches are asked of two loaders from the beginning, and are compared (verify.c). */
 #include "config.h"
 
 #include "libdist/schedule.h"
@@ -40,7 +40,7 @@
 #include "common/util.h"
 #include "libdist/loaders.h"
 #include "libdist/loaders_priv.h"
-#include "libdist/spread.h"
+#include "libdist/rtt.h"
 #include "libdist/verify.h"
 
 enum {
@@ -73,7 +73,7 @@ struct entry {
 struct schedule {
     struct entry *first, *last;       /* oldest first */
     struct order_place next_place;    /* of the entry that is made next, settled */
-    struct spread latency;            /* of batches, from RENDER to their being here */
+    struct rtt latency;               /* of batches, from RENDER to their being here */
     uint64_t latencies;               /* that it is made of */
     struct plenum_stream_stats stats; /* what of it is counted here */
 };
@@ -120,9 +120,9 @@ static double done_in(const struct loader *l, uint64_t usual_ns, uint64_t now)
     return (double)(filling + 1) * (double)service;
 }
 
-/* How near a request is to a loader: the nearest of those that are there stays the nearest when
- * others come or go. */
-static uint64_t nearness(const struct loader *l, struct order_place place)
+/* Rendezvous hashing: a request goes to the loader with the highest weight for it, and stays there
+ * when others come or go. */
+static uint64_t rendezvous_weight(const struct loader *l, struct order_place place)
 {
     const struct plenum_stream *s = l->stream;
     uint64_t key[4] = {s->open.shuffle == ORDER_NONE ? 0 : place.epoch, place.position};
@@ -160,7 +160,7 @@ static bool is_better(const struct loader *a, const struct loader *b, const stru
     }
     if (local_a != local_b)
         return local_a;
-    return nearness(a, c->place) > nearness(b, c->place);
+    return rendezvous_weight(a, c->place) > rendezvous_weight(b, c->place);
 }
 
 /* The loader that is asked for a batch, with a free slot; or NULL. */
@@ -206,8 +206,8 @@ static void forget(struct entry *e)
         return;
     drop(e->slot);
     drop(e->hedge);
-    drop(e->verify.third);
-    e->slot = e->hedge = e->verify.third = NULL;
+    drop(e->verify.arbiter);
+    e->slot = e->hedge = e->verify.arbiter = NULL;
 }
 
 /* The slot is filled: its batch may be handed out. */
@@ -393,7 +393,7 @@ static struct entry *entry_of(struct plenum_stream *s, const struct plenum_lease
 {
     struct entry *e;
 
-    for (e = s->schedule->first; e->slot != slot && e->hedge != slot && e->verify.third != slot;
+    for (e = s->schedule->first; e->slot != slot && e->hedge != slot && e->verify.arbiter != slot;
          e = e->next)
         ;
     return e;
@@ -439,24 +439,26 @@ static void note_times(struct loader *l, const struct plenum_lease *slot)
     l->service_ns = l->service_ns ? (l->service_ns * 3 + took) / 4 : took;
     l->since_ns = now;
     l->avoid_ns = l->avoid_for_ns = 0;
-    spread_add(&s->schedule->latency, now - slot->times.asked_ns);
+    rtt_update(&s->schedule->latency, now - slot->times.asked_ns);
     s->schedule->latencies++;
 }
 
-/* Two loaders do not make the same of a batch; so it fails. `third`: what one more makes of it. */
-static void fail_unlike(struct plenum_stream *s, struct entry *e, const struct plenum_lease *third)
+/* The batches of two loaders differ, so it fails. `arbiter`: the slot of a third, or NULL. */
+static void fail_unlike(struct plenum_stream *s, struct entry *e,
+                        const struct plenum_lease *arbiter)
 {
     const struct verify_side sides[] = {
         {loader_of(e->slot)->address->text, e->slot},
         {loader_of(e->hedge)->address->text, e->hedge},
-        {third ? loader_of(third)->address->text : NULL, third},
+        {arbiter ? loader_of(arbiter)->address->text : NULL, arbiter},
     };
 
-    e->code = verify_judge(&e->verify, &s->open, &s->order, &s->steps, e->place, sides, &e->err);
+    e->code =
+        verify_arbitrate(&e->verify, &s->open, &s->order, &s->steps, e->place, sides, &e->err);
     settle_failed(e);
 }
 
-static struct plenum_lease *ask_third(struct plenum_stream *s, struct entry *e)
+static struct plenum_lease *ask_arbiter(struct plenum_stream *s, struct entry *e)
 {
     struct loader *l =
         choose(s, e->place, e->failed | loader_of(e->slot)->bit, loader_of(e->hedge));
@@ -479,9 +481,9 @@ static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_leas
         s->schedule->stats.verified++;
         settle(s, e, other, &other->times.done);
         break;
-    case VERIFY_THIRD:
-        e->verify.third = ask_third(s, e);
-        if (!e->verify.third)
+    case VERIFY_ARBITRATE:
+        e->verify.arbiter = ask_arbiter(s, e);
+        if (!e->verify.arbiter)
             fail_unlike(s, e, NULL);
         break;
     case VERIFY_UNLIKE:
@@ -490,18 +492,18 @@ static void look_at(struct plenum_stream *s, struct entry *e, struct plenum_leas
     }
 }
 
-/* One more loader has answered for a batch; `made`: and made something of it. */
-static void decide(struct plenum_stream *s, struct entry *e, bool made)
+/* The third loader has answered for a batch; `made`: it could make it. */
+static void arbitrate(struct plenum_stream *s, struct entry *e, bool made)
 {
-    struct plenum_lease *third = e->verify.third;
+    struct plenum_lease *arbiter = e->verify.arbiter;
 
-    e->verify.third = NULL;
-    slot_keep(third);
-    fail_unlike(s, e, made ? third : NULL);
-    slot_free(third);
+    e->verify.arbiter = NULL;
+    slot_keep(arbiter);
+    fail_unlike(s, e, made ? arbiter : NULL);
+    slot_free(arbiter);
 }
 
-/* A loader is lost: what it was to confirm it will not. */
+/* A loader is lost: it will not confirm what it was asked to. */
 void schedule_confirm(struct plenum_stream *s)
 {
     for (struct entry *e = s->schedule->first; e; e = e->next)
@@ -515,8 +517,8 @@ void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wir
     struct entry *e = entry_of(s, slot);
 
     assert(lock_is_held(&s->mu));
-    if (slot == e->verify.third) {
-        decide(s, e, done->status >= 0);
+    if (slot == e->verify.arbiter) {
+        arbitrate(s, e, done->status >= 0);
     } else if (done->status < 0) {
         note_failure(l, e, slot, done);
     } else {
@@ -537,7 +539,7 @@ void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wir
 /* When a batch that is waited for is late. */
 static uint64_t late_at(const struct plenum_stream *s, const struct plenum_lease *slot)
 {
-    return slot->times.asked_ns + max_u64(spread_late(&s->schedule->latency), late_least_ns);
+    return slot->times.asked_ns + max_u64(rtt_late(&s->schedule->latency), late_least_ns);
 }
 
 static bool hedge(struct plenum_stream *s, struct entry *e)
@@ -554,7 +556,7 @@ static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t no
     bool first = e->slot && e->slot->state == SLOT_CHECKING;
     struct plenum_lease *made = first ? e->slot : e->hedge, *other = first ? e->hedge : e->slot;
 
-    if (e->verify.third) /* worth being waited for: until it answers or is given up */
+    if (e->verify.arbiter) /* worth being waited for: until it answers or is given up */
         return true;
     if (!made || made->state != SLOT_CHECKING || !other)
         return false;
@@ -658,7 +660,7 @@ bool schedule_has_next(struct plenum_stream *s)
     return s->schedule->first && s->schedule->first->ready;
 }
 
-int schedule_take(struct plenum_stream *s, struct made *ret, struct plenum_error *err)
+int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error *err)
 {
     struct entry *e = s->schedule->first;
 
@@ -690,8 +692,8 @@ void schedule_release(struct plenum_stream *s, const struct session *se)
 {
     assert(lock_is_held(&s->mu));
     for (struct entry *e = s->schedule->first; e; e = e->next) {
-        if (e->verify.third && e->verify.third->session == se)
-            e->verify.third = NULL;
+        if (e->verify.arbiter && e->verify.arbiter->session == se)
+            e->verify.arbiter = NULL;
         if (e->hedge && e->hedge->session == se && e->hedge->state == SLOT_FILLING)
             e->hedge = NULL;
         if (e->slot && e->slot->session == se && e->slot->state == SLOT_FILLING) {

@@ -37,10 +37,10 @@ struct made {
     uint32_t substituted;
 };
 
-/** Would schedule_take() have an answer? */
+/** Would schedule_next() have an answer? */
 bool schedule_has_next(struct plenum_stream *s);
 /** The next batch in the order of delivery; or its error, which stays. */
-int schedule_take(struct plenum_stream *s, struct made *ret, struct plenum_error *err);
+int schedule_next(struct plenum_stream *s, struct made *ret, struct plenum_error *err);
 /** Was the last batch of the last epoch taken? */
 bool schedule_is_through(struct plenum_stream *s);
 
@@ -55,7 +55,7 @@ void schedule_admit(const struct loader *l);
 void schedule_done(struct loader *l, struct plenum_lease *slot, const struct wire_done *done);
 /** What this session has not answered is to be asked of another. */
 void schedule_release(struct plenum_stream *s, const struct session *se);
-/** A session is lost: what it was to confirm (verify.h) it will not. */
+/** A session is lost: it will not confirm the batches that it was asked to (verify.h). */
 void schedule_confirm(struct plenum_stream *s);
 /** Batches that are to be asked of others now; they are counted as moved. */
 unsigned schedule_count_moved(struct plenum_stream *s);

@@ -40,7 +40,7 @@
 #include "common/util.h"
 #include "libdist/io.h"
 #include "libdist/loaders.h"
-#include "libdist/spread.h"
+#include "libdist/rtt.h"
 
 enum {
     /* A loader that greets us and dies of our data set again and again is as good as none. */
@@ -89,8 +89,8 @@ struct session {
     uint64_t asked_ns;  /* the last time we began to wait for something */
     uint64_t pinged_ns; /* the last STATS sent, */
     uint64_t ping;      /* its request; 0: it was answered */
-    struct spread pong; /* how long an answer to it takes, */
-    unsigned odd_pongs; /* and how many of the last were so late that they did not count */
+    struct rtt pong;    /* how long an answer to it takes, */
+    unsigned odd_pongs; /* and how many answers in a row were outliers, which it leaves out */
 
     /* What it was asked for, and has not answered. */
     unsigned filling;    /* slots to fill */
@@ -317,10 +317,10 @@ static void lose_connection(struct session *se, int r)
         lose_now(se, why_not(se, r));
 }
 
-/* Somebody else listens where our loader should. */
-static void lose_to_stranger(struct session *se, uint64_t now)
+/* An unauthenticated peer, a process of another user, listens where our loader should. */
+static void lose_unauthenticated(struct session *se, uint64_t now)
 {
-    if (loaders_stranger(se->loader))
+    if (loaders_unauthenticated(se->loader))
         se->retry_ns = now;
     else
         refused(se, -EPERM, why_not(se, -EPERM));
@@ -361,7 +361,7 @@ static void connect_now(struct session *se, uint64_t now)
     se->sent_fds = false;
     if (fd >= 0 && address_check_peer(se->address, fd) < 0) {
         close_connection(se, fd);
-        lose_to_stranger(se, now);
+        lose_unauthenticated(se, now);
         return;
     }
     if (fd >= 0)
@@ -487,7 +487,7 @@ static uint64_t batch_bytes(const struct session *se)
 }
 
 /* An answer to a request that has no slot any more: true when it was one. */
-static bool take_cancelled(struct session *se, uint64_t request)
+static bool forget_cancelled(struct session *se, uint64_t request)
 {
     for (unsigned i = 0; se->address->tcp && i < se->cancelling; i++)
         if (se->cancelled[i] == request) {
@@ -503,7 +503,7 @@ static void handle_done(struct session *se, const struct frame_header *h,
 {
     struct plenum_lease *slot = slot_set_find_asked(se->set, se, h->request);
     struct wire_done m = {0};
-    bool follows, cancelled = !slot && take_cancelled(se, h->request);
+    bool follows, cancelled = !slot && forget_cancelled(se, h->request);
 
     if ((!slot && !cancelled) || (h->type == WIRE_DONE && wire_get_done(payload, &m) < 0) ||
         (h->type == WIRE_CANCELLED && slot && slot->state != SLOT_CANCELLING)) {
@@ -566,7 +566,7 @@ static void handle_name(struct session *se, const struct frame_header *h,
 /* How long a loader may take to answer STATS before it is silent. */
 static uint64_t patience(const struct session *se)
 {
-    return min_u64(max_u64(spread_late(&se->pong), pong_least_ns), se->setup->silence_ns);
+    return min_u64(max_u64(rtt_late(&se->pong), pong_least_ns), se->setup->silence_ns);
 }
 
 /* When a loader that has not answered STATS becomes silent. */
@@ -593,7 +593,7 @@ static void handle_life(struct session *se, const struct frame_header *h,
         return;
     }
     se->odd_pongs = 0;
-    spread_add(&se->pong, took);
+    rtt_update(&se->pong, took);
 }
 
 static void handle_error(struct session *se, const struct frame_header *h,
@@ -647,7 +647,7 @@ static void handle_frames(struct session *se)
     while (se->state != SESSION_DOWN && !se->receiving && !se->discard &&
            (r = frame_conn_next(&se->conn, &header, &payload)) != 0) {
         if (r < 0)
-            lose_now(se, "sent what is no message");
+            lose_now(se, "sent a malformed frame");
         else
             handle_frame(se, &header, &payload);
     }

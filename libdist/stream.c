@@ -128,8 +128,8 @@ static int absolute_dataset(const char *name, char *ret, size_t size, struct ple
     return dataname_make_absolute(name, here, ret, size, err);
 }
 
-static int take_info(struct plenum_stream *s, const struct plenum_job_info *info,
-                     struct plenum_error *err)
+static int set_info(struct plenum_stream *s, const struct plenum_job_info *info,
+                    struct plenum_error *err)
 {
     static const struct plenum_job_info alone = {.num_instances = 1,
                                                  .num_local_instances = 1,
@@ -150,7 +150,7 @@ static int take_info(struct plenum_stream *s, const struct plenum_job_info *info
 }
 
 /* Only this instance's part of the data set, which is a data set of its own. */
-static int take_part(struct plenum_stream *s, struct plenum_error *err)
+static int set_part(struct plenum_stream *s, struct plenum_error *err)
 {
     char made[WIRE_DATASET_MAX];
     int r = dataname_make_part(s->open.dataset, s->info.instance_index, s->info.num_instances, made,
@@ -167,8 +167,8 @@ static int take_part(struct plenum_stream *s, struct plenum_error *err)
 
 /* PLENUM_SOURCE measures an unchanged program: with generated pixels instead of decoded ones, or
  * with nothing but the hand-over. */
-static int take_source(struct plenum_stream *s, const struct stream_trial *trial,
-                       struct plenum_error *err)
+static int set_source(struct plenum_stream *s, const struct stream_trial *trial,
+                      struct plenum_error *err)
 {
     static const char generated[] = "generated:";
     const char *source = trial->source ? trial->source : getenv("PLENUM_SOURCE");
@@ -193,8 +193,8 @@ static int take_source(struct plenum_stream *s, const struct stream_trial *trial
 }
 
 /* PLENUM_VERIFY_BATCHES: how many of a hundred batches are asked of two loaders and compared. */
-static int take_verify(struct plenum_stream *s, const struct stream_trial *trial,
-                       struct plenum_error *err)
+static int set_verify(struct plenum_stream *s, const struct stream_trial *trial,
+                      struct plenum_error *err)
 {
     const char *text = trial->verify ? trial->verify : getenv("PLENUM_VERIFY_BATCHES");
     double percent;
@@ -213,8 +213,8 @@ static int take_verify(struct plenum_stream *s, const struct stream_trial *trial
     return 0;
 }
 
-static int take_options(struct plenum_stream *s, const struct plenum_stream_options *o,
-                        const struct stream_trial *trial, struct plenum_error *err)
+static int set_options(struct plenum_stream *s, const struct plenum_stream_options *o,
+                       const struct stream_trial *trial, struct plenum_error *err)
 {
     static const uint8_t nothing[16];
     struct wire_open *open = &s->open;
@@ -268,9 +268,9 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
     identity_of(nothing, 0, open, s->choices);
     s->split = o->split;
-    if (o->split == PLENUM_SPLIT_FILE && (r = take_part(s, err)) < 0)
+    if (o->split == PLENUM_SPLIT_FILE && (r = set_part(s, err)) < 0)
         return r;
-    r = take_source(s, trial, err);
+    r = set_source(s, trial, err);
     if (r < 0)
         return r;
     if (wire_slot_init(open, &slot) < 0)
@@ -285,7 +285,7 @@ static int take_options(struct plenum_stream *s, const struct plenum_stream_opti
 }
 
 /* PLENUM_LOADER_KEY: the file of the key that loaders by TCP have. */
-static int take_key(struct plenum_stream *s, struct plenum_error *err)
+static int set_key(struct plenum_stream *s, struct plenum_error *err)
 {
     const char *path = getenv("PLENUM_LOADER_KEY");
     int r;
@@ -297,7 +297,7 @@ static int take_key(struct plenum_stream *s, struct plenum_error *err)
 }
 
 /* Each loader has something to do while it sends the last and is asked for the next. */
-static void take_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
+static void set_depth(struct plenum_stream *s, const struct plenum_stream_options *o)
 {
     unsigned count = loaders_count(s), each = count > 1 ? 2 * count : 0;
 
@@ -327,7 +327,7 @@ static int stream_create(const struct plenum_job_info *info,
     lock_init(&s->mu);
     (void)pthread_cond_init(&s->changed, NULL);
     lock_acquire(&s->mu); /* nobody else knows it yet; but what is called here goes by it */
-    r = take_info(s, info, err);
+    r = set_info(s, info, err);
     if (r < 0)
         goto fail;
     r = schedule_create(s, err);
@@ -336,14 +336,14 @@ static int stream_create(const struct plenum_job_info *info,
     r = loaders_create(s, options->loader ? options->loader : s->info.loader, err);
     if (r < 0)
         goto fail;
-    r = take_key(s, err);
+    r = set_key(s, err);
     if (r < 0)
         goto fail;
-    take_depth(s, options);
-    r = take_options(s, options, trial, err);
+    set_depth(s, options);
+    r = set_options(s, options, trial, err);
     if (r < 0)
         goto fail;
-    r = take_verify(s, trial, err);
+    r = set_verify(s, trial, err);
     if (r < 0)
         goto fail;
     if (trace_open(&s->info, s->open.dataset, &s->trace, err) < 0 && err)
@@ -588,7 +588,7 @@ static int deliver(struct plenum_stream *s, struct plenum_batch *ret, struct ple
 {
     struct plenum_error why;
     struct made made;
-    int r = schedule_take(s, &made, &why);
+    int r = schedule_next(s, &made, &why);
 
     assert(lock_is_held(&s->mu));
     if (r < 0) {
@@ -630,7 +630,7 @@ static void update_ready_fd(struct plenum_stream *s)
     if (ready)
         io_event_set(s->ready_fd);
     else
-        io_event_take(s->ready_fd);
+        io_event_clear(s->ready_fd);
 }
 
 void stream_changed(struct plenum_stream *s)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* verify.c - batches that two loaders make, which must be alike.
  *
- * A share of the batches, chosen by a hash of their place, is asked of two loaders from the begin.
- * Where these do not agree, one of them makes wrong pixels: a third is asked, where there is one,
- * so as to say which, and the stream fails with their names. A second answer that does not come is
- * not waited for: what is left is believed.
+ * A share of the batches, chosen by a hash of their position, is asked of two loaders. Where the
+ * two differ, one of them makes wrong pixels. A third loader, if there is one, arbitrates, and the
+ * stream fails with their names. If the second answer does not come, the first one is used.
  *
  * Not here: who is asked, and when an answer is late (schedule.c). */
 #include "config.h"
@@ -57,23 +56,24 @@ enum verify_verdict verify_look(struct verify *v, const struct wire_open *open,
     if (one->state != SLOT_CHECKING || two->state != SLOT_CHECKING)
         return VERIFY_WAIT;
     if (v->undecided)
-        return v->third ? VERIFY_WAIT : VERIFY_UNLIKE;
+        return v->arbiter ? VERIFY_WAIT : VERIFY_UNLIKE;
     for (v->differs = 0; v->differs < count && is_same(open, one, two, v->differs); v->differs++)
         ;
     if (v->differs == count)
         return VERIFY_ALIKE;
     v->undecided = true;
-    return VERIFY_THIRD;
+    return VERIFY_ARBITRATE;
 }
 
-int verify_judge(const struct verify *v, const struct wire_open *open, const struct order *order,
-                 const struct order_steps *steps, struct order_place place,
-                 const struct verify_side sides[3], struct plenum_error *err)
+int verify_arbitrate(const struct verify *v, const struct wire_open *open,
+                     const struct order *order, const struct order_steps *steps,
+                     struct order_place place, const struct verify_side sides[3],
+                     struct plenum_error *err)
 {
     const char *one = sides[0].loader, *two = sides[1].loader;
-    const struct plenum_lease *third = sides[2].slot;
-    bool like_one = third && is_same(open, third, sides[0].slot, v->differs),
-         like_two = third && is_same(open, third, sides[1].slot, v->differs);
+    const struct plenum_lease *arbiter = sides[2].slot;
+    bool like_one = arbiter && is_same(open, arbiter, sides[0].slot, v->differs),
+         like_two = arbiter && is_same(open, arbiter, sides[1].slot, v->differs);
     char who[WIRE_TEXT_MAX];
     uint64_t position;
 

@@ -12,21 +12,20 @@
 #include "common/wire.h"
 #include "libdist/slot.h"
 
-/** What is kept of one batch; all zero where it is not verified. */
+/** The state of one batch; all zero where it is not verified. */
 struct verify {
-    bool wanted; /* two loaders are asked for it */
-    /* they do not make the same of it: a third was asked, if one could be */
-    bool undecided;
-    struct plenum_lease *third; /* what that one fills; or NULL */
-    uint64_t differs;           /* in this sample of the batch */
+    bool wanted;    /* two loaders are asked for it */
+    bool undecided; /* their batches differ, and a third loader was asked to arbitrate */
+    struct plenum_lease *arbiter; /* the slot that the third fills; NULL: there is none */
+    uint64_t differs;             /* the first sample of the batch that is not the same */
 };
 
 enum verify_verdict {
-    VERIFY_WAIT,   /* for an answer */
-    VERIFY_ALONE,  /* only one is left, which has answered: it is believed */
-    VERIFY_ALIKE,  /* both have, and made the same of it */
-    VERIFY_THIRD,  /* they did not: a third is to be asked, once */
-    VERIFY_UNLIKE, /* and none is left to be waited for: the batch fails */
+    VERIFY_WAIT,      /* an answer is still to come */
+    VERIFY_ALONE,     /* one loader is left, and has answered: its batch is used */
+    VERIFY_ALIKE,     /* both have answered, and their batches are the same */
+    VERIFY_ARBITRATE, /* they differ: a third is to be asked, once */
+    VERIFY_UNLIKE,    /* they differ, and no third can answer: the batch fails */
 };
 
 /** Is this one of the share of batches, 0 to 1, that are verified? A hash of their place
@@ -38,16 +37,18 @@ bool verify_is_wanted(double share, uint64_t seed, struct order_place place);
 enum verify_verdict verify_look(struct verify *v, const struct wire_open *open,
                                 const struct plenum_lease *one, const struct plenum_lease *two);
 
-/** Who made what, for the sentence. */
+/** A loader and the slot that it has filled. */
 struct verify_side {
     const char *loader;
-    const struct plenum_lease *slot; /* of the third: NULL where there is none */
+    const struct plenum_lease *slot; /* NULL where there is no third */
 };
 
-/** A sentence about two that are not alike, with the sample and, where a third was asked, who is
- * alone with what it makes; returns -EBADMSG. `place`: of the batch's first step. */
-int verify_judge(const struct verify *v, const struct wire_open *open, const struct order *order,
-                 const struct order_steps *steps, struct order_place place,
-                 const struct verify_side sides[3], struct plenum_error *err);
+/** Write the sentence about two loaders whose batches differ: it names the sample and, where a
+ * third was asked, the loader that is outvoted. Returns -EBADMSG. `place`: of the batch's first
+ * step. */
+int verify_arbitrate(const struct verify *v, const struct wire_open *open,
+                     const struct order *order, const struct order_steps *steps,
+                     struct order_place place, const struct verify_side sides[3],
+                     struct plenum_error *err);
 
 #endif

@@ -11,7 +11,7 @@ extern "C" {
 #define PLENUM_API __attribute__((visibility("default")))
 
 /**
- * A sentence for people, beside the negative errno value for programs.
+ * A sentence for users, beside the negative errno value for programs.
  *
  * A function that takes one fills it when it fails and leaves it alone when it succeeds; NULL is
  * always allowed. The text is UTF-8, ends in NUL, holds no newline and no final full stop, and

@@ -261,7 +261,7 @@ static int take_exited(struct supervisor *s, struct member *m, struct frame_read
     m->state = EXITED;
     m->has_exited = true;
     m->exited_ns = time_now_ns();
-    meeting_place_note_end(s->place, member_index(s, m));
+    meeting_server_note_end(s->place, member_index(s, m));
     status_describe(m->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
              member_index(s, m), member_host(s, m)->name, status,

@@ -545,7 +545,7 @@ int output_get_fd(const struct output *output)
 
 void output_acknowledge(struct output *output)
 {
-    io_event_take(output->event_fd);
+    io_event_clear(output->event_fd);
 }
 
 uint64_t output_take_credit(struct output *output, uint32_t source)

@@ -488,7 +488,7 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     input_poll(members_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
                &fds[FD_INPUT]);
     fds[FD_LENDERS] = (struct pollfd){.fd = lenders_get_fd(s->lenders), .events = POLLIN};
-    fds[FD_PLACE] = (struct pollfd){.fd = meeting_place_get_fd(s->place), .events = POLLIN};
+    fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(s->place), .events = POLLIN};
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
 
@@ -538,7 +538,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
     read_input(s, &more[FD_INPUT]);
     lenders_dispatch(s->lenders);
     if (more[FD_PLACE].revents)
-        meeting_place_dispatch(s->place);
+        meeting_server_dispatch(s->place);
     if (!s->starter_gone && starter_reap(&s->starter)) {
         s->starter_gone = true;
         s->starter_gone_ns = time_now_ns();
@@ -584,7 +584,7 @@ static int open_signals(struct supervisor *s, struct plenum_error *err)
                : 0;
 }
 
-/* A connection for each instance, its process where it is watched (meeting_place.c), and files for
+/* A connection for each instance, its process where it is watched (meeting_server.c), and files for
  * its output. */
 static int raise_descriptors(const struct supervisor *s, struct plenum_error *err)
 {
@@ -669,8 +669,8 @@ static int make_place(struct supervisor *s, struct plenum_error *err)
 {
     if (s->job->mpirun || s->plan->num_instances == 1)
         return 0;
-    return meeting_place_create(s->id, s->job->id, s->plan->num_instances, &s->place,
-                                s->place_address, err);
+    return meeting_server_create(s->id, s->job->id, s->plan->num_instances, &s->place,
+                                 s->place_address, err);
 }
 
 static int start_lenders(struct supervisor *s, struct plenum_error *err)
@@ -766,7 +766,7 @@ static void supervisor_fini(struct supervisor *s)
     starter_fini(&s->starter);
     lenders_destroy(s->lenders);
     environ_list_fini(&s->loader_environment);
-    meeting_place_destroy(s->place);
+    meeting_server_destroy(s->place);
     tls_destroy(s->tls);
     explicit_bzero(s->token, sizeof(s->token));
     io_close(&s->listener);

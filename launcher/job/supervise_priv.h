@@ -74,7 +74,7 @@ struct supervisor {
     uint16_t master_port;
     bool plans_sent, table_printed;
 
-    struct meeting_place *place; /* of the programs, where no MPI carries their collectives */
+    struct meeting_server *place; /* of the programs, where no MPI carries their collectives */
     char place_address[MEETING_ADDRESS_MAX];
 
     struct tls *tls; /* of the control connections; NULL: they are not encrypted */

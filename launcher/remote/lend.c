@@ -147,7 +147,7 @@ int lend_main(void)
     int r = 0;
 
     log_init("plenumrun", LOG_LEVEL_WARN);
-    l.signal_fd = io_take_signals(ends, ARRAY_LEN(ends));
+    l.signal_fd = io_open_signals(ends, ARRAY_LEN(ends));
     if (l.signal_fd < 0)
         r = error_set(&err, l.signal_fd, "cannot take signals: %s", strerror(-l.signal_fd));
     while (r == 0 && !l.over)

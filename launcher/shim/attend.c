@@ -832,7 +832,7 @@ static int open_signals(struct attend *a)
                           /* those of real time are no constants */
                           GUARD_PARENT_SIGNAL, SHIM_ORPHAN_SIGNAL};
 
-    a->signal_fd = io_take_signals(wanted, ARRAY_LEN(wanted));
+    a->signal_fd = io_open_signals(wanted, ARRAY_LEN(wanted));
     return a->signal_fd < 0 ? a->signal_fd : 0;
 }
 

@@ -137,7 +137,7 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
         return r;
     s.spec.dataset = s.dataset;
     order->seed = args->seed;
-    r = order_take(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
+    r = order_init(order, dataset_get_samples(s.dataset), &subset, args->repeat, err);
     if (r < 0) {
         ctl_stream_close(&s);
         return r;

@@ -138,7 +138,7 @@ static void on_finished(uv_async_t *handle)
 
     do {
         lock_acquire(&c->mu);
-        job = job_of(list_take_first(&c->reports));
+        job = job_of(list_pop_first(&c->reports));
         lock_release(&c->mu);
         if (job)
             job->done(job);
@@ -189,9 +189,9 @@ void blocking_destroy(struct blocking *blocking)
     while (blocking->threads > 0)
         lock_wait(&blocking->mu, &blocking->ended);
     lock_release(&blocking->mu);
-    while ((job = job_of(list_take_first(&blocking->reports))))
+    while ((job = job_of(list_pop_first(&blocking->reports))))
         job->done(job);
-    while ((job = job_of(list_take_first(&blocking->waiting)))) {
+    while ((job = job_of(list_pop_first(&blocking->waiting)))) {
         job->code = -ECANCELED;
         job->done(job);
     }

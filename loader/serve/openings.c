@@ -172,7 +172,7 @@ static void answer(struct opening *o, int code, const struct plenum_error *err)
 {
     struct list *at;
 
-    while ((at = list_take_first(&o->waiters))) {
+    while ((at = list_pop_first(&o->waiters))) {
         struct opening_waiter *w = container_of(at, struct opening_waiter, link);
 
         w->opening = NULL;
@@ -303,7 +303,7 @@ void openings_destroy(struct openings *openings)
 
     if (!openings)
         return;
-    while ((o = opening_of(list_take_first(&openings->all)))) {
+    while ((o = opening_of(list_pop_first(&openings->all)))) {
         dataset_unref(o->dataset);
         free_opening(o);
     }

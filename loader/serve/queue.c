@@ -268,7 +268,7 @@ static void drop_waiting(struct queue *q, struct queue_request *r)
 /* Begin with a substitute. Holding the lock. */
 static void begin_retry(struct queue_stream *s, struct item *item)
 {
-    struct retry *retry = container_of(list_take_first(&s->retries), struct retry, link);
+    struct retry *retry = container_of(list_pop_first(&s->retries), struct retry, link);
 
     assert(lock_is_held(&s->queue->mu));
     item->request = retry->request;
@@ -322,7 +322,7 @@ static struct item *begin_task(struct queue *q)
     assert(lock_is_held(&q->mu));
     if (!leaf)
         return NULL;
-    item = container_of(list_take_first(&q->free), struct item, link);
+    item = container_of(list_pop_first(&q->free), struct item, link);
     s = container_of(leaf, struct queue_stream, flow);
     if (!list_is_empty(&s->retries))
         begin_retry(s, item);
@@ -587,7 +587,7 @@ static struct item *pop(struct queue *q, struct node_queue *nq)
     struct list *first;
 
     lock_acquire(&nq->mu);
-    first = list_take_first(&nq->items);
+    first = list_pop_first(&nq->items);
     if (first) {
         item = container_of(first, struct item, link);
         item_move(item, ITEM_RENDERING);
@@ -1123,7 +1123,7 @@ struct queue_request *queue_pop_finished(struct queue *queue)
     struct list *first;
 
     lock_acquire(&queue->mu);
-    first = list_take_first(&queue->finished);
+    first = list_pop_first(&queue->finished);
     lock_release(&queue->mu);
     return first ? request_of(first) : NULL;
 }

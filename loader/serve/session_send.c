@@ -22,7 +22,7 @@ enum {
 
 static struct queue_request *pop_answer(struct session *s)
 {
-    struct list *first = list_take_first(&s->answers);
+    struct list *first = list_pop_first(&s->answers);
 
     return first ? container_of(first, struct queue_request, link) : NULL;
 }

@@ -567,7 +567,7 @@ class Stream:
                         "that its cursor")
 
     def _where(self) -> str:
-        """For people: where it stands."""
+        """For users: where it stands."""
         if self._pid != os.getpid():
             return "of another process"
         try:

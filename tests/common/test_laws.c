@@ -38,7 +38,7 @@ static struct order order_of_trial(uint32_t trial, uint32_t samples)
         subset.first = draw(trial, 7, samples);
         subset.end = subset.first + 1 + draw(trial, 8, samples - subset.first);
     }
-    cr_assert(eq(int, order_take(&order, samples, &subset, repeat, NULL), 0));
+    cr_assert(eq(int, order_init(&order, samples, &subset, repeat, NULL), 0));
     return order;
 }
 
@@ -120,8 +120,8 @@ Test(laws, repeats_of_a_sample_are_neighbours_and_the_rest_is_as_without)
         struct order once = {.seed = trial, .shuffle = ORDER_BLOCK, .block = 1 + trial % 9},
                      often = once;
 
-        cr_assert(eq(int, order_take(&once, samples, &(struct order_subset){0}, 1, NULL), 0));
-        cr_assert(eq(int, order_take(&often, samples, &(struct order_subset){0}, repeat, NULL), 0));
+        cr_assert(eq(int, order_init(&once, samples, &(struct order_subset){0}, 1, NULL), 0));
+        cr_assert(eq(int, order_init(&often, samples, &(struct order_subset){0}, repeat, NULL), 0));
         for (uint32_t p = 0; p < order_positions(&often); p++)
             cr_assert(eq(u32, order_sample(&often, 3, p), order_sample(&once, 3, p / repeat)));
     }
@@ -332,11 +332,11 @@ Test(laws, subsets_are_parsed_and_bounded)
     subset("-1:7", -EINVAL, 0, 0);
     subset("0:99999999999", -EINVAL, 0, 0);
     subset("1:0", -EINVAL, 0, 0);
-    cr_expect(eq(int, order_take(&order, 10, &(struct order_subset){0, 11}, 1, &err), -EINVAL));
+    cr_expect(eq(int, order_init(&order, 10, &(struct order_subset){0, 11}, 1, &err), -EINVAL));
     cr_expect(ne(ptr, (void *)strstr(err.text, "goes beyond the 10 samples"), NULL), "%s",
               err.text);
-    cr_expect(eq(int, order_take(&order, 10, &(struct order_subset){10, 0}, 1, &err), -EINVAL));
-    cr_expect(eq(int, order_take(&order, 1 << 30, &(struct order_subset){0}, 4, &err), -EINVAL));
-    cr_expect(eq(int, order_take(&order, 1 << 30, &(struct order_subset){0}, 3, &err), 0));
+    cr_expect(eq(int, order_init(&order, 10, &(struct order_subset){10, 0}, 1, &err), -EINVAL));
+    cr_expect(eq(int, order_init(&order, 1 << 30, &(struct order_subset){0}, 4, &err), -EINVAL));
+    cr_expect(eq(int, order_init(&order, 1 << 30, &(struct order_subset){0}, 3, &err), 0));
     cr_expect(eq(u32, order_positions(&order), 3u << 30));
 }

@@ -76,7 +76,7 @@ Test(list, agrees_with_an_array)
             list_remove(&thing->link);
             erase(&model, at);
         } else if (at < model.count) {
-            first = container_of(list_take_first(&head), struct thing, link);
+            first = container_of(list_pop_first(&head), struct thing, link);
             cr_assert(eq(ptr, first, model.things[0]));
             erase(&model, 0);
         } else if (draw.word[1] % 3 == 0) {
@@ -105,7 +105,7 @@ Test(list, an_empty_one_has_no_first)
 
     list_init(&head);
     cr_expect(eq(ptr, list_first(&head), NULL));
-    cr_expect(eq(ptr, list_take_first(&head), NULL));
+    cr_expect(eq(ptr, list_pop_first(&head), NULL));
 }
 
 Test(list, nothing_is_in_two_lists, .signal = SIGABRT)

@@ -28,7 +28,7 @@
 #include "common/meeting_priv.h"
 #include "common/util.h"
 
-static struct meeting_place *place;
+static struct meeting_server *place;
 static char address[MEETING_ADDRESS_MAX];
 static pthread_t door;
 static pthread_mutex_t door_mu = PTHREAD_MUTEX_INITIALIZER;
@@ -68,11 +68,11 @@ static void *keep_door(void *arg)
 {
     (void)arg;
     while (!closing) {
-        struct pollfd p = {.fd = meeting_place_get_fd(place), .events = POLLIN};
+        struct pollfd p = {.fd = meeting_server_get_fd(place), .events = POLLIN};
 
         (void)poll(&p, 1, 20);
         (void)pthread_mutex_lock(&door_mu);
-        meeting_place_dispatch(place);
+        meeting_server_dispatch(place);
         (void)pthread_mutex_unlock(&door_mu);
     }
     return NULL;
@@ -86,7 +86,7 @@ static void make(uint32_t count)
     met = mmap(NULL, sizeof(*met), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     cr_assert(met != MAP_FAILED);
     (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
-    cr_assert(eq(int, meeting_place_create(name, "job", count, &place, address, &err), 0), "%s",
+    cr_assert(eq(int, meeting_server_create(name, "job", count, &place, address, &err), 0), "%s",
               err.text);
     cr_assert(eq(int, pthread_create(&door, NULL, keep_door, NULL), 0));
 }
@@ -95,7 +95,7 @@ static void close_place(void)
 {
     closing = true;
     (void)pthread_join(door, NULL);
-    meeting_place_destroy(place);
+    meeting_server_destroy(place);
 }
 
 /* All that instances do at the same time, well. */
@@ -124,7 +124,7 @@ static int exchange(struct meeting *m, uint32_t index)
     uint32_t who;
 
     for (uint64_t turn = 0; turn < TURNS; turn++) {
-        unsigned char *rooms = meeting_take_turn(m);
+        unsigned char *rooms = meeting_next_rooms(m);
         uint64_t mine = turn * MANY + index, theirs;
 
         memcpy(rooms + index * MEETING_ROOM_BYTES, &mine, sizeof(mine));
@@ -276,10 +276,10 @@ Test(meeting, one_that_ended_without_a_word_is_not_waited_for)
     pid = start(wait_for_one, 2, 0);
     (void)usleep(50000);
     (void)pthread_mutex_lock(&door_mu);
-    meeting_place_note_end(place, 1);
+    meeting_server_note_end(place, 1);
     (void)pthread_mutex_unlock(&door_mu);
     cr_expect(eq(int, end_of(pid), 0));
-    meeting_place_note_end(NULL, 0);
+    meeting_server_note_end(NULL, 0);
     close_place();
 }
 
@@ -424,7 +424,7 @@ Test(meeting, what_is_not_ours_is_refused)
     cr_expect(eq(int, meeting_join(address, "job", 2, 0, 0, &m, &err), 0), "%s", err.text);
     meeting_destroy(m);
     close_place();
-    meeting_place_destroy(NULL);
+    meeting_server_destroy(NULL);
     meeting_destroy(NULL);
 }
 
@@ -553,9 +553,9 @@ Test(meeting, nobody_waits_for_an_answer_beyond_the_time_limit)
     char name[32];
 
     (void)snprintf(name, sizeof(name), "test-%d", (int)getpid());
-    cr_assert(eq(int, meeting_place_create(name, "job", 2, &place, address, &err), 0));
+    cr_assert(eq(int, meeting_server_create(name, "job", 2, &place, address, &err), 0));
     cr_expect(eq(int, meeting_join(address, "job", 2, 0, time_now_ns() + 50 * NS_PER_MS, &m, &err),
                  -ETIMEDOUT));
-    meeting_place_dispatch(place); /* who asked is not there any more */
-    meeting_place_destroy(place);
+    meeting_server_dispatch(place); /* who asked is not there any more */
+    meeting_server_destroy(place);
 }

@@ -139,7 +139,7 @@ Test(pipeline, what_is_gone_is_said_to_be_gone)
         "%s", err.text);
 }
 
-/* What people write, and what they are told. */
+/* What users write, and what they are told. */
 Test(pipeline, messages_say_what_to_write)
 {
     static const struct {

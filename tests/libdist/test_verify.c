@@ -16,7 +16,7 @@ static struct lock lock = LOCK_INITIALIZER;
 static struct wire_open open_of = {
     .per_step = SAMPLES, .local = SAMPLES, .steps = 1, .side = SIDE, .channels = 3};
 static struct slot_set *set;
-static struct plenum_lease *one, *two, *third;
+static struct plenum_lease *one, *two, *arbiter;
 static struct verify v = {.wanted = true};
 
 static void setup(void)
@@ -31,7 +31,7 @@ static void setup(void)
               err.text);
     one = &set->slots[0];
     two = &set->slots[1];
-    third = &set->slots[2];
+    arbiter = &set->slots[2];
     for (unsigned i = 0; i < SLOTS; i++)
         slot_fill(&set->slots[i], NULL, i);
 }
@@ -70,11 +70,11 @@ Test(verify, asks_a_third_once)
 {
     make(one, 2, 7);
     make(two, 2, 8);
-    cr_expect(eq(int, look(), VERIFY_THIRD));
+    cr_expect(eq(int, look(), VERIFY_ARBITRATE));
     cr_expect(eq(u64, v.differs, 2));
-    v.third = third;
+    v.arbiter = arbiter;
     cr_expect(eq(int, look(), VERIFY_WAIT));
-    v.third = NULL; /* it is lost */
+    v.arbiter = NULL; /* it is lost */
     cr_expect(eq(int, look(), VERIFY_UNLIKE));
 }
 
@@ -88,18 +88,18 @@ Test(verify, says_who_is_alone_with_what_it_makes)
     cr_assert(eq(int, wire_order(&open_of, 100, &order, &steps, &err), 0), "%s", err.text);
     make(one, 1, 7);
     make(two, 1, 8);
-    cr_assert(eq(int, look(), VERIFY_THIRD));
+    cr_assert(eq(int, look(), VERIFY_ARBITRATE));
     cr_expect(eq(int,
-                 verify_judge(&v, &open_of, &order, &steps, (struct order_place){.position = 6},
-                              sides, &err),
+                 verify_arbitrate(&v, &open_of, &order, &steps, (struct order_place){.position = 6},
+                                  sides, &err),
                  -EBADMSG));
     cr_expect(strstr(err.text, "first and second do not make the same of sample") &&
                   strstr(err.text, "position 7)") && strstr(err.text, "one of them"),
               "%s", err.text);
-    make(third, 1, 8);
-    sides[2] = (struct verify_side){"third", third};
-    (void)verify_judge(&v, &open_of, &order, &steps, (struct order_place){.position = 6}, sides,
-                       &err);
+    make(arbiter, 1, 8);
+    sides[2] = (struct verify_side){"third", arbiter};
+    (void)verify_arbitrate(&v, &open_of, &order, &steps, (struct order_place){.position = 6}, sides,
+                           &err);
     cr_expect(strstr(err.text, "third makes what second makes, so first") != NULL, "%s", err.text);
 }
 

@@ -3,7 +3,7 @@
  *
  * The processes of a job on one host know a name. Whoever connects and finds nobody there binds it: binding elects the keeper. The
  * keeper starts the loader when somebody waits, and starts it again when it dies. Keeper and loader both hold the socket, so the
- * name is free only when both are gone; the loader ends when its keeper does (the leash). Any process may be killed at any moment.
+ * name is free only when both are gone; the loader ends when its keeper does (the lifeline). Any process may be killed at any moment.
  *
  * Checked in all interleavings:
  *
@@ -21,7 +21,7 @@
 
 byte keeper = NONE;        /* who holds the socket and watches the loader */
 bool loader_runs = false;  /* it holds the socket as well */
-bool leash = false;        /* its other end is open */
+bool lifeline = false;        /* its other end is open */
 byte loaders = 0, kills = 0;
 bool alive[PROCESSES], waits[PROCESSES], served[PROCESSES]; /* waits: connected, in the backlog or with the loader */
 byte living = PROCESSES;
@@ -54,7 +54,7 @@ inline leave(who) {
     living--;
     waits[who] = false;
     if
-    :: keeper == who -> keeper = NONE; leash = false; reset_if_gone()
+    :: keeper == who -> keeper = NONE; lifeline = false; reset_if_gone()
     :: else -> skip
     fi
 }
@@ -69,7 +69,7 @@ end:
     :: atomic { loader_runs && waits[2] && !served[2] -> served[2] = true; waits[2] = false }
 #endif
 #ifndef NO_LEASH
-    :: atomic { loader_runs && !leash -> loader_ends() }
+    :: atomic { loader_runs && !lifeline -> loader_ends() }
 #endif
     od
 }
@@ -98,9 +98,9 @@ proctype process(byte me)
     :: atomic { alive[me] && keeper == me && !loader_runs && (waits[0] || waits[1] || waits[PROCESSES - 1]) ->
         assert(loaders == 0);
         loader_runs = true;
-        leash = true;
+        lifeline = true;
         loaders++ }
-    :: atomic { alive[me] && keeper == me && loader_runs && !leash -> assert(false) } /* its own keeper is there */
+    :: atomic { alive[me] && keeper == me && loader_runs && !lifeline -> assert(false) } /* its own keeper is there */
     /* The job's work is done: it leaves. A keeper stays until the others need it no more, or leaves before: both happen. */
     :: atomic { served[me] && alive[me] ->
         leave(me);

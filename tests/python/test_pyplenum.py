@@ -379,7 +379,7 @@ class StreamTest(unittest.TestCase):
                 lambda: s.seek_to(0)) and "of another process" in repr(s)))
 
     def test_arguments(self):
-        """what people write: it works, or a sentence says what to write"""
+        """what users write: it works, or a sentence says what to write"""
         with stream(shuffle=False, micro_batch=np.int64(8), seed=np.uint64(7)) as s, stream(shuffle="none", seed=7) as same:
             self.assertEqual(s.identity, same.identity)
         with pyplenum.Stream(pathlib.Path(DATA), PIPELINE, shuffle=True, seed=2**64 - 1) as s:
@@ -426,7 +426,7 @@ class StreamTest(unittest.TestCase):
                 self.assertIn(f"replicas {rank}..{rank} of 3", repr(s))
         self.assertEqual(got % 2**64, plenumctl_hash("--epochs", "2"))
 
-    def test_for_people(self):
+    def test_for_users(self):
         """what is printed says what it is; what cannot be copied says what to do"""
         with stream() as s:
             b = next(s)
@@ -951,7 +951,7 @@ class LoaderTest(unittest.TestCase):
         self.assertEqual(len(told(micro_batch=8, repeat=2)), 1)
 
     def test_arguments(self):
-        """what people write: it works, or a sentence says what to write"""
+        """what users write: it works, or a sentence says what to write"""
         import pyplenum.torch
 
         with pyplenum.torch.Loader(pathlib.Path(DATA), PIPELINE, shuffle=False, fields=["images"]) as l:

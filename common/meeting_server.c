@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* meeting_place.c - who starts the instances makes their memory, hands it out, and watches those
+/* meeting_server.c - who starts the instances makes their memory, hands it out, and watches those
  * who have it.
  *
  * It is a memfd: nothing is left behind. A program asks for it by a datagram to an abstract socket,
@@ -45,7 +45,7 @@ struct watched {
     bool ended; /* the instance */
 };
 
-struct meeting_place {
+struct meeting_server {
     char job[MEETING_JOB_MAX];
     uint32_t instances;
     int socket, epoll_fd, memory;  /* memory -1: nobody has asked for it yet */
@@ -53,7 +53,7 @@ struct meeting_place {
     struct watched watched[];
 };
 
-static int watch_fd(const struct meeting_place *p, int fd, uint32_t what)
+static int watch_fd(const struct meeting_server *p, int fd, uint32_t what)
 {
     struct epoll_event ev = {.events = EPOLLIN, .data.u32 = what};
 
@@ -80,16 +80,17 @@ static int bind_socket(const char *text, struct plenum_error *err)
     return error_set(err, r, "cannot listen at %s for collectives: %s", text, strerror(-r));
 }
 
-int meeting_place_create(const char *name, const char *job, uint32_t instances,
-                         struct meeting_place **ret, char address[MEETING_ADDRESS_MAX],
-                         struct plenum_error *err)
+int meeting_server_create(const char *name, const char *job, uint32_t instances,
+                          struct meeting_server **ret, char address[MEETING_ADDRESS_MAX],
+                          struct plenum_error *err)
 {
-    struct meeting_place *p = malloc(sizeof(*p) + instances * sizeof(*p->watched));
+    struct meeting_server *p = malloc(sizeof(*p) + instances * sizeof(*p->watched));
     int r;
 
     if (!p)
         return error_set(err, -ENOMEM, "out of memory");
-    *p = (struct meeting_place){.instances = instances, .socket = -1, .epoll_fd = -1, .memory = -1};
+    *p =
+        (struct meeting_server){.instances = instances, .socket = -1, .epoll_fd = -1, .memory = -1};
     for (uint32_t i = 0; i < instances; i++)
         p->watched[i] = (struct watched){.pidfd = -1};
     (void)snprintf(p->job, sizeof(p->job), "%s", job);
@@ -103,47 +104,47 @@ int meeting_place_create(const char *name, const char *job, uint32_t instances,
             (void)error_set(err, r, "cannot listen for collectives: %s", strerror(-r));
     }
     if (r < 0) {
-        meeting_place_destroy(p);
+        meeting_server_destroy(p);
         return r;
     }
     *ret = p;
     return 0;
 }
 
-int meeting_place_get_fd(const struct meeting_place *place)
+int meeting_server_get_fd(const struct meeting_server *server)
 {
-    return place ? place->epoll_fd : -1;
+    return server ? server->epoll_fd : -1;
 }
 
-static void unwatch(struct meeting_place *p, uint32_t instance)
+static void unwatch(struct meeting_server *p, uint32_t instance)
 {
     io_close(&p->watched[instance].pidfd);
     p->watched[instance].pid = 0;
 }
 
-void meeting_place_destroy(struct meeting_place *place)
+void meeting_server_destroy(struct meeting_server *server)
 {
-    if (!place)
+    if (!server)
         return;
-    for (uint32_t i = 0; i < place->instances; i++)
-        unwatch(place, i);
-    if (place->shared)
-        (void)munmap(place->shared, meeting_bytes(place->instances));
-    io_close(&place->memory);
-    io_close(&place->epoll_fd);
-    io_close(&place->socket);
-    free(place);
+    for (uint32_t i = 0; i < server->instances; i++)
+        unwatch(server, i);
+    if (server->shared)
+        (void)munmap(server->shared, meeting_bytes(server->instances));
+    io_close(&server->memory);
+    io_close(&server->epoll_fd);
+    io_close(&server->socket);
+    free(server);
 }
 
-void meeting_place_note_end(struct meeting_place *place, uint32_t instance)
+void meeting_server_note_end(struct meeting_server *server, uint32_t instance)
 {
-    if (!place)
+    if (!server)
         return;
-    place->watched[instance].ended = true;
-    if (!place->shared)
+    server->watched[instance].ended = true;
+    if (!server->shared)
         return;
-    atomic_store(&place->shared->slots[instance].ended, 1);
-    meeting_wake(place->shared);
+    atomic_store(&server->shared->slots[instance].ended, 1);
+    meeting_wake(server->shared);
 }
 
 /* A limit of file sizes counts for memory files, too: only the hard one is heeded. */
@@ -165,7 +166,7 @@ static int set_size(int fd, size_t bytes)
 }
 
 /* Of one size for ever: nobody can take the memory away below the others. */
-static int make_memory(struct meeting_place *p)
+static int make_memory(struct meeting_server *p)
 {
     const size_t bytes = meeting_bytes(p->instances);
     int fd, r;
@@ -203,7 +204,7 @@ static bool has_ended(int pidfd)
 }
 
 /* If who is watched there has ended; it may be another one than an event was for. */
-static void look_at(struct meeting_place *p, uint32_t instance)
+static void look_at(struct meeting_server *p, uint32_t instance)
 {
     if (p->watched[instance].pid == 0 || !has_ended(p->watched[instance].pidfd))
         return;
@@ -213,7 +214,7 @@ static void look_at(struct meeting_place *p, uint32_t instance)
 }
 
 /* From now on this process is the instance: 0, or -ESRCH: it is gone. */
-static int admit(struct meeting_place *p, uint32_t instance, pid_t pid)
+static int admit(struct meeting_server *p, uint32_t instance, pid_t pid)
 {
     struct watched *w = &p->watched[instance];
 
@@ -231,7 +232,7 @@ static int admit(struct meeting_place *p, uint32_t instance, pid_t pid)
 }
 
 /* Whether the memory may be had: 1, 0, or negative: nobody waits for an answer. */
-static int consider(struct meeting_place *p, const struct meeting_question *q,
+static int consider(struct meeting_server *p, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {
     int r;
@@ -260,7 +261,7 @@ static int consider(struct meeting_place *p, const struct meeting_question *q,
     return admit(p, q->index, from->pid) < 0 ? -1 : 1;
 }
 
-static void answer(const struct meeting_place *p, const struct sockaddr_un *to, socklen_t to_len,
+static void answer(const struct meeting_server *p, const struct sockaddr_un *to, socklen_t to_len,
                    struct meeting_answer *a, bool with_memory)
 {
     union io_descriptor_room control;
@@ -275,7 +276,7 @@ static void answer(const struct meeting_place *p, const struct sockaddr_un *to, 
 
 /* One question: false: there is none. There is room for who asks, and for nothing else that may be
  * sent. */
-static bool take_question(struct meeting_place *p)
+static bool answer_question(struct meeting_server *p)
 {
     union {
         struct cmsghdr align;
@@ -316,16 +317,16 @@ static bool take_question(struct meeting_place *p)
     return true;
 }
 
-void meeting_place_dispatch(struct meeting_place *place)
+void meeting_server_dispatch(struct meeting_server *server)
 {
     struct epoll_event events[EVENTS];
-    int n = place ? epoll_wait(place->epoll_fd, events, EVENTS, 0) : 0;
+    int n = server ? epoll_wait(server->epoll_fd, events, EVENTS, 0) : 0;
 
     for (int i = 0; i < n; i++) {
         if (events[i].data.u32 != QUESTION)
-            look_at(place, events[i].data.u32);
+            look_at(server, events[i].data.u32);
         else
-            for (unsigned k = 0; k < EVENTS && take_question(place); k++)
+            for (unsigned k = 0; k < EVENTS && answer_question(server); k++)
                 ;
     }
 }
