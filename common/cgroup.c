@@ -84,7 +84,7 @@ static const char *below(const char *root, const char *name)
     if (strncmp(root, name, len) == 0 && (!name[len] || name[len] == '/') &&
         count_ups(name + len, &unused) == 0)
         return name + len;
-    /* The mount begins above this name space, and we are below, nobody knows by which names. */
+    /* The mount begins above this name space, and the names between the two are not known. */
     return ups > 0 && !*rest && count_ups(name, &unused) <= ups ? "" : NULL;
 }
 

@@ -41,7 +41,7 @@ static void print_words(const char *before, const char *list, const char *separa
     }
 }
 
-/* What can be the value of this option; `before` is "--name=" or nothing. */
+/* Print the possible values of an option; `before` is "--name=" or nothing. */
 static void print_values(const struct options_program *p, const struct option_def *def,
                          const char *before)
 {

@@ -79,8 +79,8 @@ uint32_t crc32c(uint32_t crc, const void *bytes, size_t len)
     return crc32c_portable(crc, bytes, len);
 }
 #elif defined(__aarch64__)
-/* An extension of Arm's version 8.0, a part of it from 8.1 on. In assembler, as compilers do not
- * agree how a function asks for it. */
+/* CRC is optional in Armv8.0 and mandatory from 8.1 on. Assembler, as compilers differ in how a
+ * function asks for it. */
 static uint32_t crc32c_arm(uint32_t crc, const void *bytes, size_t len)
 {
     const uint8_t *p = bytes;

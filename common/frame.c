@@ -14,7 +14,7 @@
 #include "common/util.h"
 
 enum {
-    /* that the kernel lets through at once: those without room it would close itself */
+    /* descriptors in one message (SCM_MAX_FD); without room the kernel would close them */
     FDS_MAX = 253,
     /* a record of TLS: a carrier is left nothing that poll() does not tell of */
     FILL_LEAST = 16 * 1024,
@@ -229,8 +229,8 @@ int64_t frame_parse(const uint8_t *bytes, size_t len, uint32_t max_payload,
     return (int64_t)FRAME_HEADER_BYTES + h.len;
 }
 
-/* An urgent byte is one like all others: the kernel would drop those that nobody asks for, and with
- * them descriptors, in the middle of a call of ours. */
+/* Urgent bytes are read like all others. Else the kernel would drop them, with their descriptors,
+ * in the middle of a call of ours. */
 static void read_urgent_bytes(int fd)
 {
     const int on = 1;
@@ -276,8 +276,8 @@ void frame_conn_fini(struct frame_conn *conn)
     conn->bulk_left = 0;
 }
 
-/* One descriptor is all that the protocol ever sends, and it is kept where one may come. A copy of
- * anything else, of the other side's own end say, would live as long as we do. */
+/* The protocol sends one descriptor at most, and it is kept where one is expected. All others are
+ * closed: a copy of the other side's own end, for instance, would keep the connection open. */
 static void receive_fds(struct frame_conn *conn, struct msghdr *msg)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
@@ -297,9 +297,9 @@ static void receive_fds(struct frame_conn *conn, struct msghdr *msg)
     }
 }
 
-/* A descriptor that is read without being taken is closed before the call returns, and that may
- * take as long as the other side likes. So it is looked first, and no further read than up to
- * it. */
+/* The kernel closes a descriptor that is read without room for it before the call returns, and the
+ * other side decides how long that takes. So the bytes are peeked at first, and read only up to
+ * such a descriptor. */
 static ssize_t receive_bytes(int fd, struct iovec *iov)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};
@@ -371,8 +371,8 @@ int frame_conn_next(struct frame_conn *conn, struct frame_header *header,
     return 1;
 }
 
-/* Give back the place of what is sent, once it is much: a connection that always has something
- * pending would else keep all that it ever sent. */
+/* Remove sent bytes from the buffer once they are many. Else a connection that always has something
+ * pending would keep all that it ever sent. */
 static void compact_tx(struct frame_conn *conn)
 {
     if (conn->tx_at < TX_COMPACT_BYTES || conn->tx_at < conn->tx.len / 2)

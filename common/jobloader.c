@@ -254,10 +254,11 @@ struct spawn {
     int pidfd;
 };
 
-/* The process between: it has our memory and our descriptors, and ends at once, so that what it
- * starts is not our child. While it is there the number is the loader's for certain, since it keeps
- * zombies, also where the program ignores SIGCHLD. (By the kernel's own call: a library that notes
- * handlers would take it for the program's.) */
+/* The intermediate process of a double fork: it shares our memory and descriptors and ends at once,
+ * so that the loader is not our child. While it lives the loader's process id cannot be reused,
+ * because a dead loader stays its zombie: SIGCHLD is set to SIG_DFL, as the program may ignore it.
+ * (By the system call itself: a library that wraps sigaction() would take this for the program's
+ * setting.) */
 static int between(void *arg)
 {
     static const unsigned long nothing[8]; /* SIG_DFL, no flags, no mask */
@@ -275,9 +276,9 @@ static int between(void *arg)
     return 0;
 }
 
-/* For kernels that give no such child: qemu, when it plays another processor for one program, knows
- * children with a memory of their own and SIGCHLD alone. This one tells the number, and stays until
- * we hold what has it. The program may see it come and go. */
+/* For kernels without such a clone(): qemu's user mode knows only children with memory of their own
+ * and SIGCHLD. The child sends the loader's process id and lives until we hold a pidfd. The program
+ * may see the child come and go. */
 static int spawn_by_fork(struct spawn *b)
 {
     int pair[2];

@@ -31,8 +31,8 @@ struct tls {
     void *context;
 };
 
-/* A key that is kept is named after who keeps it, so that it is taken for no other: in another PID
- * name space /proc/1234/fd/5 is nothing, or somebody else's. */
+/* The name of a kept key holds the keeper's process id, so that it is not confused with another: in
+ * another PID name space /proc/1234/fd/5 does not exist, or is another process's. */
 static void name_kept(uint64_t pid, char ret[KEPT_MAX])
 {
     (void)snprintf(ret, KEPT_MAX, "plenum-key-%llu", (unsigned long long)pid);
@@ -51,8 +51,7 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
     if (fd < 0)
         return -errno;
     r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
-    /* A program inherits it, and all that it starts, as whatever user: none of them can change
-     * it. */
+    /* Programs inherit it, and what they start, as any user. None of them can change it. */
     if (r == 0 &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
         r = -errno;
@@ -75,9 +74,8 @@ static bool is_in_group(gid_t group)
     return getegid() == group;
 }
 
-/* A key that others can read is none; but where root gives it to a group of ours to read, as
- * Kubernetes does with secrets, that is root's decision. It is so for a reader who is root, too:
- * there, fsGroup is a group of his. */
+/* A key that others can read is refused, unless root lets one of our groups read it, as Kubernetes
+ * does with secrets (fsGroup). That holds for a reader who is root, too. */
 static int check_file(int fd, const char *path, struct plenum_error *err)
 {
     struct stat st;

@@ -144,7 +144,7 @@ static int on_client(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_
     return *session != NULL;
 }
 
-/* Whatever somebody calls himself: the key of that name is what he must have. */
+/* A client may give any name, but needs that name's key. */
 static int on_server(SSL *ssl, const unsigned char *id, size_t len, SSL_SESSION **session)
 {
     const struct context *c = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
@@ -223,8 +223,8 @@ static int64_t failure(bool greeted)
     return r;
 }
 
-/* What a call that did not succeed means. Only the handshake is one thing for both directions: once
- * it is over, a reader that waits says nothing of what may be written. */
+/* What a failed call means. Only the handshake concerns both directions: after it, a read that must
+ * wait says nothing about writing. */
 static int64_t outcome(struct carrier *c, int r)
 {
     int error = errno, what = SSL_get_error(c->ssl, r);
@@ -256,9 +256,8 @@ static void forget_key(SSL *ssl)
     (void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), none, sizeof(none));
 }
 
-/* Before the first byte is said or believed: the handshake, by the key and by nothing else. A
- * server chooses between the key that it is offered and a certificate; with one it has proved
- * nothing. */
+/* The handshake, before any other byte is sent or used. It must have used the key: a server may
+ * choose a certificate instead, which would prove nothing. */
 static int64_t greet(struct carrier *c)
 {
     int r;

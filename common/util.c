@@ -117,7 +117,7 @@ int io_write_all(int fd, const void *bytes, size_t len)
             p += n;
             len -= (size_t)n;
         } else if (errno == EAGAIN) {
-            /* Somebody made our standard error non-blocking (it is shared): wait, lose nothing. */
+            /* Standard error is shared, and another process has made it non-blocking: wait. */
             struct pollfd wait = {.fd = fd, .events = POLLOUT};
 
             (void)poll(&wait, 1, -1);
@@ -187,7 +187,7 @@ static void remove_leftovers(const char *path, const char *suffix)
     free(folder);
 }
 
-/* Not our number: a killed process 1 would leave it to the next one, container after container. */
+/* The name does not hold our process id: in containers every writer may be process 1. */
 int io_name_temporary(const char *path, const char *suffix, char **ret)
 {
     char random[RANDOM_BYTES * 2 + 1];

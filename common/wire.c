@@ -294,7 +294,7 @@ static int get_code(struct frame_reader *r)
     return 0;
 }
 
-/* What is said of an error; where that is nothing, what its code says. */
+/* The text of an error, or that of its code where there is none. */
 static void get_reason(struct frame_reader *r, int code, char *ret, size_t size)
 {
     frame_get_text(r, ret, size);

@@ -112,7 +112,8 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
         return r;
     world.instances = instances;
     world.index = index;
-    /* From here on nobody is in a turn of the program before (a script may run several). */
+    /* A script may run several programs. From here on no instance is in a round of the one
+     * before. */
     r = come(&c);
     if (r < 0) {
         meeting_destroy(world.meeting);
@@ -121,7 +122,7 @@ static int backend_open(uint32_t instances, uint32_t index, uint64_t timeout_ns,
     return r;
 }
 
-/* Nobody waits for one that ends: what it has written stays while others have the memory. */
+/* Nobody waits for an instance that ends. What it has written stays while others map the memory. */
 static void backend_close(bool broken)
 {
     (void)broken;

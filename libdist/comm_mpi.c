@@ -42,7 +42,7 @@ enum {
     PAUSE_LAST_NS = 2000000,
 };
 
-/* A piece that takes longer than this is not being moved: somebody has stopped. */
+/* When a piece takes longer than this, an instance has stopped. */
 static const uint64_t moving_ns = 500 * NS_PER_MS;
 
 /* How long to wait before telling the others, at most; and how long at the end for all to come. */
@@ -293,7 +293,8 @@ static void read_notices(void)
     }
 }
 
-/* Who comes late has been told so by the others: what nobody receives would stay in memory. */
+/* An instance that comes late has notices from the others. They are received, as they would else
+ * stay in memory. */
 static void begin_collective(void)
 {
     number++;

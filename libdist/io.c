@@ -211,7 +211,8 @@ static void *io_main(void *arg)
         lock_release(&io.mu);
         n = epoll_wait(io.epoll_fd, events, EVENTS_MAX, timeout_until(next));
         lock_acquire(&io.mu);
-        /* Long past the time, with nothing to do: we were stopped, not our loaders. */
+        /* This process was stopped, not its loaders: it woke up long after its time, and nothing
+         * had come. */
         jumped = next != UINT64_MAX && next > 0 && time_now_ns() > next + NS_PER_SEC;
         for (int i = 0; i < n; i++)
             serve(events[i].data.ptr);
@@ -276,7 +277,7 @@ fail:
     return r;
 }
 
-/* The last stream is gone: so may the thread be. Holding io.life. */
+/* The last stream is gone, so the thread ends. With io.life held. */
 static void stop(void)
 {
     assert(lock_is_held(&io.life));

@@ -29,8 +29,8 @@ struct names {
         PLENUM_LAUNCHER_MPI, size, rank, local_size, local_rank, true \
     }
 
-/* The first that is there counts. Those of an MPI come before Slurm's: where srun has started only
- * the daemons of mpirun, programs still find its variables. */
+/* The first entry that is set is used. An MPI's come before Slurm's, because srun may have started
+ * only mpirun's daemons, and programs still inherit its variables. */
 static const struct names known[] = {
     {PLENUM_LAUNCHER_PLENUM, "PLENUM_NUM_INSTANCES", "PLENUM_INSTANCE_INDEX",
      "PLENUM_NUM_LOCAL_INSTANCES", "PLENUM_LOCAL_INSTANCE_INDEX", false},
@@ -142,9 +142,9 @@ static int refuse_half(struct plenum_error *err, const char *said, const char *v
         said, value, missing);
 }
 
-/* Nobody has said both how many there are and which of them this is. That is a process alone,
- * unless half of it was said: to take itself for the only one would give all processes the same
- * samples. */
+/* No launcher has said both the number of instances and which of them this is. Where nothing was
+ * said, the process is alone. Where half was said it is an error, because all processes would be
+ * given the same samples. */
 static int refuse_halves(job_getenv get, struct plenum_error *err)
 {
     const char *text;

@@ -124,7 +124,7 @@ static void no_loader(struct plenum_stream *s, uint64_t now)
     stream_fail(s, -ECONNRESET, all);
 }
 
-/* Every loader has said that it will not serve us, and none does. */
+/* Every loader has refused to serve the stream. */
 static void maybe_give_up(struct plenum_stream *s, uint64_t now)
 {
     const struct loader *first = NULL;
@@ -373,7 +373,8 @@ void loaders_released(struct loader *l)
 
     assert(lock_is_held(&s->mu));
     schedule_release(s, l->session);
-    /* In a ring of this loader's own they stay what they are: it may still write. */
+    /* Slots in a ring that only this loader fills keep their state: it may still write into
+     * them. */
     if (s->loaders->remote && session_set(l->session) == s->loaders->remote)
         slot_set_free_asked(s->loaders->remote, l->session);
     names_release(s, l);

@@ -27,14 +27,14 @@ bool loaders_has_remote(const struct plenum_stream *s);
 /** The stream is made: they may be spoken to. */
 void loaders_begin(struct plenum_stream *s);
 
-/** What time brings: connect, ping, hedge, give up. Returns when to be called next
- * (CLOCK_MONOTONIC, ns). */
+/** Do what is due: connect, ping, hedge, give up. Returns when to be called next (CLOCK_MONOTONIC,
+ * ns). */
 uint64_t loaders_tick(struct plenum_stream *s, uint64_t now_ns);
 /** Its connection is readable or writable: false where it is none of this stream's. */
 bool loaders_ready(struct plenum_stream *s, const void *tag);
-/** The clock jumped (the process was stopped): what was silent meanwhile is not at fault. */
+/** This process was stopped: forgive the loaders that were silent meanwhile. */
 void loaders_forgive(struct plenum_stream *s, uint64_t now_ns);
-/** The ring of the loader that most may be expected of, or NULL. */
+/** The ring of the loader that is most likely to deliver, or NULL. */
 const struct ring *loaders_ring(struct plenum_stream *s);
 /** Add what is known of loaders. */
 void loaders_get_stats(struct plenum_stream *s, struct plenum_stream_stats *ret);
@@ -81,7 +81,7 @@ void loaders_freed(struct loader *l);
 int loaders_named(struct loader *l, uint64_t request, const struct wire_name *m);
 /** Nothing of what it was asked for and has not answered will come. */
 void loaders_released(struct loader *l);
-/** It is down, after it was of no use from `since_ns` on; `ran`: it was open. session_error() says
+/** The session is down, and was useless since `since_ns`; `ran`: it was open. session_error() says
  * why. */
 void loaders_lost(struct loader *l, bool ran, uint64_t since_ns);
 

@@ -20,7 +20,7 @@
 /* Of a stream: a name may stand for many. */
 enum { LOADERS_MAX = 32 };
 
-/** What a person named: one loader, or a name that stands for one or several (lookup.c). */
+/** An address as the user wrote it: one loader, or a name that stands for several (lookup.c). */
 struct named {
     struct address address;    /* the own loader's may become another, under mu */
     bool is_name;              /* constant: it is looked up, again and again */
@@ -87,7 +87,7 @@ int loaders_add(struct plenum_stream *s, int of, const struct address *own);
 unsigned loaders_count_open(struct plenum_stream *s);
 /** This one is not asked any more. */
 void loaders_end(struct loader *l);
-/** The loader that most may be expected of, or NULL when none is open. */
+/** The loader that is most likely to deliver, or NULL when none is open. */
 struct loader *loaders_first(struct plenum_stream *s);
 
 /* lookup.c */

@@ -218,8 +218,8 @@ static void start(struct plenum_stream *s, uint64_t now)
     }
 }
 
-/* Has it answered for all that it was asked? What waits to be compared with another's is named in
- * messages. */
+/* Has it answered all requests? Batches that wait to be compared count, as messages name their
+ * loader. */
 static bool is_idle(const struct loader *l)
 {
     return session_is_idle(l->session) && !schedule_waits_for(l->stream, l->session);

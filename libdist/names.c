@@ -57,7 +57,7 @@ void names_ask(struct plenum_stream *s)
             break;
         a->sent++;
     }
-    /* What failed must still hear the answers to what it has asked. */
+    /* A failed question stays in the list until its answers have come. */
     if (a->have == a->sent && (a->code < 0 || a->have == a->count)) {
         s->loaders->names.first = a->next;
         a->over = true;

@@ -199,7 +199,7 @@ static void drop(struct plenum_lease *slot)
         slot_free(slot);
 }
 
-/* An entry is of no interest any more: call back what is being rendered for it. */
+/* Nobody wants this entry any more: cancel what is being rendered for it. */
 static void forget(struct entry *e)
 {
     if (e->ready)
@@ -226,7 +226,7 @@ static void settle(struct plenum_stream *s, struct entry *e, struct plenum_lease
     e->substituted = m->substituted;
 }
 
-/* The batch cannot be had: that is what is handed out in its turn. */
+/* The batch has failed. Its error is handed out in its turn. */
 static void settle_failed(struct entry *e)
 {
     forget(e);
@@ -399,8 +399,8 @@ static struct entry *entry_of(struct plenum_stream *s, const struct plenum_lease
     return e;
 }
 
-/* Another loader may do what this one could not: its disk, its memory, its copy of a file. What a
- * sample itself is at fault for is so everywhere. */
+/* Another loader may succeed where this one failed because of its disk, its memory or its copy of a
+ * file. A sample that is bad is bad for every loader. */
 static void note_failure(struct loader *l, struct entry *e, struct plenum_lease *slot,
                          const struct wire_done *m)
 {
@@ -550,7 +550,7 @@ static bool hedge(struct plenum_stream *s, struct entry *e)
     return true;
 }
 
-/* A batch that was made once, and whose second making is late: do not wait for it. */
+/* One loader has made the batch, and the one that verifies it is late: do not wait for that one. */
 static bool stop_verifying(struct plenum_stream *s, struct entry *e, uint64_t now)
 {
     bool first = e->slot && e->slot->state == SLOT_CHECKING;
@@ -597,7 +597,7 @@ uint64_t schedule_tick(struct plenum_stream *s, uint64_t now)
             next = min_u64(next, now + look_again_ns);
             continue;
         }
-        /* Of those that are only late, the first: nobody waits for the others yet. */
+        /* Of batches that are only late, hedge the first: nobody waits for the others yet. */
         if (!head || s->schedule->latencies < LATENCIES_MIN)
             continue;
         head = false;

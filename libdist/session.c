@@ -43,9 +43,9 @@
 #include "libdist/rtt.h"
 
 enum {
-    /* A loader that greets us and dies of our data set again and again is as good as none. */
+    /* After so many deaths in a row while it opens our data set, a loader is given up. */
     FAILED_OPENINGS_MAX = 8,
-    /* Answers to STATS in a row that are too late to be usual, before they are. */
+    /* After so many late answers to STATS in a row they count as the new normal. */
     ODD_PONGS_MAX = 3,
     /* Received at once, so that the program does not wait long for the lock. */
     RECEIVE_MAX = 1 << 20,
@@ -152,9 +152,9 @@ static void *close_main(void *arg)
     return NULL;
 }
 
-/* What a loader has sent along with its messages is closed with the connection, and that may take
- * as long as it likes: of a socket with SO_LINGER, or one in whose queue there is such a one. A
- * thread of its own does that; where none can be had it stays open: rather that than wait. */
+/* Closing the connection closes the descriptors that wait in it, and the sender decides how long
+ * that takes: with SO_LINGER, or a socket with SO_LINGER in another socket's queue. So a thread of
+ * its own closes it. Where no thread can be started the connection stays open. */
 static void close_connection(void *arg, int fd)
 {
     struct session *se = arg;
@@ -192,9 +192,8 @@ void session_close(struct session *se, bool bye)
     se->ping = 0;
 }
 
-/* Where descriptors wait in it the program may have closed its copy by now, and then whoever closes
- * the last one waits for them: it stays open in the child. Of such a loader nothing is asked any
- * more. */
+/* Closing the last copy of a connection waits for the descriptors in it, and the parent may have
+ * closed its copy. So the child leaves such a connection open. */
 void session_leave(struct session *se)
 {
     if (se->conn.fd >= 0 && frame_holds_fds(se->conn.fd))
@@ -202,7 +201,7 @@ void session_leave(struct session *se)
     io_close(&se->conn.fd);
 }
 
-/* The connection is over. `text` says why, and `since_ns` from when on it was of no use. */
+/* The connection is over. `text` says why, and `since_ns` since when it was useless. */
 static void lose_since(struct session *se, uint64_t since_ns, const char *text)
 {
     bool ran = se->state == SESSION_OPEN, opening = se->state == SESSION_OPENING;
@@ -234,8 +233,8 @@ MESSAGE static void lose_now(struct session *se, const char *text)
     lose_since(se, time_now_ns(), text);
 }
 
-/* A loader's word for a failure, where it is none that plenum_stream_next() has for the stream's
- * own state: a program would take those for "not yet" or "the epochs are over". */
+/* The code of a loader's error. Those that plenum_stream_next() uses for the stream's own state
+ * become -EIO: a program would take them for "not yet" or "the epochs are over". */
 static int code_of_loader(int code)
 {
     switch (code) {
@@ -261,8 +260,8 @@ MESSAGE static void refused(struct session *se, int code, const char *text)
     lose_now(se, text);
 }
 
-/* A message could not be written down or sent, and nobody would hear of it: start anew. A socket
- * that the other side has closed is none of these: what it said last is read first. */
+/* A message could not be made or sent: connect anew. A socket that the loader has closed is no such
+ * failure: its last message is read first. */
 static void note_broken(struct session *se, int r)
 {
     if (r == 0 || r == -EAGAIN || r == -EPIPE || r == -ECONNRESET)
@@ -575,7 +574,7 @@ static uint64_t silent_at(const struct session *se)
     return max_u64(se->pinged_ns, se->heard_ns) + patience(se);
 }
 
-/* That it came is what it tells: an index of millions of files takes its time. */
+/* PROGRESS and STATS show that the loader lives while it makes a large index. */
 static void handle_life(struct session *se, const struct frame_header *h,
                         struct frame_reader *payload)
 {
@@ -586,8 +585,9 @@ static void handle_life(struct session *se, const struct frame_header *h,
     if (h->type != WIRE_STATS || h->request != se->ping)
         return;
     se->ping = 0;
-    /* One that was stopped meanwhile tells nothing of what is usual: with it, we would wait as long
-     * the next time. If all are late it is the way that has become longer. */
+    /* An outlier (the loader was stopped meanwhile) is left out of the estimate: with it we would
+     * wait as long the next time. If several in a row are late, the round trip itself has become
+     * longer. */
     if (took > patience(se) && se->odd_pongs < ODD_PONGS_MAX) {
         se->odd_pongs++;
         return;
@@ -679,7 +679,7 @@ void session_ready(struct session *se)
         budget -= min_u64(budget, (uint64_t)n);
         handle_frames(se);
     }
-    /* A handshake that ended while we read has let go what waited for it. */
+    /* The handshake of TLS ended while we read: send what waited for it. */
     if (se->state != SESSION_DOWN && frame_conn_wants_write(&se->conn) != se->wants_write)
         (void)session_flush(se);
 }

@@ -57,7 +57,7 @@ void session_retry_at(struct session *se, uint64_t when_ns);
 void session_ready(struct session *se);
 /** Send what was put into its buffer. */
 int session_flush(struct session *se);
-/** The clock jumped: that it was silent meanwhile is no fault of its. */
+/** This process was stopped: forgive the loader that it was silent meanwhile. */
 void session_forgive(struct session *se, uint64_t now_ns);
 
 /** Have a free slot of the session's filled with a batch: 0 or -ENOMEM. `waited_ns`: how long the
@@ -75,7 +75,7 @@ int session_ask_name(struct session *se, uint64_t request, const struct wire_ask
 
 bool session_is_down(const struct session *se);
 bool session_is_open(const struct session *se);
-/** Has it not answered for so long that others should be asked? */
+/** Has it been silent for so long that others should be asked? */
 bool session_is_silent(const struct session *se, uint64_t now_ns);
 /** Has it answered all that it was asked? */
 bool session_is_idle(const struct session *se);

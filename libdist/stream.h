@@ -10,7 +10,7 @@
 
 #include "common/message.h"
 
-/** What an unchanged program is measured or checked with. What is NULL the environment says. */
+/** Settings by which an unchanged program is measured or checked. NULL: the environment's. */
 struct stream_trial {
     const char *source; /* real, generated or synthetic: PLENUM_SOURCE */
     const char *verify; /* batches of a hundred that are verified: PLENUM_VERIFY_BATCHES */

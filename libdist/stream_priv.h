@@ -35,7 +35,7 @@ struct plenum_stream {
     uint64_t opened_ns;
     enum plenum_split split;
     uint8_t choices[16]; /* the identity without the data set, and without what a part changes */
-    double verify_share; /* of batches that two loaders are asked for, which must agree: 0 to 1 */
+    double verify_share; /* share of batches that two loaders make and that must be equal: 0 to 1 */
     bool synthetic; /* PLENUM_SOURCE=synthetic: slots are ready at once, and hold always the same */
     char name[WIRE_NAME_MAX]; /* ours, for the loader's log */
     char job[WIRE_NAME_MAX]; /* what all instances call the job, by which loaders share; or empty */
