@@ -252,9 +252,9 @@ static int parse_numbers(struct hostlist_host *host, char *text, struct plenum_e
                           : parse_slots(host->name, text, &host->slots, err);
     *second++ = '\0';
     r = parse_port(host->name, text, &host->port, err);
-    if (r == 0)
-        r = parse_slots(host->name, second, &host->slots, err);
-    return r;
+    if (r < 0)
+        return r;
+    return parse_slots(host->name, second, &host->slots, err);
 }
 
 /* Cut `item` up into user, name and numbers; *ret points into it. `*address`: is the name one that
@@ -342,8 +342,9 @@ int hostlist_add_text(struct hostlist *list, const char *text, struct plenum_err
         memcpy(item, text, len);
         item[len] = '\0';
         r = split_item(item, &host, &address, err);
-        if (r == 0)
-            r = add_split(list, &host, address, err);
+        if (r < 0)
+            return r;
+        r = add_split(list, &host, address, err);
         if (r < 0)
             return r;
         if (text[len] == '\0')
@@ -382,9 +383,14 @@ static int parse_line(struct hostlist *list, char *line, struct plenum_error *er
     if (!name)
         return 0;
     r = split_item(name, &host, &address, err);
-    while (r == 0 && (word = strtok_r(NULL, " \t", &save)))
+    if (r < 0)
+        return r;
+    while ((word = strtok_r(NULL, " \t", &save))) {
         r = parse_word(&host, word, err);
-    return r < 0 ? r : add_split(list, &host, address, err);
+        if (r < 0)
+            return r;
+    }
+    return add_split(list, &host, address, err);
 }
 
 int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_error *err)
@@ -399,20 +405,24 @@ int hostlist_add_file(struct hostlist *list, const char *path, struct plenum_err
         return error_set(err, r, "cannot read the host file %s: %s", path, strerror(-r));
     }
     errno = 0;
-    while (r == 0 && getline(&line, &cap, file) >= 0) {
+    while (getline(&line, &cap, file) >= 0) {
         number++;
         r = parse_line(list, line, err);
-        if (r < 0)
+        if (r < 0) {
             (void)error_prefix(err, r, "%s:%d", path, number);
+            goto out;
+        }
     }
-    if (r == 0 && ferror(file)) {
+    if (ferror(file)) {
         r = errno ? -errno : -EIO;
         (void)error_set(err, r, "cannot read the host file %s: %s", path, strerror(-r));
+        goto out;
     }
+    if (list->count == before)
+        r = error_set(err, -EINVAL, "the host file %s names no host", path);
+out:
     free(line);
     (void)fclose(file);
-    if (r == 0 && list->count == before)
-        r = error_set(err, -EINVAL, "the host file %s names no host", path);
     return r;
 }
 
@@ -443,14 +453,16 @@ int hostlist_remove_text(struct hostlist *list, const char *text, struct plenum_
     size_t kept = 0;
     int r = hostlist_add_text(&names, text, err);
 
-    for (size_t i = 0; r == 0 && i < list->count; i++) {
+    if (r < 0)
+        goto out;
+    for (size_t i = 0; i < list->count; i++) {
         if (is_named(&names, &list->hosts[i]))
             free_host(&list->hosts[i]);
         else
             list->hosts[kept++] = list->hosts[i];
     }
-    if (r == 0)
-        list->count = kept;
+    list->count = kept;
+out:
     hostlist_fini(&names);
     return r;
 }

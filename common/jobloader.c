@@ -204,9 +204,7 @@ int jobloader_create(const struct jobloader_options *options, struct jobloader *
         goto fail;
     }
     r = watch(l, l->listen_fd, true);
-    if (r == 0)
-        r = watch(l, l->timer_fd, true);
-    if (r < 0) {
+    if (r < 0 || (r = watch(l, l->timer_fd, true)) < 0) {
         (void)error_set(err, r, "cannot watch the loader: %s", strerror(-r));
         goto fail;
     }

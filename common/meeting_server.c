@@ -96,19 +96,22 @@ int meeting_server_create(const char *name, const char *job, uint32_t instances,
     (void)snprintf(p->job, sizeof(p->job), "%s", job);
     (void)snprintf(address, MEETING_ADDRESS_MAX, "unix:@plenumrun-%s-collectives", name);
     p->socket = bind_socket(address, err);
-    r = p->socket < 0 ? p->socket : 0;
-    if (r == 0) {
-        p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-        r = p->epoll_fd < 0 ? -errno : watch_fd(p, p->socket, QUESTION);
-        if (r < 0)
-            (void)error_set(err, r, "cannot listen for collectives: %s", strerror(-r));
+    if (p->socket < 0) {
+        r = p->socket;
+        goto fail;
     }
+    p->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    r = p->epoll_fd < 0 ? -errno : watch_fd(p, p->socket, QUESTION);
     if (r < 0) {
-        meeting_server_destroy(p);
-        return r;
+        (void)error_set(err, r, "cannot listen for collectives: %s", strerror(-r));
+        goto fail;
     }
     *ret = p;
     return 0;
+
+fail:
+    meeting_server_destroy(p);
+    return r;
 }
 
 int meeting_server_get_fd(const struct meeting_server *server)
@@ -169,31 +172,34 @@ static int set_size(int fd, size_t bytes)
 static int make_memory(struct meeting_server *p)
 {
     const size_t bytes = meeting_bytes(p->instances);
+    void *shared;
     int fd, r;
 
     if (p->shared)
         return 0;
     fd = memfd_create("plenum-collectives", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     r = fd < 0 ? -errno : set_size(fd, bytes);
-    if (r == 0 && (fchmod(fd, 0600) < 0 ||
-                   fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0))
+    if (r < 0)
+        goto fail;
+    if (fchmod(fd, 0600) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
         r = -errno;
-    if (r == 0) {
-        void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-        if (shared == MAP_FAILED)
-            r = -errno;
-        else
-            p->shared = shared;
+        goto fail;
     }
-    if (r < 0) {
-        io_close(&fd);
-        return r;
+    shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shared == MAP_FAILED) {
+        r = -errno;
+        goto fail;
     }
+    p->shared = shared;
     p->memory = fd;
     for (uint32_t i = 0; i < p->instances; i++)
         atomic_store(&p->shared->slots[i].ended, p->watched[i].ended);
     return 0;
+
+fail:
+    io_close(&fd);
+    return r;
 }
 
 static bool has_ended(int pidfd)

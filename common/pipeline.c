@@ -259,16 +259,19 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
     if (!accept_char(p, '('))
         return stage_error(p, "rrc needs a size, as in rrc(224)");
     r = parse_side(p, &ret->side);
-    while (r == 0 && accept_char(p, ',')) {
+    if (r < 0)
+        return r;
+    while (accept_char(p, ',')) {
         if (accept_word(p, "scale") && accept_char(p, '='))
             r = parse_range(p, &ret->scale_min, &ret->scale_max);
         else if (accept_word(p, "ratio") && accept_char(p, '='))
             r = parse_range(p, &ret->ratio_min, &ret->ratio_max);
         else
             r = stage_error(p, takes);
+        if (r < 0)
+            return r;
     }
-    if (r == 0)
-        r = close_stage(p, takes);
+    r = close_stage(p, takes);
     if (r < 0)
         return r;
     if (ret->scale_min.num == 0 || less(ret->scale_max, ret->scale_min) ||
@@ -289,9 +292,9 @@ static int parse_center(struct parser *p, struct pipeline *ret)
     if (!accept_char(p, '('))
         return stage_error(p, "resize needs a size, as in resize(256)");
     r = parse_side(p, &ret->resize);
-    if (r == 0)
-        r = close_stage(p,
-                        "resize takes a size alone (the filter is always bilinear, antialiased)");
+    if (r < 0)
+        return r;
+    r = close_stage(p, "resize takes a size alone (the filter is always bilinear, antialiased)");
     if (r < 0)
         return r;
     skip_space(p);
@@ -301,8 +304,9 @@ static int parse_center(struct parser *p, struct pipeline *ret)
                               "get one shape");
     p->stage = after;
     r = parse_side(p, &ret->side);
-    if (r == 0)
-        r = close_stage(p, "center_crop takes a size alone");
+    if (r < 0)
+        return r;
+    r = close_stage(p, "center_crop takes a size alone");
     if (r < 0)
         return r;
     if (ret->side > ret->resize)
@@ -317,8 +321,9 @@ static int parse_flip(struct parser *p, struct pipeline *ret)
     if (!accept_char(p, '('))
         return stage_error(p, "flip needs a probability, as in flip(0.5)");
     r = parse_rational(p, &ret->flip);
-    if (r == 0)
-        r = close_stage(p, "flip takes a probability, as in flip(0.5)");
+    if (r < 0)
+        return r;
+    r = close_stage(p, "flip takes a probability, as in flip(0.5)");
     if (r < 0)
         return r;
     if (ret->flip.num > ret->flip.den)

@@ -187,20 +187,17 @@ int ring_check(const struct ring *ring, struct plenum_error *err)
 int ring_accept(int fd, uint32_t slots, uint64_t slot_bytes, struct ring **ret,
                 struct plenum_error *err)
 {
-    struct ring *ring = NULL;
+    struct ring *ring;
     int r;
 
     if (slots == 0 || slot_bytes == 0 || slot_bytes > (UINT64_C(1) << 46) / slots)
-        r = error_set(err, -EPERM, "the ring's size is out of range");
-    else
-        r = check_sealed(fd, slots * slot_bytes, err);
-    if (r == 0) {
-        ring = ring_new(fd, slots, slot_bytes);
-        if (!ring)
-            r = error_set(err, -ENOMEM, "out of memory");
-    }
-    if (!ring)
+        return error_set(err, -EPERM, "the ring's size is out of range");
+    r = check_sealed(fd, slots * slot_bytes, err);
+    if (r < 0)
         return r;
+    ring = ring_new(fd, slots, slot_bytes);
+    if (!ring)
+        return error_set(err, -ENOMEM, "out of memory");
     r = ring_map(ring);
     if (r < 0) {
         (void)error_set(err, r, "cannot map the ring: %s", strerror(-r));

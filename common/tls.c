@@ -51,16 +51,19 @@ int tls_keep_key(const char *key, char path[TLS_PATH_MAX])
     if (fd < 0)
         return -errno;
     r = fchmod(fd, 0600) < 0 ? -errno : io_write_all(fd, key, strlen(key));
+    if (r < 0)
+        goto fail;
     /* Programs inherit it, and what they start, as any user. None of them can change it. */
-    if (r == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0) {
         r = -errno;
-    if (r < 0) {
-        (void)close(fd);
-        return r;
+        goto fail;
     }
     (void)snprintf(path, TLS_PATH_MAX, "/proc/%d/fd/%d", (int)pid, fd);
     return fd;
+
+fail:
+    (void)close(fd);
+    return r;
 }
 
 static bool is_in_group(gid_t group)
@@ -178,11 +181,12 @@ static int64_t read_bytes(const char *path, char ret[FILE_MAX], struct plenum_er
     if (fd < 0)
         return fd;
     r = check_file(fd, path, err);
-    if (r == 0) {
-        r = io_pread_some(fd, ret, FILE_MAX, 0);
-        if (r < 0)
-            (void)error_set(err, (int)r, "key file %s: %s", path, strerror((int)-r));
-    }
+    if (r < 0)
+        goto out;
+    r = io_pread_some(fd, ret, FILE_MAX, 0);
+    if (r < 0)
+        (void)error_set(err, (int)r, "key file %s: %s", path, strerror((int)-r));
+out:
     (void)close(fd);
     return r;
 }

@@ -134,18 +134,30 @@ static int write_as(const char *temporary, int flags, const char *path, const vo
                     size_t len)
 {
     int fd = open(temporary, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
-    int r = fd < 0 ? -errno : io_write_all(fd, bytes, len);
+    int r;
 
     if (fd < 0)
-        return r;
-    if (r == 0 && temporary != path && fsync(fd) < 0)
-        r = -errno;
-    if (close(fd) < 0 && r == 0)
-        r = -errno;
-    if (r == 0 && temporary != path && rename(temporary, path) < 0)
-        r = -errno;
+        return -errno;
+    r = io_write_all(fd, bytes, len);
     if (r < 0)
-        (void)unlink(temporary);
+        goto fail;
+    if (temporary != path && fsync(fd) < 0) {
+        r = -errno;
+        goto fail;
+    }
+    r = close(fd) < 0 ? -errno : 0;
+    fd = -1;
+    if (r < 0)
+        goto fail;
+    if (temporary != path && rename(temporary, path) < 0) {
+        r = -errno;
+        goto fail;
+    }
+    return 0;
+
+fail:
+    io_close(&fd);
+    (void)unlink(temporary);
     return r;
 }
 

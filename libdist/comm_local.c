@@ -137,39 +137,43 @@ static int backend_broadcast(void *arg, void *buffer, size_t bytes, uint32_t roo
                              uint64_t timeout_ns, struct plenum_error *err)
 {
     const struct call c = begin(BROADCAST, root, bytes, timeout_ns, err);
-    int r = 0;
 
     (void)arg;
-    for (size_t at = 0; at < bytes && r == 0; at += MEETING_ROOM_BYTES) {
+    for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
         unsigned char *room = room_of(meeting_next_rooms(world.meeting), root);
         size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
+        int r;
 
         if (world.index == root)
             memcpy(room, (unsigned char *)buffer + at, n);
         r = come(&c);
-        if (r == 0 && world.index != root)
+        if (r < 0)
+            return r;
+        if (world.index != root)
             memcpy((unsigned char *)buffer + at, room, n);
     }
-    return r;
+    return 0;
 }
 
 static int backend_allgather(void *arg, const void *send, size_t bytes, void *recv,
                              uint64_t timeout_ns, struct plenum_error *err)
 {
     const struct call c = begin(ALLGATHER, 0, bytes, timeout_ns, err);
-    int r = 0;
 
     (void)arg;
-    for (size_t at = 0; at < bytes && r == 0; at += MEETING_ROOM_BYTES) {
+    for (size_t at = 0; at < bytes; at += MEETING_ROOM_BYTES) {
         unsigned char *rooms = meeting_next_rooms(world.meeting);
         size_t n = min_u64(MEETING_ROOM_BYTES, bytes - at);
+        int r;
 
         memcpy(room_of(rooms, world.index), (const unsigned char *)send + at, n);
         r = come(&c);
-        for (uint32_t i = 0; i < world.instances && r == 0; i++)
+        if (r < 0)
+            return r;
+        for (uint32_t i = 0; i < world.instances; i++)
             memcpy((unsigned char *)recv + i * bytes + at, room_of(rooms, i), n);
     }
-    return r;
+    return 0;
 }
 
 /* Integers wrap, as MPI's do: they are added up as unsigned ones. */
@@ -235,30 +239,31 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
     const size_t piece = MEETING_ROOM_BYTES / size;
     const struct call c =
         begin(ALLREDUCE, (uint32_t)type << 8 | (uint32_t)op, count * size, timeout_ns, err);
-    int r = 0;
 
     (void)arg;
-    for (size_t at = 0; at < count && r == 0; at += piece) {
+    for (size_t at = 0; at < count; at += piece) {
         unsigned char *rooms = meeting_next_rooms(world.meeting),
                       *own = room_of(rooms, world.index);
         unsigned char *here = (unsigned char *)buffer + at * size;
         size_t n = min_u64(piece, count - at);
         size_t from = part_of(n, world.index), to = part_of(n, world.index + 1);
+        int r;
 
         memcpy(own, here, n * size);
         r = come(&c);
         if (r < 0)
-            break;
+            return r;
         /* The sum replaces what instance 0 gave; nobody else reads this part. */
         for (uint32_t i = 1; i < world.instances; i++)
             combine(rooms + from * size, room_of(rooms, i) + from * size, to - from, type, op);
         if (op == PLENUM_MEAN)
             divide(rooms + from * size, to - from, type);
         r = come(&c);
-        if (r == 0)
-            memcpy(here, rooms, n * size);
+        if (r < 0)
+            return r;
+        memcpy(here, rooms, n * size);
     }
-    return r;
+    return 0;
 }
 
 static int backend_barrier(void *arg, uint64_t timeout_ns, struct plenum_error *err)

@@ -201,7 +201,7 @@ static int start_in_time(uint32_t instances, uint32_t index, uint64_t deadline_n
 
 static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct plenum_error *err)
 {
-    int initialised, finalised, r = 0;
+    int initialised, finalised, r;
 
     (void)MPI_Finalized(&finalised);
     if (finalised)
@@ -209,19 +209,25 @@ static int init(uint32_t instances, uint32_t index, uint64_t deadline_ns, struct
                          "the program has finalised MPI already: no collective is possible after "
                          "that");
     (void)MPI_Initialized(&initialised);
-    if (initialised && !ours)
+    if (initialised && !ours) {
         r = check_programs_own(err);
-    if (r == 0 && !initialised && must_be_first())
+        if (r < 0)
+            return r;
+    }
+    if (!initialised && must_be_first())
         return start_in_time(instances, index, deadline_ns, err);
-    if (r == 0)
-        r = meet(instances, index, deadline_ns, err);
-    if (r == 0 && !initialised) {
+    r = meet(instances, index, deadline_ns, err);
+    if (r < 0)
+        return r;
+    if (!initialised) {
         (void)start_mpi(NULL);
         r = started(err);
+        if (r < 0)
+            return r;
     }
-    if (r == 0 && !ours)
+    if (!ours)
         rendezvous_end(); /* MPI is in PMIx by itself, and leaves it when the program says so */
-    return r;
+    return 0;
 }
 
 static uint64_t deadline_of(uint64_t timeout_ns)
@@ -485,11 +491,14 @@ static int backend_allreduce(void *arg, void *buffer, size_t count, enum plenum_
         r = piece_started(&p, MPI_Iallreduce(MPI_IN_PLACE, (char *)buffer + at * size, n,
                                              types[type], ops[op], world, &p.requests[p.count]));
     }
-    if (r == 0)
-        r = pieces_wait(&p);
-    if (r == 0 && op == PLENUM_MEAN)
+    if (r < 0)
+        return r;
+    r = pieces_wait(&p);
+    if (r < 0)
+        return r;
+    if (op == PLENUM_MEAN)
         divide(buffer, count, type);
-    return r;
+    return 0;
 }
 
 /* Every instance's bytes lie apart in `recv`, so pieces would have to be gathered with a stride: a

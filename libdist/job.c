@@ -204,17 +204,24 @@ static int read_instances(job_getenv get, const struct names *n, struct plenum_j
 {
     int r = read_number(get, n->count, &info->num_instances, err);
 
-    if (r == 0)
-        r = read_number(get, n->index, &info->instance_index, err);
+    if (r < 0)
+        return r;
+    r = read_number(get, n->index, &info->instance_index, err);
+    if (r < 0)
+        return r;
     /* RANK and WORLD_SIZE alone are enough for one process a host. */
     info->num_local_instances = 1;
     info->local_instance_index = 0;
-    if (r == 0 && get(n->local_count))
+    if (get(n->local_count)) {
         r = read_local_count(get, n, &info->num_local_instances, err);
-    if (r == 0 && get(n->local_index))
+        if (r < 0)
+            return r;
+    }
+    if (get(n->local_index)) {
         r = read_number(get, n->local_index, &info->local_instance_index, err);
-    if (r < 0)
-        return r;
+        if (r < 0)
+            return r;
+    }
     return check_instances(info, n, err);
 }
 
@@ -232,7 +239,17 @@ static int check_replicas(const struct plenum_job_info *info, const char *count,
 /* plenumrun tells of replicas; with any other launcher a process is a replica. */
 static int read_replicas(job_getenv get, struct plenum_job_info *info, struct plenum_error *err)
 {
-    int r = 0;
+    const struct {
+        const char *name;
+        uint32_t *ret;
+        bool optional;
+    } numbers[] = {
+        {"PLENUM_NUM_REPLICAS", &info->num_replicas, false},
+        {"PLENUM_NUM_LOCAL_REPLICAS", &info->num_local_replicas, false},
+        {"PLENUM_REPLICA_OFFSET", &info->replica_offset, false},
+        {"PLENUM_DEVICES_PER_REPLICA", &info->devices_per_replica, true},
+        {"PLENUM_RESTART_COUNT", &info->restart_count, true},
+    };
 
     info->num_replicas = info->num_instances;
     info->num_local_replicas = 1;
@@ -240,17 +257,14 @@ static int read_replicas(job_getenv get, struct plenum_job_info *info, struct pl
     info->devices_per_replica = 1;
     if (info->launcher != PLENUM_LAUNCHER_PLENUM)
         return 0;
-    r = read_number(get, "PLENUM_NUM_REPLICAS", &info->num_replicas, err);
-    if (r == 0)
-        r = read_number(get, "PLENUM_NUM_LOCAL_REPLICAS", &info->num_local_replicas, err);
-    if (r == 0)
-        r = read_number(get, "PLENUM_REPLICA_OFFSET", &info->replica_offset, err);
-    if (r == 0 && get("PLENUM_DEVICES_PER_REPLICA"))
-        r = read_number(get, "PLENUM_DEVICES_PER_REPLICA", &info->devices_per_replica, err);
-    if (r == 0 && get("PLENUM_RESTART_COUNT"))
-        r = read_number(get, "PLENUM_RESTART_COUNT", &info->restart_count, err);
-    if (r < 0)
-        return r;
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+        int r = 0;
+
+        if (!numbers[i].optional || get(numbers[i].name))
+            r = read_number(get, numbers[i].name, numbers[i].ret, err);
+        if (r < 0)
+            return r;
+    }
     return check_replicas(info, "PLENUM_NUM_REPLICAS", "PLENUM_NUM_LOCAL_REPLICAS",
                           "PLENUM_REPLICA_OFFSET", err);
 }
@@ -315,16 +329,19 @@ int job_from_environment(job_getenv get, struct plenum_job *job, struct plenum_e
     if (n) {
         job->info.launcher = n->launcher;
         r = read_instances(get, n, &job->info, err);
-        if (r == 0)
-            r = refuse_alone_among_others(get, n, &job->info, err);
+        if (r < 0)
+            return r;
+        r = refuse_alone_among_others(get, n, &job->info, err);
     } else {
         r = refuse_halves(get, err);
     }
-    if (r == 0)
-        r = read_replicas(get, &job->info, err);
-    if (r == 0)
-        name_rest(get, job);
-    return r;
+    if (r < 0)
+        return r;
+    r = read_replicas(get, &job->info, err);
+    if (r < 0)
+        return r;
+    name_rest(get, job);
+    return 0;
 }
 
 int job_from_info(job_getenv get, const struct plenum_job_info *info, struct plenum_job *job,
@@ -336,8 +353,9 @@ int job_from_info(job_getenv get, const struct plenum_job_info *info, struct ple
                                         .local_index = "local_instance_index"};
     int r = check_instances(info, &fields, err);
 
-    if (r == 0)
-        r = check_replicas(info, "num_replicas", "num_local_replicas", "replica_offset", err);
+    if (r < 0)
+        return r;
+    r = check_replicas(info, "num_replicas", "num_local_replicas", "replica_offset", err);
     if (r < 0)
         return r;
     job->info = *info;
