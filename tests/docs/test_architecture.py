@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""docs/architecture.md and HACKING.md name files that there are."""
+
+import glob
+import os
+import re
+import sys
+import unittest
+
+SOURCE = os.environ["top_srcdir"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
+
+import tap  # noqa: E402
+
+ROOMS = ("common", "include/plenum", "launcher", "libdist", "loader", "python", "tests", "bench", "scripts", "examples", "docs")
+
+
+def named(page):
+    """Names of files and folders of the project in a page: `common/order.c`, and `order.c` alone."""
+    with open(os.path.join(SOURCE, page), encoding="utf-8") as f:
+        text = f.read()
+    paths = set(re.findall(r"\b(?:%s)/[a-z\d_/.]*\.(?:c|h|md|py|sh|tsv)\b" % "|".join(ROOMS), text))
+    return paths, set(re.findall(r"`(\w+\.[ch])`", text))
+
+
+class Architecture(unittest.TestCase):
+    def test_names(self):
+        """all are there"""
+        files = {os.path.basename(path) for room in ROOMS for path in glob.glob(os.path.join(SOURCE, room, "**"), recursive=True)}
+        missing = []
+        for page in ("docs/architecture.md", "HACKING.md"):
+            paths, names = named(page)
+            self.assertGreater(len(paths), 10, page)
+            missing += [f"{page}: {path}" for path in sorted(paths)
+                        if not os.path.exists(os.path.join(SOURCE, path))]
+            missing += [f"{page}: {name}" for name in sorted(names - files)]
+        self.assertEqual(missing, [])
+
+
+if __name__ == "__main__":
+    tap.main()
