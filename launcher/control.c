@@ -84,8 +84,8 @@ int control_put_hello(struct frame_buffer *b, const struct control_hello *m)
     frame_put_bytes(b, m->magic, sizeof(m->magic));
     frame_put_text(b, m->version);
     frame_put_text(b, m->token);
-    frame_put_u32(b, m->rank);
-    frame_put_u32(b, m->local_rank);
+    frame_put_u32(b, m->instance);
+    frame_put_u32(b, m->local_index);
     frame_put_u32(b, m->pid);
     frame_put_u16(b, m->free_port);
     frame_put_text(b, m->host);
@@ -99,8 +99,8 @@ int control_get_hello(struct frame_reader *r, struct control_hello *ret)
     frame_get_bytes(r, ret->magic, sizeof(ret->magic));
     frame_get_text(r, ret->version, sizeof(ret->version));
     frame_get_text(r, ret->token, sizeof(ret->token));
-    ret->rank = frame_get_u32(r);
-    ret->local_rank = frame_get_u32(r);
+    ret->instance = frame_get_u32(r);
+    ret->local_index = frame_get_u32(r);
     ret->pid = frame_get_u32(r);
     ret->free_port = frame_get_u16(r);
     frame_get_text(r, ret->host, sizeof(ret->host));
@@ -154,9 +154,9 @@ int control_put_plan(struct frame_buffer *b, const struct control_plan *m)
     return frame_end(b, begin);
 }
 
-int control_put_lend(struct frame_buffer *b, const struct control_lend *m)
+int control_put_keep(struct frame_buffer *b, const struct control_keep *m)
 {
-    size_t begin = frame_begin(b, CONTROL_LEND, 0);
+    size_t begin = frame_begin(b, CONTROL_KEEP, 0);
 
     frame_put_u64(b, m->silence_ns);
     frame_put_text(b, m->address);
@@ -266,18 +266,18 @@ int control_get_plan(struct frame_reader *r, struct control_plan *ret)
     return 0;
 }
 
-int control_get_lend(struct frame_reader *r, struct control_lend *ret)
+int control_get_keep(struct frame_reader *r, struct control_keep *ret)
 {
-    struct control_lend lend = {.silence_ns = frame_get_u64(r)};
+    struct control_keep keep = {.silence_ns = frame_get_u64(r)};
 
-    lend.address = dup_text(r);
-    lend.key = dup_text(r);
-    get_environment(r, &lend.environment);
+    keep.address = dup_text(r);
+    keep.key = dup_text(r);
+    get_environment(r, &keep.environment);
     if (r->bad) {
-        control_lend_fini(&lend);
+        control_keep_fini(&keep);
         return -EPROTO;
     }
-    *ret = lend;
+    *ret = keep;
     return 0;
 }
 
@@ -288,12 +288,12 @@ static void free_secret(char *text)
     free(text);
 }
 
-void control_lend_fini(struct control_lend *lend)
+void control_keep_fini(struct control_keep *keep)
 {
-    free(lend->address);
-    free_secret(lend->key);
-    environ_list_fini(&lend->environment);
-    *lend = (struct control_lend){0};
+    free(keep->address);
+    free_secret(keep->key);
+    environ_list_fini(&keep->environment);
+    *keep = (struct control_keep){0};
 }
 
 void control_plan_fini(struct control_plan *plan)

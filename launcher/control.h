@@ -2,7 +2,7 @@
 /* control.h - what plenumrun and its shims say to each other, one connection an instance.
  *
  *     shim                                          plenumrun
- *     HELLO (token, rank, host)            ->       is this ours?
+ *     HELLO (token, instance, host)            ->       is this ours?
  *                                          <-       TOPOLOGY (devices?)  (the first shim of a host)
  *     TOPOLOGY (XML; of the machine?)      ->
  *                                          <-       PLAN (program, environment, binding)
@@ -25,8 +25,8 @@
  * nothing else, so that heartbeats and exits always pass. A shim may have `window` bytes under way,
  * or one frame if that is larger.
  *
- * What a host that only lends its cores is told has the same form, by its standard input (lend.c):
- * LEND, then BEAT.
+ * What a host that only lends its cores is told has the same form, by its standard input
+ * (keeper.c): KEEP, then BEAT.
  *
  * Both sides use the functions of this file and nothing else, and both come from the same build:
  * another version is refused at HELLO. */
@@ -43,7 +43,7 @@
 #include "launcher/host.h"
 
 enum {
-    CONTROL_STRANGER_PAYLOAD = 4096,        /* from somebody who has not shown the token */
+    CONTROL_UNAUTHENTICATED_PAYLOAD = 4096, /* from somebody who has not shown the token */
     CONTROL_MAX_PAYLOAD = 16 * 1024 * 1024, /* a PLAN holds an environment, TOPOLOGY an XML */
     CONTROL_TOKEN_BYTES = 32,
     CONTROL_TOKEN_MAX = 2 * CONTROL_TOKEN_BYTES + 1, /* its digits, with a NUL */
@@ -75,16 +75,16 @@ enum control_type {
     CONTROL_DRAINED,
     CONTROL_BEAT,
     CONTROL_END,
-    CONTROL_LEND,
+    CONTROL_KEEP,
 };
 
 struct control_hello {
     char magic[8];
     char version[CONTROL_VERSION_MAX];
     char token[CONTROL_TOKEN_MAX];
-    uint32_t rank, local_rank;
+    uint32_t instance, local_index;
     uint32_t pid;
-    uint16_t free_port; /* on that host; rank 0 only */
+    uint16_t free_port; /* on that host; instance 0 only */
     char host[HOST_NAME_MAX_BYTES];
     char loader[CONTROL_ADDRESS_MAX];    /* where the job's loader that it keeps listens, or "" */
     char loader_error[CONTROL_TEXT_MAX]; /* why it does not, if it was to */
@@ -109,8 +109,8 @@ struct control_plan {
     struct environ_list environment;
 };
 
-/** What a loader of the job needs on a host without instances. Owned texts: control_lend_fini(). */
-struct control_lend {
+/** What a loader of the job needs on a host without instances. Owned texts: control_keep_fini(). */
+struct control_keep {
     uint64_t silence_ns; /* plenumrun is lost after so long */
     char *address;       /* to listen at: HOST:PORT, see address_parse_listen() */
     char *key;           /* the loader's (tls.h) */
@@ -165,7 +165,7 @@ struct control_exited {
 /* Each appends one frame: 0 or -ENOMEM. */
 int control_put_hello(struct frame_buffer *b, const struct control_hello *m);
 int control_put_plan(struct frame_buffer *b, const struct control_plan *m);
-int control_put_lend(struct frame_buffer *b, const struct control_lend *m);
+int control_put_keep(struct frame_buffer *b, const struct control_keep *m);
 int control_put_started(struct frame_buffer *b, const struct control_started *m);
 int control_put_failed(struct frame_buffer *b, const struct control_failed *m);
 int control_put_exited(struct frame_buffer *b, const struct control_exited *m);
@@ -189,7 +189,7 @@ int control_put_empty(struct frame_buffer *b, enum control_type type);
 /* Each reads one payload: 0, -EPROTO (cut short, or a field out of its bounds) or -ENOMEM. */
 int control_get_hello(struct frame_reader *r, struct control_hello *ret);
 int control_get_plan(struct frame_reader *r, struct control_plan *ret);
-int control_get_lend(struct frame_reader *r, struct control_lend *ret);
+int control_get_keep(struct frame_reader *r, struct control_keep *ret);
 int control_get_started(struct frame_reader *r, struct control_started *ret);
 int control_get_failed(struct frame_reader *r, struct control_failed *ret);
 int control_get_exited(struct frame_reader *r, struct control_exited *ret);
@@ -202,7 +202,7 @@ int control_get_number(struct frame_reader *r, uint64_t *ret);
 void control_get_bytes(struct frame_reader *r, const char **bytes, size_t *len);
 
 void control_plan_fini(struct control_plan *plan);
-void control_lend_fini(struct control_lend *lend);
+void control_keep_fini(struct control_keep *keep);
 void control_started_fini(struct control_started *started);
 
 /** In front of a token in the environment of a shim: the connection to plenumrun is encrypted. */

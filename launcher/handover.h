@@ -27,7 +27,7 @@
     "PLENUM_SHIM_DESCRIPTORS" /* soft limit, before plenumrun raised its own */
 
 /* Where mpirun does not say it by a variable of its own; instances of one host only. */
-#define SHIM_ENV_RANK "PLENUM_SHIM_RANK"
+#define SHIM_ENV_INSTANCE "PLENUM_SHIM_RANK"
 
 /** What plenumrun as an agent reads from its environment. */
 #define AGENT_ENV_WORDS "PLENUM_SHIM_AGENT"       /* the program that logs in, and its arguments */

@@ -5,7 +5,7 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/control.c %D%/control.h \
 	%D%/dial.c %D%/dial.h \
 	%D%/environ.c %D%/environ.h \
-	%D%/family.c %D%/family.h \
+	%D%/proctree.c %D%/proctree.h \
 	%D%/handover.c %D%/handover.h \
 	%D%/host.c %D%/host.h \
 	%D%/lines.c %D%/lines.h \
@@ -27,11 +27,11 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/plan/plan.c %D%/plan/plan.h \
 	%D%/plan/table.c %D%/plan/table.h \
 	%D%/plan/tag.c %D%/plan/tag.h \
-	%D%/job/aftermath.c \
+	%D%/job/failure.c \
 	%D%/job/input.c %D%/job/input.h \
 	%D%/job/launch.c %D%/job/launch.h \
 	%D%/job/local.c %D%/job/local.h \
-	%D%/job/members.c \
+	%D%/job/instances.c \
 	%D%/job/mpirun.c %D%/job/mpirun.h \
 	%D%/job/output.c %D%/job/output.h \
 	%D%/job/report.c %D%/job/report.h \
@@ -41,11 +41,11 @@ noinst_LTLIBRARIES += %D%/liblauncher.la
 	%D%/job/variables.c %D%/job/variables.h \
 	%D%/job/version.c %D%/job/version.h \
 	%D%/remote/agent.c %D%/remote/agent.h \
-	%D%/remote/lend.c %D%/remote/lend.h \
-	%D%/remote/lenders.c %D%/remote/lenders.h \
+	%D%/remote/keeper.c %D%/remote/keeper.h \
+	%D%/remote/loaders.c %D%/remote/loaders.h \
 	%D%/remote/probe.c %D%/remote/probe.h \
 	%D%/remote/ready.c %D%/remote/ready.h \
-	%D%/shim/attend.c \
+	%D%/shim/inner.c \
 	%D%/shim/bind.c %D%/shim/bind.h \
 	%D%/shim/child.c %D%/shim/child.h \
 	%D%/shim/guard.c %D%/shim/guard.h \

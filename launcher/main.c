@@ -13,7 +13,7 @@
 #include "launcher/job/launch.h"
 #include "launcher/job/local.h"
 #include "launcher/remote/agent.h"
-#include "launcher/remote/lend.h"
+#include "launcher/remote/keeper.h"
 #include "launcher/remote/probe.h"
 #include "launcher/shim/shim.h"
 #include "launcher/status.h"
@@ -53,7 +53,7 @@ int main(int argc, char **argv)
         return agent_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], PROBE_ARGUMENT) == 0)
         return probe_answer(argc, argv);
-    if (argc == 2 && strcmp(argv[1], LEND_ARGUMENT) == 0)
-        return has_proc() ? lend_main() : STATUS_LAUNCH;
+    if (argc == 2 && strcmp(argv[1], KEEPER_ARGUMENT) == 0)
+        return has_proc() ? keeper_main() : STATUS_LAUNCH;
     return launch_main(argc, argv);
 }

@@ -20,7 +20,7 @@ uint64_t signals_get_ignored(void)
     return ignored;
 }
 
-int signals_take(void)
+int signals_open(void)
 {
     static const int all[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
                               SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};

@@ -11,7 +11,7 @@ uint64_t signals_get_ignored(void);
 
 /** Have the signals that plenumrun answers come by a descriptor, as io_open_signals() does, but for
  * those that are ignored: it (owned), or -errno. */
-int signals_take(void);
+int signals_open(void);
 
 /** As a program expects them: nothing blocked, nothing ignored but these. */
 void signals_reset(uint64_t ignored);

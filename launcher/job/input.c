@@ -105,7 +105,7 @@ static bool read_answer(void *ret, size_t bytes)
     return true;
 }
 
-static ssize_t take_answer(char *ret, size_t most)
+static ssize_t handle_answer(char *ret, size_t most)
 {
     ssize_t n;
 
@@ -118,10 +118,10 @@ static ssize_t take_answer(char *ret, size_t most)
     return read_answer(ret, (size_t)n) ? n : 0;
 }
 
-ssize_t input_take(const struct pollfd fds[INPUT_FDS], char *ret, size_t most)
+ssize_t input_read(const struct pollfd fds[INPUT_FDS], char *ret, size_t most)
 {
     if (fds[1].revents)
-        return take_answer(ret, most);
+        return handle_answer(ret, most);
     if (!fds[0].revents)
         return -EAGAIN;
     if (!input.started && start() < 0)

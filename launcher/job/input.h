@@ -18,6 +18,6 @@ void input_poll(size_t most, struct pollfd fds[INPUT_FDS]);
  *
  * Threads: starts one at the first call, which stays.
  */
-ssize_t input_take(const struct pollfd fds[INPUT_FDS], char *ret, size_t most);
+ssize_t input_read(const struct pollfd fds[INPUT_FDS], char *ret, size_t most);
 
 #endif

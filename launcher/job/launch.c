@@ -330,7 +330,7 @@ enum { PAUSE_FIRST_S = 5, PAUSE_LAST_S = 60 };
  * that could be handed another one. */
 static int wait_until(uint64_t end)
 {
-    int fd = signals_take(), signal = 0;
+    int fd = signals_open(), signal = 0;
     struct pollfd p = {.fd = fd, .events = POLLIN};
     struct signalfd_siginfo info;
 

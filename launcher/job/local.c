@@ -24,7 +24,7 @@
 #include "launcher/host.h"
 #include "launcher/signals.h"
 
-enum { RANK_MAX = 24 };
+enum { NUMBER_MAX = 24 };
 
 int local_arguments(const struct plan *plan, struct starter_words *ret)
 {
@@ -83,13 +83,13 @@ static void signal_all(const struct starting *s, int signal)
             (void)kill(s->shims[i], signal);
 }
 
-static _Noreturn void become_shim(const char *self, uint32_t rank)
+static _Noreturn void become_shim(const char *self, uint32_t instance)
 {
     char *const argv[] = {(char *)"plenumrun", (char *)SHIM_ARGUMENT, NULL};
-    char number[RANK_MAX];
+    char number[NUMBER_MAX];
 
-    (void)snprintf(number, sizeof(number), "%u", rank);
-    (void)setenv(SHIM_ENV_RANK, number, 1);
+    (void)snprintf(number, sizeof(number), "%u", instance);
+    (void)setenv(SHIM_ENV_INSTANCE, number, 1);
     signals_reset(0);
     (void)execv(self, argv);
     log_error("cannot execute %s: %s", self, strerror(errno));

@@ -40,12 +40,12 @@
 
 enum {
     STAGE_BYTES = 64 * 1024, /* written at once */
-    OWN = -1,                /* source of our own messages */
+    OWN = -1,                /* in place of an instance: a message of our own */
 };
 
 struct chunk {
     struct chunk *next;
-    int64_t source;
+    int64_t instance;
     enum control_stream stream;
     bool progress;
     size_t len;
@@ -56,14 +56,14 @@ struct chunk {
 struct sink {
     int fd;
     bool mid_line;
-    int64_t source; /* whose the unfinished line is */
+    int64_t instance; /* whose the unfinished line is */
     enum control_stream stream;
     int error; /* writing failed: the rest is thrown away */
     bool terminal;
     bool progress; /* a bar is shown as the last line */
 };
 
-/* Files of one source. */
+/* Files of one instance. */
 struct files {
     int fd[CONTROL_STREAMS]; /* -1: not opened */
     bool failed[CONTROL_STREAMS];
@@ -72,7 +72,7 @@ struct files {
 struct output {
     /* Set by output_create(), then constant. */
     char *tag;
-    struct output_source *sources;
+    struct output_instance *instances;
     uint32_t count;
     int event_fd;
     pthread_t thread;
@@ -106,10 +106,10 @@ static size_t make_tag(const struct output *o, const struct chunk *c, char ret[T
 {
     static const char *const names[CONTROL_STREAMS] = {
         [CONTROL_STDOUT] = "out", [CONTROL_STDERR] = "err", [CONTROL_LOADER] = "loader"};
-    const struct output_source *source = &o->sources[c->source];
-    struct tag_fields fields = {.instance = source->instance,
-                                .host = source->host,
-                                .pid = source->pid,
+    const struct output_instance *instance = &o->instances[c->instance];
+    struct tag_fields fields = {.instance = instance->index,
+                                .host = instance->host,
+                                .pid = instance->pid,
                                 .stream = names[c->stream]};
 
     (void)clock_gettime(CLOCK_REALTIME, &fields.now);
@@ -165,7 +165,7 @@ static void stage(struct output *o, int fd, const char *bytes, size_t len)
 static bool tears(const struct output *o, const struct sink *sink, const struct chunk *c)
 {
     return sink->mid_line &&
-           (sink->source != c->source || (sink->stream != c->stream && o->count > 1));
+           (sink->instance != c->instance || (sink->stream != c->stream && o->count > 1));
 }
 
 /* ---- files ---- */
@@ -185,14 +185,14 @@ static void write_file(struct output *o, const struct chunk *c)
 {
     static const char *const endings[] = {
         [CONTROL_STDOUT] = "out", [CONTROL_STDERR] = "err", [CONTROL_LOADER] = "loader"};
-    struct files *f = &o->files[c->source];
+    struct files *f = &o->files[c->instance];
     char path[4096];
     int r = 0;
 
     if (f->failed[c->stream])
         return;
     (void)snprintf(path, sizeof(path), "%s/instance-%u.%s", o->folder,
-                   o->sources[c->source].instance, endings[c->stream]);
+                   o->instances[c->instance].index, endings[c->stream]);
     if (f->fd[c->stream] < 0) {
         f->fd[c->stream] =
             open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (o->append ? O_APPEND : O_TRUNC), 0666);
@@ -224,7 +224,7 @@ static int make_files(struct output *o, struct plenum_error *err)
         o->files[i] = (struct files){.fd = {-1, -1, -1}};
     for (uint32_t i = 0; i < o->count; i++) {
         for (int stream = CONTROL_STDOUT; stream <= CONTROL_STDERR; stream++) {
-            struct chunk nothing = {.source = i, .stream = (enum control_stream)stream};
+            struct chunk nothing = {.instance = i, .stream = (enum control_stream)stream};
 
             write_file(o, &nothing);
         }
@@ -310,7 +310,7 @@ static void write_chunk(struct output *o, const struct chunk *c)
     int which = c->stream == CONTROL_STDOUT ? 0 : 1, fd = o->fd_of[which];
     struct sink *sink = o->sink_of[which];
     const char *p = c->bytes, *end = p + c->len;
-    bool bars = sink->terminal && o->count > 1 && c->source != OWN && memchr(p, '\r', c->len);
+    bool bars = sink->terminal && o->count > 1 && c->instance != OWN && memchr(p, '\r', c->len);
     char tag[TAG_MAX];
     size_t tag_len = 0;
 
@@ -321,10 +321,10 @@ static void write_chunk(struct output *o, const struct chunk *c)
         stage(o, sink->fd, "\n", 1);
         sink->mid_line = false;
     }
-    if (o->tag && c->source != OWN)
+    if (o->tag && c->instance != OWN)
         tag_len = make_tag(o, c, tag);
     sink->fd = fd;
-    sink->source = c->source;
+    sink->instance = c->instance;
     sink->stream = c->stream;
     if (tag_len == 0 && !bars) {
         stage(o, fd, p, c->len);
@@ -347,11 +347,11 @@ static void write_chunk(struct output *o, const struct chunk *c)
 
 static void handle_chunk(struct output *o, const struct chunk *c)
 {
-    bool own = c->source == OWN;
+    bool own = c->instance == OWN;
 
     if (!own && o->folder && !c->progress)
         write_file(o, c);
-    if (!own && o->sources[c->source].hidden && c->stream != CONTROL_LOADER)
+    if (!own && o->instances[c->instance].hidden && c->stream != CONTROL_LOADER)
         return;
     if (c->progress)
         write_progress(o, c);
@@ -363,9 +363,9 @@ static void give_credit(struct output *o, const struct chunk *c)
 {
     (void)pthread_mutex_lock(&o->mu);
     if (c->progress)
-        o->progresses[c->source] &= (uint8_t) ~(1 << c->stream);
-    else if (c->source != OWN)
-        o->credit[c->source] += c->len;
+        o->progresses[c->instance] &= (uint8_t) ~(1 << c->stream);
+    else if (c->instance != OWN)
+        o->credit[c->instance] += c->len;
     (void)pthread_mutex_unlock(&o->mu);
 }
 
@@ -455,11 +455,11 @@ int output_create(const struct output_options *options, struct output **ret,
     o->sink_of[1] = same_file(options->stdout_fd, options->stderr_fd) ? &o->sinks[0] : &o->sinks[1];
     o->credit = calloc(options->count + 1, sizeof(*o->credit));
     o->progresses = calloc(options->count + 1, sizeof(*o->progresses));
-    o->sources = calloc(options->count + 1, sizeof(*o->sources));
-    if (!o->credit || !o->progresses || !o->sources)
+    o->instances = calloc(options->count + 1, sizeof(*o->instances));
+    if (!o->credit || !o->progresses || !o->instances)
         goto fail;
     if (options->count > 0)
-        memcpy(o->sources, options->sources, options->count * sizeof(*o->sources));
+        memcpy(o->instances, options->instances, options->count * sizeof(*o->instances));
     if (options->tag) {
         o->tag = strdup(options->tag);
         if (!o->tag)
@@ -490,23 +490,23 @@ fail:
     return error_set(err, r, "cannot prepare the output: %s", strerror(-r));
 }
 
-static int put(struct output *o, int64_t source, enum control_stream stream, bool progress,
+static int put(struct output *o, int64_t instance, enum control_stream stream, bool progress,
                const char *bytes, size_t len)
 {
     struct chunk *c = malloc(sizeof(*c) + len);
 
     if (!c)
         return -ENOMEM;
-    *c = (struct chunk){.source = source, .stream = stream, .progress = progress, .len = len};
+    *c = (struct chunk){.instance = instance, .stream = stream, .progress = progress, .len = len};
     memcpy(c->bytes, bytes, len);
     (void)pthread_mutex_lock(&o->mu);
     if (progress) { /* no credit bounds them: one at a time, or a stopped terminal costs memory */
-        if (o->progresses[source] & 1 << stream) {
+        if (o->progresses[instance] & 1 << stream) {
             (void)pthread_mutex_unlock(&o->mu);
             free(c);
             return 0;
         }
-        o->progresses[source] |= (uint8_t)(1 << stream);
+        o->progresses[instance] |= (uint8_t)(1 << stream);
     }
     *o->end = c;
     o->end = &c->next;
@@ -515,16 +515,16 @@ static int put(struct output *o, int64_t source, enum control_stream stream, boo
     return 0;
 }
 
-int output_put(struct output *output, uint32_t source, enum control_stream stream,
+int output_put(struct output *output, uint32_t instance, enum control_stream stream,
                const char *bytes, size_t len)
 {
-    return put(output, source, stream, false, bytes, len);
+    return put(output, instance, stream, false, bytes, len);
 }
 
-int output_put_progress(struct output *output, uint32_t source, enum control_stream stream,
+int output_put_progress(struct output *output, uint32_t instance, enum control_stream stream,
                         const char *bytes, size_t len)
 {
-    return put(output, source, stream, true, bytes, len);
+    return put(output, instance, stream, true, bytes, len);
 }
 
 int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len)
@@ -532,10 +532,10 @@ int output_put_own(struct output *output, bool on_stderr, const char *bytes, siz
     return put(output, OWN, on_stderr ? CONTROL_STDERR : CONTROL_STDOUT, false, bytes, len);
 }
 
-void output_set_pid(struct output *output, uint32_t source, pid_t pid)
+void output_set_pid(struct output *output, uint32_t instance, pid_t pid)
 {
     /* Read by the thread, for tags only: it sees the one or the other. */
-    __atomic_store_n(&output->sources[source].pid, pid, __ATOMIC_RELAXED);
+    __atomic_store_n(&output->instances[instance].pid, pid, __ATOMIC_RELAXED);
 }
 
 int output_get_fd(const struct output *output)
@@ -548,13 +548,13 @@ void output_acknowledge(struct output *output)
     io_event_clear(output->event_fd);
 }
 
-uint64_t output_take_credit(struct output *output, uint32_t source)
+uint64_t output_collect_credit(struct output *output, uint32_t instance)
 {
     uint64_t bytes;
 
     (void)pthread_mutex_lock(&output->mu);
-    bytes = output->credit[source];
-    output->credit[source] = 0;
+    bytes = output->credit[instance];
+    output->credit[instance] = 0;
     (void)pthread_mutex_unlock(&output->mu);
     return bytes;
 }
@@ -638,7 +638,7 @@ void output_destroy(struct output *output)
     free(output->folder);
     io_close(&output->event_fd);
     free(output->tag);
-    free(output->sources);
+    free(output->instances);
     free(output->progresses);
     free(output->credit);
     free(output);

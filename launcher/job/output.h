@@ -15,21 +15,20 @@
 /** A queue and a thread that writes it out, however slow the reader. Opaque. */
 struct output;
 
-/** Whose bytes: decides what the tag says and where lines must not mix. */
-struct output_source {
-    uint32_t instance;
+/** What the output knows of an instance: for tags, and names of files. */
+struct output_instance {
+    uint32_t index;   /* in the plan */
     const char *host; /* borrowed for the output's life */
     pid_t pid;
     bool hidden; /* goes to files only */
 };
 
 struct output_options {
-    const char *tag; /* template (tag.h); NULL: no tags */
-    const char
-        *folder; /* for files of each source and stream; made when it is not there; NULL: none */
-    bool append; /* to files that are there */
-    const struct output_source *sources;
-    uint32_t count; /* of sources: one an instance */
+    const char *tag;    /* template (tag.h); NULL: no tags */
+    const char *folder; /* of files for each instance and stream, made if need be; NULL: none */
+    bool append;        /* to files that are there */
+    const struct output_instance *instances;
+    uint32_t count; /* of instances */
     int stdout_fd, stderr_fd;
 };
 
@@ -42,28 +41,28 @@ int output_create(const struct output_options *options, struct output **ret,
  * They are written in the order of these calls. Whole lines stay whole; when bytes end within a
  * line and somebody else's follow, a newline is put between.
  */
-int output_put(struct output *output, uint32_t source, enum control_stream stream,
+int output_put(struct output *output, uint32_t instance, enum control_stream stream,
                const char *bytes, size_t len);
 
 /**
  * Queue what an unfinished line shows at the moment (copied): on a terminal it is the last line,
  * until something else is written. Elsewhere it is nothing.
  */
-int output_put_progress(struct output *output, uint32_t source, enum control_stream stream,
+int output_put_progress(struct output *output, uint32_t instance, enum control_stream stream,
                         const char *bytes, size_t len);
 
 /** Queue a line of our own, on standard error or standard output. */
 int output_put_own(struct output *output, bool on_stderr, const char *bytes, size_t len);
 
 /** The process of an instance, for tags. */
-void output_set_pid(struct output *output, uint32_t source, pid_t pid);
+void output_set_pid(struct output *output, uint32_t instance, pid_t pid);
 
 /** A descriptor that is readable when bytes were written out or an output failed. Borrowed. */
 int output_get_fd(const struct output *output);
 
 /** Bytes of an instance that were written out (or thrown away) since the last call. */
-uint64_t output_take_credit(struct output *output, uint32_t source);
-/** Reset output_get_fd(): to be called before a round of output_take_credit(). */
+uint64_t output_collect_credit(struct output *output, uint32_t instance);
+/** Reset output_get_fd(): to be called before a round of output_collect_credit(). */
 void output_acknowledge(struct output *output);
 
 /** 0, or the -errno with which writing to standard output or standard error failed first (`*stream`

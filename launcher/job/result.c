@@ -17,34 +17,34 @@
 #include "launcher/plan/grid.h"
 
 /* In a word, for both. */
-static const char *state_of(const struct member *m)
+static const char *state_of(const struct instance *inst)
 {
-    if (m->has_failed)
+    if (inst->has_failed)
         return "not started";
-    if (m->has_exited)
-        return WIFSIGNALED(m->exited.status) ? "killed" : "exited";
-    if (m->lost)
+    if (inst->has_exited)
+        return WIFSIGNALED(inst->exited.status) ? "killed" : "exited";
+    if (inst->lost)
         return "lost";
-    switch (m->state) {
-    case ABSENT:
-    case PRESENT:
+    switch (inst->state) {
+    case INSTANCE_ABSENT:
+    case INSTANCE_PRESENT:
         return "not started";
-    case PLANNED:
+    case INSTANCE_PLANNED:
         return "starting";
     default:
-        return m->stopped_by ? "stopped" : "running";
+        return inst->stopped_by ? "stopped" : "running";
     }
 }
 
-static void put_exit(struct json *j, const struct supervisor *s, const struct member *m)
+static void put_exit(struct json *j, const struct supervisor *s, const struct instance *inst)
 {
     const char *const causes[] = {[CONTROL_CAUSE_ITSELF] = "itself",
                                   [CONTROL_CAUSE_ASKED] = "plenumrun",
                                   [CONTROL_CAUSE_MPIRUN] = s->job->mpirun ? "mpirun" : "starter",
                                   [CONTROL_CAUSE_SHIM] = "shim"};
-    int status = m->exited.status;
+    int status = inst->exited.status;
 
-    if (!m->has_exited) {
+    if (!inst->has_exited) {
         json_null(j, "exit_code");
         json_null(j, "signal");
         json_null(j, "ended_by");
@@ -62,31 +62,31 @@ static void put_exit(struct json *j, const struct supervisor *s, const struct me
         json_number(j, "signal", (uint64_t)WTERMSIG(status));
     else
         json_null(j, "signal");
-    json_text(j, "ended_by", causes[m->exited.cause]);
-    json_seconds(j, "elapsed_seconds", m->exited.elapsed_ns);
-    json_seconds(j, "user_seconds", m->exited.user_ns);
-    json_seconds(j, "system_seconds", m->exited.system_ns);
-    json_number(j, "max_rss_bytes", m->exited.max_rss_bytes);
+    json_text(j, "ended_by", causes[inst->exited.cause]);
+    json_seconds(j, "elapsed_seconds", inst->exited.elapsed_ns);
+    json_seconds(j, "user_seconds", inst->exited.user_ns);
+    json_seconds(j, "system_seconds", inst->exited.system_ns);
+    json_number(j, "max_rss_bytes", inst->exited.max_rss_bytes);
 }
 
 static void put_instance(struct json *j, const struct supervisor *s, uint32_t index)
 {
-    const struct member *m = &s->members[index];
+    const struct instance *inst = &s->instances[index];
 
     json_begin_object(j, NULL, true);
     json_number(j, "index", index);
-    json_text(j, "host", member_host(s, m)->name);
+    json_text(j, "host", instance_host(s, inst)->name);
     json_number(j, "local_index", s->plan->instances[index].local_index);
-    json_text(j, "state", state_of(m));
-    if (m->pid)
-        json_number(j, "pid", m->pid);
+    json_text(j, "state", state_of(inst));
+    if (inst->pid)
+        json_number(j, "pid", inst->pid);
     else
         json_null(j, "pid");
-    if (m->started_ns)
-        json_seconds(j, "start_seconds", m->started_ns - s->job->begun_ns);
+    if (inst->started_ns)
+        json_seconds(j, "start_seconds", inst->started_ns - s->job->begun_ns);
     else
         json_null(j, "start_seconds");
-    put_exit(j, s, m);
+    put_exit(j, s, inst);
     json_end_object(j);
 }
 
@@ -154,15 +154,15 @@ char *result_table(const struct supervisor *s)
 
     grid_add_header(&grid, names);
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
-        const struct member *m = &s->members[i];
+        const struct instance *inst = &s->instances[i];
 
         grid_take(&grid, str_format("%u", i));
-        grid_add(&grid, member_host(s, m)->name);
-        grid_take(&grid, m->pid ? str_format("%u", m->pid) : str_format("-"));
-        grid_add(&grid, state_of(m));
-        grid_take(&grid, seconds_ago(now, m->started_ns));
-        grid_take(&grid, seconds_ago(now, m->output_ns));
-        grid_take(&grid, seconds_ago(now, m->state == DONE ? 0 : m->heard_ns));
+        grid_add(&grid, instance_host(s, inst)->name);
+        grid_take(&grid, inst->pid ? str_format("%u", inst->pid) : str_format("-"));
+        grid_add(&grid, state_of(inst));
+        grid_take(&grid, seconds_ago(now, inst->started_ns));
+        grid_take(&grid, seconds_ago(now, inst->output_ns));
+        grid_take(&grid, seconds_ago(now, inst->state == INSTANCE_DONE ? 0 : inst->heard_ns));
     }
     text = grid_format(&grid, 2);
     grid_fini(&grid);

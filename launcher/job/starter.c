@@ -22,11 +22,11 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "launcher/family.h"
 #include "launcher/handover.h"
 #include "launcher/host.h"
 #include "launcher/job/local.h"
 #include "launcher/job/mpirun.h"
+#include "launcher/proctree.h"
 #include "launcher/shim/guard.h"
 #include "launcher/shim/sweep.h"
 #include "launcher/signals.h"
@@ -109,7 +109,7 @@ struct start {
 static void become_starter(const struct start *s, pid_t guard)
 {
     /* Its guard does more than end it; without one there is nothing to wait for. */
-    if (family_follow(guard, SIGKILL) < 0)
+    if (proctree_follow(guard, SIGKILL) < 0)
         _exit(125);
     signals_reset(0);
     (void)execve(s->program, s->arguments.words, s->environment.words);
@@ -161,19 +161,19 @@ static void become_guard(const struct start *s)
     closefrom(STARTER_FILES_FD + (int)s->arguments.num_files);
     (void)io_set_cloexec(STATUS_FD, true);
     (void)io_set_cloexec(TEXT_FD, true);
-    if (family_adopt() < 0 || family_follow(s->parent, GUARD_PARENT_SIGNAL) < 0)
+    if (proctree_adopt() < 0 || proctree_follow(s->parent, GUARD_PARENT_SIGNAL) < 0)
         _exit(125);
     self = getpid();
-    options.ward = fork();
-    if (options.ward < 0)
+    options.child = fork();
+    if (options.child < 0)
         _exit(125);
-    if (options.ward == 0)
+    if (options.child == 0)
         become_starter(s, self);
-    (void)!write(STATUS_FD, &options.ward, sizeof(options.ward));
+    (void)!write(STATUS_FD, &options.child, sizeof(options.child));
     (void)dup2(STDIN_FILENO, STDOUT_FILENO);
     (void)dup2(STDIN_FILENO, STDERR_FILENO);
     (void)guard_run(&options);
-    sweep_after_mpirun(options.ward);
+    sweep_after_mpirun(options.child);
     _exit(0);
 }
 

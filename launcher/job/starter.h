@@ -66,8 +66,8 @@ void starter_add_shim(struct starter_words *words, const struct starter_job *job
 int starter_start(const struct plan *plan, const struct starter_job *job, struct starter *ret,
                   struct plenum_error *err);
 
-/** Ask it to end: SIGTERM, again, SIGKILL, and then the rest of its family; starter_reap() tells
- * when. */
+/** Ask it to end: SIGTERM, again, SIGKILL, and then the rest of its process tree;
+ * starter_reap() tells when. */
 void starter_end(const struct starter *starter);
 
 /** When status_fd is readable: 1 when it has ended, with its wait status; else 0. */

@@ -16,8 +16,8 @@
  * Every state has a time limit, but one thing has none: output that the reader does not take. The
  * writer is a thread of its own (output.c), so that this loop never waits for anything but poll().
  *
- * An instance ("member") is lost when its connection breaks or is silent for too long, whatever
- * its starter thinks of it. */
+ * An instance is lost when its connection breaks or is silent for too long, whatever its starter
+ * thinks of it. */
 #include "config.h"
 
 #include "launcher/job/supervise.h"
@@ -47,12 +47,12 @@
 
 enum {
     BEAT_MS = 1000,
-    SWEEP_MS = 8000,         /* after the grace period: until a shim must have killed its family */
+    SWEEP_MS = 8000,         /* after the grace period: until a shim must have killed its tree */
     CLOSE_MS = 4000,         /* for the starter to end by itself after END */
     CLOSE_FAILED_MS = 200,   /* the same when it never came to run all shims */
     ABANDON_MS = 15000,      /* for its guard to end it */
     LAST_WORDS_MS = 500,     /* for connections to close after the starter has ended */
-    LENDERS_MS = 3000,       /* for loaders on other hosts to end, likewise */
+    LOADERS_MS = 3000,       /* for loaders on other hosts to end, likewise */
     STARTER_REASON_MS = 400, /* the starter wants the end: how long a better reason may take */
     ASK_MS = 6000,           /* of --start-timeout: for the hosts to be asked */
     DESCRIPTORS_LEAST = 32,  /* besides those of instances */
@@ -72,7 +72,7 @@ static void log_to_output(const char *line, size_t len)
 /* Tell everybody to end, with this much patience. */
 static void terminate_all(struct supervisor *s, uint64_t grace_ns)
 {
-    members_send_number(s, CONTROL_TERMINATE, grace_ns);
+    instances_send_number(s, CONTROL_TERMINATE, grace_ns);
     s->close_at = min_u64(s->close_at, time_now_ns() + grace_ns + SWEEP_MS * NS_PER_MS);
 }
 
@@ -80,19 +80,19 @@ void supervise_fail(struct supervisor *s, const struct report *report)
 {
     int signal = s->report.signal;
 
-    if (s->phase >= ENDING)
+    if (s->phase >= JOB_ENDING)
         return;
     s->report = *report;
     s->report.signal = signal;
-    s->phase = ENDING;
+    s->phase = JOB_ENDING;
     s->start_at = s->timeout_at = s->reason_at = SUPERVISE_NEVER;
     terminate_all(s, s->job->limits->grace_ns);
 }
 
-void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
+void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...)
 {
-    struct report report = {.kind = kind, .instance = m ? member_index(s, m) : UINT32_MAX};
+    struct report report = {.kind = kind, .instance = inst ? instance_index(s, inst) : UINT32_MAX};
     va_list args;
 
     va_start(args, format);
@@ -103,7 +103,7 @@ void supervise_fail_with(struct supervisor *s, enum report_kind kind, const stru
 
 void supervise_expect_reason(struct supervisor *s)
 {
-    if (s->phase < ENDING)
+    if (s->phase < JOB_ENDING)
         s->reason_at = min_u64(s->reason_at, time_now_ns() + STARTER_REASON_MS * NS_PER_MS);
 }
 
@@ -111,13 +111,13 @@ static void begin_close(struct supervisor *s)
 {
     bool complete = true;
 
-    s->phase = CLOSING;
+    s->phase = JOB_CLOSING;
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
-    members_send_empty(s, CONTROL_END);
-    lenders_end(s->lenders);
+    instances_send_empty(s, CONTROL_END);
+    loaders_end(s->loaders);
     starter_wake(&s->starter);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        complete &= s->members[i].peer != NULL;
+        complete &= s->instances[i].peer != NULL;
     s->end_starter_at = time_now_ns() + (complete ? CLOSE_MS : CLOSE_FAILED_MS) * NS_PER_MS;
 }
 
@@ -126,19 +126,19 @@ static void begin_close(struct supervisor *s)
 static void read_input(struct supervisor *s, const struct pollfd *fds)
 {
     char bytes[SUPERVISE_INPUT_BYTES];
-    ssize_t n = input_take(fds, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
+    ssize_t n = input_read(fds, bytes, SUPERVISE_INPUT_BYTES - s->input_in_flight);
 
     if (n < 0)
         return;
     s->input_ended |= n == 0;
-    members_send_input(s, bytes, (size_t)n);
+    instances_send_input(s, bytes, (size_t)n);
 }
 
 static void suspend_all(struct supervisor *s, bool suspend)
 {
-    members_send_number(s, CONTROL_SUSPEND, suspend);
-    members_flush(s);
-    lenders_suspend(s->lenders, suspend);
+    instances_send_number(s, CONTROL_SUSPEND, suspend);
+    instances_flush(s);
+    loaders_suspend(s->loaders, suspend);
 }
 
 /* After we have been stopped, perhaps with all of the job: nobody was silent, and nothing is late.
@@ -154,18 +154,18 @@ static void forgive(struct supervisor *s)
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         *times[i] = time_put_off(*times[i], gap);
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        s->members[i].heard_ns += gap;
+        s->instances[i].heard_ns += gap;
     log_debug("nothing of us ran for %.1f s", (double)gap / 1e9);
 }
 
 /* Ctrl-Z: the programs stop, then we do; and all go on together. */
 static void stop_and_continue(struct supervisor *s)
 {
-    members_send_number(s, CONTROL_SIGNAL, SIGTSTP);
+    instances_send_number(s, CONTROL_SIGNAL, SIGTSTP);
     suspend_all(s, true);
     (void)raise(SIGSTOP);
     suspend_all(s, false);
-    members_send_number(s, CONTROL_SIGNAL, SIGCONT);
+    instances_send_number(s, CONTROL_SIGNAL, SIGCONT);
     forgive(s);
 }
 
@@ -183,23 +183,23 @@ static void show_state(struct supervisor *s)
 static void interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
-    if (s->interrupts == 1 && s->phase < ENDING) {
+    if (s->interrupts == 1 && s->phase < JOB_ENDING) {
         s->report.signal = signal;
         if (signal == SIGINT)
             show_state(s);
         log_warn("SIG%s: ending the job; once more kills it", sigabbrev_np(signal));
-        if (s->phase == STARTING) {
+        if (s->phase == JOB_STARTING) {
             supervise_fail_with(s, REPORT_OTHER, NULL,
                                 "the job was interrupted while it was starting");
         } else {
-            members_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
+            instances_send_number(s, CONTROL_SIGNAL, (uint64_t)signal);
             s->kill_at = time_now_ns() + s->job->limits->grace_ns;
         }
         return;
     }
-    if (s->phase < CLOSING) {
+    if (s->phase < JOB_CLOSING) {
         s->kill_at = SUPERVISE_NEVER;
-        if (s->phase < ENDING)
+        if (s->phase < JOB_ENDING)
             supervise_fail_with(s, REPORT_OTHER, NULL, "the job was killed");
         terminate_all(s, 0);
     }
@@ -209,7 +209,7 @@ static void interrupt(struct supervisor *s, int signal)
     }
 }
 
-static void take_signals(struct supervisor *s)
+static void handle_signals(struct supervisor *s)
 {
     struct signalfd_siginfo info;
 
@@ -224,7 +224,7 @@ static void take_signals(struct supervisor *s)
         case SIGUSR1:
         case SIGUSR2:
         case SIGCONT:
-            members_send_number(s, CONTROL_SIGNAL, info.ssi_signo);
+            instances_send_number(s, CONTROL_SIGNAL, info.ssi_signo);
             break;
         case SIGTSTP:
             stop_and_continue(s);
@@ -239,7 +239,7 @@ static void take_signals(struct supervisor *s)
 
 /* What it prints is of interest when it fails, and to those who have given it arguments of
  * their own (--report-bindings). */
-static void take_line(void *arg, const char *line, size_t len)
+static void handle_line(void *arg, const char *line, size_t len)
 {
     struct supervisor *s = arg;
 
@@ -253,7 +253,7 @@ static void take_line(void *arg, const char *line, size_t len)
 
 static void read_text(struct supervisor *s)
 {
-    lines_follow(&s->text, &s->starter.text_fd, take_line, s);
+    lines_follow(&s->text, &s->starter.text_fd, handle_line, s);
 }
 
 static void read_status(struct supervisor *s)
@@ -275,13 +275,13 @@ static void read_status(struct supervisor *s)
 static bool has_lost_daemon(const struct supervisor *s)
 {
     return !s->starter_ended ||
-           (!WIFSIGNALED(s->starter_status) && !member_host(s, s->orphan)->local);
+           (!WIFSIGNALED(s->starter_status) && !instance_host(s, s->orphan)->local);
 }
 
 /* open-mpi/ompi#13303, known of 5.0.7. */
 static bool has_crashed_at_arguments(const struct supervisor *s)
 {
-    return s->phase == STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
+    return s->phase == JOB_STARTING && s->job->mpirun && s->job->mpirun->major == 5 &&
            WIFSIGNALED(s->starter_status) && WTERMSIG(s->starter_status) == SIGSEGV &&
            mpirun_has_several(s->plan, s->job->mpi);
 }
@@ -291,13 +291,13 @@ static void blame_starter(struct supervisor *s)
 {
     char status[128];
     uint64_t silence;
-    const struct member *silent = members_find_silent(s, time_now_ns(), &silence);
+    const struct instance *silent = instances_find_silent(s, time_now_ns(), &silence);
 
     s->reason_at = SUPERVISE_NEVER;
     if (silent) {
         supervise_fail_with(s, REPORT_LOST, silent,
                             "host %s has said nothing for %.1f s, and %s ended the job",
-                            member_host(s, silent)->name, (double)silence / 1e9, starter_name(s));
+                            instance_host(s, silent)->name, (double)silence / 1e9, starter_name(s));
         return;
     }
     if (!s->starter_ended && s->starter_gone) {
@@ -309,7 +309,7 @@ static void blame_starter(struct supervisor *s)
         supervise_fail_with(
             s, REPORT_LOST, s->orphan,
             "the process of Open MPI on host %s that started it is gone; was it killed?",
-            member_host(s, s->orphan)->name);
+            instance_host(s, s->orphan)->name);
         return;
     }
     if (!s->starter_ended) {
@@ -322,7 +322,7 @@ static void blame_starter(struct supervisor *s)
     status_describe(s->starter_status, status, sizeof(status));
     supervise_fail_with(
         s, REPORT_MPIRUN, NULL, "%s, which starts the instances, %s%s%s", starter_name(s), status,
-        s->phase == STARTING ? " before all of them had started" : "",
+        s->phase == JOB_STARTING ? " before all of them had started" : "",
         has_crashed_at_arguments(s)
             ? ": that of Open MPI 5.0 crashes when an instance has arguments of its own other than "
               "-x (--instance-mpi-local-args)"
@@ -337,10 +337,10 @@ static void be_late(struct supervisor *s)
         .kind = REPORT_LATE, .instance = UINT32_MAX, .limit_ns = s->job->limits->start_timeout_ns};
     char missing[400];
 
-    if (members_are(s, PRESENT) && !lenders_are_ready(s->lenders))
-        lenders_list_missing(s->lenders, missing, sizeof(missing));
+    if (instances_are(s, INSTANCE_PRESENT) && !loaders_are_ready(s->loaders))
+        loaders_list_missing(s->loaders, missing, sizeof(missing));
     else
-        members_list_missing(s, ALIVE, missing, sizeof(missing));
+        instances_list_missing(s, INSTANCE_ALIVE, missing, sizeof(missing));
     (void)snprintf(report.text, sizeof(report.text), "no sign of %s", missing);
     supervise_fail(s, &report);
 }
@@ -351,11 +351,11 @@ static void time_out(struct supervisor *s)
         .kind = REPORT_TIMED_OUT, .instance = UINT32_MAX, .limit_ns = s->job->limits->timeout_ns};
 
     for (uint32_t i = s->plan->num_instances; i-- > 0;)
-        if (s->members[i].stopped_by && !s->members[i].has_exited)
+        if (s->instances[i].stopped_by && !s->instances[i].has_exited)
             (void)snprintf(report.text, sizeof(report.text),
                            "; instance %u on host %s had been stopped by SIG%s", i,
-                           member_host(s, &s->members[i])->name,
-                           sigabbrev_np(s->members[i].stopped_by));
+                           instance_host(s, &s->instances[i])->name,
+                           sigabbrev_np(s->instances[i].stopped_by));
     supervise_fail(s, &report);
 }
 
@@ -363,8 +363,8 @@ static void do_what_is_due(struct supervisor *s, uint64_t now)
 {
     if (now >= s->beat_at) {
         s->beat_at = now + BEAT_MS * NS_PER_MS;
-        members_beat(s, now);
-        lenders_beat(s->lenders, now);
+        instances_beat(s, now);
+        loaders_beat(s->loaders, now);
     }
     if (now >= s->start_at)
         be_late(s);
@@ -404,9 +404,9 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
     /* These two are conditions rather than events: they stay in the past. */
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
-    if (s->phase == CLOSING && s->starter_gone)
+    if (s->phase == JOB_CLOSING && s->starter_gone)
         next = min_u64(next, is_gone_for(s, LAST_WORDS_MS, now)
-                                 ? s->starter_gone_ns + LENDERS_MS * NS_PER_MS
+                                 ? s->starter_gone_ns + LOADERS_MS * NS_PER_MS
                                  : s->starter_gone_ns + LAST_WORDS_MS * NS_PER_MS);
     return next;
 }
@@ -420,23 +420,23 @@ static bool all_ended(const struct supervisor *s, uint64_t now)
     bool late = now >= s->close_at;
 
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
-        const struct member *m = &s->members[i];
+        const struct instance *inst = &s->instances[i];
 
-        if (m->state == DONE || !m->peer)
+        if (inst->state == INSTANCE_DONE || !inst->peer)
             continue;
-        if (m->state <= PRESENT && s->phase == ENDING)
+        if (inst->state <= INSTANCE_PRESENT && s->phase == JOB_ENDING)
             continue; /* never had a program */
-        if (!late || m->state == EXITED)
+        if (!late || inst->state == INSTANCE_EXITED)
             return false;
     }
     return true;
 }
 
 /* A host that cannot lend its cores is a fault before the job runs; later, it is not. */
-static void look_at_lenders(struct supervisor *s)
+static void look_at_loaders(struct supervisor *s)
 {
     char why[400];
-    const char *host = lenders_get_failed(s->lenders, why, sizeof(why));
+    const char *host = loaders_get_failed(s->loaders, why, sizeof(why));
 
     if (host)
         supervise_fail_with(s, REPORT_OTHER, NULL,
@@ -445,24 +445,25 @@ static void look_at_lenders(struct supervisor *s)
 
 static void advance(struct supervisor *s, uint64_t now)
 {
-    if (s->phase == STARTING && !s->plans_sent)
-        look_at_lenders(s);
-    if (s->phase == STARTING && !s->plans_sent && members_are(s, PRESENT) &&
-        lenders_are_ready(s->lenders))
-        members_send_plans(s);
-    if (s->phase == STARTING && members_are(s, ALIVE)) {
-        s->phase = RUNNING;
+    if (s->phase == JOB_STARTING && !s->plans_sent)
+        look_at_loaders(s);
+    if (s->phase == JOB_STARTING && !s->plans_sent && instances_are(s, INSTANCE_PRESENT) &&
+        loaders_are_ready(s->loaders))
+        instances_send_plans(s);
+    if (s->phase == JOB_STARTING && instances_are(s, INSTANCE_ALIVE)) {
+        s->phase = JOB_RUNNING;
         s->start_at = SUPERVISE_NEVER;
     }
-    if ((s->phase == RUNNING && members_are(s, DONE)) || (s->phase == ENDING && all_ended(s, now)))
+    if ((s->phase == JOB_RUNNING && instances_are(s, INSTANCE_DONE)) ||
+        (s->phase == JOB_ENDING && all_ended(s, now)))
         begin_close(s);
 }
 
 static bool is_over(const struct supervisor *s, uint64_t now)
 {
-    return s->phase == CLOSING && s->starter_gone &&
+    return s->phase == JOB_CLOSING && s->starter_gone &&
            (s->hurry || ((s->num_peers == 0 || is_gone_for(s, LAST_WORDS_MS, now)) &&
-                         (lenders_are_gone(s->lenders) || is_gone_for(s, LENDERS_MS, now))));
+                         (loaders_are_gone(s->loaders) || is_gone_for(s, LOADERS_MS, now))));
 }
 
 enum {
@@ -471,7 +472,7 @@ enum {
     FD_STATUS,
     FD_TEXT,
     FD_OUTPUT,
-    FD_LENDERS,
+    FD_LOADERS,
     FD_PLACE,
     FD_INPUT,
     FD_PEERS = FD_INPUT + INPUT_FDS
@@ -485,9 +486,9 @@ static void fill_fds(const struct supervisor *s, struct pollfd *fds)
     fds[FD_STATUS] = (struct pollfd){.fd = s->starter.status_fd, .events = POLLIN};
     fds[FD_TEXT] = (struct pollfd){.fd = s->starter.text_fd, .events = POLLIN};
     fds[FD_OUTPUT] = (struct pollfd){.fd = output_get_fd(s->output), .events = POLLIN};
-    input_poll(members_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
+    input_poll(instances_want_input(s) ? SUPERVISE_INPUT_BYTES - s->input_in_flight : 0,
                &fds[FD_INPUT]);
-    fds[FD_LENDERS] = (struct pollfd){.fd = lenders_get_fd(s->lenders), .events = POLLIN};
+    fds[FD_LOADERS] = (struct pollfd){.fd = loaders_get_fd(s->loaders), .events = POLLIN};
     fds[FD_PLACE] = (struct pollfd){.fd = meeting_server_get_fd(s->place), .events = POLLIN};
     for (size_t i = 0; i < s->num_peers; i++) {
         const struct frame_conn *conn = &s->peers[i]->conn;
@@ -521,22 +522,22 @@ static int turn(struct supervisor *s, struct pollfd **fds)
     }
     forgive(s);
     if (more[FD_SIGNAL].revents)
-        take_signals(s);
+        handle_signals(s);
     if (more[FD_TEXT].revents)
         read_text(s);
     /* Backwards: a peer that hangs up is replaced by the last one, which has had its turn. */
     for (size_t i = num_peers; i-- > 0;)
         if (i < s->num_peers && s->peers[i]->conn.fd == more[FD_PEERS + i].fd &&
             more[FD_PEERS + i].revents)
-            members_read(s, s->peers[i]);
+            instances_read(s, s->peers[i]);
     if (more[FD_LISTENER].revents)
-        members_accept(s);
+        instances_accept(s);
     if (more[FD_STATUS].revents)
         read_status(s);
     if (more[FD_OUTPUT].revents)
-        members_send_credit(s);
+        instances_send_credit(s);
     read_input(s, &more[FD_INPUT]);
-    lenders_dispatch(s->lenders);
+    loaders_dispatch(s->loaders);
     if (more[FD_PLACE].revents)
         meeting_server_dispatch(s->place);
     if (!s->starter_gone && starter_reap(&s->starter)) {
@@ -546,7 +547,7 @@ static int turn(struct supervisor *s, struct pollfd **fds)
     }
     do_what_is_due(s, time_now_ns());
     advance(s, time_now_ns());
-    members_flush(s);
+    instances_flush(s);
     return 0;
 }
 
@@ -578,7 +579,7 @@ static int make_ids(struct supervisor *s, struct plenum_error *err)
 
 static int open_signals(struct supervisor *s, struct plenum_error *err)
 {
-    s->signal_fd = signals_take();
+    s->signal_fd = signals_open();
     return s->signal_fd < 0
                ? error_set(err, s->signal_fd, "cannot take signals: %s", strerror(-s->signal_fd))
                : 0;
@@ -603,29 +604,30 @@ static int raise_descriptors(const struct supervisor *s, struct plenum_error *er
 
 static int open_output(struct supervisor *s, struct plenum_error *err)
 {
-    struct output_source *sources = calloc(s->plan->num_instances, sizeof(*sources));
+    struct output_instance *instances = calloc(s->plan->num_instances, sizeof(*instances));
     struct output_options options = {.tag = s->job->output->tag,
                                      .folder = s->job->output->folder,
                                      .append = s->job->restart_count > 0,
-                                     .sources = sources,
+                                     .instances = instances,
                                      .count = s->plan->num_instances,
                                      .stdout_fd = STDOUT_FILENO,
                                      .stderr_fd = STDERR_FILENO};
     int r;
 
-    if (!sources)
+    if (!instances)
         return error_set(err, -ENOMEM, "out of memory");
     r = raise_descriptors(s, err);
     if (r < 0) {
-        free(sources);
+        free(instances);
         return r;
     }
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        sources[i] = (struct output_source){.instance = i,
-                                            .host = s->plan->hosts[s->plan->instances[i].host].name,
-                                            .hidden = s->shown && !ranges_has(s->shown, i)};
+        instances[i] =
+            (struct output_instance){.index = i,
+                                     .host = s->plan->hosts[s->plan->instances[i].host].name,
+                                     .hidden = s->shown && !ranges_has(s->shown, i)};
     r = output_create(&options, &s->output, err);
-    free(sources);
+    free(instances);
     if (r < 0)
         return r;
     log_output = s->output;
@@ -673,16 +675,16 @@ static int make_place(struct supervisor *s, struct plenum_error *err)
                                  s->place_address, err);
 }
 
-static int start_lenders(struct supervisor *s, struct plenum_error *err)
+static int start_loaders(struct supervisor *s, struct plenum_error *err)
 {
-    const struct lenders_request request = {
+    const struct loaders_request request = {
         .plan = s->plan, .agent = s->job->agent, .environment = &s->loader_environment};
     int r;
 
     if (s->plan->num_loader_hosts == 0)
         return 0;
     r = variables_of_loader(s->job->exports, &s->loader_environment);
-    return r < 0 ? error_set(err, r, "out of memory") : lenders_create(&request, &s->lenders, err);
+    return r < 0 ? error_set(err, r, "out of memory") : loaders_create(&request, &s->loaders, err);
 }
 
 static int start(struct supervisor *s, struct plenum_error *err)
@@ -716,7 +718,7 @@ static int start(struct supervisor *s, struct plenum_error *err)
         return r;
     secure_control(s);
     (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
-    r = start_lenders(s, err);
+    r = start_loaders(s, err);
     if (r == 0)
         r = starter_start(s->plan, &job, &s->starter, err);
     explicit_bzero(token, sizeof(token));
@@ -724,16 +726,17 @@ static int start(struct supervisor *s, struct plenum_error *err)
         return r;
     s->beat_at = now + BEAT_MS * NS_PER_MS;
     s->start_at = max_u64(s->job->attempt_ns + s->job->limits->start_timeout_ns, now + NS_PER_SEC);
-    if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (aftermath.c) */
+    if (!plan_is_local(s->plan)) /* leave time to ask the hosts what is wrong (failure.c) */
         s->start_at -= min_u64(s->job->limits->start_timeout_ns / 4, ASK_MS * NS_PER_MS);
     if (s->job->limits->timeout_ns > 0)
         s->timeout_at = s->job->begun_ns + s->job->limits->timeout_ns;
     /* While they start: this host's topology need not be asked for. */
     if (plan_is_local(s->plan)) {
         if (topology_load(s->plan->place.policy == PLACE_DEVICE, &topology, err) < 0) {
-            members_cannot_place(s, &s->plan->hosts[0], err->text);
+            instances_cannot_place(s, &s->plan->hosts[0], err->text);
         } else {
-            members_place(s, &s->plan->hosts[0], topology, hwloc_topology_is_thissystem(topology));
+            instances_place(s, &s->plan->hosts[0], topology,
+                            hwloc_topology_is_thissystem(topology));
             hwloc_topology_destroy(topology);
         }
     }
@@ -755,16 +758,16 @@ static bool may_start_again(const struct supervisor *s)
 
 static void supervisor_fini(struct supervisor *s)
 {
-    members_close(s);
-    for (uint32_t i = 0; s->members && i < s->plan->num_instances; i++) {
-        free(s->members[i].tail);
-        free(s->members[i].loader);
+    instances_close(s);
+    for (uint32_t i = 0; s->instances && i < s->plan->num_instances; i++) {
+        free(s->instances[i].tail);
+        free(s->instances[i].loader);
     }
-    free(s->members);
+    free(s->instances);
     free(s->shown);
     lines_fini(&s->text);
     starter_fini(&s->starter);
-    lenders_destroy(s->lenders);
+    loaders_destroy(s->loaders);
     environ_list_fini(&s->loader_environment);
     meeting_server_destroy(s->place);
     tls_destroy(s->tls);
@@ -782,7 +785,7 @@ static int exit_status(struct supervisor *s)
     const char *stream;
     int status = report_exit_status(&s->report), r;
 
-    members_send_credit(s); /* what the last writes met */
+    instances_send_credit(s); /* what the last writes met */
     r = output_get_failure(s->output, &stream);
     if (status == 0 && r == -EPIPE)
         return STATUS_SIGNAL + SIGPIPE;
@@ -812,8 +815,8 @@ int supervise_run(const struct supervise_job *job)
     struct plenum_error err;
     int status;
 
-    s.members = calloc(job->plan->num_instances, sizeof(*s.members));
-    if (!s.members) {
+    s.instances = calloc(job->plan->num_instances, sizeof(*s.instances));
+    if (!s.instances) {
         log_error("out of memory");
         status = STATUS_LAUNCH;
         goto out;
@@ -838,9 +841,9 @@ int supervise_run(const struct supervise_job *job)
             break;
         }
     }
-    lines_hand_on(&s.text, true, take_line, &s);
-    aftermath_find_cause(&s);
-    aftermath_print(&s);
+    lines_hand_on(&s.text, true, handle_line, &s);
+    failure_find_cause(&s);
+    failure_print(&s);
     finish_output(&s);
     status = s.status = exit_status(&s);
     result_write(&s);
@@ -859,13 +862,13 @@ void supervise_not_started(const struct supervise_job *job, int status, const ch
     struct supervisor s = {
         .job = job,
         .plan = job->plan,
-        .members = calloc(job->plan->num_instances, sizeof(*s.members)),
+        .instances = calloc(job->plan->num_instances, sizeof(*s.instances)),
         .report = {.kind = REPORT_OTHER, .instance = UINT32_MAX},
         .status = status,
     };
 
     (void)snprintf(s.report.text, sizeof(s.report.text), "%s", why);
-    if (s.members)
+    if (s.instances)
         result_write(&s);
-    free(s.members);
+    free(s.instances);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* supervise_priv.h - the job as plenumrun sees it, shared by supervise.c (the loop), members.c
- * (what is said between plenumrun and the shims) and aftermath.c (what is said at the end). */
+/* supervise_priv.h - the job as plenumrun sees it, shared by supervise.c (the loop), instances.c
+ * (what is said between plenumrun and the shims) and failure.c (what is said at the end). */
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
@@ -18,25 +18,25 @@
 #include "launcher/job/supervise.h"
 #include "launcher/lines.h"
 #include "launcher/plan/plan.h"
-#include "launcher/remote/lenders.h"
+#include "launcher/remote/loaders.h"
 
 #define SUPERVISE_NEVER UINT64_MAX
 
 enum { SUPERVISE_INPUT_BYTES = 64 * 1024 }; /* of standard input, on their way to instance 0 */
 
-enum phase { STARTING, RUNNING, ENDING, CLOSING };
+enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING };
 
-enum member_state {
-    ABSENT,  /* no shim has connected */
-    PRESENT, /* it has, and waits for the plan */
-    PLANNED, /* it has the plan */
-    ALIVE,   /* its program runs */
-    EXITED,  /* its program has ended, output may still come */
-    DONE,    /* nothing more will come */
+enum instance_state {
+    INSTANCE_ABSENT,  /* no shim has connected */
+    INSTANCE_PRESENT, /* it has, and waits for the plan */
+    INSTANCE_PLANNED, /* it has the plan */
+    INSTANCE_ALIVE,   /* its program runs */
+    INSTANCE_EXITED,  /* its program has ended, output may still come */
+    INSTANCE_DONE,    /* nothing more will come */
 };
 
-struct member {
-    enum member_state state;
+struct instance {
+    enum instance_state state;
     struct peer *peer; /* NULL: not connected, or not any more */
     uint64_t heard_ns;
     uint64_t output_ns; /* when its program last printed something; 0: never */
@@ -57,7 +57,7 @@ struct member {
 /* A connection. */
 struct peer {
     struct frame_conn conn;
-    struct member *member; /* NULL: a stranger, before its HELLO */
+    struct instance *instance; /* NULL: not authenticated, before its HELLO */
     uint64_t since_ns;
 };
 
@@ -67,7 +67,7 @@ struct supervisor {
     char id[32], token[CONTROL_TOKEN_MAX];
 
     enum phase phase;
-    struct member *members; /* [num_instances] */
+    struct instance *instances; /* [num_instances] */
     struct peer **peers;
     size_t num_peers, peers_cap;
     unsigned long *shown; /* whose output is; NULL: everybody's */
@@ -80,13 +80,13 @@ struct supervisor {
     struct tls *tls; /* of the control connections; NULL: they are not encrypted */
     int listener, signal_fd;
     uint64_t deaf_until;                    /* no descriptor is left for those who connect */
-    struct lenders *lenders;                /* or NULL */
+    struct loaders *loaders;                /* or NULL */
     struct environ_list loader_environment; /* of theirs */
     struct starter starter;
     bool starter_ended; /* its status has come */
     int starter_status;
-    struct member *orphan; /* the first whose process of Open MPI is gone */
-    bool starter_gone;     /* and its guard with all of its family */
+    struct instance *orphan; /* the first whose process of Open MPI is gone */
+    bool starter_gone;       /* and its guard with all of its process tree */
     uint64_t starter_gone_ns;
     struct lines text; /* what it prints */
     struct tail text_tail;
@@ -115,14 +115,15 @@ static inline const char *starter_name(const struct supervisor *s)
     return s->job->mpirun ? "mpirun" : "the starter";
 }
 
-static inline uint32_t member_index(const struct supervisor *s, const struct member *m)
+static inline uint32_t instance_index(const struct supervisor *s, const struct instance *inst)
 {
-    return (uint32_t)(m - s->members);
+    return (uint32_t)(inst - s->instances);
 }
 
-static inline struct plan_host *member_host(const struct supervisor *s, const struct member *m)
+static inline struct plan_host *instance_host(const struct supervisor *s,
+                                              const struct instance *inst)
 {
-    return &s->plan->hosts[s->plan->instances[member_index(s, m)].host];
+    return &s->plan->hosts[s->plan->instances[instance_index(s, inst)].host];
 }
 
 /* ---- supervise.c ---- */
@@ -130,59 +131,59 @@ static inline struct plan_host *member_host(const struct supervisor *s, const st
 /** The first failure ends the job; later ones are its consequences and are not noted. */
 void supervise_fail(struct supervisor *s, const struct report *report);
 MESSAGE_FORMAT(4, 5)
-void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct member *m,
+void supervise_fail_with(struct supervisor *s, enum report_kind kind, const struct instance *inst,
                          const char *format, ...);
 
 /** The starter has ended or wants the end: it is blamed if nobody gives a better reason very
  * soon. */
 void supervise_expect_reason(struct supervisor *s);
 
-/* ---- members.c ---- */
+/* ---- instances.c ---- */
 
 /** Have all come as far as `state`? */
-bool members_are(const struct supervisor *s, enum member_state state);
+bool instances_are(const struct supervisor *s, enum instance_state state);
 /** "instance 1 on host a, 4 instances on host b": those that have not. */
-void members_list_missing(const struct supervisor *s, enum member_state state, char *ret,
-                          size_t size);
+void instances_list_missing(const struct supervisor *s, enum instance_state state, char *ret,
+                            size_t size);
 
 /** Take the connections that wait. */
-void members_accept(struct supervisor *s);
+void instances_accept(struct supervisor *s);
 /** Read what a connection holds, and do as it says. May drop the peer. */
-void members_read(struct supervisor *s, struct peer *peer);
+void instances_read(struct supervisor *s, struct peer *peer);
 /** Send what is pending. May drop peers. */
-void members_flush(struct supervisor *s);
+void instances_flush(struct supervisor *s);
 /** Drop all connections. */
-void members_close(struct supervisor *s);
+void instances_close(struct supervisor *s);
 
 /** Fill in what this host's topology, or that of another, makes of the plan. */
-void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
-                   bool real);
+void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
+                     bool real);
 /** It cannot be had: a warning, or the end of a job that wants strict binding. */
-MESSAGE void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
+MESSAGE void instances_cannot_place(struct supervisor *s, struct plan_host *host, const char *why);
 /** Send everybody the plan, if all hosts are known. */
-void members_send_plans(struct supervisor *s);
-void members_send_number(struct supervisor *s, enum control_type type, uint64_t number);
-void members_send_empty(struct supervisor *s, enum control_type type);
+void instances_send_plans(struct supervisor *s);
+void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number);
+void instances_send_empty(struct supervisor *s, enum control_type type);
 
 /** Say that we are here; lose those who have not for too long. */
-void members_beat(struct supervisor *s, uint64_t now);
+void instances_beat(struct supervisor *s, uint64_t now);
 /** Who has said nothing for the longest time, if that is more than some beats; or NULL. */
-const struct member *members_find_silent(const struct supervisor *s, uint64_t now,
-                                         uint64_t *ret_silence_ns);
+const struct instance *instances_find_silent(const struct supervisor *s, uint64_t now,
+                                             uint64_t *ret_silence_ns);
 
 /** Does instance 0 want our standard input now? */
-bool members_want_input(const struct supervisor *s);
-void members_send_input(struct supervisor *s, const char *bytes, size_t len);
+bool instances_want_input(const struct supervisor *s);
+void instances_send_input(struct supervisor *s, const char *bytes, size_t len);
 /** Hand out credit for what was written. */
-void members_send_credit(struct supervisor *s);
+void instances_send_credit(struct supervisor *s);
 
-/* ---- aftermath.c ---- */
+/* ---- failure.c ---- */
 
 /** Of programs that failed in a row, the first need not be the first to end: whose traceback came
  * first is the cause. To be called when all have ended. */
-void aftermath_find_cause(struct supervisor *s);
+void failure_find_cause(struct supervisor *s);
 /** Tell what went wrong, the cause last. Nothing when nothing did. */
-void aftermath_print(const struct supervisor *s);
+void failure_print(const struct supervisor *s);
 
 /* ---- result.c ---- */
 

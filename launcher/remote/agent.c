@@ -24,9 +24,9 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "launcher/family.h"
 #include "launcher/handover.h"
 #include "launcher/host.h"
+#include "launcher/proctree.h"
 
 enum {
     CONNECT_SECONDS_MOST = 10,
@@ -281,7 +281,7 @@ static _Noreturn void become_agent(char *const *words, int in, int out, int err,
     sigset_t none;
 
     (void)setsid(); /* no question at the terminal */
-    if (family_follow(parent, SIGTERM) < 0)
+    if (proctree_follow(parent, SIGTERM) < 0)
         _exit(255);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)sigemptyset(&none);

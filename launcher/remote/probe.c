@@ -149,7 +149,7 @@ static void listen_to(struct inquiry *q)
 
 /* ---- the answer ---- */
 
-static void take_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, struct probe *p)
+static void read_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, struct probe *p)
 {
     uint64_t there;
 
@@ -163,7 +163,7 @@ static void take_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, 
 }
 
 /* "AVAILABLE TOTAL" */
-static void take_memory(const char *value, struct probe *p)
+static void read_memory(const char *value, struct probe *p)
 {
     uint64_t available, all;
 
@@ -174,8 +174,8 @@ static void take_memory(const char *value, struct probe *p)
     p->memory_total = all;
 }
 
-static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t heard_ns,
-                      struct probe *p)
+static void handle_line(const char *key, char *value, uint64_t asked_ns, uint64_t heard_ns,
+                        struct probe *p)
 {
     struct network_address address;
 
@@ -184,7 +184,7 @@ static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t 
                    "plenumrun %s is there, %s is here: install the same version on all hosts",
                    value, PACKAGE_VERSION);
     else if (strcmp(key, "time") == 0)
-        take_clock(value, asked_ns, heard_ns, p);
+        read_clock(value, asked_ns, heard_ns, p);
     else if (strcmp(key, "directory") == 0 && strcmp(value, "0") != 0)
         probe_fail(p, "working directory", "%s", value);
     else if (strcmp(key, "program") == 0 && strcmp(value, "0") != 0)
@@ -192,7 +192,7 @@ static void take_line(const char *key, char *value, uint64_t asked_ns, uint64_t 
     else if (strcmp(key, "tls") == 0 && strcmp(value, "0") != 0)
         (void)snprintf(p->no_tls, sizeof(p->no_tls), "%s", value);
     else if (strcmp(key, "memory") == 0)
-        take_memory(value, p);
+        read_memory(value, p);
     else if (strcmp(key, "address") == 0 && network_parse_address(value, &address) == 0)
         (void)network_add(&p->network, &address);
 }
@@ -215,7 +215,7 @@ void probe_read_answer(char *text, uint64_t asked_ns, uint64_t heard_ns, struct 
         if (!value)
             continue;
         *value++ = '\0';
-        take_line(line, value, asked_ns, heard_ns, ret);
+        handle_line(line, value, asked_ns, heard_ns, ret);
     }
     if (!complete)
         probe_fail(ret, "log in", "the answer of plenumrun there was cut short");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* ready.c - better one table now than the first of many failures later. */
+/* ready.c - looks for what would make a job fail, before it starts, and tells all of it in one
+ * table. */
 #include "config.h"
 
 #include "launcher/remote/ready.h"

@@ -17,15 +17,16 @@ struct ready_request {
     bool no_host_check; /* other hosts are not asked */
 };
 
-/** The network that the hosts share. "" where nothing is known. */
+/** What was found out. A text is "" where nothing is known. */
 struct ready {
-    char subnet[SUBNET_TEXT_MAX]; /* of those with instances */
-    /* What Open MPI is told of it: the same, or the name of the interface; for the job's hosts, and
-     * for these and this one. */
+    char subnet[SUBNET_TEXT_MAX]; /* the network that the hosts with instances share */
+    /* The network as Open MPI is told of it: by its numbers, or, for IPv6, by the name of an
+     * interface. The programs use the first. The daemons use the second, which includes this host,
+     * since mpirun runs here. */
     char program_include[SUBNET_TEXT_MAX], daemon_include[SUBNET_TEXT_MAX];
-    char excluded[256];            /* interfaces of containers and the like */
+    char excluded[256];            /* interfaces of containers and the like: "docker0,virbr0" */
     char master[INET6_ADDRSTRLEN]; /* address of instance 0's host */
-    uint64_t stopped_ns;           /* while we asked: time that does not count */
+    uint64_t stopped_ns;           /* how long we were stopped while we asked: not counted */
 };
 
 /**

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/family.h"
+#include "launcher/proctree.h"
 #include "launcher/signals.h"
 
 /* What the child uses. */
@@ -60,7 +60,7 @@ static _Noreturn void become_program(const struct child_options *o, const struct
     int error;
 
     (void)setpgid(0, 0);
-    if (family_follow(parent, SIGKILL) < 0)
+    if (proctree_follow(parent, SIGKILL) < 0)
         _exit(126);
     if (dup2(e->input, STDIN_FILENO) < 0 || dup2(e->output, STDOUT_FILENO) < 0 ||
         dup2(e->error, STDERR_FILENO) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* guard.c - a process that does nothing but outlive another one.
  *
- * What supervises a program can itself be killed. So each supervisor is the ward of a guard, which
- * is small, allocates nothing until the end, and adopts (as a subreaper) what its ward leaves:
+ * What supervises a program can itself be killed. So each supervisor is the child of a guard, which
+ * is small, allocates nothing until the end, and adopts (as a subreaper) what its child leaves:
  *
  *     plenumrun ── guard ── mpirun ── outer shim ── inner shim ── the program and its children
  *
@@ -12,8 +12,8 @@
  *     plenumrun    the inner shims see their connection end; guard: `orphaned` steps for mpirun
  *     guard        mpirun dies with it; the outer shims are told; plenumrun sees it at once
  *     mpirun       the outer shims are told; the guard lets them end in order, then kills
- *     outer shim   the inner shim is told, and kills the family
- *     inner shim   the outer shim has adopted the family, and kills it */
+ *     outer shim   the inner shim is told, and kills the tree
+ *     inner shim   the outer shim has adopted the tree, and kills it */
 #include "config.h"
 
 #include "launcher/shim/guard.h"
@@ -24,23 +24,23 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/family.h"
+#include "launcher/proctree.h"
 
 enum {
-    LOOK_MS = 20,         /* between two looks at a family that is being killed */
+    LOOK_MS = 20,         /* between two looks at a tree that is being killed */
     UNKILLABLE_MS = 5000, /* then it is left behind */
 };
 
 struct guard {
     const struct guard_options *options;
-    bool ended; /* the ward */
+    bool ended; /* the child */
     int status;
-    bool told;                      /* to end, and not to wait for the family */
+    bool told;                      /* to end, and not to wait for the tree */
     const struct guard_step *steps; /* being taken; NULL: none yet */
     uint64_t begun_ns;              /* when the first of them was due */
-    uint64_t kill_at;               /* when the family is killed; UINT64_MAX: not yet known */
-    uint64_t give_up_at;            /* on the ward */
-    struct family_end family;       /* as it is killed */
+    uint64_t kill_at;               /* when the tree is killed; UINT64_MAX: not yet known */
+    uint64_t give_up_at;            /* on the child */
+    struct proctree_end tree;       /* as it is killed */
 };
 
 static void signals(sigset_t *set)
@@ -77,7 +77,7 @@ static bool reap(struct guard *g)
             continue;
         if (pid < 0)
             return false;
-        if (pid != g->options->ward)
+        if (pid != g->options->child)
             continue;
         g->ended = true;
         g->status = status;
@@ -95,13 +95,13 @@ static void begin(struct guard *g, const struct guard_step *steps)
     g->begun_ns = time_now_ns();
 }
 
-/* Send what is due; after the last step, set the time when the ward is given up. */
-static void take_steps(struct guard *g, uint64_t now)
+/* Send what is due; after the last step, set the time when the child is given up. */
+static void send_due_signals(struct guard *g, uint64_t now)
 {
     if (g->ended || !g->steps)
         return;
     while (g->steps->signal && now - g->begun_ns >= g->steps->after_ns) {
-        (void)kill(g->options->ward, g->steps->signal);
+        (void)kill(g->options->child, g->steps->signal);
         g->steps++;
     }
     if (!g->steps->signal && g->give_up_at == UINT64_MAX)
@@ -123,13 +123,13 @@ static void handle_signal(struct guard *g, int signal)
         return;
     if (signal == SIGUSR1 || signal == SIGUSR2) {
         if (g->options->hand_on && !g->ended)
-            (void)kill(g->options->ward, signal);
+            (void)kill(g->options->child, signal);
         return;
     }
     if (signal != GUARD_PARENT_SIGNAL) {
         begin(g, g->options->told);
         g->told = true;
-        if (g->ended) /* while the family lingers */
+        if (g->ended) /* while the tree lingers */
             g->kill_at = 0;
     } else if (getppid() != g->options->parent) { /* else only a thread of it has ended */
         begin(g, g->options->orphaned);
@@ -165,11 +165,11 @@ int guard_run(const struct guard_options *options)
     while (reap(&g)) {
         uint64_t now = time_now_ns();
 
-        take_steps(&g, now);
+        send_due_signals(&g, now);
         if (!g.ended && now >= g.give_up_at)
             break;
-        if (g.ended && now >= g.kill_at && family_end(&g.family, 0, now) &&
-            (!reap(&g) || now >= g.family.give_up_at))
+        if (g.ended && now >= g.kill_at && proctree_end(&g.tree, 0, now) &&
+            (!reap(&g) || now >= g.tree.give_up_at))
             break;
         wait_for_signal(&g, next_wakeup(&g, now), now);
     }

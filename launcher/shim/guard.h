@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* guard.h - waits for one process and sees to it that its whole family ends with it. */
+/* guard.h - waits for one process and sees to it that its whole tree ends with it. */
 #ifndef LAUNCHER_GUARD_H
 #define LAUNCHER_GUARD_H
 
@@ -9,35 +9,35 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** A signal to the ward, so long after it was to end. */
+/** A signal to the child, so long after it was to end. */
 struct guard_step {
     uint64_t after_ns;
     int signal;
 };
 
 struct guard_options {
-    pid_t ward;   /* the child that is guarded */
+    pid_t child;  /* the child that is guarded */
     pid_t parent; /* of the guard */
-    /* What is done to end the ward: when the guard is told to (SIGTERM), when its parent is gone.
+    /* What is done to end the child: when the guard is told to (SIGTERM), when its parent is gone.
      * Ended by a signal of 0. */
     const struct guard_step *told, *orphaned;
-    /* How long descendants of the ward may go on after it ended by itself, to end in order. */
+    /* How long descendants of the child may go on after it ended by itself, to end in order. */
     uint64_t linger_ns;
-    bool hand_on;  /* SIGUSR1 and SIGUSR2, to the ward: they are meant for the program */
-    int status_fd; /* the ward's wait status is written here when it ends; -1: nowhere */
+    bool hand_on;  /* SIGUSR1 and SIGUSR2, to the child: they are meant for the program */
+    int status_fd; /* the child's wait status is written here when it ends; -1: nowhere */
 };
 
 /** The signal by which guards and shims ask to be told of their parent's end. */
 #define GUARD_PARENT_SIGNAL SIGRTMIN
 
-/** Block the signals that guard_run() waits for; to be called before the ward is forked. A guard
+/** Block the signals that guard_run() waits for; to be called before the child is forked. A guard
  * itself ignores the others (signals.h). */
 void guard_block_signals(sigset_t *before);
 
 /**
- * Wait until the ward and all of its descendants have ended, ending them where needed.
+ * Wait until the child and all of its descendants have ended, ending them where needed.
  *
- * Returns the ward's wait status. Never waits for ever: descendants that even SIGKILL does not end
+ * Returns the child's wait status. Never waits for ever: descendants that even SIGKILL does not end
  * within some seconds are left behind.
  */
 int guard_run(const struct guard_options *options);

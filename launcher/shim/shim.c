@@ -5,9 +5,9 @@
  *     starter or daemon ── outer shim ── inner shim ──┬── the program (a process group of its own)
  *                                                   └── plenumd (the first shim of a host)
  *
- * The inner shim (attend.c) does the work: it talks to plenumrun, starts the program, forwards its
+ * The inner shim (inner.c) does the work: it talks to plenumrun, starts the program, forwards its
  * output. The outer one only waits (guard.c). There are two so that each can be killed: both are
- * subreapers, so whoever is left has the whole family below it and ends it, grandchildren that
+ * subreapers, so whoever is left has the whole tree below it and ends it, grandchildren that
  * changed their session included.
  *
  * Both leave with status 0 when plenumrun has said END, whatever the program did: failures are
@@ -24,8 +24,8 @@
 
 #include "common/log.h"
 #include "common/util.h"
-#include "launcher/family.h"
 #include "launcher/handover.h"
+#include "launcher/proctree.h"
 #include "launcher/shim/guard.h"
 #include "launcher/shim/sweep.h"
 #include "launcher/signals.h"
@@ -36,7 +36,7 @@ enum {
 };
 
 /* Move a variable out of the environment: the program and the loader shall not see it. */
-static bool take_text(const char *name, char *ret, size_t size)
+static bool claim_text(const char *name, char *ret, size_t size)
 {
     char *value = getenv(name);
     bool fits = value && (size_t)snprintf(ret, size, "%s", value) < size;
@@ -47,11 +47,11 @@ static bool take_text(const char *name, char *ret, size_t size)
     return fits;
 }
 
-static bool take_token(struct shim_task *ret)
+static bool claim_token(struct shim_task *ret)
 {
     const size_t mark = sizeof(CONTROL_TOKEN_TLS) - 1;
     char text[sizeof(CONTROL_TOKEN_TLS) + CONTROL_TOKEN_MAX];
-    bool ok = take_text(SHIM_ENV_TOKEN, text, sizeof(text));
+    bool ok = claim_text(SHIM_ENV_TOKEN, text, sizeof(text));
 
     ret->encrypted = ok && strncmp(text, CONTROL_TOKEN_TLS, mark) == 0;
     ok = ok && (size_t)snprintf(ret->token, sizeof(ret->token), "%s",
@@ -60,11 +60,11 @@ static bool take_token(struct shim_task *ret)
     return ok;
 }
 
-static bool take_number(const char *name, uint64_t max, uint64_t *ret)
+static bool claim_number(const char *name, uint64_t max, uint64_t *ret)
 {
     char text[24];
 
-    return take_text(name, text, sizeof(text)) && parse_u64(text, max, ret) == 0;
+    return claim_text(name, text, sizeof(text)) && parse_u64(text, max, ret) == 0;
 }
 
 /* Open MPI's variables stay. */
@@ -79,33 +79,33 @@ static bool read_number(const char *name, uint32_t *ret)
     return true;
 }
 
-static bool take_rank(struct shim_task *ret)
+static bool claim_instance(struct shim_task *ret)
 {
-    uint64_t rank;
+    uint64_t instance;
 
-    if (take_number(SHIM_ENV_RANK, UINT32_MAX, &rank)) { /* all are on this host */
-        ret->rank = ret->local_rank = (uint32_t)rank;
+    if (claim_number(SHIM_ENV_INSTANCE, UINT32_MAX, &instance)) { /* all are on this host */
+        ret->instance = ret->local_index = (uint32_t)instance;
         return true;
     }
-    return read_number("OMPI_COMM_WORLD_RANK", &ret->rank) &&
-           read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_rank);
+    return read_number("OMPI_COMM_WORLD_RANK", &ret->instance) &&
+           read_number("OMPI_COMM_WORLD_LOCAL_RANK", &ret->local_index);
 }
 
-static bool take_task(struct shim_task *ret)
+static bool claim_task(struct shim_task *ret)
 {
     uint64_t loader = 0, grace_ms = 0;
     bool ok;
 
     *ret = (struct shim_task){0};
     handover_clear_agent();
-    ok = take_text(SHIM_ENV_CONTROL, ret->control, sizeof(ret->control));
-    ok &= take_token(ret);
-    ok &= take_text(SHIM_ENV_JOB, ret->job, sizeof(ret->job));
-    ok &= take_number(SHIM_ENV_LOADER, 1, &loader);
-    ok &= take_number(SHIM_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
-    ok &= take_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
-    (void)take_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */
-    ok &= take_rank(ret);
+    ok = claim_text(SHIM_ENV_CONTROL, ret->control, sizeof(ret->control));
+    ok &= claim_token(ret);
+    ok &= claim_text(SHIM_ENV_JOB, ret->job, sizeof(ret->job));
+    ok &= claim_number(SHIM_ENV_LOADER, 1, &loader);
+    ok &= claim_number(SHIM_ENV_GRACE, UINT64_MAX / NS_PER_MS, &grace_ms);
+    ok &= claim_number(SHIM_ENV_IGNORED, UINT64_MAX, &ret->ignored);
+    (void)claim_number(SHIM_ENV_DESCRIPTORS, UINT64_MAX, &ret->descriptors); /* here alone */
+    ok &= claim_instance(ret);
     ret->keep_loader = loader != 0;
     ret->grace_ns = grace_ms * NS_PER_MS;
     return ok;
@@ -177,7 +177,7 @@ int shim_main(void)
     int status;
 
     log_init("plenumrun", LOG_LEVEL_WARN);
-    if (!take_task(&task)) {
+    if (!claim_task(&task)) {
         log_error("%s is for plenumrun's own use: it is started beside each instance",
                   SHIM_ARGUMENT);
         return 2;
@@ -190,15 +190,15 @@ int shim_main(void)
 
     guard_block_signals(&before);
     signals_ignore_strays();
-    if (family_adopt() < 0 || family_follow(parent, GUARD_PARENT_SIGNAL) < 0)
+    if (proctree_adopt() < 0 || proctree_follow(parent, GUARD_PARENT_SIGNAL) < 0)
         return 1;
-    options.ward = fork();
-    if (options.ward < 0) {
-        log_error("cannot start beside instance %u: no new process", task.rank);
+    options.child = fork();
+    if (options.child < 0) {
+        log_error("cannot start beside instance %u: no new process", task.instance);
         return 1;
     }
-    if (options.ward == 0)
-        _exit(shim_attend(&task, self));
+    if (options.child == 0)
+        _exit(shim_inner(&task, self));
     status = guard_run(&options);
     if (WIFEXITED(status) && WEXITSTATUS(status) == SHIM_LOST)
         end_parent(parent);

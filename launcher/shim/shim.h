@@ -24,8 +24,8 @@ struct shim_task {
     char token[CONTROL_TOKEN_MAX];
     bool encrypted; /* the connection to plenumrun */
     char job[64];
-    uint32_t rank, local_rank;
-    bool keep_loader;     /* when local_rank is 0 */
+    uint32_t instance, local_index;
+    bool keep_loader;     /* when local_index is 0 */
     uint64_t grace_ns;    /* until plenumrun has told another */
     uint64_t ignored;     /* signals, by the program (signals.h) */
     uint64_t descriptors; /* the program's soft limit; 0: as it is */
@@ -36,6 +36,6 @@ struct shim_task {
 int shim_main(void);
 
 /** What the inner shim does, in its process: its exit status. `outer` is its parent. */
-int shim_attend(const struct shim_task *task, pid_t outer);
+int shim_inner(const struct shim_task *task, pid_t outer);
 
 #endif

@@ -156,7 +156,7 @@ static void try_control(const uint8_t *data, size_t size)
     struct frame_reader r = {.at = data, .end = data + size}, again;
     struct control_hello hello;
     struct control_plan plan;
-    struct control_lend lend;
+    struct control_keep keep;
     struct control_started started;
     struct control_failed failed;
     struct control_exited exited;
@@ -174,8 +174,8 @@ static void try_control(const uint8_t *data, size_t size)
         control_plan_fini(&plan);
     }
     again = r;
-    if (control_get_lend(&again, &lend) == 0)
-        control_lend_fini(&lend);
+    if (control_get_keep(&again, &keep) == 0)
+        control_keep_fini(&keep);
     again = r;
     if (control_get_started(&again, &started) == 0)
         control_started_fini(&started);

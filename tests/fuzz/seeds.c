@@ -182,7 +182,7 @@ static void launcher_seeds(void)
                                 .loader_cpus = (char *)"",
                                 .loader_key = (char *)"0a1b",
                                 .argv = argv};
-    struct control_lend lend = {.address = (char *)"0.0.0.0:0", .key = (char *)"0a1b"};
+    struct control_keep keep = {.address = (char *)"0.0.0.0:0", .key = (char *)"0a1b"};
     const struct control_started started = {.pid = 1, .cpus = (char *)"0", .nodes = (char *)""};
     struct control_hello hello;
     struct frame_buffer b = {0};
@@ -197,8 +197,8 @@ static void launcher_seeds(void)
     (void)control_put_plan(&b, &plan);
     write_seed(b.bytes + FRAME_HEADER_BYTES, b.len - FRAME_HEADER_BYTES);
     b.len = 0;
-    lend.environment = plan.environment;
-    (void)control_put_lend(&b, &lend);
+    keep.environment = plan.environment;
+    (void)control_put_keep(&b, &keep);
     write_seed(b.bytes + FRAME_HEADER_BYTES, b.len - FRAME_HEADER_BYTES);
     b.len = 0;
     (void)control_put_started(&b, &started);

@@ -8,14 +8,14 @@ check_PROGRAMS += %D%/mpi_sum
 %C%_mpi_sum_LDADD = $(MPI_LIBS)
 endif
 TESTS += %D%/test_run.sh %D%/test_local.sh
-EXTRA_DIST += %D%/test_run.sh %D%/test_local.sh %D%/test_rooms.py %D%/test_strangers.py %D%/test_terminal.py %D%/ddp.py
+EXTRA_DIST += %D%/test_run.sh %D%/test_local.sh %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_terminal.py %D%/ddp.py
 if PYTHON_FOUND
-TESTS += %D%/test_rooms.py %D%/test_strangers.py %D%/test_terminal.py
+TESTS += %D%/test_rooms.py %D%/test_unauthenticated.py %D%/test_terminal.py
 endif
 
 if CRITERION
-launcher_tests = %D%/test_allocation %D%/test_control %D%/test_dial %D%/test_environ %D%/test_family %D%/test_host %D%/test_input \
-	%D%/test_lines %D%/test_members %D%/test_mpirun %D%/test_network %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
+launcher_tests = %D%/test_allocation %D%/test_control %D%/test_dial %D%/test_environ %D%/test_proctree %D%/test_host %D%/test_input \
+	%D%/test_lines %D%/test_instances %D%/test_mpirun %D%/test_network %D%/test_cmdline %D%/test_output %D%/test_place %D%/test_plan \
 	%D%/test_ranges %D%/test_report %D%/test_variables
 check_PROGRAMS += $(launcher_tests)
 TESTS += $(launcher_tests)
@@ -35,8 +35,8 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 %C%_test_environ_CFLAGS = $(launcher_test_cflags)
 %C%_test_environ_LDADD = $(launcher_test_ldadd)
 
-%C%_test_family_CFLAGS = $(launcher_test_cflags)
-%C%_test_family_LDADD = $(launcher_test_ldadd)
+%C%_test_proctree_CFLAGS = $(launcher_test_cflags)
+%C%_test_proctree_LDADD = $(launcher_test_ldadd)
 
 %C%_test_host_CFLAGS = $(launcher_test_cflags)
 %C%_test_host_LDADD = $(launcher_test_ldadd)
@@ -48,8 +48,8 @@ launcher_test_ldadd = launcher/liblauncher.la $(CRITERION_LIBS)
 %C%_test_lines_CFLAGS = $(launcher_test_cflags)
 %C%_test_lines_LDADD = $(launcher_test_ldadd)
 
-%C%_test_members_CFLAGS = $(launcher_test_cflags)
-%C%_test_members_LDADD = $(launcher_test_ldadd)
+%C%_test_instances_CFLAGS = $(launcher_test_cflags)
+%C%_test_instances_LDADD = $(launcher_test_ldadd)
 
 %C%_test_mpirun_CFLAGS = $(launcher_test_cflags)
 %C%_test_mpirun_LDADD = $(launcher_test_ldadd)

@@ -32,15 +32,15 @@ Test(control, hello)
     control_hello_init(&in);
     strcpy(in.token, "0123456789abcdef");
     strcpy(in.host, "node7");
-    in.rank = 3;
-    in.local_rank = 1;
+    in.instance = 3;
+    in.local_index = 1;
     in.free_port = 4711;
     strcpy(in.loader, "unix:@plenum-1000-42");
     cr_assert(eq(int, control_put_hello(&b, &in), 0));
     r = payload_of(&b, CONTROL_HELLO);
     cr_assert(eq(int, control_get_hello(&r, &out), 0));
-    cr_expect(eq(u32, out.rank, 3));
-    cr_expect(eq(u32, out.local_rank, 1));
+    cr_expect(eq(u32, out.instance, 3));
+    cr_expect(eq(u32, out.local_index, 1));
     cr_expect(eq(u16, out.free_port, 4711));
     cr_expect(eq(str, out.host, (char *)"node7"));
     cr_expect(eq(str, out.loader, (char *)"unix:@plenum-1000-42"));
@@ -108,29 +108,29 @@ Test(control, plan)
     frame_buffer_fini(&b);
 }
 
-Test(control, lend)
+Test(control, keep)
 {
-    struct control_lend in = {
+    struct control_keep in = {
         .silence_ns = 6, .address = (char *)"10.1.2.3:0", .key = (char *)"0a1b"};
     struct frame_buffer b = {0};
-    struct control_lend out;
+    struct control_keep out;
     struct frame_reader r;
 
     cr_assert(eq(int, environ_list_put(&in.environment, ENVIRON_SET, "A", "1"), 0));
-    cr_assert(eq(int, control_put_lend(&b, &in), 0));
+    cr_assert(eq(int, control_put_keep(&b, &in), 0));
     environ_list_fini(&in.environment);
-    r = payload_of(&b, CONTROL_LEND);
-    cr_assert(eq(int, control_get_lend(&r, &out), 0));
+    r = payload_of(&b, CONTROL_KEEP);
+    cr_assert(eq(int, control_get_keep(&r, &out), 0));
     cr_expect(eq(u64, out.silence_ns, 6));
     cr_expect(eq(str, out.address, (char *)"10.1.2.3:0"));
     cr_expect(eq(str, out.key, (char *)"0a1b"));
     cr_assert(eq(sz, out.environment.count, 1));
     cr_expect(eq(str, out.environment.entries[0].name, (char *)"A"));
-    control_lend_fini(&out);
+    control_keep_fini(&out);
     for (size_t len = FRAME_HEADER_BYTES; len < b.len; len++) {
         struct frame_reader cut = {.at = b.bytes + FRAME_HEADER_BYTES, .end = b.bytes + len};
 
-        cr_expect(eq(int, control_get_lend(&cut, &out), -EPROTO), "cut to %zu", len);
+        cr_expect(eq(int, control_get_keep(&cut, &out), -EPROTO), "cut to %zu", len);
     }
     frame_buffer_fini(&b);
 }

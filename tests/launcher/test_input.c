@@ -33,7 +33,7 @@ static ssize_t take(char *bytes, int wait_ms)
 
     input_poll(MOST, fds);
     cr_assert(ge(int, poll(fds, INPUT_FDS, wait_ms), 0));
-    return input_take(fds, bytes, MOST);
+    return input_read(fds, bytes, MOST);
 }
 
 /* Until something comes. */
@@ -58,7 +58,7 @@ Test(input, another_reader_is_faster, .timeout = 20)
     input_poll(MOST, fds);
     cr_assert(eq(int, poll(fds, INPUT_FDS, -1), 1));
     cr_assert(eq(int, (int)read(ours[0], bytes, 1), 1));
-    cr_expect(eq(int, (int)input_take(fds, bytes, MOST), -EAGAIN), "it returns");
+    cr_expect(eq(int, (int)input_read(fds, bytes, MOST), -EAGAIN), "it returns");
     cr_expect(eq(int, (int)take(bytes, 0), -EAGAIN), "and returns");
 
     cr_assert(eq(int, (int)write(ours[1], "abc", 3), 3));

@@ -119,11 +119,11 @@ start() {
     starter=$(pgrep -P $guard)
     outer=$(pgrep -P $starter | head -n 1)
     inner=$(pgrep -P $outer)
-    members=$(family $job)
+    tree=$(tree $job)
 }
-family() {
+tree() {
     echo $1
-    for child in $(pgrep -P $1); do family $child; done
+    for child in $(pgrep -P $1); do tree $child; done
 }
 dead() { for p; do case $(ps -o stat= -p $p) in '' | Z*) ;; *) return 1 ;; esac; done; }
 gone() { ! kill -0 $job 2>/dev/null; }
@@ -132,7 +132,7 @@ await_end() {
     wait $job 2>/dev/null
     code=$?
 }
-nothing_is_left() { wait_for 20 dead $members && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
+nothing_is_left() { wait_for 20 dead $tree && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
 
 start
 kill -USR1 $job $guard $starter $outer $inner

@@ -15,8 +15,8 @@
 #include "launcher/job/output.h"
 #include "launcher/plan/tag.h"
 
-static const struct output_source sources[] = {{.instance = 0, .host = "a", .pid = 10},
-                                               {.instance = 1, .host = "b", .pid = 11}};
+static const struct output_instance instances[] = {{.index = 0, .host = "a", .pid = 10},
+                                                   {.index = 1, .host = "b", .pid = 11}};
 
 /* Everything that a file holds. */
 static char *content_of(FILE *f)
@@ -33,7 +33,7 @@ static char *content_of(FILE *f)
 static struct output *make(const char *tag, uint32_t count, FILE *out, FILE *err)
 {
     const struct output_options options = {.tag = tag,
-                                           .sources = sources,
+                                           .instances = instances,
                                            .count = count,
                                            .stdout_fd = fileno(out),
                                            .stderr_fd = fileno(err)};
@@ -43,9 +43,9 @@ static struct output *make(const char *tag, uint32_t count, FILE *out, FILE *err
     return o;
 }
 
-static void put(struct output *o, uint32_t source, enum control_stream stream, const char *text)
+static void put(struct output *o, uint32_t instance, enum control_stream stream, const char *text)
 {
-    cr_assert(eq(int, output_put(o, source, stream, text, strlen(text)), 0));
+    cr_assert(eq(int, output_put(o, instance, stream, text, strlen(text)), 0));
 }
 
 Test(output, lines_are_tagged_and_never_torn)
@@ -108,7 +108,7 @@ Test(output, credit_comes_back_when_the_reader_has_read)
 {
     FILE *err = tmpfile();
     char block[8192], sink[65536];
-    struct output_options options = {.sources = sources, .count = 2, .stderr_fd = fileno(err)};
+    struct output_options options = {.instances = instances, .count = 2, .stderr_fd = fileno(err)};
     struct output *o;
     uint64_t credit = 0;
     size_t got = 0;
@@ -122,7 +122,7 @@ Test(output, credit_comes_back_when_the_reader_has_read)
     for (int i = 0; i < 40; i++) /* five times what a pipe holds */
         cr_assert(eq(int, output_put(o, 1, CONTROL_STDOUT, block, sizeof(block)), 0));
     cr_expect(eq(int, output_flush(o, 100), -ETIMEDOUT));
-    cr_expect(lt(u64, output_take_credit(o, 1), sizeof(block) * 40), "nobody has read yet");
+    cr_expect(lt(u64, output_collect_credit(o, 1), sizeof(block) * 40), "nobody has read yet");
     credit = 0;
     while (got < sizeof(block) * 40) {
         ssize_t n = read(fds[0], sink, sizeof(sink));
@@ -131,10 +131,10 @@ Test(output, credit_comes_back_when_the_reader_has_read)
         got += (size_t)n;
     }
     cr_assert(eq(int, output_flush(o, 5000), 0));
-    credit += output_take_credit(o, 1);
+    credit += output_collect_credit(o, 1);
     cr_expect(gt(u64, credit, 0));
-    cr_expect(eq(u64, output_take_credit(o, 1), 0), "each byte once");
-    cr_expect(eq(u64, output_take_credit(o, 0), 0));
+    cr_expect(eq(u64, output_collect_credit(o, 1), 0), "each byte once");
+    cr_expect(eq(u64, output_collect_credit(o, 0), 0));
     output_destroy(o);
     fclose(err);
 }
@@ -142,7 +142,7 @@ Test(output, credit_comes_back_when_the_reader_has_read)
 Test(output, a_reader_that_is_gone_is_told)
 {
     FILE *err = tmpfile();
-    struct output_options options = {.sources = sources, .count = 2, .stderr_fd = fileno(err)};
+    struct output_options options = {.instances = instances, .count = 2, .stderr_fd = fileno(err)};
     const char *stream;
     struct output *o;
     int fds[2];
@@ -157,7 +157,7 @@ Test(output, a_reader_that_is_gone_is_told)
     cr_assert(eq(int, output_flush(o, 5000), 0));
     cr_expect(eq(int, output_get_failure(o, &stream), -EPIPE));
     cr_expect(eq(str, (char *)stream, (char *)"standard output"));
-    cr_expect(eq(u64, output_take_credit(o, 0), 10), "what is thrown away makes room too");
+    cr_expect(eq(u64, output_collect_credit(o, 0), 10), "what is thrown away makes room too");
     cr_expect(eq(str, content_of(err), (char *)"kept\n"));
     output_destroy(o);
     fclose(err);

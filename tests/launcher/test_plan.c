@@ -140,13 +140,13 @@ Test(plan, local_means_this_host_alone)
 /* Hosts that lend their cores are no hosts of instances. */
 Test(plan, loader_hosts)
 {
-    struct hostlist lenders = {0};
+    struct hostlist loaders = {0};
     const bool local[] = {false, false};
-    struct plan_request request = {.loader_hosts = &lenders, .loader_local = local};
+    struct plan_request request = {.loader_hosts = &loaders, .loader_local = local};
     struct plenum_error err;
     struct plan plan;
 
-    cr_assert(eq(int, hostlist_add_text(&lenders, "c1,me@c2:2222", NULL), 0));
+    cr_assert(eq(int, hostlist_add_text(&loaders, "c1,me@c2:2222", NULL), 0));
     cr_assert(eq(int, make_with(request, "h[1-2]", 4, 4, &plan, NULL), 0));
     cr_expect(eq(u32, plan.num_hosts, 2));
     cr_assert(eq(u32, plan.num_loader_hosts, 2));
@@ -159,7 +159,7 @@ Test(plan, loader_hosts)
     /* A host that has got no instance runs none. */
     cr_assert(eq(int, make_with(request, "h1,c2", 1, 1, &plan, NULL), 0));
     plan_fini(&plan);
-    hostlist_fini(&lenders);
+    hostlist_fini(&loaders);
 }
 
 /* What replicas and devices obey, even or not. */

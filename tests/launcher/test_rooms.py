@@ -14,7 +14,7 @@ import tap  # noqa: E402
 
 # What stands above the rooms: leaves, which know nothing of the launcher, and what plenumrun and the processes that it starts have in common.
 LEAVES = {"numa", "ranges", "subnet", "texts", "topology"}
-BETWEEN = {"control", "dial", "environ", "family", "handover", "host", "lines", "network", "signals", "status"}
+BETWEEN = {"control", "dial", "environ", "handover", "host", "lines", "network", "proctree", "signals", "status"}
 # Each room, and whom it may know besides itself and common/.
 MAY_KNOW = {
     "leaves": set(),
@@ -28,9 +28,9 @@ MAY_KNOW = {
 # Headers that few may see, with these few.
 MAY_INCLUDE = {
     "launcher/plan/cmdline.h": {"launcher/job/launch.c", "launcher/plan/cmdline.c", "launcher/plan/configfile.c"},
-    "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/attend.c", "launcher/shim/guard.c", "launcher/shim/shim.c"},
+    "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/inner.c", "launcher/shim/guard.c", "launcher/shim/shim.c"},
     "launcher/shim/sweep.h": {"launcher/job/starter.c", "launcher/shim/shim.c", "launcher/shim/sweep.c"},
-    "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/attend.c", "launcher/shim/shim.c"},
+    "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/inner.c", "launcher/shim/shim.c"},
 }
 
 

@@ -478,10 +478,10 @@ await_end() {
     wait $job 2>/dev/null
     code=$?
 }
-# family PID - it and all of its descendants
-family() {
+# tree PID - it and all of its descendants
+tree() {
     echo $1
-    for child in $(pgrep -P $1); do family $child; done
+    for child in $(pgrep -P $1); do tree $child; done
 }
 dead() { for p; do case $(ps -o stat= -p $p) in '' | Z*) ;; *) return 1 ;; esac; done; }
 # guard, mpirun, first outer shim, its inner shim
@@ -490,9 +490,9 @@ find_parts() {
     mpirun=$(pgrep -P $guard)
     outer=$(pgrep -P $mpirun | head -n 1)
     inner=$(pgrep -P $outer)
-    members=$(family $job)
+    tree=$(tree $job)
 }
-nothing_is_left() { wait_for 10 dead $members && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
+nothing_is_left() { wait_for 10 dead $tree && sleeping 1005.$id 0 && sleeping 1006.$id 0; }
 
 start "trap '' TERM;"
 kill -TERM $job
@@ -548,9 +548,9 @@ ok "and is so for the program" has out '^SigIgn:.*0007$' # the C library may ign
 
 wait_job --heartbeat-timeout 5
 find_parts
-kill -STOP $members
+kill -STOP $tree
 sleep 9
-kill -CONT $members
+kill -CONT $tree
 sleep 2
 end_job
 ok "a job that was frozen as a whole goes on" all 'same $code 0' 'has_not err error'

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* lend.c - a host that runs no instance keeps a loader for the job (--loader-host).
+/* keeper.c - a host that runs no instance keeps a loader for the job (--loader-host).
  *
  *     plenumrun ── ssh ── (sshd) ── plenumrun --lend-loader ── plenumd
  *
- * plenumrun says by our standard input what is wanted (LEND: where to listen, the job's key, the
+ * plenumrun says by our standard input what is wanted (KEEP: where to listen, the job's key, the
  * environment) and then, once a second, that it is there (BEAT). We bind a socket and print where
  * it is; plenumd is started when somebody connects, and restarted when it dies
  * (common/jobloader.c). When the input ends, or is silent for too long, the job is over: we end
  * plenumd, and leave. */
 #include "config.h"
 
-#include "launcher/remote/lend.h"
+#include "launcher/remote/keeper.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -30,22 +30,22 @@
 enum {
     GRACE_MS = 2000,
     BEAT_MS = 1000,
-    FIRST_SILENCE_MS = 30000, /* until LEND has told another */
+    FIRST_SILENCE_MS = 30000, /* until KEEP has told another */
 };
 
-struct lend {
+struct keeper {
     int signal_fd;
     struct frame_buffer in;
     uint64_t heard_ns, turn_ns; /* turn: when the loop last came round */
     bool suspended;             /* plenumrun is stopped, and told us so */
     bool over;
-    struct control_lend task;
+    struct control_keep task;
     int key_fd; /* -1: no task yet */
     struct jobloader *loader;
 };
 
 /* A fault here is the person's to mend before the job starts, not the first client's. */
-static int begin(struct lend *l, struct plenum_error *err)
+static int begin(struct keeper *l, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];
     const char *const args[] = {"--tls-key", key, "--pin", "core", NULL};
@@ -65,17 +65,17 @@ static int begin(struct lend *l, struct plenum_error *err)
     r = jobloader_create(&options, &l->loader, err);
     if (r < 0)
         return r;
-    printf(LEND_ANSWER "%s\n", jobloader_get_address(l->loader, at, sizeof(at)));
+    printf(KEEPER_ANSWER "%s\n", jobloader_get_address(l->loader, at, sizeof(at)));
     return fflush(stdout) == 0 ? 0 : error_set(err, -EPIPE, "plenumrun is gone");
 }
 
-static int take_frame(struct lend *l, const struct frame_header *header,
-                      struct frame_reader *payload, struct plenum_error *err)
+static int handle_frame(struct keeper *l, const struct frame_header *header,
+                        struct frame_reader *payload, struct plenum_error *err)
 {
     uint64_t number;
 
-    if (header->type == CONTROL_LEND && l->key_fd < 0)
-        return control_get_lend(payload, &l->task) < 0
+    if (header->type == CONTROL_KEEP && l->key_fd < 0)
+        return control_get_keep(payload, &l->task) < 0
                    ? error_set(err, -EPROTO, "plenumrun is of another version")
                    : begin(l, err);
     if (header->type == CONTROL_SUSPEND && control_get_number(payload, &number) == 0)
@@ -84,7 +84,7 @@ static int take_frame(struct lend *l, const struct frame_header *header,
 }
 
 /* A pipe or a socket, as the remote shell has it. */
-static int read_input(struct lend *l, struct plenum_error *err)
+static int read_input(struct keeper *l, struct plenum_error *err)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -104,7 +104,7 @@ static int read_input(struct lend *l, struct plenum_error *err)
         return error_set(err, -ENOMEM, "out of memory");
     while ((len = frame_parse(l->in.bytes, l->in.len, CONTROL_MAX_PAYLOAD, &header, &payload)) >
            0) {
-        int r = take_frame(l, &header, &payload, err);
+        int r = handle_frame(l, &header, &payload, err);
 
         if (r < 0)
             return r;
@@ -113,11 +113,11 @@ static int read_input(struct lend *l, struct plenum_error *err)
     }
     return len < 0 ? error_set(err, (int)len,
                                "%s is for plenumrun's own use: it is started on a --loader-host",
-                               LEND_ARGUMENT)
+                               KEEPER_ARGUMENT)
                    : 0;
 }
 
-static int turn(struct lend *l, struct plenum_error *err)
+static int turn(struct keeper *l, struct plenum_error *err)
 {
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
                            {.fd = l->signal_fd, .events = POLLIN},
@@ -139,10 +139,10 @@ static int turn(struct lend *l, struct plenum_error *err)
     return r;
 }
 
-int lend_main(void)
+int keeper_main(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
-    struct lend l = {.key_fd = -1, .heard_ns = time_now_ns()};
+    struct keeper l = {.key_fd = -1, .heard_ns = time_now_ns()};
     struct plenum_error err;
     int r = 0;
 
@@ -155,7 +155,7 @@ int lend_main(void)
     if (r < 0)
         log_error("%s", err.text);
     jobloader_destroy(l.loader, GRACE_MS);
-    control_lend_fini(&l.task);
+    control_keep_fini(&l.task);
     frame_buffer_fini(&l.in);
     io_close(&l.key_fd);
     io_close(&l.signal_fd);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* members.c - what plenumrun and the shims say to each other (control.h), from plenumrun's side.
+/* instances.c - what plenumrun and the shims say to each other (control.h), from plenumrun's side.
  *
- * A member is an instance with its shim. It goes through its states in one direction only, and is
- * lost (and done) when its connection breaks, makes no sense, or is silent for too long, whatever
- * its starter thinks of it. What a loss or a bad end means for the job is supervise.c's to say. */
+ * An instance goes through its states in one direction only. It is lost (and done) when the
+ * connection of its shim breaks, brings a malformed frame, or is silent for too long, whatever its
+ * starter thinks of it. What a loss or a bad end means for the job is supervise.c's to say. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@
 #include "launcher/topology.h"
 
 enum {
-    STRANGER_MS = 10000,             /* to say HELLO */
-    STRANGERS_MAX = 256,             /* connections that have not */
+    UNAUTHENTICATED_MS = 10000,      /* to say HELLO */
+    UNAUTHENTICATED_MAX = 256,       /* connections that have not */
     DEAF_MS = 500,                   /* before we look again who waits, where nobody can be taken */
     SILENT_MS = 4000,                /* some beats: no slip of a busy host */
     WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
@@ -35,16 +35,16 @@ enum {
     WINDOW_MOST = 1024 * 1024,
 };
 
-bool members_are(const struct supervisor *s, enum member_state state)
+bool instances_are(const struct supervisor *s, enum instance_state state)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (s->members[i].state < state)
+        if (s->instances[i].state < state)
             return false;
     return true;
 }
 
-void members_list_missing(const struct supervisor *s, enum member_state state, char *ret,
-                          size_t size)
+void instances_list_missing(const struct supervisor *s, enum instance_state state, char *ret,
+                            size_t size)
 {
     static const char more[] = ", ...";
     size_t len = 0;
@@ -57,7 +57,7 @@ void members_list_missing(const struct supervisor *s, enum member_state state, c
         int n;
 
         for (uint32_t i = host->count; i-- > 0;) {
-            if (s->members[host->first + i].state >= state)
+            if (s->instances[host->first + i].state >= state)
                 continue;
             missing++;
             first = host->first + i;
@@ -76,14 +76,14 @@ void members_list_missing(const struct supervisor *s, enum member_state state, c
     }
 }
 
-MESSAGE static void lose(struct supervisor *s, struct member *m, const char *why)
+MESSAGE static void lose(struct supervisor *s, struct instance *inst, const char *why)
 {
-    enum member_state before = m->state;
+    enum instance_state before = inst->state;
 
-    m->state = DONE;
-    m->lost |= before < DONE && !m->has_exited;
-    if (before < DONE)
-        supervise_fail_with(s, REPORT_LOST, m, "%s", why);
+    inst->state = INSTANCE_DONE;
+    inst->lost |= before < INSTANCE_DONE && !inst->has_exited;
+    if (before < INSTANCE_DONE)
+        supervise_fail_with(s, REPORT_LOST, inst, "%s", why);
 }
 
 /* ---- what they say ---- */
@@ -96,23 +96,24 @@ static void drop_peer(struct supervisor *s, struct peer *peer)
             break;
         }
     }
-    if (peer->member)
-        peer->member->peer = NULL;
+    if (peer->instance)
+        peer->instance->peer = NULL;
     frame_conn_fini(&peer->conn);
     free(peer);
 }
 
-/* The connection has broken, or made no sense. */
+/* The connection has broken, or has brought a malformed frame. */
 static void hang_up(struct supervisor *s, struct peer *peer)
 {
-    struct member *m = peer->member;
+    struct instance *inst = peer->instance;
 
     drop_peer(s, peer);
-    if (m && s->phase != CLOSING)
-        lose(s, m, "the connection to its shim broke; was that killed, or has the host gone down?");
+    if (inst && s->phase != JOB_CLOSING)
+        lose(s, inst,
+             "the connection to its shim broke; was that killed, or has the host gone down?");
 }
 
-void members_cannot_place(struct supervisor *s, struct plan_host *host, const char *why)
+void instances_cannot_place(struct supervisor *s, struct plan_host *host, const char *why)
 {
     host->known = true;
     if (s->job->strict_binding)
@@ -123,8 +124,8 @@ void members_cannot_place(struct supervisor *s, struct plan_host *host, const ch
         log_warn("host %s: %s: nothing is bound", host->name, why);
 }
 
-void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
-                   bool real)
+void instances_place(struct supervisor *s, struct plan_host *host, hwloc_topology_t topology,
+                     bool real)
 {
     struct plenum_error err;
     uint32_t shared = 0;
@@ -143,13 +144,14 @@ void members_place(struct supervisor *s, struct plan_host *host, hwloc_topology_
         log_warn("host %s: where its accelerators are is not known: placed as spreadnuma",
                  host->name);
     if (!host->real && s->plan->place.policy != PLACE_DISABLED)
-        members_cannot_place(
+        instances_cannot_place(
             s, host, "its topology is not that of the machine (HWLOC_SYNTHETIC, HWLOC_XMLFILE)");
 }
 
-static int take_topology(struct supervisor *s, struct member *m, struct frame_reader *payload)
+static int handle_topology(struct supervisor *s, struct instance *inst,
+                           struct frame_reader *payload)
 {
-    struct plan_host *host = member_host(s, m);
+    struct plan_host *host = instance_host(s, inst);
     hwloc_topology_t topology;
     struct plenum_error err;
     const char *xml;
@@ -161,19 +163,19 @@ static int take_topology(struct supervisor *s, struct member *m, struct frame_re
     if (control_get_topology(payload, &real, &xml, &len) < 0)
         return -EPROTO;
     if (topology_import(xml, len, &topology, &err) < 0) {
-        members_cannot_place(s, host, err.text);
+        instances_cannot_place(s, host, err.text);
         return 0;
     }
-    members_place(s, host, topology, real);
+    instances_place(s, host, topology, real);
     hwloc_topology_destroy(topology);
     return 0;
 }
 
-static int take_hello(struct supervisor *s, struct peer *peer, struct frame_reader *payload)
+static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_reader *payload)
 {
     struct control_hello hello;
     struct plenum_error err;
-    struct member *m;
+    struct instance *inst;
     int r = control_get_hello(payload, &hello);
 
     if (r == 0)
@@ -182,124 +184,126 @@ static int take_hello(struct supervisor *s, struct peer *peer, struct frame_read
         supervise_fail_with(s, REPORT_OTHER, NULL, "%s", err.text);
     if (r < 0)
         return r;
-    if (hello.rank >= s->plan->num_instances || s->members[hello.rank].state != ABSENT)
+    if (hello.instance >= s->plan->num_instances ||
+        s->instances[hello.instance].state != INSTANCE_ABSENT)
         return -EPROTO;
-    m = &s->members[hello.rank];
-    m->state = PRESENT;
-    m->peer = peer;
-    m->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
-    peer->member = m;
+    inst = &s->instances[hello.instance];
+    inst->state = INSTANCE_PRESENT;
+    inst->peer = peer;
+    inst->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
+    peer->instance = inst;
     peer->conn.max_payload = CONTROL_MAX_PAYLOAD;
-    if (hello.rank == 0)
+    if (hello.instance == 0)
         s->master_port = hello.free_port;
     if (hello.loader_error[0])
-        log_debug("host %s: no loader: %s", member_host(s, m)->name, hello.loader_error);
-    log_debug("instance %u has connected from host %s", hello.rank, hello.host);
-    if (!member_host(s, m)->known && s->plan->instances[hello.rank].local_index == 0)
+        log_debug("host %s: no loader: %s", instance_host(s, inst)->name, hello.loader_error);
+    log_debug("instance %u has connected from host %s", hello.instance, hello.host);
+    if (!instance_host(s, inst)->known && s->plan->instances[hello.instance].local_index == 0)
         (void)control_put_number(&peer->conn.tx, CONTROL_TOPOLOGY,
                                  s->plan->place.policy == PLACE_DEVICE);
     return 0;
 }
 
-static int take_started(struct supervisor *s, struct member *m, struct frame_reader *payload)
+static int handle_started(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
-    const struct plan_instance *instance = &s->plan->instances[member_index(s, m)];
-    const char *host = member_host(s, m)->name;
+    const struct plan_instance *instance = &s->plan->instances[instance_index(s, inst)];
+    const char *host = instance_host(s, inst)->name;
     struct control_started started;
 
-    if (m->state != PLANNED || control_get_started(payload, &started) < 0)
+    if (inst->state != INSTANCE_PLANNED || control_get_started(payload, &started) < 0)
         return -EPROTO;
-    m->state = ALIVE;
-    m->pid = started.pid;
-    m->started_ns = time_now_ns();
-    output_set_pid(s->output, member_index(s, m), (pid_t)started.pid);
+    inst->state = INSTANCE_ALIVE;
+    inst->pid = started.pid;
+    inst->started_ns = time_now_ns();
+    output_set_pid(s->output, instance_index(s, inst), (pid_t)started.pid);
     if (started.cpus_error)
-        log_warn("instance %u on host %s cannot be bound to CPUs %s: %s", member_index(s, m), host,
-                 instance->cpus, strerror(-started.cpus_error));
-    else if (instance->bind_cpus && member_host(s, m)->real &&
+        log_warn("instance %u on host %s cannot be bound to CPUs %s: %s", instance_index(s, inst),
+                 host, instance->cpus, strerror(-started.cpus_error));
+    else if (instance->bind_cpus && instance_host(s, inst)->real &&
              strcmp(started.cpus, instance->cpus) != 0)
         log_warn("instance %u on host %s was to be bound to CPUs %s; the kernel says %s",
-                 member_index(s, m), host, instance->cpus, started.cpus);
+                 instance_index(s, inst), host, instance->cpus, started.cpus);
     if (started.memory_error)
         log_warn("instance %u on host %s cannot be bound to memory of NUMA node %s: %s%s",
-                 member_index(s, m), host, instance->nodes, strerror(-started.memory_error),
+                 instance_index(s, inst), host, instance->nodes, strerror(-started.memory_error),
                  started.memory_error == -EPERM || started.memory_error == -ENOSYS
                      ? " (a container without the permission for set_mempolicy?)"
                      : "");
-    else if (member_host(s, m)->real &&
+    else if (instance_host(s, inst)->real &&
              (instance->memory == NUMA_BIND || instance->memory == NUMA_INTERLEAVE) &&
              strcmp(started.nodes, instance->nodes) != 0)
         log_warn("instance %u on host %s was to have memory of NUMA nodes %s; the kernel says %s",
-                 member_index(s, m), host, instance->nodes, *started.nodes ? started.nodes : "any");
-    log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", member_index(s, m),
+                 instance_index(s, inst), host, instance->nodes,
+                 *started.nodes ? started.nodes : "any");
+    log_info("instance %u on host %s: process %u, CPUs %s, memory: %s%s%s", instance_index(s, inst),
              host, started.pid, started.cpus, numa_policy_name((enum numa_policy)started.memory),
              *started.nodes ? ", NUMA node " : "", started.nodes);
     control_started_fini(&started);
     return 0;
 }
 
-static int take_failed(struct supervisor *s, struct member *m, struct frame_reader *payload)
+static int handle_failed(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
-    struct report report = {.kind = REPORT_FAILED, .instance = member_index(s, m)};
+    struct report report = {.kind = REPORT_FAILED, .instance = instance_index(s, inst)};
 
-    if (m->state != PLANNED || control_get_failed(payload, &report.failed) < 0)
+    if (inst->state != INSTANCE_PLANNED || control_get_failed(payload, &report.failed) < 0)
         return -EPROTO;
-    m->state = DONE;
-    m->failed = report.failed;
-    m->has_failed = true;
+    inst->state = INSTANCE_DONE;
+    inst->failed = report.failed;
+    inst->has_failed = true;
     supervise_fail(s, &report);
     return 0;
 }
 
-static int take_exited(struct supervisor *s, struct member *m, struct frame_reader *payload)
+static int handle_exited(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
-    struct report report = {.kind = REPORT_EXITED, .instance = member_index(s, m)};
+    struct report report = {.kind = REPORT_EXITED, .instance = instance_index(s, inst)};
     char status[128];
 
-    if (m->state != ALIVE || control_get_exited(payload, &m->exited) < 0)
+    if (inst->state != INSTANCE_ALIVE || control_get_exited(payload, &inst->exited) < 0)
         return -EPROTO;
-    m->state = EXITED;
-    m->has_exited = true;
-    m->exited_ns = time_now_ns();
-    meeting_server_note_end(s->place, member_index(s, m));
-    status_describe(m->exited.status, status, sizeof(status));
+    inst->state = INSTANCE_EXITED;
+    inst->has_exited = true;
+    inst->exited_ns = time_now_ns();
+    meeting_server_note_end(s->place, instance_index(s, inst));
+    status_describe(inst->exited.status, status, sizeof(status));
     log_info("instance %u on host %s %s after %.1f s (%.1f s of CPU, %.0f MiB at most)",
-             member_index(s, m), member_host(s, m)->name, status,
-             (double)m->exited.elapsed_ns / 1e9,
-             (double)(m->exited.user_ns + m->exited.system_ns) / 1e9,
-             (double)m->exited.max_rss_bytes / (1 << 20));
-    report.exited = m->exited;
-    switch (m->exited.cause) {
+             instance_index(s, inst), instance_host(s, inst)->name, status,
+             (double)inst->exited.elapsed_ns / 1e9,
+             (double)(inst->exited.user_ns + inst->exited.system_ns) / 1e9,
+             (double)inst->exited.max_rss_bytes / (1 << 20));
+    report.exited = inst->exited;
+    switch (inst->exited.cause) {
     case CONTROL_CAUSE_SHIM:
-        supervise_fail_with(s, REPORT_LOST, m,
+        supervise_fail_with(s, REPORT_LOST, inst,
                             "the outer one of its two shims ended; was it killed?");
         break;
     case CONTROL_CAUSE_MPIRUN:
-        supervise_fail_with(s, REPORT_MPIRUN, m, "%s, or its daemon on host %s, ended the job",
-                            starter_name(s), member_host(s, m)->name);
+        supervise_fail_with(s, REPORT_MPIRUN, inst, "%s, or its daemon on host %s, ended the job",
+                            starter_name(s), instance_host(s, inst)->name);
         break;
     default:
-        if (m->exited.status != 0)
+        if (inst->exited.status != 0)
             supervise_fail(s, &report);
         break;
     }
     return 0;
 }
 
-static int take_drained(struct member *m, struct frame_reader *payload)
+static int handle_drained(struct instance *inst, struct frame_reader *payload)
 {
     const char *bytes;
     size_t len;
 
-    if (!m->has_exited || m->tail)
+    if (!inst->has_exited || inst->tail)
         return -EPROTO;
     control_get_bytes(payload, &bytes, &len);
-    m->tail = strndup(len > 0 ? bytes : "", len);
-    m->state = DONE;
+    inst->tail = strndup(len > 0 ? bytes : "", len);
+    inst->state = INSTANCE_DONE;
     return 0;
 }
 
-static int take_output(struct supervisor *s, struct member *m, struct frame_reader *payload)
+static int handle_output(struct supervisor *s, struct instance *inst, struct frame_reader *payload)
 {
     enum control_stream stream;
     const char *bytes;
@@ -308,11 +312,12 @@ static int take_output(struct supervisor *s, struct member *m, struct frame_read
     if (control_get_output(payload, &stream, &bytes, &len) < 0)
         return -EPROTO;
     if (stream != CONTROL_LOADER)
-        m->output_ns = time_now_ns();
-    return len > 0 ? output_put(s->output, member_index(s, m), stream, bytes, len) : 0;
+        inst->output_ns = time_now_ns();
+    return len > 0 ? output_put(s->output, instance_index(s, inst), stream, bytes, len) : 0;
 }
 
-static int take_progress(struct supervisor *s, struct member *m, struct frame_reader *payload)
+static int handle_progress(struct supervisor *s, struct instance *inst,
+                           struct frame_reader *payload)
 {
     enum control_stream stream;
     const char *bytes;
@@ -320,36 +325,36 @@ static int take_progress(struct supervisor *s, struct member *m, struct frame_re
 
     if (control_get_output(payload, &stream, &bytes, &len) < 0 || len > CONTROL_PROGRESS_MAX)
         return -EPROTO;
-    m->output_ns = time_now_ns();
-    return output_put_progress(s->output, member_index(s, m), stream, bytes, len);
+    inst->output_ns = time_now_ns();
+    return output_put_progress(s->output, instance_index(s, inst), stream, bytes, len);
 }
 
-static int take_frame(struct supervisor *s, struct peer *peer, const struct frame_header *header,
-                      struct frame_reader *payload)
+static int handle_frame(struct supervisor *s, struct peer *peer, const struct frame_header *header,
+                        struct frame_reader *payload)
 {
-    struct member *m = peer->member;
+    struct instance *inst = peer->instance;
     uint64_t number;
 
-    if (!m)
-        return header->type == CONTROL_HELLO ? take_hello(s, peer, payload) : -EPROTO;
+    if (!inst)
+        return header->type == CONTROL_HELLO ? handle_hello(s, peer, payload) : -EPROTO;
     switch ((enum control_type)header->type) {
     case CONTROL_TOPOLOGY:
-        return take_topology(s, m, payload);
+        return handle_topology(s, inst, payload);
     case CONTROL_STARTED:
-        return take_started(s, m, payload);
+        return handle_started(s, inst, payload);
     case CONTROL_FAILED:
-        return take_failed(s, m, payload);
+        return handle_failed(s, inst, payload);
     case CONTROL_OUTPUT:
-        return take_output(s, m, payload);
+        return handle_output(s, inst, payload);
     case CONTROL_UNREAD:
         if (control_get_number(payload, &number) < 0 || number > INT32_MAX)
             return -EPROTO;
         log_warn("what instance %u on host %s prints cannot be read: %s; the rest of it is lost",
-                 member_index(s, m), member_host(s, m)->name, strerror((int)number));
+                 instance_index(s, inst), instance_host(s, inst)->name, strerror((int)number));
         s->output_unread = true;
         return 0;
     case CONTROL_PROGRESS:
-        return take_progress(s, m, payload);
+        return handle_progress(s, inst, payload);
     case CONTROL_TAKEN:
         if (control_get_number(payload, &number) < 0)
             return -EPROTO;
@@ -361,26 +366,28 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
             return -EPROTO;
         log_debug(number ? "the process that started instance %u is gone"
                          : "what started instance %u wants it to end",
-                  member_index(s, m));
-        if (number && !s->orphan && !m->asked) /* else its daemon has left in order */
-            s->orphan = m;
-        m->asked |= number == 0;
+                  instance_index(s, inst));
+        if (number && !s->orphan && !inst->asked) /* else its daemon has left in order */
+            s->orphan = inst;
+        inst->asked |= number == 0;
         supervise_expect_reason(s);
         return 0;
     case CONTROL_STOPPED:
         if (control_get_number(payload, &number) < 0 || number >= NSIG)
             return -EPROTO;
-        m->stopped_by = (int)number;
+        inst->stopped_by = (int)number;
         if (number)
             log_warn("instance %u on host %s was stopped by SIG%s, and waits to be continued",
-                     member_index(s, m), member_host(s, m)->name, sigabbrev_np((int)number));
+                     instance_index(s, inst), instance_host(s, inst)->name,
+                     sigabbrev_np((int)number));
         else
-            log_warn("instance %u on host %s goes on", member_index(s, m), member_host(s, m)->name);
+            log_warn("instance %u on host %s goes on", instance_index(s, inst),
+                     instance_host(s, inst)->name);
         return 0;
     case CONTROL_EXITED:
-        return take_exited(s, m, payload);
+        return handle_exited(s, inst, payload);
     case CONTROL_DRAINED:
-        return take_drained(m, payload);
+        return handle_drained(inst, payload);
     case CONTROL_BEAT:
         return 0;
     default:
@@ -388,7 +395,7 @@ static int take_frame(struct supervisor *s, struct peer *peer, const struct fram
     }
 }
 
-void members_read(struct supervisor *s, struct peer *peer)
+void instances_read(struct supervisor *s, struct peer *peer)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -398,23 +405,23 @@ void members_read(struct supervisor *s, struct peer *peer)
     if (n == -EAGAIN)
         return;
     while ((r = frame_conn_next(&peer->conn, &header, &payload)) == 1) {
-        r = take_frame(s, peer, &header, &payload);
+        r = handle_frame(s, peer, &header, &payload);
         if (r < 0)
             break;
     }
-    if (peer->member)
-        peer->member->heard_ns = time_now_ns();
+    if (peer->instance)
+        peer->instance->heard_ns = time_now_ns();
     if (n < 0 || r < 0)
         hang_up(s, peer);
 }
 
 /* Whoever has been silent for longest makes room: a shim speaks at once. */
-static bool drop_oldest_stranger(struct supervisor *s)
+static bool drop_oldest_unauthenticated(struct supervisor *s)
 {
     struct peer *oldest = NULL;
 
     for (size_t i = 0; i < s->num_peers; i++)
-        if (!s->peers[i]->member && (!oldest || s->peers[i]->since_ns < oldest->since_ns))
+        if (!s->peers[i]->instance && (!oldest || s->peers[i]->since_ns < oldest->since_ns))
             oldest = s->peers[i];
     if (oldest)
         drop_peer(s, oldest);
@@ -425,14 +432,14 @@ static int add_peer(struct supervisor *s, int fd)
 {
     struct peer *peer;
 
-    if (s->num_peers > s->plan->num_instances + STRANGERS_MAX)
-        (void)drop_oldest_stranger(s);
+    if (s->num_peers > s->plan->num_instances + UNAUTHENTICATED_MAX)
+        (void)drop_oldest_unauthenticated(s);
     if (array_grow(&s->peers, &s->peers_cap, s->num_peers, sizeof(struct peer *)) < 0)
         return -ENOMEM;
     peer = calloc(1, sizeof(*peer));
     if (!peer)
         return -ENOMEM;
-    (void)frame_conn_init(&peer->conn, fd, CONTROL_STRANGER_PAYLOAD);
+    (void)frame_conn_init(&peer->conn, fd, CONTROL_UNAUTHENTICATED_PAYLOAD);
     if (s->tls && tls_carry(s->tls, fd, &peer->conn.carrier) < 0) {
         free(peer);
         return -ENOMEM;
@@ -442,7 +449,7 @@ static int add_peer(struct supervisor *s, int fd)
     return 0;
 }
 
-void members_accept(struct supervisor *s)
+void instances_accept(struct supervisor *s)
 {
     int fd;
 
@@ -450,7 +457,7 @@ void members_accept(struct supervisor *s)
         fd = dial_accept(s->listener);
         if (fd == -EPERM || fd == -ECONNABORTED || fd == -EINTR)
             continue;
-        if ((fd == -EMFILE || fd == -ENFILE) && drop_oldest_stranger(s))
+        if ((fd == -EMFILE || fd == -ENFILE) && drop_oldest_unauthenticated(s))
             continue;
         if (fd < 0)
             break;
@@ -466,18 +473,18 @@ void members_accept(struct supervisor *s)
 
 /* ---- what they are told ---- */
 
-static const char *loader_of(const struct supervisor *s, const struct member *m, char *text,
+static const char *loader_of(const struct supervisor *s, const struct instance *inst, char *text,
                              size_t size)
 {
     *text = '\0';
     if (strcmp(s->job->loader, "auto") == 0) {
-        const char *own = s->members[member_host(s, m)->first].loader;
+        const char *own = s->instances[instance_host(s, inst)->first].loader;
 
         (void)snprintf(text, size, "%s", own ? own : "");
     } else if (strcmp(s->job->loader, "none") != 0) {
         (void)snprintf(text, size, "%s", s->job->loader);
     }
-    lenders_add_addresses(s->lenders, member_index(s, m), text, size);
+    loaders_add_addresses(s->loaders, instance_index(s, inst), text, size);
     return *text ? text : NULL;
 }
 
@@ -527,11 +534,11 @@ static uint8_t live_streams(void)
                      (isatty(STDERR_FILENO) ? 1 << CONTROL_STDERR : 0));
 }
 
-static int send_plan(struct supervisor *s, struct member *m)
+static int send_plan(struct supervisor *s, struct instance *inst)
 {
-    uint32_t index = member_index(s, m);
+    uint32_t index = instance_index(s, inst);
     const struct plan_instance *instance = &s->plan->instances[index];
-    const struct plan_host *host = member_host(s, m);
+    const struct plan_host *host = instance_host(s, inst);
     char master[HOST_NAME_MAX_BYTES], interface[NETWORK_INTERFACE_MAX];
     const struct variables_job job = {
         .id = s->job->id,
@@ -558,7 +565,7 @@ static int send_plan(struct supervisor *s, struct member *m)
         .cpus = instance->cpus ? instance->cpus : (char *)"",
         .nodes = instance->nodes ? instance->nodes : (char *)"",
         .loader_cpus = host->real && host->loader_cpus ? host->loader_cpus : (char *)"",
-        .loader_key = (char *)lenders_get_key(s->lenders),
+        .loader_key = (char *)loaders_get_key(s->loaders),
         .argv = (char **)s->job->program,
     };
     char loader[ADDRESS_LIST_MAX * sizeof(((struct address *)0)->text)];
@@ -566,12 +573,12 @@ static int send_plan(struct supervisor *s, struct member *m)
 
     plan.window = (uint32_t)min_u64(max_u64(WINDOW_TOTAL / s->plan->num_instances, WINDOW_LEAST),
                                     WINDOW_MOST);
-    r = variables_of_instance(&job, s->plan, index, loader_of(s, m, loader, sizeof(loader)),
+    r = variables_of_instance(&job, s->plan, index, loader_of(s, inst, loader, sizeof(loader)),
                               &plan.environment);
     if (r == 0)
-        r = control_put_plan(&m->peer->conn.tx, &plan);
+        r = control_put_plan(&inst->peer->conn.tx, &plan);
     environ_list_fini(&plan.environment);
-    m->state = PLANNED;
+    inst->state = INSTANCE_PLANNED;
     return r;
 }
 
@@ -599,7 +606,7 @@ static void print_table(struct supervisor *s)
 }
 
 /* All shims are there and all hosts known: now everybody starts. */
-void members_send_plans(struct supervisor *s)
+void instances_send_plans(struct supervisor *s)
 {
     for (uint32_t h = 0; h < s->plan->num_hosts; h++)
         if (!s->plan->hosts[h].known)
@@ -607,26 +614,26 @@ void members_send_plans(struct supervisor *s)
     print_table(s);
     s->plans_sent = true;
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (send_plan(s, &s->members[i]) < 0)
+        if (send_plan(s, &s->instances[i]) < 0)
             supervise_fail_with(s, REPORT_OTHER, NULL, "out of memory for the plan of instance %u",
                                 i);
 }
 
-void members_send_number(struct supervisor *s, enum control_type type, uint64_t number)
+void instances_send_number(struct supervisor *s, enum control_type type, uint64_t number)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (s->members[i].peer)
-            (void)control_put_number(&s->members[i].peer->conn.tx, type, number);
+        if (s->instances[i].peer)
+            (void)control_put_number(&s->instances[i].peer->conn.tx, type, number);
 }
 
-void members_send_empty(struct supervisor *s, enum control_type type)
+void instances_send_empty(struct supervisor *s, enum control_type type)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++)
-        if (s->members[i].peer)
-            (void)control_put_empty(&s->members[i].peer->conn.tx, type);
+        if (s->instances[i].peer)
+            (void)control_put_empty(&s->instances[i].peer->conn.tx, type);
 }
 
-void members_send_credit(struct supervisor *s)
+void instances_send_credit(struct supervisor *s)
 {
     char why[300];
     const char *stream;
@@ -634,10 +641,10 @@ void members_send_credit(struct supervisor *s)
 
     output_acknowledge(s->output);
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
-        uint64_t bytes = output_take_credit(s->output, i);
+        uint64_t bytes = output_collect_credit(s->output, i);
 
-        if (bytes > 0 && s->members[i].peer)
-            (void)control_put_number(&s->members[i].peer->conn.tx, CONTROL_CREDIT, bytes);
+        if (bytes > 0 && s->instances[i].peer)
+            (void)control_put_number(&s->instances[i].peer->conn.tx, CONTROL_CREDIT, bytes);
     }
     if (!s->files_failed && output_get_file_failure(s->output, why, sizeof(why)) < 0) {
         s->files_failed = true;
@@ -654,21 +661,22 @@ void members_send_credit(struct supervisor *s)
 }
 
 /* A job in the background does not read from the terminal: that would stop it. */
-bool members_want_input(const struct supervisor *s)
+bool instances_want_input(const struct supervisor *s)
 {
-    return !s->input_ended && wants_input(s, 0) && s->phase == RUNNING && s->members[0].peer &&
-           s->members[0].state == ALIVE && s->input_in_flight < SUPERVISE_INPUT_BYTES &&
+    return !s->input_ended && wants_input(s, 0) && s->phase == JOB_RUNNING &&
+           s->instances[0].peer && s->instances[0].state == INSTANCE_ALIVE &&
+           s->input_in_flight < SUPERVISE_INPUT_BYTES &&
            (!isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp());
 }
 
-void members_send_input(struct supervisor *s, const char *bytes, size_t len)
+void instances_send_input(struct supervisor *s, const char *bytes, size_t len)
 {
     s->input_in_flight += len;
-    if (s->members[0].peer)
-        (void)control_put_bytes(&s->members[0].peer->conn.tx, CONTROL_INPUT, bytes, len);
+    if (s->instances[0].peer)
+        (void)control_put_bytes(&s->instances[0].peer->conn.tx, CONTROL_INPUT, bytes, len);
 }
 
-void members_flush(struct supervisor *s)
+void instances_flush(struct supervisor *s)
 {
     for (size_t i = s->num_peers; i-- > 0;) {
         struct peer *peer = s->peers[i];
@@ -681,57 +689,57 @@ void members_flush(struct supervisor *s)
 
 /* ---- whether they are there ---- */
 
-/* Between PRESENT and DONE a shim beats. */
-static bool is_heard(const struct member *m)
+/* Between INSTANCE_PRESENT and INSTANCE_DONE a shim beats. */
+static bool is_heard(const struct instance *inst)
 {
-    return m->state != ABSENT && m->state != DONE && m->peer;
+    return inst->state != INSTANCE_ABSENT && inst->state != INSTANCE_DONE && inst->peer;
 }
 
 static void check_silence(struct supervisor *s, uint64_t now)
 {
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
-        struct member *m = &s->members[i];
+        struct instance *inst = &s->instances[i];
         char why[128];
 
-        if (!is_heard(m) || now < m->heard_ns + s->job->limits->heartbeat_timeout_ns)
+        if (!is_heard(inst) || now < inst->heard_ns + s->job->limits->heartbeat_timeout_ns)
             continue;
         (void)snprintf(why, sizeof(why),
                        "host %s has said nothing for %.1f s (--heartbeat-timeout)",
-                       member_host(s, m)->name, (double)(now - m->heard_ns) / 1e9);
-        lose(s, m, why);
+                       instance_host(s, inst)->name, (double)(now - inst->heard_ns) / 1e9);
+        lose(s, inst, why);
     }
     for (size_t i = s->num_peers; i-- > 0;)
-        if (!s->peers[i]->member && now > s->peers[i]->since_ns + STRANGER_MS * NS_PER_MS)
+        if (!s->peers[i]->instance && now > s->peers[i]->since_ns + UNAUTHENTICATED_MS * NS_PER_MS)
             drop_peer(s, s->peers[i]);
 }
 
-const struct member *members_find_silent(const struct supervisor *s, uint64_t now,
-                                         uint64_t *ret_silence_ns)
+const struct instance *instances_find_silent(const struct supervisor *s, uint64_t now,
+                                             uint64_t *ret_silence_ns)
 {
-    const struct member *found = NULL;
+    const struct instance *found = NULL;
     uint64_t longest = SILENT_MS * NS_PER_MS;
 
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
-        const struct member *m = &s->members[i];
+        const struct instance *inst = &s->instances[i];
 
-        if (!is_heard(m) || now < m->heard_ns + longest)
+        if (!is_heard(inst) || now < inst->heard_ns + longest)
             continue;
-        longest = now - m->heard_ns;
-        found = m;
+        longest = now - inst->heard_ns;
+        found = inst;
     }
     *ret_silence_ns = longest;
     return found;
 }
 
-void members_beat(struct supervisor *s, uint64_t now)
+void instances_beat(struct supervisor *s, uint64_t now)
 {
     for (size_t i = 0; i < s->num_peers; i++)
-        if (s->peers[i]->member && frame_conn_pending(&s->peers[i]->conn) < SUPERVISE_INPUT_BYTES)
+        if (s->peers[i]->instance && frame_conn_pending(&s->peers[i]->conn) < SUPERVISE_INPUT_BYTES)
             (void)control_put_empty(&s->peers[i]->conn.tx, CONTROL_BEAT);
     check_silence(s, now);
 }
 
-void members_close(struct supervisor *s)
+void instances_close(struct supervisor *s)
 {
     while (s->num_peers > 0)
         drop_peer(s, s->peers[0]);

@@ -54,7 +54,7 @@ class Strangers(unittest.TestCase):
         raise AssertionError("it does not listen")
 
     def test_many(self):
-        """more connections than are kept for strangers, held while the job starts"""
+        """more connections than are kept of unauthenticated peers, held while the job starts"""
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(), stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)

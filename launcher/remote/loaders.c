@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* lenders.c - one login a host, for as long as the job runs. On the other side is lend.c.
+/* loaders.c - one login a host, for as long as the job runs. On the other side is keeper.c.
  *
- *     starting ──"plenumrun-loader ADDRESS"──> lending ──the login ends──> lost ──> starting ...
+ *     starting ──"plenumrun-loader ADDRESS"──> listening ──the login ends──> lost ──> starting ...
  *
  * A host that cannot lend at the start ends the job, as one that cannot run an instance does. Later
  * it is no failure: any loader can make any batch, so the job goes on with the others, and we
  * try again, now and then, at the address that the programs know. */
 #include "config.h"
 
-#include "launcher/remote/lenders.h"
+#include "launcher/remote/loaders.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #include "launcher/control.h"
 #include "launcher/host.h"
 #include "launcher/lines.h"
-#include "launcher/remote/lend.h"
+#include "launcher/remote/keeper.h"
 #include "launcher/status.h"
 
 enum {
@@ -40,7 +40,7 @@ enum {
     CLOSED_MS = 1000,   /* to exit */
 };
 
-struct lender {
+struct remote_loader {
     const struct plan_host *host;
     pid_t pid; /* 0: none */
     /* since when its output has ended, and it has not; 0: it has not ended */
@@ -51,25 +51,25 @@ struct lender {
     char last[300]; /* line of it */
     char answer[ANSWER_MAX];
     size_t answer_len;
-    bool lending;
+    bool listening;
     char at[128];     /* where its loader listens, or did: "tcp:10.1.2.3:40001"; "": nowhere yet */
-    char failed[400]; /* why it ended, if it never lent anything */
+    char failed[400]; /* why it ended, if it never listened */
     uint64_t started_ns, retry_at, retry_ms;
 };
 
-struct lenders {
-    struct lenders_request request;
+struct loaders {
+    struct loaders_request request;
     char self[4096];
     char key[TLS_TEXT_MAX], client_key[TLS_TEXT_MAX]; /* of the loaders, of the programs */
     char *script;
     int epoll_fd;
     bool ending;
     uint32_t count;
-    struct lender list[];
+    struct remote_loader list[];
 };
 
-#define FOR_LENDERS(l, all) \
-    for (struct lender *l = (all)->list; l < (all)->list + (all)->count; l++)
+#define FOR_LOADERS(l, all) \
+    for (struct remote_loader *l = (all)->list; l < (all)->list + (all)->count; l++)
 
 /* ---- starting ---- */
 
@@ -89,7 +89,7 @@ static void put_host(const char *name, char *ret, size_t size)
 
 /* Where it shall listen: at no other address than the one that is used, if we know that; at the
  * same port as before, which the programs know. */
-static char *where_to_listen(const struct lender *l)
+static char *where_to_listen(const struct remote_loader *l)
 {
     char address[200], host[208];
     const char *port = strrchr(l->at, ':');
@@ -101,9 +101,9 @@ static char *where_to_listen(const struct lender *l)
     return str_format("%s:%s", host, port ? port + 1 : "0");
 }
 
-static int send_task(const struct lenders *all, struct lender *l)
+static int send_task(const struct loaders *all, struct remote_loader *l)
 {
-    const struct control_lend task = {.silence_ns = all->request.agent->heartbeat_timeout_ns,
+    const struct control_keep task = {.silence_ns = all->request.agent->heartbeat_timeout_ns,
                                       .address = where_to_listen(l),
                                       .key = (char *)all->key,
                                       .environment = *all->request.environment};
@@ -111,7 +111,7 @@ static int send_task(const struct lenders *all, struct lender *l)
 
     if (!task.address)
         return -ENOMEM;
-    r = control_put_lend(&l->conn.tx, &task);
+    r = control_put_keep(&l->conn.tx, &task);
     free(task.address); /* the rest is borrowed */
     if (r < 0)
         return r;
@@ -120,9 +120,9 @@ static int send_task(const struct lenders *all, struct lender *l)
     return r == -EAGAIN || r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
-static int log_in(const struct lenders *all, struct lender *l, int in, int err)
+static int log_in(const struct loaders *all, struct remote_loader *l, int in, int err)
 {
-    const char *const self[] = {all->self, LEND_ARGUMENT, NULL};
+    const char *const self[] = {all->self, KEEPER_ARGUMENT, NULL};
     char *words[AGENT_WORDS_MAX + 1], *text;
     int r;
 
@@ -139,14 +139,14 @@ static int log_in(const struct lenders *all, struct lender *l, int in, int err)
     return r < 0 ? r : 0;
 }
 
-static int watch(const struct lenders *all, int fd, const struct lender *l)
+static int watch(const struct loaders *all, int fd, const struct remote_loader *l)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(l - all->list)};
 
     return epoll_ctl(all->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-static int start(const struct lenders *all, struct lender *l)
+static int start(const struct loaders *all, struct remote_loader *l)
 {
     int pair[2], text[2], r;
 
@@ -167,7 +167,7 @@ static int start(const struct lenders *all, struct lender *l)
     (void)close(pair[1]);
     (void)close(text[1]);
     l->text_fd = text[0];
-    (void)frame_conn_init(&l->conn, pair[0], CONTROL_STRANGER_PAYLOAD);
+    (void)frame_conn_init(&l->conn, pair[0], CONTROL_UNAUTHENTICATED_PAYLOAD);
     if (r == 0)
         r = io_set_nonblock(l->text_fd);
     if (r == 0)
@@ -180,34 +180,34 @@ static int start(const struct lenders *all, struct lender *l)
 /* ---- what they say ---- */
 
 /* Before it lends, whatever a login prints; then, its loader's messages. */
-static void take_line(void *arg, const char *line, size_t len)
+static void handle_line(void *arg, const char *line, size_t len)
 {
-    struct lender *l = arg;
+    struct remote_loader *l = arg;
 
     if (len == 0)
         return;
     (void)snprintf(l->last, sizeof(l->last), "%.*s", (int)len, line);
-    if (l->lending)
+    if (l->listening)
         log_warn("host %s: %s", l->host->name, l->last);
     else
         log_debug("host %s: %s", l->host->name, l->last);
 }
 
-static void read_text(struct lender *l)
+static void read_text(struct remote_loader *l)
 {
-    lines_follow(&l->text, &l->text_fd, take_line, l);
+    lines_follow(&l->text, &l->text_fd, handle_line, l);
 }
 
 /* "plenumrun-loader tcp:10.1.2.3:40001": it listens. Clients come to the host's address, or by its
  * name where that is not known. */
-static void take_answer(struct lender *l)
+static void handle_answer(struct remote_loader *l)
 {
     char *line, *port, *end, address[200], host[208];
 
     l->answer[l->answer_len] = '\0';
-    line = strstr(l->answer, LEND_ANSWER);
+    line = strstr(l->answer, KEEPER_ANSWER);
     end = line ? strchr(line, '\n') : NULL;
-    if (l->lending || !end)
+    if (l->listening || !end)
         return;
     *end = '\0';
     port = strrchr(line, ':');
@@ -219,16 +219,16 @@ static void take_answer(struct lender *l)
         log_warn("host %s: it lends its cores again", l->host->name);
     (void)snprintf(l->at, sizeof(l->at), "tcp:%.100s:%.5s", host, port + 1);
     log_info("host %s: its loader listens on %s", l->host->name, l->at);
-    l->lending = true;
+    l->listening = true;
 }
 
-static bool read_answer(struct lender *l)
+static bool read_answer(struct remote_loader *l)
 {
     char lost[256];
 
     for (;;) {
         size_t room = sizeof(l->answer) - 1 - l->answer_len;
-        bool keep = room > 0 && !l->lending;
+        bool keep = room > 0 && !l->listening;
         int64_t n = frame_conn_read_bulk(&l->conn, keep ? l->answer + l->answer_len : lost,
                                          keep ? room : sizeof(lost));
 
@@ -237,18 +237,18 @@ static bool read_answer(struct lender *l)
         if (n < 0)
             return false;
         l->answer_len += keep ? (size_t)n : 0;
-        take_answer(l);
+        handle_answer(l);
     }
 }
 
 /* Why did the login end? */
-static void explain(const struct lenders *all, const struct lender *l, int status, char *ret,
+static void explain(const struct loaders *all, const struct remote_loader *l, int status, char *ret,
                     size_t size)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == AGENT_NO_SELF)
         (void)snprintf(ret, size, "there is no %.200s: install it at the same place on all hosts",
                        all->self);
-    else if (strstr(l->last, "unknown option " LEND_ARGUMENT))
+    else if (strstr(l->last, "unknown option " KEEPER_ARGUMENT))
         (void)snprintf(ret, size, "another version of plenumrun is there");
     else if (l->last[0])
         (void)snprintf(ret, size, "%s", l->last);
@@ -256,25 +256,25 @@ static void explain(const struct lenders *all, const struct lender *l, int statu
         status_describe(status, ret, size);
 }
 
-static void close_all(struct lender *l)
+static void close_all(struct remote_loader *l)
 {
     lines_fini(&l->text);
     l->text = (struct lines){0};
     io_close(&l->text_fd);
     frame_conn_fini(&l->conn);
     l->conn = (struct frame_conn){.fd = -1, .tx_fd = -1, .rx_fd = -1};
-    l->lending = false;
+    l->listening = false;
 }
 
 /* It has ended, with this status. */
-static void end_login(const struct lenders *all, struct lender *l, int status)
+static void end_login(const struct loaders *all, struct remote_loader *l, int status)
 {
-    bool was_lending = l->lending;
+    bool was_listening = l->listening;
     char why[300];
 
     l->pid = 0;
     read_text(l);
-    lines_hand_on(&l->text, true, take_line, l);
+    lines_hand_on(&l->text, true, handle_line, l);
     close_all(l);
     if (all->ending)
         return;
@@ -283,7 +283,7 @@ static void end_login(const struct lenders *all, struct lender *l, int status)
         return;
     }
     status_describe(status, why, sizeof(why));
-    if (was_lending) /* what it printed has been shown */
+    if (was_listening) /* what it printed has been shown */
         log_warn("host %s lends its cores no more: the login %s; the job goes on without it until "
                  "it is there again",
                  l->host->name, why);
@@ -293,7 +293,7 @@ static void end_login(const struct lenders *all, struct lender *l, int status)
     l->retry_ms = min_u64(2 * l->retry_ms, RETRY_LAST_MS);
 }
 
-static void kill_login(const struct lenders *all, struct lender *l)
+static void kill_login(const struct loaders *all, struct remote_loader *l)
 {
     int status = 0;
 
@@ -302,7 +302,7 @@ static void kill_login(const struct lenders *all, struct lender *l)
     end_login(all, l, status);
 }
 
-static void start_again(const struct lenders *all, struct lender *l)
+static void start_again(const struct loaders *all, struct remote_loader *l)
 {
     if (start(all, l) == 0)
         return;
@@ -313,7 +313,7 @@ static void start_again(const struct lenders *all, struct lender *l)
 }
 
 /* What has closed its output is about to exit, and then tells by its status why. */
-static void reap(const struct lenders *all, struct lender *l)
+static void reap(const struct loaders *all, struct remote_loader *l)
 {
     int status;
 
@@ -325,14 +325,14 @@ static void reap(const struct lenders *all, struct lender *l)
         kill_login(all, l);
 }
 
-void lenders_dispatch(struct lenders *lenders)
+void loaders_dispatch(struct loaders *loaders)
 {
     struct epoll_event event;
 
-    if (!lenders)
+    if (!loaders)
         return;
-    while (epoll_wait(lenders->epoll_fd, &event, 1, 0) == 1) {
-        struct lender *l = &lenders->list[event.data.u32];
+    while (epoll_wait(loaders->epoll_fd, &event, 1, 0) == 1) {
+        struct remote_loader *l = &loaders->list[event.data.u32];
 
         read_text(l);
         if (l->conn.fd >= 0 && !read_answer(l)) {
@@ -341,121 +341,120 @@ void lenders_dispatch(struct lenders *lenders)
             l->closed_ns = time_now_ns();
         }
     }
-    FOR_LENDERS(l, lenders)
-    reap(lenders, l);
+    FOR_LOADERS(l, loaders)
+        reap(loaders, l);
 }
 
 /* ---- time ---- */
 
-void lenders_beat(struct lenders *lenders, uint64_t now_ns)
+void loaders_beat(struct loaders *loaders, uint64_t now_ns)
 {
-    if (!lenders || lenders->ending)
+    if (!loaders || loaders->ending)
         return;
-    FOR_LENDERS(l, lenders)
-    {
+    FOR_LOADERS(l, loaders) {
         if (l->pid == 0 && now_ns >= l->retry_at)
-            start_again(lenders, l);
-        if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_STRANGER_PAYLOAD)
+            start_again(loaders, l);
+        if (l->conn.fd < 0 || frame_conn_pending(&l->conn) > CONTROL_UNAUTHENTICATED_PAYLOAD)
             continue;
         (void)control_put_empty(&l->conn.tx, CONTROL_BEAT);
         (void)frame_conn_flush(&l->conn); /* its end is seen where it is read */
     }
 }
 
-void lenders_suspend(struct lenders *lenders, bool suspend)
+void loaders_suspend(struct loaders *loaders, bool suspend)
 {
-    if (!lenders)
+    if (!loaders)
         return;
-    FOR_LENDERS(l, lenders)
-    if (l->conn.fd >= 0) {
-        (void)control_put_number(&l->conn.tx, CONTROL_SUSPEND, suspend);
-        (void)frame_conn_flush(&l->conn);
-    }
+    FOR_LOADERS(l, loaders)
+        if (l->conn.fd >= 0) {
+            (void)control_put_number(&l->conn.tx, CONTROL_SUSPEND, suspend);
+            (void)frame_conn_flush(&l->conn);
+        }
 }
 
-void lenders_end(struct lenders *lenders)
+void loaders_end(struct loaders *loaders)
 {
-    if (!lenders)
+    if (!loaders)
         return;
-    lenders->ending = true;
-    FOR_LENDERS(l, lenders)
-    if (l->conn.fd >= 0)
-        (void)shutdown(l->conn.fd, SHUT_WR);
+    loaders->ending = true;
+    FOR_LOADERS(l, loaders)
+        if (l->conn.fd >= 0)
+            (void)shutdown(l->conn.fd, SHUT_WR);
 }
 
 /* ---- what others want to know ---- */
 
-int lenders_get_fd(const struct lenders *lenders)
+int loaders_get_fd(const struct loaders *loaders)
 {
-    return lenders ? lenders->epoll_fd : -1;
+    return loaders ? loaders->epoll_fd : -1;
 }
 
-const char *lenders_get_key(const struct lenders *lenders)
+const char *loaders_get_key(const struct loaders *loaders)
 {
-    return lenders ? lenders->client_key : "";
+    return loaders ? loaders->client_key : "";
 }
 
-bool lenders_are_ready(const struct lenders *lenders)
+bool loaders_are_ready(const struct loaders *loaders)
 {
     bool ready = true;
 
-    for (uint32_t i = 0; lenders && i < lenders->count; i++)
-        ready &= lenders->list[i].at[0] != '\0';
+    for (uint32_t i = 0; loaders && i < loaders->count; i++)
+        ready &= loaders->list[i].at[0] != '\0';
     return ready;
 }
 
-bool lenders_are_gone(const struct lenders *lenders)
+bool loaders_are_gone(const struct loaders *loaders)
 {
     bool gone = true;
 
-    for (uint32_t i = 0; lenders && i < lenders->count; i++)
-        gone &= lenders->list[i].pid == 0;
+    for (uint32_t i = 0; loaders && i < loaders->count; i++)
+        gone &= loaders->list[i].pid == 0;
     return gone;
 }
 
-const char *lenders_get_failed(const struct lenders *lenders, char *why, size_t size)
+const char *loaders_get_failed(const struct loaders *loaders, char *why, size_t size)
 {
-    for (uint32_t i = 0; lenders && i < lenders->count; i++)
-        if (lenders->list[i].failed[0]) {
-            (void)snprintf(why, size, "%s", lenders->list[i].failed);
-            return lenders->list[i].host->name;
+    for (uint32_t i = 0; loaders && i < loaders->count; i++)
+        if (loaders->list[i].failed[0]) {
+            (void)snprintf(why, size, "%s", loaders->list[i].failed);
+            return loaders->list[i].host->name;
         }
     return NULL;
 }
 
-void lenders_list_missing(const struct lenders *lenders, char *ret, size_t size)
+void loaders_list_missing(const struct loaders *loaders, char *ret, size_t size)
 {
     size_t n = 0;
 
     *ret = '\0';
-    for (uint32_t i = 0; lenders && i < lenders->count && n < size; i++)
-        if (!lenders->list[i].at[0])
+    for (uint32_t i = 0; loaders && i < loaders->count && n < size; i++)
+        if (!loaders->list[i].at[0])
             n += (size_t)snprintf(ret + n, size - n, "%sthe loader on host %s", n ? ", " : "",
-                                  lenders->list[i].host->name);
+                                  loaders->list[i].host->name);
 }
 
-void lenders_add_addresses(const struct lenders *lenders, uint32_t instance, char *list,
+void loaders_add_addresses(const struct loaders *loaders, uint32_t instance, char *list,
                            size_t size)
 {
     size_t n = strlen(list);
     uint32_t room = ADDRESS_LIST_MAX;
 
-    if (!lenders)
+    if (!loaders)
         return;
     for (const char *p = list; *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : "")
         room -= room > 0;
-    for (uint32_t i = 0; i < lenders->count && i < room && n < size; i++) {
-        uint64_t turn = (uint64_t)instance * min_u64(room, lenders->count) + i;
+    for (uint32_t i = 0; i < loaders->count && i < room && n < size; i++) {
+        uint64_t turn = (uint64_t)instance * min_u64(room, loaders->count) + i;
 
         n += (size_t)snprintf(list + n, size - n, "%s%s", n ? "," : "",
-                              lenders->list[turn % lenders->count].at);
+                              loaders->list[turn % loaders->count].at);
     }
 }
 
 /* ---- beginning and end ---- */
 
 /* The programs are clients: none of them can be a loader of the others. */
-static int make_keys(struct lenders *all, struct plenum_error *err)
+static int make_keys(struct loaders *all, struct plenum_error *err)
 {
     struct tls_key loader = {0}, client = {0};
     int r = random_bytes(loader.bytes, sizeof(loader.bytes));
@@ -469,12 +468,12 @@ static int make_keys(struct lenders *all, struct plenum_error *err)
     return r;
 }
 
-int lenders_create(const struct lenders_request *request, struct lenders **ret,
+int loaders_create(const struct loaders_request *request, struct loaders **ret,
                    struct plenum_error *err)
 {
     const struct plan *plan = request->plan;
-    static const char *const arguments[] = {LEND_ARGUMENT};
-    struct lenders *all;
+    static const char *const arguments[] = {KEEPER_ARGUMENT};
+    struct loaders *all;
     int r;
 
     *ret = NULL;
@@ -485,12 +484,12 @@ int lenders_create(const struct lenders_request *request, struct lenders **ret,
         return error_set(err, -ENOMEM, "out of memory");
     all->request = *request;
     all->count = plan->num_loader_hosts;
-    FOR_LENDERS(l, all)
-    *l = (struct lender){.host = &plan->loader_hosts[l - all->list],
-                         .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
-                         .text_fd = -1,
-                         .retry_at = UINT64_MAX,
-                         .retry_ms = RETRY_FIRST_MS};
+    FOR_LOADERS(l, all)
+        *l = (struct remote_loader){.host = &plan->loader_hosts[l - all->list],
+                                    .conn = {.fd = -1, .tx_fd = -1, .rx_fd = -1},
+                                    .text_fd = -1,
+                                    .retry_at = UINT64_MAX,
+                                    .retry_ms = RETRY_FIRST_MS};
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     r = all->epoll_fd < 0 ? -errno : host_get_self(all->self, sizeof(all->self), err);
     if (r == 0)
@@ -499,35 +498,34 @@ int lenders_create(const struct lenders_request *request, struct lenders **ret,
         all->script = agent_make_script(all->self, arguments, ARRAY_LEN(arguments));
     if (r == 0 && !all->script)
         r = -ENOMEM;
-    FOR_LENDERS(l, all)
-    if (r == 0)
-        r = start(all, l);
+    FOR_LOADERS(l, all)
+        if (r == 0)
+            r = start(all, l);
     if (r == -ENOTSUP) {
-        lenders_destroy(all);
+        loaders_destroy(all);
         return error_prefix(err, r, "--loader-host");
     }
     if (r < 0) {
-        lenders_destroy(all);
+        loaders_destroy(all);
         return error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
     }
     *ret = all;
     return 0;
 }
 
-void lenders_destroy(struct lenders *lenders)
+void loaders_destroy(struct loaders *loaders)
 {
-    if (!lenders)
+    if (!loaders)
         return;
-    lenders->ending = true;
-    FOR_LENDERS(l, lenders)
-    {
+    loaders->ending = true;
+    FOR_LOADERS(l, loaders) {
         if (l->pid > 0)
-            kill_login(lenders, l);
+            kill_login(loaders, l);
         close_all(l);
     }
-    io_close(&lenders->epoll_fd);
-    explicit_bzero(lenders->key, sizeof(lenders->key));
-    explicit_bzero(lenders->client_key, sizeof(lenders->client_key));
-    free(lenders->script);
-    free(lenders);
+    io_close(&loaders->epoll_fd);
+    explicit_bzero(loaders->key, sizeof(loaders->key));
+    explicit_bzero(loaders->client_key, sizeof(loaders->client_key));
+    free(loaders->script);
+    free(loaders);
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/util.h"
-#include "launcher/family.h"
+#include "launcher/proctree.h"
 #include "launcher/shim/guard.h"
 
 /* For longer than any test takes, but not for ever. */
@@ -39,7 +39,7 @@ static void get_away(void)
 static void end_family(pid_t spare)
 {
     for (int i = 0; i < 500; i++) {
-        int n = family_kill(spare);
+        int n = proctree_kill(spare);
 
         cr_assert(ge(int, n, 0));
         while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -53,7 +53,7 @@ static void end_family(pid_t spare)
 
 static void all_of_it_ends(void)
 {
-    cr_assert(eq(int, family_adopt(), 0));
+    cr_assert(eq(int, proctree_adopt(), 0));
     for (int i = 0; i < 3; i++)
         if (fork() == 0)
             get_away();
@@ -63,14 +63,14 @@ static void all_of_it_ends(void)
     cr_expect(eq(int, errno, ECHILD));
 }
 
-Test(family, all_of_it_ends, .timeout = 20)
+Test(proctree, all_of_it_ends, .timeout = 20)
 {
     all_of_it_ends();
 }
 
-Test(family, all_of_it_ends_where_the_kernel_has_no_lists_of_children, .timeout = 20)
+Test(proctree, all_of_it_ends_where_the_kernel_has_no_lists_of_children, .timeout = 20)
 {
-    family_walks_proc = true;
+    proctree_walks_proc = true;
     all_of_it_ends();
 }
 
@@ -84,11 +84,11 @@ static void *fork_away(void *arg)
     return NULL;
 }
 
-Test(family, children_of_threads_are_of_it, .timeout = 20)
+Test(proctree, children_of_threads_are_of_it, .timeout = 20)
 {
     pthread_t thread;
 
-    cr_assert(eq(int, family_adopt(), 0));
+    cr_assert(eq(int, proctree_adopt(), 0));
     if (fork() == 0) {
         (void)pthread_create(&thread, NULL, fork_away, NULL);
         sleep_on();
@@ -99,35 +99,35 @@ Test(family, children_of_threads_are_of_it, .timeout = 20)
 }
 
 /* The stopped and the many: all are looked at again while their number falls. */
-Test(family, is_not_given_up_while_it_falls)
+Test(proctree, is_not_given_up_while_it_falls)
 {
-    struct family_end end = {0};
+    struct proctree_end end = {0};
     pid_t some[8];
 
-    cr_assert(eq(int, family_adopt(), 0));
+    cr_assert(eq(int, proctree_adopt(), 0));
     for (size_t i = 0; i < ARRAY_LEN(some); i++)
         if ((some[i] = fork()) == 0)
             sleep_on();
-    cr_expect(eq(int, family_end(&end, some[0], 1), false));
+    cr_expect(eq(int, proctree_end(&end, some[0], 1), false));
     cr_expect(gt(u64, end.give_up_at, 1));
     end.least = 100; /* as if there had been many */
-    cr_expect(eq(int, family_end(&end, 0, 60 * NS_PER_SEC), false),
+    cr_expect(eq(int, proctree_end(&end, 0, 60 * NS_PER_SEC), false),
               "there are fewer than there were");
     for (bool over = false; !over; (void)usleep(10000)) {
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
-        over = family_end(&end, 0, 61 * NS_PER_SEC);
+        over = proctree_end(&end, 0, 61 * NS_PER_SEC);
     }
     cr_expect(eq(int, waitpid(-1, NULL, WNOHANG), -1));
 }
 
 /* A chain of processes, each of which is replaced by a child after some milliseconds. It ends by
  * itself, so that nothing can run away from a test that fails. */
-Test(family, forking_on_does_not_help, .timeout = 20)
+Test(proctree, forking_on_does_not_help, .timeout = 20)
 {
     uint64_t before = time_now_ns();
 
-    cr_assert(eq(int, family_adopt(), 0));
+    cr_assert(eq(int, proctree_adopt(), 0));
     if (fork() == 0) {
         for (int i = 0; i < 300; i++) {
             (void)usleep(20000);
@@ -147,7 +147,7 @@ static void one_is_spared(void)
     int fds[2];
     pid_t spared, grandchild;
 
-    cr_assert(eq(int, family_adopt(), 0));
+    cr_assert(eq(int, proctree_adopt(), 0));
     cr_assert(eq(int, pipe(fds), 0));
     spared = fork();
     if (spared == 0) {
@@ -168,14 +168,14 @@ static void one_is_spared(void)
     end_family(0);
 }
 
-Test(family, one_is_spared_with_its_children, .timeout = 20)
+Test(proctree, one_is_spared_with_its_children, .timeout = 20)
 {
     one_is_spared();
 }
 
-Test(family, one_is_spared_where_the_kernel_has_no_lists_of_children, .timeout = 20)
+Test(proctree, one_is_spared_where_the_kernel_has_no_lists_of_children, .timeout = 20)
 {
-    family_walks_proc = true;
+    proctree_walks_proc = true;
     one_is_spared();
 }
 
@@ -184,7 +184,7 @@ static int exit_code(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A guard, with a ward that does as `how` says: it exits at once, or does not listen. */
+/* A guard, with a child that does as `how` says: it exits at once, or does not listen. */
 static void start_guard(char how, const struct guard_step *told, pid_t *guard, int *status_fd)
 {
     int fds[2], status;
@@ -198,9 +198,9 @@ static void start_guard(char how, const struct guard_step *told, pid_t *guard, i
         sigset_t before;
 
         guard_block_signals(&before);
-        (void)family_adopt();
-        options.ward = fork();
-        if (options.ward == 0) {
+        (void)proctree_adopt();
+        options.child = fork();
+        if (options.child == 0) {
             (void)sigprocmask(SIG_SETMASK, &before, NULL);
             if (how == 'e')
                 _exit(5);
@@ -234,7 +234,7 @@ Test(guard, ends_a_ward_that_does_not_listen_and_its_family, .timeout = 20)
     int status, fd;
     pid_t guard;
 
-    cr_assert(eq(int, family_adopt(), 0)); /* whoever gets away from the guard falls to us */
+    cr_assert(eq(int, proctree_adopt(), 0)); /* whoever gets away from the guard falls to us */
     start_guard('s', told, &guard, &fd);
     (void)usleep(100000);
     (void)kill(guard, SIGTERM);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* lenders.h - hosts that run no instance and lend their cores to the job (--loader-host): each has
+/* loaders.h - hosts that run no instance and lend their cores to the job (--loader-host): each has
  * a loader while the job runs, with a key that was made for this job. */
-#ifndef LAUNCHER_LENDERS_H
-#define LAUNCHER_LENDERS_H
+#ifndef LAUNCHER_LOADERS_H
+#define LAUNCHER_LOADERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,11 +14,11 @@
 #include "launcher/plan/plan.h"
 #include "launcher/remote/agent.h"
 
-/** All of a job's. Opaque. Threads: one. NULL, where functions take one, is a job without any. */
-struct lenders;
+/** All remote loaders of a job. Opaque. Threads: one. Functions take NULL for a job without any. */
+struct loaders;
 
-/** Borrowed for the lenders' life. */
-struct lenders_request {
+/** Borrowed for the loaders' life. */
+struct loaders_request {
     const struct plan *plan;
     const struct agent_settings *agent;
     const struct environ_list *environment; /* of a loader: changes to what it is there */
@@ -29,40 +29,40 @@ struct lenders_request {
  *
  * Lines that loaders print, and what becomes of them, are logged.
  */
-int lenders_create(const struct lenders_request *request, struct lenders **ret,
+int loaders_create(const struct loaders_request *request, struct loaders **ret,
                    struct plenum_error *err);
 
-/** A descriptor that becomes readable when lenders_dispatch() has something to do; -1 where there
+/** A descriptor that becomes readable when loaders_dispatch() has something to do; -1 where there
  * are none. Borrowed. */
-int lenders_get_fd(const struct lenders *lenders);
+int loaders_get_fd(const struct loaders *loaders);
 /** Also after SIGCHLD. */
-void lenders_dispatch(struct lenders *lenders);
+void loaders_dispatch(struct loaders *loaders);
 
 /** Say that we are here, and try again where that is due: once a second. */
-void lenders_beat(struct lenders *lenders, uint64_t now_ns);
+void loaders_beat(struct loaders *loaders, uint64_t now_ns);
 /** Heartbeats will be missing, or are back. */
-void lenders_suspend(struct lenders *lenders, bool suspend);
+void loaders_suspend(struct loaders *loaders, bool suspend);
 
 /** Do all listen? */
-bool lenders_are_ready(const struct lenders *lenders);
+bool loaders_are_ready(const struct loaders *loaders);
 /** The first host whose loader could not be started at all, with the reason; NULL when there is
  * none. */
-const char *lenders_get_failed(const struct lenders *lenders, char *why, size_t size);
+const char *loaders_get_failed(const struct loaders *loaders, char *why, size_t size);
 /** "the loader on host a, the loader on host b": those that do not listen yet. */
-void lenders_list_missing(const struct lenders *lenders, char *ret, size_t size);
+void loaders_list_missing(const struct loaders *loaders, char *ret, size_t size);
 
-/** The job's key, "" where there are no lenders. Borrowed. */
-const char *lenders_get_key(const struct lenders *lenders);
+/** The job's key, "" where there are no loaders. Borrowed. */
+const char *loaders_get_key(const struct loaders *loaders);
 /** Append to a list of addresses (or to "") those that an instance should use: all, unless there
  * are more than a stream takes; then others for each instance. */
-void lenders_add_addresses(const struct lenders *lenders, uint32_t instance, char *list,
+void loaders_add_addresses(const struct loaders *loaders, uint32_t instance, char *list,
                            size_t size);
 
 /** Tell them that the job is over. */
-void lenders_end(struct lenders *lenders);
-bool lenders_are_gone(const struct lenders *lenders);
+void loaders_end(struct loaders *loaders);
+bool loaders_are_gone(const struct loaders *loaders);
 
 /** Whoever is still there is killed. */
-void lenders_destroy(struct lenders *lenders);
+void loaders_destroy(struct loaders *loaders);
 
 #endif

@@ -32,22 +32,22 @@ static int put(struct frame_buffer *b, enum control_type type)
 
 /* Whether the shim of a job of one is hung up on when it says this, its program being at
  * `state`. */
-static bool hangs_up(enum member_state state, enum control_type type)
+static bool hangs_up(enum instance_state state, enum control_type type)
 {
-    struct plan_instance instance = {0};
+    struct plan_instance planned = {0};
     struct plan_host host = {.name = (char *)"node7"};
-    struct plan plan = {.num_instances = 1, .instances = &instance, .num_hosts = 1, .hosts = &host};
+    struct plan plan = {.num_instances = 1, .instances = &planned, .num_hosts = 1, .hosts = &host};
     const struct limits limits = {.grace_ns = 1};
     const struct supervise_job job = {.limits = &limits};
     struct peer *peer = calloc(1, sizeof(*peer)), **peers = malloc(sizeof(struct peer *));
-    struct member member = {.state = state,
-                            .peer = peer,
-                            .has_exited = state >= EXITED,
-                            .tail = state == DONE ? strdup("before") : NULL};
+    struct instance instance = {.state = state,
+                                .peer = peer,
+                                .has_exited = state >= INSTANCE_EXITED,
+                                .tail = state == INSTANCE_DONE ? strdup("before") : NULL};
     struct supervisor s = {.plan = &plan,
                            .job = &job,
-                           .phase = RUNNING,
-                           .members = &member,
+                           .phase = JOB_RUNNING,
+                           .instances = &instance,
                            .peers = peers,
                            .num_peers = 1};
     struct frame_buffer said = {0};
@@ -57,30 +57,30 @@ static bool hangs_up(enum member_state state, enum control_type type)
     cr_assert(eq(int, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0));
     cr_assert(eq(int, frame_conn_init(&peer->conn, fds[0], CONTROL_MAX_PAYLOAD), 0));
     peers[0] = peer;
-    peer->member = &member;
+    peer->instance = &instance;
     cr_assert(eq(int, put(&said, type), 0));
     cr_assert(eq(i64, write(fds[1], said.bytes, said.len), (int64_t)said.len));
-    members_read(&s, peer);
-    hung_up = !member.peer;
-    members_close(&s);
+    instances_read(&s, peer);
+    hung_up = !instance.peer;
+    instances_close(&s);
     (void)close(fds[1]);
     frame_buffer_fini(&said);
-    free(member.tail);
+    free(instance.tail);
     return hung_up;
 }
 
-Test(members, what_comes_out_of_order_breaks_the_connection)
+Test(instances, what_comes_out_of_order_breaks_the_connection)
 {
     static const enum control_type types[] = {CONTROL_STARTED, CONTROL_FAILED, CONTROL_EXITED,
                                               CONTROL_DRAINED};
 
-    for (enum member_state state = PRESENT; state <= DONE; state++)
+    for (enum instance_state state = INSTANCE_PRESENT; state <= INSTANCE_DONE; state++)
         for (size_t i = 0; i < 4; i++) {
-            bool right = (state == PLANNED && types[i] == CONTROL_FAILED) ||
-                         (state == ALIVE && types[i] == CONTROL_EXITED) ||
-                         (state == EXITED && types[i] == CONTROL_DRAINED);
+            bool right = (state == INSTANCE_PLANNED && types[i] == CONTROL_FAILED) ||
+                         (state == INSTANCE_ALIVE && types[i] == CONTROL_EXITED) ||
+                         (state == INSTANCE_EXITED && types[i] == CONTROL_DRAINED);
 
-            if (state == PLANNED && types[i] == CONTROL_STARTED)
+            if (state == INSTANCE_PLANNED && types[i] == CONTROL_STARTED)
                 continue; /* right as well, and wants an output */
             cr_expect(eq(int, hangs_up(state, types[i]), !right), "state %d, message %d", state,
                       types[i]);

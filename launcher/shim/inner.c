@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* attend.c - the inner shim: one instance's program, from its plan to its last line.
+/* inner.c - the inner shim: one instance's program, from its plan to its last line.
  *
  * One poll loop over the control connection, the program's pipes, signals and the host's loader.
  * What happens to the program:
@@ -38,8 +38,8 @@
 #include "common/memory.h"
 #include "common/tls.h"
 #include "common/util.h"
-#include "launcher/family.h"
 #include "launcher/lines.h"
+#include "launcher/proctree.h"
 #include "launcher/shim/child.h"
 #include "launcher/shim/guard.h"
 #include "launcher/topology.h"
@@ -64,7 +64,7 @@ struct handed {
     pid_t from;
 };
 
-struct attend {
+struct inner {
     const struct shim_task *task;
     pid_t outer;
     int signal_fd;
@@ -90,7 +90,7 @@ struct attend {
     bool told;                /* mpirun wants the end */
     uint64_t told_at;         /* its wish becomes ours then; UINT64_MAX: not */
     uint64_t kill_at;         /* UINT64_MAX: not yet */
-    struct family_end family; /* as it is killed */
+    struct proctree_end tree; /* as it is killed */
     bool swept;
     bool drained;
 
@@ -113,12 +113,12 @@ struct attend {
     char loader_error[CONTROL_TEXT_MAX];
 };
 
-static bool is_running(const struct attend *a)
+static bool is_running(const struct inner *a)
 {
     return a->child.pid > 0 && !a->exited;
 }
 
-static void send_failed(struct attend *a, enum control_step step, int error)
+static void send_failed(struct inner *a, enum control_step step, int error)
 {
     const struct control_failed m = {.step = step, .error = error};
 
@@ -128,7 +128,7 @@ static void send_failed(struct attend *a, enum control_step step, int error)
         a->exited = a->swept = true;
 }
 
-static void send_started(struct attend *a)
+static void send_started(struct inner *a)
 {
     const struct bind_result *bind = &a->child.report.bind;
     struct control_started m = {
@@ -146,7 +146,7 @@ static void send_started(struct attend *a)
     a->told_started = true;
 }
 
-static void read_report(struct attend *a)
+static void read_report(struct inner *a)
 {
     int r = child_read_report(&a->child);
 
@@ -162,7 +162,7 @@ static void read_report(struct attend *a)
 
 /* ---- the end of the program ---- */
 
-static void end_program(struct attend *a, uint64_t grace_ns, enum control_cause cause)
+static void end_program(struct inner *a, uint64_t grace_ns, enum control_cause cause)
 {
     uint64_t now = time_now_ns();
 
@@ -177,7 +177,7 @@ static void end_program(struct attend *a, uint64_t grace_ns, enum control_cause 
     a->kill_at = min_u64(a->kill_at, now + min_u64(grace_ns, UINT64_MAX / 4));
 }
 
-static void note_exit(struct attend *a, int status, const struct rusage *usage)
+static void note_exit(struct inner *a, int status, const struct rusage *usage)
 {
     uint64_t now = time_now_ns();
     struct control_exited m = {
@@ -200,13 +200,13 @@ static void note_exit(struct attend *a, int status, const struct rusage *usage)
         (void)control_put_exited(&a->conn.tx, &m);
 }
 
-static int *pipe_of(struct attend *a, int stream)
+static int *pipe_of(struct inner *a, int stream)
 {
     return stream == CONTROL_LOADER ? &a->loader_fd : &a->child.output[stream];
 }
 
 /* Read what a pipe holds; after the sweep nobody is left who could write more. */
-static void read_pipe(struct attend *a, int stream)
+static void read_pipe(struct inner *a, int stream)
 {
     struct lines *lines = &a->lines[stream];
     int *fd = pipe_of(a, stream);
@@ -242,7 +242,7 @@ static void read_pipe(struct attend *a, int stream)
 
 /* Take the end of children: the program's, and of orphans that fell to us. The loader's keeper
  * reaps its own. */
-static void reap(struct attend *a)
+static void reap(struct inner *a)
 {
     for (;;) {
         siginfo_t info = {0};
@@ -270,7 +270,7 @@ static void reap(struct attend *a)
 
 /* Somebody has stopped the program: a debugger, or a person who forgets it. The job waits with it,
  * and plenumrun can say for whom. */
-static void watch_stops(struct attend *a)
+static void watch_stops(struct inner *a)
 {
     siginfo_t info = {0};
 
@@ -285,19 +285,19 @@ static void watch_stops(struct attend *a)
                              a->stopped ? (uint64_t)info.si_status : 0);
 }
 
-static void sweep(struct attend *a, uint64_t now)
+static void sweep(struct inner *a, uint64_t now)
 {
     if (a->swept || now < a->kill_at)
         return;
-    if (a->family.give_up_at == 0)
+    if (a->tree.give_up_at == 0)
         child_signal(&a->child, SIGKILL); /* all of a group at once: nobody can fork away */
-    a->swept = family_end(&a->family, a->loader ? jobloader_get_pid(a->loader) : 0, now) &&
-               (a->exited || now >= a->family.give_up_at);
+    a->swept = proctree_end(&a->tree, a->loader ? jobloader_get_pid(a->loader) : 0, now) &&
+               (a->exited || now >= a->tree.give_up_at);
 }
 
 /* ---- the control connection ---- */
 
-static void lose_control(struct attend *a)
+static void lose_control(struct inner *a)
 {
     if (!a->connected)
         return;
@@ -309,7 +309,7 @@ static void lose_control(struct attend *a)
 
 /* The loader is started later, by us, and inherits where we may run. Nothing is lost if the kernel
  * refuses: it then shares the CPUs of the programs. */
-static void bind_loader(const struct attend *a)
+static void bind_loader(const struct inner *a)
 {
     struct bind_request bind;
     struct bind_result result;
@@ -321,7 +321,7 @@ static void bind_loader(const struct attend *a)
 
 /* The program finds it where a key is looked for, but what lies in its environment is a name that
  * means something on this host, to this user, as long as we live. */
-static int keep_key(struct attend *a)
+static int keep_key(struct inner *a)
 {
     char path[TLS_PATH_MAX];
 
@@ -333,7 +333,7 @@ static int keep_key(struct attend *a)
     return environ_list_put(&a->plan.environment, ENVIRON_SET, "PLENUM_LOADER_KEY", path);
 }
 
-static void start_program(struct attend *a)
+static void start_program(struct inner *a)
 {
     struct child_options options = {
         .argv = a->plan.argv,
@@ -374,7 +374,7 @@ static void start_program(struct attend *a)
         jobloader_set_environment(a->loader, a->environment);
 }
 
-static void take_plan(struct attend *a, struct frame_reader *payload)
+static void handle_plan(struct inner *a, struct frame_reader *payload)
 {
     if (a->planned)
         return;
@@ -389,7 +389,7 @@ static void take_plan(struct attend *a, struct frame_reader *payload)
 }
 
 /* This host's topology; nothing, if it cannot be had: then nothing is bound here. */
-static void send_topology(struct attend *a, bool devices)
+static void send_topology(struct inner *a, bool devices)
 {
     struct plenum_error err;
     hwloc_topology_t topology;
@@ -411,7 +411,7 @@ static void send_topology(struct attend *a, bool devices)
     hwloc_topology_destroy(topology);
 }
 
-static void take_input(struct attend *a, struct frame_reader *payload)
+static void handle_input(struct inner *a, struct frame_reader *payload)
 {
     const char *bytes;
     size_t len;
@@ -438,7 +438,7 @@ static void take_input(struct attend *a, struct frame_reader *payload)
 
 /* A signal for the program, from the process `from`; 0: from plenumrun. The same one may come by
  * several ways when a batch system signals all processes of a job: that is one signal. */
-static void hand_on(struct attend *a, int signal, pid_t from)
+static void hand_on(struct inner *a, int signal, pid_t from)
 {
     uint64_t now = time_now_ns();
 
@@ -454,8 +454,8 @@ static void hand_on(struct attend *a, int signal, pid_t from)
     child_signal(&a->child, signal);
 }
 
-static void take_frame(struct attend *a, const struct frame_header *header,
-                       struct frame_reader *payload)
+static void handle_frame(struct inner *a, const struct frame_header *header,
+                         struct frame_reader *payload)
 {
     uint64_t number = 0;
 
@@ -471,13 +471,13 @@ static void take_frame(struct attend *a, const struct frame_header *header,
         send_topology(a, number != 0);
         break;
     case CONTROL_PLAN:
-        take_plan(a, payload);
+        handle_plan(a, payload);
         break;
     case CONTROL_CREDIT:
         a->in_flight -= min_u64(a->in_flight, number);
         break;
     case CONTROL_INPUT:
-        take_input(a, payload);
+        handle_input(a, payload);
         break;
     case CONTROL_SIGNAL:
         hand_on(a, (int)min_u64(number, NSIG), 0);
@@ -499,22 +499,22 @@ static void take_frame(struct attend *a, const struct frame_header *header,
 }
 
 /* To whoever reads what mpirun prints: there is no other connection yet. */
-MESSAGE static void say_why(const struct attend *a, const char *why)
+MESSAGE static void say_why(const struct inner *a, const char *why)
 {
     char host[HOST_NAME_MAX_BYTES];
 
     host_get_name(host, sizeof(host));
-    log_error("instance %u on host %s: %s", a->task->rank, host, why);
+    log_error("instance %u on host %s: %s", a->task->instance, host, why);
 }
 
-static void break_control(struct attend *a, int r)
+static void break_control(struct inner *a, int r)
 {
     if (r == -EACCES && a->tls)
         say_why(a, "who answers in place of plenumrun does not have the job's key");
     lose_control(a);
 }
 
-static void read_control(struct attend *a)
+static void read_control(struct inner *a)
 {
     struct frame_header header;
     struct frame_reader payload;
@@ -529,7 +529,7 @@ static void read_control(struct attend *a)
     }
     a->heard_ns = time_now_ns();
     while ((r = frame_conn_next(&a->conn, &header, &payload)) == 1)
-        take_frame(a, &header, &payload);
+        handle_frame(a, &header, &payload);
     if (r < 0)
         break_control(a, r);
 }
@@ -537,7 +537,7 @@ static void read_control(struct attend *a)
 /* ---- output and input ---- */
 
 /* Send lines as far as credit goes. */
-static void send_lines(struct attend *a, int stream)
+static void send_lines(struct inner *a, int stream)
 {
     struct lines *lines = &a->lines[stream];
     bool flush = *pipe_of(a, stream) < 0 || (a->plan.at_once && stream != CONTROL_LOADER);
@@ -556,7 +556,7 @@ static void send_lines(struct attend *a, int stream)
 
 /* A bar that is drawn again and again has no newline for minutes: plenumrun is told what it shows,
  * apart from its bytes, which go their way when the line is complete. */
-static void send_progress(struct attend *a, int stream, uint64_t now)
+static void send_progress(struct inner *a, int stream, uint64_t now)
 {
     const char *bytes;
     size_t len;
@@ -571,7 +571,7 @@ static void send_progress(struct attend *a, int stream, uint64_t now)
     (void)control_put_progress(&a->conn.tx, (enum control_stream)stream, bytes, len);
 }
 
-static void write_input(struct attend *a)
+static void write_input(struct inner *a)
 {
     size_t done = 0;
 
@@ -596,7 +596,7 @@ static void write_input(struct attend *a)
         io_close(&a->child.input);
 }
 
-static void finish_output(struct attend *a)
+static void finish_output(struct inner *a)
 {
     char last[sizeof(a->tail.bytes) + 1];
     size_t len;
@@ -614,7 +614,7 @@ static void finish_output(struct attend *a)
 
 /* ---- the loop ---- */
 
-static void take_signals(struct attend *a)
+static void handle_signals(struct inner *a)
 {
     struct signalfd_siginfo info;
 
@@ -638,7 +638,7 @@ static void take_signals(struct attend *a)
     }
 }
 
-static void do_what_is_due(struct attend *a, uint64_t now)
+static void do_what_is_due(struct inner *a, uint64_t now)
 {
     uint64_t silence = a->planned ? a->plan.silence_ns : (uint64_t)FIRST_SILENCE_MS * NS_PER_MS;
 
@@ -658,7 +658,7 @@ static void do_what_is_due(struct attend *a, uint64_t now)
     sweep(a, now);
 }
 
-static int time_to_wait(const struct attend *a, uint64_t now)
+static int time_to_wait(const struct inner *a, uint64_t now)
 {
     uint64_t next = a->connected ? a->beat_at : UINT64_MAX;
 
@@ -671,7 +671,7 @@ static int time_to_wait(const struct attend *a, uint64_t now)
     return next <= now ? 0 : (int)min_u64((next - now) / NS_PER_MS + 1, BEAT_MS);
 }
 
-static bool is_done(const struct attend *a)
+static bool is_done(const struct inner *a)
 {
     bool ended = a->child.pid == 0 || a->swept; /* or given up */
 
@@ -680,7 +680,7 @@ static bool is_done(const struct attend *a)
 
 enum { FD_SIGNAL, FD_CONTROL, FD_REPORT, FD_INPUT, FD_LOADER, FD_STREAMS, FDS = FD_STREAMS + 3 };
 
-static void fill_fds(struct attend *a, struct pollfd fds[FDS])
+static void fill_fds(struct inner *a, struct pollfd fds[FDS])
 {
     bool sending = a->connected && frame_conn_wants_write(&a->conn);
 
@@ -700,7 +700,7 @@ static void fill_fds(struct attend *a, struct pollfd fds[FDS])
 }
 
 /* After we have been stopped, perhaps with all of the job: plenumrun was not silent. */
-static void forgive(struct attend *a)
+static void forgive(struct inner *a)
 {
     uint64_t gap = time_not_run(&a->turn_ns, time_now_ns(), BEAT_MS * NS_PER_MS);
 
@@ -709,7 +709,7 @@ static void forgive(struct attend *a)
     a->kill_at = time_put_off(a->kill_at, gap);
 }
 
-static void run(struct attend *a)
+static void run(struct inner *a)
 {
     while (!is_done(a)) {
         uint64_t now = time_now_ns();
@@ -720,7 +720,7 @@ static void run(struct attend *a)
             return;
         forgive(a);
         if (fds[FD_SIGNAL].revents)
-            take_signals(a);
+            handle_signals(a);
         if (fds[FD_REPORT].revents)
             read_report(a);
         reap(a);
@@ -749,14 +749,14 @@ static void run(struct attend *a)
 
 /* ---- beginning and end ---- */
 
-static void open_loader(struct attend *a)
+static void open_loader(struct inner *a)
 {
     struct jobloader_options options = {.address = a->loader_address};
     struct plenum_error err = {""};
     int fds[2];
     int r;
 
-    if (!a->task->keep_loader || a->task->local_rank != 0)
+    if (!a->task->keep_loader || a->task->local_index != 0)
         return;
     (void)jobloader_form_address(a->task->job, a->loader_address, sizeof(a->loader_address));
     r = jobloader_create(&options, &a->loader, &err);
@@ -774,7 +774,7 @@ static void open_loader(struct attend *a)
     a->loader_fd = fds[0];
 }
 
-static void close_loader(struct attend *a)
+static void close_loader(struct inner *a)
 {
     if (!a->loader)
         return;
@@ -788,16 +788,16 @@ static void close_loader(struct attend *a)
         (void)frame_conn_flush(&a->conn);
 }
 
-static int say_hello(struct attend *a)
+static int say_hello(struct inner *a)
 {
     struct control_hello m;
 
     control_hello_init(&m);
     (void)snprintf(m.token, sizeof(m.token), "%s", a->task->token);
-    m.rank = a->task->rank;
-    m.local_rank = a->task->local_rank;
+    m.instance = a->task->instance;
+    m.local_index = a->task->local_index;
     m.pid = (uint32_t)getpid();
-    m.free_port = a->task->rank == 0 ? host_find_free_port() : 0;
+    m.free_port = a->task->instance == 0 ? host_find_free_port() : 0;
     if (a->loader)
         (void)snprintf(m.loader, sizeof(m.loader), "%s", a->loader_address);
     host_get_name(m.host, sizeof(m.host));
@@ -805,7 +805,7 @@ static int say_hello(struct attend *a)
     return control_put_hello(&a->conn.tx, &m);
 }
 
-static int open_control(struct attend *a)
+static int open_control(struct inner *a)
 {
     struct plenum_error err;
     int fd, r;
@@ -826,7 +826,7 @@ static int open_control(struct attend *a)
     return r;
 }
 
-static int open_signals(struct attend *a)
+static int open_signals(struct inner *a)
 {
     const int wanted[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2,
                           /* those of real time are no constants */
@@ -836,12 +836,12 @@ static int open_signals(struct attend *a)
     return a->signal_fd < 0 ? a->signal_fd : 0;
 }
 
-int shim_attend(const struct shim_task *task, pid_t outer)
+int shim_inner(const struct shim_task *task, pid_t outer)
 {
-    static struct attend attend; /* large */
-    struct attend *a = &attend;
+    static struct inner inner; /* large */
+    struct inner *a = &inner;
 
-    *a = (struct attend){
+    *a = (struct inner){
         .task = task,
         .outer = outer,
         .heard_ns = time_now_ns(),
@@ -853,7 +853,8 @@ int shim_attend(const struct shim_task *task, pid_t outer)
     };
     /* mpirun signals the outer shim's process group: it shall not reach us. */
     (void)setpgid(0, 0);
-    if (open_signals(a) < 0 || family_adopt() < 0 || family_follow(outer, GUARD_PARENT_SIGNAL) < 0)
+    if (open_signals(a) < 0 || proctree_adopt() < 0 ||
+        proctree_follow(outer, GUARD_PARENT_SIGNAL) < 0)
         return 1;
     if (open_control(a) < 0)
         return 1;

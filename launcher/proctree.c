@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* family.c - a walk over /proc, since the kernel has no "kill my descendants".
+/* proctree.c - a walk over /proc, since the kernel has no "kill my descendants".
  *
- * Process groups and sessions do not hold a family together: a grandchild may leave them. Parents
- * do, for a subreaper, to whom every orphan below it falls. A family that forks while it is being
- * killed would outrun the walk; so its members are stopped first, until a walk finds nobody new,
+ * Process groups and sessions do not hold a tree together: a grandchild may leave them. Parents
+ * do, for a subreaper, to whom every orphan below it falls. A tree that forks while it is being
+ * killed would outrun the walk; so its processes are stopped first, until a walk finds nobody new,
  * and killed then.
  *
- * Children are read from /proc/PID/task/TID/children, so that a family costs what it has members,
+ * Children are read from /proc/PID/task/TID/children, so that a tree costs what it has processes,
  * however many processes there are. Kernels without these files have all of /proc read. When no
  * child is left, nothing is read at all. */
 #include "config.h"
 
-#include "launcher/family.h"
+#include "launcher/proctree.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -29,24 +29,24 @@
 #include "common/util.h"
 
 enum {
-    ROUNDS = 8,           /* walks until the stopped family is taken for complete */
+    ROUNDS = 8,           /* walks until the stopped tree is taken for complete */
     UNKILLABLE_MS = 5000, /* then it is left behind */
 };
 
-struct member {
+struct process {
     pid_t pid, parent;
     bool dead; /* a zombie */
 };
 
-struct family {
-    struct member *members;
+struct tree {
+    struct process *processes;
     size_t count, cap;
 };
 
-bool family_walks_proc; /* for tests: as on a kernel without lists of children */
+bool proctree_walks_proc; /* for tests: as on a kernel without lists of children */
 
 /* State and parent of a process: 0, or -ESRCH when it is gone. */
-static int read_stat(int proc, pid_t pid, struct member *ret)
+static int read_stat(int proc, pid_t pid, struct process *ret)
 {
     char path[32], text[512], *after;
     const char *at;
@@ -74,16 +74,16 @@ static int read_stat(int proc, pid_t pid, struct member *ret)
     return 0;
 }
 
-static int add(struct family *f, const struct member *member)
+static int add(struct tree *f, const struct process *process)
 {
-    if (array_grow(&f->members, &f->cap, f->count, sizeof(*f->members)) < 0)
+    if (array_grow(&f->processes, &f->cap, f->count, sizeof(*f->processes)) < 0)
         return -ENOMEM;
-    f->members[f->count++] = *member;
+    f->processes[f->count++] = *process;
     return 0;
 }
 
 /* All processes. */
-static int read_all(struct family *f)
+static int read_all(struct tree *f)
 {
     DIR *dir = opendir("/proc");
     struct dirent *entry;
@@ -92,7 +92,7 @@ static int read_all(struct family *f)
     if (!dir)
         return -errno;
     while (r == 0 && (entry = readdir(dir))) {
-        struct member m = {0};
+        struct process m = {0};
         uint64_t pid;
 
         if (parse_u64(entry->d_name, INT32_MAX, &pid) < 0 ||
@@ -107,13 +107,13 @@ static int read_all(struct family *f)
 
 static int by_parent(const void *a, const void *b)
 {
-    pid_t x = ((const struct member *)a)->parent, y = ((const struct member *)b)->parent;
+    pid_t x = ((const struct process *)a)->parent, y = ((const struct process *)b)->parent;
 
     return (x > y) - (x < y);
 }
 
 /* Add the children of a process, from a list of all that is sorted by parents. */
-static int add_children(struct family *f, const struct family *all, pid_t parent, pid_t root,
+static int add_children(struct tree *f, const struct tree *all, pid_t parent, pid_t root,
                         pid_t spare)
 {
     size_t low = 0, high = all->count;
@@ -122,37 +122,37 @@ static int add_children(struct family *f, const struct family *all, pid_t parent
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (all->members[middle].parent < parent)
+        if (all->processes[middle].parent < parent)
             low = middle + 1;
         else
             high = middle;
     }
-    for (; r == 0 && low < all->count && all->members[low].parent == parent; low++)
-        if (all->members[low].pid != spare && all->members[low].pid != root)
-            r = add(f, &all->members[low]);
+    for (; r == 0 && low < all->count && all->processes[low].parent == parent; low++)
+        if (all->processes[low].pid != spare && all->processes[low].pid != root)
+            r = add(f, &all->processes[low]);
     return r;
 }
 
 /* The same as read_descendants(), where the kernel has no lists of children. Each process has one
  * parent in the list, so none is added twice. */
-static int pick_descendants(struct family *f, pid_t root, pid_t spare)
+static int pick_descendants(struct tree *f, pid_t root, pid_t spare)
 {
-    struct family all = {0};
+    struct tree all = {0};
     int r = read_all(&all);
 
     f->count = 0;
     if (r == 0 && all.count > 0) {
-        qsort(all.members, all.count, sizeof(*all.members), by_parent);
+        qsort(all.processes, all.count, sizeof(*all.processes), by_parent);
         r = add_children(f, &all, root, root, spare);
         for (size_t i = 0; r == 0 && i < f->count; i++)
-            r = add_children(f, &all, f->members[i].pid, root, spare);
+            r = add_children(f, &all, f->processes[i].pid, root, spare);
     }
-    free(all.members);
+    free(all.processes);
     return r;
 }
 
 /* Add the children of one thread: 0, -ESRCH when it is gone or the kernel has no such list. */
-static int read_children(struct family *f, int proc, const char *list, pid_t spare)
+static int read_children(struct tree *f, int proc, const char *list, pid_t spare)
 {
     int fd = openat(proc, list, O_RDONLY | O_CLOEXEC), r = 0;
     FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
@@ -164,7 +164,7 @@ static int read_children(struct family *f, int proc, const char *list, pid_t spa
         return -ESRCH;
     }
     while (r == 0 && fscanf(file, "%15s", word) == 1 && parse_u64(word, INT_MAX, &pid) == 0) {
-        struct member m = {.pid = (pid_t)pid};
+        struct process m = {.pid = (pid_t)pid};
 
         if (m.pid != spare && read_stat(proc, m.pid, &m) == 0)
             r = add(f, &m);
@@ -174,7 +174,7 @@ static int read_children(struct family *f, int proc, const char *list, pid_t spa
 }
 
 /* Add the children of all threads of a process. */
-static int read_threads(struct family *f, int proc, pid_t pid, pid_t spare)
+static int read_threads(struct tree *f, int proc, pid_t pid, pid_t spare)
 {
     char path[64];
     int fd, r = 0;
@@ -199,7 +199,7 @@ static int read_threads(struct family *f, int proc, pid_t pid, pid_t spare)
 }
 
 /* All descendants, generation by generation: the list is its own queue. */
-static int read_descendants(struct family *f, pid_t root, pid_t spare)
+static int read_descendants(struct tree *f, pid_t root, pid_t spare)
 {
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 
@@ -208,28 +208,28 @@ static int read_descendants(struct family *f, pid_t root, pid_t spare)
     f->count = 0;
     r = read_threads(f, proc, root, spare); /* -ESRCH: no such lists */
     for (size_t i = 0; r == 0 && i < f->count; i++)
-        if (read_threads(f, proc, f->members[i].pid, spare) == -ENOMEM)
+        if (read_threads(f, proc, f->processes[i].pid, spare) == -ENOMEM)
             r = -ENOMEM;
     (void)close(proc);
     return r;
 }
 
-/* The family as it is now. */
-static int read_family(struct family *f, pid_t root, pid_t spare)
+/* The tree as it is now. */
+static int read_tree(struct tree *f, pid_t root, pid_t spare)
 {
-    int r = family_walks_proc ? -ESRCH : read_descendants(f, root, spare);
+    int r = proctree_walks_proc ? -ESRCH : read_descendants(f, root, spare);
 
     return r == -ESRCH ? pick_descendants(f, root, spare) : r;
 }
 
 /* Stop them: how many there are. */
-static int stop_all(const struct family *f)
+static int stop_all(const struct tree *f)
 {
     int count = 0;
 
     for (size_t i = 0; i < f->count; i++) {
-        if (!f->members[i].dead) {
-            (void)kill(f->members[i].pid, SIGSTOP);
+        if (!f->processes[i].dead) {
+            (void)kill(f->processes[i].pid, SIGSTOP);
             count++;
         }
     }
@@ -243,32 +243,32 @@ static bool has_children(void)
     return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
 }
 
-int family_kill(pid_t spare)
+int proctree_kill(pid_t spare)
 {
-    struct family f = {0};
+    struct tree f = {0};
     int r = 0, before = -1;
 
     if (!has_children())
         return 0;
     for (int round = 0; round < ROUNDS && r != before; round++) {
         before = r;
-        r = read_family(&f, getpid(), spare);
+        r = read_tree(&f, getpid(), spare);
         if (r < 0)
             break;
         r = stop_all(&f);
     }
     if (r > 0)
         for (size_t i = 0; i < f.count; i++)
-            if (!f.members[i].dead)
-                (void)kill(f.members[i].pid, SIGKILL);
-    free(f.members);
+            if (!f.processes[i].dead)
+                (void)kill(f.processes[i].pid, SIGKILL);
+    free(f.processes);
     /* A walk can miss who was born while it went on; that no child is left cannot be wrong. */
     return r == 0 && spare == 0 && has_children() ? 1 : r;
 }
 
-bool family_end(struct family_end *end, pid_t spare, uint64_t now_ns)
+bool proctree_end(struct proctree_end *end, pid_t spare, uint64_t now_ns)
 {
-    int left = family_kill(spare);
+    int left = proctree_kill(spare);
 
     if (end->give_up_at == 0 || (left > 0 && left < end->least)) {
         end->least = left > 0 ? left : INT_MAX;
@@ -277,12 +277,12 @@ bool family_end(struct family_end *end, pid_t spare, uint64_t now_ns)
     return left == 0 || now_ns >= end->give_up_at;
 }
 
-int family_adopt(void)
+int proctree_adopt(void)
 {
     return prctl(PR_SET_CHILD_SUBREAPER, 1) < 0 ? -errno : 0;
 }
 
-int family_follow(pid_t parent, int signal)
+int proctree_follow(pid_t parent, int signal)
 {
     if (prctl(PR_SET_PDEATHSIG, signal) < 0)
         return -errno;

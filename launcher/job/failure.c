@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* aftermath.c - what is printed when a job has failed: consequences first, the cause last.
+/* failure.c - what is printed when a job has failed: consequences first, the cause last.
  *
  *     the last lines that those that failed wrote to standard error, the cause's last
  *     what the hosts say when they are asked (probe.h), or else what the starter said
@@ -26,40 +26,40 @@ enum {
 };
 
 /* When did it fail, as far as can be told here? A program may take long to end. */
-static uint64_t failed_ns(const struct member *m)
+static uint64_t failed_ns(const struct instance *inst)
 {
-    bool told = m->exited.traceback_ns <= m->exited.elapsed_ns;
+    bool told = inst->exited.traceback_ns <= inst->exited.elapsed_ns;
 
-    return m->exited_ns - (told ? m->exited.traceback_ns : 0);
+    return inst->exited_ns - (told ? inst->exited.traceback_ns : 0);
 }
 
 /* Did it fail by itself, in the end, or was it on its way when it was told to end? A traceback of
  * long ago is of an exception that was caught. */
-static bool has_failed_too(const struct supervisor *s, const struct member *m)
+static bool has_failed_too(const struct supervisor *s, const struct instance *inst)
 {
     const struct report *r = &s->report;
-    const struct member *first = &s->members[r->by_traceback ? r->ended : r->instance];
+    const struct instance *first = &s->instances[r->by_traceback ? r->ended : r->instance];
 
-    return m->has_exited && m->exited.status != 0 &&
-           (m->exited.cause == CONTROL_CAUSE_ITSELF ||
-            (failed_ns(m) < m->exited_ns &&
-             failed_ns(m) + s->job->limits->grace_ns >= first->exited_ns));
+    return inst->has_exited && inst->exited.status != 0 &&
+           (inst->exited.cause == CONTROL_CAUSE_ITSELF ||
+            (failed_ns(inst) < inst->exited_ns &&
+             failed_ns(inst) + s->job->limits->grace_ns >= first->exited_ns));
 }
 
-void aftermath_find_cause(struct supervisor *s)
+void failure_find_cause(struct supervisor *s)
 {
     uint32_t first = s->report.instance, best = first;
     uint64_t before;
 
     if (s->report.kind != REPORT_EXITED || s->report.signal)
         return;
-    before = failed_ns(&s->members[first]) - ORDER_MS * NS_PER_MS;
+    before = failed_ns(&s->instances[first]) - ORDER_MS * NS_PER_MS;
     for (uint32_t i = 0; i < s->plan->num_instances; i++) {
-        const struct member *m = &s->members[i];
+        const struct instance *inst = &s->instances[i];
 
-        if (!has_failed_too(s, m) || failed_ns(m) >= before)
+        if (!has_failed_too(s, inst) || failed_ns(inst) >= before)
             continue;
-        before = failed_ns(m);
+        before = failed_ns(inst);
         best = i;
     }
     if (best == first)
@@ -104,13 +104,13 @@ static void report_others(const struct supervisor *s)
         if (i == s->report.instance)
             continue;
         others++;
-        ended += s->members[i].has_exited;
-        lost += s->members[i].state > PRESENT && !s->members[i].has_exited;
+        ended += s->instances[i].has_exited;
+        lost += s->instances[i].state > INSTANCE_PRESENT && !s->instances[i].has_exited;
     }
     if (others > 0 && ended == others)
         log_info("the other %u instance%s ended", ended, ended == 1 ? " has" : "s have");
     else if (lost > 0 && s->plans_sent) {
-        members_list_missing(s, DONE, missing, sizeof(missing));
+        instances_list_missing(s, INSTANCE_DONE, missing, sizeof(missing));
         if (missing[0])
             log_warn("no end was seen of %s: look for processes there", missing);
     }
@@ -135,7 +135,8 @@ static bool ask_hosts(const struct supervisor *s, const char *sentence)
     if (!probes || !agent_is_used(s->job->agent) || host_get_self(self, sizeof(self), NULL) < 0)
         goto out;
     for (uint32_t i = 0; i < s->plan->num_hosts; i++)
-        if (!s->plan->hosts[i].local && s->members[s->plan->hosts[i].first].state == ABSENT)
+        if (!s->plan->hosts[i].local &&
+            s->instances[s->plan->hosts[i].first].state == INSTANCE_ABSENT)
             probes[count++].host = &s->plan->hosts[i];
     if (count == 0 || probe_hosts(&question, probes, count, &stopped_ns) <= 0)
         goto out;
@@ -155,7 +156,7 @@ out:
 
 static void put_tail(const struct supervisor *s, uint32_t instance)
 {
-    const char *tail = s->members[instance].tail;
+    const char *tail = s->instances[instance].tail;
 
     if (!tail || !*tail)
         return;
@@ -166,12 +167,12 @@ static void put_tail(const struct supervisor *s, uint32_t instance)
 /* The last lines of those that failed by themselves: the cause last. Many say the same. */
 static void put_tails(const struct supervisor *s)
 {
-    const char *cause = s->members[s->report.instance].tail, *shown[TAILS_MOST];
+    const char *cause = s->instances[s->report.instance].tail, *shown[TAILS_MOST];
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < s->plan->num_instances && count < TAILS_MOST; i++) {
-        const char *tail = s->members[i].tail;
-        bool again = i == s->report.instance || !tail || !has_failed_too(s, &s->members[i]) ||
+        const char *tail = s->instances[i].tail;
+        bool again = i == s->report.instance || !tail || !has_failed_too(s, &s->instances[i]) ||
                      (cause && strcmp(tail, cause) == 0);
 
         for (uint32_t j = 0; j < count; j++)
@@ -184,7 +185,7 @@ static void put_tails(const struct supervisor *s)
     put_tail(s, s->report.instance);
 }
 
-void aftermath_print(const struct supervisor *s)
+void failure_print(const struct supervisor *s)
 {
     const struct report *report = &s->report;
     char sentence[2048], last[sizeof(s->text_tail.bytes) + 1];
