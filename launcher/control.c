@@ -3,6 +3,7 @@
 
 #include "launcher/control.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ static const char *const step_names[] = {
 
 const char *control_step_name(enum control_step step)
 {
+    assert(step < CONTROL_STEPS);
     return step_names[step];
 }
 

@@ -3,6 +3,7 @@
 
 #include "launcher/lines.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,7 @@ void lines_added(struct lines *lines, size_t len)
 {
     const char *newline = memrchr(lines->bytes + lines->len, '\n', len);
 
+    assert(len <= lines->cap - lines->len);
     if (newline)
         lines->last_newline = (size_t)(newline - lines->bytes) + 1;
     lines->len += len;
@@ -97,6 +99,7 @@ size_t lines_peek_progress(const struct lines *lines, const char **ret)
 
 void lines_drop(struct lines *lines, size_t len)
 {
+    assert(len <= lines_pending(lines));
     lines->at += len;
 }
 

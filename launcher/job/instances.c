@@ -6,6 +6,7 @@
  * starter thinks of it. What a loss or a bad end means for the job is supervise.c's to say. */
 #include "config.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -34,6 +35,26 @@ enum {
     WINDOW_LEAST = 64 * 1024,
     WINDOW_MOST = 1024 * 1024,
 };
+
+#define TO(state) (1U << (state))
+
+/* DONE comes from anywhere when the shim is lost, and from PLANNED when the program fails to
+ * start. */
+static const unsigned instance_may[INSTANCE_STATES] = {
+    [INSTANCE_ABSENT] = TO(INSTANCE_PRESENT),
+    [INSTANCE_PRESENT] = TO(INSTANCE_PLANNED) | TO(INSTANCE_DONE),
+    [INSTANCE_PLANNED] = TO(INSTANCE_ALIVE) | TO(INSTANCE_DONE),
+    [INSTANCE_ALIVE] = TO(INSTANCE_EXITED) | TO(INSTANCE_DONE),
+    [INSTANCE_EXITED] = TO(INSTANCE_DONE),
+    [INSTANCE_DONE] = 0,
+};
+
+/* The only place that writes an instance's state. */
+static void move(struct instance *inst, enum instance_state to)
+{
+    assert(instance_may[inst->state] & TO(to));
+    inst->state = to;
+}
 
 bool instances_are(const struct supervisor *s, enum instance_state state)
 {
@@ -78,12 +99,11 @@ void instances_list_missing(const struct supervisor *s, enum instance_state stat
 
 MESSAGE static void lose(struct supervisor *s, struct instance *inst, const char *why)
 {
-    enum instance_state before = inst->state;
-
-    inst->state = INSTANCE_DONE;
-    inst->lost |= before < INSTANCE_DONE && !inst->has_exited;
-    if (before < INSTANCE_DONE)
-        supervise_fail_with(s, REPORT_LOST, inst, "%s", why);
+    if (inst->state == INSTANCE_DONE)
+        return;
+    move(inst, INSTANCE_DONE);
+    inst->lost |= !inst->has_exited;
+    supervise_fail_with(s, REPORT_LOST, inst, "%s", why);
 }
 
 /* ---- what they say ---- */
@@ -188,7 +208,7 @@ static int handle_hello(struct supervisor *s, struct peer *peer, struct frame_re
         s->instances[hello.instance].state != INSTANCE_ABSENT)
         return -EPROTO;
     inst = &s->instances[hello.instance];
-    inst->state = INSTANCE_PRESENT;
+    move(inst, INSTANCE_PRESENT);
     inst->peer = peer;
     inst->loader = hello.loader[0] ? strdup(hello.loader) : NULL;
     peer->instance = inst;
@@ -212,7 +232,7 @@ static int handle_started(struct supervisor *s, struct instance *inst, struct fr
 
     if (inst->state != INSTANCE_PLANNED || control_get_started(payload, &started) < 0)
         return -EPROTO;
-    inst->state = INSTANCE_ALIVE;
+    move(inst, INSTANCE_ALIVE);
     inst->pid = started.pid;
     inst->started_ns = time_now_ns();
     output_set_pid(s->output, instance_index(s, inst), (pid_t)started.pid);
@@ -248,7 +268,7 @@ static int handle_failed(struct supervisor *s, struct instance *inst, struct fra
 
     if (inst->state != INSTANCE_PLANNED || control_get_failed(payload, &report.failed) < 0)
         return -EPROTO;
-    inst->state = INSTANCE_DONE;
+    move(inst, INSTANCE_DONE);
     inst->failed = report.failed;
     inst->has_failed = true;
     supervise_fail(s, &report);
@@ -262,7 +282,7 @@ static int handle_exited(struct supervisor *s, struct instance *inst, struct fra
 
     if (inst->state != INSTANCE_ALIVE || control_get_exited(payload, &inst->exited) < 0)
         return -EPROTO;
-    inst->state = INSTANCE_EXITED;
+    move(inst, INSTANCE_EXITED);
     inst->has_exited = true;
     inst->exited_ns = time_now_ns();
     meeting_server_note_end(s->place, instance_index(s, inst));
@@ -299,7 +319,8 @@ static int handle_drained(struct instance *inst, struct frame_reader *payload)
         return -EPROTO;
     control_get_bytes(payload, &bytes, &len);
     inst->tail = strndup(len > 0 ? bytes : "", len);
-    inst->state = INSTANCE_DONE;
+    if (inst->state != INSTANCE_DONE) /* as it is when the shim was silent for too long before */
+        move(inst, INSTANCE_DONE);
     return 0;
 }
 
@@ -578,7 +599,7 @@ static int send_plan(struct supervisor *s, struct instance *inst)
     if (r == 0)
         r = control_put_plan(&inst->peer->conn.tx, &plan);
     environ_list_fini(&plan.environment);
-    inst->state = INSTANCE_PLANNED;
+    move(inst, INSTANCE_PLANNED);
     return r;
 }
 
@@ -672,6 +693,7 @@ bool instances_want_input(const struct supervisor *s)
 void instances_send_input(struct supervisor *s, const char *bytes, size_t len)
 {
     s->input_in_flight += len;
+    assert(s->input_in_flight <= SUPERVISE_INPUT_BYTES);
     if (s->instances[0].peer)
         (void)control_put_bytes(&s->instances[0].peer->conn.tx, CONTROL_INPUT, bytes, len);
 }

@@ -22,6 +22,7 @@
 
 #include "launcher/job/output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -495,6 +496,8 @@ static int put(struct output *o, int64_t instance, enum control_stream stream, b
 {
     struct chunk *c = malloc(sizeof(*c) + len);
 
+    assert(instance == OWN || (instance >= 0 && instance < (int64_t)o->count));
+    assert(!progress || len <= CONTROL_PROGRESS_MAX);
     if (!c)
         return -ENOMEM;
     *c = (struct chunk){.instance = instance, .stream = stream, .progress = progress, .len = len};

@@ -22,6 +22,7 @@
 
 #include "launcher/job/supervise.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -67,6 +68,22 @@ static void log_to_output(const char *line, size_t len)
         (void)io_write_all(STDERR_FILENO, line, len);
 }
 
+#define TO(phase) (1U << (phase))
+
+static const unsigned job_may[JOB_PHASES] = {
+    [JOB_STARTING] = TO(JOB_RUNNING) | TO(JOB_ENDING),
+    [JOB_RUNNING] = TO(JOB_ENDING) | TO(JOB_CLOSING),
+    [JOB_ENDING] = TO(JOB_CLOSING),
+    [JOB_CLOSING] = 0,
+};
+
+/* The only place that writes the job's phase. */
+static void enter(struct supervisor *s, enum phase to)
+{
+    assert(job_may[s->phase] & TO(to));
+    s->phase = to;
+}
+
 /* ---- the end ---- */
 
 /* Tell everybody to end, with this much patience. */
@@ -80,11 +97,13 @@ void supervise_fail(struct supervisor *s, const struct report *report)
 {
     int signal = s->report.signal;
 
+    assert(report->kind != REPORT_SUCCESS);
+    assert(report->instance < s->plan->num_instances || report->instance == UINT32_MAX);
     if (s->phase >= JOB_ENDING)
         return;
     s->report = *report;
     s->report.signal = signal;
-    s->phase = JOB_ENDING;
+    enter(s, JOB_ENDING);
     s->start_at = s->timeout_at = s->reason_at = SUPERVISE_NEVER;
     terminate_all(s, s->job->limits->grace_ns);
 }
@@ -111,7 +130,7 @@ static void begin_close(struct supervisor *s)
 {
     bool complete = true;
 
-    s->phase = JOB_CLOSING;
+    enter(s, JOB_CLOSING);
     s->start_at = s->timeout_at = s->reason_at = s->close_at = s->kill_at = SUPERVISE_NEVER;
     instances_send_empty(s, CONTROL_END);
     loaders_end(s->loaders);
@@ -451,7 +470,7 @@ static void advance(struct supervisor *s, uint64_t now)
         loaders_are_ready(s->loaders))
         instances_send_plans(s);
     if (s->phase == JOB_STARTING && instances_are(s, INSTANCE_ALIVE)) {
-        s->phase = JOB_RUNNING;
+        enter(s, JOB_RUNNING);
         s->start_at = SUPERVISE_NEVER;
     }
     if ((s->phase == JOB_RUNNING && instances_are(s, INSTANCE_DONE)) ||

@@ -4,6 +4,7 @@
 #ifndef LAUNCHER_SUPERVISE_PRIV_H
 #define LAUNCHER_SUPERVISE_PRIV_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,8 +25,10 @@
 
 enum { SUPERVISE_INPUT_BYTES = 64 * 1024 }; /* of standard input, on their way to instance 0 */
 
-enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING };
+/* What may follow each phase is a table in supervise.c. */
+enum phase { JOB_STARTING, JOB_RUNNING, JOB_ENDING, JOB_CLOSING, JOB_PHASES };
 
+/* What may follow each state is a table in instances.c. */
 enum instance_state {
     INSTANCE_ABSENT,  /* no shim has connected */
     INSTANCE_PRESENT, /* it has, and waits for the plan */
@@ -33,6 +36,7 @@ enum instance_state {
     INSTANCE_ALIVE,   /* its program runs */
     INSTANCE_EXITED,  /* its program has ended, output may still come */
     INSTANCE_DONE,    /* nothing more will come */
+    INSTANCE_STATES
 };
 
 struct instance {
@@ -117,6 +121,7 @@ static inline const char *starter_name(const struct supervisor *s)
 
 static inline uint32_t instance_index(const struct supervisor *s, const struct instance *inst)
 {
+    assert(inst >= s->instances && inst < s->instances + s->plan->num_instances);
     return (uint32_t)(inst - s->instances);
 }
 

@@ -72,6 +72,7 @@ struct share {
 
 const char *place_policy_name(enum place_policy policy)
 {
+    assert(policy < ARRAY_LEN(policy_names));
     return policy_names[policy];
 }
 
