@@ -61,7 +61,7 @@ static unsigned mask_bits(const uint8_t *mask, size_t len)
 }
 
 /* False: it is no address that another host could use. */
-static bool take_address(const struct ifaddrs *i, struct network_address *ret)
+static bool read_address(const struct ifaddrs *i, struct network_address *ret)
 {
     const union any_address *a = (const union any_address *)(const void *)i->ifa_addr;
     const union any_address *mask = (const union any_address *)(const void *)i->ifa_netmask;
@@ -87,21 +87,26 @@ int network_read(struct network *ret)
 {
     struct network network = {0};
     struct ifaddrs *list;
-    int r = 0;
+    int r;
 
     if (getifaddrs(&list) < 0)
         return -errno;
-    for (const struct ifaddrs *i = list; r == 0 && i; i = i->ifa_next) {
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next) {
         struct network_address address;
 
-        if (take_address(i, &address))
-            r = network_add(&network, &address);
+        if (!read_address(i, &address))
+            continue;
+        r = network_add(&network, &address);
+        if (r < 0)
+            goto fail;
     }
     freeifaddrs(list);
-    if (r < 0)
-        network_fini(&network);
-    else
-        *ret = network;
+    *ret = network;
+    return 0;
+
+fail:
+    freeifaddrs(list);
+    network_fini(&network);
     return r;
 }
 

@@ -91,7 +91,7 @@ static int read_all(struct tree *f)
 
     if (!dir)
         return -errno;
-    while (r == 0 && (entry = readdir(dir))) {
+    while ((entry = readdir(dir))) {
         struct process m = {0};
         uint64_t pid;
 
@@ -100,6 +100,8 @@ static int read_all(struct tree *f)
             continue;
         m.pid = (pid_t)pid;
         r = add(f, &m);
+        if (r < 0)
+            break;
     }
     (void)closedir(dir);
     return r;
@@ -117,7 +119,6 @@ static int add_children(struct tree *f, const struct tree *all, pid_t parent, pi
                         pid_t spare)
 {
     size_t low = 0, high = all->count;
-    int r = 0;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -127,10 +128,11 @@ static int add_children(struct tree *f, const struct tree *all, pid_t parent, pi
         else
             high = middle;
     }
-    for (; r == 0 && low < all->count && all->processes[low].parent == parent; low++)
-        if (all->processes[low].pid != spare && all->processes[low].pid != root)
-            r = add(f, &all->processes[low]);
-    return r;
+    for (; low < all->count && all->processes[low].parent == parent; low++)
+        if (all->processes[low].pid != spare && all->processes[low].pid != root &&
+            add(f, &all->processes[low]) < 0)
+            return -ENOMEM;
+    return 0;
 }
 
 /* The same as read_descendants(), where the kernel has no lists of children. Each process has one
@@ -141,12 +143,18 @@ static int pick_descendants(struct tree *f, pid_t root, pid_t spare)
     int r = read_all(&all);
 
     f->count = 0;
-    if (r == 0 && all.count > 0) {
-        qsort(all.processes, all.count, sizeof(*all.processes), by_parent);
-        r = add_children(f, &all, root, root, spare);
-        for (size_t i = 0; r == 0 && i < f->count; i++)
-            r = add_children(f, &all, f->processes[i].pid, root, spare);
+    if (r < 0 || all.count == 0)
+        goto out;
+    qsort(all.processes, all.count, sizeof(*all.processes), by_parent);
+    r = add_children(f, &all, root, root, spare);
+    if (r < 0)
+        goto out;
+    for (size_t i = 0; i < f->count; i++) { /* more come behind it */
+        r = add_children(f, &all, f->processes[i].pid, root, spare);
+        if (r < 0)
+            goto out;
     }
+out:
     free(all.processes);
     return r;
 }
@@ -163,11 +171,14 @@ static int read_children(struct tree *f, int proc, const char *list, pid_t spare
         io_close(&fd);
         return -ESRCH;
     }
-    while (r == 0 && fscanf(file, "%15s", word) == 1 && parse_u64(word, INT_MAX, &pid) == 0) {
+    while (fscanf(file, "%15s", word) == 1 && parse_u64(word, INT_MAX, &pid) == 0) {
         struct process m = {.pid = (pid_t)pid};
 
-        if (m.pid != spare && read_stat(proc, m.pid, &m) == 0)
-            r = add(f, &m);
+        if (m.pid == spare || read_stat(proc, m.pid, &m) < 0)
+            continue;
+        r = add(f, &m);
+        if (r < 0)
+            break;
     }
     (void)fclose(file);
     return r;
@@ -207,9 +218,15 @@ static int read_descendants(struct tree *f, pid_t root, pid_t spare)
         return -errno;
     f->count = 0;
     r = read_threads(f, proc, root, spare); /* -ESRCH: no such lists */
-    for (size_t i = 0; r == 0 && i < f->count; i++)
-        if (read_threads(f, proc, f->processes[i].pid, spare) == -ENOMEM)
+    if (r < 0)
+        goto out;
+    for (size_t i = 0; i < f->count; i++) {
+        if (read_threads(f, proc, f->processes[i].pid, spare) == -ENOMEM) {
             r = -ENOMEM;
+            goto out;
+        }
+    }
+out:
     (void)close(proc);
     return r;
 }

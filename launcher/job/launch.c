@@ -71,14 +71,20 @@ static int choose_hosts(struct cmdline *options, struct plenum_error *err)
     if (options->hosts.count == 0)
         return 0;
     if (allocated) /* of which some only lend their cores */
-        for (size_t i = 0; r == 0 && i < options->loader_hosts.count; i++)
+        for (size_t i = 0; i < options->loader_hosts.count; i++) {
             r = hostlist_remove_text(&options->hosts, options->loader_hosts.hosts[i].name, err);
-    for (size_t i = 0; r == 0 && i < options->excluded.count; i++)
+            if (r < 0)
+                return r;
+        }
+    for (size_t i = 0; i < options->excluded.count; i++) {
         r = hostlist_remove_text(&options->hosts, options->excluded.items[i], err);
-    if (r == 0 && options->hosts.count == 0)
-        r = error_set(err, -EINVAL, "%s leaves no host",
-                      options->excluded.count > 0 ? "--exclude" : "--loader-host");
-    return r;
+        if (r < 0)
+            return r;
+    }
+    if (options->hosts.count == 0)
+        return error_set(err, -EINVAL, "%s leaves no host",
+                         options->excluded.count > 0 ? "--exclude" : "--loader-host");
+    return 0;
 }
 
 /* This host under several names is one host with the slots of all. */
@@ -152,11 +158,9 @@ static int make_plan(struct cmdline *options, struct plan *ret, struct plenum_er
         .pool = options->pool.variable ? &options->pool : NULL,
     };
     bool *local, *loader_local;
-    int r = choose_hosts(options, err);
+    int r;
 
-    if (r == 0)
-        r = check_loaders(options, err);
-    if (r < 0)
+    if ((r = choose_hosts(options, err)) < 0 || (r = check_loaders(options, err)) < 0)
         return r;
     host_get_name(name, sizeof(name));
     local = calloc(options->hosts.count + options->loader_hosts.count + 1, sizeof(*local));
@@ -188,17 +192,20 @@ static int place_on_given(const struct cmdline *options, struct plan *plan,
             err, -EINVAL,
             "%zu times --topology for %u hosts: give it once for all, or once for each", count,
             plan->num_hosts);
-    for (uint32_t i = 0; r == 0 && i < plan->num_hosts; i++) {
+    for (uint32_t i = 0; i < plan->num_hosts; i++) {
         if (i < count) {
             if (topology)
                 hwloc_topology_destroy(topology);
             topology = NULL;
             r = topology_read(options->topologies.items[i], &topology, err);
-            if (r < 0)
+            if (r < 0) {
                 (void)error_prefix(err, r, "--topology");
+                break;
+            }
         }
-        if (r == 0)
-            r = plan_place_host(plan, i, topology, false, err);
+        r = plan_place_host(plan, i, topology, false, err);
+        if (r < 0)
+            break;
     }
     if (topology)
         hwloc_topology_destroy(topology);

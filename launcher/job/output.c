@@ -429,13 +429,13 @@ static int start_thread(struct output *o)
 
 static int init_sync(struct output *o)
 {
-    int r = pthread_mutex_init(&o->mu, NULL);
+    int r;
 
-    if (r == 0)
-        r = pthread_cond_init(&o->work, NULL);
-    if (r == 0)
-        r = pthread_cond_init(&o->idle, NULL);
-    return -r;
+    if ((r = pthread_mutex_init(&o->mu, NULL)) != 0 ||
+        (r = pthread_cond_init(&o->work, NULL)) != 0 ||
+        (r = pthread_cond_init(&o->idle, NULL)) != 0)
+        return -r;
+    return 0;
 }
 
 int output_create(const struct output_options *options, struct output **ret,
@@ -470,7 +470,9 @@ int output_create(const struct output_options *options, struct output **ret,
         o->sink_of[i]->terminal |= isatty(o->fd_of[i]) != 0;
     o->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = o->event_fd < 0 ? -errno : init_sync(o);
-    if (r == 0 && options->folder) {
+    if (r < 0)
+        goto fail;
+    if (options->folder) {
         o->append = options->append;
         o->folder = strdup(options->folder);
         r = o->folder ? make_files(o, err) : -ENOMEM;
@@ -478,9 +480,10 @@ int output_create(const struct output_options *options, struct output **ret,
             output_destroy(o);
             return r;
         }
+        if (r < 0)
+            goto fail;
     }
-    if (r == 0)
-        r = start_thread(o);
+    r = start_thread(o);
     if (r < 0)
         goto fail;
     *ret = o;

@@ -738,8 +738,10 @@ static int start(struct supervisor *s, struct plenum_error *err)
     secure_control(s);
     (void)snprintf(token, sizeof(token), "%s%s", s->tls ? CONTROL_TOKEN_TLS : "", s->token);
     r = start_loaders(s, err);
-    if (r == 0)
-        r = starter_start(s->plan, &job, &s->starter, err);
+    if (r < 0)
+        goto out;
+    r = starter_start(s->plan, &job, &s->starter, err);
+out:
     explicit_bzero(token, sizeof(token));
     if (r < 0)
         return r;

@@ -93,7 +93,7 @@ int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_er
 
     if (!copy)
         return error_set(err, -ENOMEM, "out of memory");
-    for (name = strtok_r(copy, " ", &save); r == 0 && name; name = strtok_r(NULL, " ", &save)) {
+    for (name = strtok_r(copy, " ", &save); name; name = strtok_r(NULL, " ", &save)) {
         char *count = strtok_r(NULL, " ", &save);
         uint64_t slots = 0;
 
@@ -101,11 +101,13 @@ int allocation_add_lsf(struct hostlist *list, const char *text, struct plenum_er
             r = error_set(err, -EINVAL, "LSB_MCPU_HOSTS: host '%s' has no number of slots", name);
         else
             r = hostlist_add_name(list, name, (uint32_t)slots, err);
+        if (r < 0)
+            break;
     }
     free(copy);
-    if (r == 0 && list->count == before)
-        r = error_set(err, -EINVAL, "LSB_MCPU_HOSTS names no host");
-    return r;
+    if (r < 0)
+        return r;
+    return list->count == before ? error_set(err, -EINVAL, "LSB_MCPU_HOSTS names no host") : 0;
 }
 
 int allocation_add_pbs(struct hostlist *list, const char *path, struct plenum_error *err)
@@ -119,18 +121,22 @@ int allocation_add_pbs(struct hostlist *list, const char *path, struct plenum_er
         r = -errno;
         return error_set(err, r, "PBS_NODEFILE: cannot read %s: %s", path, strerror(-r));
     }
-    while (r == 0 && getline(&line, &cap, file) >= 0) {
+    while (getline(&line, &cap, file) >= 0) {
         line[strcspn(line, " \t\r\n")] = '\0';
-        if (line[0])
-            r = hostlist_add_name(list, line, 1, err);
+        if (!line[0])
+            continue;
+        r = hostlist_add_name(list, line, 1, err);
+        if (r < 0) {
+            (void)error_prefix(err, r, "PBS_NODEFILE %s", path);
+            break;
+        }
     }
-    if (r < 0)
-        (void)error_prefix(err, r, "PBS_NODEFILE %s", path);
     free(line);
     (void)fclose(file);
-    if (r == 0 && list->count == before)
-        r = error_set(err, -EINVAL, "PBS_NODEFILE: %s names no host", path);
-    return r;
+    if (r < 0)
+        return r;
+    return list->count == before ? error_set(err, -EINVAL, "PBS_NODEFILE: %s names no host", path)
+                                 : 0;
 }
 
 /* A variable that says something. */
@@ -159,10 +165,12 @@ static int read_slurm(const char *nodes, struct allocation *ret, struct plenum_e
     r = allocation_add_slurm(&ret->hosts, nodes, tasks, err);
     for (size_t i = 0; i < ret->hosts.count; i++)
         sum += ret->hosts.hosts[i].slots;
-    if (r == 0 && tasks && told("SLURM_NTASKS") &&
-        parse_u64(told("SLURM_NTASKS"), UINT32_MAX, &total) == 0 && total > 0 && total < sum)
+    if (r < 0)
+        return r;
+    if (tasks && told("SLURM_NTASKS") && parse_u64(told("SLURM_NTASKS"), UINT32_MAX, &total) == 0 &&
+        total > 0 && total < sum)
         ret->tasks = (uint32_t)total;
-    return r;
+    return 0;
 }
 
 int allocation_read(struct allocation *ret, struct plenum_error *err)

@@ -112,15 +112,14 @@ static int add_words(struct texts *list, const char *name, const char *value,
 
     if (!word)
         return error_set(err, -ENOMEM, "out of memory");
-    while (r == 0) {
-        p += strspn(p, " \t\n");
-        if (!*p)
-            break;
+    for (p += strspn(p, " \t\n"); *p; p += strspn(p, " \t\n")) {
         r = next_word(&p, word, &len);
         if (r < 0)
             (void)error_set(err, r, "%s: a quote in '%s' has no partner", name, value);
         else
             r = add_item(list, word, len, err);
+        if (r < 0)
+            break;
     }
     free(word);
     return r;
@@ -213,7 +212,7 @@ static int add_env_file(void *target, const char *value, struct plenum_error *er
         r = -errno;
         return error_set(err, r, "--env-file: cannot read %s: %s", value, strerror(-r));
     }
-    while (r == 0 && (n = getline(&line, &cap, file)) >= 0) {
+    while ((n = getline(&line, &cap, file)) >= 0) {
         char *text = line + strspn(line, " \t"), *end = line + n;
 
         number++;
@@ -229,6 +228,8 @@ static int add_env_file(void *target, const char *value, struct plenum_error *er
                             text);
         else
             r = add_item(&c->exports, text, strlen(text), err);
+        if (r < 0)
+            break;
     }
     free(line);
     (void)fclose(file);
@@ -619,6 +620,30 @@ static const char *setting_of(const struct options_settings *settings, const cha
     return value;
 }
 
+/* What the file and the command line say, in this order. */
+static int apply(struct cmdline *cmdline, const struct options_settings *own,
+                 struct plenum_error *err)
+{
+    struct options_settings *all = &cmdline->settings;
+    const char *file = setting_of(own, "import-config");
+    int r;
+
+    if (file) {
+        r = configfile_read(file, own, all, &cmdline->imported, err);
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < own->count; i++)
+        if (options_settings_add(all, own->list[i].def, own->list[i].value) < 0)
+            return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < all->count; i++) {
+        r = options_apply(all->list[i].def, cmdline, all->list[i].value, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 /* What the options say together. */
 static int check(struct cmdline *c, struct plenum_error *err)
 {
@@ -633,9 +658,7 @@ static int check(struct cmdline *c, struct plenum_error *err)
 
 int cmdline_parse(struct cmdline *cmdline, int argc, char **argv, struct plenum_error *err)
 {
-    struct options_settings *all = &cmdline->settings;
     struct options_settings own = {0};
-    const char *file;
     int operands = 0, r;
 
     r = options_collect(&cmdline_program, argc, argv, &own, &operands, err);
@@ -643,18 +666,12 @@ int cmdline_parse(struct cmdline *cmdline, int argc, char **argv, struct plenum_
         r = 0;
     if (r != 0)
         goto out;
-    file = setting_of(&own, "import-config");
-    if (file)
-        r = configfile_read(file, &own, all, &cmdline->imported, err);
-    for (size_t i = 0; r == 0 && i < own.count; i++)
-        if (options_settings_add(all, own.list[i].def, own.list[i].value) < 0)
-            r = error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; r == 0 && i < all->count; i++)
-        r = options_apply(all->list[i].def, cmdline, all->list[i].value, err);
+    r = apply(cmdline, &own, err);
     cmdline->program = argv + 1;
     cmdline->program[operands] = NULL;
-    if (r == 0)
-        r = check(cmdline, err);
+    if (r < 0)
+        goto out;
+    r = check(cmdline, err);
 out:
     options_settings_fini(&own);
     return r;

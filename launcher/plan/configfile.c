@@ -150,16 +150,19 @@ int configfile_read(const char *path, const struct options_settings *own,
         return error_set(err, r, "--import-config: cannot read %s: %s", path, strerror(-r));
     }
     errno = 0;
-    while (r == 0 && getline(&line, &cap, file) >= 0) {
+    while (getline(&line, &cap, file) >= 0) {
         number++;
         r = take_line(&reader, line);
-        if (r < 0)
+        if (r < 0) {
             (void)error_prefix(err, r, "%s:%d", path, number);
+            goto out;
+        }
     }
-    if (r == 0 && ferror(file)) {
+    if (ferror(file)) {
         r = errno ? -errno : -EIO;
         (void)error_set(err, r, "--import-config: cannot read %s: %s", path, strerror(-r));
     }
+out:
     free(line);
     (void)fclose(file);
     return r;
@@ -225,16 +228,21 @@ int configfile_write(const char *path, const struct options_settings *settings, 
     if (!file)
         return error_set(err, -ENOMEM, "out of memory");
     r = put_settings(file, settings, err);
-    if (fclose(file) != 0 && r == 0)
-        r = error_set(err, -ENOMEM, "out of memory");
-    if (r == 0) {
-        r = io_write_file(path, text, len, overwrite);
-        if (r == -EEXIST)
-            (void)error_set(
-                err, r, "--export-config: %s exists; --overwrite-config would replace it", path);
-        else if (r < 0)
-            (void)error_set(err, r, "--export-config: cannot write %s: %s", path, strerror(-r));
+    if (r < 0) {
+        (void)fclose(file);
+        goto out;
     }
+    if (fclose(file) != 0) {
+        r = error_set(err, -ENOMEM, "out of memory");
+        goto out;
+    }
+    r = io_write_file(path, text, len, overwrite);
+    if (r == -EEXIST)
+        (void)error_set(err, r, "--export-config: %s exists; --overwrite-config would replace it",
+                        path);
+    else if (r < 0)
+        (void)error_set(err, r, "--export-config: cannot write %s: %s", path, strerror(-r));
+out:
     free(text);
     return r;
 }

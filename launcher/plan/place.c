@@ -590,27 +590,21 @@ int place_host(hwloc_topology_t topology, const struct place_request *request, s
     struct places places = {0};
     int r;
 
-    r = alloc_places(request->count, &places);
-    if (r == 0)
-        r = find_usable(&s, err);
-    if (r == 0)
-        r = find_memories(&s);
-    if (r == 0)
-        r = find_cores(&s, err);
-    if (r == 0)
-        r = reserve_cores(&s, err);
-    if (r == 0)
-        r = make_groups(&s);
-    if (r == 0)
-        r = divide(&s, &places);
+    assert(request->count > 0);
+    if ((r = alloc_places(request->count, &places)) < 0 || (r = find_usable(&s, err)) < 0 ||
+        (r = find_memories(&s)) < 0 || (r = find_cores(&s, err)) < 0 ||
+        (r = reserve_cores(&s, err)) < 0 || (r = make_groups(&s)) < 0 ||
+        (r = divide(&s, &places)) < 0)
+        goto fail;
+    finish(&s, &places);
+    state_fini(&s);
+    *ret = places;
+    return 0;
+
+fail:
     if (r == -ENOMEM)
         (void)error_set(err, r, "out of memory");
-    if (r == 0) {
-        finish(&s, &places);
-        *ret = places;
-    } else {
-        places_fini(&places);
-    }
+    places_fini(&places);
     state_fini(&s);
     return r;
 }

@@ -39,7 +39,7 @@ void plan_fini(struct plan *plan)
     *plan = (struct plan){0};
 }
 
-static int take_host(struct plan_host *host, const struct hostlist_host *named, bool local)
+static int copy_host(struct plan_host *host, const struct hostlist_host *named, bool local)
 {
     host->local = local;
     host->port = named->port;
@@ -48,18 +48,17 @@ static int take_host(struct plan_host *host, const struct hostlist_host *named, 
     return host->name && (host->user || !named->user) ? 0 : -ENOMEM;
 }
 
-static int take_hosts(const struct hostlist *list, const bool *local, struct plan_host **ret,
+static int copy_hosts(const struct hostlist *list, const bool *local, struct plan_host **ret,
                       uint32_t *num)
 {
-    int r = 0;
-
     *ret = calloc(list->count, sizeof(**ret));
     if (!*ret)
         return -ENOMEM;
     *num = (uint32_t)list->count;
-    for (uint32_t i = 0; r == 0 && i < *num; i++)
-        r = take_host(&(*ret)[i], &list->hosts[i], local && local[i]);
-    return r;
+    for (uint32_t i = 0; i < *num; i++)
+        if (copy_host(&(*ret)[i], &list->hosts[i], local && local[i]) < 0)
+            return -ENOMEM;
+    return 0;
 }
 
 static int add_hosts(struct plan *plan, const struct plan_request *request)
@@ -68,13 +67,13 @@ static int add_hosts(struct plan *plan, const struct plan_request *request)
     const struct hostlist alone = {.hosts = &here, .count = 1};
     const bool yes = true;
     int r = request->hosts->count
-                ? take_hosts(request->hosts, request->local, &plan->hosts, &plan->num_hosts)
-                : take_hosts(&alone, &yes, &plan->hosts, &plan->num_hosts);
+                ? copy_hosts(request->hosts, request->local, &plan->hosts, &plan->num_hosts)
+                : copy_hosts(&alone, &yes, &plan->hosts, &plan->num_hosts);
 
-    if (r == 0 && request->loader_hosts && request->loader_hosts->count > 0)
-        r = take_hosts(request->loader_hosts, request->loader_local, &plan->loader_hosts,
-                       &plan->num_loader_hosts);
-    return r;
+    if (r < 0 || !request->loader_hosts || request->loader_hosts->count == 0)
+        return r;
+    return copy_hosts(request->loader_hosts, request->loader_local, &plan->loader_hosts,
+                      &plan->num_loader_hosts);
 }
 
 /* A host with instances has a loader of its own. */
@@ -251,8 +250,9 @@ int plan_create(const struct plan_request *request, struct plan *ret, struct ple
         goto fail;
     }
     r = split_replicas(&plan, request, err);
-    if (r == 0)
-        r = split_devices(&plan, request, err);
+    if (r < 0)
+        goto fail;
+    r = split_devices(&plan, request, err);
     if (r < 0)
         goto fail;
     *ret = plan;

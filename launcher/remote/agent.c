@@ -344,10 +344,8 @@ int agent_make_command(const struct agent_settings *settings, const struct plan_
     port = strchr(second, 1);
     assert(port);
     *port++ = '\0';
-    r = split_words(*text, words, &count);
-    if (r == 0)
-        r = split_words(second, words, &count);
-    if (r < 0 || count == 0) {
+    if ((r = split_words(*text, words, &count)) < 0 ||
+        (r = split_words(second, words, &count)) < 0 || count == 0) {
         free(*text);
         return r < 0 ? r : -EINVAL;
     }
@@ -433,12 +431,15 @@ static char *wrap_command(char **words, int count)
 static int offer_secret(const char *secret)
 {
     int fd = memfd_create("plenum-secret", MFD_CLOEXEC);
-    int r = fd < 0 ? -errno : io_write_all(fd, secret, strlen(secret));
+    int r;
 
-    if (r == 0)
-        r = io_write_all(fd, "\n", 1);
-    if (r == 0 && (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0))
+    if (fd < 0)
+        return -errno;
+    if ((r = io_write_all(fd, secret, strlen(secret))) < 0 || (r = io_write_all(fd, "\n", 1)) < 0)
+        goto out;
+    if (lseek(fd, 0, SEEK_SET) < 0 || dup2(fd, STDIN_FILENO) < 0)
         r = -errno;
+out:
     io_close(&fd);
     return r;
 }

@@ -166,15 +166,12 @@ static int start(const struct loaders *all, struct remote_loader *l)
     r = log_in(all, l, pair[1], text[1]);
     (void)close(pair[1]);
     (void)close(text[1]);
-    l->text_fd = text[0];
+    l->text_fd = text[0]; /* from here on close_all() closes them */
     (void)frame_conn_init(&l->conn, pair[0], CONTROL_UNAUTHENTICATED_PAYLOAD);
-    if (r == 0)
-        r = io_set_nonblock(l->text_fd);
-    if (r == 0)
-        r = watch(all, l->conn.fd, l);
-    if (r == 0)
-        r = watch(all, l->text_fd, l);
-    return r < 0 ? r : send_task(all, l);
+    if (r < 0 || (r = io_set_nonblock(l->text_fd)) < 0 || (r = watch(all, l->conn.fd, l)) < 0 ||
+        (r = watch(all, l->text_fd, l)) < 0)
+        return r;
+    return send_task(all, l);
 }
 
 /* ---- what they say ---- */
@@ -459,10 +456,14 @@ static int make_keys(struct loaders *all, struct plenum_error *err)
     struct tls_key loader = {0}, client = {0};
     int r = random_bytes(loader.bytes, sizeof(loader.bytes));
 
-    if (r == 0)
-        r = tls_key_of_client(&loader, "job", &client, err);
+    if (r < 0)
+        goto out;
+    r = tls_key_of_client(&loader, "job", &client, err);
+    if (r < 0)
+        goto out;
     tls_key_format(&loader, all->key);
     tls_key_format(&client, all->client_key);
+out:
     explicit_bzero(&loader, sizeof(loader));
     explicit_bzero(&client, sizeof(client));
     return r;
@@ -491,26 +492,29 @@ int loaders_create(const struct loaders_request *request, struct loaders **ret,
                                     .retry_at = UINT64_MAX,
                                     .retry_ms = RETRY_FIRST_MS};
     all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    r = all->epoll_fd < 0 ? -errno : host_get_self(all->self, sizeof(all->self), err);
-    if (r == 0)
-        r = make_keys(all, err);
-    if (r == 0)
-        all->script = agent_make_script(all->self, arguments, ARRAY_LEN(arguments));
-    if (r == 0 && !all->script)
-        r = -ENOMEM;
-    FOR_LOADERS(l, all)
-        if (r == 0)
-            r = start(all, l);
-    if (r == -ENOTSUP) {
-        loaders_destroy(all);
-        return error_prefix(err, r, "--loader-host");
+    if (all->epoll_fd < 0) {
+        r = -errno;
+        goto fail;
     }
-    if (r < 0) {
-        loaders_destroy(all);
-        return error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
+    if ((r = host_get_self(all->self, sizeof(all->self), err)) < 0 || (r = make_keys(all, err)) < 0)
+        goto fail;
+    all->script = agent_make_script(all->self, arguments, ARRAY_LEN(arguments));
+    if (!all->script) {
+        r = -ENOMEM;
+        goto fail;
+    }
+    FOR_LOADERS(l, all) {
+        r = start(all, l);
+        if (r < 0)
+            goto fail;
     }
     *ret = all;
     return 0;
+
+fail:
+    loaders_destroy(all);
+    return r == -ENOTSUP ? error_prefix(err, r, "--loader-host")
+                         : error_set(err, r, "the loader hosts cannot be asked: %s", strerror(-r));
 }
 
 void loaders_destroy(struct loaders *loaders)

@@ -336,7 +336,6 @@ static int choose_loader_network(struct plan *plan, const struct hosts *h,
     const struct network **list = calloc(all, sizeof(*list));
     struct subnet subnet;
     bool known = named != NULL;
-    int r = 0;
 
     if (!list)
         return -ENOMEM;
@@ -352,16 +351,16 @@ static int choose_loader_network(struct plan *plan, const struct hosts *h,
     if (!known && count == all)
         known = network_find_shared(list, count, &subnet) == 0;
     free(list);
-    for (uint32_t i = 0; r == 0 && i < plan->num_loader_hosts; i++) {
+    for (uint32_t i = 0; i < plan->num_loader_hosts; i++) {
         const struct network *network = network_of(h, &plan->loader_hosts[i]);
         const struct network_address *a = network && known ? network_find(network, &subnet) : NULL;
 
         for (size_t k = 0; network && !a && k < network->count; k++)
             a = network->list[k].reached ? &network->list[k] : NULL;
-        if (a)
-            r = note_interface(&plan->loader_hosts[i], a);
+        if (a && note_interface(&plan->loader_hosts[i], a) < 0)
+            return -ENOMEM;
     }
-    return r;
+    return 0;
 }
 
 static int choose_network(struct plan *plan, struct hosts *h, const struct subnet *named,

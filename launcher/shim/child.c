@@ -109,13 +109,9 @@ int child_start(const struct child_options *options, struct child *ret)
         e.input = open("/dev/null", O_RDONLY | O_CLOEXEC);
         r = e.input < 0 ? -errno : 0;
     }
-    if (r == 0)
-        r = make_pipe(&c.output[0], &e.output, true);
-    if (r == 0)
-        r = make_pipe(&c.output[1], &e.error, true);
-    if (r == 0)
-        r = make_pipe(&c.report_fd, &e.report, true);
-    if (r < 0)
+    if (r < 0 || (r = make_pipe(&c.output[0], &e.output, true)) < 0 ||
+        (r = make_pipe(&c.output[1], &e.error, true)) < 0 ||
+        (r = make_pipe(&c.report_fd, &e.report, true)) < 0)
         goto fail;
     c.pid = fork();
     if (c.pid < 0) {

@@ -817,12 +817,20 @@ static int open_control(struct inner *a)
     }
     a->connected = true;
     r = frame_conn_init(&a->conn, fd, CONTROL_MAX_PAYLOAD);
-    if (r == 0 && a->task->encrypted)
-        r = control_secure(a->task->token, true, &a->tls, &err);
-    if (r == 0 && a->tls)
-        r = tls_carry(a->tls, fd, &a->conn.carrier);
+    if (r < 0) {
+        say_why(a, strerror(-r));
+        return r;
+    }
+    if (!a->task->encrypted)
+        return 0;
+    r = control_secure(a->task->token, true, &a->tls, &err);
+    if (r < 0) {
+        say_why(a, err.text);
+        return r;
+    }
+    r = tls_carry(a->tls, fd, &a->conn.carrier);
     if (r < 0)
-        say_why(a, a->tls ? strerror(-r) : err.text);
+        say_why(a, strerror(-r));
     return r;
 }
 
