@@ -52,7 +52,7 @@ void control_hello_init(struct control_hello *m)
     memcpy(m->magic, control_magic, sizeof(m->magic));
 }
 
-/* In a time that does not tell how much of it was right. */
+/* In constant time: how long it takes does not tell how much of a guess was right. */
 static bool same_token(const char *a, const char *b)
 {
     size_t len = strlen(b);

@@ -43,9 +43,9 @@ int host_get_self(char *ret, size_t size, struct plenum_error *err);
 /** A TCP port that nobody uses at this moment, or 0. */
 uint16_t host_find_free_port(void);
 
-/** Is /proc that of this process's PID name space? Processes are found and ended by what it says:
- * by another's they would be others. And may a process adopt orphans? 0, or -ESRCH or -ENOSYS with
- * a sentence. */
+/** Is /proc that of this process's PID name space? Processes are found and killed by their numbers
+ * in it, and in another name space these would be other processes. And may a process adopt orphans?
+ * 0, or -ESRCH or -ENOSYS with a sentence. */
 int host_check_proc(struct plenum_error *err);
 
 /** The working directory, by the name under which the person came here (symbolic links kept). */

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/** Which of HUP, INT, QUIT and TERM are ignored, as nohup(1) and shells without job control leave
- * it: a bit (1 << signal) each. Whoever started us so wants the programs to be started so. */
+/** Which of HUP, INT, QUIT and TERM are ignored, as nohup(1) and shells without job control set it:
+ * a bit (1 << signal) each. The programs are started with the same signals ignored. */
 uint64_t signals_get_ignored(void);
 
 /** Have the signals that plenumrun answers come by a descriptor, as io_open_signals() does, but for

@@ -27,10 +27,10 @@
 #include "launcher/topology.h"
 
 enum {
-    UNAUTHENTICATED_MS = 10000,      /* to say HELLO */
-    UNAUTHENTICATED_MAX = 256,       /* connections that have not */
-    DEAF_MS = 500,                   /* before we look again who waits, where nobody can be taken */
-    SILENT_MS = 4000,                /* some beats: no slip of a busy host */
+    UNAUTHENTICATED_MS = 10000, /* to say HELLO */
+    UNAUTHENTICATED_MAX = 256,  /* connections that have not */
+    DEAF_MS = 500,              /* before we try to accept again, when no descriptor was left */
+    SILENT_MS = 4000,           /* several missed heartbeats: more than a busy host causes */
     WINDOW_TOTAL = 32 * 1024 * 1024, /* output under way, of all instances together */
     WINDOW_LEAST = 64 * 1024,
     WINDOW_MOST = 1024 * 1024,
@@ -89,7 +89,7 @@ void instances_list_missing(const struct supervisor *s, enum instance_state stat
             n = snprintf(item, sizeof(item), "instance %u on host %s", first, host->name);
         else
             n = snprintf(item, sizeof(item), "%u instances on host %s", missing, host->name);
-        if (len > 0 && len + (size_t)n + 2 * sizeof(more) > size) { /* nobody is cut in mid-word */
+        if (len > 0 && len + (size_t)n + 2 * sizeof(more) > size) { /* cut between names */
             (void)snprintf(ret + len, size - len, "%s", more);
             return;
         }
@@ -436,7 +436,8 @@ void instances_read(struct supervisor *s, struct peer *peer)
         hang_up(s, peer);
 }
 
-/* Whoever has been silent for longest makes room: a shim speaks at once. */
+/* Drop the unauthenticated peer that has waited longest: a shim authenticates at once. False: there
+ * is none. */
 static bool drop_oldest_unauthenticated(struct supervisor *s)
 {
     struct peer *oldest = NULL;
@@ -519,7 +520,7 @@ static bool wants_input(const struct supervisor *s, uint32_t instance)
     return instance == 0 && !s->job->output->no_stdin;
 }
 
-/* The host of instance 0, by a name that means it on all hosts. */
+/* A name or address of instance 0's host that all hosts can use. */
 static const char *master_address(const struct supervisor *s, char *text, size_t size)
 {
     const struct plan *plan = s->plan;
@@ -711,7 +712,7 @@ void instances_flush(struct supervisor *s)
 
 /* ---- whether they are there ---- */
 
-/* Between INSTANCE_PRESENT and INSTANCE_DONE a shim beats. */
+/* Does its shim send heartbeats now? */
 static bool is_heard(const struct instance *inst)
 {
     return inst->state != INSTANCE_ABSENT && inst->state != INSTANCE_DONE && inst->peer;

@@ -87,7 +87,7 @@ static int choose_hosts(struct cmdline *options, struct plenum_error *err)
     return 0;
 }
 
-/* This host under several names is one host with the slots of all. */
+/* Where this host is named several times, make one entry with the slots of all. */
 static void merge_this_host(struct hostlist *hosts, bool *local)
 {
     size_t first = SIZE_MAX, kept = 0;
@@ -112,7 +112,8 @@ static void merge_this_host(struct hostlist *hosts, bool *local)
     hosts->count = kept;
 }
 
-/* Loaders of the job's own have the job's own key, and a program has one. */
+/* A program has one key. Loaders of the job's own use the job's key, so loaders with other keys
+ * cannot be used beside them. */
 static int check_loaders(const struct cmdline *options, struct plenum_error *err)
 {
     struct address list[ADDRESS_LIST_MAX];
@@ -276,7 +277,8 @@ static int choose_starter(const struct cmdline *options, const struct plan *plan
     return 0;
 }
 
-/* What would start them here; machines that are only planned for have what they have. */
+/* What would start the instances on this machine. For other machines (--topology) it is not known,
+ * and mpirun is assumed. */
 static const char *tell_starter(const struct cmdline *options, const struct plan *plan)
 {
     const struct mpirun_program *found;
@@ -333,8 +335,8 @@ static int check_instances(const struct cmdline *options, const struct plan *pla
 
 enum { PAUSE_FIRST_S = 5, PAUSE_LAST_S = 60 };
 
-/* Wait until then: 0, or the signal with which somebody wants the job to end. There is no program
- * that could be handed another one. */
+/* Wait until then: 0, or the signal with which somebody wants the job to end. Other signals are
+ * ignored, as there is no program to pass them to. */
 static int wait_until(uint64_t end)
 {
     int fd = signals_open(), signal = 0;
@@ -355,8 +357,8 @@ static int wait_until(uint64_t end)
     return signal;
 }
 
-/* A job that ran before, and does not come to run again: a host may be on its way back. Wait, each
- * time twice as long, but not beyond the end of the job's time: 0, or a signal that ended it. */
+/* The job ran before, but cannot start again now. A host may come back, so wait: each time twice as
+ * long, but not beyond --timeout. 0, or the signal that ended the job. */
 static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
 {
     uint64_t limit = job->limits->timeout_ns, now = time_now_ns();
@@ -369,7 +371,7 @@ static int wait_for_hosts(const struct supervise_job *job, unsigned *pause)
     return wait_until(now + left * NS_PER_SEC);
 }
 
-/* The job, and the job again when it has failed and may be. */
+/* Run the job, and run it again when it has failed and may be restarted. */
 static int run(const struct cmdline *options, struct plan *plan)
 {
     char directory[4096], id[17], why[80];

@@ -36,8 +36,8 @@ int local_arguments(const struct plan *plan, struct starter_words *ret)
     return starter_words_finish(&w, ret);
 }
 
-/* An mpirun around us has said to us who we are, and where its folders are: our instances are none
- * of its processes, and what it needs is not theirs to remove. */
+/* An mpirun that started plenumrun has set these variables for plenumrun. They are wrong for our
+ * instances, which are not its processes: with them, an instance would remove its files. */
 static bool is_of_another(const char *entry)
 {
     static const char *const beginnings[] = {HANDOVER_PREFIX,

@@ -6,7 +6,7 @@
 #include "launcher/job/starter.h"
 #include "launcher/plan/plan.h"
 
-/** The argument by which plenumrun knows that it is this; how many shims it starts follows. */
+/** The argument that makes plenumrun the starter. The number of shims follows it. */
 #define LOCAL_ARGUMENT "--start"
 
 /** Its command line. */

@@ -134,8 +134,9 @@ bool mpirun_are_exports(const struct texts *words)
     return true;
 }
 
-/* But variables, which the shim has from us: Open MPI 5.0 crashes when it is given several
- * applications. */
+/* The next arguments of this instance from `from` on; `*at` is where they are. Those that are
+ * variables alone are left out, as the shim gets variables from us: each application more is a
+ * risk, since Open MPI 5.0 crashes when it is given several. */
 static const struct instance_args *arguments_of(const struct mpi_settings *mpi, uint32_t instance,
                                                 size_t from, size_t *at)
 {
@@ -485,7 +486,7 @@ int mpirun_environment(const struct plan *plan, const struct starter_job *job,
     return r;
 }
 
-/* Others have a program of the same name, which does not understand our command line. */
+/* Other MPIs have an mpirun, too, which does not understand our command line. */
 int mpirun_find(struct mpirun_program *ret, struct plenum_error *err)
 {
     static const char open_mpi[] = "(Open MPI) ";

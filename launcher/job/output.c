@@ -506,7 +506,9 @@ static int put(struct output *o, int64_t instance, enum control_stream stream, b
     *c = (struct chunk){.instance = instance, .stream = stream, .progress = progress, .len = len};
     memcpy(c->bytes, bytes, len);
     (void)pthread_mutex_lock(&o->mu);
-    if (progress) { /* no credit bounds them: one at a time, or a stopped terminal costs memory */
+    /* These need no credit, so only one is queued at a time: else a stopped terminal would cost
+     * memory. */
+    if (progress) {
         if (o->progresses[instance] & 1 << stream) {
             (void)pthread_mutex_unlock(&o->mu);
             free(c);
@@ -540,6 +542,7 @@ int output_put_own(struct output *output, bool on_stderr, const char *bytes, siz
 
 void output_set_pid(struct output *output, uint32_t instance, pid_t pid)
 {
+    assert(instance < output->count);
     /* Read by the thread, for tags only: it sees the one or the other. */
     __atomic_store_n(&output->instances[instance].pid, pid, __ATOMIC_RELAXED);
 }
@@ -558,6 +561,7 @@ uint64_t output_collect_credit(struct output *output, uint32_t instance)
 {
     uint64_t bytes;
 
+    assert(instance < output->count);
     (void)pthread_mutex_lock(&output->mu);
     bytes = output->credit[instance];
     output->credit[instance] = 0;

@@ -7,6 +7,7 @@
 
 #include "launcher/job/report.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -86,6 +87,7 @@ static void failed_sentence(const struct control_failed *failed, const char *who
 
 static void describe_instance(const struct plan *plan, uint32_t instance, char *ret, size_t size)
 {
+    assert(instance < plan->num_instances);
     (void)snprintf(ret, size, "instance %u on host %s", instance,
                    plan->hosts[plan->instances[instance].host].name);
 }

@@ -108,7 +108,7 @@ struct start {
 
 static void become_starter(const struct start *s, pid_t guard)
 {
-    /* Its guard does more than end it; without one there is nothing to wait for. */
+    /* Without its guard it is to die at once. */
     if (proctree_follow(guard, SIGKILL) < 0)
         _exit(125);
     signals_reset(0);
@@ -148,13 +148,13 @@ static void become_guard(const struct start *s)
     (void)dup2(s->null, STDIN_FILENO);
     (void)dup2(s->text[1], STDOUT_FILENO);
     (void)dup2(s->text[1], STDERR_FILENO);
-    /* Nothing else of plenumrun's may live on here when it is gone: connections must break. */
+    /* Close all other descriptors of plenumrun's: its connections must break when it dies. */
     status_fd = move_up(s->status[1]);
     text_fd = move_up(s->text[0]);
     for (size_t i = 0; i < s->arguments.num_files; i++)
         files[i] = move_up(s->arguments.files[i]);
     (void)dup2(status_fd, STATUS_FD);
-    /* A reader for mpirun's words, though not one that reads: it hangs when there is none. */
+    /* Keep the reading end of mpirun's output open: mpirun hangs when it has no reader. */
     (void)dup2(text_fd, TEXT_FD);
     for (size_t i = 0; i < s->arguments.num_files; i++)
         (void)dup2(files[i], STARTER_FILES_FD + (int)i);

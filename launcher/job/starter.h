@@ -48,7 +48,7 @@ struct starter_words {
     char **words;
     size_t count, cap;
     bool failed; /* memory was short */
-    /* That they name, by STARTER_FILES_FD and their place here; owned. */
+    /* Files that the words name: file i is descriptor STARTER_FILES_FD + i there. Owned. */
     int files[STARTER_FILES_MAX];
     size_t num_files;
 };

@@ -59,7 +59,7 @@ enum {
     DESCRIPTORS_LEAST = 32,  /* besides those of instances */
 };
 
-/* The log is written by the thread that writes everything else. */
+/* Log lines go through the output's thread, like all other output. */
 static struct output *log_output;
 
 static void log_to_output(const char *line, size_t len)
@@ -160,8 +160,8 @@ static void suspend_all(struct supervisor *s, bool suspend)
     loaders_suspend(s->loaders, suspend);
 }
 
-/* After we have been stopped, perhaps with all of the job: nobody was silent, and nothing is late.
- * But --timeout is a time of the day. */
+/* This process was stopped for a while, perhaps with the whole job. That time does not count: put
+ * all deadlines off by it, but not --timeout, which counts by the clock. */
 static void forgive(struct supervisor *s)
 {
     uint64_t *const times[] = {&s->start_at, &s->kill_at,        &s->reason_at,
@@ -188,7 +188,7 @@ static void stop_and_continue(struct supervisor *s)
     forgive(s);
 }
 
-/* Whoever presses Ctrl-C often does so because something seems to hang: what? */
+/* People press Ctrl-C when something seems to hang: show them what each instance is doing. */
 static void show_state(struct supervisor *s)
 {
     char *table = isatty(STDERR_FILENO) ? result_table(s) : NULL;
@@ -198,7 +198,7 @@ static void show_state(struct supervisor *s)
     free(table);
 }
 
-/* Somebody wants the job to end: at first its programs are asked as that person asked us. */
+/* Somebody wants the job to end. The first time, the programs get the same signal as we did. */
 static void interrupt(struct supervisor *s, int signal)
 {
     s->interrupts++;
@@ -288,9 +288,9 @@ static void read_status(struct supervisor *s)
     supervise_expect_reason(s);
 }
 
-/* Was the process that started an instance gone, and mpirun ended of that? That of Open MPI 5 does
- * at once, and may be heard of before. One that is killed leaves orphans, too, and those on its own
- * host are its own. */
+/* Did mpirun end because its daemon on another host is gone? That of Open MPI 5 ends at once then,
+ * and its end may be seen before the orphan's. Not if mpirun was killed itself, or if the orphan is
+ * on mpirun's own host, where there is no daemon. */
 static bool has_lost_daemon(const struct supervisor *s)
 {
     return !s->starter_ended ||
@@ -420,7 +420,7 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         next = min_u64(next, times[i]);
-    /* These two are conditions rather than events: they stay in the past. */
+    /* These two stay set when their time has passed, so only times to come count. */
     if (s->close_at > now)
         next = min_u64(next, s->close_at);
     if (s->phase == JOB_CLOSING && s->starter_gone)
@@ -432,8 +432,8 @@ static uint64_t next_due(const struct supervisor *s, uint64_t now)
 
 /* ---- the loop ---- */
 
-/* Has everybody come to an end who still can? Those who are late may only owe us output, which has
- * time: their program has ended, and their shim is there. */
+/* Have all instances ended that can still end? After close_at only those are waited for whose
+ * program has ended and whose output is still coming. */
 static bool all_ended(const struct supervisor *s, uint64_t now)
 {
     bool late = now >= s->close_at;

@@ -7,6 +7,7 @@
 
 #include "launcher/plan/plan.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -338,6 +339,7 @@ int plan_place_host(struct plan *plan, uint32_t host, hwloc_topology_t topology,
     struct places places;
     int r;
 
+    assert(host < plan->num_hosts);
     request.count = h->count;
     if (request.policy == PLACE_DEVICE) {
         devices = list_devices(plan, h);

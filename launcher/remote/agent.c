@@ -119,7 +119,8 @@ static bool is_ssh(const char *agent)
 
 unsigned agent_keepalive_seconds(const struct agent_settings *settings)
 {
-    /* The first probe may be due at once, so the waits behind them must do: 3 times a half. */
+    /* The first probe may be sent at once, so the waits after the probes must be long enough
+     * together: three times a half. */
     uint64_t half = settings->heartbeat_timeout_ns / NS_PER_SEC / 2 + 1;
 
     return (unsigned)min_u64(max_u64(half, KEEPALIVE_SECONDS_LEAST), KEEPALIVE_SECONDS_MOST);
@@ -172,6 +173,7 @@ bool agent_must_translate(const struct plan *plan)
 
 void agent_name_host(const struct plan *plan, uint32_t host, char ret[AGENT_NAME_MAX])
 {
+    assert(host < plan->num_hosts);
     if (plan->hosts[host].local && strchr(plan->hosts[host].name, ':'))
         (void)snprintf(ret, AGENT_NAME_MAX, "localhost");
     else if (is_nameless(plan, host))
@@ -427,7 +429,7 @@ static char *wrap_command(char **words, int count)
     return NULL;
 }
 
-/* Have it read by whoever reads our standard input from now on: 0, or -errno. */
+/* Put the secret into our standard input, for the program that we become: 0, or -errno. */
 static int offer_secret(const char *secret)
 {
     int fd = memfd_create("plenum-secret", MFD_CLOEXEC);

@@ -44,7 +44,7 @@ struct keeper {
     struct jobloader *loader;
 };
 
-/* A fault here is the person's to mend before the job starts, not the first client's. */
+/* Find faults now, so that the job does not start, and not when the first client connects. */
 static int begin(struct keeper *l, struct plenum_error *err)
 {
     char key[TLS_PATH_MAX], at[128];

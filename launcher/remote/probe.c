@@ -155,7 +155,8 @@ static void read_clock(const char *value, uint64_t asked_ns, uint64_t heard_ns, 
 
     if (parse_u64(value, UINT64_MAX, &there) < 0)
         return;
-    /* It was read between our question and its answer: only what is outside is a difference. */
+    /* The other clock was read between our question and its answer. Only a time outside of these
+     * shows a difference. */
     if (there > heard_ns)
         p->clock_ns = (int64_t)min_u64(there - heard_ns, INT64_MAX);
     else if (there < asked_ns)
@@ -277,8 +278,8 @@ static void judge(const struct probe_question *question, struct inquiry *q, uint
         probe_fail(p, "log in", "%s ended without a word", agent_program(question->agent));
 }
 
-/* Is it under way, and so that others wait for it? Silent hosts are not waited for: a rack of them
- * would keep the rest from being asked. */
+/* Does it count as one of the SIDE_BY_SIDE? A host that has been silent for PROMPT_MS does not:
+ * many silent hosts would keep the others from being asked. */
 static bool is_busy(const struct inquiry *q, uint64_t now)
 {
     return q->fd >= 0 && (q->len > 0 || now < q->since_ns + PROMPT_MS * NS_PER_MS);

@@ -22,7 +22,7 @@ struct probe_question {
     const char *path;      /* where programs are looked for; NULL: as it is there */
     const char *self;      /* plenumrun's own file */
     const char *directory; /* where the programs will run */
-    /* of time in which we run: one during which we are stopped does not count */
+    /* time during which this process is stopped does not count */
     int limit_ms;
 };
 

@@ -101,7 +101,7 @@ static void hosts_fini(struct hosts *h)
     network_fini(&h->own);
 }
 
-/* Things that are no failures, but will be asked about later. */
+/* Warn of what is no failure, but may explain trouble later. */
 static void warn_of(const struct probe *p)
 {
     char available[32], all[32];

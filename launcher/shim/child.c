@@ -9,6 +9,7 @@
 
 #include "launcher/shim/child.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -103,6 +104,7 @@ int child_start(const struct child_options *options, struct child *ret)
     pid_t parent = getpid();
     int r;
 
+    assert(options->argv[0] && options->directory);
     if (options->input) {
         r = make_pipe(&c.input, &e.input, false);
     } else {

@@ -18,6 +18,7 @@
 
 #include "launcher/shim/guard.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/wait.h>
@@ -160,6 +161,7 @@ int guard_run(const struct guard_options *options)
 {
     struct guard g = {.options = options, .kill_at = UINT64_MAX, .give_up_at = UINT64_MAX};
 
+    assert(options->child > 0 && options->told && options->orphaned);
     if (getppid() != options->parent)
         begin(&g, options->orphaned);
     while (reap(&g)) {

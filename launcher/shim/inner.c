@@ -49,7 +49,7 @@ enum {
     BEAT_MS = 1000,
     FIRST_SILENCE_MS = 30000, /* until the plan has told another */
     TOLD_MS = 1000,           /* how long plenumrun may take to decide what mpirun's wish means */
-    SAME_MS = 1000,           /* between two ways of one signal */
+    SAME_MS = 1000,           /* within which two SIGUSR1 count as one that came by two ways */
     LOOK_MS = 10,             /* between two looks at what is being killed */
     LOADER_GRACE_MS = 2000,
     TAIL_LINES = 20,
@@ -88,7 +88,7 @@ struct inner {
     bool exited;
     enum control_cause cause; /* of an end that comes */
     bool told;                /* mpirun wants the end */
-    uint64_t told_at;         /* its wish becomes ours then; UINT64_MAX: not */
+    uint64_t told_at;         /* the program is ended then; UINT64_MAX: it is not */
     uint64_t kill_at;         /* UINT64_MAX: not yet */
     struct proctree_end tree; /* as it is killed */
     bool swept;
@@ -428,7 +428,7 @@ static void handle_input(struct inner *a, struct frame_reader *payload)
     }
     more = realloc(a->input, a->input_len + len);
     if (!more) {
-        a->input_ended = true; /* better an early end than a hole */
+        a->input_ended = true; /* the input ends early, rather than with a gap in it */
         return;
     }
     memcpy(more + a->input_len, bytes, len);
@@ -491,7 +491,7 @@ static void handle_frame(struct inner *a, const struct frame_header *header,
         break;
     case CONTROL_END:
         a->end = true;
-        end_program(a, 0, CONTROL_CAUSE_ASKED); /* it should have ended long ago */
+        end_program(a, 0, CONTROL_CAUSE_ASKED); /* the job is over, though our program runs */
         break;
     default: /* BEAT: that something came is all it says */
         break;
@@ -690,8 +690,8 @@ static void fill_fds(struct inner *a, struct pollfd fds[FDS])
     fds[FD_REPORT] = (struct pollfd){.fd = a->child.report_fd, .events = POLLIN};
     fds[FD_INPUT] =
         (struct pollfd){.fd = a->input_len > 0 ? a->child.input : -1, .events = POLLOUT};
-    /* A neighbour may have its plan before us; until ours tells the loader's environment, it waits.
-     */
+    /* Another instance of this host may have its plan before us, and connect to the loader. It
+     * waits until our plan tells the loader's environment. */
     fds[FD_LOADER] = (struct pollfd){
         .fd = a->loader && a->environment ? jobloader_get_fd(a->loader) : -1, .events = POLLIN};
     for (int s = 0; s < CONTROL_STREAMS; s++)
