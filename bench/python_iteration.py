@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """What a batch costs in Python when it is ready already: bench/python_iteration.py [--json] [BATCHES]
 
-    PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3 bench/python_iteration.py
+    PLENUM_LIBRARY=.libs/libplenum.so.1 PLENUM_PLENUMD=$PWD/plenumd PYTHONPATH=../python python3
+    bench/python_iteration.py
 
 Batches are one constant batch in the ring (PLENUM_SOURCE=synthetic), so none is waited for. Rows, in turn, in rounds:
 
@@ -80,8 +81,8 @@ def main() -> None:
             print(json.dumps({"batch_bytes": held.nbytes, "rounds": ROUNDS, "batches": count, "microseconds_a_batch": {
                 name: {"min": min(t), "median": statistics.median(t), "max": max(t)} for name, t in times.items()}}))
             return
-        print(f"batches of {held.shape[0]} images of {held.shape[1]} x {held.shape[2]} pixels, {held.nbytes / 2**20:.1f} "
-              f"MiB; {ROUNDS} rounds of {count}")
+        print(f"batches of {held.shape[0]} images of {held.shape[1]} x {held.shape[2]} pixels, "
+              f"{held.nbytes / 2**20:.1f} MiB; {ROUNDS} rounds of {count}")
         for name, t in times.items():
             print(f"{name:14} {statistics.median(t):9.1f} us   ({min(t):.1f} to {max(t):.1f})")
 

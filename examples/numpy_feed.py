@@ -7,9 +7,9 @@
     plenumrun --num-instances 2 --num-replicas 4 python3 numpy_feed.py /tmp/sample
     python3 numpy_feed.py /tmp/sample --jax
 
-Batches are NumPy arrays that lie where the loader wrote them. Gradients are added up by the job's own allreduce, in place.
-With --jax the step is compiled by JAX, which takes the same memory through DLPack. Samples that only fill up the last step
-of an epoch weigh nothing, so every sample counts once an epoch, however they are shared out.
+Batches are NumPy arrays that lie where the loader wrote them. Gradients are added up by the job's own allreduce, in
+place. With --jax the step is compiled by JAX, which takes the same memory through DLPack. Samples that only fill up the
+last step of an epoch weigh nothing, so every sample counts once an epoch, however they are shared out.
 """
 
 import argparse
@@ -20,7 +20,8 @@ import numpy as np
 
 import pyplenum
 
-# Weights, images as they come (int8 NHWC), labels, weight of each sample -> loss, right answers, gradient; all are sums.
+# Weights, images as they come (int8 NHWC), labels, weight of each sample -> loss, right answers, gradient; all are
+# sums.
 Step = Callable[[Any, Any, Any, Any], Tuple[Any, Any, Any]]
 
 

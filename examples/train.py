@@ -7,15 +7,16 @@
     plenumrun --num-instances 2 --num-replicas 4 python3 train.py /tmp/sample
     torchrun --nproc_per_node 2 train.py /tmp/sample
 
-An ordinary PyTorch script: DistributedDataParallel with gloo, which takes rank and world size from the environment. Only
-its batches come from Plenum. The samples of a step are the same whatever the number of processes, as long as the
+An ordinary PyTorch script: DistributedDataParallel with gloo, which takes rank and world size from the environment.
+Only its batches come from Plenum. The samples of a step are the same whatever the number of processes, as long as the
 number of replicas times the micro-batch is the same; so is the loss, up to rounding.
 
     plenumrun -n 2 --max-restarts 3 python3 train.py /tmp/sample --checkpoint run.pt --checkpoint-every 20 --resume
 
-A checkpoint holds the place in the stream of samples beside weights and optimizer. A run that was killed and goes on from
-it is the same run: the same samples in every step, and, with one or two processes, the same weights to the last bit. (With
-more, DistributedDataParallel adds up in another order in its first step.) It may go on with another number of processes.
+A checkpoint holds the place in the stream of samples beside weights and optimizer. A run that was killed and goes on
+from it is the same run: the same samples in every step, and, with one or two processes, the same weights to the last
+bit. (With more, DistributedDataParallel adds up in another order in its first step.) It may go on with another number
+of processes.
 
     python3 train.py /tmp/sample --evaluate /tmp/validation
 
@@ -49,7 +50,8 @@ def parse() -> argparse.Namespace:
     p.add_argument("--lr", type=float, default=0.02)
     p.add_argument("--double", action="store_true", help="compute in float64")
     p.add_argument("--log", metavar="FILE", help="write the sample numbers and the exact loss of every step there")
-    p.add_argument("--checkpoint", metavar="FILE", help="write a checkpoint there, at the end and as the next option says")
+    p.add_argument("--checkpoint", metavar="FILE",
+                   help="write a checkpoint there, at the end and as the next option says")
     p.add_argument("--checkpoint-every", type=int, metavar="N", help="write one every N steps, too")
     p.add_argument("--resume", action="store_true", help="go on from the checkpoint, if it is there")
     p.add_argument("--evaluate", metavar="DATASET", help="evaluate on this folder after training")
@@ -175,7 +177,8 @@ def train(args: argparse.Namespace, run: Run, model: nn.Module, dtype: torch.dty
     elapsed, stats = time.monotonic() - begin, run.stream.stats
     if first and run.step > first_step:
         samples = (run.step - first_step) * run.job.num_instances * (stats.samples // max(1, stats.batches))
-        print(f"{samples / elapsed:.0f} images/s, {100 * stats.waited / elapsed:.1f} % of the time spent waiting for data")
+        print(f"{samples / elapsed:.0f} images/s, {100 * stats.waited / elapsed:.1f} % of the time spent waiting for "
+              f"data")
     if log:
         log.close()
 

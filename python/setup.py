@@ -3,8 +3,10 @@
 
 Two kinds are made:
 
-- scripts/wheel puts libplenum and the programs into pyplenum/bin of a copy of this folder. Its wheel needs nothing else.
-- "pip install ./python" makes one of the modules alone, for a machine that has libplenum already. Where none is found, it
+- scripts/wheel puts libplenum and the programs into pyplenum/bin of a copy of this folder. Its wheel needs nothing
+else.
+- "pip install ./python" makes one of the modules alone, for a machine that has libplenum already. Where none is found,
+it
   says so now, instead of at the first import. PLENUM_LIBRARY names one that will be there later.
 """
 

@@ -88,7 +88,8 @@ def plenum():
     import pyplenum
 
     address = f"unix:@plenum-peers-{os.getpid()}"
-    loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", address, "--threads", str(THREADS), "--quiet"],
+    loader = subprocess.Popen([os.path.join(BUILD, "plenumd"), "--socket", address, "--threads", str(THREADS),
+                               "--quiet"],
                               stdin=subprocess.DEVNULL)
     try:
         for _ in range(100):

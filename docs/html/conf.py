@@ -27,7 +27,8 @@ html_copy_source = False
 
 
 def headings(app, what, name, obj, options, lines):
-    """NumPy's headings in docstrings ("Parameters", underlined) as Sphinx has them; what is below them is a list as it stands."""
+    """NumPy's headings in docstrings ("Parameters", underlined) as Sphinx has them; what is below them is a list as it
+    stands."""
     if lines and lines[0].startswith("Alias for field number"):  # what a NamedTuple says of its fields
         lines.clear()
     for i in range(len(lines) - 1):

@@ -21,7 +21,8 @@ class Page(html.parser.HTMLParser):
 
 
 root = os.path.abspath(sys.argv[1])
-pages = {os.path.join(folder, name): None for folder, _, names in os.walk(root) for name in names if name.endswith(".html")}
+pages = {os.path.join(folder, name): None for folder, _, names in os.walk(root) for name in names
+         if name.endswith(".html")}
 for path in pages:
     pages[path] = Page(path)
 count = dead = 0
@@ -31,8 +32,10 @@ for path, page in sorted(pages.items()):
         if url.scheme or url.netloc:
             continue
         count += 1
-        there = os.path.normpath(os.path.join(os.path.dirname(path), urllib.parse.unquote(url.path))) if url.path else path
-        if not os.path.isfile(there) or (there in pages and urllib.parse.unquote(url.fragment) not in pages[there].anchors):
+        there = os.path.normpath(os.path.join(os.path.dirname(path),
+                                              urllib.parse.unquote(url.path))) if url.path else path
+        if not os.path.isfile(there) or (there in pages
+                                         and urllib.parse.unquote(url.fragment) not in pages[there].anchors):
             print(f"{os.path.relpath(path, root)}: {link} leads nowhere")
             dead += 1
 print(f"{len(pages)} pages, {count} links between them, {dead} dead")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""stage.py SOURCE DIR - lay out the sources of the HTML manual in DIR: pages, manual pages, headers and examples, linked with each other.
+"""stage.py SOURCE DIR - lay out the sources of the HTML manual in DIR: pages, manual pages, headers and examples,
+linked with each other.
 
-Nothing is written twice: pages are those of docs/ and beside it, functions of C are described by the manual pages of section 3, those of Python by
-their docstrings. Here they only get a place, a table of contents, and links."""
+Nothing is written twice: pages are those of docs/ and beside it, functions of C are described by the manual pages of
+section 3, those of Python by their docstrings. Here they only get a place, a table of contents, and links."""
 
 import os
 import re
@@ -18,8 +19,8 @@ CONTENTS = (
     ("Run a loader", ("docs/operator", "docs/kubernetes", "docs/security", "docs/messages")),
     ("Programs", ("man/plenumrun.1", "man/plenumctl.1", "man/plenumd.8", "man/plenumd.conf.5", "man/plenum.7")),
     ("Python", ("python/pyplenum", "python/pyplenum.torch")),
-    ("C", ("man/libplenum.3", "man/plenum_job.3", "man/plenum_collectives.3", "man/plenum_stream.3", "man/plenum_batch.3", "man/plenum_cursor.3",
-           "include/index")),
+    ("C", ("man/libplenum.3", "man/plenum_job.3", "man/plenum_collectives.3", "man/plenum_stream.3",
+           "man/plenum_batch.3", "man/plenum_cursor.3", "include/index")),
     ("Exactly", ("docs/pixels", "docs/order", "docs/protocol", "docs/architecture", "bench/README")),
     ("The project", ("docs/versions", "NEWS", "HACKING", "SECURITY", "LICENSE")),
 )
@@ -78,11 +79,13 @@ class Manual:
 
         def mention(match):
             at = self.man.get(match.group(0))
-            return f"[{match.group(0)}]({os.path.relpath(at, os.path.dirname(page) or '.')}.md)" if at else match.group(0)
+            return f"[{match.group(0)}]({os.path.relpath(at, os.path.dirname(page) or '.')}.md)" if at else match.group(
+                0)
 
         parts = re.split(r"(^```.*?^```\n|^(?: {4}[^\n]*\n)+|`[^`\n]*`)", text, flags=re.S | re.M)
         for i in range(0, len(parts), 2):
-            parts[i] = re.sub(r"(?<![\w\[])[a-z_.]+\(\d\)(?!\])", mention, re.sub(r"(\[[^\]]*\])\(([^)\s]+)\)", link, parts[i]))
+            parts[i] = re.sub(r"(?<![\w\[])[a-z_.]+\(\d\)(?!\])", mention,
+                              re.sub(r"(\[[^\]]*\])\(([^)\s]+)\)", link, parts[i]))
         return "".join(parts)
 
     def page(self, path, text=None):
@@ -93,22 +96,28 @@ class Manual:
     def listing(self, path, language):
         os.makedirs(os.path.join(self.out, os.path.dirname(path)), exist_ok=True)
         shutil.copy(os.path.join(self.source, path), os.path.join(self.out, path))
-        write(f"# {path}\n\n```{{literalinclude}} {os.path.basename(path)}\n:language: {language}\n```\n", self.out, path + ".md")
+        write(f"# {path}\n\n```{{literalinclude}} {os.path.basename(path)}\n:language: {language}\n```\n", self.out,
+              path + ".md")
 
     def manual_page(self, name):
-        """What mandoc makes of it, a heading for each section, so that the table of contents and the search know them."""
-        html = subprocess.run(["mandoc", "-Wfatal", "-T", "html", "-O", "fragment,man=man:%N(%S)", os.path.join(self.source, "docs", "man", name)],
+        """What mandoc makes of it, a heading for each section, so that the table of contents and the search know
+        them."""
+        html = subprocess.run(["mandoc", "-Wfatal", "-T", "html", "-O", "fragment,man=man:%N(%S)",
+                               os.path.join(self.source, "docs", "man", name)],
                               check=True, capture_output=True, text=True).stdout
         page, section = name.rsplit(".", 1)
 
         def reference(match):
             at = self.man.get(match.group(1))
-            return f'href="{os.path.basename(at)}.html"' if at else f'href="https://manpages.debian.org/{match.group(1)[:-3]}.{match.group(1)[-2]}"'
+            if at:
+                return f'href="{os.path.basename(at)}.html"'
+            return f'href="https://manpages.debian.org/{match.group(1)[:-3]}.{match.group(1)[-2]}"'
 
         html = re.sub(r'href="man:([^"]*)"', reference, html)
         # pages in man(7) name others in bold type
         html = re.sub(r"<b>([\w.]+)</b>(\(\d\))",
-                      lambda m: f'<a href="{os.path.basename(self.man[m.group(1) + m.group(2)])}.html"><b>{m.group(1)}</b>{m.group(2)}</a>'
+                      lambda m: f'<a href="{os.path.basename(self.man[m.group(1) + m.group(2)])}.html">'
+                                f"<b>{m.group(1)}</b>{m.group(2)}</a>"
                       if m.group(1) + m.group(2) in self.man else m.group(0), html)
         body = html[html.index('<section class="Sh">'):html.rindex('<table class="foot">')].rstrip()
         body = re.sub(r"</?section[^>]*>|</div>\s*\Z", "", body)
@@ -137,9 +146,11 @@ class Manual:
         for name in sorted(os.listdir(os.path.join(self.source, "docs", "man"))):
             self.manual_page(name)
         for folder, title, words in (("examples", "Examples", "Whole programs, as they lie in `examples/`."),
-                                     ("include", "Headers", "The public headers, as programs include them. The manual pages say the same, at length.")):
+                                     ("include", "Headers", "The public headers, as programs include them. The manual "
+                                                            "pages say the same, at length.")):
             below = os.path.join(folder, "plenum") if folder == "include" else folder
-            names = sorted(name for name in os.listdir(os.path.join(self.source, below)) if name.endswith((".c", ".h", ".py")))
+            names = sorted(name for name in os.listdir(os.path.join(self.source, below))
+                           if name.endswith((".c", ".h", ".py")))
             for name in names:
                 self.listing(f"{below}/{name}", "python" if name.endswith(".py") else "c")
             toc = "\n".join(os.path.relpath(f"{below}/{name}", folder) for name in names)

@@ -9,12 +9,12 @@ import ctypes
 import operator
 import os
 import sys
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint8, c_uint32, c_uint64,
-                    c_void_p)
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint8, c_uint32,
+                    c_uint64, c_void_p)
 from typing import Any, Dict, List, Tuple
 
-__all__ = ["FOREVER", "PlenumError", "byref", "c_void_p", "caller", "check", "lib", "libc_free", "nanoseconds", "text_of",
-           "whole"]
+__all__ = ["FOREVER", "PlenumError", "byref", "c_void_p", "caller", "check", "lib", "libc_free", "nanoseconds",
+           "text_of", "whole"]
 
 FOREVER = 2**64 - 1
 
@@ -177,8 +177,9 @@ class CCarrier(Structure):
 
 
 def _load() -> ctypes.CDLL:
-    """$PLENUM_LIBRARY; in this package, where a wheel has it; in PREFIX/lib where it lies in PREFIX/lib/python3.N/site-packages; where the
-    linker looks; in this Python's prefix; and where "make install" puts it, as the linker may not know of that yet."""
+    """$PLENUM_LIBRARY; in this package, where a wheel has it; in PREFIX/lib where it lies in
+    PREFIX/lib/python3.N/site-packages; where the linker looks; in this Python's prefix; and where "make install" puts
+    it, as the linker may not know of that yet."""
     named, here = os.environ.get("PLENUM_LIBRARY"), os.path.dirname(os.path.abspath(__file__))
     candidates = [named] if named else []
     candidates.append(os.path.join(here, "bin", "libplenum.so.1"))
@@ -192,8 +193,8 @@ def _load() -> ctypes.CDLL:
             return ctypes.CDLL(path)
         except OSError as error:
             problems.append(str(error))
-    raise ImportError("libplenum.so.1 cannot be loaded: install Plenum's wheel, or libplenum (\"make install\" from its sources), or "
-                      "set PLENUM_LIBRARY to its path (" + "; ".join(problems) + ")")
+    raise ImportError("libplenum.so.1 cannot be loaded: install Plenum's wheel, or libplenum (\"make install\" from "
+                      "its sources), or set PLENUM_LIBRARY to its path (" + "; ".join(problems) + ")")
 
 
 lib = _load()
@@ -278,7 +279,8 @@ def text_of(value: Any, what: str) -> bytes:
 
 
 def caller() -> int:
-    """The ``stacklevel`` for a warning of the function that calls this one: the line of the program that called the package."""
+    """The ``stacklevel`` for a warning of the function that calls this one: the line of the program that called the
+    package."""
     here, level = os.path.dirname(__file__), 1
     frame = sys._getframe(1)
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:

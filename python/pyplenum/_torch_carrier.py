@@ -4,9 +4,9 @@
 They work on host memory, so the group is a gloo one, whatever the program's own group is. What is moved is the caller's
 memory itself.
 
-Tensors of a collective are kept for a while: a thread of gloo lets go of a tensor some time after the collective is over,
-and if it held the last reference it would need the interpreter's lock, while the interpreter, at its end, waits for that
-very thread.
+Tensors of a collective are kept for a while: a thread of gloo lets go of a tensor some time after the collective is
+over, and if it held the last reference it would need the interpreter's lock, while the interpreter, at its end, waits
+for that very thread.
 """
 
 import collections

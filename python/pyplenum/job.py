@@ -85,7 +85,8 @@ def _hosts(rank: int, world_size: int) -> List[str]:
         store = here.distributed_c10d._get_default_store()
         store.set(f"plenum/host/{rank}", host)
     except Exception as error:
-        raise PlenumError(errno.ENOTSUP, "torch.distributed does not tell which ranks are on this host: set LOCAL_RANK and "
+        raise PlenumError(errno.ENOTSUP, "torch.distributed does not tell which ranks are on this host: set LOCAL_RANK "
+                          "and "
                           f"LOCAL_WORLD_SIZE, or call pyplenum.job(rank=..., world_size=..., ...) ({error})") from None
     hosts = []
     for other in range(world_size):
@@ -93,8 +94,9 @@ def _hosts(rank: int, world_size: int) -> List[str]:
             store.wait([f"plenum/host/{other}"], timedelta(seconds=_OTHERS_S))
             hosts.append(store.get(f"plenum/host/{other}").decode())
         except Exception:
-            raise PlenumError(errno.ETIMEDOUT, f"rank {other} of torch.distributed has opened neither a job nor a stream "
-                              f"within {_OTHERS_S:.0f} s: all ranks do so, unless LOCAL_RANK and LOCAL_WORLD_SIZE are set") from None
+            raise PlenumError(errno.ETIMEDOUT, f"rank {other} of torch.distributed has opened neither a job nor a "
+                              f"stream within {_OTHERS_S:.0f} s: all ranks do so, unless LOCAL_RANK and "
+                              f"LOCAL_WORLD_SIZE are set") from None
     return hosts
 
 
@@ -171,8 +173,8 @@ class Job:
     Where there is no MPI, as under torchrun, torch.distributed carries them, once the program has called its
     ``init_process_group()``; before, they raise ``ENOTSUP``.
 
-    Errors are raised as :class:`PlenumError` with the C library's ``errno`` (see comm.h): among them ``ETIMEDOUT``, with
-    the instances that have not come, and ``EBADMSG`` from :meth:`same`.
+    Errors are raised as :class:`PlenumError` with the C library's ``errno`` (see comm.h): among them ``ETIMEDOUT``,
+    with the instances that have not come, and ``EBADMSG`` from :meth:`same`.
     """
 
     def __init__(self, place: Optional[_Place] = None) -> None:
@@ -190,8 +192,8 @@ class Job:
                 raise self._half_told
             elif alone and in_worker():
                 self.close()
-                raise PlenumError(errno.ECHILD, "a worker process of a DataLoader is not told which process of the job it belongs "
-                                  "to: say rank= and world_size=")
+                raise PlenumError(errno.ECHILD, "a worker process of a DataLoader is not told which process of the job "
+                                  "it belongs to: say rank= and world_size=")
         self._info = lib.plenum_job_get_info(self._handle).contents
         self._carrier: Any = None
         info = self._info
@@ -227,13 +229,15 @@ class Job:
         self._info = lib.plenum_job_get_info(handle).contents
 
     def _check_group(self) -> None:
-        """Refuse a group of torch.distributed that is not this job: ranks that take themselves for the only one would all
-        be given the same samples. What the program has said itself counts."""
+        """Refuse a group of torch.distributed that is not this job: ranks that take themselves for the only one would
+        all be given the same samples. What the program has said itself counts."""
         group = None if self.launcher == "program" else _group()
         if group is not None and group != (self.instance_index, self.num_instances):
-            raise PlenumError(errno.EINVAL, f"torch.distributed says that this is rank {group[0]} of {group[1]}, but when the job was "
-                              f"opened it was instance {self.instance_index} of {self.num_instances} (told by {self.launcher}): call "
-                              "init_process_group() before the first job, stream or loader is opened, or say rank= and world_size=")
+            raise PlenumError(errno.EINVAL, f"torch.distributed says that this is rank {group[0]} of {group[1]}, but "
+                              f"when the job was opened it was instance {self.instance_index} of {self.num_instances} "
+                              f"(told by {self.launcher}): call "
+                              "init_process_group() before the first job, stream or loader is opened, or say rank= and "
+                              "world_size=")
 
     def _open_handle(self) -> int:
         if self._handle is None:
@@ -248,8 +252,9 @@ class Job:
         if by_torch and self.num_instances > 1 and self._carrier is None:
             group = _group()
             if group is not None and group != (self.instance_index, self.num_instances):
-                raise PlenumError(errno.EINVAL, f"torch.distributed cannot carry the collectives of instance {self.instance_index} of "
-                                  f"{self.num_instances}: there it is rank {group[0]} of {group[1]}")
+                raise PlenumError(errno.EINVAL, f"torch.distributed cannot carry the collectives of instance "
+                                  f"{self.instance_index} of {self.num_instances}: there it is rank {group[0]} of "
+                                  f"{group[1]}")
             if group is not None:
                 from ._torch_carrier import carry
 
@@ -264,7 +269,8 @@ class Job:
 
     def set_timeout(self, seconds: Optional[float]) -> None:
         """How long a collective may take before ``ETIMEDOUT`` is raised; None waits for ever."""
-        lib.plenum_job_set_timeout(self._open_handle(), 0 if seconds is None else max(1, nanoseconds(seconds, "the time limit")))
+        lib.plenum_job_set_timeout(self._open_handle(), 0
+                                   if seconds is None else max(1, nanoseconds(seconds, "the time limit")))
 
     def broadcast(self, x: Any, root: int = 0) -> Any:
         """Give every instance the content of ``x`` in instance ``root``, in place; returns ``x``. Any dtype."""
@@ -311,12 +317,14 @@ class Job:
         check(lib.plenum_same(self._for_collective(), memory.address, memory.nbytes, byref(error)), error)
 
     def broadcast_seed(self, seed: Optional[int] = None) -> int:
-        """One seed for the whole job: instance 0's ``seed``, or a number from the system's randomness where it has none."""
+        """One seed for the whole job: instance 0's ``seed``, or a number from the system's randomness where it has
+        none."""
         mine = secrets.randbits(64) or 1 if seed is None else whole(seed, "seed", 0, 2**64 - 1)
         return int(self.broadcast(np.array([mine], np.uint64))[0])
 
     def replica_seed(self, seed: int, replica: Optional[int] = None) -> int:
-        """A seed for one replica, this process's first unless told: each has another, wherever it runs. No collective."""
+        """A seed for one replica, this process's first unless told: each has another, wherever it runs. No
+        collective."""
         number = self.replica_offset if replica is None else whole(replica, "replica", 0, _MOST)
         return int(lib.plenum_replica_seed(whole(seed, "seed", 0, 2**64 - 1), number))
 
@@ -339,8 +347,8 @@ class Job:
     def once_per_host(self, prepare: Callable[[], Any]) -> None:
         """Have one instance of each host call ``prepare()``, and return in all when all hosts are ready.
 
-        For what the other instances of a host need done, such as unpacking data on a local disk. What it raises is raised
-        there; the other instances of the job raise a :class:`PlenumError` with its text.
+        For what the other instances of a host need done, such as unpacking data on a local disk. What it raises is
+        raised there; the other instances of the job raise a :class:`PlenumError` with its text.
         """
         raised: List[BaseException] = []
 
@@ -362,7 +370,8 @@ class Job:
         check(code, error)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Job belongs to its process and cannot be pickled or copied: call pyplenum.job() where it is needed")
+        raise TypeError(
+            "a Job belongs to its process and cannot be pickled or copied: call pyplenum.job() where it is needed")
 
     def __repr__(self) -> str:
         return (f"<plenum job {self.job_id}: instance {self.instance_index} of {self.num_instances}, replicas "
@@ -375,7 +384,8 @@ _lock = threading.Lock()
 
 
 def _as_place(job: Job) -> _Place:
-    return _Place(job.instance_index, job.num_instances, job.local_instance_index, job.num_local_instances, job.launcher)
+    return _Place(job.instance_index, job.num_instances, job.local_instance_index, job.num_local_instances,
+                  job.launcher)
 
 
 def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_rank: Optional[int] = None,
@@ -383,23 +393,27 @@ def job(*, rank: Optional[int] = None, world_size: Optional[int] = None, local_r
     """This process's job: the same object at each call.
 
     Who this process is, is told by the launcher's variables (see plenum_job(3)). Without any, a process group of
-    torch.distributed that is initialised already tells it, as under ``torch.multiprocessing.spawn``; unless LOCAL_RANK and
-    LOCAL_WORLD_SIZE are set, all ranks must then open their job or a stream. A group that contradicts the launcher is refused.
+    torch.distributed that is initialised already tells it, as under ``torch.multiprocessing.spawn``; unless LOCAL_RANK
+    and LOCAL_WORLD_SIZE are set, all ranks must then open their job or a stream. A group that contradicts the launcher
+    is refused.
 
-    ``rank`` and ``world_size`` say it instead, as may ``local_rank`` and ``local_world_size`` (of this host; 0 of 1 unless told).
+    ``rank`` and ``world_size`` say it instead, as may ``local_rank`` and ``local_world_size`` (of this host; 0 of 1
+    unless told).
     """
     global _job
     place = _place_of(rank, world_size, local_rank, local_world_size)
     with _lock:
-        if _job is not None and _job._handle is not None and _job._pid != os.getpid():  # a forked child has one of its own
+        # a forked child has one of its own
+        if _job is not None and _job._handle is not None and _job._pid != os.getpid():
             if place is None and _job.launcher in ("program", "torch.distributed"):
                 place = _as_place(_job)
             _job = None
         if _job is None or _job._handle is None:
             _job = Job(place)
         elif place is not None and place[:4] != _as_place(_job)[:4]:
-            raise PlenumError(errno.EBUSY, f"this process is instance {_job.instance_index} of {_job.num_instances} already (told by "
-                              f"{_job.launcher}): call pyplenum.job(rank=..., world_size=...) before anything else asks who it is")
+            raise PlenumError(errno.EBUSY, f"this process is instance {_job.instance_index} of {_job.num_instances} "
+                              f"already (told by {_job.launcher}): call pyplenum.job(rank=..., world_size=...) before "
+                              f"anything else asks who it is")
         return _job
 
 

@@ -56,7 +56,8 @@ class Place(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """How a stream has gone so far. Times are in seconds. What loaders did is summed over the samples that they rendered."""
+    """How a stream has gone so far. Times are in seconds. What loaders did is summed over the samples that they
+    rendered."""
 
     batches: int
     samples: int
@@ -131,12 +132,12 @@ class Batch:
         many stand in for bad ones
 
     The arrays may be changed in place. They are NumPy arrays like others: ``torch.from_numpy(batch.images)`` and
-    ``jax.dlpack.from_dlpack(batch.images)`` (DLPack, also of torch) go on without a copy. DLPack of this NumPy may know no
-    bool: then it is ``batch.valid.view("u1")``.
+    ``jax.dlpack.from_dlpack(batch.images)`` (DLPack, also of torch) go on without a copy. DLPack of this NumPy may know
+    no bool: then it is ``batch.valid.view("u1")``.
 
-    The ring has few slots, and a batch's slot is free again when the last view of it is gone. A program that keeps images or
-    labels beyond the next batches keeps copies, ``batch.images.copy()``, and so does one that hands them to a framework which
-    keeps what it is given (TensorFlow).
+    The ring has few slots, and a batch's slot is free again when the last view of it is gone. A program that keeps
+    images or labels beyond the next batches keeps copies, ``batch.images.copy()``, and so does one that hands them to a
+    framework which keeps what it is given (TensorFlow).
     """
 
     __slots__ = ("_lease", "index", "num_valid", "num_substituted")
@@ -196,8 +197,8 @@ class Batch:
         return int(lib.plenum_batch_hash(byref(self._held().batch)))
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Batch is a view of the loader's memory and cannot be copied or pickled: copy its arrays, such as "
-                        "batch.images.copy()")
+        raise TypeError("a Batch is a view of the loader's memory and cannot be copied or pickled: copy its arrays, "
+                        "such as batch.images.copy()")
 
     def __repr__(self) -> str:
         if self._lease is None:
@@ -288,15 +289,16 @@ class Stream:
 
     ``num_samples``, ``num_classes``, ``steps_per_epoch``, ``slots``, ``fingerprint`` and ``identity`` are facts of the
     open stream; see ``struct plenum_stream_info``. A stream has a ``fileno()``, so it can be given to ``select`` and to
-    ``asyncio``'s ``add_reader``: it is readable when ``next(timeout=0)`` would give a batch or raise something else than
+    ``asyncio``'s ``add_reader``: it is readable when ``next(timeout=0)`` would give a batch or raise something else
+    than
     :class:`TimeoutError`.
 
     Any thread may :meth:`close` it: what waits in others raises a :class:`PlenumError` with ``EBADF``. The facts and
     :attr:`stats` can be had of a closed stream, too.
 
     Errors are raised as :class:`PlenumError`, whose ``errno`` and sentence are those of the C library. A stream
-    belongs to the process that opened it; in a forked one, as in a worker of a DataLoader, all that asks for its batches
-    or its place raises ``ECHILD``. One thread at a time may ask it for batches.
+    belongs to the process that opened it; in a forked one, as in a worker of a DataLoader, all that asks for its
+    batches or its place raises ``ECHILD``. One thread at a time may ask it for batches.
 
     A :class:`LoaderWarning` is told before a batch is taken: one that is made an error loses no batch.
     """
@@ -342,18 +344,19 @@ class Stream:
             call = on_ring  # a name that is known not to be None
             self._on_ring = CRingCall(lambda _, base, size, present: call(base, size, bool(present)))
         o.on_ring = self._on_ring
-        self._of_job: Optional[Job] = None  # whose group of torch.distributed must be the one that the stream was opened for
+        # whose group of torch.distributed must be the one that the stream was opened for
+        self._of_job: Optional[Job] = None
         told = rank is not None or world_size is not None
         if told and job is not None:
             raise ValueError("'job' says whose share to stream, and so do 'rank' and 'world_size': give one of them")
         if in_worker() and not told:
-            raise PlenumError(errno.ECHILD, "each worker process of a DataLoader would be given all of this process's samples: take "
-                              "the batches in the process itself (num_workers=0), or say with rank= and world_size= whose share is "
-                              "this worker's")
+            raise PlenumError(errno.ECHILD, "each worker process of a DataLoader would be given all of this process's "
+                              "samples: take the batches in the process itself (num_workers=0), or say with rank= and "
+                              "world_size= whose share is this worker's")
         if together or split == "file":
             if told or (job is not None and not isinstance(job, Job)):
-                raise ValueError("streams that are opened together are those of a whole job: 'job' cannot be a number, nor are "
-                                 "'rank' and 'world_size' given: see pyplenum.job()")
+                raise ValueError("streams that are opened together are those of a whole job: 'job' cannot be a number, "
+                                 "nor are 'rank' and 'world_size' given: see pyplenum.job()")
             self._of_job = job or this_job()
             whole_job = self._of_job._for_collective()
             self._open(lambda *to: lib.plenum_stream_open_all(whole_job, byref(o), *to))
@@ -418,8 +421,8 @@ class Stream:
         if self._handle is None:
             raise PlenumError(errno.EBADF, "the stream is closed")
         if self._pid != os.getpid():
-            raise PlenumError(errno.ECHILD, "this process was forked from the one that opened the stream (as workers of a DataLoader "
-                              "are): ask for batches there")
+            raise PlenumError(errno.ECHILD, "this process was forked from the one that opened the stream (as workers "
+                              "of a DataLoader are): ask for batches there")
         return self._handle
 
     def next(self, timeout: Optional[float] = None) -> Batch:
@@ -449,8 +452,8 @@ class Stream:
             raise StopIteration
         if code == -errno.ENOBUFS:
             raise SlotsHeldError(errno.ENOBUFS, f"views of earlier batches hold all {self.slots} slots of the ring: "
-                                 "drop or copy some before asking for the next batch (batch.images.copy(); frameworks such as "
-                                 "TensorFlow hold what they are given)")
+                                 "drop or copy some before asking for the next batch (batch.images.copy(); frameworks "
+                                 "such as TensorFlow hold what they are given)")
         check(code, error)
         raise AssertionError("a code that is neither 0 nor an error")
 
@@ -563,8 +566,8 @@ class Stream:
         self.close()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Stream belongs to the process that opened it and cannot be copied or pickled: open another one, and give "
-                        "that its cursor")
+        raise TypeError("a Stream belongs to the process that opened it and cannot be copied or pickled: open another "
+                        "one, and give that its cursor")
 
     def _where(self) -> str:
         """For users: where it stands."""

@@ -69,9 +69,9 @@ class Loader:
     ...         train(images, labels)
     ...     torch.save({"loader": loader.state_dict(), ...}, "checkpoint.pt")
 
-    Each ``for`` goes through one epoch; the next one goes through the next. A loop that is left early leaves the rest of
-    its epoch out; after one that ended in an error of the loader's (a warning made an error, a loader that is gone) the next goes on
-    where it stood. ``len()`` is the number of batches of an epoch, the same in all instances.
+    Each ``for`` goes through one epoch; the next one goes through the next. A loop that is left early leaves the rest
+    of its epoch out; after one that ended in an error of the loader's (a warning made an error, a loader that is gone)
+    the next goes on where it stood. ``len()`` is the number of batches of an epoch, the same in all instances.
 
     ``state_dict()`` is the place behind the last batch that the loop was given, also in mid-epoch; after
     ``load_state_dict()`` the next loop goes on there, to the end of that epoch. It is as torchdata's StatefulDataLoader
@@ -84,20 +84,20 @@ class Loader:
     fields
         what each batch is a tuple of, by the names of :func:`tensor`; ("images", "labels") unless told.
     last
-        "partial": the last batch of an epoch is short, so that each sample counts once, as of a DataLoader. With several
-        instances all have the same number of batches, but the last one may be shorter in some, and empty where fewer samples
-        than instances are left: form sums, not means.
-        "pad": it is filled up with samples whose "valid" is False, so that all batches have one shape. "drop": what does not
-        fill a step is left out.
-        Unless told, it is "partial" where there is one instance, or shuffle is "none" (an evaluation); and "pad" where several
-        instances train together, since the mean over an empty batch is not a number. Then a UserWarning tells of an epoch that is
-        filled up, unless "valid" is among the fields.
+        "partial": the last batch of an epoch is short, so that each sample counts once, as of a DataLoader. With
+        several instances all have the same number of batches, but the last one may be shorter in some, and empty where
+        fewer samples than instances are left: form sums, not means.
+        "pad": it is filled up with samples whose "valid" is False, so that all batches have one shape. "drop": what
+        does not fill a step is left out.
+        Unless told, it is "partial" where there is one instance, or shuffle is "none" (an evaluation); and "pad" where
+        several instances train together, since the mean over an empty batch is not a number. Then a UserWarning tells
+        of an epoch that is filled up, unless "valid" is among the fields.
     deal
-        as of a Stream; "round-robin" where shuffle is "none" and "last" leaves short batches, so that instances share the last
-        step evenly.
+        as of a Stream; "round-robin" where shuffle is "none" and "last" leaves short batches, so that instances share
+        the last step evenly.
     pin_memory
-        copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot is
-        free at once. Without an accelerator it is a warning and no copy, as in a DataLoader.
+        copy each batch into torch's pinned memory, so that ``.to(device, non_blocking=True)`` need not wait. The slot
+        is free at once. Without an accelerator it is a warning and no copy, as in a DataLoader.
     copy
         copy each batch into memory of its own. Without it (and without ``pin_memory``) a batch holds a slot of the ring
         until its last tensor is gone, and no more than ``slots`` can be held at once.
@@ -105,7 +105,8 @@ class Loader:
     ``steps`` must divide the steps of an epoch, since a batch belongs to one epoch here.
 
     ``stream`` is the :class:`Stream` that it takes its batches from, for the facts: ``loader.stream.num_samples``,
-    ``num_classes``, ``classes``, ``fingerprint`` and ``names()``. Batches and places of it are the Loader's own business:
+    ``num_classes``, ``classes``, ``fingerprint`` and ``names()``. Batches and places of it are the Loader's own
+    business:
     neither ``next()`` nor ``seek()`` it.
     """
 
@@ -126,7 +127,8 @@ class Loader:
         self.copy = copy
         self.pin_memory = pin_memory
         if pin_memory and not torch.cuda.is_available():
-            warnings.warn("pin_memory was asked for, but there is no accelerator: memory is not pinned", stacklevel=caller())
+            warnings.warn("pin_memory was asked for, but there is no accelerator: memory is not pinned",
+                          stacklevel=caller())
             self.pin_memory = False
         order, dropped = shuffle_of(shuffle), last == "drop"
         if deal is None:
@@ -140,8 +142,8 @@ class Loader:
             last = "pad" if pads_unasked else "partial"
         self.last: str = last
         # What decides the order, for whoever asks why a state does not fit.
-        self._choices = {"data set": self.stream.fingerprint.hex(), "pipeline": pipeline, "seed": int(seed), "shuffle": order,
-                         "last": "drop" if dropped else "pad", "subset": options.get("subset"),
+        self._choices = {"data set": self.stream.fingerprint.hex(), "pipeline": pipeline, "seed": int(seed),
+                         "shuffle": order, "last": "drop" if dropped else "pad", "subset": options.get("subset"),
                          "repeat": int(options.get("repeat", 1)), "split": options.get("split", "sample")}
         steps = int(options.get("steps", 1))
         if self.stream.steps_per_epoch % steps:
@@ -149,8 +151,9 @@ class Loader:
             raise ValueError(f"an epoch has {self.stream.steps_per_epoch} steps, which batches of {steps} steps do not "
                              "divide: choose others, or use pyplenum.Stream, whose batches may cross an epoch's end")
         if pads_unasked and "valid" not in self.fields and self._is_filled_up(options):
-            warnings.warn("samples that do not count fill up the last batch of an epoch: an evaluation says last=\"partial\" (each sample "
-                          "counts once) or has \"valid\" among its fields, and training says last=\"pad\" or last=\"drop\"",
+            warnings.warn("samples that do not count fill up the last batch of an epoch: an evaluation says "
+                          "last=\"partial\" (each sample counts once) or has \"valid\" among its fields, and training "
+                          "says last=\"pad\" or last=\"drop\"",
                           stacklevel=caller())
         self._steps = steps
         self._loaded = True  # where the stream stands is where the next loop begins, even in mid-epoch
@@ -159,8 +162,10 @@ class Loader:
     def _is_filled_up(self, options: Mapping[str, Any]) -> bool:
         """Do the steps of an epoch take more than its positions?"""
         share = self.stream._share
-        replicas = share.num_local_replicas if options.get("split") == "file" else share.num_replicas  # a part has its own positions
-        return bool(self.stream.steps_per_epoch * replicas * int(options.get("micro_batch", 1)) > self.stream.num_positions)
+        # a part has its own positions
+        replicas = share.num_local_replicas if options.get("split") == "file" else share.num_replicas
+        return bool(
+            self.stream.steps_per_epoch * replicas * int(options.get("micro_batch", 1)) > self.stream.num_positions)
 
     def __len__(self) -> int:
         """Batches of one epoch."""
@@ -222,8 +227,8 @@ class Loader:
         if state.get("version") != 1 or not isinstance(state.get("cursor"), str):
             raise ValueError("this is no state of a pyplenum.torch.Loader, or one of another version")
         if "dtype" not in state and not self._dtype_was_chosen:
-            raise ValueError("this state was made when a Loader gave int8 unless told, and now it gives uint8: say dtype=\"int8\" to go "
-                             "on as before")
+            raise ValueError("this state was made when a Loader gave int8 unless told, and now it gives uint8: say "
+                             "dtype=\"int8\" to go on as before")
         before = self.stream.cursor
         try:
             self.stream.seek(bytes.fromhex(state["cursor"]))
@@ -256,12 +261,12 @@ class Loader:
         self.close()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Loader belongs to the process that made it and cannot be copied or pickled: make it in the process that "
-                        "takes its batches, and carry over its state_dict()")
+        raise TypeError("a Loader belongs to the process that made it and cannot be copied or pickled: make it in the "
+                        "process that takes its batches, and carry over its state_dict()")
 
     def __repr__(self) -> str:
-        return (f"<pyplenum.torch.Loader {self.stream._named}: {len(self)} batches an epoch of ({', '.join(self.fields)}), {self.dtype}, "
-                f"last={self.last!r}, {self.stream._where()}>")
+        return (f"<pyplenum.torch.Loader {self.stream._named}: {len(self)} batches an epoch of "
+                f"({', '.join(self.fields)}), {self.dtype}, last={self.last!r}, {self.stream._where()}>")
 
 
 def _named(parameters: Parameters) -> List[Tuple[str, torch.Tensor]]:
@@ -350,4 +355,5 @@ def pin_ring(address: int, size: int, present: bool) -> None:
     cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call,unused-ignore]
     code = int(cudart.cudaHostRegister(address, size, 0) if present else cudart.cudaHostUnregister(address))
     if code != 0:
-        warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches: error {code}", stacklevel=caller())
+        warnings.warn(f"CUDA did not {'pin' if present else 'unpin'} {size} bytes of batches: error {code}",
+                      stacklevel=caller())

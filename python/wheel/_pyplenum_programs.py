@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The commands plenumd, plenumctl and plenumrun of an environment: each becomes the program of its name, in pyplenum/bin.
+"""The commands plenumd, plenumctl and plenumrun of an environment: each becomes the program of its name, in
+pyplenum/bin.
 
 It is not in pyplenum, which would be imported first, and NumPy with it.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """pack.py WHEEL PROGRAMS.py LICENCES MAN OUT: the last step of scripts/wheel.
 
-Adds to a wheel the commands of PROGRAMS.py, the texts of the folder LICENCES and the manual pages of the folder MAN, and writes
-it into the folder OUT, so that the same content gives the same bytes: sorted, and dated SOURCE_DATE_EPOCH.
+Adds to a wheel the commands of PROGRAMS.py, the texts of the folder LICENCES and the manual pages of the folder MAN,
+and writes it into the folder OUT, so that the same content gives the same bytes: sorted, and dated SOURCE_DATE_EPOCH.
 """
 
 import base64
@@ -36,7 +36,8 @@ add(os.path.basename(programs), programs)
 module = os.path.splitext(os.path.basename(programs))[0]
 with open(programs, encoding="utf-8") as f:
     commands = re.findall(r"^def ([a-z]+)\(\):", f.read(), re.M)
-files[f"{info}/entry_points.txt"] = ("[console_scripts]\n" + "".join(f"{c} = {module}:{c}\n" for c in commands)).encode(), 0o644
+files[f"{info}/entry_points.txt"] = ("[console_scripts]\n"
+                                     + "".join(f"{c} = {module}:{c}\n" for c in commands)).encode(), 0o644
 for name in os.listdir(licences):
     add(f"{info}/licenses/{name}", os.path.join(licences, name))
 for name in os.listdir(man):

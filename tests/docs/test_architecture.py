@@ -12,7 +12,8 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-ROOMS = ("common", "include/plenum", "launcher", "libdist", "loader", "python", "tests", "bench", "scripts", "examples", "docs")
+ROOMS = ("common", "include/plenum", "launcher", "libdist", "loader", "python", "tests", "bench", "scripts",
+         "examples", "docs")
 
 
 def named(page):
@@ -26,7 +27,8 @@ def named(page):
 class Architecture(unittest.TestCase):
     def test_names(self):
         """all are there"""
-        files = {os.path.basename(path) for room in ROOMS for path in glob.glob(os.path.join(SOURCE, room, "**"), recursive=True)}
+        files = {os.path.basename(path) for room in ROOMS
+                 for path in glob.glob(os.path.join(SOURCE, room, "**"), recursive=True)}
         missing = []
         for page in ("docs/architecture.md", "HACKING.md"):
             paths, names = named(page)

@@ -27,12 +27,13 @@ class CodeTest(ServiceCase):
         """the shell lines of operator.md"""
         (code,) = blocks("operator.md", "sh")
         path = f"{BUILD}:{os.environ['PATH']}"  # what is installed, and no example
-        done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path), timeout=2 * LIMIT,
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(["/bin/sh", "-eu", "-c", code], cwd=self.folder, env=dict(self.environment, PATH=path),
+                              timeout=2 * LIMIT, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("plenumd.conf is good", done.stdout)
         self.assertRegex(done.stdout, r"(?m)^real  *[1-9]")
-        self.assertRegex(done.stdout, "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, 0 refused")
+        self.assertRegex(done.stdout,
+                         "since the start: [1-9][0-9]* samples, 0 bad ones replaced, 0 batches failed, 0 refused")
 
     def test_protocol_client(self):
         """the client of protocol.md gets the labels that plenumctl knows"""
@@ -62,8 +63,10 @@ class CodeTest(ServiceCase):
                     if name.endswith(".c"):
                         with open(os.path.join(folder, name), encoding="utf-8") as f:
                             text += re.sub(r'"\s*"', "", f.read())
-        for words in ("no such socket: is plenumd running?", "alone: whoever runs it", "does not lie below a --root of this loader", "goes beyond the",
-                      "is being stopped or restarted", "the status page cannot be served at", "no descriptor left for a new client"):
+        for words in ("no such socket: is plenumd running?", "alone: whoever runs it",
+                      "does not lie below a --root of this loader", "goes beyond the",
+                      "is being stopped or restarted", "the status page cannot be served at",
+                      "no descriptor left for a new client"):
             self.assertIn(words, text)
 
 

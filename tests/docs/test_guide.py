@@ -15,8 +15,8 @@ import tap
 tap.require("numpy", programs=["mpirun"])
 torch = tap.find("torch")
 
-PAGES = ("architecture", "datasets", "glossary", "guide", "install", "messages", "operator", "packed", "pipelines", "popdist", "recipes", "security",
-         "training")
+PAGES = ("architecture", "datasets", "glossary", "guide", "install", "messages", "operator", "packed", "pipelines",
+         "popdist", "recipes", "security", "training")
 
 
 class GuideTest(unittest.TestCase):
@@ -61,12 +61,14 @@ class GuideTest(unittest.TestCase):
     def test_slurm(self):
         """the job script starts as many instances as Slurm has tasks"""
         ((_, code),) = [block for block in self.page.blocks if block[0] == "sbatch"]
-        environment = dict(os.environ, SLURM_JOB_ID="1", SLURM_JOB_NODELIST="n[0-1]", SLURM_NNODES="2", SLURM_TASKS_PER_NODE="4(x2)",
-                           SLURM_NTASKS_PER_NODE="4")
-        done = subprocess.run(["/bin/bash", "-eu", "-c", code.replace("plenumrun ", "plenumrun --dry-run --print-topology=json ")],
+        environment = dict(os.environ, SLURM_JOB_ID="1", SLURM_JOB_NODELIST="n[0-1]", SLURM_NNODES="2",
+                           SLURM_TASKS_PER_NODE="4(x2)", SLURM_NTASKS_PER_NODE="4")
+        done = subprocess.run(["/bin/bash", "-eu", "-c",
+                               code.replace("plenumrun ", "plenumrun --dry-run --print-topology=json ")],
                               env=environment, capture_output=True, text=True, timeout=100)
         plan = json.loads(done.stdout)
-        self.assertEqual((plan["num_instances"], plan["num_replicas"], [h["name"] for h in plan["hosts"]]), (8, 32, ["n0", "n1"]))
+        self.assertEqual((plan["num_instances"], plan["num_replicas"], [h["name"] for h in plan["hosts"]]),
+                         (8, 32, ["n0", "n1"]))
 
     @unittest.skipIf(torch is None, "PyTorch is not installed for this Python")
     def test_loader(self):
@@ -90,7 +92,8 @@ class GuideTest(unittest.TestCase):
                 if target.startswith("#"):
                     self.assertIn(target[1:], heads, name)
                 elif "://" not in target:
-                    self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(name), target.split("#")[0])), f"{name}: {target}")
+                    self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(name), target.split("#")[0])),
+                                    f"{name}: {target}")
 
 
 if __name__ == "__main__":

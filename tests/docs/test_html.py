@@ -30,7 +30,8 @@ def read(*path):
 class Html(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.made = subprocess.run(["make", "-s", "-C", BUILD, "html"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        cls.made = subprocess.run(["make", "-s", "-C", BUILD, "html"], capture_output=True, text=True,
+                                  stdin=subprocess.DEVNULL)
 
     def test_made(self):
         """it is made without a warning, and no link leads nowhere"""
@@ -75,7 +76,8 @@ class Html(unittest.TestCase):
             for link in ("nowhere.html", "guide.html#nowhere"):
                 with open(page, "w", encoding="utf-8") as file:
                     file.write(f'<a href="{link}">x</a>')
-                found = subprocess.run([os.environ["PYTHON"], os.path.join(SOURCE, "docs", "html", "deadlinks.py"), MANUAL],
+                found = subprocess.run([os.environ["PYTHON"], os.path.join(SOURCE, "docs", "html", "deadlinks.py"),
+                                        MANUAL],
                                        capture_output=True, text=True)
                 self.assertEqual(found.returncode, 1)
                 self.assertIn(f"docs/dead.html: {link} leads nowhere", found.stdout)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The manifests of examples/kubernetes are what Kubernetes and Kubeflow take, fit together, and start programs that understand them.
+"""The manifests of examples/kubernetes are what Kubernetes and Kubeflow take, fit together, and start programs that
+understand them.
 
-The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI). Of MPIJobs there is none:
+The schemas are those of the Python packages kubernetes (Debian: python3-kubernetes) and kubeflow_trainer_api (PyPI). Of
+MPIJobs there is none:
 their fields stand here, from pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator."""
 
 import glob
@@ -87,7 +89,8 @@ class Models:
             for k, each in value.items():
                 self.check(each, kind[5:-1].split(",", 1)[1].strip(), f"{where}.{k}")
         elif kind in ("str", "int", "bool"):
-            assert isinstance(value, {"str": str, "int": int, "bool": bool}[kind]) and (kind == "bool") == isinstance(value, bool), \
+            assert isinstance(value, {"str": str, "int": int,
+                                      "bool": bool}[kind]) and (kind == "bool") == isinstance(value, bool), \
                 f"{where}: {value!r} is no {kind}"
         elif hasattr(self.models, kind):
             model = getattr(self.models, kind)
@@ -103,14 +106,17 @@ class Models:
 
 
 # What the operator puts into the launcher's environment, from pkg/controller/mpi_job_controller.go.
-OPERATOR = {"K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_keep_fqdn_hostnames": "true", "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile",
-            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "4", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+OPERATOR = {"K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile", "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+            "OMPI_MCA_orte_set_default_slots": "4", "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 # MPIJob, v2beta1: fields that there are, and what is behind them.
 MPI = {"": {"apiVersion", "kind", "metadata", "spec"},
-       "spec": {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs", "sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "runLauncherAsWorker"},
-       "spec.runPolicy": {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "schedulingPolicy", "suspend", "managedBy"},
+       "spec": {"slotsPerWorker", "runPolicy", "mpiReplicaSpecs", "sshAuthMountPath", "launcherCreationPolicy",
+                "mpiImplementation", "runLauncherAsWorker"},
+       "spec.runPolicy": {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit",
+                          "schedulingPolicy", "suspend", "managedBy"},
        "spec.mpiReplicaSpecs": {"Launcher", "Worker"},
        "replica": {"replicas", "template", "restartPolicy"}}
 
@@ -122,7 +128,8 @@ class KubernetesTest(unittest.TestCase):
             from kubernetes.client import models
         except ImportError:
             self.skipTest("python3-kubernetes is missing")
-        kinds = {"DaemonSet": "V1DaemonSet", "Deployment": "V1Deployment", "Service": "V1Service", "PodDisruptionBudget": "V1PodDisruptionBudget"}
+        kinds = {"DaemonSet": "V1DaemonSet", "Deployment": "V1Deployment", "Service": "V1Service",
+                 "PodDisruptionBudget": "V1PodDisruptionBudget"}
         m, found = Models(models), set()
         for name, each in everything():
             if each["kind"] in kinds:
@@ -132,7 +139,8 @@ class KubernetesTest(unittest.TestCase):
                 for pod in pods(each):
                     m.check(pod, "V1PodSpec", f"{name}: {each['kind']}")
         self.assertEqual(found, set(kinds))
-        for wrong in ({"kind": "Service", "spec": {"port": []}}, {"kind": "Service", "spec": {"ports": [{"name": "x"}]}},
+        for wrong in ({"kind": "Service", "spec": {"port": []}},
+                      {"kind": "Service", "spec": {"ports": [{"name": "x"}]}},
                       {"kind": "Service", "spec": {"clusterIP": 1}}):
             with self.assertRaises(AssertionError):  # this test sees faults
                 m.check(wrong, "V1Service", "wrong")
@@ -204,7 +212,8 @@ class KubernetesTest(unittest.TestCase):
                 for template in find(each, "template"):
                     self.assertEqual(template["metadata"]["labels"], {"app": app})
         service = load("loader-service.yaml")[0]
-        self.assertEqual(service["spec"]["clusterIP"], "None")  # as a text: else it would have one address, whatever loaders there are
+        # as a text: else it would have one address, whatever loaders there are
+        self.assertEqual(service["spec"]["clusterIP"], "None")
         job = load("job-mpi.yaml")[0]
         launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["args"]
         self.assertIn(f"tcp:{service['metadata']['name']}:{service['spec']['ports'][0]['port']}", launcher)
@@ -232,17 +241,21 @@ class KubernetesTest(unittest.TestCase):
                     f.write(os.urandom(32))
                 # Ports and paths that are free here; the rest as it stands there.
                 here = {"--root": folder, "--tls-key": key, "--listen": "127.0.0.1:0", "--http-address": "127.0.0.1"}
-                args = [a if a.split("=")[0] not in here else f"{a.split('=')[0]}={here[a.split('=')[0]]}" for a in container["args"]]
+                args = [a if a.split("=")[0] not in here else f"{a.split('=')[0]}={here[a.split('=')[0]]}"
+                        for a in container["args"]]
                 port = 20000 + os.getpid() % 20000
                 self.assertIn("--http-port=9714", args)
                 args[args.index("--http-port=9714")] = f"--http-port={port}"
-                drain, = (int(re.fullmatch(r"--drain-timeout=(\d+)s", a).group(1)) for a in args if a.startswith("--drain-timeout"))
+                drain, = (int(re.fullmatch(r"--drain-timeout=(\d+)s", a).group(1)) for a in args
+                          if a.startswith("--drain-timeout"))
                 self.assertLess(drain + 5, pod["terminationGracePeriodSeconds"])
-                loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{folder}/sock", *args], stderr=subprocess.PIPE, text=True)
+                loader = subprocess.Popen([f"{BUILD}/plenumd", "--socket", f"unix:{folder}/sock", *args],
+                                          stderr=subprocess.PIPE, text=True)
                 try:
                     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                         self.assertEqual(self.answer(loader, port, container[probe]["httpGet"]["path"]), 200, probe)
-                    self.assertEqual(subprocess.run([f"{BUILD}/plenumctl", "status", f"unix:{folder}/sock"], stdout=subprocess.DEVNULL).returncode, 0)
+                    self.assertEqual(subprocess.run([f"{BUILD}/plenumctl", "status", f"unix:{folder}/sock"],
+                                                    stdout=subprocess.DEVNULL).returncode, 0)
                     loader.send_signal(signal.SIGTERM)
                     self.assertEqual(loader.wait(60), 0)
                 finally:
@@ -269,11 +282,13 @@ class KubernetesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             hosts = os.path.join(folder, "hostfile")  # as the operator writes it
             with open(hosts, "w", encoding="utf-8") as f:
-                f.write("training-worker-0.training.default.svc slots=4\ntraining-worker-1.training.default.svc slots=4\n")
+                f.write("training-worker-0.training.default.svc slots=4\ntraining-worker-1.training.default.svc "
+                        "slots=4\n")
             args = [hosts if a == "/etc/mpi/hostfile" else a for a in container["args"]]
             self.assertIn(hosts, args)
-            done = subprocess.run([f"{BUILD}/plenumrun", "--allow-run-as-root", "--dry-run", *args], capture_output=True, text=True,
-                                  env={**os.environ, **{name: value.replace("/etc/mpi/hostfile", hosts) for name, value in OPERATOR.items()}})
+            done = subprocess.run([f"{BUILD}/plenumrun", "--allow-run-as-root", "--dry-run", *args],
+                                  capture_output=True, text=True, env={**os.environ, **{name: value.replace(
+                                      "/etc/mpi/hostfile", hosts) for name, value in OPERATOR.items()}})
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("training-worker-1.training.default.svc", done.stdout)
 

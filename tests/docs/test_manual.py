@@ -78,8 +78,8 @@ class ManualTest(unittest.TestCase):
 
     def test_other_names(self):
         """plenumrun takes the other names of its options, too"""
-        plan = run(os.path.join(BUILD, "plenumrun"), "--allow-run-as-root", "--dry-run", "--np", "2", "--ipus-per-replica", "3",
-                   "--print-topology=json", "true")
+        plan = run(os.path.join(BUILD, "plenumrun"), "--allow-run-as-root", "--dry-run", "--np", "2",
+                   "--ipus-per-replica", "3", "--print-topology=json", "true")
         self.assertIn('"index": 1', plan)
 
     def test_plenumctl(self):
@@ -93,7 +93,8 @@ class ManualTest(unittest.TestCase):
         for command in commands:
             shown = help_options(help_text("plenumctl", command))
             own = union(o for s, ss, o in entries if s == "COMMANDS" and ss == command)
-            self.assertEqual(shown - own - common, set(), f"plenumctl {command} --help names what the page does not define")
+            self.assertEqual(shown - own - common, set(),
+                             f"plenumctl {command} --help names what the page does not define")
             self.assertEqual(own - shown, set(), f"the page defines for {command} what --help does not name")
             every |= shown
         self.assertEqual(common - every, set(), "common options that no command has")
@@ -119,7 +120,8 @@ class ManualTest(unittest.TestCase):
             known |= help_options(help_text("plenumctl", command))
         known |= help_options(help_text("examples/feed"))
         for name in ("README.md", "NEWS"):
-            for block in re.findall(r"plenum(?:run|d|ctl)\b[^`\n]*", open(os.path.join(SOURCE, name), encoding="utf-8").read()):
+            for block in re.findall(r"plenum(?:run|d|ctl)\b[^`\n]*",
+                                    open(os.path.join(SOURCE, name), encoding="utf-8").read()):
                 named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", block.split(" python")[0]))
                 self.assertEqual(named - known, set(), f"{name}: {block}")
 
@@ -144,10 +146,12 @@ class LibraryTest(unittest.TestCase):
 
     def test_functions(self):
         """every function has its prototype in the synopsis of one page, and its name in that page's; and no other"""
-        declared = [" ".join(m.split()) for m in re.findall(r"PLENUM_API\s+([^;]*?\));", self.code, re.S) if "#" not in m]
+        declared = [" ".join(m.split()) for m in re.findall(r"PLENUM_API\s+([^;]*?\));", self.code, re.S)
+                    if "#" not in m]
         shown, names = [], []
         for text in self.pages.values():
-            names += [n for n in re.findall(r"^\.Nm (plenum_\w+)", text.split(".Sh LIBRARY")[0], re.M) if n not in self.PAGES]
+            names += [n for n in re.findall(r"^\.Nm (plenum_\w+)", text.split(".Sh LIBRARY")[0], re.M)
+                      if n not in self.PAGES]
             for kind, name, arguments in re.findall(r"^\.Ft (.*)\n\.Fo (\w+)\n((?:\.Fa .*\n)*)\.Fc$", text, re.M):
                 words = ", ".join(re.findall(r'"(.*)"', arguments))
                 shown.append(f"{kind}{'' if kind.endswith('*') else ' '}{name}({words})")
@@ -158,8 +162,10 @@ class LibraryTest(unittest.TestCase):
     def test_exported(self):
         """and it is what the library exports"""
         library = os.path.join(BUILD, ".libs", "libplenum.so.1")
-        exported = {line.split()[2].split("@")[0] for line in run("nm", "-D", "--defined-only", library).splitlines() if " T plenum_" in line}
-        self.assertEqual({n for n in exported if not n.startswith("plenum__")}, set(re.findall(r"^\.Fo (\w+)$", "".join(self.pages.values()), re.M)))
+        exported = {line.split()[2].split("@")[0] for line in run("nm", "-D", "--defined-only", library).splitlines()
+                    if " T plenum_" in line}
+        self.assertEqual({n for n in exported if not n.startswith("plenum__")},
+                         set(re.findall(r"^\.Fo (\w+)$", "".join(self.pages.values()), re.M)))
 
     def test_library(self):
         """the library that scripts and documents load from a build is there"""
@@ -179,13 +185,15 @@ class LibraryTest(unittest.TestCase):
             fields = []
             for declaration in body.split(";"):
                 function = re.search(r"\(\*(\w+)\)", declaration)
-                fields += [function.group(1)] if function else re.findall(r"(\w+)(?:\[\d+\])?\s*(?=,|$)", declaration.strip())
+                fields += ([function.group(1)] if function
+                           else re.findall(r"(\w+)(?:\[\d+\])?\s*(?=,|$)", declaration.strip()))
             (listed,) = re.findall(rf"^\.Vt struct {name} :\n\.Bl .*\n((?:(?!\.El).*\n)*)", text, re.M)
             self.assertEqual(re.findall(r"^\.It Va (\w+)$", listed, re.M), fields, name)
 
     def test_constants(self):
         """every constant is named, and none that does not exist"""
-        declared = set(re.findall(r"^\s+(PLENUM_\w+)[,\n ]", "".join(re.findall(r"^enum \w+ \{(.*?)^\};", self.code, re.M | re.S)), re.M))
+        declared = set(re.findall(r"^\s+(PLENUM_\w+)[,\n ]",
+                                  "".join(re.findall(r"^enum \w+ \{(.*?)^\};", self.code, re.M | re.S)), re.M))
         declared.add("PLENUM_FOREVER")
         self.assertGreater(len(declared), 20)
         shown = set(re.findall(r"^\.(?:It )?(?:Pq )?(?:Pf \( )?Dv (PLENUM_\w+)", "".join(self.pages.values()), re.M))
@@ -205,7 +213,8 @@ class LibraryTest(unittest.TestCase):
             self.skipTest("groff is not installed")
         for name in os.listdir(os.path.join(SOURCE, "docs", "man")):
             # -dAD=l: lines are not filled up to the margin, which not every line of a prototype can be.
-            done = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-dAD=l", page(name)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            done = subprocess.run(["groff", "-mandoc", "-Tutf8", "-ww", "-dAD=l", page(name)],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             self.assertEqual(done.stderr, "", name)
 
     def test_example(self):
@@ -213,20 +222,23 @@ class LibraryTest(unittest.TestCase):
         compiler = shutil.which("gcc") or shutil.which("cc")
         if not compiler or os.environ.get("PLENUM_SANITIZED"):
             self.skipTest("no compiler, or a sanitized library")
-        code = re.search(r"^\.Bd -literal -offset indent\n(.*?)^\.Ed$", self.pages["libplenum"], re.M | re.S).group(1).replace("\\e", "\\")
+        code = re.search(r"^\.Bd -literal -offset indent\n(.*?)^\.Ed$", self.pages["libplenum"],
+                         re.M | re.S).group(1).replace("\\e", "\\")
         with tempfile.TemporaryDirectory(prefix="plenum-test-") as folder:
             source, program, data = (os.path.join(folder, n) for n in ("program.c", "program", "data"))
             with open(source, "w", encoding="utf-8") as f:
                 f.write(code)
             run(compiler, "-Wall", "-Wextra", "-Werror", "-I" + os.path.join(SOURCE, "include"), source, "-o", program,
                 "-L" + os.path.join(BUILD, ".libs"), "-lplenum")
-            run(os.path.join(BUILD, "plenumctl"), "make-sample", data, "--classes", "2", "--images", "5", "--size", "64")
+            run(os.path.join(BUILD, "plenumctl"), "make-sample", data, "--classes", "2", "--images", "5", "--size",
+                "64")
             environment = dict(os.environ, LD_LIBRARY_PATH=os.path.join(BUILD, ".libs"), PLENUM_CACHE_DIR=folder,
                                PLENUM_PLENUMD=os.path.join(BUILD, "plenumd"))
             environment.pop("PLENUM_LOADER", None)
-            out = subprocess.run([program, data], check=True, capture_output=True, text=True, env=environment, timeout=100).stdout
-            self.assertEqual(out, run(os.path.join(BUILD, "plenumctl"), "hash", data, "--cache-dir", folder, "--pipeline", "rrc(48) flip(0.5)",
-                                      "--epochs", "2"))
+            out = subprocess.run([program, data], check=True, capture_output=True, text=True, env=environment,
+                                 timeout=100).stdout
+            self.assertEqual(out, run(os.path.join(BUILD, "plenumctl"), "hash", data, "--cache-dir", folder,
+                                      "--pipeline", "rrc(48) flip(0.5)", "--epochs", "2"))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""docs/messages.md has a line for every message with which the sources say that something is wrong, and for no other."""
+"""docs/messages.md has a line for every message with which the sources say that something is wrong, and for no
+other."""
 
 import ast
 import os
@@ -31,7 +32,8 @@ OTHERS = {
 }
 OTHER = set(" ".join(OTHERS.values()).split())
 
-TOKEN = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<call>\b[A-Za-z_]\w*)\s*\(|\'(?:\\.|[^\'\\])\'|/\*.*?\*/|//[^\n]*|[()]', re.S)
+TOKEN = re.compile(
+    r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<call>\b[A-Za-z_]\w*)\s*\(|\'(?:\\.|[^\'\\])\'|/\*.*?\*/|//[^\n]*|[()]', re.S)
 FRAME = re.compile(r"^(?:plenum[a-z]*(?: [a-z…-]+)?|…): |; see --help|\\n")  # who says it, and how it ends
 CONVERSION = re.compile(r"%%|%[-+ #0]*[\d.*]*(?:hh|h|ll|l|z|j)?[diouxXcsfgep]|PRIu64|PRIx64")
 
@@ -56,7 +58,8 @@ MESSAGES = marked()
 
 
 def texts_of(path, code):
-    """The texts of a file of C, literals that follow each other as one: [(text, the calls around it, is one of them marked?)]."""
+    """The texts of a file of C, literals that follow each other as one: [(text, the calls around it, is one of them
+    marked?)]."""
     found, end, open_calls = [], -1, []
     file = os.path.basename(path)
     for m in TOKEN.finditer(code):
@@ -69,7 +72,7 @@ def texts_of(path, code):
             end = m.end()
         elif m["call"]:
             name = m["call"]
-            tells = name in MESSAGES or f"{file}:{name}" in MESSAGES or name in AT and re.match(AT[name], code[m.end():])
+            tells = {name, f"{file}:{name}"} & MESSAGES or name in AT and re.match(AT[name], code[m.end():])
             open_calls.append((name, bool(tells)))
         elif m[0] == "(":
             open_calls.append(("", False))
@@ -99,7 +102,8 @@ def said():
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 for argument in node.exc.args:
                     parts = argument.values if isinstance(argument, ast.JoinedStr) else [argument]
-                    message = "".join(str(p.value) if isinstance(p, ast.Constant) and isinstance(p.value, str) else "…" for p in parts)
+                    message = "".join(str(p.value) if isinstance(p, ast.Constant) and isinstance(p.value, str) else "…"
+                                      for p in parts)
                     if re.search(r"[a-z]", message) and " " in message.strip():
                         found.setdefault(message, path)
     return found
@@ -142,13 +146,14 @@ class MessagesTest(unittest.TestCase):
         found = said()
         self.assertGreater(len(found), 350)
         self.assertIn("the data set has no sample …", found)
-        self.assertIn("this job was not started by plenumrun or mpirun, so torch.distributed must carry its collectives: call "
-                      "torch.distributed.init_process_group() first (in C: set a carrier)", found)
+        self.assertIn("this job was not started by plenumrun or mpirun, so torch.distributed must carry its "
+                      "collectives: call torch.distributed.init_process_group() first (in C: set a carrier)", found)
         self.assertNotIn("", [remedy for _, remedy in page()])
 
     def test_marks(self):
         """whoever is given a sentence has the mark of common/message.h, or tells nothing wrong"""
-        unknown = {f"{path}: {calls[-1]}()" for path, code in files(FOLDERS, ".c") for text, calls, tells in texts_of(path, code)
+        unknown = {f"{path}: {calls[-1]}()" for path, code in files(FOLDERS, ".c")
+                   for text, calls, tells in texts_of(path, code)
                    if calls and not tells and len(re.findall(r"[a-z]+ ", text)) >= 2
                    and not {calls[-1], f"{os.path.basename(path)}:{calls[-1]}"} & OTHER}
         self.assertEqual(sorted(unknown), [])

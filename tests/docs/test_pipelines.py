@@ -17,7 +17,8 @@ CTL = os.path.join(BUILD, "plenumctl")
 
 
 def hashed(pipeline):
-    return subprocess.run([CTL, "hash", "generated:4", "--pipeline", pipeline], capture_output=True, text=True, timeout=60)
+    return subprocess.run([CTL, "hash", "generated:4", "--pipeline", pipeline], capture_output=True, text=True,
+                          timeout=60)
 
 
 class PipelinesTest(unittest.TestCase):
@@ -42,15 +43,18 @@ class PipelinesTest(unittest.TestCase):
         term = re.search(r"define TERM_MAX (\d+)", SOURCE_TEXT).group(1)
         self.assertIn(f"1 to {side};", TEXT)
         self.assertIn(f"up to {term} ", TEXT)
-        for text, ok in (("rrc(8192)", True), ("rrc(8193)", False), ("rrc(0)", False), ("rrc(8, ratio=1/100:100)", True),
-                         ("rrc(8, ratio=1/101:100)", False), ("rrc(8, scale=0:1)", False), ("rrc(8) flip(0)", True),
-                         ("rrc(8) flip(1.01)", False), ("rrc(8, scale=0.5:1.1)", False)):
+        for text, ok in (("rrc(8192)", True), ("rrc(8193)", False), ("rrc(0)", False),
+                         ("rrc(8, ratio=1/100:100)", True), ("rrc(8, ratio=1/101:100)", False),
+                         ("rrc(8, scale=0:1)", False), ("rrc(8) flip(0)", True), ("rrc(8) flip(1.01)", False),
+                         ("rrc(8, scale=0.5:1.1)", False)):
             self.assertEqual(hashed(text).returncode == 0, ok, text)
-        self.assertEqual(hashed("rrc(8)").stdout, hashed("rrc(8, scale=0.08:1, ratio=3/4:1.3333333333333333) flip(0)").stdout)
+        self.assertEqual(hashed("rrc(8)").stdout,
+                         hashed("rrc(8, scale=0.08:1, ratio=3/4:1.3333333333333333) flip(0)").stdout)
 
     def test_examples(self):
         """what is said to be a pipeline is one, and what is said to be refused is"""
-        (good,), (bad,) = ([code for language, code in blocks(TEXT) if language == kind] for kind in ("pipeline", "refused"))
+        (good,), (bad,) = ([code for language, code in blocks(TEXT) if language == kind]
+                           for kind in ("pipeline", "refused"))
         for line in good.splitlines():
             done = hashed(line)
             self.assertEqual(done.returncode, 0, f"{line}: {done.stderr}")
@@ -69,12 +73,14 @@ class PipelinesTest(unittest.TestCase):
 
     def test_pointed_to(self):
         """manual pages and messages point here"""
-        for name in ("docs/man/plenumctl.1", "docs/man/plenum.7", "docs/messages.md", "docs/guide.md", "docs/training.md", "README.md"):
+        for name in ("docs/man/plenumctl.1", "docs/man/plenum.7", "docs/messages.md", "docs/guide.md",
+                     "docs/training.md", "README.md"):
             self.assertTrue("pipelines.md" in read(name), name)
 
     def test_everywhere(self):
         """pipelines that other pages show are ones"""
-        for name in ("README.md", "docs/guide.md", "docs/training.md", "docs/recipes.md", "docs/datasets.md", "docs/architecture.md"):
+        for name in ("README.md", "docs/guide.md", "docs/training.md", "docs/recipes.md", "docs/datasets.md",
+                     "docs/architecture.md"):
             for text in set(re.findall(r"`((?:rrc|resize)\([^`]*\))`", read(name))):
                 if not re.search(r"\b[A-Z]\b|…|\.\.", text):
                     self.assertEqual(hashed(text).returncode, 0, f"{name}: {text}")

@@ -71,7 +71,8 @@ def dry(*words):
 
 def echo(*words, n=2):
     """What a variable is in each instance; in the order in which they said so."""
-    return sorted(plenumrun("-n", str(n), *words[:-1], "sh", "-c", f"echo $PLENUM_INSTANCE_INDEX {words[-1]}").split("\n"))
+    return sorted(plenumrun("-n", str(n), *words[:-1], "sh", "-c",
+                            f"echo $PLENUM_INSTANCE_INDEX {words[-1]}").split("\n"))
 
 
 class PopRunTest(unittest.TestCase):
@@ -100,7 +101,8 @@ class PopRunTest(unittest.TestCase):
 
     def check_num_replicas(self, words):
         plan = dry("-n", "3", *words)
-        self.assertEqual([(i["replica_offset"], i["num_local_replicas"]) for i in plan["instances"]], [(0, 2), (2, 2), (4, 2)])
+        self.assertEqual([(i["replica_offset"], i["num_local_replicas"]) for i in plan["instances"]],
+                         [(0, 2), (2, 2), (4, 2)])
 
     def check_ipus_per_replica(self, words):
         self.assertEqual(dry(*words)["devices_per_replica"], 2)
@@ -214,7 +216,8 @@ if torch is not None and torch.distributed.is_initialized():
 print(json.dumps([job.instance_index, len(prepared), results]), flush=True)
 """
 
-# What the code of each row gives in instance 0 and 1 of two, with 2 and 1 replicas of 2 devices. ...: anything but an error.
+# What the code of each row gives in instance 0 and 1 of two, with 2 and 1 replicas of 2 devices. ...: anything but an
+# error.
 WANT = {
     'job.launcher != "none"': (True, True),
     "pyplenum.job()": ("Job", "Job"),

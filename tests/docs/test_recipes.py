@@ -42,7 +42,8 @@ class RecipesTest(unittest.TestCase):
 
     def test_progressive(self):
         """sizes change with the epoch"""
-        self.assertEqual(self.page.of("progressive.py"), "".join(f"epoch {e}: {32 if e < 2 else 48} pixels\n" for e in range(4)))
+        self.assertEqual(self.page.of("progressive.py"),
+                         "".join(f"epoch {e}: {32 if e < 2 else 48} pixels\n" for e in range(4)))
 
     def test_count(self):
         """each sample counts once, by one process and by two"""

@@ -20,7 +20,8 @@ def read(*path):
 class SecurityTest(unittest.TestCase):
     def test_proofs(self):
         """each line of what holds names tests, which exist, with the cases that it names"""
-        lines = [line for line in read("docs", "security.md").split("## What holds")[1].split("## ")[0].splitlines() if line.startswith("| ")][2:]
+        lines = [line for line in read("docs", "security.md").split("## What holds")[1].split("## ")[0].splitlines()
+                 if line.startswith("| ")][2:]
         self.assertGreater(len(lines), 15)
         for line in lines:
             proofs = re.findall(r"`(tests/[\w/.]+)`(?:: ([\w, ]+))?", line)
@@ -34,7 +35,8 @@ class SecurityTest(unittest.TestCase):
         """its links, and those to it, lead somewhere"""
         for page in ("docs/security.md", "SECURITY.md"):
             for target in re.findall(r"\]\(([\w./]+)\)", read(page)):
-                self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(page), target)), f"{page}: {target}")
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(page), target)),
+                                f"{page}: {target}")
         for page in ("README.md", "docs/architecture.md", "docs/operator.md"):
             self.assertIn("security.md)", read(page))
 

@@ -11,17 +11,20 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 import tap  # noqa: E402
 
 LINE = "SPDX-License-Identifier: MIT"
-COMMENT = {"c": "/* " + LINE + " */", "h": "/* " + LINE + " */", "cc": "/* " + LINE + " */", "css": "/* " + LINE + " */", "map": "/* " + LINE + " */",
+COMMENT = {"c": "/* " + LINE + " */", "h": "/* " + LINE + " */", "cc": "/* " + LINE + " */",
+           "css": "/* " + LINE + " */", "map": "/* " + LINE + " */",
            "pml": "/* " + LINE + " */", "proto": "// " + LINE, "ac": "dnl " + LINE}
 COMMENT.update({extension: "# " + LINE for extension in ("py", "sh", "mk", "am", "bash", "zsh", "fish")})
-FOLDERS = (".ci", "bench", "common", "debian", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts", "systemd", "tests")
+FOLDERS = (".ci", "bench", "common", "debian", "docs", "examples", "include", "launcher", "libdist", "loader",
+           "python", "scripts", "systemd", "tests")
 
 
 def sources():
     """(path, what its comment line must be)"""
     for top in FOLDERS:
         for folder, folders, names in os.walk(os.path.join(SOURCE, top)):
-            folders[:] = [name for name in folders if not name.startswith((".", "build", "__pycache__")) and not name.endswith(".egg-info")]
+            folders[:] = [name for name in folders
+                          if not name.startswith((".", "build", "__pycache__")) and not name.endswith(".egg-info")]
             for name in names:
                 path, extension = os.path.join(folder, name), name.rpartition(".")[2] if "." in name else ""
                 if ".pb-c." in name or os.path.islink(path):

@@ -3,7 +3,8 @@
 
     list.txt list.csv list.tsv           lists
     ustar-*.tar gnu-*.tar pax-*.tar      WebDataset archives by Python's tarfile, .cls beside each image
-    wds-*.tar                            the same as webdataset's TarWriter makes them: a stream, keys in byte order, times with
+    wds-*.tar                            the same as webdataset's TarWriter makes them: a stream, keys in byte order,
+    times with
                                          fractions (which become pax headers), a user called bigdata
     json.tar                             labels in .json
     records-?????-of-?????               TFRecords by the published format, without any of Plenum's code
@@ -74,4 +75,5 @@ with tarfile.open(os.path.join(out, "json.tar"), "w") as tar:
 for i in range(ARCHIVES):
     with open(os.path.join(out, f"records-{i:05d}-of-{ARCHIVES:05d}"), "wb") as f:
         for path, label, name in part(i):
-            f.write(record({"image/class/label": label + 1, "image/filename": name, "image/encoded": open(path, "rb").read()}))
+            f.write(record({"image/class/label": label + 1, "image/filename": name,
+                            "image/encoded": open(path, "rb").read()}))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""bad_archives.py FOLDER OUT - archives, TFRecords and lists of the pictures below FOLDER that are not as they should be; each is
-named after what is wrong with it."""
+"""bad_archives.py FOLDER OUT - archives, TFRecords and lists of the pictures below FOLDER that are not as they should
+be; each is named after what is wrong with it."""
 
 import glob
 import io

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What bash, zsh and fish offer behind plenumrun, plenumd and plenumctl: all that --help names, each in a real shell."""
+"""What bash, zsh and fish offer behind plenumrun, plenumd and plenumctl: all that --help names, each in a real
+shell."""
 
 import os
 import pty
@@ -61,7 +62,8 @@ def commands():
 
 
 def command_lines():
-    return [("plenumrun",), ("plenumd",)] + [("plenumctl", name) + (("stream",) if name == "bench" else ()) for name in commands()]
+    return [("plenumrun",), ("plenumd",)] + [("plenumctl", name) + (("stream",) if name == "bench" else ())
+                                             for name in commands()]
 
 
 def asked(program, *words):
@@ -74,7 +76,8 @@ class Programs(unittest.TestCase):
     def test_options(self):
         """every option of --help is completed, and no other"""
         for program, *words in command_lines():
-            self.assertEqual(asked(program, *words, "--"), ("words", list(help_entries(program, *words))), (program, *words))
+            self.assertEqual(asked(program, *words, "--"), ("words", list(help_entries(program, *words))),
+                             (program, *words))
         letters = {"-" + letter for letter, _ in help_entries("plenumrun").values() if letter and letter != "h"}
         self.assertEqual({word for word in asked("plenumrun", "-")[1] if word[1] != "-"}, letters)
 
@@ -89,10 +92,11 @@ class Programs(unittest.TestCase):
                     self.assertIn(value.partition("=")[2].rstrip(":"), text, (program, *words, option))
                     seen += 1
         self.assertGreater(seen, 40)
-        for option in ("--process-placement", "--mem-policy", "--numa-aware", "--smt", "--stdin", "--loader", "--print-topology"):
+        for option in ("--process-placement", "--mem-policy", "--numa-aware", "--smt", "--stdin", "--loader",
+                       "--print-topology"):
             for value in asked("plenumrun", option + "=")[1]:
-                subprocess.run(["plenumrun", value, "--dry-run", "--allow-run-as-root", "--no-host-check", "--host", "localhost",
-                                "true"], check=True, stdout=subprocess.DEVNULL)
+                subprocess.run(["plenumrun", value, "--dry-run", "--allow-run-as-root", "--no-host-check", "--host",
+                                "localhost", "true"], check=True, stdout=subprocess.DEVNULL)
         for option in ("--decoder", "--pin", "--log-format"):
             for value in asked("plenumd", option + "=")[1]:
                 run("plenumd", value, "--version")
@@ -192,8 +196,9 @@ class Bash(Shell, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.shell = Terminal("bash", "--norc", "--noprofile", "-i")
-        cls.shell.ask("PS1='$ '; bind 'set bell-style none'; bind 'set show-all-if-ambiguous on'; bind 'set page-completions off'; "
-                      "bind 'set completion-query-items 0'; bind 'set enable-bracketed-paste off'\r")
+        cls.shell.ask("PS1='$ '; bind 'set bell-style none'; bind 'set show-all-if-ambiguous on'; bind 'set "
+                      "page-completions off'; bind 'set completion-query-items 0'; bind 'set enable-bracketed-paste "
+                      "off'\r")
         # bash-completion, where it is there, completes the program behind plenumrun
         cls.shell.ask(f". /usr/share/bash-completion/bash_completion 2>/dev/null; . '{COMPLETION}/plenum.bash'\r")
 
@@ -222,7 +227,8 @@ class Zsh(Shell, unittest.TestCase):
         os.mkdir(os.path.join(T, ".functions"))
         shutil.copy(os.path.join(COMPLETION, "plenum.zsh"), os.path.join(T, ".functions", "_plenum"))
         cls.shell = Terminal("zsh", "-f", "-i")
-        cls.shell.ask("PS1='$ '; unsetopt automenu listambiguous beep promptsp; unset zle_bracketed_paste; LISTMAX=100000; bindkey -e\r")
+        cls.shell.ask("PS1='$ '; unsetopt automenu listambiguous beep promptsp; unset zle_bracketed_paste; "
+                      "LISTMAX=100000; bindkey -e\r")
         cls.shell.ask(f"fpath=({T}/.functions $fpath); autoload -U compinit; compinit -u -D\r")
 
     @classmethod

@@ -33,7 +33,8 @@ class HardeningTest(unittest.TestCase):
         if not self.flags:
             self.skipTest("configured with --disable-hardening, or for a compiler that takes none of the flags")
         found = [os.path.join(BUILD, ".libs", name) for name in os.listdir(os.path.join(BUILD, ".libs"))]
-        self.libraries = [p for p in found if re.search(r"/libplenum[^/]*\.so$", os.path.realpath(p).rstrip(".0123456789"))]
+        self.libraries = [p for p in found
+                          if re.search(r"/libplenum[^/]*\.so$", os.path.realpath(p).rstrip(".0123456789"))]
         self.files = [os.path.join(BUILD, name) for name in PROGRAMS] + self.libraries
         self.assertGreater(len(self.libraries), 0)
 
@@ -63,7 +64,8 @@ class HardeningTest(unittest.TestCase):
                 self.assertIn("__stack_chk_fail", symbols[path], path)
         if "-D_FORTIFY_SOURCE=3" in self.flags:
             for name in PROGRAMS:
-                self.assertRegex(symbols[os.path.join(BUILD, name)], r"__(v?snprintf|memcpy|read|recv|fprintf)_chk", name)
+                self.assertRegex(symbols[os.path.join(BUILD, name)], r"__(v?snprintf|memcpy|read|recv|fprintf)_chk",
+                                 name)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,8 @@ class SamplesTest(unittest.TestCase):
 
     def test_hello_without_data(self):
         """hello.c says what is wrong, and fails"""
-        done = subprocess.run([*program("hello"), os.path.join(T, "nothing")], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*program("hello"), os.path.join(T, "nothing")], capture_output=True, text=True,
+                              timeout=60)
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn(os.path.join(T, "nothing"), done.stderr)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""examples/train.py and numpy_feed.py: the same steps and losses, whatever the number of processes and how often they die."""
+"""examples/train.py and numpy_feed.py: the same steps and losses, whatever the number of processes and how often they
+die."""
 
 import importlib.util
 import os
@@ -73,8 +74,8 @@ class TrainTest(unittest.TestCase):
 
     def compare(self, instances, replicas, launcher=None):
         name = f"{instances}-{replicas}-{'torchrun' if launcher else 'plenumrun'}"
-        samples, losses, out = train(name, launcher or by_plenumrun(instances, replicas), replicas, "--double", "--evaluate",
-                                     os.path.join(T, "data"))
+        samples, losses, out = train(name, launcher or by_plenumrun(instances, replicas), replicas, "--double",
+                                     "--evaluate", os.path.join(T, "data"))
         self.assertEqual(samples, self.samples)
         for step, (loss, alone) in enumerate(zip(losses, self.losses)):
             self.assertLessEqual(abs(loss - alone), 1e-9, f"step {step}")

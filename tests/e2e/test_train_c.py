@@ -37,7 +37,8 @@ def tearDownModule():
 
 def command(instances, replicas, log, *options):
     return jobs.by_plenumrun(instances, replicas, PROGRAM, os.path.join(T, "data"), "--pipeline", PIPELINE,
-                             "--micro-batch", str(BATCH // replicas), "--steps", str(STEPS), "--seed", "5", "--log", log, *options)
+                             "--micro-batch", str(BATCH // replicas), "--steps", str(STEPS), "--seed", "5", "--log",
+                             log, *options)
 
 
 class TrainTest(unittest.TestCase):
@@ -74,7 +75,8 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(dict(jobs.steps_of(log)), self.steps)
 
     def test_kills(self):
-        """killed at 20 random steps and resumed each time: the same samples, losses, hash and weights, to the last bit"""
+        """killed at 20 random steps and resumed each time: the same samples, losses, hash and weights, to the last
+        bit"""
         log, checkpoint = jobs.PacedLog(os.path.join(T, "log-kills")), os.path.join(T, "run.bin")
         words = command(2, 2, log.path, "--checkpoint", checkpoint, "--checkpoint-every", "3", "--resume")
         seed = random.randrange(2**32)
@@ -100,7 +102,8 @@ class TrainTest(unittest.TestCase):
         self.assertIn("going on from step 15", out)
         lines = jobs.steps_of(log)
         self.assertEqual([step for step, _ in lines], list(range(200)))
-        # 15 steps of 16: all of epoch 0 (11 steps, the last with 1 sample), 64 of epoch 1; then 97 left, in steps of 15.
+        # 15 steps of 16: all of epoch 0 (11 steps, the last with 1 sample), 64 of epoch 1; then 97 left, in steps of
+        # 15.
         first = [n for _, line in lines[11:15] for n in line.split()[2:]]
         rest = [n for _, line in lines[15:22] for n in line.split()[2:]][:97]
         self.assertEqual(len(set(first + rest)), 161)

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Each allocation and each system call fails once, and nothing worse comes of it than a sentence.
 
-A scenario is a short job. One call of one kind fails in it (fail.c): the first, the second, and so on, until a run has passed in
-which no call was left to fail. The laws, of each run:
+A scenario is a short job. One call of one kind fails in it (fail.c): the first, the second, and so on, until a run has
+passed in which no call was left to fail. The laws, of each run:
 
 * It ends by itself, by exit() and not by a signal, within a time that no machine needs.
 * Its status is 0 and what it delivered is right, or it is not 0 and a sentence says why.
 * What a caller must live with (EINTR, a short count, "not now") makes no difference at all.
-* No process is left. A loader that serves others serves the next client rightly, has no more descriptors than without the failure,
+* No process is left. A loader that serves others serves the next client rightly, has no more descriptors than without
+the failure,
   and ends when told.
 
-PLENUM_FAILURES=all goes through all calls, and not through a sample of them; =N takes N runs a scenario (and fewer of the slow ones).
-SEED chooses the sample (default: always the same; "clock": another each time; it is printed).
+PLENUM_FAILURES=all goes through all calls, and not through a sample of them; =N takes N runs a scenario (and fewer of
+the slow ones). SEED chooses the sample (default: always the same; "clock": another each time; it is printed).
 ONLY='SCENARIO [KIND[:ERROR[:N]]]' repeats one scenario or one run, which then shows where the call was made.
 """
 
@@ -82,17 +83,19 @@ class Place:
             f.write(bytes(PAGE))
         self.mark = f"PLENUM_FAIL_STATE={self.state}"
         self.clean = {k: v for k, v in os.environ.items() if not k.startswith(("PLENUM_LOADER", "LISTEN_", "NOTIFY_"))}
-        self.clean.update(PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"), PLENUM_PLENUMD=PLENUMD, XDG_RUNTIME_DIR=self.folder,
-                          OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", TMPDIR=self.folder)
-        self.environment = dict(self.clean, PLENUM_FAIL=f"{kind}:{error}", PLENUM_FAIL_AT=str(at), PLENUM_FAIL_IN=watched,
-                                PLENUM_FAIL_STATE=self.state, LD_PRELOAD=PRELOAD)
+        self.clean.update(PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"), PLENUM_PLENUMD=PLENUMD,
+                          XDG_RUNTIME_DIR=self.folder, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                          TMPDIR=self.folder)
+        self.environment = dict(self.clean, PLENUM_FAIL=f"{kind}:{error}", PLENUM_FAIL_AT=str(at),
+                                PLENUM_FAIL_IN=watched, PLENUM_FAIL_STATE=self.state, LD_PRELOAD=PRELOAD)
         if os.environ.get("ONLY", "").count(":") == 2:
             self.environment["PLENUM_FAIL_TRACE"] = "1"
         if SANITIZED:
             options = os.environ.get("ASAN_OPTIONS", "")
             if watched == "plenumrun":
                 options += ":detect_leaks=0"  # Open MPI's own, in the programs
-            self.environment["ASAN_OPTIONS"] = f"{options}:verify_asan_link_order=0:allocator_may_return_null=1".strip(":")
+            self.environment["ASAN_OPTIONS"] = f"{options}:verify_asan_link_order=0:allocator_may_return_null=1".strip(
+                ":")
         self.said = ""
 
     def counts(self):
@@ -101,8 +104,9 @@ class Place:
             return dict(zip(KINDS, struct.unpack(f"<{1 + len(KINDS)}Q", f.read(8 + 8 * len(KINDS)))[1:]))
 
     def start(self, *command, failing=True, **options):
-        return subprocess.Popen(command, env=self.environment if failing else self.clean, cwd=self.folder, stdin=subprocess.DEVNULL,
-                                text=True, errors="replace", start_new_session=True, **options)
+        return subprocess.Popen(command, env=self.environment if failing else self.clean, cwd=self.folder,
+                                stdin=subprocess.DEVNULL, text=True, errors="replace", start_new_session=True,
+                                **options)
 
     def run(self, *command, failing=True):
         """Standard output, or None where it failed with a sentence."""
@@ -184,9 +188,11 @@ class Stage:
     def __init__(self):
         self.folder = tempfile.mkdtemp(prefix="plenum-failures-")
         self.data = os.path.join(self.folder, "data")
-        subprocess.run([CTL, "make-sample", self.data, "--classes", "2", "--images", "4", "--size", "48"], check=True, stdout=subprocess.DEVNULL)
-        self.hash = subprocess.run([CTL, "hash", self.data, *STREAM, "--samples", SAMPLES], check=True, stdout=subprocess.PIPE, text=True,
-                                   env=dict(os.environ, PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"))).stdout.strip()
+        subprocess.run([CTL, "make-sample", self.data, "--classes", "2", "--images", "4", "--size", "48"], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.hash = subprocess.run([CTL, "hash", self.data, *STREAM, "--samples", SAMPLES], check=True,
+                                   stdout=subprocess.PIPE, text=True, env=dict(
+                                       os.environ, PLENUM_CACHE_DIR=os.path.join(self.folder, "cache"))).stdout.strip()
         self.packed, self.list = os.path.join(self.folder, "packed"), os.path.join(self.folder, "list.txt")
         subprocess.run([CTL, "pack", self.data, self.packed], check=True, stdout=subprocess.DEVNULL)
         with open(self.list, "w", encoding="utf-8") as f:
@@ -277,7 +283,8 @@ def loader(place, *arguments):
     """A loader at {place.folder}/s, which is served by and ended."""
     path, log = os.path.join(place.folder, "s"), os.path.join(place.folder, "log")
     with open(log, "w", encoding="utf-8") as err:
-        daemon = place.start(PLENUMD, "--socket", f"unix:{path}", "--threads", "2", *arguments, stdout=subprocess.DEVNULL, stderr=err)
+        daemon = place.start(PLENUMD, "--socket", f"unix:{path}", "--threads", "2", *arguments,
+                             stdout=subprocess.DEVNULL, stderr=err)
     end = time.monotonic() + LIMIT
     while not listens(path) and daemon.poll() is None and time.monotonic() < end:
         time.sleep(0.005)
@@ -317,7 +324,8 @@ def unix_service(place):
 
 def tls_service(place):
     """By TCP with a key, at an address of this run's own."""
-    address = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}:{random.randrange(10000, 30000)}"
+    host = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
+    address = f"{host}:{random.randrange(10000, 30000)}"
     for environment in (place.clean, place.environment):
         environment["PLENUM_LOADER_KEY"] = place.stage.client_key
     service(place, "tls", f"tcp:{address}", "--listen", address, "--tls-key", place.stage.key)
@@ -370,7 +378,8 @@ def cases(stage, name, only):
         calls = place.counts()
     finally:
         place.remove()
-    every = [(kind, error, n + 1) for kind in KINDS for error in KINDS[kind][0] + KINDS[kind][1] for n in range(calls[kind])]
+    every = [(kind, error, n + 1) for kind in KINDS for error in KINDS[kind][0] + KINDS[kind][1]
+             for n in range(calls[kind])]
     return [case for case in every if [str(c) for c in case][: len(only)] == only]
 
 

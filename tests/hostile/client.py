@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A hostile client of a loader: every message in every state, whole, wrong and half, with descriptors of all kinds, in floods, from
-clients that do not read, close at any moment and come again; as several users at once, where it is root.
+"""A hostile client of a loader: every message in every state, whole, wrong and half, with descriptors of all kinds, in
+floods, from clients that do not read, close at any moment and come again; as several users at once, where it is root.
 
-    client.py --socket ADDRESS --seconds 20 --seed 7 --user daemon --user games --open folder:/srv/mine --closed folder:/srv/theirs
+    client.py --socket ADDRESS --seconds 20 --seed 7 --user daemon --user games --open folder:/srv/mine --closed
+    folder:/srv/theirs
 
-`--open` may be streamed, `--closed` may not: being given it, or being told of streams of other users, is a breach. Prints what was
-done, as JSON; exits with 1 where there was a breach. The same seed draws the same attacks; what comes of them depends on the loader's pace."""
+`--open` may be streamed, `--closed` may not: being given it, or being told of streams of other users, is a breach.
+Prints what was done, as JSON; exits with 1 where there was a breach. The same seed draws the same attacks; what comes
+of them depends on the loader's pace."""
 
 import argparse
 import collections
@@ -25,12 +27,15 @@ import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "loader", "serve"))
 
-from rawclient import (ERROR, HELLO, OPEN, OPENED, RENDER, STATUS_STREAM, Raw, Refused, close_aside, frame, hello,  # noqa: E402
-                       lingering, make_ring, open_frame, text)
+from rawclient import (  # noqa: E402
+    ERROR, HELLO, OPEN, OPENED, RENDER, STATUS_STREAM, Raw, Refused, close_aside, frame, hello, lingering, make_ring,
+    open_frame, text,
+)
 
 STATES = ["connected", "greeted", "opening", "open", "closing"]
-KINDS = {"HELLO": 1, "OPEN": 2, "OPENED": 3, "RENDER": 4, "DONE": 5, "CANCEL": 6, "CANCELLED": 7, "STATS": 8, "ERROR": 9, "BYE": 10,
-         "PROGRESS": 11, "NAME": 12, "STATUS": 13, "STATUS_STREAM": 14, "type 0": 0, "type 15": 15, "type 65535": 65535}
+KINDS = {"HELLO": 1, "OPEN": 2, "OPENED": 3, "RENDER": 4, "DONE": 5, "CANCEL": 6, "CANCELLED": 7, "STATS": 8,
+         "ERROR": 9, "BYE": 10, "PROGRESS": 11, "NAME": 12, "STATUS": 13, "STATUS_STREAM": 14, "type 0": 0,
+         "type 15": 15, "type 65535": 65535}
 FORMS = ["right", "strange", "random", "cut", "longer", "length"]
 ODD = [0, 1, 2, 3, 7, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
 DESCRIPTORS = ["own", "linger", "pipe", "sparse", "ring", "many", "device", "folder", "nested", "unlinked"]
@@ -91,8 +96,8 @@ class Attacker:
         mine = self.o.open.partition(":")[2]
         up = "/".join([".."] * (mine.count("/")))
         return [self.o.closed, f"{kind}:{mine}/{up}{path}", f"{kind}:{path}/.", f"{kind}:/proc/self/root{path}",
-                f"tar:{path}/*", f"list:{path}/classes.txt,base={path}", f"tar:{mine}/*/../..{path}/*", "list:/dev/zero",
-                "folder:/proc/self/fd", f"generated:{kind}:{path}", "generated:4294967294"]
+                f"tar:{path}/*", f"list:{path}/classes.txt,base={path}", f"tar:{mine}/*/../..{path}/*",
+                "list:/dev/zero", "folder:/proc/self/fd", f"generated:{kind}:{path}", "generated:4294967294"]
 
     def message(self, kind, form):
         r = self.r
@@ -315,7 +320,8 @@ def main():
             breaches.append(result["breach"])
         os.wait()
     tried = sum(total[f"{kind} {state}"] > 0 for kind in KINDS for state in STATES)
-    print(json.dumps({"seed": o.seed, "tried": tried, "of": len(KINDS) * len(STATES), "breaches": breaches, "count": total}))
+    print(json.dumps({"seed": o.seed, "tried": tried, "of": len(KINDS) * len(STATES), "breaches": breaches,
+                      "count": total}))
     sys.exit(bool(breaches))
 
 

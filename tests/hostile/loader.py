@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A hostile loader: it plays plenumd to real streams, and in every state says what it should not: another message, the right one with
-odd numbers or of a wrong length, half of one, floods, descriptors; it writes anything into rings at any time, is slow, says nothing, closes.
+"""A hostile loader: it plays plenumd to real streams, and in every state says what it should not: another message, the
+right one with odd numbers or of a wrong length, half of one, floods, descriptors; it writes anything into rings at any
+time, is slow, says nothing, closes.
 
     loader.py --socket ADDRESS --seconds 20 --seed 7 --model unix:/run/plenum.sock --never-done
 
-Of `--model`, a true loader, it learns how a stream is answered that is like what is asked for, so that it gets as far as batches. A loader that is
-believed may feed a program what it likes, and the first one that opens a stream says what the data set is; with `--never-done` it says of no
-batch that it is there, and of the data set nothing else than the true loader, so that all that a program gets is the true loader's. Prints what
-was done, as JSON."""
+Of `--model`, a true loader, it learns how a stream is answered that is like what is asked for, so that it gets as far
+as batches. A loader that is believed may feed a program what it likes, and the first one that opens a stream says what
+the data set is; with `--never-done` it says of no batch that it is there, and of the data set nothing else than the
+true loader, so that all that a program gets is the true loader's. Prints what was done, as JSON."""
 
 import argparse
 import array
@@ -29,8 +30,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "loader", "serve"))
 
 from client import KINDS, LINGER, odd  # noqa: E402
-from rawclient import (DONE, ERROR, HELLO, OPEN, OPENED, RENDER, STATS, Raw, Refused, close_aside, frame, lingering,  # noqa: E402
-                       make_ring, text)
+from rawclient import (  # noqa: E402
+    DONE, ERROR, HELLO, OPEN, OPENED, RENDER, STATS, Raw, Refused, close_aside, frame, lingering, make_ring, text,
+)
 
 STATES = ["connected", "greeted", "asked to open", "open", "asked for a batch"]
 LIFE = 2          # seconds of a connection: who says nothing is then gone, too
@@ -73,8 +75,10 @@ class Player:
         """What a loader would say, or nothing: after that message of the stream's, or just so."""
         r = self.r
         if kind == HELLO:
-            return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", r.choices([1, 0, 2, 65535], [20, 1, 1, 1])[0], r.choice([6, 6, 4, 0, 65535]))
-                         + text(r.choices([VERSIONS, "", "v9", "v1 " * 80], [20, 1, 1, 1])[0]) + text("a loader") + text(""))
+            return frame(HELLO, b"plenum\0\0" + struct.pack("<HH", r.choices([1, 0, 2, 65535], [20, 1, 1, 1])[0],
+                                                            r.choice([6, 6, 4, 0, 65535]))
+                         + text(r.choices([VERSIONS, "", "v9", "v1 " * 80], [20, 1, 1, 1])[0]) + text("a loader")
+                         + text(""))
         if kind == OPEN:
             opened = self.model(payload)
             if opened is None:
@@ -84,7 +88,8 @@ class Player:
             return frame(OPENED, opened, request)
         if kind == RENDER:
             if self.o.never_done:
-                return frame(DONE, struct.pack("<iI4Q", r.choice([-5, -2, -12, -116]), 0, 0, 0, 0, 0) + text("its disk is broken"), request)
+                return frame(DONE, struct.pack("<iI4Q", r.choice([-5, -2, -12, -116]), 0, 0, 0, 0, 0)
+                             + text("its disk is broken"), request)
             return frame(DONE, struct.pack("<iI4Q", 0, odd(r), 1, 1, 1, 1) + text(""), request)
         if kind == STATS:
             return frame(STATS, struct.pack("<7Q", *(odd(r, 64) for _ in range(7))), request)
@@ -102,12 +107,15 @@ class Player:
         self.count[f"{name} {self.state}"] += 1
         request = r.choice([0, 1, 2, odd(r, 64)] + self.asked[-4:])
         if kind == OPENED:
-            payload = bytearray(struct.pack("<4I", *(odd(r) for _ in range(4))) + r.randbytes(16 + 198 * 8) + struct.pack("<I", odd(r)) + text("x" * 400))
+            payload = bytearray(struct.pack("<4I", *(odd(r) for _ in range(4))) + r.randbytes(16 + 198 * 8)
+                                + struct.pack("<I", odd(r)) + text("x" * 400))
         elif kind == DONE:
             status = r.choice([-5, -74, -2**31, 1, 2**31 - 1, -11] + ([] if self.o.never_done else [0]))
-            payload = bytearray(struct.pack("<iI4Q", status, odd(r), *(odd(r, 64) for _ in range(4))) + text("\x9b2Jx is broken"))
+            payload = bytearray(struct.pack("<iI4Q", status, odd(r), *(odd(r, 64) for _ in range(4)))
+                                + text("\x9b2Jx is broken"))
         elif kind == ERROR:
-            payload = bytearray(struct.pack("<i", r.choice([0, 1, -1, -28, -11, -2**31, -110, -125])) + text("it will not have it"))
+            payload = bytearray(struct.pack("<i", r.choice([0, 1, -1, -28, -11, -2**31, -110, -125]))
+                                + text("it will not have it"))
         elif kind == KINDS["PROGRESS"]:
             payload = bytearray(struct.pack("<QQ", odd(r, 64), odd(r, 64)) + text("indexing"))
         else:
@@ -150,7 +158,8 @@ class Player:
             pass
 
     def send_fds(self, said):
-        """What the stream never takes: sockets that linger, bare or in the queue of another, its own end, files; urgent, or not."""
+        """What the stream never takes: sockets that linger, bare or in the queue of another, its own end, files;
+        urgent, or not."""
         slow, other_end = lingering(LINGER)
         a, b = socket.socketpair()
         self.kept += [other_end, a]
@@ -295,7 +304,8 @@ def main():
         t.join(2 * LIFE)
     tried = sum(count[f"{kind} {state}"] > 0 for kind in KINDS for state in STATES)
     breaches = [what for what in count if what.startswith("BREACH")]
-    print(json.dumps({"seed": o.seed, "connections": n, "tried": tried, "of": len(KINDS) * len(STATES), "breaches": breaches, "count": count}))
+    print(json.dumps({"seed": o.seed, "connections": n, "tried": tried, "of": len(KINDS) * len(STATES),
+                      "breaches": breaches, "count": count}))
     sys.exit(bool(breaches))
 
 

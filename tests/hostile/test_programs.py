@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The hostile client beside an honest one of another user, the hostile loader beside an honest one and alone: hashes are right, nothing
-crashes or hangs, nothing is left behind. HOSTILE_SECONDS (of each case, 6 unless told) and HOSTILE_SEED (another each time, unless told)."""
+"""The hostile client beside an honest one of another user, the hostile loader beside an honest one and alone: hashes
+are right, nothing crashes or hangs, nothing is left behind. HOSTILE_SECONDS (of each case, 6 unless told) and
+HOSTILE_SEED (another each time, unless told)."""
 
 import json
 import os
@@ -36,11 +37,13 @@ class HostileProgramsTest(ServiceCase):
         self.address = f"unix:{self.socket}"
 
     def start(self, *arguments):
-        roots = ["--root", self.data, "--root", f"{self.theirs} readers={PEOPLE[0]}"] if self.many else ["--root", self.folder]
+        roots = ["--root", self.data, "--root",
+                 f"{self.theirs} readers={PEOPLE[0]}"] if self.many else ["--root", self.folder]
         return self.serve(*roots, "--socket-mode", "0666", *arguments)
 
     def hostile(self, program, *arguments, seconds=SECONDS):
-        p = subprocess.Popen([sys.executable, os.path.join(HERE, program), "--seconds", str(seconds), "--seed", SEED, *arguments],
+        p = subprocess.Popen([sys.executable, os.path.join(HERE, program), "--seconds", str(seconds), "--seed", SEED,
+                              *arguments],
                              env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.end, p)
         self.addCleanup(p.stdout.close)
@@ -58,8 +61,9 @@ class HostileProgramsTest(ServiceCase):
     def honest(self, data, *arguments):
         """A feed, of a user of its own, from our loader unless another one is named."""
         who = pwd.getpwnam(PEOPLE[0]) if self.many else None
-        p = subprocess.Popen([FEED, data, *STREAM, "--loader", self.address, "--json", *arguments], env=self.environment,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        p = subprocess.Popen([FEED, data, *STREAM, "--loader", self.address, "--json", *arguments],
+                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, errors="replace",
                              **({"user": who.pw_uid, "group": who.pw_gid, "extra_groups": ()} if who else {}))
         self.addCleanup(self.end_feed, p)
         return p
@@ -109,14 +113,17 @@ class HostileProgramsTest(ServiceCase):
         self.loader = self.start()
         epochs = 10
         want = self.run_ok(CTL, "hash", self.theirs, *STREAM, "--epochs", str(epochs)).strip()
-        addresses = [f"unix:{self.folder}/hostile", "unix:@plenum-test-hostile-%d" % os.getpid(), "tcp:127.0.0.1:%d" % free_port()]
+        addresses = [f"unix:{self.folder}/hostile", "unix:@plenum-test-hostile-%d" % os.getpid(),
+                     "tcp:127.0.0.1:%d" % free_port()]
         players = [self.hostile("loader.py", "--socket", a, "--model", self.address, "--never-done") for a in addresses]
         wait_for("hostile loaders", lambda: os.path.exists(f"{self.folder}/hostile"))
         if self.many:
             os.chmod(f"{self.folder}/hostile", 0o666)
         while any(p.poll() is None for p in players):
-            feeds = [self.honest(self.theirs, "--epochs", str(epochs), "--pause", "2", "--silence", "1000", "--loader", ",".join(which))
-                     for which in ([self.address, *addresses], [addresses[0], self.address], [*addresses[1:], self.address])]
+            feeds = [self.honest(self.theirs, "--epochs", str(epochs), "--pause", "2", "--silence", "1000", "--loader",
+                                 ",".join(which))
+                     for which in ([self.address, *addresses], [addresses[0], self.address],
+                                   [*addresses[1:], self.address])]
             for p in feeds:
                 out, err = p.communicate(timeout=4 * LIMIT)
                 self.assertEqual(p.returncode, 0, f"seed {SEED}: {err}")
@@ -134,8 +141,9 @@ class HostileProgramsTest(ServiceCase):
             os.chmod(f"{self.folder}/hostile", 0o666)
         ends = {0: 0, 1: 0}
         while any(p.poll() is None for p in players):
-            feeds = [self.honest(self.theirs, "--epochs", "5", "--batches", "100", "--silence", "100", "--loader-timeout", "1",
-                                 "--loader", ",".join(which)) for which in (addresses[:1], addresses[1:], addresses)]
+            feeds = [self.honest(self.theirs, "--epochs", "5", "--batches", "100", "--silence", "100",
+                                 "--loader-timeout", "1", "--loader", ",".join(which))
+                     for which in (addresses[:1], addresses[1:], addresses)]
             for p in feeds:
                 out, err = p.communicate(timeout=SECONDS + 4 * LIMIT)
                 self.assertIn(p.returncode, ends, f"seed {SEED}: {err}")

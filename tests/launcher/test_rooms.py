@@ -12,7 +12,8 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-# What stands above the rooms: leaves, which know nothing of the launcher, and what plenumrun and the processes that it starts have in common.
+# What stands above the rooms: leaves, which know nothing of the launcher, and what plenumrun and the processes that it
+# starts have in common.
 LEAVES = {"numa", "ranges", "subnet", "texts", "topology"}
 BETWEEN = {"control", "dial", "environ", "handover", "host", "lines", "network", "proctree", "signals", "status"}
 # Each room, and whom it may know besides itself and common/.
@@ -28,7 +29,8 @@ MAY_KNOW = {
 # Headers that few may see, with these few.
 MAY_INCLUDE = {
     "launcher/plan/cmdline.h": {"launcher/job/launch.c", "launcher/plan/cmdline.c", "launcher/plan/configfile.c"},
-    "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/inner.c", "launcher/shim/guard.c", "launcher/shim/shim.c"},
+    "launcher/shim/guard.h": {"launcher/job/starter.c", "launcher/shim/inner.c", "launcher/shim/guard.c",
+                              "launcher/shim/shim.c"},
     "launcher/shim/sweep.h": {"launcher/job/starter.c", "launcher/shim/shim.c", "launcher/shim/sweep.c"},
     "launcher/shim/shim.h": {"launcher/main.c", "launcher/shim/inner.c", "launcher/shim/shim.c"},
 }
@@ -68,7 +70,8 @@ class Rooms(unittest.TestCase):
                     continue
                 self.assertIn(header.split("/")[0], ("common", "launcher"), path)
                 other = room_of(header)
-                self.assertTrue(other is None or other == room or other in MAY_KNOW[room], f"{path} ({room}) includes {header} ({other})")
+                self.assertTrue(other is None or other == room or other in MAY_KNOW[room],
+                                f"{path} ({room}) includes {header} ({other})")
 
     def test_private_headers(self):
         """some headers are for few"""

@@ -160,7 +160,10 @@ class TerminalTest(unittest.TestCase):
         """progress bars of several instances: the last line shows one, and each ends as one line"""
         program = r"""
 i=0
-while [ $i -le 20 ]; do printf '\r%d%% of %s' $((i * 5)) $RANK; sleep 0.05; i=$((i + 1)); [ $i != 10 ] || [ $RANK = 1 ] || echo a line >&2; done
+while [ $i -le 20 ]; do
+    printf '\r%d%% of %s' $((i * 5)) $RANK; sleep 0.05; i=$((i + 1))
+    [ $i != 10 ] || [ $RANK = 1 ] || echo a line >&2
+done
 echo
 """
         t = Terminal(RUN, "-n", "2", "--tag-output=%i:", "sh", "-c", program)

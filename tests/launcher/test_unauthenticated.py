@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whoever connects to plenumrun and is no shim: neither many of them, nor too few descriptors, keep a job from starting."""
+"""Whoever connects to plenumrun and is no shim: neither many of them, nor too few descriptors, keep a job from
+starting."""
 
 import os
 import re
@@ -33,7 +34,8 @@ class Strangers(unittest.TestCase):
         path = os.path.join(self.folder, "mpirun")
         with open(path, "w") as f:
             f.write(f'#!/bin/sh\n[ "$1" != --version ] || exec {shutil.which("mpirun")} --version\n'
-                    f': >{self.folder}/begun\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done\nexec {shutil.which("mpirun")} "$@"\n')
+                    f': >{self.folder}/begun\nwhile [ ! -e {self.folder}/go ]; do sleep 0.1; done\nexec '
+                    f'{shutil.which("mpirun")} "$@"\n')
         os.chmod(path, stat.S_IRWXU)
         return dict(os.environ, PATH=self.folder + ":" + os.environ["PATH"])
 
@@ -56,8 +58,8 @@ class Strangers(unittest.TestCase):
     def test_many(self):
         """more connections than are kept of unauthenticated peers, held while the job starts"""
         resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(), stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True)
+        p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(),
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         name = self.control_of(p)
         for _ in range(600):
             s = socket.socket(socket.AF_UNIX)
@@ -71,10 +73,11 @@ class Strangers(unittest.TestCase):
     def test_pause(self):
         """want of descriptors while the job starts: told once, waited out, and no busy loop meanwhile"""
         errors = os.path.join(self.folder, "errors")
-        others = [os.open("/dev/null", os.O_RDONLY) for _ in range(32)]  # poll() takes no more descriptors than the limit says
+        # poll() takes no more descriptors than the limit says
+        others = [os.open("/dev/null", os.O_RDONLY) for _ in range(32)]
         with open(errors, "w") as f:
-            p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(), stdout=subprocess.PIPE,
-                                 stderr=f, text=True, pass_fds=others)
+            p = subprocess.Popen([RUN, "--allow-run-as-root", "-n", "2", "echo", "ran"], env=self.slow_mpirun(),
+                                 stdout=subprocess.PIPE, stderr=f, text=True, pass_fds=others)
         for fd in others:
             os.close(fd)
         self.addCleanup(p.kill)
@@ -115,7 +118,8 @@ class Strangers(unittest.TestCase):
 
     def test_descriptors(self):
         """more instances than descriptors: said before anything is started"""
-        p = subprocess.run(["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", RUN, "--allow-run-as-root", "-n", "100", "true"],
+        p = subprocess.run(["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", RUN, "--allow-run-as-root", "-n", "100",
+                            "true"],
                            capture_output=True, text=True, timeout=LIMIT)
         self.assertEqual(p.returncode, 125, p.stderr)
         self.assertIn("100 instances need 132 open files here, and 64 are allowed", p.stderr)

@@ -18,7 +18,8 @@ MAY_INCLUDE = {
     "libdist/loaders_priv.h": {"loaders.c", "lookup.c", "names.c", "schedule.c"},
 }
 # The connection, the memory and what verifies know nothing of streams, loaders' accounts or the order of batches.
-KNOWS_NOT = {"session.c": {"schedule.h", "stream.h", "names.h", "lookup.h"}, "slot.c": {"session.h", "loaders.h", "schedule.h", "stream.h"},
+KNOWS_NOT = {"session.c": {"schedule.h", "stream.h", "names.h", "lookup.h"},
+             "slot.c": {"session.h", "loaders.h", "schedule.h", "stream.h"},
              "verify.c": {"session.h", "loaders.h", "schedule.h", "stream.h"}}
 STATES = {"SLOT": "slot.c", "SESSION": "session.c"}
 
@@ -62,7 +63,8 @@ class Walls(unittest.TestCase):
         for name, text in sources().items():
             for states, owner in STATES.items():
                 self.assertEqual(re.findall(rf"\bstate = {states}_\w+", text), [], f"{name}: {owner} moves")
-        self.assertEqual({name for name, text in sources().items() if re.search(r"->state = ", text)}, set(STATES.values()))
+        self.assertEqual({name for name, text in sources().items() if re.search(r"->state = ", text)},
+                         set(STATES.values()))
 
     def test_environment(self):
         """nobody tells the library in its own process by the environment"""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Which process is this? Told by torch.distributed, by the program, or not at all: ranks.py, in two processes.
 
-Those of one case are spawned. Those of the others are forked from this process, which has imported PyTorch for them all.
+Those of one case are spawned. Those of the others are forked from this process, which has imported PyTorch for them
+all.
 """
 
 import json
@@ -37,8 +38,8 @@ def setUpModule():
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "PLENUM_LOADER"):
         os.environ.pop(name, None)
     os.environ["PLENUM_CACHE_DIR"] = os.path.join(T, "cache")
-    subprocess.run([os.path.join(BUILD, "plenumctl"), "make-sample", os.path.join(T, "data"), "--classes", "3", "--images", "7",
-                    "--size", "64"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([os.path.join(BUILD, "plenumctl"), "make-sample", os.path.join(T, "data"), "--classes", "3",
+                    "--images", "7", "--size", "64"], check=True, stdout=subprocess.DEVNULL)
 
 
 def tearDownModule():
@@ -54,7 +55,8 @@ class IdentityTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def fork(self, case, folder):
-        both = torch.multiprocessing.start_processes(ranks.run, (case, folder), nprocs=ranks.RANKS, join=False, start_method="fork")
+        both = torch.multiprocessing.start_processes(ranks.run, (case, folder), nprocs=ranks.RANKS, join=False,
+                                                     start_method="fork")
         deadline = time.monotonic() + 300
         try:
             while not both.join(1):
@@ -81,7 +83,8 @@ class IdentityTest(unittest.TestCase):
             self.assertEqual(one["gathered"], [0, 1])
 
     def test_adopted(self):
-        """spawned processes with a process group: each has its share, knows its place on the host, and collectives work"""
+        """spawned processes with a process group: each has its share, knows its place on the host, and collectives
+        work"""
         self.check_places(self.told("adopted", self.spawn), "torch.distributed")
 
     def test_lightning(self):
@@ -101,7 +104,8 @@ class IdentityTest(unittest.TestCase):
             self.assertIn("call torch.distributed.init_process_group() first", one["early"])
 
     def test_late(self):
-        """a group that comes after the stream is an error at the next batch, unless the program has said whose share it is"""
+        """a group that comes after the stream is an error at the next batch, unless the program has said whose share it
+        is"""
         for rank, one in enumerate(self.told("late")):
             for name in ("loop", "stream", "job", "open"):
                 self.assertIn(f"rank {rank} of 2, but when the job was opened it was instance 0 of 1", one[name], name)
@@ -128,7 +132,8 @@ class IdentityTest(unittest.TestCase):
         self.assertEqual([one["child"] for one in told], [0, 0])
 
     def test_workers(self):
-        """a DataLoader's workers: an error where each would be given nothing, or everything; shares where they are told"""
+        """a DataLoader's workers: an error where each would be given nothing, or everything; shares where they are
+        told"""
         for one in self.told("workers"):
             self.assertIn("forked from the one that opened the stream", one["handed"])
             self.assertIn("cannot be copied or pickled", one["spawned"])

@@ -85,8 +85,9 @@ class Order:
 def shown_by_plenumctl(samples, seed, epoch, positions, shuffle="global", subset=None, repeat=1):
     """{position: sample}"""
     more = ["--subset", f"{subset[0]}:{subset[1]}"] if subset else []
-    out = subprocess.run([CTL, "order", f"generated:{samples}", "--seed", str(seed), "--epoch", str(epoch), "--shuffle", shuffle,
-                          "--repeat", str(repeat), "--positions", positions, *more], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run([CTL, "order", f"generated:{samples}", "--seed", str(seed), "--epoch", str(epoch),
+                          "--shuffle", shuffle, "--repeat", str(repeat), "--positions", positions, *more], check=True,
+                         capture_output=True, text=True).stdout
     return {int(p): int(s) for p, s in re.findall(r"^(\d+)\t(\d+)\t", out, re.M)}
 
 
@@ -103,7 +104,8 @@ class OrderTest(unittest.TestCase):
             page = f.read()
         (words,) = re.findall(r"all of the counter 0: `([0-9a-f ]+)`", " ".join(page.split()))
         self.assertEqual(draw(0, 0, 0, 0, 0), tuple(int(w, 16) for w in words.split()))
-        rows = re.findall(r"^\| (global|block:\d+|none)(?:, subset (\d+):(\d+), repeat (\d+))? \| ([\d ]+) \|$", page, re.M)
+        rows = re.findall(r"^\| (global|block:\d+|none)(?:, subset (\d+):(\d+), repeat (\d+))? \| ([\d ]+) \|$", page,
+                          re.M)
         self.assertEqual(len(rows), 3)
         for shuffle, a, b, k, samples in rows:
             order = Order(5, 10, shuffle, (int(a), int(b)) if a else None, int(k or 1))
@@ -139,7 +141,8 @@ class SubstituteTest(unittest.TestCase):
         cls.pyplenum = pyplenum
         cls.folder = tempfile.TemporaryDirectory()
         cls.data = os.path.join(cls.folder.name, "data")
-        subprocess.run([CTL, "make-sample", cls.data, "--images", "5", "--size", "48"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([CTL, "make-sample", cls.data, "--images", "5", "--size", "48"], check=True,
+                       stdout=subprocess.DEVNULL)
         files = sorted(os.path.join(d, f) for d, _, names in os.walk(cls.data) for f in names)
         cls.bad = set(range(0, len(files), 3)) | set(range(20, 31))
         for i in cls.bad:

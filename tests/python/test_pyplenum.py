@@ -61,7 +61,8 @@ def run_program(program, **environment):
 
 
 def kill_loaders():
-    """Those that this test's processes keep, which are nobody's children: they have its cache folder in their environment."""
+    """Those that this test's processes keep, which are nobody's children: they have its cache folder in their
+    environment."""
     killed = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -375,27 +376,30 @@ class StreamTest(unittest.TestCase):
         with stream() as s:
             next(s)
             self.assertTrue(in_child(lambda: all_refused(
-                lambda: s.place, lambda: s.cursor, lambda: s.stats, lambda: s.ring, lambda: next(s), lambda: s.names([0]), lambda: s.fileno(),
-                lambda: s.seek_to(0)) and "of another process" in repr(s)))
+                lambda: s.place, lambda: s.cursor, lambda: s.stats, lambda: s.ring, lambda: next(s),
+                lambda: s.names([0]), lambda: s.fileno(), lambda: s.seek_to(0)) and "of another process" in repr(s)))
 
     def test_arguments(self):
         """what users write: it works, or a sentence says what to write"""
-        with stream(shuffle=False, micro_batch=np.int64(8), seed=np.uint64(7)) as s, stream(shuffle="none", seed=7) as same:
+        with stream(shuffle=False, micro_batch=np.int64(8),
+                    seed=np.uint64(7)) as s, stream(shuffle="none", seed=7) as same:
             self.assertEqual(s.identity, same.identity)
         with pyplenum.Stream(pathlib.Path(DATA), PIPELINE, shuffle=True, seed=2**64 - 1) as s:
             self.assertEqual(s.num_samples, 56)
         for error, said, options in (
                 (ValueError, "seed must lie in 0", {"seed": -1}), (ValueError, "seed must lie in 0", {"seed": 2**64}),
-                (TypeError, "seed is a whole number", {"seed": 1.5}), (TypeError, "seed is a whole number", {"seed": None}),
-                (ValueError, "micro_batch must lie in 1", {"micro_batch": 2**32}), (ValueError, "micro_batch", {"micro_batch": 0}),
+                (TypeError, "seed is a whole number", {"seed": 1.5}),
+                (TypeError, "seed is a whole number", {"seed": None}), (ValueError, "micro_batch must lie in 1", {
+                    "micro_batch": 2**32}), (ValueError, "micro_batch", {"micro_batch": 0}),
                 (TypeError, "micro_batch", {"micro_batch": 2.0}), (ValueError, "steps", {"steps": 2**32 + 1}),
                 (ValueError, "repeat", {"repeat": 2**32 + 1}), (ValueError, "channels", {"channels": 2**32 + 3}),
                 (ValueError, "prefetch_depth", {"prefetch_depth": -1}), (ValueError, "epochs", {"epochs": 0}),
                 (ValueError, "epochs", {"epochs": 2**64 + 1}), (ValueError, "seconds", {"loader_timeout": -1}),
                 (ValueError, "seconds", {"silence": float("nan")}),
-                (TypeError, "seconds", {"silence": "5s"}), (TypeError, "shuffle", {"shuffle": 1}), (TypeError, "subset", {"subset": (0, 8)}),
-                (ValueError, "NUL", {"subset": "0:8\0"}), (TypeError, "'micro_batch' says", {"batch_size": 8}),
-                (TypeError, "no worker processes", {"num_workers": 8}), (TypeError, "there is no option 'colour'", {"colour": 1}),
+                (TypeError, "seconds", {"silence": "5s"}), (TypeError, "shuffle", {"shuffle": 1}),
+                (TypeError, "subset", {"subset": (0, 8)}), (ValueError, "NUL", {"subset": "0:8\0"}),
+                (TypeError, "'micro_batch' says", {"batch_size": 8}), (TypeError, "no worker processes", {
+                    "num_workers": 8}), (TypeError, "there is no option 'colour'", {"colour": 1}),
                 (ValueError, "last is one of", {"last": "partial"}), (ValueError, "replicas", {"job": 0}),
                 (ValueError, "replicas", {"job": 2**32 + 1}), (ValueError, "given together", {"rank": 0}),
                 (ValueError, "rank must lie in 0 ... 1", {"rank": 2, "world_size": 2}),
@@ -407,8 +411,10 @@ class StreamTest(unittest.TestCase):
             pyplenum.Stream(DATA + "\0x", PIPELINE)
         with stream() as s:
             for error, said, call in ((ValueError, "samples", lambda: s.names([2**32])),
-                                      (ValueError, "samples", lambda: s.names([-1])), (ValueError, "samples", lambda: s.names([0.5])),
-                                      (ValueError, "epoch", lambda: s.seek_to(-1)), (TypeError, "32 bytes", lambda: s.seek("0" * 32)),
+                                      (ValueError, "samples", lambda: s.names([-1])),
+                                      (ValueError, "samples", lambda: s.names([0.5])),
+                                      (ValueError, "epoch", lambda: s.seek_to(-1)),
+                                      (TypeError, "32 bytes", lambda: s.seek("0" * 32)),
                                       (ValueError, "root", lambda: pyplenum.job().broadcast(np.zeros(1), root=-1)),
                                       (ValueError, "seed", lambda: pyplenum.job().broadcast_seed(2**64)),
                                       (ValueError, "replica", lambda: pyplenum.job().replica_seed(1, -1)),
@@ -430,7 +436,8 @@ class StreamTest(unittest.TestCase):
         """what is printed says what it is; what cannot be copied says what to do"""
         with stream() as s:
             b = next(s)
-            self.assertRegex(repr(s), r"Stream '.*data' 'rrc\(32\) flip\(0.5\)': 56 samples of 8 classes, replicas 0..0 of 1, at epoch 0, position 8")
+            self.assertRegex(repr(s), r"Stream '.*data' 'rrc\(32\) flip\(0.5\)': 56 samples of 8 classes, replicas "
+                                      r"0..0 of 1, at epoch 0, position 8")
             self.assertRegex(repr(b), r"Batch 0: int8 pixels \[1, 1, 8, 32, 32, 3\], epoch 0, 8 valid")
             for thing, said in ((b, "copy its arrays"), (s, "open another one"), (pyplenum.job(), "call pyplenum.job")):
                 for call in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -445,7 +452,8 @@ class StreamTest(unittest.TestCase):
         def usage():
             gc.collect()
             pages = int(open("/proc/self/statm").read().split()[1])
-            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), pages * os.sysconf("SC_PAGESIZE")
+            return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), pages * os.sysconf(
+                "SC_PAGESIZE")
 
         tiny = os.path.join(T, "tiny")
         subprocess.run([CTL, "make-sample", tiny, "--images", "1", "--classes", "4", "--size", "64"], check=True,
@@ -543,7 +551,8 @@ class StreamTest(unittest.TestCase):
         program = "import pyplenum, sys; next(pyplenum.Stream(sys.argv[1], 'rrc(8)'))"
         done = run_program(program, PLENUM_CACHE_DIR="/dev/null/nowhere")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, "its index cannot be kept in the cache folder /dev/null/nowhere .*PLENUM_CACHE_DIR")
+        self.assertRegex(done.stderr,
+                         "its index cannot be kept in the cache folder /dev/null/nowhere .*PLENUM_CACHE_DIR")
 
     def test_other_threads_run(self):
         """a thread that waits for a batch holds no lock of the interpreter's"""
@@ -665,7 +674,8 @@ class StreamTest(unittest.TestCase):
 
     def test_interrupted_too_late(self):
         """a stream that is opened in the moment of Ctrl-C is nobody's, and leaves no memory"""
-        # (A join() that was interrupted takes its thread for ended, in Python 3.11: threads that are there are counted.)
+        # (A join() that was interrupted takes its thread for ended, in Python 3.11: threads that are there are
+        # counted.)
         program = ("import gc, os, pyplenum, signal, sys, threading, time\n"
                    "from pyplenum.stream import lib\n"
                    "open_it, heard = lib.plenum_stream_open, threading.Event()\n"
@@ -782,9 +792,9 @@ class TorchTest(unittest.TestCase):
         with warnings.catch_warnings(), stream(steps=2) as s:
             warnings.simplefilter("error")
             b = next(s)
-            for name, dtype, count in (("images", torch.int8, 16), ("labels", torch.int64, 16), ("valid", torch.bool, 16),
-                                       ("samples", torch.int32, 16), ("positions", torch.int64, 16),
-                                       ("epochs", torch.int64, 2)):
+            for name, dtype, count in (("images", torch.int8, 16), ("labels", torch.int64, 16),
+                                       ("valid", torch.bool, 16), ("samples", torch.int32, 16),
+                                       ("positions", torch.int64, 16), ("epochs", torch.int64, 2)):
                 array, tensor = getattr(b, name), pyplenum.torch.tensor(b, name)
                 self.assertEqual(tensor.data_ptr(), array.__array_interface__["data"][0], name)
                 self.assertEqual((tensor.dtype, tensor.shape[0]), (dtype, count), name)
@@ -807,7 +817,8 @@ class TorchTest(unittest.TestCase):
 def loader(**options):
     import pyplenum.torch
 
-    return pyplenum.torch.Loader(DATA, PIPELINE, **{"micro_batch": 8, "fields": ("images", "samples", "valid"), **options})
+    return pyplenum.torch.Loader(DATA, PIPELINE,
+                                 **{"micro_batch": 8, "fields": ("images", "samples", "valid"), **options})
 
 
 def shown(batches):
@@ -904,7 +915,8 @@ class LoaderTest(unittest.TestCase):
 
     def test_counting(self):
         """as of a DataLoader, each sample counts once: the last batch is short"""
-        for options in ({"shuffle": False}, {"shuffle": "none", "steps": 7}, {}, {"repeat": 3, "micro_batch": 9}, {"job": 2, "micro_batch": 9}):
+        for options in ({"shuffle": False}, {"shuffle": "none", "steps": 7}, {}, {"repeat": 3, "micro_batch": 9},
+                        {"job": 2, "micro_batch": 9}):
             with loader(**{"micro_batch": 9, "fields": ("images", "labels"), "copy": True, **options}) as l:
                 for _ in range(2):
                     batches = list(l)
@@ -916,11 +928,13 @@ class LoaderTest(unittest.TestCase):
                 self.assertEqual(sum(len(labels) for labels, in l), want)
 
     def test_counting_by_several(self):
-        """an evaluation by several instances counts each sample once, in the same number of batches; training has full batches"""
+        """an evaluation by several instances counts each sample once, in the same number of batches; training has full
+        batches"""
         for micro_batch in (8, 9, 23, 40):
             counts, seen, lengths, last = [], [], set(), []
             for rank in range(3):
-                with loader(micro_batch=micro_batch, rank=rank, world_size=3, shuffle=False, fields=("samples", "epochs")) as l:
+                with loader(micro_batch=micro_batch, rank=rank, world_size=3, shuffle=False,
+                            fields=("samples", "epochs")) as l:
                     batches = [(samples.tolist(), epochs.tolist()) for samples, epochs in l]
                     seen += sum((samples for samples, _ in batches), [])
                     counts.append(len(batches))
@@ -934,19 +948,22 @@ class LoaderTest(unittest.TestCase):
             self.assertLessEqual(max(last) - min(last), 1, "the last step is shared")
 
     def test_filled_up_by_several(self):
-        """several instances whose last batches are filled up are told so, unless the program has said what it wants; nobody else is"""
+        """several instances whose last batches are filled up are told so, unless the program has said what it wants;
+        nobody else is"""
         def told(**options):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                with loader(**{"fields": ("images", "labels"), "micro_batch": 9, "rank": 1, "world_size": 3, **options}):
+                with loader(**{"fields": ("images", "labels"), "micro_batch": 9, "rank": 1, "world_size": 3,
+                               **options}):
                     pass
             return [str(w.message) for w in caught if w.filename == __file__]
 
         said = told()
         self.assertEqual(len(said), 1)
         self.assertIn('last="partial"', said[0])
-        for options in ({"last": "pad"}, {"last": "partial"}, {"last": "drop"}, {"shuffle": "none"}, {"fields": ("images", "labels", "valid")},
-                        {"rank": 0, "world_size": 1}, {"world_size": 2, "micro_batch": 7}, {"repeat": 3, "world_size": 2, "micro_batch": 7}):
+        for options in ({"last": "pad"}, {"last": "partial"}, {"last": "drop"}, {"shuffle": "none"},
+                        {"fields": ("images", "labels", "valid")}, {"rank": 0, "world_size": 1},
+                        {"world_size": 2, "micro_batch": 7}, {"repeat": 3, "world_size": 2, "micro_batch": 7}):
             self.assertEqual(told(**options), [], options)
         self.assertEqual(len(told(micro_batch=8, repeat=2)), 1)
 
@@ -957,18 +974,23 @@ class LoaderTest(unittest.TestCase):
         with pyplenum.torch.Loader(pathlib.Path(DATA), PIPELINE, shuffle=False, fields=["images"]) as l:
             images, = next(iter(l))
             self.assertEqual((images.dtype, images.shape), (torch.uint8, (1, 3, 32, 32)))
-            self.assertRegex(repr(l), r"Loader '.*data' .*: 56 batches an epoch of \(images\), uint8, last='partial', at epoch 0, position 1")
+            self.assertRegex(repr(l), r"Loader '.*data' .*: 56 batches an epoch of \(images\), uint8, last='partial', "
+                                      r"at epoch 0, position 1")
             for call in (copy.copy, copy.deepcopy, pickle.dumps):
                 with self.assertRaisesRegex(TypeError, "state_dict"):
                     call(l)
-        for error, said, options in ((TypeError, "several names", {"fields": "images"}), (ValueError, "no 'image'", {"fields": ("image",)}),
-                                     (TypeError, "'micro_batch' says", {"batch_size": 8}), (ValueError, "seed", {"seed": -1}),
-                                     (TypeError, "last='drop'", {"drop_last": True}), (ValueError, "last is one of", {"last": "short"})):
+        for error, said, options in ((TypeError, "several names", {"fields": "images"}),
+                                     (ValueError, "no 'image'", {"fields": ("image",)}),
+                                     (TypeError, "'micro_batch' says", {"batch_size": 8}),
+                                     (ValueError, "seed", {"seed": -1}),
+                                     (TypeError, "last='drop'", {"drop_last": True}),
+                                     (ValueError, "last is one of", {"last": "short"})):
             with self.subTest(options=options), self.assertRaisesRegex(error, said):
                 loader(**options)
 
     def test_warnings_as_errors(self):
-        """a warning that is made an error loses no batch, also where the loop is begun again; it names the line of the loop"""
+        """a warning that is made an error loses no batch, also where the loop is begun again; it names the line of the
+        loop"""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             got, raised, killed = [], 0, False
@@ -997,7 +1019,8 @@ class LoaderTest(unittest.TestCase):
         with loader() as l:
             it = iter(l)
             next(it)
-            self.assertTrue(in_child(lambda: all_refused(lambda: list(l), lambda: next(it), l.state_dict, lambda: l.epoch, lambda: l.set_epoch(0))))
+            self.assertTrue(in_child(lambda: all_refused(lambda: list(l), lambda: next(it), l.state_dict,
+                                                         lambda: l.epoch, lambda: l.set_epoch(0))))
             self.assertEqual(len(shown(it)), 48)
 
     def test_pin_memory(self):

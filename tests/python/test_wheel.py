@@ -37,13 +37,15 @@ class WheelTest(unittest.TestCase):
     @classmethod
     def run_bare(cls, *command, **variables):
         """With this Python, which is not told where libplenum is."""
-        bare = {name: value for name, value in os.environ.items() if name not in ("PLENUM_LIBRARY", "PLENUM_PLENUMD", "LD_LIBRARY_PATH")}
-        return subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=cls.T, env={**bare, **variables})
+        bare = {name: value for name, value in os.environ.items()
+                if name not in ("PLENUM_LIBRARY", "PLENUM_PLENUMD", "LD_LIBRARY_PATH")}
+        return subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=cls.T,
+                              env={**bare, **variables})
 
     @classmethod
     def make(cls, where, **variables):
-        return cls.run_bare("-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir", where,
-                            os.path.join(cls.T, "python"), **variables)
+        return cls.run_bare("-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--wheel-dir",
+                            where, os.path.join(cls.T, "python"), **variables)
 
     @classmethod
     def tearDownClass(cls):
@@ -67,7 +69,9 @@ class WheelTest(unittest.TestCase):
         where = os.path.join(self.T, "none")
         done = self.make(where)
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("pyplenum from the sources needs an installed libplenum: libplenum.so.1 cannot be loaded: install", done.stdout + done.stderr)
+        self.assertIn(
+            "pyplenum from the sources needs an installed libplenum: libplenum.so.1 cannot be loaded: install",
+            done.stdout + done.stderr)
         self.assertFalse(os.path.exists(where) and os.listdir(where))
 
     def test_import(self):
@@ -81,7 +85,8 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         where, what = done.stdout.splitlines()
         self.assertTrue(where.startswith(site))
-        version = re.search(r"AC_INIT\(\[plenum\], \[([^]]*)\]", open(os.path.join(SOURCE, "configure.ac")).read()).group(1)
+        version = re.search(r"AC_INIT\(\[plenum\], \[([^]]*)\]",
+                            open(os.path.join(SOURCE, "configure.ac")).read()).group(1)
         self.assertEqual(what, f"none {version}")
         self.assertIn(f"-{version}-", self.name)
 
@@ -89,11 +94,13 @@ class WheelTest(unittest.TestCase):
         """libplenum is found in the prefix of a virtual environment, though nobody has told the linker"""
         venv = os.path.join(self.T, "venv")
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", venv], check=True)
-        os.symlink(os.path.abspath(os.path.join(BUILD, ".libs", "libplenum.so.1")), os.path.join(venv, "lib", "libplenum.so.1"))
-        environment = {name: value for name, value in os.environ.items() if name not in ("PLENUM_LIBRARY", "LD_LIBRARY_PATH")}
+        os.symlink(os.path.abspath(os.path.join(BUILD, ".libs", "libplenum.so.1")),
+                   os.path.join(venv, "lib", "libplenum.so.1"))
+        environment = {name: value for name, value in os.environ.items()
+                       if name not in ("PLENUM_LIBRARY", "LD_LIBRARY_PATH")}
         program = "import pyplenum._lib; print(pyplenum._lib.lib._name)"
-        done = subprocess.run([os.path.join(venv, "bin", "python3"), "-c", program], capture_output=True, text=True, cwd=self.T,
-                              env={**environment, "PYTHONPATH": os.path.join(SOURCE, "python")})
+        done = subprocess.run([os.path.join(venv, "bin", "python3"), "-c", program], capture_output=True, text=True,
+                              cwd=self.T, env={**environment, "PYTHONPATH": os.path.join(SOURCE, "python")})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(done.stdout.strip(), (os.path.join(venv, "lib", "libplenum.so.1"), "libplenum.so.1"))
 
@@ -105,13 +112,16 @@ class WheelTest(unittest.TestCase):
         os.makedirs(folder)
         shutil.copy(os.path.join(BUILD, ".libs", "libplenum.so.1"), folder)
         os.mkdir(os.path.join(self.T, "other"))
-        for where, then in ((folder, f'exec {os.path.abspath(BUILD)}/plenumd "$@"'), (os.path.join(self.T, "other"), "exit 1")):
+        for where, then in ((folder, f'exec {os.path.abspath(BUILD)}/plenumd "$@"'),
+                            (os.path.join(self.T, "other"), "exit 1")):
             with open(os.path.join(where, "plenumd"), "w") as f:
                 f.write(f'#!/bin/sh\necho "$0" >>{calls}\n{then}\n')
             os.chmod(f.name, 0o755)
         program = ("import pyplenum, pyplenum._lib\nprint(pyplenum._lib.lib._name)\n"
-                   "with pyplenum.Stream('generated:8', 'resize(8) center_crop(8)', micro_batch=4, epochs=1) as s:\n    print(sum(1 for batch in s))")
-        done = self.run_bare("-c", program, PYTHONPATH=site, PATH=os.path.join(self.T, "other") + ":" + os.environ["PATH"])
+                   "with pyplenum.Stream('generated:8', 'resize(8) center_crop(8)', micro_batch=4, epochs=1) as s:\n   "
+                   " print(sum(1 for batch in s))")
+        done = self.run_bare("-c", program, PYTHONPATH=site,
+                             PATH=os.path.join(self.T, "other") + ":" + os.environ["PATH"])
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.split(), [os.path.join(folder, "libplenum.so.1"), "2"])
         with open(calls) as f:
@@ -125,12 +135,14 @@ class WheelTest(unittest.TestCase):
         os.mkdir(build)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
         python = os.path.join(venv, "bin", "python3")
-        where = subprocess.check_output([python, "-c", "import site; print(site.getsitepackages()[0])"], text=True).strip()
+        where = subprocess.check_output([python, "-c", "import site; print(site.getsitepackages()[0])"],
+                                        text=True).strip()
         self.assertTrue(where.startswith(venv), where)
         before = subprocess.check_output([os.path.join(BUILD, "config.status"), "--config"], text=True)
         done = subprocess.run(["sh", "-c", 'eval "set -- $BEFORE \\"\\$@\\""; exec "$0" "$@"',
-                               os.path.abspath(os.path.join(SOURCE, "configure")), f"--prefix={venv}", f"PYTHON={python}",
-                               f"--srcdir={os.path.abspath(SOURCE)}"],  # distcheck has configured with a relative one
+                               os.path.abspath(os.path.join(SOURCE, "configure")), f"--prefix={venv}",
+                               # distcheck has configured with a relative one
+                               f"PYTHON={python}", f"--srcdir={os.path.abspath(SOURCE)}"],
                               capture_output=True, text=True, cwd=build, env={**os.environ, "BEFORE": before.strip()})
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(os.path.join(build, "config.status")) as f:

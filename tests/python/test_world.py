@@ -63,7 +63,8 @@ class WorldTest(unittest.TestCase):
     def run_world(self, launcher, *arguments, env=None):
         folder = tempfile.mkdtemp(dir=T)
         os.symlink(os.path.join(T, "data"), os.path.join(folder, "data"))
-        done = subprocess.run([*launcher, WORLD, *arguments, folder, HASH], capture_output=True, text=True, timeout=300, env=env)
+        done = subprocess.run([*launcher, WORLD, *arguments, folder, HASH], capture_output=True, text=True,
+                              timeout=300, env=env)
         lines = []
         for name in glob.glob(os.path.join(folder, "said-*")):
             with open(name) as f:

@@ -111,7 +111,8 @@ def check_once_per_host(folder):
         expect(False, "a failure is told to all")
     except OSError as error:
         expect(error.errno == 28 and "the disk is full" in str(error), error)
-        expect(isinstance(error, pyplenum.PlenumError) != (job.local_instance_index == 0), "the cause where it was raised")
+        expect(isinstance(error, pyplenum.PlenumError) != (job.local_instance_index == 0),
+               "the cause where it was raised")
 
 
 def model_of(seed):
@@ -196,9 +197,11 @@ def check_together(folder):
         total = np.array([sum(b.num_valid for b in s)])
         expect(job.allreduce(total)[0] == s.num_samples, "every sample counts once")
     raises(22, "seed", pyplenum.Stream, data, "rrc(16)", seed=me, together=True)
-    raises(2, "nowhere", pyplenum.Stream, data if me == 0 else os.path.join(folder, "nowhere"), "rrc(16)", together=True)
+    raises(2, "nowhere", pyplenum.Stream, data if me == 0 else os.path.join(folder, "nowhere"), "rrc(16)",
+           together=True)
     if me == 0:
-        samples = sorted(os.path.join(where, name) for where, _, names in os.walk(data, followlinks=True) for name in names)
+        samples = sorted(os.path.join(where, name) for where, _, names in os.walk(data, followlinks=True)
+                         for name in names)
         for k in range(2 * count):
             with tarfile.open(os.path.join(folder, f"a-{k:02}.tar"), "w") as archive:
                 for i, path in enumerate(samples[k::2 * count]):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Sources look as .editorconfig, .clang-format, .shellcheckrc, ruff.toml and mypy's table in pyproject.toml want them."""
+"""Sources look as .editorconfig, .clang-format, .shellcheckrc, ruff.toml and mypy's table in pyproject.toml want
+them."""
 
 import os
 import re
@@ -13,7 +14,8 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "python"))
 
 import tap  # noqa: E402
 
-TOPS = (".ci", "bench", "common", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts", "tests")
+TOPS = (".ci", "bench", "common", "docs", "examples", "include", "launcher", "libdist", "loader", "python", "scripts",
+        "tests")
 CLANG_FORMAT = "14"  # other versions lay out a few lines in another way
 
 
@@ -22,7 +24,8 @@ def files():
     found = [name for name in os.listdir(SOURCE) if name.endswith(".md")]
     for top in TOPS:
         for folder, folders, names in os.walk(os.path.join(SOURCE, top)):
-            folders[:] = [name for name in folders if not name.startswith((".", "build", "__pycache__")) and not name.endswith(".egg-info")]
+            folders[:] = [name for name in folders
+                          if not name.startswith((".", "build", "__pycache__")) and not name.endswith(".egg-info")]
             found += [os.path.relpath(os.path.join(folder, name), SOURCE) for name in names if ".pb-c." not in name]
     return sorted(path for path in found if not os.path.islink(os.path.join(SOURCE, path)))
 
@@ -43,13 +46,14 @@ def widths():
     """[(how names end, how many characters a line may have)] of .editorconfig; a script may have no ending"""
     with open(os.path.join(SOURCE, ".editorconfig"), encoding="utf-8") as file:
         sections = re.findall(r"^\[\*\.\{?([\w,]+)\}?\]\n((?:\w.*\n)*)", file.read(), re.M)
-    return [(tuple("." + ending for ending in endings.split(",")), int(re.search(r"max_line_length = (\d+)", body).group(1)))
+    return [(tuple("." + ending for ending in endings.split(",")),
+             int(re.search(r"max_line_length = (\d+)", body).group(1)))
             for endings, body in sections]
 
 
 def too_wide(path, width, shell):
-    """Numbers of lines that are wider and could be broken: no table, no code in a page, no single long word, no table of
-    numbers, no quoted word of a shell."""
+    """Numbers of lines that are wider and could be broken: no table, no code in a page, no single long word, no table
+    of numbers, no quoted word of a shell."""
     laid_out, fenced = True, False
     with open(os.path.join(SOURCE, path), encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -103,11 +107,13 @@ class Style(unittest.TestCase):
         version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout
         if f" {CLANG_FORMAT}." not in version:
             self.skipTest(f"it takes clang-format {CLANG_FORMAT}, and here is {version.strip()}")
-        self.run_on("clang-format", "--dry-run", "--Werror", *(path for path in self.files if path.endswith((".c", ".h"))))
+        self.run_on("clang-format", "--dry-run", "--Werror",
+                    *(path for path in self.files if path.endswith((".c", ".h"))))
 
     def test_shellcheck(self):
         """shellcheck has nothing to warn of"""
-        self.run_on("shellcheck", "-x", "-S", "warning", "-f", "gcc", *of_interpreter(self.files, ".sh", rb"(?:ba)?sh\b"))
+        self.run_on("shellcheck", "-x", "-S", "warning", "-f", "gcc",
+                    *of_interpreter(self.files, ".sh", rb"(?:ba)?sh\b"))
 
     def test_ruff(self):
         """ruff has nothing to say"""

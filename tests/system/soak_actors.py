@@ -5,8 +5,8 @@
     short clients     of every form of data, each with the hash that one thread computes alone
     faulty clients    killed, frozen, asking for what is not there, of a user who may not
     junk              on both sockets: random bytes, halves of frames, connections that say nothing
-    the operator      reloads good and bad files, asks for status, scrapes, rotates and vacuums the journal, restarts journald
-    the data          changes under its name
+    the operator      reloads good and bad files, asks for status, scrapes, rotates and vacuums the journal, restarts
+    journald the data          changes under its name
 
 From time to time all but the old clients rest. Then the loader must look as it did the last time: memory of its own,
 descriptors, threads. So must the old clients.
@@ -32,8 +32,8 @@ SOCKET, OTHER = "/run/plenum/plenumd.sock", "/run/other.sock"
 OTHERS = "the other loader's client"
 FEED = "/usr/local/bin/feed"
 EVERY = max(10, SECONDS // 40)  # between rests
-FORMS = ["/srv/data", "tar:/srv/forms/ustar-*.tar", "tfrecord:/srv/forms/records-*", "list:/srv/forms/list.txt", "/srv/damaged",
-         "generated:100"]
+FORMS = ["/srv/data", "tar:/srv/forms/ustar-*.tar", "tfrecord:/srv/forms/records-*", "list:/srv/forms/list.txt",
+         "/srv/damaged", "generated:100"]
 PIPELINES = ["rrc(48)flip(0.5)", "resize(40)center_crop(32)"]
 ENVIRONMENT = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": T, "HOME": "/nonexistent"}
 
@@ -79,9 +79,9 @@ def systemctl(*words):
 
 def feed(*words, user="member", loader=f"unix:{SOCKET}"):
     ids = pwd.getpwnam(user)
-    return subprocess.Popen([FEED, *words, "--loader", loader, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, user=ids.pw_uid, group=ids.pw_gid,
-                            extra_groups=os.getgrouplist(user, ids.pw_gid))
+    return subprocess.Popen([FEED, *words, "--loader", loader, "--json"], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
+                            user=ids.pw_uid, group=ids.pw_gid, extra_groups=os.getgrouplist(user, ids.pw_gid))
 
 
 def stream(data, pipeline, epochs):
@@ -119,7 +119,8 @@ def killed_client():
 
 def refused_client():
     kind = random.choice(["missing", "outside", "pipeline", "stranger", "moving", "gone"])
-    data = {"missing": "/srv/nowhere", "outside": "/etc", "moving": "/srv/moving", "gone": "/srv/gone"}.get(kind, "/srv/data")
+    data = {"missing": "/srv/nowhere", "outside": "/etc", "moving": "/srv/moving",
+            "gone": "/srv/gone"}.get(kind, "/srv/data")
     p = feed(*stream(data, "rrc(0)" if kind == "pipeline" else PIPELINES[0], 1), "--loader-timeout", "1",
              user="stranger" if kind == "stranger" else "member")
     out, err = p.communicate(timeout=120)
@@ -150,7 +151,8 @@ def junk():
 
 
 def web():
-    path = random.choice(["/", "/status.json", "/metrics", "/healthz", "/readyz", "/history.json", "/nowhere", "/thumbnail/0/0"])
+    path = random.choice(["/", "/status.json", "/metrics", "/healthz", "/readyz", "/history.json", "/nowhere",
+                          "/thumbnail/0/0"])
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:9714{path}", timeout=20) as answer:
             answer.read()
@@ -194,7 +196,8 @@ def change_data():
     if os.path.exists(extra):
         os.unlink(extra)
     else:
-        with open("/srv/data/" + extra.split("/")[3] + "/" + sorted(os.listdir("/srv/data/" + extra.split("/")[3]))[0], "rb") as f:
+        with open("/srv/data/" + extra.split("/")[3] + "/" + sorted(os.listdir("/srv/data/" + extra.split("/")[3]))[0],
+                  "rb") as f:
             data = f.read()
         with open(extra, "wb") as f:
             f.write(data)
@@ -228,7 +231,8 @@ def other_loader():
         if os.path.exists(OTHER):
             os.unlink(OTHER)
         with open(f"{T}/other.log", "w") as log:
-            p = subprocess.Popen([PLENUMD, "--socket", f"unix:{OTHER}", "--socket-mode", "0666", "--root", "/srv", "--threads", "1"],
+            p = subprocess.Popen([PLENUMD, "--socket", f"unix:{OTHER}", "--socket-mode", "0666", "--root", "/srv",
+                                  "--threads", "1"],
                                  stdin=subprocess.DEVNULL, stderr=log, env=ENVIRONMENT)
         done.wait(random.uniform(5, 20))
         how = random.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP])
@@ -280,7 +284,8 @@ epochs = max(2, SECONDS * 1000 // (batches * pause * 11 // 10))
 long_hash = alone("/srv/data", PIPELINES[0], epochs)
 pid = loader_pid()
 actors = [threading.Thread(target=actor, args=(work,), daemon=True)
-          for work in (short_client, short_client, killed_client, refused_client, junk, web, reload, journal, change_data)]
+          for work in (short_client, short_client, killed_client, refused_client, junk, web, reload, journal,
+                       change_data)]
 second = threading.Thread(target=other_loader, daemon=True)
 second.start()
 while not os.path.exists(OTHER):
@@ -291,7 +296,8 @@ old = {"old client": feed(*stream("/srv/data", PIPELINES[0], epochs), "--pause",
 watched = {"loader": pid, **{name: p.pid for name, p in old.items()}}
 # What they say must not stop them.
 heard = {name: [] for name in old}
-ears = [threading.Thread(target=lambda name=name, p=p: heard[name].extend(p.stderr), daemon=True) for name, p in old.items()]
+ears = [threading.Thread(target=lambda name=name, p=p: heard[name].extend(p.stderr), daemon=True)
+        for name, p in old.items()]
 for a in actors + ears:
     a.start()
 
@@ -312,15 +318,20 @@ for a in actors + [second]:
     a.join(120)
 
 say(", ".join(f"{what}: {n}" for what, n in sorted(counts.items())))
-result(not wrong, "every client had the right hash or the right word, every reload and page did what it should", "\n".join(wrong[:20]))
+result(not wrong, "every client had the right hash or the right word, every reload and page did what it should",
+       "\n".join(wrong[:20]))
 for name in old:
-    result(ended[name].get("hash") == long_hash, f"{name}: the right hash at the end", f"{ended[name]}\n{''.join(heard[name][-10:])}")
+    result(ended[name].get("hash") == long_hash, f"{name}: the right hash at the end",
+           f"{ended[name]}\n{''.join(heard[name][-10:])}")
 say(f"the other loader's client has lost it {ended[OTHERS].get('incidents')} times")
-result(ended["old client"].get("incidents") == 0, "the service never left its client alone", "".join(heard["old client"][-10:]))
+result(ended["old client"].get("incidents") == 0, "the service never left its client alone",
+       "".join(heard["old client"][-10:]))
 result(ended[OTHERS].get("incidents", 0) > 0, "the other loader did")
 result(loader_pid() == pid, "it is the same process as at the beginning")
-errors = subprocess.run(["journalctl", "-u", "plenumd", "-p", "err", "-o", "cat", "--no-pager"], capture_output=True, text=True).stdout
-unexpected = [line for line in errors.splitlines() if "ring-limt" not in line and "settings stay as they were" not in line
+errors = subprocess.run(["journalctl", "-u", "plenumd", "-p", "err", "-o", "cat", "--no-pager"], capture_output=True,
+                        text=True).stdout
+unexpected = [line for line in errors.splitlines()
+              if "ring-limt" not in line and "settings stay as they were" not in line
               and "Reload failed" not in line]
 result(not unexpected, "no errors in what is kept of the journal", "\n".join(unexpected[:10]))
 
@@ -334,10 +345,13 @@ else:
         for what in ("descriptors", "threads"):
             seen = sorted({s[what] for s in of})
             if name == OTHERS:  # it may have no loader just then
-                result(max(s[what] for s in of[-third:]) <= max(s[what] for s in of[:third]), f"{name}: no more {what} at the end", f"{seen}")
+                result(max(s[what] for s in of[-third:]) <= max(s[what] for s in of[:third]),
+                       f"{name}: no more {what} at the end", f"{seen}")
             else:  # an old client that has ended takes its own with it
-                alike = {frozenset(s): {t[name][what] for t in settled if name in t and set(t) == set(s)} for s in settled if name in s}
-                result(all(len(values) == 1 for values in alike.values()), f"{name}: as many {what} at every rest", f"{seen}")
+                alike = {frozenset(s): {t[name][what] for t in settled if name in t and set(t) == set(s)}
+                         for s in settled if name in s}
+                result(all(len(values) == 1 for values in alike.values()), f"{name}: as many {what} at every rest",
+                       f"{seen}")
         first, last = (statistics.median(s["anon"] for s in part) for part in (of[:third], of[-third:]))
         say(f"{name}: memory of its own: {first:.0f} KiB in the first third, {last:.0f} KiB in the last")
         result(last <= first * 1.03 + 512, f"{name}: its memory does not grow", f"from {first:.0f} to {last:.0f} KiB")

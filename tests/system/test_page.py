@@ -31,7 +31,8 @@ class PageTest(ServiceCase):
         self.make_data()
         self.serve("--http-port", str(PORT))
         options = webdriver.ChromeOptions()
-        for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--user-data-dir={self.folder}/profile"):
+        for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                     f"--user-data-dir={self.folder}/profile"):
             options.add_argument(word)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.browser = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
@@ -40,14 +41,17 @@ class PageTest(ServiceCase):
     def show(self, width, scheme="light"):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                      {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500})
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia",
+                                     {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
 
     def numbers(self):
         """What /status.json said last, and what stands on the page, of the same moment."""
         return self.browser.execute_script("""
-            const fields = root => Object.fromEntries([...root.querySelectorAll("[data-field]")].map(e => [e.dataset.field, e.textContent]));
+            const fields = root => Object.fromEntries(
+                [...root.querySelectorAll("[data-field]")].map(e => [e.dataset.field, e.textContent]));
             return [window.looked, fields(document.getElementById("tiles")),
-                    Object.fromEntries([...document.querySelectorAll("[data-stream]")].map(e => [e.dataset.stream, fields(e)])),
+                    Object.fromEntries([...document.querySelectorAll("[data-stream]")].map(
+                        e => [e.dataset.stream, fields(e)])),
                     Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)];""")
 
     def same(self, shown, number):
@@ -88,7 +92,8 @@ class PageTest(ServiceCase):
         self.assertEqual(len(seen), 4, "it looks again and again")
         back = self.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
         self.assertEqual(back, "rgb(13, 17, 23)", "dark is dark")
-        points = self.browser.execute_script("return [...document.querySelectorAll('#chart polyline')].at(-1).getAttribute('points').split(' ').length")
+        points = self.browser.execute_script(
+            "return [...document.querySelectorAll('#chart polyline')].at(-1).getAttribute('points').split(' ').length")
         self.assertGreater(points, 4)
         errors = [e for e in self.browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
         self.assertEqual(errors, [])

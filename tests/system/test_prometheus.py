@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Debian's Prometheus scrapes a loader for longer than a minute: the metrics are clean, and the rates that it computes are those of the
-programs that were fed."""
+"""Debian's Prometheus scrapes a loader for longer than a minute: the metrics are clean, and the rates that it computes
+are those of the programs that were fed."""
 
 import json
 import os
@@ -50,7 +50,8 @@ class PrometheusTest(ServiceCase):
         for pause in pauses:
             p = self.feed("--epochs", "1000000", "--pause", str(pause), "--verbose")
             times = []
-            threading.Thread(target=lambda p=p, times=times: times.extend(time.time() for line in p.stderr if "batch" in line), daemon=True).start()
+            threading.Thread(target=lambda p=p, times=times: times.extend(time.time() for line in p.stderr
+                                                                          if "batch" in line), daemon=True).start()
             heard.append((p, times))
         return heard
 
@@ -60,7 +61,8 @@ class PrometheusTest(ServiceCase):
 
     def ask(self, query, when=None):
         words = {"query": query, **({"time": when} if when else {})}
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.own}/api/v1/query?{urllib.parse.urlencode(words)}", timeout=20) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.own}/api/v1/query?{urllib.parse.urlencode(words)}",
+                                    timeout=20) as answer:
             return json.load(answer)["data"]["result"]
 
     def test_clean(self):
@@ -76,8 +78,10 @@ class PrometheusTest(ServiceCase):
         with open(conf, "w", encoding="utf-8") as f:
             f.write(CONF.replace("PORT", str(self.port)))
         with open(os.path.join(self.folder, "prometheus.log"), "w", encoding="utf-8") as log:
-            prometheus = subprocess.Popen(["prometheus", f"--config.file={conf}", f"--storage.tsdb.path={self.folder}/tsdb",
-                                           f"--web.listen-address=127.0.0.1:{self.own}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            prometheus = subprocess.Popen(["prometheus", f"--config.file={conf}",
+                                           f"--storage.tsdb.path={self.folder}/tsdb",
+                                           f"--web.listen-address=127.0.0.1:{self.own}"], stdin=subprocess.DEVNULL,
+                                          stdout=log, stderr=log)
         self.addCleanup(self.end, prometheus)
         heard = self.streams(25, 60)
 
@@ -91,13 +95,15 @@ class PrometheusTest(ServiceCase):
         time.sleep(SECONDS + 5)
         self.assertEqual([r["value"][1] for r in self.ask('up{job="plenum"}')], ["1"])
         end = time.time() - 2
-        rates = {r["metric"]["client"]: float(r["value"][1]) for r in self.ask(f"rate(plenum_stream_samples_total[{SECONDS}s])", end)}
+        rates = {r["metric"]["client"]: float(r["value"][1])
+                 for r in self.ask(f"rate(plenum_stream_samples_total[{SECONDS}s])", end)}
         (whole,) = self.ask(f"rate(plenum_samples_total[{SECONDS}s])", end)
         own = {}
         for p, times in heard:
             (client,) = [c for c in rates if f"(pid {p.pid})" in c]
             own[client] = 4 * sum(end - SECONDS <= t < end for t in times) / SECONDS
-            print(f"# {client}: {own[client]:.2f} samples/s by its own count, {rates[client]:.2f} by Prometheus", flush=True)
+            print(f"# {client}: {own[client]:.2f} samples/s by its own count, {rates[client]:.2f} by Prometheus",
+                  flush=True)
             self.assertLessEqual(abs(rates[client] / own[client] - 1), 0.02)
         self.assertLessEqual(abs(float(whole["value"][1]) / sum(own.values()) - 1), 0.02)
         # What operator.md would have them woken by is there, and says that nothing is wrong.

@@ -10,7 +10,8 @@ import sys
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 ALL = 3  # ETH_P_ALL
-with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL)) as s, open(sys.argv[1], "wb", buffering=0) as f:
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW,
+                   socket.htons(ALL)) as s, open(sys.argv[1], "wb", buffering=0) as f:
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
     print("ready", flush=True)
     while True:

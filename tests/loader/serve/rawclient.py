@@ -61,7 +61,8 @@ def connect(s, place):
 
 
 def lingering(seconds):
-    """A TCP socket with bytes that nobody takes, whose close() waits for so long; and the other end, to be kept for that time."""
+    """A TCP socket with bytes that nobody takes, whose close() waits for so long; and the other end, to be kept for
+    that time."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
@@ -85,7 +86,8 @@ class Refused(Exception):
 
 class Raw:
     def __init__(self, address, limit=60, greeting=None, name="a raw client", job="", source=None):
-        """`address`: unix:PATH or tcp:HOST:PORT. Greets, unless `greeting` is empty. `source`: an address of this host's."""
+        """`address`: unix:PATH or tcp:HOST:PORT. Greets, unless `greeting` is empty. `source`: an address of this
+        host's."""
         kind, _, place = address.partition(":")
         host, _, port = place.rpartition(":")
         self.remote = kind == "tcp"

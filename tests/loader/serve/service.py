@@ -42,7 +42,8 @@ HELLO = frame(1, b"plenum\0\0" + struct.pack("<HH", 1, 4) + text("") + text("a r
 
 
 def clean_environment():
-    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "PLENUM_LOADER", "JOURNAL_STREAM")
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "PLENUM_LOADER",
+             "JOURNAL_STREAM")
     return {k: v for k, v in os.environ.items() if k not in names}
 
 
@@ -61,8 +62,8 @@ def why_no_other_users():
         return "only root can be other users"
     nobody = pwd.getpwnam("nobody")
     try:
-        done = subprocess.run([FEED, "--help"], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=(), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run([FEED, "--help"], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=(),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         can = done.returncode == 0
     except PermissionError:
         can = False
@@ -131,7 +132,8 @@ class ServiceCase(unittest.TestCase):
         moves = " ".join(f"{3 + i}<&{fd}" for i, fd in enumerate(copies))
         say = f"LISTEN_PID=$$ LISTEN_FDS={len(copies)}; export LISTEN_PID LISTEN_FDS;" if copies else ""
         with open(self.log, "a") as log:
-            p = subprocess.Popen(["/bin/sh", "-c", f'{say} exec "$0" "$@" {moves}', PLENUMD, "--threads", "2", *arguments],
+            p = subprocess.Popen(["/bin/sh", "-c", f'{say} exec "$0" "$@" {moves}', PLENUMD, "--threads", "2",
+                                  *arguments],
                                  env=environment, stdin=subprocess.DEVNULL, stderr=log, pass_fds=copies)
         for fd in copies:
             os.close(fd)
@@ -144,7 +146,8 @@ class ServiceCase(unittest.TestCase):
         p.wait()
 
     def loaders_of_jobs(self):
-        """The loaders that jobs of this test have started: they are nobody's children, but have its cache folder in their environment."""
+        """The loaders that jobs of this test have started: they are nobody's children, but have its cache folder in
+        their environment."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -161,8 +164,9 @@ class ServiceCase(unittest.TestCase):
             self.skipTest("mpirun is not installed")
         log = open(self.log, "a")
         self.addCleanup(log.close)
-        job = subprocess.Popen([RUN, "--allow-run-as-root", *arguments], env=dict(self.environment, PLENUM_PLENUMD=PLENUMD),
-                               stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        job = subprocess.Popen([RUN, "--allow-run-as-root", *arguments],
+                               env=dict(self.environment, PLENUM_PLENUMD=PLENUMD), stdin=subprocess.DEVNULL,
+                               stdout=log, stderr=log)
         self.addCleanup(self.end_job, job)
         wait_for("the job's loader", lambda: self.loaders_of_jobs() or job.poll() is not None)
         self.assertIsNone(job.poll(), self.said())
@@ -186,8 +190,8 @@ class ServiceCase(unittest.TestCase):
     def serve_tcp(self, *arguments, **more):
         """Start a loader, self.p, that listens on a free port of this host, too: its address."""
         told = len(self.said()) if os.path.exists(self.log) else 0
-        p = self.p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder, *arguments,
-                                  **more)
+        p = self.p = self.plenumd("--socket", f"unix:{self.folder}/tcp-{told}", "--listen", "0", "--root", self.folder,
+                                  *arguments, **more)
         wait_for("a loader that listens", lambda: "listening on tcp:" in self.said()[told:] or p.poll() is not None)
         self.assertIsNone(p.poll(), self.said())
         return re.search(r"listening on (\S+)", self.said()[told:]).group(1)
@@ -210,9 +214,10 @@ class ServiceCase(unittest.TestCase):
             return f.read()
 
     def feed(self, *arguments, data=None):
-        p = subprocess.Popen([FEED, data or self.data, *STREAM, "--loader", f"unix:{self.socket}", "--json", *arguments],
-                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             text=True)
+        p = subprocess.Popen([FEED, data or self.data, *STREAM, "--loader", f"unix:{self.socket}", "--json",
+                              *arguments],
+                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end_feed, p)
         return p
 

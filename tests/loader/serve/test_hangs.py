@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Storage that hangs: it stops nobody but its own user's stream, and no loader from ending. As root, who may mount it."""
+"""Storage that hangs: it stops nobody but its own user's stream, and no loader from ending. As root, who may mount
+it."""
 
 import concurrent.futures
 import ctypes
@@ -21,7 +22,8 @@ NOBODY = 65534
 
 
 def mount_hung(path):
-    """A file system whose server never answers: who looks at it hangs. The server's end, or None where that cannot be had."""
+    """A file system whose server never answers: who looks at it hangs. The server's end, or None where that cannot be
+    had."""
     try:
         fd = open("/dev/fuse", "r+b", buffering=0)
     except OSError:
@@ -50,8 +52,8 @@ class HangsTest(ServiceCase):
 
     def ask(self, data, **more):
         p = subprocess.Popen([FEED, data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1", "--json"],
-                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             text=True, **more)
+                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, **more)
         self.addCleanup(self.end_feed, p)
         return p
 
@@ -83,9 +85,10 @@ class HangsTest(ServiceCase):
             ours, theirs = socket.socketpair()
             self.addCleanup(ours.close)
             with theirs, open(self.log, "a") as log:
-                p = subprocess.Popen([PLENUMD, "--job", "--threads", "2", "--socket", f"unix:{self.socket}", "--drain-timeout", "1s",
-                                      "--leash-fd", str(theirs.fileno())], env=self.environment, stdin=subprocess.DEVNULL,
-                                     stderr=log, pass_fds=[theirs.fileno()])
+                p = subprocess.Popen([PLENUMD, "--job", "--threads", "2", "--socket", f"unix:{self.socket}",
+                                      "--drain-timeout", "1s", "--leash-fd", str(theirs.fileno())],
+                                     env=self.environment, stdin=subprocess.DEVNULL, stderr=log,
+                                     pass_fds=[theirs.fileno()])
             self.addCleanup(self.end, p)
             wait_for("the loader", self.listening)
             self.ask(self.hung_folder(f"hung-{how}"))
@@ -113,7 +116,8 @@ class HangsTest(ServiceCase):
         self.assertEqual(p.wait(LIMIT), 0, self.said())
 
     def test_reload(self):
-        """a root on it keeps SIGHUP waiting, and neither clients nor the end; one that came meanwhile is not forgotten"""
+        """a root on it keeps SIGHUP waiting, and neither clients nor the end; one that came meanwhile is not
+        forgotten"""
         self.make_data()
         conf = os.path.join(self.folder, "plenumd.conf")
 

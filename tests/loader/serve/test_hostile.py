@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What one client can do to the loader and to others: nothing. An honest client of another user is beside each attack; it gets
-every batch, with the right hash, and so does one that comes when the attack is over."""
+"""What one client can do to the loader and to others: nothing. An honest client of another user is beside each attack;
+it gets every batch, with the right hash, and so does one that comes when the attack is over."""
 
 import encodings.idna  # noqa: F401  (who is another user later may not be able to read it)
 import contextlib
@@ -19,8 +19,9 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from rawclient import (HELLO, STATS, STATUS, Raw, Refused, close_aside, frame, hello, lingering, make_ring, open_frame,  # noqa: E402
-                       slot_bytes)
+from rawclient import (  # noqa: E402
+    HELLO, STATS, STATUS, Raw, Refused, close_aside, frame, hello, lingering, make_ring, open_frame, slot_bytes,
+)
 from test_hangs import LIBC, mount_hung  # noqa: E402
 from service import FEED, LIMIT, STREAM, ServiceCase, wait_for, why_no_other_users  # noqa: E402
 import tap  # noqa: E402
@@ -32,7 +33,8 @@ FEEDS = 4            # descriptors that the honest clients beside may have
 def answer_but_closing(fuse):
     """Serve a file system with a file "x" that anybody may open, and whose close() does not end."""
     def attributes(node):
-        return struct.pack("<6Q10I", node, 0, 0, 0, 0, 0, 0, 0, 0, 0o100666 if node > 1 else 0o40777, 1, 0, 0, 0, 4096, 0)
+        return struct.pack("<6Q10I", node, 0, 0, 0, 0, 0, 0, 0, 0, 0o100666 if node > 1 else 0o40777, 1, 0, 0, 0, 4096,
+                           0)
 
     forever = struct.pack("<QII", 1 << 30, 0, 0)
     while True:
@@ -51,7 +53,8 @@ def answer_but_closing(fuse):
 class HostileTest(ServiceCase):
     def setUp(self):
         super().setUp()
-        self.people = [pwd.getpwnam(name) for name in ("nobody", "daemon")] if not why_no_other_users() else [None, None]
+        self.people = [pwd.getpwnam(name)
+                       for name in ("nobody", "daemon")] if not why_no_other_users() else [None, None]
         self.make_data()
         self.set_name = f"folder:{self.data}"
         os.chmod(self.folder, 0o755)
@@ -63,15 +66,16 @@ class HostileTest(ServiceCase):
     def honest(self, *arguments):
         """A feed of a user of its own."""
         who = self.people[0]
-        p = subprocess.Popen([FEED, self.data, *STREAM, "--loader", self.address, "--json", *arguments], env=self.environment,
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        p = subprocess.Popen([FEED, self.data, *STREAM, "--loader", self.address, "--json", *arguments],
+                             env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True,
                              **({"user": who.pw_uid, "group": who.pw_gid, "extra_groups": ()} if who else {}))
         self.addCleanup(self.end_feed, p)
         return p
 
     def attack(self, attack):
-        """Run `attack(ready)` in a process of the other user: it has done its worst when it calls ready(), and then waits to be
-        ended; the function that ends it is returned."""
+        """Run `attack(ready)` in a process of the other user: it has done its worst when it calls ready(), and then
+        waits to be ended; the function that ends it is returned."""
         said, say = os.pipe()
         end, ended = os.pipe()
         pid = os.fork()
@@ -163,7 +167,8 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_slow_to_close(self):
-        """descriptors whose close() takes long, sent bare and in the queue of another, and in the queue of the client itself"""
+        """descriptors whose close() takes long, sent bare and in the queue of another, and in the queue of the client
+        itself"""
         self.loader = self.start()
         at_rest = self.descriptors()
 
@@ -190,11 +195,13 @@ class HostileTest(ServiceCase):
             other_end.close(), inner_end.close(), queued_end.close()
 
         # Nobody takes those bytes, nor ends, before the attack is over.
-        self.beside(attack, meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
+        self.beside(attack,
+                    meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_never_closed(self):
-        """a file of a file system of their own, whose close() never ends: it takes no more of the loader with each connection"""
+        """a file of a file system of their own, whose close() never ends: it takes no more of the loader with each
+        connection"""
         self.need_other_users()
         path = os.path.join(self.folder, "theirs")
         os.mkdir(path)
@@ -242,7 +249,8 @@ class HostileTest(ServiceCase):
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_nested(self):
-        """sockets that wait in the queues of sockets: in many messages, as connections that were not accepted, and in circles"""
+        """sockets that wait in the queues of sockets: in many messages, as connections that were not accepted, and in
+        circles"""
         self.loader = self.start()
         at_rest = self.descriptors()
 
@@ -276,7 +284,8 @@ class HostileTest(ServiceCase):
             ready()
             del ends, end
 
-        self.beside(attack, meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
+        self.beside(attack,
+                    meanwhile=lambda: wait_for("their descriptors", lambda: self.descriptors() <= at_rest + FEEDS))
         wait_for("their descriptors", lambda: self.descriptors() <= at_rest)
 
     def test_many_descriptors(self):
@@ -387,7 +396,8 @@ class HostileTest(ServiceCase):
         self.assertIn("there are as many as --max-clients allows", self.said())
 
     def test_one_users_rings(self):
-        """a ring that would leave less for others than its user then has is refused; where there is one user alone it is not"""
+        """a ring that would leave less for others than its user then has is refused; where there is one user alone it
+        is not"""
         for arguments, alone in ((("--root", self.folder), False), ((), True)):
             p = self.serve("--ring-limit", "64M", *arguments)
             with Raw(self.address) as a, Raw(self.address) as b:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Messages as entries of systemd's journal: what is sent to its socket, by a loader whose standard error is the journal; and lines
-where that is not so. The socket has a fixed place, so this runs in a mount name space with a /run of its own."""
+"""Messages as entries of systemd's journal: what is sent to its socket, by a loader whose standard error is the
+journal; and lines where that is not so. The socket has a fixed place, so this runs in a mount name space with a /run of
+its own."""
 
 import os
 import re
@@ -17,7 +18,8 @@ import tap  # noqa: E402
 INSIDE = "PLENUM_TEST_INSIDE"
 if INSIDE not in os.environ:
     for way in (["unshare", "--mount"], ["unshare", "--map-root-user", "--mount"]):
-        enter = [*way, "--propagation", "private", "--", "/bin/sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
+        enter = [*way, "--propagation", "private", "--", "/bin/sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"',
+                 "sh"]
         if shutil.which("unshare") and subprocess.run([*enter, "true"], capture_output=True).returncode == 0:
             os.environ[INSIDE] = "1"
             os.execvp("unshare", [*enter, sys.executable, os.path.abspath(__file__)])

@@ -15,7 +15,9 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from service import CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for, why_no_other_users  # noqa: E402
+from service import (  # noqa: E402
+    CTL, ERROR, FEED, HELLO, LIMIT, PLENUMD, STREAM, ServiceCase, frame, text, wait_for, why_no_other_users,
+)
 import tap  # noqa: E402
 
 
@@ -48,11 +50,13 @@ class LimitsTest(ServiceCase):
         p = self.feed("--epochs", "1", "--micro-batch", "4096", "--pipeline", "rrc(224)")
         err = p.communicate(timeout=LIMIT)[1]
         self.assertNotEqual(p.returncode, 0)
-        self.assertRegex(err, r"a ring of 2\.9 GiB goes beyond the 96 MiB that this loader may use, of which .*--memory-budget")
+        self.assertRegex(
+            err, r"a ring of 2\.9 GiB goes beyond the 96 MiB that this loader may use, of which .*--memory-budget")
         self.fed(self.feed("--epochs", "1"))
 
     def test_memory_of_many(self):
-        """by sockets and by TCP, streams of several sizes until there is no room: the loader and all rings stay below its budget"""
+        """by sockets and by TCP, streams of several sizes until there is no room: the loader and all rings stay below
+        its budget"""
         if os.environ.get("PLENUM_SANITIZED"):
             self.skipTest("a sanitizer needs memory of its own")
         self.make_data(images=20, size=400)
@@ -62,11 +66,13 @@ class LimitsTest(ServiceCase):
             address = self.serve_tcp(*arguments) if tcp else None
             p = self.p if tcp else self.serve(*arguments)
             most, feeds, turned_away = 0, [], 0
-            for batch, side, depth in 2 * ((16, 64, 3), (64, 96, 3), (32, 224, 2), (64, 224, 3), (128, 224, 3), (8, 512, 2), (64, 160, 3)):
+            for batch, side, depth in 2 * ((16, 64, 3), (64, 96, 3), (32, 224, 2), (64, 224, 3), (128, 224, 3),
+                                           (8, 512, 2), (64, 160, 3)):
                 feed = self.feed("--epochs", "1000000", "--micro-batch", str(batch), "--pipeline", f"rrc({side})",
                                  "--prefetch-depth", str(depth), *(["--loader", address] if tcp else []))
                 opened = self.said().count("samples, 'v1")
-                wait_for("a stream, or none", lambda: self.said().count("samples, 'v1") > opened or feed.poll() is not None)
+                wait_for("a stream, or none",
+                         lambda: self.said().count("samples, 'v1") > opened or feed.poll() is not None)
                 if feed.poll() is None:
                     feeds.append(feed)
                 else:
@@ -110,7 +116,8 @@ class LimitsTest(ServiceCase):
                 return s, slots * slot
 
     def test_who_does_not_read(self):
-        """who asks for all and reads nothing costs its ring and a little more, and starves nobody; who goes on asking is heard when it reads, and gets all"""
+        """who asks for all and reads nothing costs its ring and a little more, and starves nobody; who goes on asking
+        is heard when it reads, and gets all"""
         self.make_data(images=20, size=256)
         tcp = self.serve_tcp()
         by_tcp = self.p
@@ -201,7 +208,8 @@ class LimitsTest(ServiceCase):
             (("--cpu-budget", "0"), "--cpu-budget needs a number of cores"),
             (("--max-clients", "0"), "--max-clients"),
             (("--root", "/nowhere readers=root"), "root /nowhere: No such file or directory"),
-            (("--root", "/tmp readers=nobody-of-that-name"), "root /tmp: readers: there is no user 'nobody-of-that-name'"),
+            (("--root", "/tmp readers=nobody-of-that-name"),
+             "root /tmp: readers: there is no user 'nobody-of-that-name'"),
             (("--root", "/tmp readers=@no-such-group"), "there is no group 'no-such-group'"),
             (("--root", "/tmp readers=root,,root"), "a name is missing"),
             (("--root", "/tmp readers=99999999999"), "99999999999 is no number"),
@@ -213,7 +221,8 @@ class LimitsTest(ServiceCase):
             self.assertIn(sentence, done.stderr)
 
     def test_readers(self):
-        """a root with readers is theirs alone, by user and by group, also by way of a link or a class that is one; others stay open"""
+        """a root with readers is theirs alone, by user and by group, also by way of a link or a class that is one;
+        others stay open"""
         self.need_other_users()
         user = pwd.getpwnam("nobody")
         os.chmod(self.folder, 0o755)
@@ -228,8 +237,9 @@ class LimitsTest(ServiceCase):
                    "--root", f"{folders['theirs']} readers=@daemon", "--socket-mode", "0666")
 
         def fed_as(folder, *groups, gid=user.pw_gid):
-            return subprocess.run([FEED, folder, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"], env=self.environment,
-                                  capture_output=True, text=True, timeout=LIMIT, user=user.pw_uid, group=gid, extra_groups=groups)
+            return subprocess.run([FEED, folder, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"],
+                                  env=self.environment, capture_output=True, text=True, timeout=LIMIT,
+                                  user=user.pw_uid, group=gid, extra_groups=groups)
 
         for path in (folders["theirs"], os.path.join(folders["open"], "zz"), folders["open"]):
             done = fed_as(path)
@@ -254,8 +264,8 @@ class LimitsTest(ServiceCase):
         key = os.path.join(self.folder, "key")
         with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as f:
             f.write(os.urandom(32))  # only root can read it
-        p = self.serve("--user", "daemon", "--socket-group", "games", "--root", self.data, "--listen", "0", "--tls-key", key,
-                       PLENUM_CACHE_DIR="")
+        p = self.serve("--user", "daemon", "--socket-group", "games", "--root", self.data, "--listen", "0",
+                       "--tls-key", key, PLENUM_CACHE_DIR="")
         wait_for("a loader that serves", lambda: "threads decode for" in self.said())
         for task in os.listdir(f"/proc/{p.pid}/task"):
             with open(f"/proc/{p.pid}/task/{task}/status") as f:
@@ -270,10 +280,11 @@ class LimitsTest(ServiceCase):
         arguments = dict(env=self.environment, capture_output=True, text=True, timeout=LIMIT)
         command = [FEED, self.data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"]
         nobody = pwd.getpwnam("nobody")
-        done = subprocess.run(command, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[group.gr_gid], **arguments)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        done = subprocess.run([*command, "--loader-timeout", "1"], user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[],
+        done = subprocess.run(command, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[group.gr_gid],
                               **arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = subprocess.run([*command, "--loader-timeout", "1"], user=nobody.pw_uid, group=nobody.pw_gid,
+                              extra_groups=[], **arguments)
         self.assertEqual(done.returncode, 1)
         self.assertIn("Permission denied", done.stderr)
 
@@ -291,10 +302,11 @@ class LimitsTest(ServiceCase):
         for who in ("Uid", "Gid"):
             self.assertEqual(status[who].split(), [str(number)] * 4)
         self.assertEqual(status["Groups"].split(), [str(number)])
-        self.assertIn(f"user {number} has no account on this host: its group is {number}, and it has no others and no home", self.said())
+        self.assertIn(f"user {number} has no account on this host: its group is {number}, and it has no others and no "
+                      f"home", self.said())
         self.assertEqual(self.fed(self.feed("--epochs", "1"))[0]["hash"], self.alone(1))
-        done = subprocess.run([PLENUMD, "--socket", f"unix:{self.folder}/x", "--user", str(number)], env=self.environment,
-                              capture_output=True, text=True, timeout=LIMIT, user="daemon")
+        done = subprocess.run([PLENUMD, "--socket", f"unix:{self.folder}/x", "--user", str(number)],
+                              env=self.environment, capture_output=True, text=True, timeout=LIMIT, user="daemon")
         self.assertEqual(done.returncode, 1)
         self.assertIn(f"only root can become user {number}", done.stderr)
 
@@ -303,12 +315,13 @@ class LimitsTest(ServiceCase):
         taken = os.path.join(self.folder, "x")
         cases = [(["--user", "nobody-of-that-name"], "--user: there is no user 'nobody-of-that-name' on this host"),
                  (["--user", "4294967295"], "--user: 4294967295 is no number of a user or group"),
-                 (["--socket-group", "no-such-group"], "--socket-group: there is no group 'no-such-group' on this host"),
+                 (["--socket-group", "no-such-group"],
+                  "--socket-group: there is no group 'no-such-group' on this host"),
                  (["--socket", "unix:@plenum-test-x", "--socket-group", "root"],
                   "--socket-group root: unix:@plenum-test-x has no file that could be a group's")]
         for arguments, sentence in cases:
-            done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment, capture_output=True,
-                                  text=True, timeout=LIMIT)
+            done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment,
+                                  capture_output=True, text=True, timeout=LIMIT)
             self.assertEqual(done.returncode, 1, arguments)
             self.assertIn(sentence, done.stderr)
             self.assertFalse(os.path.exists(taken))
@@ -316,7 +329,8 @@ class LimitsTest(ServiceCase):
             os.chmod(self.folder, 0o777)
             user = {"user": pwd.getpwnam("daemon").pw_uid, "group": pwd.getpwnam("daemon").pw_gid, "extra_groups": []}
             for arguments, sentence in ((["--user", "root"], "only root can become user root"),
-                                        (["--socket-group", "games"], "who is not root can give it only to groups of their own")):
+                                        (["--socket-group", "games"],
+                                         "who is not root can give it only to groups of their own")):
                 done = subprocess.run([PLENUMD, "--socket", f"unix:{taken}", *arguments], env=self.environment,
                                       capture_output=True, text=True, timeout=LIMIT, **user)
                 self.assertEqual(done.returncode, 1, arguments)
@@ -330,11 +344,12 @@ class LimitsTest(ServiceCase):
         os.chmod(self.folder, 0o755)
         self.serve("--root", f"{self.data} readers=daemon", "--socket-mode", "0666")
         nobody = pwd.getpwnam("nobody")
-        done = subprocess.run([FEED, self.data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"], env=self.environment,
-                              capture_output=True, text=True, timeout=LIMIT, user=nobody.pw_uid, group=nobody.pw_gid,
-                              extra_groups=())
+        done = subprocess.run([FEED, self.data, *STREAM, "--loader", f"unix:{self.socket}", "--epochs", "1"],
+                              env=self.environment, capture_output=True, text=True, timeout=LIMIT, user=nobody.pw_uid,
+                              group=nobody.pw_gid, extra_groups=())
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn(f"all roots of this loader are for certain readers, and user {nobody.pw_uid} is none of them", done.stderr)
+        self.assertIn(f"all roots of this loader are for certain readers, and user {nobody.pw_uid} is none of them",
+                      done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Two users of one loader of root's, each with a root of its own: whatever one of them writes into the own one, links, lists,
-patterns, files that are exchanged, nothing of the other's comes of it, not even whether it is there."""
+"""Two users of one loader of root's, each with a root of its own: whatever one of them writes into the own one, links,
+lists, patterns, files that are exchanged, nothing of the other's comes of it, not even whether it is there."""
 
 import fcntl
 import mmap
@@ -120,7 +120,8 @@ class RootsTest(ServiceCase):
         self.assertIn(OUTSIDE, self.refused(f"folder:{self.a}/private/set"))
 
     def test_links(self):
-        """links to the other's folder, class, image, archive, list and names of classes; links to the own are followed"""
+        """links to the other's folder, class, image, archive, list and names of classes; links to the own are
+        followed"""
         os.symlink(f"{self.a}/private/set", f"{self.b}/all")
         os.makedirs(f"{self.b}/class")
         os.symlink("../../alice/private/set/bricks", f"{self.b}/class/bricks")
@@ -134,8 +135,9 @@ class RootsTest(ServiceCase):
         self.run_ok("tar", "-C", f"{self.b}/tar", "-cf", f"{self.b}/tar/a.tar", "a.jpg", "a.cls")
         self.served(f"tar:{self.b}/tar/a.tar")
         os.symlink(f"{self.a}/private/names.txt", f"{self.b}/tar/classes.txt")
-        for data in ("folder:{}/all", "{}/all", "folder:{}/class", "folder:{}/image", "tar:{}/x.tar", "{}/x.tar", "tar:{}/tar/a.tar",
-                     "generated:folder:{}/class", "tar,label=none:{}/all/*.tar", "tar,label=none:{}/*/x.tar", "list:{}/all/x"):
+        for data in ("folder:{}/all", "{}/all", "folder:{}/class", "folder:{}/image", "tar:{}/x.tar", "{}/x.tar",
+                     "tar:{}/tar/a.tar", "generated:folder:{}/class", "tar,label=none:{}/all/*.tar",
+                     "tar,label=none:{}/*/x.tar", "list:{}/all/x"):
             self.assertIn(OUTSIDE, self.refused(data.format(self.b)), data)
         os.makedirs(f"{self.b}/own")
         os.symlink("../mine/bricks", f"{self.b}/own/a")
@@ -147,7 +149,8 @@ class RootsTest(ServiceCase):
         def sentence(data, path):
             return self.refused(data).replace(path, "PATH")
 
-        names = [f"{self.a}/private/{name}" for name in ("names.txt", "set", "set/none", "none", "names.txt/none", "none/none")]
+        names = [f"{self.a}/private/{name}"
+                 for name in ("names.txt", "set", "set/none", "none", "names.txt/none", "none/none")]
         for form in ("folder:{}", "{}", "tar:{}", "list:{}", "tfrecord:{}/*", "tar:{}/{{a,b}}*", "generated:{}"):
             told = {sentence(form.format(path), path) for path in names}
             self.assertEqual(len(told), 1, told)
@@ -162,7 +165,8 @@ class RootsTest(ServiceCase):
         self.assertEqual(len(told), 1, told)
         told = {sentence(f"folder:{path}/{back}", path) for path in names}
         self.assertEqual(len(told), 1, told)
-        for pattern in (f"{self.b}/*/../../alice/*", f"{self.b}/{{mine,..}}/alice/*", f"{self.b}/mine/*/../../../alice/p*"):
+        for pattern in (f"{self.b}/*/../../alice/*", f"{self.b}/{{mine,..}}/alice/*",
+                        f"{self.b}/mine/*/../../../alice/p*"):
             self.assertNotIn("private", self.refused(f"tar:{pattern}"))
 
     def make_list(self, path):
@@ -196,7 +200,8 @@ class RootsTest(ServiceCase):
         shutil.copytree(f"{self.b}/mine", f"{self.b}/linked")
         for name in ("bricks", "clouds"):
             for image in ("00000", "00001"):
-                self.alike(f"{self.b}/linked/{name}/{name}-{image}.jpg", f"{self.a}/private/set/{name}/{name}-{image}.jpg")
+                self.alike(f"{self.b}/linked/{name}/{name}-{image}.jpg",
+                           f"{self.a}/private/set/{name}/{name}-{image}.jpg")
             os.rename(f"{self.b}/linked/{name}", f"{self.b}/kept-{name}")
             os.symlink(f"../kept-{name}", f"{self.b}/linked/{name}")
         s = self.served(f"folder:{self.b}/linked")
@@ -225,7 +230,8 @@ class RootsTest(ServiceCase):
         self.assertIn(OUTSIDE, told)
 
     def test_exchanged_in_a_loop(self):
-        """a file that is the own one and a link to the other's by turns, while it is indexed and read: never the other's pixels"""
+        """a file that is the own one and a link to the other's by turns, while it is indexed and read: never the
+        other's pixels"""
         theirs, mine = f"{self.a}/private/set/bricks/bricks-00000.jpg", f"{self.b}/set/cat/bricks-00000.jpg"
         self.alike(mine, theirs)
         own = self.served(f"folder:{self.b}/set").show(0)

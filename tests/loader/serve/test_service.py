@@ -119,7 +119,8 @@ class ServiceTest(ServiceCase):
     def rendered(self, manager):
         """Has any sample been rendered since the manager was last asked?"""
         manager.hear(0.1)
-        found = [line for line in manager.lines if line.startswith("STATUS=") and "clients: 1," in line and "rendered: 0" not in line]
+        found = [line for line in manager.lines
+                 if line.startswith("STATUS=") and "clients: 1," in line and "rendered: 0" not in line]
         manager.lines = [line for line in manager.lines if not line.startswith("STATUS=")]
         return bool(found)
 
@@ -149,8 +150,8 @@ class ServiceTest(ServiceCase):
 
 class ListenTest(ServiceCase):
     def refused(self, *arguments):
-        done = subprocess.run([PLENUMD, "--socket", f"unix:{self.socket}", *arguments], env=self.environment, capture_output=True,
-                              text=True, timeout=LIMIT)
+        done = subprocess.run([PLENUMD, "--socket", f"unix:{self.socket}", *arguments], env=self.environment,
+                              capture_output=True, text=True, timeout=LIMIT)
         self.assertEqual(done.returncode, 1, done.stderr)
         return done.stderr
 
@@ -160,7 +161,8 @@ class ListenTest(ServiceCase):
         self.assertIn("name the folders that may be read with --root", self.refused("--listen", "0"))
         root = ("--root", self.data)
         for host in ("0.0.0.0", "[::]", "192.0.2.1"):
-            self.assertIn("other hosts would reach it without proving who they are", self.refused(*root, "--listen", f"{host}:0"))
+            self.assertIn("other hosts would reach it without proving who they are",
+                          self.refused(*root, "--listen", f"{host}:0"))
         self.assertIn("'x' is no port", self.refused(*root, "--listen", "127.0.0.1:x"))
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self.assertIn("Address already in use", self.refused(*root, "--listen", str(taken.getsockname()[1])))

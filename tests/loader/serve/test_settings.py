@@ -40,7 +40,8 @@ class SettingsTest(ServiceCase):
     def test_every_option(self):
         """every option is a key or said to be for the command line alone"""
         values = {"socket": "unix:@x", "socket-mode": "0660", "pin": "node", "root": self.folder, "cache-dir": "/tmp",
-                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "listen": "127.0.0.1:0", "tls-key": "/key",
+                  "ring-limit": "1G", "drain-timeout": "3s", "log-format": "json", "listen": "127.0.0.1:0",
+                  "tls-key": "/key",
                    "socket-group": "root", "user": "root", "decoder": "libjpeg"}
         known = options()
         self.assertLessEqual(COMMAND_LINE_ONLY - {"help", "version"}, set(known))
@@ -72,20 +73,25 @@ class SettingsTest(ServiceCase):
     def test_faults(self):
         """each fault is named with its line and what to do"""
         code, out, err = self.check(
-            "# a comment", "", " threads = 2", "ring-limit = 2G ; a comment", f"root = {self.folder}", f"root = {self.folder}",  # 6
-            "root = /nowhere", "ring-limt = 3", "[section]", "all-cpus = maybe", "threads = 3", "garbage", "job = yes",  # 13
-            "pin = x", "io-threads = abc", "io-threads = 0", "root = data", "socket =", "socket = tcp:1", "x" * 5000 + " = 1",  # 20
+            # 6
+            "# a comment", "", " threads = 2", "ring-limit = 2G ; a comment", f"root = {self.folder}",
+            # 13
+            f"root = {self.folder}", "root = /nowhere", "ring-limt = 3", "[section]", "all-cpus = maybe",
+            # 20
+            "threads = 3", "garbage", "job = yes", "pin = x", "io-threads = abc", "io-threads = 0", "root = data",
+            "socket =", "socket = tcp:1", "x" * 5000 + " = 1",
             "cache-dir = /tmp", "cache-dir = /tmp")
         self.assertEqual((code, out), (1, ""))
         said = {}
         for line in err.splitlines():
             n, text = re.fullmatch(r"plenumd: error: .*/plenumd\.conf:(\d+): (.*)", line).groups()
             said.setdefault(int(n), []).append(text)
-        expected = {7: "/nowhere: No such file.*mount", 8: "did you mean ring-limit", 9: "no sections.*take the line away",
-                    10: "all-cpus needs yes or no", 11: "line 3 already", 12: "write one", 13: "command line alone",
-                    14: "one of core, node, none", 15: "whole number", 16: "io-threads must be 1 to 1024|line 15",
-                    17: "begins with '/'", 18: "needs a value: socket = ADDRESS", 19: "socket was set|unix:", 20: "longer than",
-                    22: "line 21 already"}
+        expected = {7: "/nowhere: No such file.*mount", 8: "did you mean ring-limit",
+                    9: "no sections.*take the line away", 10: "all-cpus needs yes or no", 11: "line 3 already",
+                    12: "write one", 13: "command line alone", 14: "one of core, node, none", 15: "whole number",
+                    16: "io-threads must be 1 to 1024|line 15",
+                    17: "begins with '/'", 18: "needs a value: socket = ADDRESS", 19: "socket was set|unix:",
+                    20: "longer than", 22: "line 21 already"}
         self.assertEqual(sorted(said), sorted(expected), err)
         for n, pattern in expected.items():
             self.assertTrue(any(re.search(pattern, text) for text in said[n]), f"{n}: {said[n]}")
@@ -117,7 +123,8 @@ class SettingsTest(ServiceCase):
         lines = [json.loads(line) for line in self.said().splitlines()]
         self.assertGreaterEqual(len(lines), 2)
         for line in lines:
-            self.assertEqual(set(line) - {"client", "client_uid", "client_pid", "dataset"}, {"time", "level", "program", "message"})
+            self.assertEqual(set(line) - {"client", "client_uid", "client_pid", "dataset"},
+                             {"time", "level", "program", "message"})
             self.assertRegex(line["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
         (refused,) = [line for line in lines if '"x" \\' in line["message"]]
         self.assertEqual(refused["client_pid"], str(client.pid))
@@ -183,6 +190,7 @@ class SettingsTest(ServiceCase):
 
 
 if __name__ == "__main__":
-    if "built without libinih" in subprocess.run([PLENUMD, "--config", "/dev/null", "--check-config"], capture_output=True, text=True).stderr:
+    if "built without libinih" in subprocess.run([PLENUMD, "--config", "/dev/null", "--check-config"],
+                                                 capture_output=True, text=True).stderr:
         tap.skip_all("plenumd was built without libinih")
     tap.main()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a loader tells of itself: plenumctl status, /status.json, /metrics, health. The numbers against what was really fed."""
+"""What a loader tells of itself: plenumctl status, /status.json, /metrics, health. The numbers against what was really
+fed."""
 
 import http.client
 import json
@@ -78,7 +79,8 @@ class StatusTest(ServiceCase):
         self.assertEqual((status["samples"], status["batches"], status["failed_batches"]), (120, 30, 0))
         wait_for("the page's numbers", lambda: self.json()["loader"]["samples"] == 120)
         page, m = self.json()["loader"], self.metrics()
-        same = ("version", "host", "pid", "threads", "io_threads", "samples", "batches", "substituted_samples", "nodes", "ring_bytes")
+        same = ("version", "host", "pid", "threads", "io_threads", "samples", "batches", "substituted_samples",
+                "nodes", "ring_bytes")
         self.assertEqual({k: status[k] for k in same}, {k: page[k] for k in same})
         self.assertEqual(set(status), set(page), "plenumctl status --json and /status.json have the same fields")
         self.assertEqual((m["plenum_samples_total"], m["plenum_batches_total"]), (120, 30))
@@ -116,7 +118,8 @@ class StatusTest(ServiceCase):
         wait_for("the verdict that the program bounds the rate", verdict)
         s = seen[-1]
         self.assertLess(s["trainer_waited"], 0.02)
-        # 4 samples every 100 ms at the most, and in the seconds seen the batches ahead, one or two that fall on either side.
+        # 4 samples every 100 ms at the most, and in the seconds seen the batches ahead, one or two that fall on either
+        # side.
         self.assertLess(s["samples_per_second"], 40 + 6 * 4 / 4)
         self.assertGreater(s["cores_enough"], 0)
 
@@ -124,7 +127,8 @@ class StatusTest(ServiceCase):
         """a program that only takes batches waits, and no number of cores can be told"""
         self.start()
         self.feed("--epochs", "1000000", "--micro-batch", "256")
-        wait_for("a verdict", lambda: self.stream() and self.stream()["age_seconds"] > 4 and self.stream()["samples_per_second"] > 0)
+        wait_for("a verdict",
+                 lambda: self.stream() and self.stream()["age_seconds"] > 4 and self.stream()["samples_per_second"] > 0)
         s = self.stream()
         self.assertIn(s["bound_by"], ("decode", "cpu", "transport"))
         self.assertGreater(s["trainer_waited"], 0.5)
@@ -160,8 +164,8 @@ class StatusTest(ServiceCase):
         """requests that are none of ours are refused with a sentence"""
         self.start()
         cases = (("/", "POST", None, 405), ("/nothing", "GET", None, 404), ("/", "GET", "evil.example", 421),
-                 ("/", "GET", "localhost.evil.example", 421), ("/", "GET", "localhost:1", 200), ("/", "HEAD", None, 200),
-                 ("/thumbnail/1/0.png", "GET", None, 404), ("/thumbnail/x", "GET", None, 404),
+                 ("/", "GET", "localhost.evil.example", 421), ("/", "GET", "localhost:1", 200),
+                 ("/", "HEAD", None, 200), ("/thumbnail/1/0.png", "GET", None, 404), ("/thumbnail/x", "GET", None, 404),
                  ("/thumbnail/99999999999999999999999/0.png", "GET", None, 404), ("/../etc/passwd", "GET", None, 404))
         for path, method, host, code in cases:
             answer, body = self.get(path, method, host)
@@ -178,7 +182,8 @@ class StatusTest(ServiceCase):
         """a thumbnail is a PNG of the stream's size"""
         self.start()
         self.feed("--epochs", "100000", "--pause", "100")
-        wait_for("a thumbnail", lambda: self.get("/thumbnail/%d/0.png" % (self.stream() or {"id": 0})["id"])[0].status == 200)
+        wait_for("a thumbnail",
+                 lambda: self.get("/thumbnail/%d/0.png" % (self.stream() or {"id": 0})["id"])[0].status == 200)
         answer, png = self.get("/thumbnail/%d/1.png" % self.stream()["id"])
         self.assertEqual(answer.getheader("Content-Type"), "image/png")
         self.assertEqual(png[:8], b"\x89PNG\r\n\x1a\n")
@@ -217,7 +222,8 @@ class StatusTest(ServiceCase):
     def test_port_in_use(self):
         """a port that is taken, an address that is none"""
         self.start()
-        for arguments, sentence in ((("--http-port", str(self.port)), f"port {self.port}: Address already in use; choose another"),
+        for arguments, sentence in ((("--http-port", str(self.port)),
+                                     f"port {self.port}: Address already in use; choose another"),
                                     (("--http-port", "1", "--http-address", "localhost"), "needs an IP address")):
             p = self.plenumd("--socket", "unix:@plenum-test-%d" % os.getpid(), *arguments)
             self.assertEqual(p.wait(LIMIT), 1)
@@ -230,7 +236,8 @@ class StatusTest(ServiceCase):
         self.assertIn("No such file or directory; is plenumd running?", p.stderr)
 
     def test_own_loaders(self):
-        """without an address: those of this user's jobs, whose sockets have no path; what others have put in their place is not asked"""
+        """without an address: those of this user's jobs, whose sockets have no path; what others have put in their
+        place is not asked"""
         self.need_other_users()
         os.chmod(self.folder, 0o755)
         nobody, daemon = pwd.getpwnam("nobody"), pwd.getpwnam("daemon")
@@ -246,8 +253,8 @@ class StatusTest(ServiceCase):
             return p
 
         def told(*arguments):
-            return subprocess.run([CTL, "status", *arguments], env=environment, capture_output=True, text=True, timeout=LIMIT,
-                                  user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=())
+            return subprocess.run([CTL, "status", *arguments], env=environment, capture_output=True, text=True,
+                                  timeout=LIMIT, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=())
 
         mine = [start(nobody, f"{place}-{i}") for i in range(2)]
         theirs = start(daemon, f"{place}-daemon")
@@ -305,7 +312,8 @@ class StatusTest(ServiceCase):
             self.assertLessEqual(len(line), 120)
 
     def test_whose_streams(self):
-        """a user sees that user's streams, and of others how many there are; root sees all; by TCP one sees one's own"""
+        """a user sees that user's streams, and of others how many there are; root sees all; by TCP one sees one's
+        own"""
         os.chmod(self.folder, 0o755)
         address = self.serve_tcp("--socket-mode", "0666")
         ours = f"unix:{self.folder}/tcp-0"
@@ -328,15 +336,16 @@ class StatusTest(ServiceCase):
         who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": ()}
 
         def seen(*arguments, **who):
-            return subprocess.run([CTL, "status", ours, *arguments], env=self.environment, capture_output=True, text=True,
-                                  timeout=LIMIT, check=True, **who).stdout
+            return subprocess.run([CTL, "status", ours, *arguments], env=self.environment, capture_output=True,
+                                  text=True, timeout=LIMIT, check=True, **who).stdout
 
         self.assertIn(self.data, seen())
         self.assertNotIn("of other users", seen())
         self.assertNotIn(self.data, seen(**who))
         self.assertIn("and 1 of other users", seen(**who))
         status = json.loads(seen("--json", **who))
-        self.assertEqual((status["streams"], status["loader"]["streams"], status["loader"]["other_streams"]), ([], 0, 1))
+        self.assertEqual((status["streams"], status["loader"]["streams"], status["loader"]["other_streams"]),
+                         ([], 0, 1))
 
     def test_promtool(self):
         """promtool finds nothing to say of /metrics"""
@@ -350,8 +359,9 @@ class StatusTest(ServiceCase):
         self.assertEqual((p.returncode, p.stdout, p.stderr), (0, b"", b""))
 
     def terminal(self, *words):
-        return subprocess.run(["tmux", "-f", "/dev/null", "-S", os.path.join(self.folder, "tmux"), *words], capture_output=True, text=True,
-                              env=dict(self.environment, LC_ALL="C.UTF-8"), stdin=subprocess.DEVNULL)
+        return subprocess.run(["tmux", "-f", "/dev/null", "-S", os.path.join(self.folder, "tmux"), *words],
+                              capture_output=True, text=True, env=dict(self.environment, LC_ALL="C.UTF-8"),
+                              stdin=subprocess.DEVNULL)
 
     def test_watch(self):
         """status --watch in a terminal of 80 x 24: it fits, it lives, and q gives the screen back"""
@@ -378,7 +388,8 @@ class StatusTest(ServiceCase):
             return seen
 
         self.terminal("send-keys", f"echo before; {CTL} status --watch --interval 200ms unix:{self.socket}", "Enter")
-        seen = screen("streams on the screen", lambda lines, text: "streams 12," in text and re.search(r"and \d+ more", text))
+        seen = screen("streams on the screen", lambda lines,
+                      text: "streams 12," in text and re.search(r"and \d+ more", text))
         self.assertEqual(len(seen), 24)
         self.assertTrue(seen[0].startswith("plenumd "), seen)
         self.assertTrue(all(len(line) <= 80 for line in seen), seen)
@@ -403,7 +414,8 @@ class StatusTest(ServiceCase):
 
 if __name__ == "__main__":
     from service import PLENUMD
-    built = subprocess.run([PLENUMD, "--http-port", "1", "--socket", "unix:@plenum-test-none-%d" % os.getpid(), "--http-address", "x"],
+    built = subprocess.run([PLENUMD, "--http-port", "1", "--socket", "unix:@plenum-test-none-%d" % os.getpid(),
+                            "--http-address", "x"],
                            capture_output=True, text=True).stderr
     if "libmicrohttpd" in built:
         tap.skip_all("plenumd was built without libmicrohttpd")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Whoever has no business here: a closed connection or one sentence, one line in the log however often it comes back, and
-nobody else notices."""
+"""Whoever has no business here: a closed connection or one sentence, one line in the log however often it comes back,
+and nobody else notices."""
 
 import contextlib
 import os
@@ -49,8 +49,9 @@ class UnauthenticatedTest(ServiceCase):
 
     def fed_by(self, address, *arguments, key=None, data=None, **more):
         environment = dict(self.environment, **({"PLENUM_LOADER_KEY": key} if key else {}))
-        return subprocess.run([FEED, data or self.data, *STREAM, "--loader", address, "--epochs", "1", "--loader-timeout", "5",
-                               *arguments], env=environment, capture_output=True, text=True, timeout=2 * LIMIT, **more)
+        return subprocess.run([FEED, data or self.data, *STREAM, "--loader", address, "--epochs", "1",
+                               "--loader-timeout", "5", *arguments], env=environment, capture_output=True, text=True,
+                              timeout=2 * LIMIT, **more)
 
     def served(self, address, **more):
         done = self.fed_by(address, **more)
@@ -108,8 +109,8 @@ class UnauthenticatedTest(ServiceCase):
             port = s.getsockname()[1]
         told = os.path.join(self.folder, f"told-{port}")
         with open(told, "wb") as f:
-            p = subprocess.Popen(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-quiet", *arguments], stdin=subprocess.PIPE,
-                                 stdout=f, stderr=subprocess.PIPE)
+            p = subprocess.Popen(["openssl", "s_server", "-accept", f"127.0.0.1:{port}", "-quiet", *arguments],
+                                 stdin=subprocess.PIPE, stdout=f, stderr=subprocess.PIPE)
         self.addCleanup(p.stderr.close)
         self.addCleanup(p.stdin.close)
         self.addCleanup(self.end, p)
@@ -128,8 +129,8 @@ class UnauthenticatedTest(ServiceCase):
         if not shutil.which("openssl"):
             self.skipTest("there is no openssl")
         key, pem = self.key("key"), os.path.join(self.folder, "pem")
-        self.run_ok("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", pem, "-out", f"{pem}.crt", "-days", "2",
-                    "-subj", "/CN=loader")
+        self.run_ok("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", pem, "-out", f"{pem}.crt",
+                    "-days", "2", "-subj", "/CN=loader")
         mine = ["-cert", f"{pem}.crt", "-key", pem]
         for arguments in (["-tls1_3", *mine], ["-tls1_2", *mine], ["-nocert", "-cipher", "ALL:aNULL:@SECLEVEL=0"],
                           [*mine, "-psk_identity", "plenum", "-psk", "00" * 32]):
@@ -137,7 +138,8 @@ class UnauthenticatedTest(ServiceCase):
             done = self.fed_by(address, key=self.client(key), data="/data")
             self.assertEqual(done.returncode, 1, done.stderr)
             # Its last word is lost where it closes with something unread.
-            self.assertRegex(done.stderr, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS|closed the connection at once")
+            self.assertRegex(done.stderr, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS|closed the "
+                                          "connection at once")
             with open(told, "rb") as f:
                 self.assertEqual(f.read(), b"", arguments)
 
@@ -149,19 +151,22 @@ class UnauthenticatedTest(ServiceCase):
             s = self.connect(address)
             s.sendall(client_hello())
             self.assertIn(b"a malformed frame came", self.said_by(s))
-        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS", key=self.client(self.key("key")))
+        self.refused(address, "does not have the key of PLENUM_LOADER_KEY, or speaks no TLS",
+                     key=self.client(self.key("key")))
         self.once("refused: a malformed frame came")
         self.served(address)
 
     def test_silence(self):
-        """who says nothing, half a message or half a handshake, is sent away after ten seconds; others are served meanwhile"""
+        """who says nothing, half a message or half a handshake, is sent away after ten seconds; others are served
+        meanwhile"""
         self.make_data()
         key = self.key("key")
         secret = self.serve_tcp("--tls-key", key)
         loader = self.p
         plain = self.serve_tcp()
         hello = client_hello()
-        silent = [(self.connect(address), said) for address in (secret, plain) for said in (b"", hello[:100], HELLO[:20], HELLO)]
+        silent = [(self.connect(address), said) for address in (secret, plain)
+                  for said in (b"", hello[:100], HELLO[:20], HELLO)]
         for s, said in silent:
             s.sendall(said)
         self.served(secret, key=self.client(key))
@@ -203,13 +208,15 @@ class UnauthenticatedTest(ServiceCase):
             f.write(f"{elsewhere}/a.jpg 0\n")
         self.serve("--root", self.data)
         address = f"unix:{self.socket}"
-        for place in (elsewhere, f"{self.data}/../elsewhere", f"{self.data}/zz", f"tar:{elsewhere}/x.tar", "/etc/passwd",
-                      f"{self.folder}/no-such-thing", f"{self.data}/../no-such-thing", f"folder:{self.data}/zz/no-such-thing",
-                      f"tar:{self.folder}/no-such-{{0..9}}.tar", f"list:{self.folder}/no-such.txt", f"generated:folder:{elsewhere}"):
+        for place in (elsewhere, f"{self.data}/../elsewhere", f"{self.data}/zz", f"tar:{elsewhere}/x.tar",
+                      "/etc/passwd", f"{self.folder}/no-such-thing", f"{self.data}/../no-such-thing",
+                      f"folder:{self.data}/zz/no-such-thing", f"tar:{self.folder}/no-such-{{0..9}}.tar",
+                      f"list:{self.folder}/no-such.txt", f"generated:folder:{elsewhere}"):
             path = place[place.index("/"):]
             self.refused(address, f"{path} does not lie below a --root of this loader", times=2, data=place)
             self.once(f"refused: {path} does not lie below a --root of this loader")
-        self.refused(address, "does not lie below a --root of this loader", times=1, data=f"list,base={elsewhere}:{self.data}/x.txt")
+        self.refused(address, "does not lie below a --root of this loader", times=1,
+                     data=f"list,base={elsewhere}:{self.data}/x.txt")
         self.refused(address, "No such file or directory", times=1, data=f"{self.data}/no-such-thing")
         os.unlink(os.path.join(self.data, "zz"))
         os.unlink(os.path.join(self.data, "x.txt"))
@@ -222,7 +229,8 @@ class UnauthenticatedTest(ServiceCase):
         os.chmod(self.folder, 0o755)
         self.serve("--socket-mode", "0666")
         nobody = pwd.getpwnam("nobody")
-        self.refused(f"unix:{self.socket}", "it serves user 0 alone", user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=())
+        self.refused(f"unix:{self.socket}", "it serves user 0 alone", user=nobody.pw_uid, group=nobody.pw_gid,
+                     extra_groups=())
         self.once(f"refused: it is of user {nobody.pw_uid}, and this loader serves user 0 alone")
         self.served(f"unix:{self.socket}")
 
