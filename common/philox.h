@@ -28,6 +28,7 @@ enum draw_purpose {
     DRAW_SEED = 9,        /* seeds derived from one seed, e.g. a replica's */
     DRAW_PART = 10,       /* the seed of one part of a data set (split = file) */
     DRAW_SLICE = 11,      /* generated data: draw 0 the place, draw 1 the table */
+    DRAW_FILTER = 12,     /* interpolation=random: word 0 */
     DRAW_COLOUR = 16,
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,

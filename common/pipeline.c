@@ -230,6 +230,25 @@ static int parse_side(struct parser *p, uint32_t *ret)
     return 0;
 }
 
+static const char *const filter_names[PIPELINE_FILTERS] = {
+    [PIPELINE_BILINEAR] = "bilinear", [PIPELINE_BICUBIC] = "bicubic",
+    [PIPELINE_LANCZOS] = "lanczos",   [PIPELINE_NEAREST] = "nearest",
+    [PIPELINE_RANDOM] = "random",
+};
+
+/* Behind "interpolation=". */
+static int parse_filter(struct parser *p, enum pipeline_filter *ret)
+{
+    for (int i = 0; i < PIPELINE_FILTERS; i++) {
+        if (!accept_word(p, filter_names[i]))
+            continue;
+        *ret = (enum pipeline_filter)i;
+        return 0;
+    }
+    return stage_error(p, "interpolation is one of bilinear, bicubic, lanczos, nearest and random "
+                          "(bilinear or bicubic, drawn for each sample)");
+}
+
 /* The closing parenthesis; `takes` says what may stand before it. */
 static int close_stage(struct parser *p, const char *takes)
 {
@@ -246,8 +265,7 @@ static bool less(struct rational a, struct rational b)
 static int parse_rrc(struct parser *p, struct pipeline *ret)
 {
     static const char takes[] =
-        "rrc takes a size, scale=low:high and ratio=low:high (the filter is always "
-        "bilinear, antialiased)";
+        "rrc takes a size, scale=low:high, ratio=low:high and interpolation=NAME";
     const struct rational one = {1, 1}, hundred = {100, 1}, hundredth = {1, 100};
     int r;
 
@@ -266,6 +284,8 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
             r = parse_range(p, &ret->scale_min, &ret->scale_max);
         else if (accept_word(p, "ratio") && accept_char(p, '='))
             r = parse_range(p, &ret->ratio_min, &ret->ratio_max);
+        else if (accept_word(p, "interpolation") && accept_char(p, '='))
+            r = parse_filter(p, &ret->filter);
         else
             r = stage_error(p, takes);
         if (r < 0)
@@ -285,6 +305,7 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
 
 static int parse_center(struct parser *p, struct pipeline *ret)
 {
+    static const char takes[] = "resize takes a size and interpolation=NAME";
     const char *after;
     int r;
 
@@ -294,7 +315,15 @@ static int parse_center(struct parser *p, struct pipeline *ret)
     r = parse_side(p, &ret->resize);
     if (r < 0)
         return r;
-    r = close_stage(p, "resize takes a size alone (the filter is always bilinear, antialiased)");
+    while (accept_char(p, ',')) {
+        if (accept_word(p, "interpolation") && accept_char(p, '='))
+            r = parse_filter(p, &ret->filter);
+        else
+            r = stage_error(p, takes);
+        if (r < 0)
+            return r;
+    }
+    r = close_stage(p, takes);
     if (r < 0)
         return r;
     skip_space(p);
@@ -348,16 +377,20 @@ const char *pipeline_version_name(enum pipeline_version version)
 
 static void write_canonical(struct pipeline *p)
 {
-    char a[24], b[24], c[24], d[24], crop[128], flip[40] = "";
+    char a[24], b[24], c[24], d[24], crop[160], filter[32] = "", flip[40] = "";
 
+    if (p->filter != PIPELINE_BILINEAR)
+        (void)snprintf(filter, sizeof(filter), ",interpolation=%s", filter_names[p->filter]);
     if (p->crop == PIPELINE_RRC) {
         write_rational(p->scale_min, a, sizeof(a));
         write_rational(p->scale_max, b, sizeof(b));
         write_rational(p->ratio_min, c, sizeof(c));
         write_rational(p->ratio_max, d, sizeof(d));
-        (void)snprintf(crop, sizeof(crop), "rrc(%u,scale=%s:%s,ratio=%s:%s)", p->side, a, b, c, d);
+        (void)snprintf(crop, sizeof(crop), "rrc(%u,scale=%s:%s,ratio=%s:%s%s)", p->side, a, b, c, d,
+                       filter);
     } else {
-        (void)snprintf(crop, sizeof(crop), "resize(%u) center_crop(%u)", p->resize, p->side);
+        (void)snprintf(crop, sizeof(crop), "resize(%u%s) center_crop(%u)", p->resize, filter,
+                       p->side);
     }
     if (p->flip.num > 0) {
         write_rational(p->flip, a, sizeof(a));

@@ -29,6 +29,16 @@ enum pipeline_crop {
     PIPELINE_CENTER, /* resize(S) center_crop(C): shorter side to S, then the middle C x C */
 };
 
+/** How an image is resized: docs/pixels.md, 5. */
+enum pipeline_filter {
+    PIPELINE_BILINEAR,
+    PIPELINE_BICUBIC,
+    PIPELINE_LANCZOS,
+    PIPELINE_NEAREST,
+    PIPELINE_RANDOM, /* bilinear or bicubic, drawn for each sample */
+    PIPELINE_FILTERS,
+};
+
 struct pipeline {
     enum pipeline_version version;
     bool exif; /* turn the image as its EXIF orientation says before anything else */
@@ -37,10 +47,11 @@ struct pipeline {
     uint32_t resize;                      /* PIPELINE_CENTER: the shorter side before cropping */
     struct rational scale_min, scale_max; /* PIPELINE_RRC: share of the image's area */
     struct rational ratio_min, ratio_max; /* PIPELINE_RRC: width / height */
-    struct rational flip;                 /* probability of a left-right mirror */
+    enum pipeline_filter filter;
+    struct rational flip; /* probability of a left-right mirror */
     /** Canonical text: every stage with every parameter, rationals in lowest terms. Two texts that
      *  mean the same have the same canonical text, and it parses to itself. */
-    char text[192];
+    char text[224];
 };
 
 /**

@@ -176,6 +176,16 @@ static bool draw_mirror(struct rational probability, const struct image_draw *dr
     return (uint64_t)word * probability.den < (uint64_t)probability.num << 32;
 }
 
+static enum pipeline_filter draw_filter(enum pipeline_filter asked, const struct image_draw *draw)
+{
+    uint32_t word;
+
+    if (asked != PIPELINE_RANDOM)
+        return asked;
+    word = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_FILTER, 0).word[0];
+    return philox_below(word, 2) == 0 ? PIPELINE_BILINEAR : PIPELINE_BICUBIC;
+}
+
 void crop_place(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
                 uint32_t height, struct crop_tables *tables, struct crop *ret)
 {
@@ -187,4 +197,5 @@ void crop_place(const struct pipeline *pipeline, const struct image_draw *draw, 
         place_center(pipeline, width, height, ret);
     }
     ret->mirror = draw_mirror(pipeline->flip, draw);
+    ret->filter = draw_filter(pipeline->filter, draw);
 }

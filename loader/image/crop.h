@@ -15,10 +15,11 @@
 
 /** What is done to an image: `box` is resized to width x height, of which `window` is kept. */
 struct crop {
-    struct rect box;        /* of the image, as it is seen after EXIF */
-    uint32_t width, height; /* of the whole resized box; it is never made as a whole */
-    struct rect window;     /* of the resized box: the sample's side x side pixels */
-    bool mirror;            /* then swap left and right */
+    struct rect box;             /* of the image, as it is seen after EXIF */
+    uint32_t width, height;      /* of the whole resized box; it is never made as a whole */
+    struct rect window;          /* of the resized box: the sample's side x side pixels */
+    bool mirror;                 /* then swap left and right */
+    enum pipeline_filter filter; /* how it is resized; not PIPELINE_RANDOM */
 };
 
 /** Tables that depend on the pipeline alone; zeroed at first, then kept from image to image. */

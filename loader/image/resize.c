@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* resize.c - an antialiased triangle filter, defined in integers.
+/* resize.c - an antialiased filter, defined in integers.
  *
  *     two source rows --across--> ring of pairs of narrow rows --down--> one output row, stored
  *
@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "loader/image/filter.h"
 #include "loader/image/resize_kernels.h"
 #include "loader/image/scratch.h"
 
@@ -38,6 +39,7 @@ struct axis_request {
     uint32_t first, count;
     uint32_t unit; /* taps begin and end at multiples of it */
     bool mirror;
+    enum pipeline_filter filter;
 };
 
 /* A table and what it was made for. */
@@ -97,6 +99,9 @@ static void walk_on(struct walk *w)
  * |(2x + 1) m - (2i + 1) n| from the centre of output i, and the weight
  * reach - distance. */
 struct window {
+    enum pipeline_filter filter;
+    int32_t *weights; /* room for those of one output */
+    uint64_t scale;   /* 2^(32 + FILTER_BITS) over the distance that is 1 to the filter */
     int64_t reach;
     int64_t first; /* the signed distance of `begin` */
     int64_t apart; /* from sample to sample */
@@ -159,6 +164,27 @@ static void find_coefficients_small(const struct window *w, int16_t *coef)
     coef[largest] = (int16_t)(coef[largest] + missing);
 }
 
+/* The same for filters of another form: weights at 2^FILTER_BITS, and one division an output. */
+static void find_coefficients_filter(const struct window *w, int16_t *coef)
+{
+    const struct filter_window window = {w->first, w->apart, w->scale, w->taps};
+    const int64_t half = INT64_C(1) << 31;
+    int64_t reciprocal =
+        (INT64_C(1) << (RESIZE_BITS + 32)) / filter_weights(w->filter, &window, w->weights);
+    int64_t missing = 1 << RESIZE_BITS;
+    uint32_t largest = 0;
+
+    for (uint32_t k = 0; k < w->taps; k++) {
+        int64_t c = (w->weights[k] * reciprocal + half) >> 32;
+
+        coef[k] = (int16_t)c;
+        missing -= c;
+        if (coef[k] > coef[largest])
+            largest = k;
+    }
+    coef[largest] = (int16_t)(coef[largest] + missing);
+}
+
 /* Room for the most taps that an output can have, as they are stored. */
 static uint32_t taps_max(const struct axis_request *q, uint64_t reach)
 {
@@ -182,7 +208,11 @@ static void fill_output(struct resize_axis *axis, const struct axis_request *q, 
     axis->taps[at] = (lead + w->taps + q->unit - 1) / q->unit * q->unit;
     for (uint32_t k = 0; k < lead; k++)
         coef[k] = 0;
-    if (small)
+    if (w->filter == PIPELINE_NEAREST)
+        coef[lead] = 1 << RESIZE_BITS;
+    else if (filter_has_negative(w->filter))
+        find_coefficients_filter(w, coef + lead);
+    else if (small)
         find_coefficients_small(w, coef + lead);
     else
         find_coefficients(w, coef + lead);
@@ -193,39 +223,54 @@ static void fill_output(struct resize_axis *axis, const struct axis_request *q, 
 static bool same_request(const struct axis_request *a, const struct axis_request *b)
 {
     return a->n == b->n && a->m == b->m && a->first == b->first && a->count == b->count &&
-           a->unit == b->unit && a->mirror == b->mirror;
+           a->unit == b->unit && a->mirror == b->mirror && a->filter == b->filter;
 }
 
 /* 0, or 1 when the table is there already, or -ENOMEM. */
 static int fill_table(struct axis_table *t, const struct axis_request *q)
 {
-    int64_t n = q->n, m = q->m, reach = 2 * (n > m ? n : m);
+    int64_t n = q->n, m = q->m, unit = 2 * (n > m ? n : m);
+    int64_t reach = q->filter == PIPELINE_NEAREST ? m : unit * filter_support(q->filter);
     int64_t centre = (2 * (int64_t)q->first + 1) * n;
-    /* The first sample has the lowest x with weight > 0, the last one the highest. */
+    /* The first sample has the lowest x whose distance is below the reach, the last one the
+     * highest. The nearest sample is the one that the centre lies in, and of two the second. */
     struct walk low = walk_from(centre - reach - m, 2 * n, 2 * m);
     struct walk high = walk_from(centre + reach - m - 1, 2 * n, 2 * m);
     uint32_t stride = taps_max(q, (uint64_t)reach);
     bool small = reach <= 1 << 15 && stride * reach <= 1 << 29;
     struct resize_axis *axis = &t->axis;
-    size_t heads = (size_t)q->count * sizeof(uint32_t);
+    size_t heads = ((size_t)q->count * 2 + stride) * sizeof(uint32_t);
+    int32_t *weights;
 
     if (t->memory.bytes && same_request(&t->request, q))
         return 1;
     t->request = (struct axis_request){0};
-    if (scratch_reserve(&t->memory, 2 * heads + q->count * (size_t)stride * sizeof(int16_t)) < 0)
+    if (scratch_reserve(&t->memory, heads + q->count * (size_t)stride * sizeof(int16_t)) < 0)
         return -ENOMEM;
+    weights = (int32_t *)t->memory.bytes + 2 * (size_t)q->count;
     *axis = (struct resize_axis){
         .count = q->count,
         .stride = stride,
         .first = t->memory.bytes,
         .taps = (uint32_t *)t->memory.bytes + q->count,
-        .coef = (int16_t *)((uint32_t *)t->memory.bytes + 2 * (size_t)q->count),
+        .coef = (int16_t *)(weights + stride),
         .begin = low.whole < 0 ? 0 : (uint32_t)(low.whole + 1),
+        .negative = filter_has_negative(q->filter),
     };
     for (uint32_t k = 0; k < q->count; k++, walk_on(&low), walk_on(&high), centre += 2 * n) {
         uint32_t begin = low.whole < 0 ? 0 : (uint32_t)(low.whole + 1);
         uint32_t end = (uint32_t)(high.whole + 1 > n ? n : high.whole + 1);
-        struct window w = {reach, (2 * begin + 1) * m - centre, 2 * m, 0};
+
+        if (q->filter == PIPELINE_NEAREST)
+            end = begin + 1;
+        struct window w = {
+            .filter = q->filter,
+            .weights = weights,
+            .scale = (UINT64_C(1) << (32 + FILTER_BITS)) / (uint64_t)unit,
+            .reach = reach,
+            .first = (2 * begin + 1) * m - centre,
+            .apart = 2 * m,
+        };
 
         axis->end = end;
         fill_output(axis, q, q->mirror ? q->count - 1 - k : k, begin, end, &w, small);
@@ -326,6 +371,7 @@ int resize_begin(struct resize *r, const struct crop *crop, const struct image_s
         .count = crop->window.width,
         .unit = 1,
         .mirror = crop->mirror,
+        .filter = crop->filter,
     };
     struct axis_request down = {
         .n = crop->box.height,
@@ -333,6 +379,7 @@ int resize_begin(struct resize *r, const struct crop *crop, const struct image_s
         .first = crop->window.top,
         .count = crop->window.height,
         .unit = 2,
+        .filter = crop->filter,
     };
     int made = fill_table(&r->across, &across);
     const struct resize_axis *x = &r->across.axis, *y = &r->down.axis;

@@ -14,9 +14,10 @@
  * Outputs 8 g + j and 8 g + j + 4 share a register because packing the sums of j = 0 ... 3 down to
  * bytes then puts eight pixels in their natural order.
  *
- * Up to 64 taps no coefficient is negative (the largest is at least 2^14 / 64, and what rounding
- * leaves over is at most 32), so that no sum leaves 0 ... 255 * 2^14 and nothing is to be clamped.
- * Shapes with more go the portable way, as do sources of fewer pixels than are loaded at once.
+ * Up to 64 taps the triangle has no negative coefficient (the largest is at least 2^14 / 64, and
+ * what rounding leaves over is at most 32), so that no sum leaves 0 ... 255 * 2^14 and nothing is
+ * to be clamped; other filters clamp across (down, packing does). Shapes with more taps go the
+ * portable way, as do sources of fewer pixels than are loaded at once.
  *
  * There is no set for AVX-512: one that took two thirds of the time of these loops alone (vpermb,
  * vpdpwssd) made whole images 5 % slower, since the JPEG library's AVX2 code between them runs
@@ -179,8 +180,14 @@ AVX2_INLINE __m256i sum_taps(const uint8_t *row, const uint32_t *offset, const _
     return sum;
 }
 
+AVX2_INLINE __m256i whole_levels(__m256i sums)
+{
+    sums = _mm256_srai_epi32(sums, RESIZE_BITS);
+    return _mm256_max_epi32(_mm256_min_epi32(sums, _mm256_set1_epi32(255)), _mm256_setzero_si256());
+}
+
 AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const uint8_t *next,
-                             __m256i *out, uint32_t tap_pairs)
+                             __m256i *out, uint32_t tap_pairs, bool clamp)
 {
     const uint32_t *offset = t->offset;
     const __m256i *coef = t->coef;
@@ -190,32 +197,38 @@ AVX2_INLINE void across_taps(const struct table *t, const uint8_t *row, const ui
         __m256i b = sum_taps(next, offset, coef, tap_pairs);
 
         /* The sum has its whole part from bit 14 on. */
-        a = _mm256_srli_epi32(a, RESIZE_BITS);
-        b = _mm256_slli_epi32(b, 16 - RESIZE_BITS);
+        a = clamp ? whole_levels(a) : _mm256_srli_epi32(a, RESIZE_BITS);
+        b = clamp ? _mm256_slli_epi32(whole_levels(b), 16) : _mm256_slli_epi32(b, 16 - RESIZE_BITS);
         _mm256_store_si256(out, _mm256_blend_epi16(a, b, 0xAA));
+    }
+}
+
+AVX2_INLINE void across_any(const struct table *t, const uint8_t *row, const uint8_t *next,
+                            __m256i *out, bool clamp)
+{
+    switch (t->tap_pairs) {
+    case 1:
+        across_taps(t, row, next, out, 1, clamp);
+        break;
+    case 2:
+        across_taps(t, row, next, out, 2, clamp);
+        break;
+    case 4:
+        across_taps(t, row, next, out, 4, clamp);
+        break;
+    default:
+        across_taps(t, row, next, out, t->tap_pairs, clamp);
+        break;
     }
 }
 
 AVX2 static void across(const struct resize_axis *axis, const void *table, const uint8_t *row,
                         const uint8_t *next, void *pair)
 {
-    const struct table *t = table;
-
-    (void)axis;
-    switch (t->tap_pairs) {
-    case 1:
-        across_taps(t, row, next, pair, 1);
-        break;
-    case 2:
-        across_taps(t, row, next, pair, 2);
-        break;
-    case 4:
-        across_taps(t, row, next, pair, 4);
-        break;
-    default:
-        across_taps(t, row, next, pair, t->tap_pairs);
-        break;
-    }
+    if (axis->negative)
+        across_any(table, row, next, pair, true);
+    else
+        across_any(table, row, next, pair, false);
 }
 
 /* Eight finished pixels of four bytes. */
@@ -236,8 +249,8 @@ AVX2_INLINE __m256i down_group(const struct resize_line *line, size_t group, uin
         s2 = _mm256_add_epi32(s2, _mm256_madd_epi16(p[2], c));
         s3 = _mm256_add_epi32(s3, _mm256_madd_epi16(p[3], c));
     }
-    s0 = _mm256_packs_epi32(_mm256_srli_epi32(s0, RESIZE_BITS), _mm256_srli_epi32(s1, RESIZE_BITS));
-    s2 = _mm256_packs_epi32(_mm256_srli_epi32(s2, RESIZE_BITS), _mm256_srli_epi32(s3, RESIZE_BITS));
+    s0 = _mm256_packs_epi32(_mm256_srai_epi32(s0, RESIZE_BITS), _mm256_srai_epi32(s1, RESIZE_BITS));
+    s2 = _mm256_packs_epi32(_mm256_srai_epi32(s2, RESIZE_BITS), _mm256_srai_epi32(s3, RESIZE_BITS));
     return _mm256_packus_epi16(s0, s2);
 }
 

@@ -20,6 +20,7 @@ struct resize_axis {
     uint32_t *first;     /* [count] */
     uint32_t *taps;      /* [count], 1 ... stride */
     int16_t *coef;       /* [count][stride], of which taps[i] are set; their sum is 2^14 */
+    bool negative;       /* some are below 0: sums may leave 0 ... 255 and must be clamped */
 };
 
 /** How a row of output pixels is laid out. */

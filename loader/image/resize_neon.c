@@ -5,8 +5,8 @@
  * not widen. A lane is a channel, across and down, and a coefficient is multiplied by one lane of a
  * register of four: nothing has to be brought into another order but the bytes that are stored.
  *
- * Up to 64 taps no coefficient is negative (resize_avx2.c says why): sums stay within
- * 0 ... 255 * 2^14, and nothing is to be clamped. */
+ * Up to 64 taps the triangle has no negative coefficient (resize_avx2.c says why): sums stay within
+ * 0 ... 255 * 2^14, and nothing is to be clamped. Other filters clamp in both passes. */
 #include "config.h"
 
 #include "loader/image/resize_kernels.h"
@@ -111,8 +111,14 @@ NEON_INLINE int32x4_t sum_four(int32x4_t sum, const uint8_t *pixels, int16x4_t c
     return vmlal_high_lane_s16(sum, p23, coef, 3);
 }
 
+/* To 0 ... 255. Sums of such filters are below 2 * 255 * 2^14, so that shifted they fit a word. */
+NEON_INLINE int16x4_t clamp_levels(int16x4_t levels)
+{
+    return vmax_s16(vmin_s16(levels, vdup_n_s16(255)), vdup_n_s16(0));
+}
+
 NEON_INLINE void across_taps(const struct table *t, const uint8_t *row, const uint8_t *next,
-                             int16_t *out, uint32_t taps)
+                             int16_t *out, uint32_t taps, bool clamp)
 {
     size_t other = align_up(t->outputs, GROUP) * 4;
     const int16_t *coef = t->coef;
@@ -133,31 +139,39 @@ NEON_INLINE void across_taps(const struct table *t, const uint8_t *row, const ui
             a = sum_four(a, row + at + 4 * k, c);
             b = sum_four(b, next + at + 4 * k, c);
         }
-        vst1_s16(out, vshrn_n_s32(a, RESIZE_BITS));
-        vst1_s16(out + other, vshrn_n_s32(b, RESIZE_BITS));
+        vst1_s16(out,
+                 clamp ? clamp_levels(vshrn_n_s32(a, RESIZE_BITS)) : vshrn_n_s32(a, RESIZE_BITS));
+        vst1_s16(out + other,
+                 clamp ? clamp_levels(vshrn_n_s32(b, RESIZE_BITS)) : vshrn_n_s32(b, RESIZE_BITS));
+    }
+}
+
+NEON_INLINE void across_any(const struct table *t, const uint8_t *row, const uint8_t *next,
+                            int16_t *out, bool clamp)
+{
+    switch (t->taps) {
+    case 2:
+        across_taps(t, row, next, out, 2, clamp);
+        break;
+    case 4:
+        across_taps(t, row, next, out, 4, clamp);
+        break;
+    case 8:
+        across_taps(t, row, next, out, 8, clamp);
+        break;
+    default:
+        across_taps(t, row, next, out, t->taps, clamp);
+        break;
     }
 }
 
 static void across(const struct resize_axis *axis, const void *table, const uint8_t *row,
                    const uint8_t *next, void *pair)
 {
-    const struct table *t = table;
-
-    (void)axis;
-    switch (t->taps) {
-    case 2:
-        across_taps(t, row, next, pair, 2);
-        break;
-    case 4:
-        across_taps(t, row, next, pair, 4);
-        break;
-    case 8:
-        across_taps(t, row, next, pair, 8);
-        break;
-    default:
-        across_taps(t, row, next, pair, t->taps);
-        break;
-    }
+    if (axis->negative)
+        across_any(table, row, next, pair, true);
+    else
+        across_any(table, row, next, pair, false);
 }
 
 /* Add eight pixels of one row, times lane `lane` of the coefficients. */
@@ -176,7 +190,7 @@ NEON_INLINE uint8x16_t four_pixels(const int32x4_t *sums)
     int16x8_t low = vshrn_high_n_s32(vshrn_n_s32(sums[0], RESIZE_BITS), sums[1], RESIZE_BITS);
     int16x8_t high = vshrn_high_n_s32(vshrn_n_s32(sums[2], RESIZE_BITS), sums[3], RESIZE_BITS);
 
-    return vuzp1q_u8(vreinterpretq_u8_s16(low), vreinterpretq_u8_s16(high));
+    return vqmovun_high_s16(vqmovun_s16(low), high);
 }
 
 /* Eight finished pixels of four bytes. */

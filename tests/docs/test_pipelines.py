@@ -29,7 +29,7 @@ class PipelinesTest(unittest.TestCase):
         explained = set(re.findall(r"^\| `([a-z_0-9]+)` \|", TEXT.split("## 2.")[0], re.M)) - {"train", "eval"}
         arguments = set(re.findall(r"^\| \| `([a-z]+)=", TEXT, re.M))
         self.assertEqual(explained | arguments, known)
-        self.assertEqual(arguments, {"scale", "ratio"})
+        self.assertEqual(arguments, {"scale", "ratio", "interpolation"})
 
     def test_presets(self):
         """the presets stand for what the page says"""

@@ -25,6 +25,9 @@ static const char *const pipelines[] = {
     "rrc(5) flip(0.5)",
     "exif rrc(2,ratio=1/9:9) flip(0.5)",
     "exif resize(7) center_crop(4)",
+    "rrc(16,interpolation=random) flip(0.5)",
+    "exif resize(17,interpolation=lanczos) center_crop(12)",
+    "resize(7,interpolation=nearest) center_crop(4)",
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -3,6 +3,7 @@
 image_tests = %D%/test_allocation \
 	%D%/test_crop \
 	%D%/test_exif \
+	%D%/test_filter \
 	%D%/test_jpeg \
 	%D%/test_jpeg_own \
 	%D%/test_jpeg_tiles \
@@ -29,6 +30,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_crop_LDADD = $(image_test_libs) -lm
 %C%_test_exif_CFLAGS = $(image_test_cflags)
 %C%_test_exif_LDADD = $(image_test_libs)
+%C%_test_filter_CFLAGS = $(image_test_cflags)
+%C%_test_filter_LDADD = $(image_test_libs) -lm
 %C%_test_jpeg_CFLAGS = $(image_test_cflags)
 %C%_test_jpeg_LDADD = $(image_test_libs)
 %C%_test_jpeg_own_CFLAGS = $(image_test_cflags)

@@ -266,23 +266,65 @@ bool oracle_judges(const uint8_t *bytes, size_t len)
 }
 #endif
 
-static int64_t weight_of(uint32_t n, uint32_t m, uint32_t i, uint32_t x)
+/* sin(pi t / 2^18) / (pi t / 2^18) at 2^30, as the definition has it. */
+static int64_t sinc_of(int64_t t)
 {
-    int64_t reach = 2 * (int64_t)(n > m ? n : m);
-    int64_t apart = llabs((2 * (int64_t)x + 1) * m - (2 * (int64_t)i + 1) * n);
+    static const int64_t c[8] = {1073741824, -1766234505, 871601792, -204818212,
+                                 28076038,   -2519085,    159374,    -7490};
+    int64_t r = t % 262144, z, sum = 0;
 
-    return apart < reach ? reach - apart : 0;
+    if (r > 131072)
+        r = 262144 - r;
+    z = r * r / 262144;
+    for (int k = 7; k >= 0; k--) /* floors, of numbers of both signs */
+        sum = c[k] + ((sum * z) >> 18);
+    sum = r * sum / t;
+    return t / 262144 % 2 ? -sum : sum;
 }
 
-void oracle_coefficients(uint32_t n, uint32_t m, uint32_t i, int32_t *coef)
+static int64_t filtered(enum pipeline_filter filter, int64_t t)
+{
+    const int64_t one = 262144;
+
+    if (filter == PIPELINE_LANCZOS)
+        return t < 3 ? one : (sinc_of(t) * sinc_of(t / 3)) >> 42;
+    if (t < one)
+        return (3 * t * t * t - 5 * t * t * one + 2 * one * one * one) >> 37;
+    return (-t * t * t + 5 * t * t * one - 8 * t * one * one + 4 * one * one * one) >> 37;
+}
+
+static int64_t weight_of(enum pipeline_filter filter, uint32_t n, uint32_t m, uint32_t i,
+                         uint32_t x)
+{
+    int64_t unit = 2 * (int64_t)(n > m ? n : m);
+    int64_t apart = llabs((2 * (int64_t)x + 1) * m - (2 * (int64_t)i + 1) * n);
+    uint64_t t;
+
+    if (filter == PIPELINE_NEAREST)
+        return x == (2 * (uint64_t)i + 1) * n / (2 * (uint64_t)m);
+    if (filter == PIPELINE_BILINEAR)
+        return apart < unit ? unit - apart : 0;
+    if (apart >= (filter == PIPELINE_BICUBIC ? 2 : 3) * unit)
+        return 0;
+    t = (uint64_t)apart * ((UINT64_C(1) << 50) / (uint64_t)unit) >> 32;
+    return filtered(filter, (int64_t)t);
+}
+
+void oracle_coefficients(enum pipeline_filter filter, uint32_t n, uint32_t m, uint32_t i,
+                         int32_t *coef)
 {
     int64_t sum = 0, rest = 16384;
     uint32_t best = 0;
 
     for (uint32_t x = 0; x < n; x++)
-        sum += weight_of(n, m, i, x);
-    for (uint32_t x = 0; x < n; x++) { /* floor(weight * 2^14 / sum + 1/2) */
-        coef[x] = (int32_t)((2 * 16384 * weight_of(n, m, i, x) + sum) / (2 * sum));
+        sum += weight_of(filter, n, m, i, x);
+    for (uint32_t x = 0; x < n; x++) {
+        int64_t weight = weight_of(filter, n, m, i, x);
+
+        if (filter == PIPELINE_BICUBIC || filter == PIPELINE_LANCZOS)
+            coef[x] = (int32_t)((weight * ((INT64_C(1) << 46) / sum) + (INT64_C(1) << 31)) >> 32);
+        else /* floor(weight * 2^14 / sum + 1/2) */
+            coef[x] = (int32_t)((2 * 16384 * weight + sum) / (2 * sum));
         rest -= coef[x];
         if (coef[x] > coef[best])
             best = x;
@@ -301,13 +343,13 @@ static uint8_t apply(const uint8_t *from, size_t step, const int32_t *coef, uint
     return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
 }
 
-void oracle_resize(const uint8_t *from, uint32_t n, size_t step, uint32_t m, uint32_t first,
-                   uint32_t outputs, uint8_t *to, size_t to_step)
+void oracle_resize(enum pipeline_filter filter, const uint8_t *from, uint32_t n, size_t step,
+                   uint32_t m, uint32_t first, uint32_t outputs, uint8_t *to, size_t to_step)
 {
     int32_t *coef = malloc(n * sizeof(*coef));
 
     for (uint32_t i = 0; i < outputs; i++) {
-        oracle_coefficients(n, m, first + i, coef);
+        oracle_coefficients(filter, n, m, first + i, coef);
         to[i * to_step] = apply(from, step, coef, 0, n);
     }
     free(coef);
@@ -321,7 +363,8 @@ struct axis {
     uint32_t first, last;  /* sources with weight for any output */
 };
 
-static struct axis make_axis(uint32_t n, uint32_t m, uint32_t first, uint32_t count)
+static struct axis make_axis(enum pipeline_filter filter, uint32_t n, uint32_t m, uint32_t first,
+                             uint32_t count)
 {
     struct axis a = {.n = n, .count = count, .first = UINT32_MAX};
 
@@ -329,10 +372,10 @@ static struct axis make_axis(uint32_t n, uint32_t m, uint32_t first, uint32_t co
     a.begin = malloc(count * sizeof(*a.begin));
     a.end = malloc(count * sizeof(*a.end));
     for (uint32_t i = 0; i < count; i++) {
-        oracle_coefficients(n, m, first + i, a.coef + (size_t)i * n);
+        oracle_coefficients(filter, n, m, first + i, a.coef + (size_t)i * n);
         a.begin[i] = UINT32_MAX;
         for (uint32_t x = 0; x < n; x++) {
-            if (weight_of(n, m, first + i, x) == 0)
+            if (weight_of(filter, n, m, first + i, x) == 0)
                 continue;
             a.begin[i] = x < a.begin[i] ? x : a.begin[i];
             a.end[i] = x + 1;
@@ -416,8 +459,8 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
     top = crop.box.top;
     columns = crop.box.width;
     rows = crop.box.height;
-    across = make_axis(columns, crop.width, crop.window.left, side);
-    down = make_axis(rows, crop.height, crop.window.top, side);
+    across = make_axis(crop.filter, columns, crop.width, crop.window.left, side);
+    down = make_axis(crop.filter, rows, crop.height, crop.window.top, side);
     for (int corner = 0; corner < 4; corner++) {
         uint32_t x = left + (corner & 1 ? across.first : across.last), sx;
         uint32_t y = top + (corner & 2 ? down.first : down.last), sy;

@@ -36,10 +36,11 @@ bool oracle_judges(const uint8_t *bytes, size_t len);
 
 /** Resize `count` samples that are `step` bytes apart from n to m and write outputs first ... first
  * + outputs - 1, `to_step` bytes apart. */
-void oracle_resize(const uint8_t *from, uint32_t n, size_t step, uint32_t m, uint32_t first,
-                   uint32_t outputs, uint8_t *to, size_t to_step);
+void oracle_resize(enum pipeline_filter filter, const uint8_t *from, uint32_t n, size_t step,
+                   uint32_t m, uint32_t first, uint32_t outputs, uint8_t *to, size_t to_step);
 
 /** Coefficients of output i of n -> m, [n]. */
-void oracle_coefficients(uint32_t n, uint32_t m, uint32_t i, int32_t *coef);
+void oracle_coefficients(enum pipeline_filter filter, uint32_t n, uint32_t m, uint32_t i,
+                         int32_t *coef);
 
 #endif

@@ -42,6 +42,10 @@ static const char *const pipelines[] = {
     "rrc(224,scale=0.3:1)",
     "rrc(5,ratio=1/4:4) flip(0.5)",
     "exif resize(3) center_crop(3) flip(1)",
+    "rrc(24,interpolation=bicubic) flip(0.5)",
+    "rrc(40,scale=0.01:1,ratio=1/4:4,interpolation=random) flip(0.5)",
+    "exif resize(37,interpolation=lanczos) center_crop(32)",
+    "resize(37,interpolation=nearest) center_crop(32)",
 };
 
 struct kind {

@@ -47,17 +47,18 @@ static void fill(uint8_t *bytes, size_t count, uint32_t kind)
 }
 
 /* The definition: a box of four bytes a pixel to the window as plain RGB, not mirrored. */
-static uint8_t *resize_plainly(const uint8_t *from, const struct span *x, const struct span *y)
+static uint8_t *resize_plainly(enum pipeline_filter filter, const uint8_t *from,
+                               const struct span *x, const struct span *y)
 {
     uint8_t *narrow = malloc((size_t)x->count * y->n * 3);
     uint8_t *rgb = malloc((size_t)x->count * y->count * 3);
 
     for (uint32_t row = 0; row < y->n; row++)
         for (uint32_t c = 0; c < 3; c++)
-            oracle_resize(from + (size_t)row * x->n * 4 + c, x->n, 4, x->m, x->first, x->count,
-                          narrow + (size_t)row * x->count * 3 + c, 3);
+            oracle_resize(filter, from + (size_t)row * x->n * 4 + c, x->n, 4, x->m, x->first,
+                          x->count, narrow + (size_t)row * x->count * 3 + c, 3);
     for (uint32_t column = 0; column < x->count * 3; column++)
-        oracle_resize(narrow + column, y->n, (size_t)x->count * 3, y->m, y->first, y->count,
+        oracle_resize(filter, narrow + column, y->n, (size_t)x->count * 3, y->m, y->first, y->count,
                       rgb + column, (size_t)x->count * 3);
     free(narrow);
     return rgb;
@@ -86,9 +87,9 @@ static bool stored_right(const uint8_t *got, const uint8_t *rgb, const struct im
 
 /* One sample by the real resize, its rows in strips of `strip`; everything is in memory of exactly
  * its size, so that a sanitizer sees a byte too far. */
-static bool resize_agrees(struct resize *r, const struct span *x, const struct span *y,
-                          const uint8_t *from, const uint8_t *want, const struct image_store *store,
-                          bool mirror, uint32_t strip, char *why)
+static bool resize_agrees(struct resize *r, enum pipeline_filter filter, const struct span *x,
+                          const struct span *y, const uint8_t *from, const uint8_t *want,
+                          const struct image_store *store, bool mirror, uint32_t strip, char *why)
 {
     enum { GUARD = 64 };
     size_t size = (size_t)x->count * y->count * store->channels;
@@ -99,6 +100,7 @@ static bool resize_agrees(struct resize *r, const struct span *x, const struct s
         .height = y->m,
         .window = {x->first, y->first, x->count, y->count},
         .mirror = mirror,
+        .filter = filter,
     };
     struct rect need;
     bool good;
@@ -169,19 +171,25 @@ ParameterizedTest(struct set *set, resize, every_axis_follows_the_definition)
     char why[200];
 
     for (size_t i = 0; i < ARRAY_LEN(spans); i++)
-        for (uint32_t kind = 0; kind < 3; kind++) {
+        for (uint32_t kind = 0; kind < 3 * PIPELINE_RANDOM; kind++) {
             const struct span *s = &spans[i], *other = &few[(i + kind) % ARRAY_LEN(few)];
+            enum pipeline_filter filter = (enum pipeline_filter)(kind / 3);
+
+            /* The plain loops take seconds for the largest: once is enough. */
+            if (filter != PIPELINE_BILINEAR && (uint64_t)s->n * s->count > 1 << 20 &&
+                kind != 3 * PIPELINE_BICUBIC)
+                continue;
             uint8_t *from = malloc((size_t)s->n * other->n * 4);
 
-            fill(from, (size_t)s->n * other->n * 4, kind);
+            fill(from, (size_t)s->n * other->n * 4, kind % 3);
             for (int across = 0; across < 2; across++) {
                 const struct span *x = across ? s : other, *y = across ? other : s;
-                uint8_t *want = resize_plainly(from, x, y);
+                uint8_t *want = resize_plainly(filter, from, x, y);
 
-                cr_expect(
-                    resize_agrees(r, x, y, from, want, &stores[(i + kind) % 8], kind == 1, 16, why),
-                    "%s: %u -> %u from %u, %s, kind %u: %s", name, s->n, s->m, s->first,
-                    across ? "across" : "down", kind, why);
+                cr_expect(resize_agrees(r, filter, x, y, from, want, &stores[(i + kind) % 8],
+                                        kind == 1, 16, why),
+                          "%s: filter %d, %u -> %u from %u, %s, kind %u: %s", name, (int)filter,
+                          s->n, s->m, s->first, across ? "across" : "down", kind, why);
                 free(want);
             }
             free(from);
@@ -200,12 +208,13 @@ ParameterizedTest(struct set *set, resize, shapes_by_chance)
     struct resize *r = resize_of(set);
     char why[200];
 
-    for (uint32_t i = 0; i < 1500; i++) {
+    for (uint32_t i = 0; i < 3000; i++) {
         struct philox_block d = philox_draw(1, i, 0, DRAW_SEED, 0);
         struct philox_block e = philox_draw(1, i, 1, DRAW_SEED, 0);
         uint32_t limit = i % 3 == 0 ? 300 : 40;
         struct span x = {1 + philox_below(d.word[0], limit), 1 + philox_below(d.word[1], 40), 0, 0};
         struct span y = {1 + philox_below(d.word[2], limit), 1 + philox_below(d.word[3], 40), 0, 0};
+        enum pipeline_filter filter = (enum pipeline_filter)(e.word[0] / 17 % PIPELINE_RANDOM);
         uint32_t strip = 1 + e.word[0] % 17, mirror = e.word[0] >> 31;
         uint8_t *from = malloc((size_t)x.n * y.n * 4), *want;
 
@@ -214,12 +223,12 @@ ParameterizedTest(struct set *set, resize, shapes_by_chance)
         x.count = 1 + (e.word[3] & 0xFFFF) % (x.m - x.first);
         y.count = 1 + (e.word[3] >> 16) % (y.m - y.first);
         fill(from, (size_t)x.n * y.n * 4, i % 5 == 0 ? 1 : 0);
-        want = resize_plainly(from, &x, &y);
-        cr_assert(resize_agrees(r, &x, &y, from, want, &stores[i % ARRAY_LEN(stores)], mirror,
-                                strip, why),
-                  "%s, shape %u: %ux%u -> %ux%u, window %ux%u+%u+%u, strips of %u: %s",
-                  resize_kernels[set->index]->name, i, x.n, y.n, x.m, y.m, x.count, y.count,
-                  x.first, y.first, strip, why);
+        want = resize_plainly(filter, from, &x, &y);
+        cr_assert(resize_agrees(r, filter, &x, &y, from, want, &stores[i % ARRAY_LEN(stores)],
+                                mirror, strip, why),
+                  "%s, filter %d, shape %u: %ux%u -> %ux%u, window %ux%u+%u+%u, strips of %u: %s",
+                  resize_kernels[set->index]->name, (int)filter, i, x.n, y.n, x.m, y.m, x.count,
+                  y.count, x.first, y.first, strip, why);
         free(want);
         free(from);
     }
@@ -242,9 +251,10 @@ ParameterizedTest(struct set *set, resize, stores_in_every_form)
         uint8_t *from = malloc((size_t)x.n * y.n * 4), *want;
 
         fill(from, (size_t)x.n * y.n * 4, 0);
-        want = resize_plainly(from, &x, &y);
+        want = resize_plainly(PIPELINE_BILINEAR, from, &x, &y);
         for (uint32_t i = 0; i < 2 * ARRAY_LEN(stores); i++)
-            cr_assert(resize_agrees(r, &x, &y, from, want, &stores[i / 2], i % 2, 16, why),
+            cr_assert(resize_agrees(r, PIPELINE_BILINEAR, &x, &y, from, want, &stores[i / 2], i % 2,
+                                    16, why),
                       "%s, side %u, store %u: %s", resize_kernels[set->index]->name, side, i / 2,
                       why);
         free(want);
@@ -270,13 +280,15 @@ ParameterizedTest(struct set *set, resize, tables_are_kept_only_where_they_fit)
     fill(from, 51 * 51 * 4, 0);
     for (uint32_t i = 0; i < ARRAY_LEN(of) * ARRAY_LEN(of) * 2; i++) {
         const struct span *x = &of[i / 2 % ARRAY_LEN(of)], *y = &of[i / 2 / ARRAY_LEN(of)];
-        uint8_t *want = resize_plainly(from, x, y);
+        enum pipeline_filter filter = (enum pipeline_filter)(i / 3 % PIPELINE_RANDOM);
+        uint8_t *want = resize_plainly(filter, from, x, y);
 
         if (i % 5 == 0)
             resize_use(r, resize_kernels[set->index]);
         if (i % 7 == 0)
             resize_use(r, &resize_portable);
-        cr_assert(resize_agrees(r, x, y, from, want, &stores[0], i % 2, 3, why), "%u: %s", i, why);
+        cr_assert(resize_agrees(r, filter, x, y, from, want, &stores[0], i % 2, 3, why), "%u: %s",
+                  i, why);
         free(want);
     }
     free(from);
@@ -285,11 +297,13 @@ ParameterizedTest(struct set *set, resize, tables_are_kept_only_where_they_fit)
 
 Test(resize, coefficients_sum_to_one)
 {
-    for (size_t i = 0; i < ARRAY_LEN(spans); i++) {
-        int32_t *coef = malloc(spans[i].n * sizeof(*coef)), sum = 0;
+    for (size_t i = 0; i < ARRAY_LEN(spans) * PIPELINE_RANDOM; i++) {
+        const struct span *s = &spans[i / PIPELINE_RANDOM];
+        int32_t *coef = malloc(s->n * sizeof(*coef)), sum = 0;
 
-        oracle_coefficients(spans[i].n, spans[i].m, spans[i].first, coef);
-        for (uint32_t x = 0; x < spans[i].n; x++) {
+        oracle_coefficients((enum pipeline_filter)(i % PIPELINE_RANDOM), s->n, s->m, s->first,
+                            coef);
+        for (uint32_t x = 0; x < s->n; x++) {
             sum += coef[x];
             cr_expect(coef[x] <= INT16_MAX && coef[x] >= INT16_MIN);
         }
