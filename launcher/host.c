@@ -4,6 +4,7 @@
 #include "launcher/host.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/lock.h"
 #include "common/util.h"
 #include "launcher/network.h"
 
@@ -104,18 +106,22 @@ struct lookup {
     char **names; /* [count], NULL: nothing to ask; owned */
     bool *found;
     size_t count;
-    /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    /* Any thread, holding the lock. */
+    struct lock lock;
     pthread_cond_t done;
     size_t next, answered;
     unsigned users;
 };
 
-static void leave_lookup(struct lookup *l) /* holding mu */
+/* Holding the lock, which is released. */
+static void leave_lookup(struct lookup *l)
 {
-    bool last = --l->users == 0;
+    bool last;
 
-    (void)pthread_mutex_unlock(&l->mu);
+    assert(lock_is_held(&l->lock) && l->users > 0);
+    last = --l->users == 0;
+
+    lock_release(&l->lock);
     if (!last)
         return;
     for (size_t i = 0; l->names && i < l->count; i++)
@@ -123,7 +129,7 @@ static void leave_lookup(struct lookup *l) /* holding mu */
     network_fini(&l->own);
     free(l->names);
     free(l->found);
-    (void)pthread_mutex_destroy(&l->mu);
+    lock_fini(&l->lock);
     (void)pthread_cond_destroy(&l->done);
     free(l);
 }
@@ -157,18 +163,19 @@ static void *look_up(void *arg)
 {
     struct lookup *l = arg;
 
-    (void)pthread_mutex_lock(&l->mu);
+    lock_acquire(&l->lock);
     while (l->next < l->count) {
         size_t i = l->next++;
         bool found = false;
 
         if (l->names[i]) {
-            (void)pthread_mutex_unlock(&l->mu);
+            lock_release(&l->lock);
             found = resolves_to_own(&l->own, l->names[i]);
-            (void)pthread_mutex_lock(&l->mu);
+            lock_acquire(&l->lock);
         }
         l->found[i] = found;
         l->answered++;
+        assert(l->answered <= l->next && l->next <= l->count);
     }
     (void)pthread_cond_signal(&l->done);
     leave_lookup(l);
@@ -183,7 +190,7 @@ static void run_lookup(struct lookup *l, size_t threads)
 
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    (void)pthread_mutex_lock(&l->mu);
+    lock_acquire(&l->lock);
     for (size_t i = 0; i < threads; i++) {
         l->users++;
         if (pthread_create(&thread, &attr, look_up, l) != 0)
@@ -191,9 +198,9 @@ static void run_lookup(struct lookup *l, size_t threads)
     }
     (void)pthread_attr_destroy(&attr);
     while (l->answered < l->count && l->users > 1)
-        if (cond_wait_until(&l->done, &l->mu, until) < 0)
+        if (lock_wait_until(&l->lock, &l->done, until) < 0)
             break;
-    (void)pthread_mutex_unlock(&l->mu);
+    lock_release(&l->lock);
 }
 
 void host_find_this(const struct hostlist *list, bool *ret)
@@ -205,7 +212,7 @@ void host_find_this(const struct hostlist *list, bool *ret)
         ret[i] = false;
     if (list->count == 0 || !(l = calloc(1, sizeof(*l))))
         return;
-    (void)pthread_mutex_init(&l->mu, NULL);
+    lock_init(&l->lock);
     (void)pthread_cond_init(&l->done, NULL);
     l->users = 1;
     l->count = list->count;
@@ -229,7 +236,7 @@ void host_find_this(const struct hostlist *list, bool *ret)
     }
     if (unknown > 0)
         run_lookup(l, min_u64(unknown, LOOKUP_THREADS));
-    (void)pthread_mutex_lock(&l->mu);
+    lock_acquire(&l->lock);
     for (size_t i = 0; unknown > 0 && i < list->count; i++)
         ret[i] |= l->found[i];
     leave_lookup(l);

@@ -36,6 +36,8 @@
 #include <unistd.h>
 
 #include "common/error.h"
+#include "common/list.h"
+#include "common/lock.h"
 #include "common/util.h"
 #include "launcher/plan/tag.h"
 
@@ -45,7 +47,7 @@ enum {
 };
 
 struct chunk {
-    struct chunk *next;
+    struct list link; /* in the queue, or in what the thread has taken out of it */
     int64_t instance;
     enum control_stream stream;
     bool progress;
@@ -88,11 +90,11 @@ struct output {
     char stage[STAGE_BYTES];
     size_t staged;
     int staged_fd;
-    /* Any thread, holding mu. */
-    pthread_mutex_t mu;
+    /* Any thread, holding the lock. */
+    struct lock lock;
     pthread_cond_t work, idle;
-    struct chunk *first, **end;
-    bool busy; /* the thread has chunks in hand */
+    struct list queue; /* of chunks */
+    bool busy;         /* the thread has chunks in hand */
     bool stop;
     int failure;
     bool failed_stderr; /* it was that of standard error */
@@ -120,12 +122,12 @@ static size_t make_tag(const struct output *o, const struct chunk *c, char ret[T
 static void fail(struct output *o, struct sink *sink, int error)
 {
     sink->error = error;
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->lock);
     if (o->failure == 0 || error == -EPIPE) { /* a reader that has gone ends the job */
         o->failure = error;
         o->failed_stderr = sink != o->sink_of[0];
     }
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->lock);
 }
 
 static void flush_stage(struct output *o)
@@ -173,13 +175,13 @@ static bool tears(const struct output *o, const struct sink *sink, const struct 
 
 static void fail_file(struct output *o, const char *path, int error)
 {
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->lock);
     if (o->file_failure == 0) {
         o->file_failure = error;
         (void)snprintf(o->file_failure_text, sizeof(o->file_failure_text),
                        "cannot write %.200s: %s", path, strerror(-error));
     }
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->lock);
 }
 
 static void write_file(struct output *o, const struct chunk *c)
@@ -362,12 +364,12 @@ static void handle_chunk(struct output *o, const struct chunk *c)
 
 static void give_credit(struct output *o, const struct chunk *c)
 {
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->lock);
     if (c->progress)
         o->progresses[c->instance] &= (uint8_t) ~(1 << c->stream);
     else if (c->instance != OWN)
         o->credit[c->instance] += c->len;
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->lock);
 }
 
 static void wake_loop(struct output *o)
@@ -379,36 +381,35 @@ static void *run(void *arg)
 {
     struct output *o = arg;
 
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->lock);
     for (;;) {
-        struct chunk *list;
+        struct list batch, *link;
 
-        while (!o->first && !o->stop)
-            (void)pthread_cond_wait(&o->work, &o->mu);
+        while (list_is_empty(&o->queue) && !o->stop)
+            lock_wait(&o->lock, &o->work);
         if (o->stop)
             break;
-        list = o->first;
-        o->first = NULL;
-        o->end = &o->first;
+        list_init(&batch);
+        while ((link = list_pop_first(&o->queue)))
+            list_add_last(&batch, link);
         o->busy = true;
-        (void)pthread_mutex_unlock(&o->mu);
-        for (struct chunk *c = list; c; c = c->next)
-            handle_chunk(o, c);
+        lock_release(&o->lock);
+        for (link = list_first(&batch); link; link = list_next(&batch, link))
+            handle_chunk(o, container_of(link, struct chunk, link));
         flush_stage(o);
-        while (list) {
-            struct chunk *next = list->next;
+        while ((link = list_pop_first(&batch))) {
+            struct chunk *c = container_of(link, struct chunk, link);
 
-            give_credit(o, list);
-            free(list);
-            list = next;
+            give_credit(o, c);
+            free(c);
         }
-        (void)pthread_mutex_lock(&o->mu);
+        lock_acquire(&o->lock);
         o->busy = false;
-        if (!o->first)
+        if (list_is_empty(&o->queue))
             (void)pthread_cond_broadcast(&o->idle);
         wake_loop(o);
     }
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->lock);
     return NULL;
 }
 
@@ -431,8 +432,8 @@ static int init_sync(struct output *o)
 {
     int r;
 
-    if ((r = pthread_mutex_init(&o->mu, NULL)) != 0 ||
-        (r = pthread_cond_init(&o->work, NULL)) != 0 ||
+    lock_init(&o->lock);
+    if ((r = pthread_cond_init(&o->work, NULL)) != 0 ||
         (r = pthread_cond_init(&o->idle, NULL)) != 0)
         return -r;
     return 0;
@@ -447,7 +448,7 @@ int output_create(const struct output_options *options, struct output **ret,
     if (!o)
         return error_set(err, r, "out of memory");
     o->event_fd = -1;
-    o->end = &o->first;
+    list_init(&o->queue);
     o->count = options->count;
     o->fd_of[0] = options->stdout_fd;
     o->fd_of[1] = options->stderr_fd;
@@ -505,21 +506,20 @@ static int put(struct output *o, int64_t instance, enum control_stream stream, b
         return -ENOMEM;
     *c = (struct chunk){.instance = instance, .stream = stream, .progress = progress, .len = len};
     memcpy(c->bytes, bytes, len);
-    (void)pthread_mutex_lock(&o->mu);
+    lock_acquire(&o->lock);
     /* These need no credit, so only one is queued at a time: else a stopped terminal would cost
      * memory. */
     if (progress) {
         if (o->progresses[instance] & 1 << stream) {
-            (void)pthread_mutex_unlock(&o->mu);
+            lock_release(&o->lock);
             free(c);
             return 0;
         }
         o->progresses[instance] |= (uint8_t)(1 << stream);
     }
-    *o->end = c;
-    o->end = &c->next;
+    list_add_last(&o->queue, &c->link);
     (void)pthread_cond_signal(&o->work);
-    (void)pthread_mutex_unlock(&o->mu);
+    lock_release(&o->lock);
     return 0;
 }
 
@@ -562,10 +562,10 @@ uint64_t output_collect_credit(struct output *output, uint32_t instance)
     uint64_t bytes;
 
     assert(instance < output->count);
-    (void)pthread_mutex_lock(&output->mu);
+    lock_acquire(&output->lock);
     bytes = output->credit[instance];
     output->credit[instance] = 0;
-    (void)pthread_mutex_unlock(&output->mu);
+    lock_release(&output->lock);
     return bytes;
 }
 
@@ -573,10 +573,10 @@ int output_get_failure(struct output *output, const char **stream)
 {
     int r;
 
-    (void)pthread_mutex_lock(&output->mu);
+    lock_acquire(&output->lock);
     r = output->failure;
     *stream = output->failed_stderr ? "standard error" : "standard output";
-    (void)pthread_mutex_unlock(&output->mu);
+    lock_release(&output->lock);
     return r;
 }
 
@@ -584,11 +584,11 @@ int output_get_file_failure(struct output *output, char *ret, size_t size)
 {
     int r;
 
-    (void)pthread_mutex_lock(&output->mu);
+    lock_acquire(&output->lock);
     r = output->file_failure;
     if (r < 0)
         (void)snprintf(ret, size, "%s", output->file_failure_text);
-    (void)pthread_mutex_unlock(&output->mu);
+    lock_release(&output->lock);
     return r;
 }
 
@@ -596,9 +596,9 @@ bool output_is_idle(struct output *output)
 {
     bool idle;
 
-    (void)pthread_mutex_lock(&output->mu);
-    idle = !output->first && !output->busy;
-    (void)pthread_mutex_unlock(&output->mu);
+    lock_acquire(&output->lock);
+    idle = list_is_empty(&output->queue) && !output->busy;
+    lock_release(&output->lock);
     return idle;
 }
 
@@ -607,25 +607,27 @@ int output_flush(struct output *output, int timeout_ms)
     uint64_t until = timeout_ms < 0 ? UINT64_MAX : time_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
     int r = 0;
 
-    (void)pthread_mutex_lock(&output->mu);
-    while ((output->first || output->busy) && r == 0)
-        r = cond_wait_until(&output->idle, &output->mu, until);
-    (void)pthread_mutex_unlock(&output->mu);
+    lock_acquire(&output->lock);
+    while ((!list_is_empty(&output->queue) || output->busy) && r == 0)
+        r = lock_wait_until(&output->lock, &output->idle, until);
+    lock_release(&output->lock);
     return r;
 }
 
 void output_destroy(struct output *output)
 {
+    struct list *link;
+
     if (!output)
         return;
     if (output->started) {
         bool busy;
 
-        (void)pthread_mutex_lock(&output->mu);
+        lock_acquire(&output->lock);
         busy = output->busy;
         output->stop = true;
         (void)pthread_cond_signal(&output->work);
-        (void)pthread_mutex_unlock(&output->mu);
+        lock_release(&output->lock);
         if (busy) {
             (void)pthread_detach(output->thread);
             return;
@@ -633,14 +635,10 @@ void output_destroy(struct output *output)
         (void)pthread_join(output->thread, NULL);
         (void)pthread_cond_destroy(&output->work);
         (void)pthread_cond_destroy(&output->idle);
-        (void)pthread_mutex_destroy(&output->mu);
+        lock_fini(&output->lock);
     }
-    while (output->first) {
-        struct chunk *next = output->first->next;
-
-        free(output->first);
-        output->first = next;
-    }
+    while ((link = list_pop_first(&output->queue)))
+        free(container_of(link, struct chunk, link));
     for (uint32_t i = 0; output->files && i < output->count; i++)
         for (int stream = 0; stream < CONTROL_STREAMS; stream++)
             io_close(&output->files[i].fd[stream]);
