@@ -7,17 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/util.h"
+
 int texts_add(struct texts *texts, const char *text, size_t len)
 {
-    char **items = realloc(texts->items, (texts->count + 2) * sizeof(*items));
+    char *item;
 
-    if (!items)
+    /* For the text, and for the NULL behind it. */
+    if (array_grow(&texts->items, &texts->cap, texts->count, sizeof(*texts->items)) < 0 ||
+        array_grow(&texts->items, &texts->cap, texts->count + 1, sizeof(*texts->items)) < 0)
         return -ENOMEM;
-    texts->items = items;
-    items[texts->count] = strndup(text, len);
-    if (!items[texts->count])
+    item = strndup(text, len);
+    if (!item)
         return -ENOMEM;
-    items[++texts->count] = NULL;
+    texts->items[texts->count++] = item;
+    texts->items[texts->count] = NULL;
     return 0;
 }
 

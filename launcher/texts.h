@@ -8,7 +8,7 @@
 /** Zero-initialised: none. */
 struct texts {
     char **items; /* owned, ended by NULL once there is one */
-    size_t count;
+    size_t count, cap;
 };
 
 /** Append `len` bytes of a text (copied): 0 or -ENOMEM. */

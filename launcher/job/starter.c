@@ -47,19 +47,10 @@ void starter_words_fini(struct starter_words *words)
 /* Take `word`; NULL means that memory was short when it was made. */
 void starter_words_take(struct starter_words *w, char *word)
 {
-    if (w->count + 2 > w->cap) {
-        size_t cap = w->cap ? w->cap * 2 : 64;
-        char **words = realloc(w->words, cap * sizeof(*words));
-
-        if (words) {
-            w->words = words;
-            w->cap = cap;
-        } else {
-            w->failed = true;
-        }
-    }
-    if (!word || w->failed) {
-        w->failed = true;
+    /* For the word, and for the NULL behind it. */
+    w->failed |= !word || array_grow(&w->words, &w->cap, w->count, sizeof(*w->words)) < 0 ||
+                 array_grow(&w->words, &w->cap, w->count + 1, sizeof(*w->words)) < 0;
+    if (w->failed) {
         free(word);
         return;
     }

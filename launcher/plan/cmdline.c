@@ -159,11 +159,10 @@ static int add_instance_args(void *target, const char *value, struct plenum_erro
                          "%s needs an instance and its arguments, 3:ARGUMENTS, not "
                          "'%s'",
                          name, value);
-    args = realloc(c->mpi.instance_args, (c->mpi.num_instance_args + 1) * sizeof(*args));
-    if (!args)
+    if (array_grow(&c->mpi.instance_args, &c->mpi.instance_args_cap, c->mpi.num_instance_args,
+                   sizeof(*args)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    c->mpi.instance_args = args;
-    args += c->mpi.num_instance_args++;
+    args = &c->mpi.instance_args[c->mpi.num_instance_args++];
     *args = (struct instance_args){.instance = (uint32_t)instance};
     return add_words(&args->words, name, value + len + 1, err);
 }

@@ -44,15 +44,14 @@ static int check_variable(const char *name, struct plenum_error *err)
 
 static int add_item(struct device_pool *pool, const char *text, size_t len)
 {
-    char **items = realloc(pool->items, (pool->count + 1) * sizeof(*items));
+    char *item;
 
-    if (!items)
+    if (array_grow(&pool->items, &pool->cap, pool->count, sizeof(*pool->items)) < 0)
         return -ENOMEM;
-    pool->items = items;
-    items[pool->count] = strndup(text, len);
-    if (!items[pool->count])
+    item = strndup(text, len);
+    if (!item)
         return -ENOMEM;
-    pool->count++;
+    pool->items[pool->count++] = item;
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #define LAUNCHER_DEVICES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <plenum/error.h>
@@ -16,6 +17,7 @@ struct device_pool {
     const char *prefix; /* what stands before the list in the variable, "level_zero:"; or "" */
     char **items;       /* "0", "1", or whatever the person named; owned */
     uint32_t count;     /* 0: nobody said; numbers from 0 on then, as many as are needed */
+    size_t cap;
 };
 
 /**

@@ -27,7 +27,7 @@ struct mpi_settings {
         uint32_t instance;
         struct texts words;
     } * instance_args; /* owned; in the order of the command line */
-    size_t num_instance_args;
+    size_t num_instance_args, instance_args_cap;
     bool allow_root;
 };
 
