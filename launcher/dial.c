@@ -216,7 +216,7 @@ static int begin_connect(const char *text)
 }
 
 /* The first of `fds` that is connected is taken out; others that have failed are closed. */
-static int take_connected(struct pollfd *fds, size_t count, int *error)
+static int find_connected(struct pollfd *fds, size_t count, int *error)
 {
     for (size_t i = 0; i < count; i++) {
         socklen_t len = sizeof(int);
@@ -276,7 +276,7 @@ int dial_connect(const char *addresses, int timeout_ms, struct plenum_error *err
             break;
         }
         if (poll(fds, count, (int)((deadline - now) / NS_PER_MS) + 1) > 0)
-            fd = take_connected(fds, count, &error);
+            fd = find_connected(fds, count, &error);
     }
     for (size_t i = 0; i < count; i++)
         io_close(&fds[i].fd);

@@ -85,7 +85,7 @@ struct reader {
     struct plenum_error *err;
 };
 
-static int take_option(struct reader *r, const struct option_def *def, const char *value)
+static int apply_option(struct reader *r, const struct option_def *def, const char *value)
 {
     bool on = true;
 
@@ -109,7 +109,7 @@ static int take_option(struct reader *r, const struct option_def *def, const cha
                : 0;
 }
 
-static int take_line(struct reader *r, char *line)
+static int read_line(struct reader *r, char *line)
 {
     const struct option_def *def;
     char *name, *value, *separator;
@@ -133,7 +133,7 @@ static int take_line(struct reader *r, char *line)
         return error_set(r->err, -EINVAL, "'%s' has no meaning in a file", name);
     if (unquote(value) < 0)
         return error_set(r->err, -EINVAL, "a quote around the value of %s has no partner", name);
-    return take_option(r, def, value);
+    return apply_option(r, def, value);
 }
 
 int configfile_read(const char *path, const struct options_settings *own,
@@ -152,7 +152,7 @@ int configfile_read(const char *path, const struct options_settings *own,
     errno = 0;
     while (getline(&line, &cap, file) >= 0) {
         number++;
-        r = take_line(&reader, line);
+        r = read_line(&reader, line);
         if (r < 0) {
             (void)error_prefix(err, r, "%s:%d", path, number);
             goto out;

@@ -329,7 +329,7 @@ static uint32_t portion(uint32_t total, uint32_t part, uint32_t parts)
 }
 
 /* Take a core into a place. */
-static void take_core(const struct state *s, uint32_t group, uint32_t nth, struct place *p)
+static void give_core(const struct state *s, uint32_t group, uint32_t nth, struct place *p)
 {
     const struct core *core = &s->cores[s->members[s->first[group] + nth]];
 
@@ -339,7 +339,7 @@ static void take_core(const struct state *s, uint32_t group, uint32_t nth, struc
     p->cores++;
 }
 
-static void take_share(const struct state *s, const struct share *share, struct place *p)
+static void give_share(const struct state *s, const struct share *share, struct place *p)
 {
     uint32_t cores = group_size(s, share->group), place = share->place, of = share->of, core;
 
@@ -350,12 +350,12 @@ static void take_share(const struct state *s, const struct share *share, struct 
         if (s->request->policy == PLACE_CORE)
             last = core + 1;
         for (; core < last; core++)
-            take_core(s, share->group, core, p);
+            give_core(s, share->group, core, p);
         return;
     }
     /* One core, which some neighbours have too. */
     core = portion(cores, place, of);
-    take_core(s, share->group, core, p);
+    give_core(s, share->group, core, p);
     p->oversubscribed |= (place > 0 && portion(cores, place - 1, of) == core) ||
                          (place + 1 < of && portion(cores, place + 1, of) == core);
 }
@@ -387,7 +387,7 @@ static int divide_groups(const struct state *s, struct places *ret)
 
             end = s->request->policy == PLACE_CORE ? g + 1 : portion(s->num_groups, i + 1, count);
             for (; g < end; g++)
-                take_share(s, &(struct share){.group = g, .of = 1}, &ret->list[i]);
+                give_share(s, &(struct share){.group = g, .of = 1}, &ret->list[i]);
         }
         return 0;
     }
@@ -397,7 +397,7 @@ static int divide_groups(const struct state *s, struct places *ret)
     count_shares(s, count, shares);
     for (uint32_t g = 0; g < s->num_groups; g++)
         for (uint32_t place = 0; place < shares[g]; place++, i++)
-            take_share(s, &(struct share){.group = g, .place = place, .of = shares[g]},
+            give_share(s, &(struct share){.group = g, .place = place, .of = shares[g]},
                        &ret->list[i]);
     free(shares);
     return 0;
@@ -491,7 +491,7 @@ static int divide_by_devices(const struct state *s, struct places *ret)
         for (uint32_t i = 0; i < count; i++) {
             if (!used[(size_t)i * groups + g])
                 continue;
-            take_share(s, &share, &ret->list[i]);
+            give_share(s, &share, &ret->list[i]);
             share.place++;
         }
     }
@@ -574,7 +574,7 @@ static int divide(const struct state *s, struct places *ret)
     switch (s->request->policy) {
     case PLACE_DISABLED:
         for (uint32_t i = 0; i < ret->count; i++)
-            take_share(s, &(struct share){.of = 1}, &ret->list[i]);
+            give_share(s, &(struct share){.of = 1}, &ret->list[i]);
         return 0;
     case PLACE_DEVICE:
         return divide_by_devices(s, ret);

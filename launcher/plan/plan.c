@@ -305,7 +305,7 @@ static struct place_devices *list_devices(const struct plan *plan, const struct 
     return ret;
 }
 
-static int take_places(struct plan *plan, struct plan_host *h, const struct places *places)
+static int copy_places(struct plan *plan, struct plan_host *h, const struct places *places)
 {
     for (uint32_t i = 0; i < h->count; i++) {
         struct plan_instance *instance = &plan->instances[h->first + i];
@@ -351,7 +351,7 @@ int plan_place_host(struct plan *plan, uint32_t host, hwloc_topology_t topology,
     free(devices);
     if (r < 0)
         return error_prefix(err, r, "host %s", h->name);
-    r = take_places(plan, h, &places);
+    r = copy_places(plan, h, &places);
     places_fini(&places);
     if (r < 0)
         return error_set(err, r, "out of memory");

@@ -247,8 +247,8 @@ static bool end_login(struct inquiry *q, uint64_t patience_ns, int *status)
     return true;
 }
 
-static void judge(const struct probe_question *question, struct inquiry *q, uint64_t patience_ns,
-                  struct probe *p)
+static void conclude(const struct probe_question *question, struct inquiry *q, uint64_t patience_ns,
+                     struct probe *p)
 {
     bool silent = q->fd >= 0, stayed, well;
     int status = 0;
@@ -373,7 +373,7 @@ int probe_hosts(const struct probe_question *question, struct probe *probes, uin
     *ret_stopped_ns = wait_for_all(question, probes, list, count, scripts);
     patience_ns = time_now_ns() + LEAVE_MS * NS_PER_MS;
     for (uint32_t i = 0; i < count; i++) {
-        judge(question, &list[i], patience_ns, &probes[i]);
+        conclude(question, &list[i], patience_ns, &probes[i]);
         failed += probes[i].failed;
         free(list[i].said);
     }
