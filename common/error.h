@@ -8,7 +8,7 @@
 #include "common/message.h"
 
 /**
- * Write the sentence, if there is a place for it, and hand `code` back, so that a failure is one
+ * Write the sentence, unless `err` is NULL, and hand `code` back, so that a failure is one
  * line: `return error_set(err, -EINVAL, "...", ...)`. Newlines and other control characters
  * become '?' (text_make_plain()), so that a hostile file name cannot forge a line of a log.
  */

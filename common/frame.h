@@ -28,7 +28,7 @@ struct frame_buffer {
 
 void frame_buffer_fini(struct frame_buffer *buffer);
 
-/** Start a frame at the end of `b`; returns its place, for frame_end(). */
+/** Start a frame at the end of `b`; returns its offset, for frame_end(). */
 size_t frame_begin(struct frame_buffer *b, uint16_t type, uint64_t request);
 void frame_put_u8(struct frame_buffer *b, uint8_t v);
 void frame_put_u16(struct frame_buffer *b, uint16_t v);

@@ -23,7 +23,7 @@ noinst_PROGRAMS += %D%/collectives %D%/feed %D%/hello %D%/poll %D%/train
 %C%_train_LDADD = libplenum.la -lm
 %C%_train_LDFLAGS = $(AM_LDFLAGS) -no-install
 
-# For people to start from.
+# For users to start from.
 exampledir = $(docdir)/examples
 dist_example_DATA = %D%/collectives.c %D%/feed.c %D%/hello.c %D%/hello.py %D%/names.py %D%/numpy_feed.py %D%/poll.c \
 	%D%/resume.py %D%/sum.py %D%/train.c %D%/train.py
