@@ -305,7 +305,8 @@ static int spawn_by_fork(struct spawn *b)
     return b->r;
 }
 
-/* With no signal when it ends, and waited for by __WCLONE alone, the program does not see it. */
+/* The child sends no signal when it ends, and only __WCLONE waits for it, so the program does not
+ * see it. */
 static int spawn_by_clone(struct spawn *b)
 {
     char *stack = malloc(BETWEEN_STACK);

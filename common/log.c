@@ -33,7 +33,8 @@ static bool log_journal;        /* standard error is the journal */
 static int log_journal_fd = -1; /* to send entries to it */
 static atomic_bool log_entries; /* and that is what we do */
 static enum log_format log_format;
-/* No lock, which a process that forks could inherit: a line more or less does no harm. */
+/* No lock, as a forked child could inherit it while it is held: a line more or less does no
+ * harm. */
 static unsigned log_limit;
 static _Atomic uint64_t log_window_ns;
 static atomic_uint log_written, log_left_out;
@@ -48,7 +49,7 @@ static const struct {
     [LOG_LEVEL_DEBUG] = {"debug: ", 7},
 };
 
-/* Is it what the service manager says is the journal: "device:inode"? */
+/* Is standard error the journal, by the "device:inode" of JOURNAL_STREAM? */
 static bool is_journal(int fd)
 {
     const char *stream = getenv("JOURNAL_STREAM");

@@ -176,7 +176,8 @@ static int explain(const struct meeting_answer *answer, int r, const char *addre
     }
 }
 
-/* Only what plenumrun of the same user has made is believed: anybody can bind a name. */
+/* Accept only memory that plenumrun of the same user has made: anybody can bind an abstract
+ * name. */
 static int check(int fd, uint32_t instances, const char *address, struct plenum_error *err)
 {
     int seals = fcntl(fd, F_GET_SEALS);

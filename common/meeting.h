@@ -22,7 +22,7 @@ struct meeting;
 /** What whoever starts the instances has. Opaque. */
 struct meeting_server;
 
-/** Whoever does not say the same at a round does something else there. */
+/** What an instance calls in a round. Instances that differ call different things. */
 struct meeting_topic {
     uint64_t what, detail, bytes;
 };

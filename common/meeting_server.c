@@ -168,7 +168,7 @@ static int set_size(int fd, size_t bytes)
     return r;
 }
 
-/* Of one size for ever: nobody can take the memory away below the others. */
+/* Sealed to one size: nobody can truncate the memory under the others. */
 static int make_memory(struct meeting_server *p)
 {
     const size_t bytes = meeting_bytes(p->instances);
@@ -209,7 +209,7 @@ static bool has_ended(int pidfd)
     return poll(&p, 1, 0) > 0;
 }
 
-/* If who is watched there has ended; it may be another one than an event was for. */
+/* Has the process that is watched there ended? It may be another one than the event was for. */
 static void look_at(struct meeting_server *p, uint32_t instance)
 {
     if (p->watched[instance].pid == 0 || !has_ended(p->watched[instance].pidfd))
@@ -237,7 +237,7 @@ static int admit(struct meeting_server *p, uint32_t instance, pid_t pid)
     return 0;
 }
 
-/* Whether the memory may be had: 1, 0, or negative: nobody waits for an answer. */
+/* May this process have the memory? 1, 0, or negative: it has ended, and waits for no answer. */
 static int consider(struct meeting_server *p, const struct meeting_question *q,
                     const struct ucred *from, struct meeting_answer *a)
 {
@@ -280,8 +280,8 @@ static void answer(const struct meeting_server *p, const struct sockaddr_un *to,
     (void)sendmsg(p->socket, &msg, MSG_NOSIGNAL | MSG_DONTWAIT); /* it has room for one */
 }
 
-/* One question: false: there is none. There is room for who asks, and for nothing else that may be
- * sent. */
+/* Answer one question; false: there is none. The control message has room for credentials alone, so
+ * descriptors are dropped. */
 static bool answer_question(struct meeting_server *p)
 {
     union {
@@ -310,7 +310,7 @@ static bool answer_question(struct meeting_server *p)
         n < (ssize_t)offsetof(struct meeting_question, instances) ||
         memcmp(q.magic, meeting_magic, sizeof(q.magic)) != 0)
         return true;
-    /* A path is looked up by us, and may lead anywhere by now: programs have none. */
+    /* Answer no sender with a path: by now it may lead to another socket. Programs have none. */
     if (msg.msg_namelen <= offsetof(struct sockaddr_un, sun_path) || from.sun_path[0] != '\0')
         return true;
     memcpy(&who, CMSG_DATA(c), sizeof(who));

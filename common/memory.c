@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* memory.c - the kernel lets a process take memory that is not there, and kills somebody
- * afterwards: so we look before. */
+/* memory.c - the kernel lets processes reserve more memory than there is, and kills one
+ * afterwards: so we check before. */
 #include "config.h"
 
 #include "common/memory.h"

@@ -21,10 +21,8 @@ struct memory_limit {
  */
 void memory_available(struct memory_limit *ret);
 
-/**
- * How many processes the kernel has killed for want of memory: of the control group of this process
- * and those below it, or of the machine where no group counts. What matters is whether it grows.
- */
+/** How many processes the out-of-memory killer has killed: in the control group of this process and
+ * those below it, or on the machine where no group counts. What matters is whether it grows. */
 uint64_t memory_count_kills(void);
 
 #endif

@@ -13,8 +13,8 @@
 #include "common/error.h"
 #include "common/util.h"
 
-/* A file that is there and cannot be loaded wants something that is not: the sentence about the
- * first of them goes to `why`, which is empty before. */
+/* A file that exists but cannot be loaded depends on a library that is missing. The sentence about
+ * the first such file goes to `why`, which is empty before. */
 static void *open_in(const char *folder, size_t len, const char *below, const char *file,
                      struct plenum_error *why)
 {

@@ -40,9 +40,9 @@ enum {
     SMALL_BITS = 12,
 };
 
-/* The words in which positions and samples are counted. tests/common/test_order_small.c compiles
- * this file with words of 8 bits, where all there is can be tried. Sums and products are of type
- * `wide`, which holds them whatever the words are. */
+/* The type of positions and samples. tests/common/test_order_small.c compiles this file with words
+ * of 8 bits and tries all of them. Sums and products have the type `wide`, which is large enough
+ * for either. */
 #ifndef ORDER_WORD
 #define ORDER_WORD uint32_t
 #endif
