@@ -33,7 +33,7 @@ struct arguments {
 };
 
 /* Where one file's tiles begin. */
-struct note {
+struct hint {
     uint8_t *bytes; /* NULL: there is none */
     size_t len;
 };
@@ -46,8 +46,8 @@ struct context {
     uint8_t *dst;               /* [side][side][3] */
     struct pack_result *packed; /* the files, packed */
     size_t num_packed;
-    struct note *notes; /* of the files */
-    size_t num_notes;
+    struct hint *hints; /* of the files */
+    size_t num_hints;
     uint32_t seed;
 #ifdef HAVE_FFCV_WAY
     struct ffcv_way *ffcv;
@@ -122,7 +122,7 @@ static int run_packed(struct context *c, const struct row *row, const struct ben
                   round);
 }
 
-/* Note where a file's tiles begin. */
+/* Record where a file's tiles begin. */
 static int add_indexed(struct context *c, const struct bench_file *file, size_t index)
 {
     struct image_tiles tiles = {0};
@@ -130,23 +130,23 @@ static int add_indexed(struct context *c, const struct bench_file *file, size_t 
 
     if (r < 0)
         return r;
-    if (index >= c->num_notes) {
-        struct note *grown = realloc(c->notes, (index + 1) * sizeof(*grown));
+    if (index >= c->num_hints) {
+        struct hint *grown = realloc(c->hints, (index + 1) * sizeof(*grown));
 
         if (!grown)
             return -ENOMEM;
-        c->notes = grown;
-        memset(&grown[c->num_notes], 0, (index + 1 - c->num_notes) * sizeof(*grown));
-        c->num_notes = index + 1;
+        c->hints = grown;
+        memset(&grown[c->num_hints], 0, (index + 1 - c->num_hints) * sizeof(*grown));
+        c->num_hints = index + 1;
     }
-    free(c->notes[index].bytes);
-    c->notes[index] = (struct note){0};
+    free(c->hints[index].bytes);
+    c->hints[index] = (struct hint){0};
     if (!tiles.found)
         return 0;
-    c->notes[index] = (struct note){malloc(tiles.found_len), tiles.found_len};
-    if (!c->notes[index].bytes)
+    c->hints[index] = (struct hint){malloc(tiles.found_len), tiles.found_len};
+    if (!c->hints[index].bytes)
         return -ENOMEM;
-    memcpy(c->notes[index].bytes, tiles.found, tiles.found_len);
+    memcpy(c->hints[index].bytes, tiles.found, tiles.found_len);
     return 0;
 }
 
@@ -164,7 +164,7 @@ static int render_with(struct context *c, struct image_tiles *tiles, const struc
 static int run_indexed(struct context *c, const struct row *row, const struct bench_file *file,
                        size_t index, uint32_t round)
 {
-    struct image_tiles tiles = {.note = c->notes[index].bytes, .len = c->notes[index].len};
+    struct image_tiles tiles = {.hint = c->hints[index].bytes, .len = c->hints[index].len};
 
     (void)row;
     return render_with(c, &tiles, file, index, round);
@@ -179,13 +179,13 @@ static int run_indexing(struct context *c, const struct row *row, const struct b
     return render_with(c, &tiles, file, index, round);
 }
 
-/* How large the notes of tiles are, the files being 1; 0 where there are none. */
-static double notes_size(const struct context *c, const struct bench_files *files)
+/* How large the hints of tiles are, the files being 1; 0 where there are none. */
+static double hints_size(const struct context *c, const struct bench_files *files)
 {
     double bytes = 0;
 
-    for (size_t i = 0; i < files->count && i < c->num_notes; i++)
-        bytes += (double)c->notes[i].len;
+    for (size_t i = 0; i < files->count && i < c->num_hints; i++)
+        bytes += (double)c->hints[i].len;
     return bytes / (double)files->bytes;
 }
 
@@ -400,7 +400,7 @@ static void print_json(const struct report *report)
     json_text(&j, "pipeline", report->context->pipeline.text);
     json_text(&j, "ratios_to", rows[report->base].name);
     json_real(&j, "packed_size", packed_size(report->context, report->files), 4);
-    json_real(&j, "index_size", notes_size(report->context, report->files), 4);
+    json_real(&j, "index_size", hints_size(report->context, report->files), 4);
     json_begin_array(&j, "rows", false);
     for (size_t k = 0; k < ROWS; k++) {
         if (!shown(&rows[k]))
@@ -452,9 +452,9 @@ static void print_table(const struct report *report)
             printf("%-15s %s\n", rows[k].name, rows[k].what);
         else if (rows[k].missing)
             printf("%s is left out: %s\n", rows[k].name, rows[k].missing);
-    if (report->context->num_notes > 0)
+    if (report->context->num_hints > 0)
         printf("the index of tiles has %.4f of the bytes\n",
-               notes_size(report->context, report->files));
+               hints_size(report->context, report->files));
     if (report->context->num_packed > 0)
         printf("packed files have %.4f of the bytes\n",
                packed_size(report->context, report->files));
@@ -596,9 +596,9 @@ static void context_fini(struct context *c)
     for (size_t i = 0; i < c->num_packed; i++)
         free(c->packed[i].bytes);
     free(c->packed);
-    for (size_t i = 0; i < c->num_notes; i++)
-        free(c->notes[i].bytes);
-    free(c->notes);
+    for (size_t i = 0; i < c->num_hints; i++)
+        free(c->hints[i].bytes);
+    free(c->hints);
     free(c->dst);
 }
 

@@ -13,7 +13,7 @@
 #include "common/parallel.h"
 #include "common/util.h"
 #include "loader/ctl/ctl.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 
 struct arguments {
     const char *cache_dir;
@@ -25,10 +25,10 @@ struct arguments {
 /* What --tiles does. */
 struct tiles {
     struct dataset *dataset;
-    struct notes *notes;
+    struct hint_cache *hints;
     struct render_scratch *scratches; /* [threads] */
-    atomic_uint_fast64_t noted;       /* samples that have a note, old or new, */
-    atomic_uint_fast64_t bytes;       /* bytes of these notes, */
+    atomic_uint_fast64_t recorded;    /* samples that have a hint, old or new, */
+    atomic_uint_fast64_t bytes;       /* bytes of these hints, */
     atomic_uint_fast64_t without;     /* samples that can have none, */
     atomic_uint_fast64_t bad;         /* and that are no good */
 };
@@ -62,7 +62,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-static int note_tiles(void *arg, uint64_t index, unsigned thread)
+static int index_tiles(void *arg, uint64_t index, unsigned thread)
 {
     struct tiles *t = arg;
     struct render_scratch *s = &t->scratches[thread];
@@ -78,14 +78,14 @@ static int note_tiles(void *arg, uint64_t index, unsigned thread)
     r = dataset_read(t->dataset, sample, &s->buffer, NULL);
     if (r < 0 && r != -EBADMSG)
         return r;
-    (void)notes_get(t->notes, sample, &s->note, &tiles.note, &tiles.len);
+    (void)hint_cache_get(t->hints, sample, &s->hint, &tiles.hint, &tiles.len);
     if (r == 0)
         r = image_find_tiles(s->decoder, s->buffer.bytes, s->buffer.len, &tiles, NULL);
     if (r == 0 && tiles.found) {
         tiles.len = tiles.found_len;
-        r = notes_put(t->notes, sample, tiles.found, tiles.found_len, tiles.found_max);
+        r = hint_cache_put(t->hints, sample, tiles.found, tiles.found_len, tiles.found_max);
     }
-    (void)atomic_fetch_add(r == -EBADMSG ? &t->bad : tiles.len > 0 ? &t->noted : &t->without, 1);
+    (void)atomic_fetch_add(r == -EBADMSG ? &t->bad : tiles.len > 0 ? &t->recorded : &t->without, 1);
     if (r == 0)
         (void)atomic_fetch_add(&t->bytes, tiles.len);
     return r == -EBADMSG ? 0 : r;
@@ -96,7 +96,7 @@ static void show_tiles(void *arg, uint64_t done, uint64_t total)
     ctl_show_progress(arg, "looking for tiles", done, total);
 }
 
-/* Why there can be no notes. */
+/* Why there can be no hints. */
 static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *err)
 {
     const char *path = dataset_get_index_path(d), *where = path ? path : "there is no cache folder";
@@ -126,14 +126,14 @@ static int find_all_tiles(struct tiles *t, uint32_t threads, struct plenum_error
 {
     struct parallel loop = {.threads = threads ? threads : parallel_cpus(),
                             .count = dataset_get_samples(t->dataset),
-                            .turn = note_tiles,
+                            .turn = index_tiles,
                             .progress = show_tiles,
                             .arg = t};
     int r;
 
-    t->notes = dataset_get_notes(t->dataset);
-    r = t->notes ? notes_state(t->notes) : dataset_get_notes_code(t->dataset);
-    if (!t->notes || r == -EROFS)
+    t->hints = dataset_get_hints(t->dataset);
+    r = t->hints ? hint_cache_state(t->hints) : dataset_get_hints_code(t->dataset);
+    if (!t->hints || r == -EROFS)
         return refuse_tiles(t->dataset, r, err);
     t->scratches = calloc(loop.threads, sizeof(*t->scratches));
     r = t->scratches ? parallel_run(&loop) : -ENOMEM;
@@ -143,8 +143,8 @@ static int find_all_tiles(struct tiles *t, uint32_t threads, struct plenum_error
     free(t->scratches);
     if (r == 0)
         return 0;
-    return notes_state(t->notes) < 0
-               ? refuse_tiles(t->dataset, notes_state(t->notes), err)
+    return hint_cache_state(t->hints) < 0
+               ? refuse_tiles(t->dataset, hint_cache_state(t->hints), err)
                : error_set(err, r, "%s: a sample could not be read: %s; plenumctl verify names it",
                            dataset_get_name(t->dataset), strerror(-r));
 }
@@ -165,7 +165,7 @@ static void print_json(const struct dataset *d, const struct tiles *t)
     json_text(&j, "index", dataset_get_index_path(d));
     if (t) {
         json_begin_object(&j, "tiles", true);
-        json_number(&j, "samples", atomic_load(&t->noted));
+        json_number(&j, "samples", atomic_load(&t->recorded));
         json_number(&j, "without", atomic_load(&t->without));
         json_number(&j, "bad", atomic_load(&t->bad));
         json_number(&j, "bytes", atomic_load(&t->bytes));
@@ -181,7 +181,7 @@ static void print_tiles(const struct dataset *d, const struct tiles *t)
     char bytes[32];
 
     printf("tiles        of %llu samples, in %s (%.2f %% of the data)",
-           (unsigned long long)atomic_load(&t->noted),
+           (unsigned long long)atomic_load(&t->recorded),
            format_bytes(atomic_load(&t->bytes), bytes, sizeof(bytes)),
            100 * (double)atomic_load(&t->bytes) / (double)dataset_get_bytes(d));
     if (atomic_load(&t->without) > 0)
@@ -242,7 +242,7 @@ static int run(int argc, char **argv)
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
     options.rebuild = a.rebuild;
-    options.notes = a.tiles;
+    options.hints = a.tiles;
     r = ctl_dataset_open(argv[1], &options, &dataset, &err);
     if (r < 0)
         return ctl_fail("index", &err);

@@ -16,12 +16,12 @@
 #include "common/util.h"
 #include "loader/dataset/archive.h"
 #include "loader/dataset/cache.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 #include "loader/dataset/sums.h"
 
 enum {
     READ_TRIES = 4,
-    NOTES_TRIES = 20, /* 50 ms apart */
+    HINTS_TRIES = 20, /* 50 ms apart */
 };
 
 /* Where there can be none, every file whose time has changed counts as changed. */
@@ -35,20 +35,20 @@ static void open_sums(struct dataset *d)
 }
 
 /* They make things quicker, and nothing depends on them: so this cannot fail. */
-static void open_notes(struct dataset *d, const struct dataset_options *options)
+static void open_hints(struct dataset *d, const struct dataset_options *options)
 {
     const struct index_header *h = d->index.header;
-    struct notes_subject subject = {.samples = h->samples, .bytes = h->bytes};
+    struct hint_cache_key subject = {.samples = h->samples, .bytes = h->bytes};
     char *path = d->index_path ? str_format("%s.notes", d->index_path) : NULL;
     int lock;
 
     memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
-    d->notes_code = path ? notes_open(path, &subject, false, &d->notes) : -EROFS;
-    if (d->notes_code == -ENOENT || d->notes_code == -ESTALE) {
+    d->hints_code = path ? hint_cache_open(path, &subject, false, &d->hints) : -EROFS;
+    if (d->hints_code == -ENOENT || d->hints_code == -ESTALE) {
         /* Others hold it for long only while they index; that is not worth waiting for. */
-        d->notes_code = indexing_lock(d, options, NOTES_TRIES, &lock);
-        if (d->notes_code == 0)
-            d->notes_code = lock >= 0 ? notes_open(path, &subject, true, &d->notes) : -EROFS;
+        d->hints_code = indexing_lock(d, options, HINTS_TRIES, &lock);
+        if (d->hints_code == 0)
+            d->hints_code = lock >= 0 ? hint_cache_open(path, &subject, true, &d->hints) : -EROFS;
         io_close(&lock);
     }
     free(path);
@@ -113,8 +113,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     d->place.cancel = NULL; /* it lives no longer than the opening */
     if (d->format->whole_files)
         open_sums(d);
-    if (options->notes && !dataset_is_made_up(d))
-        open_notes(d, options);
+    if (options->hints && !dataset_is_made_up(d))
+        open_hints(d, options);
     *ret = d;
     return 0;
 
@@ -158,7 +158,7 @@ void dataset_unref(struct dataset *dataset)
     }
     place_fini(&dataset->place);
     dataset_unref(dataset->inner);
-    notes_close(dataset->notes);
+    hint_cache_close(dataset->hints);
     sums_close(dataset->sums);
     badlist_fini(&dataset->bad);
     free(dataset->where);
@@ -221,14 +221,14 @@ const char *dataset_get_index_path(const struct dataset *dataset)
     return dataset->index_path;
 }
 
-struct notes *dataset_get_notes(const struct dataset *dataset)
+struct hint_cache *dataset_get_hints(const struct dataset *dataset)
 {
-    return dataset->notes;
+    return dataset->hints;
 }
 
-int dataset_get_notes_code(const struct dataset *dataset)
+int dataset_get_hints_code(const struct dataset *dataset)
 {
-    return dataset->notes_code;
+    return dataset->hints_code;
 }
 
 const struct datasum *dataset_get_sum(const struct dataset *dataset)

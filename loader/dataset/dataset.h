@@ -39,7 +39,7 @@ struct dataset_options {
     unsigned threads;      /* that build an index; 0: one a CPU */
     bool rebuild;          /* build the index even if there is a fresh one */
     bool forget_bad;       /* leave out the list of samples that are known to be bad */
-    bool notes;            /* keep notes of samples beside the index (notes.h), if it can be */
+    bool hints;            /* keep a cache of hints beside the index (hint_cache.h), if possible */
     /** Folders below which all that is read must lie, without links; none: anywhere. */
     const char *const *roots;
     unsigned num_roots;
@@ -169,10 +169,10 @@ void dataset_announce(const struct dataset *dataset, uint32_t sample);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
 /** Its notes, borrowed, or NULL: it has none. Threads: any. */
-struct notes;
-struct notes *dataset_get_notes(const struct dataset *dataset);
+struct hint_cache;
+struct hint_cache *dataset_get_hints(const struct dataset *dataset);
 /** Why it has none though they were asked for; 0: it has. */
-int dataset_get_notes_code(const struct dataset *dataset);
+int dataset_get_hints_code(const struct dataset *dataset);
 
 /** The folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum; 0, or
  * -ENOENT when there is none. */

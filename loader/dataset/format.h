@@ -39,8 +39,8 @@ struct dataset {
     char *bad_path;              /* of the list of bad samples, or NULL */
     struct badlist bad;          /* known before anything is read */
     struct sums *sums;           /* of samples that are files, or NULL */
-    struct notes *notes;         /* or NULL, */
-    int notes_code;              /* and why */
+    struct hint_cache *hints;    /* or NULL, */
+    int hints_code;              /* and why */
     struct datasum sum;          /* the index's, with these */
     uint8_t fingerprint[16];     /* of sum */
     struct index_header made_up; /* generated: what index.header points to */

@@ -19,7 +19,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/list.c \
 	%D%/listfile.c %D%/listfile.h \
 	%D%/name.c \
-	%D%/notes.c %D%/notes.h \
+	%D%/hint_cache.c %D%/hint_cache.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/place.c %D%/place.h \
 	%D%/sample_file.c \

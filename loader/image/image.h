@@ -55,20 +55,20 @@ enum image_jpeg {
 };
 
 /**
- * A note of where in one JPEG the tiles begin, so that only those under a crop need to be decoded.
+ * A hint of where in one JPEG the tiles begin, so that only those under a crop need to be decoded.
  *
- * The note is the decoder's own affair: a caller keeps the bytes and brings them with the same file
+ * The hint is the decoder's own affair: a caller keeps the bytes and brings them with the same file
  * again. It makes no difference to any pixel or error. One of another file, or any other bytes, are
  * as good as none, as long as nobody made them with intent.
  */
 struct image_tiles {
-    const uint8_t *note; /* [len], or NULL: there is none yet */
+    const uint8_t *hint; /* [len], or NULL: there is none yet */
     size_t len;
-    /* Written by image_render(): a note that says more than that; NULL: there is none. Borrowed
+    /* Written by image_render(): a hint that says more than that; NULL: there is none. Borrowed
      * until the decoder's next image. */
     const uint8_t *found;
     size_t found_len;
-    size_t found_max; /* bytes of the note when all of the image will have been decoded */
+    size_t found_max; /* bytes of the hint when all of the image will have been decoded */
 };
 
 /** Ownership: `*ret` ends with image_decoder_destroy(). -ENOMEM. */
@@ -100,7 +100,7 @@ int image_jpeg_parse(const char *what, const char *text, enum image_jpeg *ret,
 /** From the next image on; IMAGE_JPEG_AUTO at first. */
 void image_decoder_use_jpeg(struct image_decoder *decoder, enum image_jpeg jpeg);
 
-/** Use this note, and find more, with every image from the next one on; NULL: do neither, as at
+/** Use this hint, and find more, with every image from the next one on; NULL: do neither, as at
  * first. Borrowed. */
 void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *tiles);
 
@@ -132,7 +132,7 @@ int image_verify(struct image_decoder *decoder, const uint8_t *bytes, size_t len
                  struct image_info *ret, struct plenum_error *err);
 
 /**
- * Decode all of a JPEG, only for the note of its tiles: `tiles->found` is NULL where there can be
+ * Decode all of a JPEG, only for the hint of its tiles: `tiles->found` is NULL where there can be
  * none, because of the file's kind or because it would have more than a 32nd of the file's bytes.
  *
  * Errors: as image_render().

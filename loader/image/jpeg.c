@@ -89,7 +89,7 @@ struct jpeg_reader {
     bool ours;           /* our own decoder has the file, */
     struct rect region;  /* of the part below, of which this is asked, */
     uint32_t delivered;  /* and so many rows of that are delivered */
-    struct scratch note; /* what was found of the tiles */
+    struct scratch hint; /* what was found of the tiles */
 
     bool packed;
     struct pack_layout layout;         /* of a packed file */
@@ -444,7 +444,7 @@ static int jpeg_reader_seek(struct image_reader *reader, const struct rect *regi
     }
     if (j->ours) {
         r = reader->tiles && !j->packed
-                ? jpeg_own_take_note(j->own, reader->tiles->note, reader->tiles->len)
+                ? jpeg_own_use_hint(j->own, reader->tiles->hint, reader->tiles->len)
                 : 0;
         if (r == 0)
             r = jpeg_own_seek(j->own, &j->region);
@@ -531,19 +531,19 @@ static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct pl
 }
 
 /* Hand over what was found on the way. */
-static int give_note(struct jpeg_reader *j, struct image_tiles *ret, struct plenum_error *err)
+static int return_hint(struct jpeg_reader *j, struct image_tiles *ret, struct plenum_error *err)
 {
     const struct jpeg_tiles *tiles = jpeg_own_get_tiles(j->own);
     size_t max;
 
     if (!tiles)
         return 0;
-    max = jpeg_tiles_note_max(tiles);
-    if (scratch_reserve(&j->note, max) < 0)
+    max = jpeg_tiles_hint_max(tiles);
+    if (scratch_reserve(&j->hint, max) < 0)
         return error_set(err, -ENOMEM, "out of memory for %zu bytes", max);
-    ret->found_len = jpeg_tiles_note(tiles, j->note.bytes);
+    ret->found_len = jpeg_tiles_hint(tiles, j->hint.bytes);
     ret->found_max = max;
-    ret->found = ret->found_len > 0 ? j->note.bytes : NULL;
+    ret->found = ret->found_len > 0 ? j->hint.bytes : NULL;
     return 0;
 }
 
@@ -558,7 +558,7 @@ static int jpeg_reader_read(struct image_reader *reader, struct image_rows *ret,
         return read_instead(j, ret, err);
     j->delivered += ret->count;
     if (reader->tiles && j->delivered == j->region.height)
-        return give_note(j, reader->tiles, err);
+        return return_hint(j, reader->tiles, err);
     return 0;
 }
 
@@ -569,7 +569,7 @@ static void jpeg_reader_destroy(struct image_reader *reader)
     jpeg_reader_close(reader);
     jpeg_own_destroy(j->own);
     scratch_free(&j->strip);
-    scratch_free(&j->note);
+    scratch_free(&j->hint);
     scratch_free(&j->intervals);
     scratch_free(&j->spliced);
     free(j);

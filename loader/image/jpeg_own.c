@@ -344,13 +344,13 @@ static struct jpeg_tile *tile_behind(struct jpeg_own *o, uint32_t row, uint32_t 
     return tile_of(o, row, end - 1) + 1;
 }
 
-static void note_tile(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t end)
+static void record_tile(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t end)
 {
     if (o->tiles.mcus > 0)
         jpeg_scan_tell(s, tile_behind(o, row, end));
 }
 
-/* Read MCUs begin ... end - 1 of a row, and note where the tiles behind them begin. */
+/* Read MCUs begin ... end - 1 of a row, and record where the tiles behind them begin. */
 static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t end)
 {
     uint32_t step = o->tiles.mcus > 0 ? o->tiles.mcus : end - begin;
@@ -360,7 +360,7 @@ static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, 
 
         if (!read_run(o, row, mcu, next))
             return false;
-        note_tile(o, o->scan, row, next);
+        record_tile(o, o->scan, row, next);
     }
     return true;
 }
@@ -384,12 +384,12 @@ static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32
     if (!loops_of(o)->both(o, s, begin, count) || !jpeg_scan_complete(s[0]))
         return false;
     for (uint32_t k = 0; k < 2; k++)
-        note_tile(o, s[k], rows[k], begin[k] + count);
+        record_tile(o, s[k], rows[k], begin[k] + count);
     return true;
 }
 
 /* Segments in a row, where they cut rows evenly and can be read two at once; 0: they are not, nor
- * if tiles begin within them, which are to be noted. */
+ * if tiles begin within them, which are to be recorded. */
 static uint32_t segments_across(const struct jpeg_own *o)
 {
     uint32_t restart = o->frame.restart;
@@ -460,7 +460,8 @@ static bool read_two_known_rows(struct jpeg_own *o)
 {
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
     uint32_t mcus = o->tiles.mcus, first = o->left / mcus * mcus, begin[2] = {first, first};
-    uint32_t end = o->right, check = end / mcus * mcus; /* where what was noted can be compared */
+    uint32_t end = o->right,
+             check = end / mcus * mcus; /* where what was recorded can be compared */
 
     if (check <= first)
         check = end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
@@ -747,9 +748,9 @@ int jpeg_own_open(struct jpeg_own *o, const uint8_t *bytes, size_t len, uint32_t
     return 0;
 }
 
-int jpeg_own_take_note(struct jpeg_own *o, const uint8_t *note, size_t len)
+int jpeg_own_use_hint(struct jpeg_own *o, const uint8_t *hint, size_t len)
 {
-    return jpeg_tiles_begin(&o->tiles, &o->frame, o->bytes, o->len, note, len);
+    return jpeg_tiles_begin(&o->tiles, &o->frame, o->bytes, o->len, hint, len);
 }
 
 const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *o)

@@ -35,9 +35,9 @@ void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
 int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, uint32_t *width,
                   uint32_t *height);
 
-/** Use and find tiles from here until close(), and go by `note` (jpeg_tiles.h) of some that were
+/** Use and find tiles from here until close(), and go by `hint` (jpeg_tiles.h) of some that were
  * found before; `len` 0: there is none. */
-int jpeg_own_take_note(struct jpeg_own *own, const uint8_t *note, size_t len);
+int jpeg_own_use_hint(struct jpeg_own *own, const uint8_t *hint, size_t len);
 
 /** `region` lies inside the image and is not empty. */
 int jpeg_own_seek(struct jpeg_own *own, const struct rect *region);

@@ -13,12 +13,12 @@
 enum {
     MCUS_MIN = 4,  /* of a tile, but for the last ones */
     TILES_MIN = 8, /* of an image: below that there is not much to be gained */
-    SHARE = 32,    /* a note may have this part of the file's bytes */
+    SHARE = 32,    /* a hint may have this part of the file's bytes */
 };
 
-/* A note is this and then for each tile the bits since the one before, 16 of them, and the DC
+/* A hint is this and then for each tile the bits since the one before, 16 of them, and the DC
  * predictions. In the byte order of the machine, on which it was made. */
-struct note_head {
+struct hint_head {
     uint64_t hash;
     uint32_t len;
     uint16_t mcus, rows;
@@ -29,9 +29,9 @@ static size_t tile_bytes(const struct jpeg_tiles *t)
     return sizeof(uint16_t) * (1 + t->components);
 }
 
-static size_t note_bytes(const struct jpeg_tiles *t, uint32_t rows)
+static size_t hint_bytes(const struct jpeg_tiles *t, uint32_t rows)
 {
-    return sizeof(struct note_head) + (size_t)rows * t->across * tile_bytes(t);
+    return sizeof(struct hint_head) + (size_t)rows * t->across * tile_bytes(t);
 }
 
 void jpeg_tiles_fini(struct jpeg_tiles *t)
@@ -40,7 +40,7 @@ void jpeg_tiles_fini(struct jpeg_tiles *t)
     *t = (struct jpeg_tiles){0};
 }
 
-/* How large tiles are: as small as the room for notes allows. */
+/* How large tiles are: as small as the room for hints allows. */
 static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
 {
     bool whole = f->restart > 0 && f->mcus % f->restart == 0 && f->restart < f->mcus;
@@ -48,7 +48,7 @@ static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
     for (uint32_t mcus = whole ? f->restart : MCUS_MIN;; mcus *= 2) {
         t->mcus = mcus < f->mcus ? mcus : f->mcus;
         t->across = (f->mcus + t->mcus - 1) / t->mcus;
-        if (note_bytes(t, f->rows) <= t->len / SHARE && t->across * f->rows >= TILES_MIN)
+        if (hint_bytes(t, f->rows) <= t->len / SHARE && t->across * f->rows >= TILES_MIN)
             return;
         if (whole || t->mcus == f->mcus)
             break;
@@ -56,35 +56,35 @@ static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
     t->mcus = 0;
 }
 
-/* Have the tiles that a note tells of, if it is of this file. */
-static void take_note(struct jpeg_tiles *t, const uint8_t *note, size_t len)
+/* Have the tiles that a hint tells of, if it is of this file. */
+static void load_hint(struct jpeg_tiles *t, const uint8_t *hint, size_t len)
 {
-    struct note_head head;
+    struct hint_head head;
     uint64_t at = t->tiles[0].at;
 
     if (len < sizeof(head))
         return;
-    memcpy(&head, note, sizeof(head));
+    memcpy(&head, hint, sizeof(head));
     if (head.hash != t->hash || head.len != t->len || head.mcus != t->mcus ||
-        head.rows > t->rows_max || len != note_bytes(t, head.rows))
+        head.rows > t->rows_max || len != hint_bytes(t, head.rows))
         return;
-    note += sizeof(head);
-    for (size_t i = 1; i <= (size_t)head.rows * t->across; i++, note += tile_bytes(t)) {
+    hint += sizeof(head);
+    for (size_t i = 1; i <= (size_t)head.rows * t->across; i++, hint += tile_bytes(t)) {
         struct jpeg_tile *tile = &t->tiles[i];
         uint16_t bits;
 
-        memcpy(&bits, note, sizeof(bits));
+        memcpy(&bits, hint, sizeof(bits));
         at += bits;
         if (at / 8 >= t->len)
             return;
         *tile = (struct jpeg_tile){.at = (uint32_t)at};
-        memcpy(tile->dc, note + sizeof(bits), t->components * sizeof(tile->dc[0]));
+        memcpy(tile->dc, hint + sizeof(bits), t->components * sizeof(tile->dc[0]));
     }
     t->rows = t->known = head.rows;
 }
 
 int jpeg_tiles_begin(struct jpeg_tiles *t, const struct jpeg_frame *f, const uint8_t *bytes,
-                     size_t len, const uint8_t *note, size_t note_len)
+                     size_t len, const uint8_t *hint, size_t hint_len)
 {
     t->mcus = t->rows = t->known = 0;
     if (len > UINT32_MAX / 8 || f->rows > UINT16_MAX || f->mcus > UINT16_MAX)
@@ -102,18 +102,18 @@ int jpeg_tiles_begin(struct jpeg_tiles *t, const struct jpeg_frame *f, const uin
     t->tiles = t->room.bytes;
     t->tiles[0] = (struct jpeg_tile){.at = (uint32_t)f->data * 8};
     t->hash = XXH3_64bits(bytes, len);
-    take_note(t, note, note_len);
+    load_hint(t, hint, hint_len);
     return 0;
 }
 
-size_t jpeg_tiles_note_max(const struct jpeg_tiles *t)
+size_t jpeg_tiles_hint_max(const struct jpeg_tiles *t)
 {
-    return note_bytes(t, t->rows_max);
+    return hint_bytes(t, t->rows_max);
 }
 
-size_t jpeg_tiles_note(const struct jpeg_tiles *t, uint8_t *to)
+size_t jpeg_tiles_hint(const struct jpeg_tiles *t, uint8_t *to)
 {
-    struct note_head head = {.hash = t->hash, .len = t->len, .mcus = (uint16_t)t->mcus};
+    struct hint_head head = {.hash = t->hash, .len = t->len, .mcus = (uint16_t)t->mcus};
     uint8_t *at = to + sizeof(head);
     uint32_t row = 0;
 
@@ -124,7 +124,7 @@ size_t jpeg_tiles_note(const struct jpeg_tiles *t, uint8_t *to)
             uint16_t few = (uint16_t)bits;
 
             if (bits != few)
-                goto out; /* a tile that is so large has no place in a note, nor what follows it */
+                goto out; /* a tile that is so large has no place in a hint, nor what follows it */
             memcpy(at, &few, sizeof(few));
             memcpy(at + sizeof(few), tile->dc, t->components * sizeof(tile->dc[0]));
         }
@@ -134,5 +134,5 @@ out:
         return 0;
     head.rows = (uint16_t)row;
     memcpy(to, &head, sizeof(head));
-    return note_bytes(t, row);
+    return hint_bytes(t, row);
 }

@@ -241,7 +241,7 @@ static uint64_t find_markers(const uint8_t *p)
     return mask;
 }
 
-/* Note down where all markers end that begin in [at, end); `ends` has room for `count` and some to
+/* Record where all markers end that begin in [at, end); `ends` has room for `count` and some to
  * spare. Returns how many there are, as far as they are not more than `count`.
  *
  * The first two of a block are written whether they are there or not, as no processor can guess:

@@ -5,7 +5,7 @@
  * by Philox from the position, so every loader that meets the bad sample shows the same other one.
  * It is drawn with the draws of the position, like any sample that the order could have put there.
  *
- * Where the data set keeps notes, each sample's is where its tiles begin. It makes no difference to
+ * Where the data set keeps hints, each sample's is where its tiles begin. It makes no difference to
  * what is rendered, and what becomes of writing one is of no importance here. */
 #include "config.h"
 
@@ -16,7 +16,7 @@
 
 #include "common/error.h"
 #include "common/philox.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 #include "loader/render/slices.h"
 
 enum { PROBES_MAX = 100 };
@@ -25,7 +25,7 @@ void render_scratch_fini(struct render_scratch *scratch)
 {
     image_decoder_destroy(scratch->decoder);
     dataset_buffer_fini(&scratch->buffer);
-    dataset_buffer_fini(&scratch->note);
+    dataset_buffer_fini(&scratch->hint);
     *scratch = (struct render_scratch){0};
 }
 
@@ -33,7 +33,7 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
                   const struct image_draw *draw, uint32_t sample,
                   const struct dataset_buffer *bytes, void *dst, struct plenum_error *err)
 {
-    struct notes *notes = dataset_get_notes(spec->dataset);
+    struct hint_cache *hints = dataset_get_hints(spec->dataset);
     struct image_tiles tiles = {0};
     char name[400];
     int r;
@@ -44,14 +44,14 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
             return error_set(err, r, "out of memory");
     }
     image_decoder_use_jpeg(scratch->decoder, spec->jpeg);
-    image_decoder_use_tiles(scratch->decoder, notes ? &tiles : NULL);
-    if (notes)
-        (void)notes_get(notes, sample, &scratch->note, &tiles.note, &tiles.len);
+    image_decoder_use_tiles(scratch->decoder, hints ? &tiles : NULL);
+    if (hints)
+        (void)hint_cache_get(hints, sample, &scratch->hint, &tiles.hint, &tiles.len);
     r = image_render(scratch->decoder, &spec->pipeline, draw, &spec->store, bytes->bytes,
                      bytes->len, dst, err);
     image_decoder_use_tiles(scratch->decoder, NULL);
     if (r == 0 && tiles.found)
-        (void)notes_put(notes, sample, tiles.found, tiles.found_len, tiles.found_max);
+        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max);
     if (r < 0)
         return error_prefix(err, r, "%s",
                             dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));

@@ -25,7 +25,7 @@ struct render_spec {
 /** Scratch of one thread. Starts as zeros; the decoder is made at the first use. */
 struct render_scratch {
     struct image_decoder *decoder;
-    struct dataset_buffer buffer, note;
+    struct dataset_buffer buffer, hint;
 };
 
 void render_scratch_fini(struct render_scratch *scratch);

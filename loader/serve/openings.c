@@ -134,7 +134,7 @@ static void work(struct blocking_job *job)
     struct dataset_options options = {.cache_dir = o->openings->options.cache_dir,
                                       .roots = o->allowed,
                                       .num_roots = o->num_allowed,
-                                      .notes = o->openings->options.hints,
+                                      .hints = o->openings->options.hints,
                                       .how = o->stage == STAGE_QUICK ? DATASET_IF_FRESH
                                                                      : DATASET_NO_WAITING,
                                       .cancel = &o->cancel,

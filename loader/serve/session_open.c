@@ -16,7 +16,7 @@
 #include "common/error.h"
 #include "common/util.h"
 #include "loader/dataset/cache.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 #include "loader/serve/quota.h"
 #include "loader/serve/snapshot.h"
 
@@ -109,13 +109,13 @@ static int start_stream(struct session *s, struct plenum_error *err)
 }
 
 /* Why nothing gets quicker from the second epoch on, for who wonders. */
-static void tell_about_notes(const struct session *s)
+static void log_hints_state(const struct session *s)
 {
-    int code = dataset_get_notes_code(s->dataset);
-    struct notes *notes = dataset_get_notes(s->dataset);
+    int code = dataset_get_hints_code(s->dataset);
+    struct hint_cache *hints = dataset_get_hints(s->dataset);
 
-    if (notes)
-        code = notes_state(notes);
+    if (hints)
+        code = hint_cache_state(hints);
     if (code < 0 && code != -EFBIG)
         log_debug("%s: where tiles of JPEGs begin cannot be noted (%s); nothing is wrong with that",
                   dataset_get_name(s->dataset), strerror(-code));
@@ -172,7 +172,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
     session_move(s, STATE_OPEN);
     snapshot_forget(s->server);
     tell_about_index(s);
-    tell_about_notes(s);
+    log_hints_state(s);
     s->opened_ns = time_now_ns();
     session_beat(s, s->opened_ns);
     log_about(LOG_LEVEL_INFO, session_about(s, &(struct session_about){0}),

@@ -4,8 +4,8 @@
  *
  * The first four bytes choose the region; the rest is the file. Images of more than 2^16 pixels are
  * left out, as they only cost time. Our decoder itself is run whatever it answers; the reader then
- * says what becomes of a file on which it gives up. Our decoder notes tiles on the way, and its
- * note must be as good for the same region again and for another one. */
+ * says what becomes of a file on which it gives up. Our decoder hints tiles on the way, and its
+ * hint must be as good for the same region again and for another one. */
 #include "config.h"
 
 #include <stdio.h>
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct image_reader *ours, *library;
     static struct outcome got, want;
-    static uint8_t note[1 << 16];
+    static uint8_t hint[1 << 16];
     struct image_tiles tiles = {0};
     struct image_header header = {0}, same = {0};
     struct rect region = {0};
@@ -116,17 +116,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     run(library, data + 4, size - 4, &region, &want);
     ours->tiles = &tiles;
     run(ours, data + 4, size - 4, &region, &got);
-    compare("without a note", &region, &got, &want);
-    if (want.r < 0 || !tiles.found || tiles.found_len > sizeof(note))
+    compare("without a hint", &region, &got, &want);
+    if (want.r < 0 || !tiles.found || tiles.found_len > sizeof(hint))
         return 0;
-    memcpy(note, tiles.found, tiles.found_len);
-    tiles.note = note;
+    memcpy(hint, tiles.found, tiles.found_len);
+    tiles.hint = hint;
     tiles.len = tiles.found_len;
     run(ours, data + 4, size - 4, &region, &got);
-    compare("with a note", &region, &got, &want);
+    compare("with a hint", &region, &got, &want);
     region = other_region(&region, &header);
     run(library, data + 4, size - 4, &region, &want);
     run(ours, data + 4, size - 4, &region, &got);
-    compare("with the note of another region", &region, &got, &want);
+    compare("with the hint of another region", &region, &got, &want);
     return 0;
 }

@@ -14,7 +14,7 @@ endif
 EXTRA_DIST += %D%/driver.c %D%/test_fuzz.sh
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_LDFLAGS)
 
-check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_notes %D%/fuzz_pack %D%/fuzz_settings \
+check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %D%/fuzz_json %D%/fuzz_launcher %D%/fuzz_list %D%/fuzz_hint_cache %D%/fuzz_pack %D%/fuzz_settings \
 	%D%/fuzz_tar %D%/fuzz_text %D%/fuzz_tfrecord %D%/fuzz_wire %D%/seeds
 %C%_fuzz_badlist_SOURCES = %D%/fuzz_badlist.c $(fuzz_driver)
 %C%_fuzz_badlist_LDFLAGS = $(fuzz_ldflags)
@@ -44,9 +44,9 @@ check_PROGRAMS += %D%/fuzz_badlist %D%/fuzz_image %D%/fuzz_jpeg %D%/fuzz_index %
 %C%_fuzz_list_SOURCES = %D%/fuzz_list.c $(fuzz_driver)
 %C%_fuzz_list_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_list_LDADD = loader/dataset/libdataset.la common/libcommon.la
-%C%_fuzz_notes_SOURCES = %D%/fuzz_notes.c $(fuzz_driver)
-%C%_fuzz_notes_LDFLAGS = $(fuzz_ldflags)
-%C%_fuzz_notes_LDADD = tests/loader/image/libimagetest.la loader/dataset/libdataset.la loader/image/libimage.la common/libcommon.la
+%C%_fuzz_hint_cache_SOURCES = %D%/fuzz_hint_cache.c $(fuzz_driver)
+%C%_fuzz_hint_cache_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_hint_cache_LDADD = tests/loader/image/libimagetest.la loader/dataset/libdataset.la loader/image/libimage.la common/libcommon.la
 %C%_fuzz_tfrecord_SOURCES = %D%/fuzz_tfrecord.c $(fuzz_driver)
 %C%_fuzz_tfrecord_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_tfrecord_LDADD = tests/libtree.la loader/dataset/libdataset.la common/libcommon.la

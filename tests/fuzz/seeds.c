@@ -13,7 +13,7 @@
 #include "common/wire.h"
 #include "launcher/control.h"
 #include "loader/dataset/index.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 #include "loader/dataset/tar_writer.h"
 #include "tests/records.h"
 
@@ -119,19 +119,19 @@ static void settings_seeds(void)
 
 static void notes_seeds(void)
 {
-    const struct notes_subject subject = {.samples = 4, .bytes = 8192 * 25};
+    const struct hint_cache_key subject = {.samples = 4, .bytes = 8192 * 25};
     char *path = str_format("%s/notes", folder);
     static uint8_t bytes[8192];
-    struct notes *notes;
+    struct hint_cache *notes;
     FILE *f;
 
     for (size_t i = 0; i < sizeof(bytes); i++) /* tiles of 772 bits, and a few of 1000 */
         bytes[i] = i % 100 == 1 ? 232 : i % 2 ? 3 : 4;
-    if (!path || notes_open(path, &subject, true, &notes) < 0)
+    if (!path || hint_cache_open(path, &subject, true, &notes) < 0)
         exit(1);
     for (uint32_t i = 0; i < 3; i++)
-        (void)notes_put(notes, i, bytes, 100 * (i + 1), 400);
-    notes_close(notes);
+        (void)hint_cache_put(notes, i, bytes, 100 * (i + 1), 400);
+    hint_cache_close(notes);
     f = fopen(path, "rb");
     write_seed(bytes, f ? fread(bytes, 1, sizeof(bytes), f) : 0);
     (void)fclose(f);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Notes of where tiles begin: the same pixels with them, without them, with those of another file
- * and with damaged ones; and a note is a function of the file and the rows alone. */
+ * and with damaged ones; and a hint is a function of the file and the rows alone. */
 #include "config.h"
 
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include "tests/loader/image/made.h"
 #include "tests/loader/image/oracle.h"
 
-/* A note that is ours. */
-struct note {
+/* A hint that is ours. */
+struct hint {
     uint8_t bytes[1 << 16];
     size_t len;
 };
@@ -32,21 +32,21 @@ static struct image_reader *new_reader(const char *kernels)
     return reader;
 }
 
-static void keep(struct note *note, const struct image_tiles *tiles)
+static void keep(struct hint *hint, const struct image_tiles *tiles)
 {
     cr_assert(le(sz, tiles->found_len, tiles->found_max));
-    cr_assert(le(sz, tiles->found_len, sizeof(note->bytes)));
-    memcpy(note->bytes, tiles->found, tiles->found_len);
-    note->len = tiles->found_len;
+    cr_assert(le(sz, tiles->found_len, sizeof(hint->bytes)));
+    memcpy(hint->bytes, tiles->found, tiles->found_len);
+    hint->len = tiles->found_len;
 }
 
-/* A region with the help of `note`, against the oracle; then `note` is what was found, if anything.
+/* A region with the help of `hint`, against the oracle; then `hint` is what was found, if anything.
  * Returns whether it was. */
 static bool check_region(struct image_reader *reader, const struct made *m,
                          const struct oracle_image *whole, const struct rect *region,
-                         struct note *note, const char *what)
+                         struct hint *hint, const char *what)
 {
-    struct image_tiles tiles = {.note = note->bytes, .len = note->len};
+    struct image_tiles tiles = {.hint = hint->bytes, .len = hint->len};
     struct image_header header;
     struct image_rows rows;
 
@@ -67,7 +67,7 @@ static bool check_region(struct image_reader *reader, const struct made *m,
     }
     reader->ops->close(reader);
     if (tiles.found)
-        keep(note, &tiles);
+        keep(hint, &tiles);
     return tiles.found != NULL;
 }
 
@@ -118,14 +118,14 @@ static struct made_jpeg spec_of(uint32_t index)
 
 Test(jpeg_tiles, regions_are_the_same_whatever_is_known)
 {
-    static struct note note, all, again;
+    static struct hint hint, all, again;
     const char *text = getenv("PLENUM_JPEG_FILES");
     uint64_t files = 120;
 
     if (text)
         cr_assert(eq(int, parse_u64(text, UINT32_MAX, &files), 0));
     for (size_t k = 0; jpeg_kernels[k]; k++) {
-        uint32_t with_notes = 0, grown = 0;
+        uint32_t with_hints = 0, grown = 0;
         struct image_reader *reader;
 
         if (!jpeg_kernels[k]->usable())
@@ -138,23 +138,23 @@ Test(jpeg_tiles, regions_are_the_same_whatever_is_known)
             struct rect last;
 
             cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
-            note.len = all.len = again.len = 0;
+            hint.len = all.len = again.len = 0;
             for (uint32_t n = 0; n < 12; n++) {
                 struct rect region = any_region(i, n, &whole);
-                size_t before = note.len;
+                size_t before = hint.len;
 
-                if (check_region(reader, &m, &whole, &region, &note, spec.name)) {
-                    cr_assert(gt(sz, note.len, before), "%s: a note that says no more", spec.name);
+                if (check_region(reader, &m, &whole, &region, &hint, spec.name)) {
+                    cr_assert(gt(sz, hint.len, before), "%s: a hint that says no more", spec.name);
                     grown += before > 0;
-                    with_notes += before == 0;
+                    with_hints += before == 0;
                 }
             }
             /* However it came to be, it is the same in the end, and then nothing is found any more.
              */
             last = last_pixel(&whole);
-            (void)check_region(reader, &m, &whole, &last, &note, spec.name);
+            (void)check_region(reader, &m, &whole, &last, &hint, spec.name);
             (void)check_region(reader, &m, &whole, &last, &all, spec.name);
-            cr_assert(note.len == all.len && memcmp(note.bytes, all.bytes, all.len) == 0, "%s",
+            cr_assert(hint.len == all.len && memcmp(hint.bytes, all.bytes, all.len) == 0, "%s",
                       spec.name);
             cr_assert(le(sz, all.len, m.len / 32), "%s: %zu bytes for %zu", spec.name, all.len,
                       m.len);
@@ -168,15 +168,15 @@ Test(jpeg_tiles, regions_are_the_same_whatever_is_known)
             free(m.bytes);
         }
         reader->ops->destroy(reader);
-        cr_expect(with_notes > 80 && grown > 80, "%s: %u files with notes, which grew %u times",
-                  jpeg_kernels[k]->name, with_notes, grown);
+        cr_expect(with_hints > 80 && grown > 80, "%s: %u files with hints, which grew %u times",
+                  jpeg_kernels[k]->name, with_hints, grown);
     }
 }
 
 /* Of every kind of file, at every offset. */
 Test(jpeg_tiles, crops_at_every_offset)
 {
-    static struct note note;
+    static struct hint hint;
     struct image_reader *reader = new_reader(NULL);
 
     for (uint32_t i = 0; i < made_kinds_count; i++) {
@@ -190,16 +190,16 @@ Test(jpeg_tiles, crops_at_every_offset)
         spec.quality = 95;
         m = make_jpeg(&spec);
         cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
-        note.len = 0;
+        hint.len = 0;
         region = last_pixel(&whole);
-        (void)check_region(reader, &m, &whole, &region, &note, spec.name);
+        (void)check_region(reader, &m, &whole, &region, &hint, spec.name);
         for (region.top = 0; region.top < spec.height; region.top += 3)
             for (region.left = 0; region.left < spec.width; region.left++) {
                 region.width = (uint32_t)min_u64(1 + (region.left * 7 + region.top) % 60,
                                                  spec.width - region.left);
                 region.height = (uint32_t)min_u64(1 + (region.left + region.top) % 19,
                                                   spec.height - region.top);
-                (void)check_region(reader, &m, &whole, &region, &note, spec.name);
+                (void)check_region(reader, &m, &whole, &region, &hint, spec.name);
             }
         free(whole.rgb);
         free(m.bytes);
@@ -219,7 +219,7 @@ static struct made usual_file(uint32_t seed)
 /* What is written down may be wrong in any byte: no pixel may be. */
 Test(jpeg_tiles, every_flipped_bit_of_a_note)
 {
-    static struct note note, flipped;
+    static struct hint hint, flipped;
     struct image_reader *reader = new_reader(NULL);
     struct made m = usual_file(1);
     struct rect regions[] = {
@@ -229,16 +229,16 @@ Test(jpeg_tiles, every_flipped_bit_of_a_note)
 
     cr_assert(eq(int, oracle_decode(m.bytes, m.len, UINT32_MAX, &whole), 0));
     last = last_pixel(&whole);
-    note.len = 0;
-    cr_assert(check_region(reader, &m, &whole, &last, &note, "whole"));
-    for (size_t i = 0; i < note.len * 8; i++)
+    hint.len = 0;
+    cr_assert(check_region(reader, &m, &whole, &last, &hint, "whole"));
+    for (size_t i = 0; i < hint.len * 8; i++)
         for (size_t k = 0; k < ARRAY_LEN(regions); k++) {
-            flipped = note;
+            flipped = hint;
             flipped.bytes[i / 8] ^= (uint8_t)(1 << i % 8);
             (void)check_region(reader, &m, &whole, &regions[k], &flipped, "flipped");
         }
-    for (size_t len = 0; len < note.len; len++) {
-        flipped = note;
+    for (size_t len = 0; len < hint.len; len++) {
+        flipped = hint;
         flipped.len = len;
         (void)check_region(reader, &m, &whole, &regions[1], &flipped, "cut off");
     }
@@ -247,11 +247,11 @@ Test(jpeg_tiles, every_flipped_bit_of_a_note)
     reader->ops->destroy(reader);
 }
 
-/* Each byte of the file is in the hash: with a note or without, what is wrong above a crop counts,
+/* Each byte of the file is in the hash: with a hint or without, what is wrong above a crop counts,
  * and so does what is right. */
 Test(jpeg_tiles, changed_files)
 {
-    static struct note note, old;
+    static struct hint hint, old;
     struct image_reader *reader = new_reader(NULL), *plain = new_reader(NULL);
     struct made m = usual_file(1), other = usual_file(2);
     struct rect region = {60, 70, 40, 20}, last;
@@ -264,14 +264,14 @@ Test(jpeg_tiles, changed_files)
     cr_assert(check_region(reader, &m, &whole, &last, &old, "whole"));
     free(whole.rgb);
 
-    note = old;
+    hint = old;
     cr_assert(eq(int, oracle_decode(other.bytes, other.len, UINT32_MAX, &whole), 0));
-    cr_assert(check_region(reader, &other, &whole, &last, &note, "another file's note"),
+    cr_assert(check_region(reader, &other, &whole, &last, &hint, "another file's hint"),
               "it was believed");
     free(whole.rgb);
 
     for (size_t i = 0; i < m.len; i++) {
-        struct image_tiles tiles = {.note = old.bytes, .len = old.len};
+        struct image_tiles tiles = {.hint = old.bytes, .len = old.len};
         struct image_header a, b;
         struct image_rows rows[2];
         int r, s;

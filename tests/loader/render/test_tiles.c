@@ -17,7 +17,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 #include "loader/render/render.h"
 #include "tests/loader/image/made.h"
 #include "tests/tree.h"
@@ -54,9 +54,9 @@ static void write_photo(uint32_t number, uint32_t width, uint32_t height)
     free(m.bytes);
 }
 
-static struct render_spec opened(bool notes)
+static struct render_spec opened(bool hints)
 {
-    struct dataset_options options = {.notes = notes};
+    struct dataset_options options = {.hints = hints};
     struct render_spec spec = {.store = {PLENUM_UINT8, PLENUM_NHWC, 3}, .jpeg = IMAGE_JPEG_PLENUM};
     struct plenum_error err;
 
@@ -109,7 +109,7 @@ static uint8_t *want_of(uint64_t epochs)
     uint8_t *want = malloc(epochs * n * BYTES);
     struct render_scratch scratch = {0};
 
-    cr_assert(eq(ptr, dataset_get_notes(spec.dataset), NULL));
+    cr_assert(eq(ptr, dataset_get_hints(spec.dataset), NULL));
     for (uint64_t e = 0; e < epochs; e++)
         for (uint64_t i = 0; i < n; i++)
             cr_assert(eq(int, render(&spec, &scratch, e, i, want + (e * n + i) * BYTES), 0));
@@ -128,11 +128,11 @@ Test(tiles, several_threads_and_epochs)
     want = want_of(EPOCHS);
     for (int round = 0; round < 2; round++) {
         struct render_spec spec = opened(true);
-        struct notes *notes = dataset_get_notes(spec.dataset);
+        struct hint_cache *hints = dataset_get_hints(spec.dataset);
         struct work work[THREADS];
         pthread_t threads[THREADS];
 
-        cr_assert(ne(ptr, notes, NULL));
+        cr_assert(ne(ptr, hints, NULL));
         for (uint64_t i = 0; i < THREADS; i++) {
             work[i] = (struct work){&spec, want, EPOCHS, i * 3, 0};
             cr_assert(eq(int, pthread_create(&threads[i], NULL, render_all, &work[i]), 0));
@@ -142,9 +142,9 @@ Test(tiles, several_threads_and_epochs)
             cr_expect(eq(int, work[i].different, 0));
         }
         /* The same crops need no more rows than before. */
-        cr_expect(round == 0 ? notes_written(notes) > 2000 : notes_written(notes) == 0, "%llu",
-                  (unsigned long long)notes_written(notes));
-        cr_expect(eq(int, notes_state(notes), 0));
+        cr_expect(round == 0 ? hint_cache_written(hints) > 2000 : hint_cache_written(hints) == 0,
+                  "%llu", (unsigned long long)hint_cache_written(hints));
+        cr_expect(eq(int, hint_cache_state(hints), 0));
         dataset_unref(spec.dataset);
     }
     free(want);
@@ -159,7 +159,7 @@ static void overwrite(const char *path, const void *bytes, size_t len)
     (void)close(fd);
 }
 
-/* No byte of the file of notes, whatever is in it, makes another pixel. */
+/* No byte of the file of hints, whatever is in it, makes another pixel. */
 Test(tiles, every_byte_of_the_notes)
 {
     enum { EPOCHS = 2 };
@@ -177,7 +177,7 @@ Test(tiles, every_byte_of_the_notes)
     spec = opened(true);
     work = (struct work){&spec, want, EPOCHS, 0, 0};
     (void)render_all(&work);
-    cr_assert(gt(u64, notes_written(dataset_get_notes(spec.dataset)), 300));
+    cr_assert(gt(u64, hint_cache_written(dataset_get_hints(spec.dataset)), 300));
     (void)snprintf(path, sizeof(path), "%s.notes", dataset_get_index_path(spec.dataset));
     dataset_unref(spec.dataset);
     fd = open(path, O_RDONLY);

@@ -17,14 +17,14 @@
 
 #include "common/philox.h"
 #include "common/util.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 #include "tests/tree.h"
 
 enum { SAMPLES = 50 };
 
 static struct tree tree;
 static const char *path;
-static struct notes_subject subject = {
+static struct hint_cache_key subject = {
     .fingerprint = "fifteen letters", .samples = SAMPLES, .bytes = 25 * 100000};
 
 static void setup(void)
@@ -38,13 +38,13 @@ static void teardown(void)
     tree_fini(&tree);
 }
 
-TestSuite(notes, .init = setup, .fini = teardown);
+TestSuite(hints, .init = setup, .fini = teardown);
 
-static struct notes *opened(void)
+static struct hint_cache *opened(void)
 {
-    struct notes *n = NULL;
+    struct hint_cache *n = NULL;
 
-    cr_assert(eq(int, notes_open(path, &subject, true, &n), 0));
+    cr_assert(eq(int, hint_cache_open(path, &subject, true, &n), 0));
     return n;
 }
 
@@ -60,24 +60,24 @@ static size_t length_of(uint32_t sample, uint32_t version)
     return 20 + sample * 3 + version * 40;
 }
 
-static int put(struct notes *n, uint32_t sample, uint32_t version)
+static int put(struct hint_cache *n, uint32_t sample, uint32_t version)
 {
     uint8_t bytes[1000];
     size_t len = length_of(sample, version);
 
     make(sample, version, bytes, len);
-    return notes_put(n, sample, bytes, len, length_of(sample, 5));
+    return hint_cache_put(n, sample, bytes, len, length_of(sample, 5));
 }
 
 /* Which version is there; -1: none. Anything else is an error. */
-static int version_of(struct notes *n, uint32_t sample)
+static int version_of(struct hint_cache *n, uint32_t sample)
 {
     static __thread struct dataset_buffer buffer;
     const uint8_t *bytes;
     uint8_t want[1000];
     size_t len;
 
-    if (!notes_get(n, sample, &buffer, &bytes, &len))
+    if (!hint_cache_get(n, sample, &buffer, &bytes, &len))
         return -1;
     for (uint32_t version = 0; version < 6; version++)
         if (len == length_of(sample, version)) {
@@ -97,9 +97,9 @@ static uint64_t file_size(void)
     return (uint64_t)st.st_size;
 }
 
-Test(notes, stay_and_grow_in_their_place)
+Test(hints, stay_and_grow_in_their_place)
 {
-    struct notes *n = opened();
+    struct hint_cache *n = opened();
     uint64_t size;
 
     for (uint32_t i = 0; i < SAMPLES; i++)
@@ -110,40 +110,40 @@ Test(notes, stay_and_grow_in_their_place)
     for (uint32_t i = 0; i < SAMPLES; i += 4)
         cr_assert(eq(int, put(n, i, 3), 0));
     cr_expect(eq(u64, file_size(), size));
-    cr_expect(eq(int, notes_state(n), 0));
+    cr_expect(eq(int, hint_cache_state(n), 0));
     for (int round = 0; round < 2; round++) {
         for (uint32_t i = 0; i < SAMPLES; i++)
             cr_expect(eq(int, version_of(n, i), i % 4 == 0 ? 3 : i % 2 == 0 ? 0 : -1), "%u", i);
-        notes_close(n);
+        hint_cache_close(n);
         n = opened();
     }
-    notes_close(n);
+    hint_cache_close(n);
 }
 
-Test(notes, of_something_else_are_thrown_away)
+Test(hints, of_something_else_are_thrown_away)
 {
-    struct notes *n = opened();
-    struct notes_subject other = subject;
+    struct hint_cache *n = opened();
+    struct hint_cache_key other = subject;
 
     cr_assert(eq(int, put(n, 1, 1), 0));
-    notes_close(n);
+    hint_cache_close(n);
     other.fingerprint[3] ^= 1;
-    cr_expect(eq(int, notes_open(path, &other, false, &n), -ESTALE));
-    cr_assert(eq(int, notes_open(path, &other, true, &n), 0));
+    cr_expect(eq(int, hint_cache_open(path, &other, false, &n), -ESTALE));
+    cr_assert(eq(int, hint_cache_open(path, &other, true, &n), 0));
     cr_expect(eq(int, version_of(n, 1), -1));
-    notes_close(n);
-    cr_expect(eq(int, notes_open(path, &subject, false, &n), -ESTALE));
+    hint_cache_close(n);
+    cr_expect(eq(int, hint_cache_open(path, &subject, false, &n), -ESTALE));
     cr_assert(eq(int, unlink(path), 0));
-    cr_expect(eq(int, notes_open(path, &subject, false, &n), -ENOENT));
+    cr_expect(eq(int, hint_cache_open(path, &subject, false, &n), -ENOENT));
     other.bytes = SAMPLES * 8 * 25;
-    cr_expect(eq(int, notes_open(path, &other, true, &n), -EFBIG));
+    cr_expect(eq(int, hint_cache_open(path, &other, true, &n), -EFBIG));
 }
 
 /* Whatever is put, the file has no more than a 25th; and those that have a place may grow. */
 /* A file that becomes shorter while it is open: notes are missing, and nothing worse happens. */
-Test(notes, may_be_cut_while_they_are_open)
+Test(hints, may_be_cut_while_they_are_open)
 {
-    struct notes *n = opened();
+    struct hint_cache *n = opened();
 
     cr_assert(eq(int, put(n, 1, 1), 0));
     cr_assert(eq(int, put(n, 7, 1), 0));
@@ -153,12 +153,12 @@ Test(notes, may_be_cut_while_they_are_open)
         cr_expect(ne(int, version_of(n, 7), 2));
     }
     cr_expect(eq(int, version_of(n, 7), -1));
-    notes_close(n);
+    hint_cache_close(n);
 }
 
-Test(notes, keep_to_their_share)
+Test(hints, keep_to_their_share)
 {
-    struct notes *n;
+    struct hint_cache *n;
     int fitted = 0;
 
     subject.bytes = 25 * 4000;
@@ -172,8 +172,8 @@ Test(notes, keep_to_their_share)
             cr_expect(eq(int, version_of(n, i), r == 0 ? (int)round : -1), "%u", i);
             fitted += round == 2 && r == 0;
         }
-        cr_expect(eq(int, notes_state(n), -ENOSPC));
-        notes_close(n);
+        cr_expect(eq(int, hint_cache_state(n), -ENOSPC));
+        hint_cache_close(n);
     }
     cr_expect(fitted > 3 && fitted < SAMPLES, "%d", fitted);
 }
@@ -189,10 +189,10 @@ static void overwrite(const char *name, const void *bytes, size_t len)
 
 /* Each byte of the file changed, and the file cut off everywhere: the note that was written, or
  * none; and what is written then is there. */
-Test(notes, damaged_files)
+Test(hints, damaged_files)
 {
     static uint8_t bytes[4096], changed[4096];
-    struct notes *n;
+    struct hint_cache *n;
     int fd, lost = 0;
     size_t len;
 
@@ -201,7 +201,7 @@ Test(notes, damaged_files)
     n = opened();
     for (uint32_t i = 0; i < 6; i += 2)
         cr_assert(eq(int, put(n, i, 2), 0));
-    notes_close(n);
+    hint_cache_close(n);
     len = file_size();
     cr_assert(le(sz, len, sizeof(bytes)));
     fd = open(path, O_RDWR);
@@ -225,14 +225,14 @@ Test(notes, damaged_files)
             cr_assert(r == 0 || r == -ENOSPC, "byte %zu: %d", i, r);
             cr_assert(r < 0 || version_of(n, k) == 3, "byte %zu: sample %u", i, k);
         }
-        notes_close(n);
+        hint_cache_close(n);
     }
     cr_expect(lost > 0, "no damage was noticed");
 }
 
 static void *write_and_read(void *arg)
 {
-    struct notes *n = arg;
+    struct hint_cache *n = arg;
     uint32_t seed = (uint32_t)(uintptr_t)pthread_self() ^ (uint32_t)getpid();
 
     for (uint32_t i = 0; i < 4000; i++) {
@@ -247,22 +247,22 @@ static void *write_and_read(void *arg)
 }
 
 /* Three processes of three threads: what any of them reads is what some of them wrote. */
-Test(notes, written_by_many_at_once)
+Test(hints, written_by_many_at_once)
 {
     int found = 0;
-    struct notes *n = opened();
+    struct hint_cache *n = opened();
     int status;
 
     for (int i = 0; i < 3; i++) {
         if (fork() == 0) {
-            struct notes *mine = opened();
+            struct hint_cache *mine = opened();
             pthread_t threads[3];
 
             for (int k = 0; k < 3; k++)
                 cr_assert(eq(int, pthread_create(&threads[k], NULL, write_and_read, mine), 0));
             for (int k = 0; k < 3; k++)
                 (void)pthread_join(threads[k], NULL);
-            notes_close(mine);
+            hint_cache_close(mine);
             _exit(0);
         }
     }
@@ -275,25 +275,25 @@ Test(notes, written_by_many_at_once)
         found += version_of(n, i) >= 0;
     cr_expect(gt(int, found, SAMPLES / 2), "%d", found);
     cr_expect(le(u64, file_size(), subject.bytes / 25));
-    notes_close(n);
+    hint_cache_close(n);
 }
 
-Test(notes, of_somebody_else_are_only_read)
+Test(hints, of_somebody_else_are_only_read)
 {
-    struct notes *n = opened();
+    struct hint_cache *n = opened();
 
     cr_assert(eq(int, put(n, 7, 1), 0));
-    notes_close(n);
+    hint_cache_close(n);
     cr_assert(eq(int, chmod(path, 0444), 0));
     cr_assert(eq(int, chmod(tree.root, 0555), 0));
     if (fork() == 0) {
         int ok = geteuid() != 0 || setresuid(65534, 65534, 65534) == 0;
 
-        ok = ok && notes_open(path, &subject, true, &n) == 0 && version_of(n, 7) == 1 &&
-             version_of(n, 8) == -1 && notes_state(n) == -EROFS && put(n, 8, 1) == -EROFS &&
+        ok = ok && hint_cache_open(path, &subject, true, &n) == 0 && version_of(n, 7) == 1 &&
+             version_of(n, 8) == -1 && hint_cache_state(n) == -EROFS && put(n, 8, 1) == -EROFS &&
              version_of(n, 8) == -1;
         subject.fingerprint[0] ^= 1;
-        ok = ok && notes_open(path, &subject, true, &n) < 0;
+        ok = ok && hint_cache_open(path, &subject, true, &n) < 0;
         _exit(ok ? 0 : 1);
     } else {
         int status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* notes.c - a file of notes.
+/* hint_cache.c - a file of notes.
  *
  *     header | slots: where the piece of each sample is, 0: nowhere | pieces ...
  *
@@ -13,7 +13,7 @@
  * of it in the end is a hole that takes no space. */
 #include "config.h"
 
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -32,15 +32,15 @@
 #include "loader/dataset/format.h"
 
 enum {
-    NOTES_VERSION = 1,
+    HINT_CACHE_VERSION = 1,
     SHARE = 25, /* of the samples' bytes that the file may have */
     EXTENT_MIN = 4 << 10,
     EXTENT_MAX = 1 << 20,
 };
 
-static const uint8_t notes_magic[8] = {'p', 'l', 'n', 'N', 'O', 'T', 'E', 'S'};
+static const uint8_t hint_cache_magic[8] = {'p', 'l', 'n', 'N', 'O', 'T', 'E', 'S'};
 
-struct notes {
+struct hint_cache {
     int fd;
     bool writable;
     uint32_t samples;
@@ -53,15 +53,15 @@ struct notes {
     bool full;                  /* there is no more of it */
 };
 
-static uint64_t header_sum(const struct notes_header *h)
+static uint64_t header_sum(const struct hint_cache_header *h)
 {
-    return XXH3_64bits(h, offsetof(struct notes_header, checksum));
+    return XXH3_64bits(h, offsetof(struct hint_cache_header, checksum));
 }
 
 /* Is what is open a file of these notes? 0, -ESTALE or -errno. */
-static int check_file(int fd, const struct notes_subject *subject, uint64_t pieces_at)
+static int check_file(int fd, const struct hint_cache_key *subject, uint64_t pieces_at)
 {
-    struct notes_header h;
+    struct hint_cache_header h;
     struct stat st;
     int r;
 
@@ -72,8 +72,8 @@ static int check_file(int fd, const struct notes_subject *subject, uint64_t piec
         return -ESTALE;
     if (r < 0)
         return r;
-    if (memcmp(h.magic, notes_magic, sizeof(h.magic)) != 0 || h.version != NOTES_VERSION ||
-        h.samples != subject->samples ||
+    if (memcmp(h.magic, hint_cache_magic, sizeof(h.magic)) != 0 ||
+        h.version != HINT_CACHE_VERSION || h.samples != subject->samples ||
         memcmp(h.fingerprint, subject->fingerprint, sizeof(h.fingerprint)) != 0 ||
         h.checksum != header_sum(&h) || (uint64_t)st.st_size < pieces_at)
         return -ESTALE;
@@ -81,16 +81,16 @@ static int check_file(int fd, const struct notes_subject *subject, uint64_t piec
 }
 
 /* Write an empty file in place of whatever is there. */
-static int make_file(const char *path, const struct notes_subject *subject, uint64_t pieces_at)
+static int make_file(const char *path, const struct hint_cache_key *subject, uint64_t pieces_at)
 {
-    struct notes_header *h = calloc(1, pieces_at);
+    struct hint_cache_header *h = calloc(1, pieces_at);
     int r;
 
     if (!h)
         return -ENOMEM;
-    h->version = NOTES_VERSION;
+    h->version = HINT_CACHE_VERSION;
     h->samples = subject->samples;
-    memcpy(h->magic, notes_magic, sizeof(h->magic));
+    memcpy(h->magic, hint_cache_magic, sizeof(h->magic));
     memcpy(h->fingerprint, subject->fingerprint, sizeof(h->fingerprint));
     h->checksum = header_sum(h);
     r = cache_write(path, h, pieces_at);
@@ -98,7 +98,7 @@ static int make_file(const char *path, const struct notes_subject *subject, uint
     return r;
 }
 
-static int open_file(const char *path, const struct notes_subject *subject, struct notes *n)
+static int open_file(const char *path, const struct hint_cache_key *subject, struct hint_cache *n)
 {
     n->fd = cache_open(path, true);
     n->writable = n->fd >= 0;
@@ -109,16 +109,18 @@ static int open_file(const char *path, const struct notes_subject *subject, stru
     return n->fd < 0 ? n->fd : check_file(n->fd, subject, n->pieces_at);
 }
 
-int notes_open(const char *path, const struct notes_subject *subject, bool make, struct notes **ret)
+int hint_cache_open(const char *path, const struct hint_cache_key *subject, bool make,
+                    struct hint_cache **ret)
 {
-    struct notes *n;
+    struct hint_cache *n;
     int r;
 
     n = malloc(sizeof(*n));
     if (!n)
         return -ENOMEM;
-    *n = (struct notes){.fd = -1, .samples = subject->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
-    n->pieces_at = sizeof(struct notes_header) + subject->samples * (uint64_t)sizeof(uint64_t);
+    *n =
+        (struct hint_cache){.fd = -1, .samples = subject->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
+    n->pieces_at = sizeof(struct hint_cache_header) + subject->samples * (uint64_t)sizeof(uint64_t);
     n->limit = subject->bytes / SHARE;
     r = n->pieces_at > n->limit / 2 ? -EFBIG : open_file(path, subject, n);
     if (make && (r == -ENOENT || r == -ESTALE)) {
@@ -128,7 +130,7 @@ int notes_open(const char *path, const struct notes_subject *subject, bool make,
             r = open_file(path, subject, n);
     }
     if (r < 0) {
-        notes_close(n);
+        hint_cache_close(n);
         return r;
     }
     atomic_store(&n->state, n->writable ? 0 : -EROFS);
@@ -136,7 +138,7 @@ int notes_open(const char *path, const struct notes_subject *subject, bool make,
     return 0;
 }
 
-void notes_close(struct notes *n)
+void hint_cache_close(struct hint_cache *n)
 {
     if (!n)
         return;
@@ -144,7 +146,7 @@ void notes_close(struct notes *n)
     free(n);
 }
 
-int notes_state(struct notes *n)
+int hint_cache_state(struct hint_cache *n)
 {
     int r = atomic_load(&n->state);
 
@@ -155,18 +157,18 @@ int notes_state(struct notes *n)
     return r;
 }
 
-uint64_t notes_written(const struct notes *n)
+uint64_t hint_cache_written(const struct hint_cache *n)
 {
     return atomic_load(&n->written);
 }
 
 static uint64_t slot_at(uint32_t sample)
 {
-    return sizeof(struct notes_header) + sample * (uint64_t)sizeof(uint64_t);
+    return sizeof(struct hint_cache_header) + sample * (uint64_t)sizeof(uint64_t);
 }
 
 /* The place of a sample's piece, and what it says of itself; 0: it has none. */
-static uint64_t find_piece(const struct notes *n, uint32_t sample, struct notes_piece *ret)
+static uint64_t find_piece(const struct hint_cache *n, uint32_t sample, struct hint_record *ret)
 {
     uint64_t at;
 
@@ -176,10 +178,10 @@ static uint64_t find_piece(const struct notes *n, uint32_t sample, struct notes_
     return ret->sample == sample && ret->len <= ret->room ? at : 0;
 }
 
-bool notes_get(struct notes *n, uint32_t sample, struct dataset_buffer *buffer, const uint8_t **ret,
-               size_t *ret_len)
+bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer *buffer,
+                    const uint8_t **ret, size_t *ret_len)
 {
-    struct notes_piece piece;
+    struct hint_record piece;
     uint64_t at = find_piece(n, sample, &piece);
     size_t all;
 
@@ -200,7 +202,7 @@ bool notes_get(struct notes *n, uint32_t sample, struct dataset_buffer *buffer, 
 }
 
 /* Take some more of the file's end, under the lock of all writers. */
-static int take_extent(struct notes *n, uint64_t need)
+static int take_extent(struct hint_cache *n, uint64_t need)
 {
     uint64_t extent = n->limit / 64;
     struct stat st;
@@ -228,9 +230,9 @@ static int take_extent(struct notes *n, uint64_t need)
 }
 
 /* A place for a piece with so much room. */
-static int allocate(struct notes *n, uint32_t room, uint64_t *ret)
+static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
 {
-    uint64_t need = sizeof(struct notes_piece) + room;
+    uint64_t need = sizeof(struct hint_record) + room;
     int r = 0;
 
     (void)pthread_mutex_lock(&n->mu);
@@ -245,7 +247,7 @@ static int allocate(struct notes *n, uint32_t room, uint64_t *ret)
     return r;
 }
 
-static int write_at(const struct notes *n, const void *bytes, size_t len, uint64_t at)
+static int write_at(const struct hint_cache *n, const void *bytes, size_t len, uint64_t at)
 {
     ssize_t done;
 
@@ -255,10 +257,10 @@ static int write_at(const struct notes *n, const void *bytes, size_t len, uint64
     return done < 0 ? -errno : (size_t)done < len ? -ENOSPC : 0;
 }
 
-static int put(struct notes *n, uint32_t sample, const void *bytes, size_t len, uint32_t room)
+static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, uint32_t room)
 {
-    size_t all = sizeof(struct notes_piece) + len;
-    struct notes_piece before, *piece;
+    size_t all = sizeof(struct hint_record) + len;
+    struct hint_record before, *piece;
     uint64_t old = find_piece(n, sample, &before), at = old;
     int r = 0;
 
@@ -270,7 +272,7 @@ static int put(struct notes *n, uint32_t sample, const void *bytes, size_t len, 
     piece = calloc(1, all);
     if (!piece)
         return -ENOMEM;
-    *piece = (struct notes_piece){.sample = sample, .len = (uint32_t)len, .room = room};
+    *piece = (struct hint_record){.sample = sample, .len = (uint32_t)len, .room = room};
     memcpy(piece + 1, bytes, len);
     piece->checksum = XXH3_64bits(&piece->sample, all - sizeof(piece->checksum));
     r = write_at(n, piece, all, at);
@@ -284,7 +286,7 @@ static int put(struct notes *n, uint32_t sample, const void *bytes, size_t len, 
     return r;
 }
 
-int notes_put(struct notes *n, uint32_t sample, const void *bytes, size_t len, size_t max)
+int hint_cache_put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, size_t max)
 {
     int r = atomic_load(&n->state);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fuzz_notes.c - any bytes as a file of notes, its checksums made right, so that what lies behind
- * them is reached; and each note that comes out as one of where a JPEG's tiles begin, as if it were
- * that file's. Nothing outside may be read or written, and what is written must be there. */
+/* fuzz_hint_cache.c - any bytes as a file of hints, its checksums made right, so that what lies
+ * behind them is reached; and each hint that comes out as one of where a JPEG's tiles begin, as if
+ * it were that file's. Nothing outside may be read or written, and what is written must be
+ * there. */
 #include "config.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include <xxhash.h>
 
 #include "common/util.h"
-#include "loader/dataset/notes.h"
+#include "loader/dataset/hint_cache.h"
 #include "loader/image/reader.h"
 #include "tests/loader/image/made.h"
 
@@ -23,20 +24,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SAMPLES = 4, FILE_MAX = 8192 };
 
-static const struct notes_subject subject = {.samples = SAMPLES, .bytes = FILE_MAX * 25};
+static const struct hint_cache_key subject = {.samples = SAMPLES, .bytes = FILE_MAX * 25};
 
 /* Make the checksums of the header, and of the pieces that slots point to, right. */
 static void correct(uint8_t *bytes, size_t size)
 {
-    struct notes_header h;
+    struct hint_cache_header h;
 
     if (size < sizeof(h) + SAMPLES * sizeof(uint64_t))
         return;
     memcpy(&h, bytes, sizeof(h));
-    h.checksum = XXH3_64bits(&h, offsetof(struct notes_header, checksum));
+    h.checksum = XXH3_64bits(&h, offsetof(struct hint_cache_header, checksum));
     memcpy(bytes, &h, sizeof(h));
     for (size_t i = 0; i < SAMPLES; i++) {
-        struct notes_piece piece;
+        struct hint_record piece;
         uint64_t at;
 
         memcpy(&at, bytes + sizeof(h) + i * sizeof(at), sizeof(at));
@@ -51,11 +52,11 @@ static void correct(uint8_t *bytes, size_t size)
     }
 }
 
-/* A JPEG, and a note of all its tiles. */
+/* A JPEG, and a hint of all its tiles. */
 static struct {
     struct image_reader *reader;
     struct made file;
-    uint8_t note[4096];
+    uint8_t hint[4096];
     size_t len;
 } jpeg;
 
@@ -88,25 +89,25 @@ static void make_file(void)
         abort();
     jpeg_reader_use(jpeg.reader, IMAGE_JPEG_PLENUM, NULL);
     read_jpeg(&tiles, &last);
-    if (!tiles.found || tiles.found_len > sizeof(jpeg.note))
+    if (!tiles.found || tiles.found_len > sizeof(jpeg.hint))
         abort();
-    memcpy(jpeg.note, tiles.found, tiles.found_len);
+    memcpy(jpeg.hint, tiles.found, tiles.found_len);
     jpeg.len = tiles.found_len;
 }
 
 /* The head is the right one, but for the number of rows; the tiles are any. */
-static void use_as_tiles(const uint8_t *note, size_t len)
+static void use_as_tiles(const uint8_t *hint, size_t len)
 {
-    static uint8_t bytes[sizeof(jpeg.note)];
-    struct image_tiles tiles = {.note = bytes, .len = jpeg.len};
+    static uint8_t bytes[sizeof(jpeg.hint)];
+    struct image_tiles tiles = {.hint = bytes, .len = jpeg.len};
     struct rect regions[] = {{0, 0, 130, 90}, {60, 40, 30, 20}, {100, 80, 10, 10}};
 
-    memcpy(bytes, jpeg.note, jpeg.len);
+    memcpy(bytes, jpeg.hint, jpeg.len);
     if (len > 0)
-        memcpy(bytes + 16, note, min_u64(len, jpeg.len - 16));
+        memcpy(bytes + 16, hint, min_u64(len, jpeg.len - 16));
     for (size_t i = 0; i < ARRAY_LEN(regions); i++)
         read_jpeg(&tiles, &regions[i]);
-    tiles.note = note;
+    tiles.hint = hint;
     tiles.len = len;
     read_jpeg(&tiles, &regions[1]);
 }
@@ -115,8 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static uint8_t bytes[FILE_MAX];
     struct dataset_buffer buffer = {0};
-    struct notes *notes;
-    const uint8_t *note;
+    struct hint_cache *hints;
+    const uint8_t *hint;
     char path[64];
     size_t len;
     int fd;
@@ -125,22 +126,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         make_file();
     if (size > sizeof(bytes))
         return 0;
-    fd = memfd_create("notes", MFD_CLOEXEC);
+    fd = memfd_create("hints", MFD_CLOEXEC);
     memcpy(bytes, data, size);
     correct(bytes, size);
     if (fd < 0 || fchmod(fd, 0600) < 0 || io_write_all(fd, bytes, size) < 0)
         abort();
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (notes_open(path, &subject, false, &notes) == 0) {
+    if (hint_cache_open(path, &subject, false, &hints) == 0) {
         for (uint32_t i = 0; i < SAMPLES; i++)
-            if (notes_get(notes, i, &buffer, &note, &len))
-                use_as_tiles(note, len);
+            if (hint_cache_get(hints, i, &buffer, &hint, &len))
+                use_as_tiles(hint, len);
         for (uint32_t i = 0; i < SAMPLES; i++)
-            if (notes_put(notes, i, data, 10 + i, 100) == 0 &&
-                (!notes_get(notes, i, &buffer, &note, &len) || len != 10 + i ||
-                 memcmp(note, data, len) != 0))
+            if (hint_cache_put(hints, i, data, 10 + i, 100) == 0 &&
+                (!hint_cache_get(hints, i, &buffer, &hint, &len) || len != 10 + i ||
+                 memcmp(hint, data, len) != 0))
                 abort();
-        notes_close(notes);
+        hint_cache_close(hints);
     }
     dataset_buffer_fini(&buffer);
     (void)close(fd);
