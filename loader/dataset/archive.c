@@ -76,10 +76,10 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
 {
     struct dirent *entry;
     DIR *dir;
-    int r = place_open_folder(&d->place, folder, &dir);
+    int r = scope_open_folder(&d->scope, folder, &dir);
 
     if (r < 0)
-        return place_error(&d->place, err, r, folder);
+        return scope_error(&d->scope, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (format_has_name(d->format, entry->d_name))
             r = ret->count == PATTERN_PATHS_MAX
@@ -90,7 +90,7 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
     else if (r < 0)
         r = error_set(err, r, "out of memory");
     else if (errno)
-        r = place_error(&d->place, err, -errno, folder);
+        r = scope_error(&d->scope, err, -errno, folder);
     (void)closedir(dir);
     if (r < 0)
         return r;
@@ -115,15 +115,15 @@ static size_t plain_folders(const char *path, bool exists)
 static int find_in_folder(struct dataset *d, size_t len, char **canonical, struct plenum_error *err)
 {
     char *given = len ? strndup(d->where, len) : strdup("."), *folder = NULL;
-    int r = given ? place_resolve(&d->place, given, &folder) : -ENOMEM;
+    int r = given ? scope_resolve(&d->scope, given, &folder) : -ENOMEM;
 
     if (r < 0) {
-        r = place_error(&d->place, err, r, given ? given : d->where);
+        r = scope_error(&d->scope, err, r, given ? given : d->where);
     } else {
         if (strcmp(folder, "/") == 0)
             *folder = 0;
         *canonical = str_format("%s/%s", folder, d->where + len);
-        r = *canonical ? pattern_expand(&d->place, folder, d->where + len, &d->files, err)
+        r = *canonical ? pattern_expand(&d->scope, folder, d->where + len, &d->files, err)
                        : error_set(err, -ENOMEM, "out of memory");
     }
     free(given);
@@ -136,14 +136,14 @@ static int find_archives(struct dataset *d, struct plenum_error *err)
 {
     char *canonical = NULL;
     struct stat st;
-    int r = place_stat(&d->place, d->where, &st);
+    int r = scope_stat(&d->scope, d->where, &st);
 
     if (r == 0 && S_ISDIR(st.st_mode)) {
-        r = place_resolve(&d->place, d->where, &canonical);
-        r = r < 0 ? place_error(&d->place, err, r, d->where)
+        r = scope_resolve(&d->scope, d->where, &canonical);
+        r = r < 0 ? scope_error(&d->scope, err, r, d->where)
                   : list_folder(d, canonical, &d->files, err);
     } else if (r < 0 && !pattern_is_magic(d->where)) {
-        r = r == -EXDEV ? place_error(&d->place, err, r, d->where)
+        r = r == -EXDEV ? scope_error(&d->scope, err, r, d->where)
                         : error_set(err, r, "%s", strerror(-r));
     } else {
         r = find_in_folder(d, plain_folders(d->where, r == 0), &canonical, err);
@@ -247,9 +247,9 @@ struct scan {
 
 static int open_archive(struct archive *a, struct stat *st)
 {
-    a->fd = place_open(&a->dataset->place, a->name, 0);
+    a->fd = scope_open(&a->dataset->scope, a->name, 0);
     if (a->fd < 0)
-        return place_error(&a->dataset->place, &a->err, a->fd, a->name);
+        return scope_error(&a->dataset->scope, &a->err, a->fd, a->name);
     if (fstat(a->fd, st) < 0)
         return error_set(&a->err, -errno, "%s: %s", a->path, strerror(errno));
     if (!S_ISREG(st->st_mode))
@@ -296,7 +296,7 @@ static void tell_progress(void *arg, uint64_t done, uint64_t total)
 static int scan_init(struct scan *s, struct plenum_error *err)
 {
     const struct dataset *d = s->dataset;
-    const char *folder = d->place.folder;
+    const char *folder = d->scope.folder;
     struct stat st;
 
     if (index_memory_take(s->memory, d->files.count * sizeof(*s->archives)) == 0)
@@ -316,7 +316,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
         if (!s->archives[i].path || /* and the list has it, too */
             index_memory_take(s->memory, 2 * (strlen(s->archives[i].path) + 1)) < 0)
             return error_set(err, -ENOMEM, "out of memory");
-        if (place_stat(&d->place, d->files.paths[i], &st) == 0)
+        if (scope_stat(&d->scope, d->files.paths[i], &st) == 0)
             s->total += (uint64_t)st.st_size;
     }
     return 0;
@@ -375,7 +375,7 @@ bool archive_fresh(const struct dataset *dataset)
 
         if (!(c->flags & INDEX_SETTLED) ||
             (i < dataset->files.count && strcmp(name, dataset->files.paths[i]) != 0) ||
-            place_stat(&dataset->place, name, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
+            scope_stat(&dataset->scope, name, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||
             (uint64_t)st.st_size != c->size)
             return false;
     }
@@ -386,7 +386,7 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
                     size_t size)
 {
     const struct index *index = &dataset->index;
-    int n = snprintf(ret, size, "%s/%s", dataset->place.folder,
+    int n = snprintf(ret, size, "%s/%s", dataset->scope.folder,
                      index_name(index, index->containers[sample->container].name));
 
     return n < 0 ? 0 : min_u64((uint64_t)n, size - 1);
@@ -450,9 +450,9 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     kept = &dataset->fds->of[sample->container];
     fd = atomic_load(kept);
     if (fd < 0) {
-        fd = place_open(&dataset->place, name, 0);
+        fd = scope_open(&dataset->scope, name, 0);
         if (fd < 0)
-            return place_error(&dataset->place, err, fd, name);
+            return scope_error(&dataset->scope, err, fd, name);
         fd = keep(dataset, kept, fd);
     }
     if (fstat(fd, &st) < 0 || dataset_mtime(&st) != c->mtime_ns ||

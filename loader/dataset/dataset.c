@@ -78,14 +78,14 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     d = malloc(sizeof(*d));
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
-    *d = (struct dataset){.place.fd = -1, .refs = 1};
-    r = place_init(&d->place, options->roots, options->num_roots);
+    *d = (struct dataset){.scope.fd = -1, .refs = 1};
+    r = scope_init(&d->scope, options->roots, options->num_roots);
     if (r < 0) {
         (void)error_set(err, r, "out of memory");
         goto fail;
     }
-    d->place.cancel = options->cancel;
-    r = name_check_place(&d->place, name, err);
+    d->scope.cancel = options->cancel;
+    r = name_check_scope(&d->scope, name, err);
     if (r < 0)
         goto fail;
     r = name_take(d, name, err);
@@ -110,7 +110,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     r = known_bad_take(d, options, err);
     if (r < 0)
         goto fail;
-    d->place.cancel = NULL; /* it lives no longer than the opening */
+    d->scope.cancel = NULL; /* it lives no longer than the opening */
     if (d->format->whole_files)
         open_sums(d);
     if (options->hints && !dataset_is_made_up(d))
@@ -156,7 +156,7 @@ void dataset_unref(struct dataset *dataset)
         free(dataset->settings[i].key);
         free(dataset->settings[i].value);
     }
-    place_fini(&dataset->place);
+    scope_fini(&dataset->scope);
     dataset_unref(dataset->inner);
     hint_cache_close(dataset->hints);
     sums_close(dataset->sums);

@@ -15,13 +15,13 @@ const struct format *format_find(const char *name, size_t len);
 /** "folder:, tar:" and so on, for a message. */
 void format_names(char *ret, size_t size);
 /** The format of a plain path, or of the first of the files that it stands for: 0 or -errno. */
-int format_recognise(const struct place *p, const char *name, const struct format **ret,
+int format_recognise(const struct scope *p, const char *name, const struct format **ret,
                      struct plenum_error *err);
 
 /* name.c */
 
 /** Before anything is looked at: does it lie below a root, or would it if it were there? */
-int name_check_place(const struct place *p, const char *name, struct plenum_error *err);
+int name_check_scope(const struct scope *p, const char *name, struct plenum_error *err);
 /** "format,key=value:where" of what is known by now. malloc. */
 char *name_canonical(const struct dataset *d);
 /** Format, settings and place of a name, into the data set: 0 or -errno with a sentence. */

@@ -111,7 +111,7 @@ static int entry_error(const struct scan *s, struct plenum_error *err, const cha
                        const char *name, int code)
 {
     char *path =
-        str_format("%s/%s%s%s", s->dataset->place.folder, folder, *folder ? "/" : "", name);
+        str_format("%s/%s%s%s", s->dataset->scope.folder, folder, *folder ? "/" : "", name);
 
     if (!path)
         code = error_set(err, -ENOMEM, "out of memory");
@@ -120,7 +120,7 @@ static int entry_error(const struct scan *s, struct plenum_error *err, const cha
     else if (code == -ENOENT)
         code = error_set(err, code, "%s: the symbolic link leads nowhere", path);
     else
-        code = place_error(&s->dataset->place, err, code, path);
+        code = scope_error(&s->dataset->scope, err, code, path);
     free(path);
     return code;
 }
@@ -137,7 +137,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
         pass_over(c, entry->d_name);
         return 0;
     }
-    r = place_stat_entry(&s->dataset->place, level->fd, level->path, entry->d_name, &st);
+    r = scope_stat_entry(&s->dataset->scope, level->fd, level->path, entry->d_name, &st);
     if (r == -ENOENT && entry->d_type != DT_LNK)
         return 0; /* removed while we looked */
     if (r < 0)
@@ -164,15 +164,15 @@ static int enter_folder(const struct scan *s, struct class_scan *c, struct level
     struct stat st;
 
     if (fstat(level->fd, &st) < 0)
-        return place_error(&s->dataset->place, &c->err, -errno, level->path);
+        return scope_error(&s->dataset->scope, &c->err, -errno, level->path);
     if (level->depth > DEPTH_MAX)
         return error_set(&c->err, -ELOOP, "%s/%s: folders are nested more than %d deep",
-                         s->dataset->place.folder, level->path, DEPTH_MAX);
+                         s->dataset->scope.folder, level->path, DEPTH_MAX);
     for (const struct level *l = level->up; l; l = l->up)
         if (l->dev == st.st_dev && l->ino == st.st_ino)
             return error_set(&c->err, -ELOOP,
                              "%s/%s: a symbolic link leads back into a folder above",
-                             s->dataset->place.folder, level->path);
+                             s->dataset->scope.folder, level->path);
     level->dev = st.st_dev;
     level->ino = st.st_ino;
     level->folder = (uint32_t)c->num_folders;
@@ -194,7 +194,7 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
     DIR *dir = NULL;
     int r;
 
-    r = place_open_folder(&s->dataset->place, path, &dir);
+    r = scope_open_folder(&s->dataset->scope, path, &dir);
     if (r < 0)
         return entry_error(s, &c->err, "", path, r);
     level.fd = dirfd(dir);
@@ -204,7 +204,7 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
         entry = readdir(dir);
         if (!entry) {
             if (errno)
-                r = place_error(&s->dataset->place, &c->err, -errno, path);
+                r = scope_error(&s->dataset->scope, &c->err, -errno, path);
             break;
         }
         r = dataset_check_cancel(s->options);
@@ -238,7 +238,7 @@ static int scan_class(void *arg, uint64_t index, unsigned thread)
     int r;
 
     (void)thread;
-    if (fstat(s->dataset->place.fd, &st) == 0) {
+    if (fstat(s->dataset->scope.fd, &st) == 0) {
         root.dev = st.st_dev;
         root.ino = st.st_ino;
     }
@@ -275,7 +275,7 @@ static int take_entry(struct scan *s, int fd, const struct dirent *entry, uint64
                       struct plenum_error *err)
 {
     struct stat st;
-    int r = place_stat_entry(&s->dataset->place, fd, ".", entry->d_name, &st);
+    int r = scope_stat_entry(&s->dataset->scope, fd, ".", entry->d_name, &st);
 
     if (r == -ENOENT && entry->d_type != DT_LNK)
         return 0; /* removed while we looked */
@@ -291,18 +291,18 @@ static int take_entry(struct scan *s, int fd, const struct dirent *entry, uint64
 /* The root's own entries: each folder is a class. Images that lie here belong to none. */
 static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
 {
-    const struct place *place = &s->dataset->place;
+    const struct scope *scope = &s->dataset->scope;
     struct dirent *entry;
     DIR *dir;
-    int r = place_open_folder(place, ".", &dir);
+    int r = scope_open_folder(scope, ".", &dir);
 
     if (r < 0)
-        return place_error(place, err, r, place->folder);
+        return scope_error(scope, err, r, scope->folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
             r = take_entry(s, dirfd(dir), entry, stray, err);
     if (r == 0 && errno)
-        r = place_error(place, err, -errno, place->folder);
+        r = scope_error(scope, err, -errno, scope->folder);
     (void)closedir(dir);
     if (s->num_classes > 1)
         qsort(s->classes, s->num_classes, sizeof(*s->classes), by_name);
@@ -335,7 +335,7 @@ static int pour(const struct scan *s, struct index_builder *b, struct plenum_err
                 file->path + file->base);
         }
         if (r < 0)
-            return error_set(err, (int)r, "%s: %s", s->dataset->place.folder,
+            return error_set(err, (int)r, "%s: %s", s->dataset->scope.folder,
                              r == -EOVERFLOW ? "more samples or classes than an index can hold"
                                              : "out of memory");
         index_builder_add_passed_over(b, &c->passed_over);
@@ -380,7 +380,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
     return error_set(err, -EBADMSG,
                      "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
                      "sub-folders, one for each class%s",
-                     dataset->place.folder, why);
+                     dataset->scope.folder, why);
 }
 
 /* What is said of the first class that failed. */
@@ -406,8 +406,8 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
     struct stat st;
     int r;
 
-    if (fstat(dataset->place.fd, &st) < 0)
-        return error_set(err, -errno, "%s: %s", dataset->place.folder, strerror(errno));
+    if (fstat(dataset->scope.fd, &st) < 0)
+        return error_set(err, -errno, "%s: %s", dataset->scope.folder, strerror(errno));
     if (index_builder_add_container(b, ".", dataset_mtime(&st), 0, dataset_settled(&st)) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     r = list_classes(&s, &stray, err);
@@ -441,7 +441,7 @@ static bool folder_fresh(const struct dataset *dataset)
         struct stat st;
 
         if (!(c->flags & INDEX_SETTLED) ||
-            place_stat(&dataset->place, index_name(index, c->name), &st) < 0 ||
+            scope_stat(&dataset->scope, index_name(index, c->name), &st) < 0 ||
             dataset_mtime(&st) != c->mtime_ns)
             return false;
     }
@@ -460,7 +460,7 @@ static void folder_path(const struct dataset *dataset, const struct index_sample
 static void folder_describe(const struct dataset *dataset, const struct index_sample *sample,
                             char *ret, size_t size)
 {
-    int n = snprintf(ret, size, "%s/", dataset->place.folder);
+    int n = snprintf(ret, size, "%s/", dataset->scope.folder);
 
     if (n > 0 && (size_t)n < size)
         folder_path(dataset, sample, ret + n, size - (size_t)n);
@@ -483,9 +483,9 @@ static void folder_announce(const struct dataset *dataset, const struct index_sa
     dataset_announce_file(dataset, path);
 }
 
-static bool folder_recognise(const struct dataset_place *place)
+static bool folder_recognise(const struct path_probe *probe)
 {
-    return S_ISDIR(place->st.st_mode);
+    return S_ISDIR(probe->st.st_mode);
 }
 
 static int folder_locate(struct dataset *d, const struct dataset_options *options,
@@ -497,7 +497,7 @@ static int folder_locate(struct dataset *d, const struct dataset_options *option
     if (r < 0)
         return r;
     free(d->where);
-    d->where = strdup(d->place.folder);
+    d->where = strdup(d->scope.folder);
     return d->where ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 

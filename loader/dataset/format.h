@@ -13,7 +13,7 @@
 #include "loader/dataset/dataset.h"
 #include "loader/dataset/index.h"
 #include "loader/dataset/pattern.h"
-#include "loader/dataset/place.h"
+#include "loader/dataset/scope.h"
 
 enum { DATASET_SETTINGS_MAX = 16 };
 
@@ -28,7 +28,7 @@ struct dataset {
     char *where; /* what follows the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
-    struct place place;          /* all files are opened by it, relative to its folder */
+    struct scope scope;          /* all files are opened by it, relative to its folder */
     struct pattern_list files;   /* of archives: relative to the folder, in their order */
     struct archive_fds *fds;     /* of archives: those that are kept open */
     void *state;                 /* the format's own */
@@ -49,7 +49,7 @@ struct dataset {
 };
 
 /** What lies at a plain path, for formats to recognise. */
-struct dataset_place {
+struct path_probe {
     const char *path;
     struct stat st;
     const uint8_t *head; /* [head_len]: first bytes of a regular file */
@@ -74,7 +74,7 @@ struct format {
     const char *const *patterns;
     unsigned num_patterns;
     /** Is what lies at this plain path ours? */
-    bool (*recognise)(const struct dataset_place *place);
+    bool (*recognise)(const struct path_probe *probe);
     /** From `where` and settings to the place's folder, files and canonical where; looks at the
      * file system no more than that takes. */
     int (*locate)(struct dataset *dataset, const struct dataset_options *options,

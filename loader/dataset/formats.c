@@ -42,7 +42,7 @@ void format_names(char *ret, size_t size)
 }
 
 /* How compressed files begin. */
-static const char *compression_of(const struct dataset_place *place)
+static const char *compression_of(const struct path_probe *probe)
 {
     static const struct {
         const char *name, *magic;
@@ -57,24 +57,24 @@ static const char *compression_of(const struct dataset_place *place)
                  {"zip", "PK\3\4", 4}};
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
-        if (place->head_len >= known[i].len &&
-            memcmp(place->head, known[i].magic, known[i].len) == 0)
+        if (probe->head_len >= known[i].len &&
+            memcmp(probe->head, known[i].magic, known[i].len) == 0)
             return known[i].name;
     return NULL;
 }
 
 /* What lies at a path, with its first bytes in `head` [size]: 0 or -errno. */
-static int look_at(const struct place *p, const char *path, uint8_t *head, size_t size,
-                   struct dataset_place *ret)
+static int look_at(const struct scope *p, const char *path, uint8_t *head, size_t size,
+                   struct path_probe *ret)
 {
     int64_t n;
     int fd, r;
 
-    *ret = (struct dataset_place){.path = path, .head = head};
-    r = place_stat(p, path, &ret->st);
+    *ret = (struct path_probe){.path = path, .head = head};
+    r = scope_stat(p, path, &ret->st);
     if (r < 0 || !S_ISREG(ret->st.st_mode))
         return r;
-    fd = place_open(p, path, 0);
+    fd = scope_open(p, path, 0);
     if (fd < 0)
         return fd;
     n = io_pread_some(fd, head, size, 0);
@@ -100,31 +100,31 @@ bool format_has_name(const struct format *format, const char *name)
 }
 
 /* The format of archives that calls its files so, if the file is one. */
-static int take_archive(const struct place *p, const char *path, const char *name,
+static int take_archive(const struct scope *p, const char *path, const char *name,
                         const struct format **ret)
 {
-    struct dataset_place place;
+    struct path_probe probe;
     uint8_t head[HEAD_BYTES];
 
     for (size_t i = 0; i < ARRAY_LEN(formats) && !*ret; i++) {
         int r =
-            format_has_name(formats[i], name) ? look_at(p, path, head, sizeof(head), &place) : 1;
+            format_has_name(formats[i], name) ? look_at(p, path, head, sizeof(head), &probe) : 1;
 
         if (r < 0)
             return r;
-        if (r == 0 && formats[i]->recognise(&place))
+        if (r == 0 && formats[i]->recognise(&probe))
             *ret = formats[i];
     }
     return 0;
 }
 
 /* An entry of a folder that may hold archives, of this format if of any: 1 when it decides. */
-static int take_entry(const struct place *p, int fd, const char *folder, const char *name,
+static int take_entry(const struct scope *p, int fd, const char *folder, const char *name,
                       const struct format **format, struct plenum_error *err)
 {
-    char path[PLACE_NAME_MAX];
+    char path[SCOPE_NAME_MAX];
     struct stat st;
-    int r = place_stat_entry(p, fd, folder, name, &st);
+    int r = scope_stat_entry(p, fd, folder, name, &st);
 
     if (r == 0 && S_ISDIR(st.st_mode)) { /* classes, which decide */
         *format = NULL;
@@ -133,31 +133,31 @@ static int take_entry(const struct place *p, int fd, const char *folder, const c
     (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
     if (r == 0 && !*format)
         r = take_archive(p, path, name, format);
-    return r == 0 || may_pass_over(r) ? 0 : place_error(p, err, r, path);
+    return r == 0 || may_pass_over(r) ? 0 : scope_error(p, err, r, path);
 }
 
 /* A folder without folders may hold archives: the format of the first that is one, or NULL. */
-static int archives_of(const struct place *p, const char *folder, const struct format **ret,
+static int archives_of(const struct scope *p, const char *folder, const struct format **ret,
                        struct plenum_error *err)
 {
     struct dirent *entry;
     DIR *dir;
-    int r = place_open_folder(p, folder, &dir);
+    int r = scope_open_folder(p, folder, &dir);
 
     *ret = NULL;
     if (r < 0) /* the format will say why it cannot be read */
-        return may_pass_over(r) ? 0 : place_error(p, err, r, folder);
+        return may_pass_over(r) ? 0 : scope_error(p, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
             r = take_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
     if (r == 0 && errno)
-        r = place_error(p, err, -errno, folder);
+        r = scope_error(p, err, -errno, folder);
     (void)closedir(dir);
     return r < 0 ? r : 0;
 }
 
 /* The first file that a pattern stands for: malloc. */
-static int first_of(const struct place *p, const char *pattern, char **ret,
+static int first_of(const struct scope *p, const char *pattern, char **ret,
                     struct plenum_error *err)
 {
     struct pattern_list list = {0};
@@ -181,8 +181,8 @@ static int first_of(const struct place *p, const char *pattern, char **ret,
 }
 
 /* What a plain path is, or the first of the files that it stands for. */
-static int look_at_plain(const struct place *p, const char *name, uint8_t *head, size_t size,
-                         struct dataset_place *ret, struct plenum_error *err)
+static int look_at_plain(const struct scope *p, const char *name, uint8_t *head, size_t size,
+                         struct path_probe *ret, struct plenum_error *err)
 {
     int r = look_at(p, name, head, size, ret);
     char *first = NULL;
@@ -190,41 +190,41 @@ static int look_at_plain(const struct place *p, const char *name, uint8_t *head,
     if (r == 0)
         return 0;
     if (r != -ENOENT || !pattern_is_magic(name))
-        return r == -EXDEV ? place_error(p, err, r, name) : error_set(err, r, "%s", strerror(-r));
+        return r == -EXDEV ? scope_error(p, err, r, name) : error_set(err, r, "%s", strerror(-r));
     r = first_of(p, name, &first, err);
     if (r < 0)
         return r;
     r = look_at(p, first, head, size, ret);
     ret->path = name;
     if (r < 0)
-        r = place_error(p, err, r, first);
+        r = scope_error(p, err, r, first);
     free(first);
     return r;
 }
 
 /* The format of a plain path, or of the first of the files that it stands for. */
-int format_recognise(const struct place *p, const char *name, const struct format **ret,
+int format_recognise(const struct scope *p, const char *name, const struct format **ret,
                      struct plenum_error *err)
 {
     const struct format *format = NULL;
-    struct dataset_place place;
+    struct path_probe probe;
     uint8_t head[HEAD_BYTES];
     const char *what;
-    int r = look_at_plain(p, name, head, sizeof(head), &place, err);
+    int r = look_at_plain(p, name, head, sizeof(head), &probe, err);
 
     if (r < 0)
         return r;
-    if (S_ISDIR(place.st.st_mode))
+    if (S_ISDIR(probe.st.st_mode))
         r = archives_of(p, name, &format, err);
     if (r < 0)
         return r;
     for (size_t i = 0; i < ARRAY_LEN(formats) && !format; i++)
-        if (formats[i]->recognise && formats[i]->recognise(&place))
+        if (formats[i]->recognise && formats[i]->recognise(&probe))
             format = formats[i];
     *ret = format;
     if (format)
         return 0;
-    what = compression_of(&place);
+    what = compression_of(&probe);
     if (what)
         return error_set(err, -EINVAL,
                          "it is compressed (%s), and samples cannot be read from the middle of it: "

@@ -32,8 +32,8 @@ static char *subject_of(const struct dataset *d, uid_t owner)
 {
     char *text = str_format("%lu\n%s", (unsigned long)owner, d->name);
 
-    for (unsigned i = d->place.num_roots; text && i-- > 0;) {
-        char *more = str_format("%s\n%s", d->place.roots[i], text);
+    for (unsigned i = d->scope.num_roots; text && i-- > 0;) {
+        char *more = str_format("%s\n%s", d->scope.roots[i], text);
 
         free(text);
         text = more;

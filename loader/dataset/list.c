@@ -48,11 +48,11 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 {
     const char *base = dataset_setting(d, "base", NULL);
     char *file, *folder, *slash;
-    int r = place_resolve(&d->place, d->where, &file);
+    int r = scope_resolve(&d->scope, d->where, &file);
 
     (void)options;
     if (r == -EXDEV)
-        return place_error(&d->place, err, r, d->where);
+        return scope_error(&d->scope, err, r, d->where);
     if (r < 0)
         return error_set(err, r, "data set 'list:%s': %s", d->where, strerror(-r));
     free(d->where);
@@ -74,11 +74,11 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
 static int read_text(const struct dataset *d, struct index_memory *memory, char **text, size_t *len,
                      struct stat *st, struct plenum_error *err)
 {
-    int fd = place_open(&d->place, d->where, 0), r = 0;
+    int fd = scope_open(&d->scope, d->where, 0), r = 0;
     struct stat after;
 
     if (fd < 0)
-        return place_error(&d->place, err, fd, d->where);
+        return scope_error(&d->scope, err, fd, d->where);
     if (fstat(fd, st) < 0)
         r = -errno;
     else if (!S_ISREG(st->st_mode))
@@ -151,9 +151,9 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
     for (size_t i = turn * FILES_A_TURN; i < end && r == 0; i++) {
         struct found *f = &s->files[i];
 
-        r = place_stat(&s->dataset->place, f->path, &st);
+        r = scope_stat(&s->dataset->scope, f->path, &st);
         if (r < 0)
-            return error_prefix(err, place_error(&s->dataset->place, err, r, f->path),
+            return error_prefix(err, scope_error(&s->dataset->scope, err, r, f->path),
                                 "%s, line %zu", s->dataset->where, f->line);
         if (!S_ISREG(st.st_mode))
             return error_set(err, -EBADMSG, "%s, line %zu: %s is no file", s->dataset->where,
@@ -262,13 +262,13 @@ static bool list_fresh(const struct dataset *d)
     struct stat st;
 
     return d->index.header->containers == 1 && (d->index.containers[0].flags & INDEX_SETTLED) &&
-           place_stat(&d->place, d->where, &st) == 0 && is_same_list(d, &st);
+           scope_stat(&d->scope, d->where, &st) == 0 && is_same_list(d, &st);
 }
 
 static void list_describe(const struct dataset *d, const struct index_sample *sample, char *ret,
                           size_t size)
 {
-    (void)place_name(&d->place, index_name(&d->index, sample->name), ret, size);
+    (void)scope_name(&d->scope, index_name(&d->index, sample->name), ret, size);
 }
 
 static int list_read(const struct dataset *d, const struct index_sample *sample,
@@ -288,7 +288,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
                        dataset_field *field, void *arg, struct plenum_error *err)
 {
     char *head = malloc(LINE_MAX_BYTES + 1), *text = malloc(LINE_MAX_BYTES + 1);
-    int fd = place_open(&d->place, d->where, 0), r;
+    int fd = scope_open(&d->scope, d->where, 0), r;
     struct listfile_line line = {0};
     struct listfile list, at;
     struct stat st;
@@ -299,7 +299,7 @@ static int list_fields(const struct dataset *d, const struct index_sample *sampl
         goto out;
     }
     if (fd < 0) {
-        r = place_error(&d->place, err, fd, d->where);
+        r = scope_error(&d->scope, err, fd, d->where);
         goto out;
     }
     if (fstat(fd, &st) < 0) {
@@ -343,18 +343,18 @@ out:
 }
 
 /* A text file whose first line can be a list's: printable, with a blank, a tab or a comma in it. */
-static bool list_recognise(const struct dataset_place *place)
+static bool list_recognise(const struct path_probe *probe)
 {
     size_t line = 0;
 
-    if (!S_ISREG(place->st.st_mode) || place->head_len == 0 ||
-        memchr(place->head, '\0', place->head_len))
+    if (!S_ISREG(probe->st.st_mode) || probe->head_len == 0 ||
+        memchr(probe->head, '\0', probe->head_len))
         return false;
-    for (; line < place->head_len && place->head[line] != '\n'; line++)
-        if (place->head[line] < 0x20 && place->head[line] != '\t' && place->head[line] != '\r')
+    for (; line < probe->head_len && probe->head[line] != '\n'; line++)
+        if (probe->head[line] < 0x20 && probe->head[line] != '\t' && probe->head[line] != '\r')
             return false;
-    return memchr(place->head, '\t', line) || memchr(place->head, ' ', line) ||
-           memchr(place->head, ',', line);
+    return memchr(probe->head, '\t', line) || memchr(probe->head, ' ', line) ||
+           memchr(probe->head, ',', line);
 }
 
 static const struct format_setting settings[] = {

@@ -21,7 +21,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/name.c \
 	%D%/hint_cache.c %D%/hint_cache.h \
 	%D%/pattern.c %D%/pattern.h \
-	%D%/place.c %D%/place.h \
+	%D%/scope.c %D%/scope.h \
 	%D%/sample_file.c \
 	%D%/sums.c %D%/sums.h \
 	%D%/tar.c \

@@ -84,22 +84,22 @@ int dataset_setting_number(const struct dataset *dataset, const char *key, int64
 
 /* Before anything is looked at: does it lie below a root, or would it if it were there? What lies
  * elsewhere is none of a client's business, not even whether it is there. */
-int name_check_place(const struct place *p, const char *name, struct plenum_error *err)
+int name_check_scope(const struct scope *p, const char *name, struct plenum_error *err)
 {
     const char *path = dataname_path(name);
     struct stat st;
 
-    if (!path || !*path || p->num_roots == 0 || place_stat(p, path, &st) != -EXDEV)
+    if (!path || !*path || p->num_roots == 0 || scope_stat(p, path, &st) != -EXDEV)
         return 0;
-    return place_error(p, err, -EXDEV, path);
+    return scope_error(p, err, -EXDEV, path);
 }
 
 int dataset_enter(struct dataset *d, const char *path, struct plenum_error *err)
 {
-    int r = place_enter(&d->place, *path ? path : ".");
+    int r = scope_enter(&d->scope, *path ? path : ".");
 
     if (r == -EXDEV)
-        return place_error(&d->place, err, r, path);
+        return scope_error(&d->scope, err, r, path);
     return r < 0
                ? error_set(err, r, "data set '%s:%s': %s", d->format->name, d->where, strerror(-r))
                : 0;
@@ -142,11 +142,11 @@ int name_take(struct dataset *d, const char *name, struct plenum_error *err)
     dataname_split(name, &parts);
     plain = !parts.format || (parts.format_len == 4 && memcmp(parts.format, "auto", 4) == 0);
     if (!plain && !format_find(parts.format, parts.format_len) &&
-        place_stat(&d->place, name, &st) == 0) {
+        scope_stat(&d->scope, name, &st) == 0) {
         parts = (struct dataname){.where = name}; /* a file whose name has a colon */
         plain = true;
     }
-    r = plain ? format_recognise(&d->place, parts.where, &d->format, err)
+    r = plain ? format_recognise(&d->scope, parts.where, &d->format, err)
               : take_format(d, &parts, err);
     if (r == 0 && parts.settings_len >= 1024)
         r = error_set(err, -EINVAL, "its settings are too long");

@@ -16,7 +16,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "loader/dataset/place.h"
+#include "loader/dataset/scope.h"
 
 enum { DEPTH_MAX = 32 }; /* of braces in one pattern */
 
@@ -45,7 +45,7 @@ bool pattern_is_magic(const char *text)
 
 /* What is being made, and in which folder. */
 struct expansion {
-    const struct place *place;
+    const struct scope *scope;
     struct pattern_list list;
     const char *folder;
     struct plenum_error *err;
@@ -88,18 +88,18 @@ static int match_entries(struct expansion *e, const char *folder, const char *pa
     char *part = strndup(pattern, len);
     struct dirent *entry;
     DIR *dir;
-    int r = part ? place_open_folder(e->place, *folder ? folder : "/", &dir) : -ENOMEM;
+    int r = part ? scope_open_folder(e->scope, *folder ? folder : "/", &dir) : -ENOMEM;
 
     if (r < 0) {
         free(part);
-        return r == -ENOENT || r == -ENOTDIR ? 0 : place_error(e->place, e->err, r, folder);
+        return r == -ENOENT || r == -ENOTDIR ? 0 : scope_error(e->scope, e->err, r, folder);
     }
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (fnmatch(part, entry->d_name, FNM_PERIOD) == 0 && strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0)
             r = take_entry(e, folder, entry->d_name, rest);
     if (r == 0 && errno)
-        r = place_error(e->place, e->err, -errno, folder);
+        r = scope_error(e->scope, e->err, -errno, folder);
     (void)closedir(dir);
     free(part);
     return r;
@@ -115,11 +115,11 @@ static int add_matches(struct expansion *e, const char *folder, const char *patt
 
     if (!pattern[plain]) {
         path = str_format("%s/%s", folder, pattern);
-        r = path ? place_stat(e->place, path, &st) : -ENOMEM;
+        r = path ? scope_stat(e->scope, path, &st) : -ENOMEM;
         if (r == 0 || !path)
             return take_path(e, path);
         if (r == -EXDEV)
-            (void)place_error(e->place, e->err, r, path);
+            (void)scope_error(e->scope, e->err, r, path);
         free(path);
         return r == -EXDEV ? -EACCES : 0;
     }
@@ -308,15 +308,15 @@ static bool turns_back(const char *pattern)
     return false;
 }
 
-int pattern_expand(const struct place *place, const char *folder, const char *pattern,
+int pattern_expand(const struct scope *scope, const char *folder, const char *pattern,
                    struct pattern_list *ret, struct plenum_error *err)
 {
-    struct expansion e = {.place = place, .folder = folder, .err = err};
+    struct expansion e = {.scope = scope, .folder = folder, .err = err};
     char *exact = str_format("%s/%s", folder, pattern);
     struct stat st;
     int r;
 
-    if (exact && place_stat(place, exact, &st) == 0) {
+    if (exact && scope_stat(scope, exact, &st) == 0) {
         r = take_path(&e, exact);
     } else {
         free(exact);

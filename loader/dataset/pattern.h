@@ -23,7 +23,7 @@ bool pattern_is_magic(const char *text);
 /** Put a path, which is taken, at the end: 0 or -ENOMEM, also for a path of NULL. */
 int pattern_list_add(struct pattern_list *list, char *path);
 
-struct place;
+struct scope;
 
 /**
  * All that a pattern in a folder stands for. The folder's own name is taken as it is.
@@ -37,7 +37,7 @@ struct place;
  * -EINVAL a range that cannot be, or ".." behind a part that is expanded; -EACCES a folder that
  * would have to be looked into lies below none of the place's roots; -ENOMEM.
  */
-int pattern_expand(const struct place *place, const char *folder, const char *pattern,
+int pattern_expand(const struct scope *scope, const char *folder, const char *pattern,
                    struct pattern_list *ret, struct plenum_error *err);
 
 #endif

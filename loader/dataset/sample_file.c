@@ -60,30 +60,30 @@ uint64_t dataset_settled(const struct stat *st)
 
 int dataset_has_changed(const struct dataset *d, const char *path, struct plenum_error *err)
 {
-    char name[PLACE_NAME_MAX];
+    char name[SCOPE_NAME_MAX];
 
     return error_set(err, -ESTALE,
                      "%s has changed since the data set was indexed: start the job again, or put "
                      "the file back",
-                     place_name(&d->place, path, name, sizeof(name)));
+                     scope_name(&d->scope, path, name, sizeof(name)));
 }
 
 /* Of a file of the data set. */
 static int file_error(const struct dataset *d, const char *path, int r, struct plenum_error *err)
 {
-    char name[PLACE_NAME_MAX];
+    char name[SCOPE_NAME_MAX];
 
     if (r == -ENODATA)
         return error_set(err, -ESTALE, "%s: the file has become shorter",
-                         place_name(&d->place, path, name, sizeof(name)));
-    return place_error(&d->place, err, r, path);
+                         scope_name(&d->scope, path, name, sizeof(name)));
+    return scope_error(&d->scope, err, r, path);
 }
 
 int dataset_read_file(const struct dataset *d, const char *path, const struct index_sample *sample,
                       struct dataset_buffer *buffer, struct plenum_error *err)
 {
     uint32_t number = (uint32_t)(sample - d->index.samples);
-    int fd = place_open(&d->place, path, 0), r;
+    int fd = scope_open(&d->scope, path, 0), r;
     struct stat st;
     bool touched;
 
@@ -114,7 +114,7 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
 
 void dataset_announce_file(const struct dataset *d, const char *path)
 {
-    int fd = place_open(&d->place, path, 0);
+    int fd = scope_open(&d->scope, path, 0);
 
     if (fd < 0)
         return;

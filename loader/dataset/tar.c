@@ -571,17 +571,17 @@ static int scan_archive(struct archive *a)
 static int add_class_names(const struct dataset *d, struct index_builder *b,
                            struct plenum_error *err)
 {
-    int fd = place_open(&d->place, classes_file, 0), r;
+    int fd = scope_open(&d->scope, classes_file, 0), r;
     struct stat st;
     char *text;
 
     if (fd == -ENOENT)
         return 0;
     if (fd < 0)
-        return place_error(&d->place, err, fd, classes_file);
+        return scope_error(&d->scope, err, fd, classes_file);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CLASSES_FILE_MAX) {
         (void)close(fd);
-        return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->place.folder,
+        return error_set(err, -EBADMSG, "%s/%s is no list of class names", d->scope.folder,
                          classes_file);
     }
     text = malloc((size_t)st.st_size + 1);
@@ -591,7 +591,7 @@ static int add_class_names(const struct dataset *d, struct index_builder *b,
     }
     r = io_pread_all(fd, text, (size_t)st.st_size, 0);
     if (r < 0) {
-        (void)error_set(err, r, "%s/%s: %s", d->place.folder, classes_file,
+        (void)error_set(err, r, "%s/%s: %s", d->scope.folder, classes_file,
                         r == -ENODATA ? "it has become shorter" : strerror(-r));
         goto out;
     }
@@ -600,7 +600,7 @@ static int add_class_names(const struct dataset *d, struct index_builder *b,
         end = strchrnul(line, '\n');
         *end = 0;
         if (b->num_classes >= CLASSES_MAX) {
-            r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->place.folder,
+            r = error_set(err, -EBADMSG, "%s/%s names more than %d classes", d->scope.folder,
                           classes_file, CLASSES_MAX);
             goto out;
         }
@@ -840,13 +840,13 @@ static bool has_archive_name(const char *path)
     return false;
 }
 
-static bool tar_recognise(const struct dataset_place *place)
+static bool tar_recognise(const struct path_probe *probe)
 {
     enum { MAGIC_AT = 257 };
 
-    return S_ISREG(place->st.st_mode) &&
-           (has_archive_name(place->path) ||
-            (place->head_len >= 512 && memcmp(place->head + MAGIC_AT, "ustar", 5) == 0));
+    return S_ISREG(probe->st.st_mode) &&
+           (has_archive_name(probe->path) ||
+            (probe->head_len >= 512 && memcmp(probe->head + MAGIC_AT, "ustar", 5) == 0));
 }
 
 /* --- an indexed data set --- */
@@ -895,7 +895,7 @@ static int tar_read(const struct dataset *dataset, const struct index_sample *sa
     r = read_from(fd, dataset, sample, buffer, err);
     archive_close(dataset, sample, fd);
     if (r < 0)
-        return error_prefix(err, r, "%s/%s", dataset->place.folder,
+        return error_prefix(err, r, "%s/%s", dataset->scope.folder,
                             index_name(index, index->containers[sample->container].name));
     return 0;
 }
@@ -911,7 +911,7 @@ static void tar_describe(const struct dataset *dataset, const struct index_sampl
 {
     const struct index *index = &dataset->index;
 
-    (void)snprintf(ret, size, "%s/%s: %s", dataset->place.folder,
+    (void)snprintf(ret, size, "%s/%s: %s", dataset->scope.folder,
                    index_name(index, index->containers[sample->container].name),
                    index_name(index, sample->name));
 }

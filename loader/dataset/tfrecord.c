@@ -251,11 +251,11 @@ static int take_example(struct archive *a, const struct keys *keys, const Exampl
     const ProtobufCBinaryData *image = one_bytes(find(example, keys->image));
     const ProtobufCBinaryData *name = one_bytes(find(example, keys->name));
     struct index_sample sample = {.where = offset};
-    const uint8_t *place = image ? find_bytes(data, len, image) : NULL;
+    const uint8_t *found = image ? find_bytes(data, len, image) : NULL;
     char list[256], text[256] = "";
     int64_t r;
 
-    if (!place)
+    if (!found)
         return error_set(&a->err, -EBADMSG,
                          "%s: the record at byte %llu has no feature '%s' of one piece of bytes; "
                          "its features: %s (image=FEATURE names another)",
@@ -271,7 +271,7 @@ static int take_example(struct archive *a, const struct keys *keys, const Exampl
     if (r >= 0) {
         sample.label = (int32_t)r;
         sample.len = (uint32_t)image->len;
-        sample.extra = (uint32_t)(place - data);
+        sample.extra = (uint32_t)(found - data);
         if (name)
             (void)snprintf(text, sizeof(text), "%.*s", (int)min_u64(name->len, sizeof(text) - 1),
                            (const char *)name->data);
@@ -630,9 +630,9 @@ static int tfrecord_fields(const struct dataset *dataset, const struct index_sam
     return 0;
 }
 
-static bool tfrecord_recognise(const struct dataset_place *place)
+static bool tfrecord_recognise(const struct path_probe *probe)
 {
-    return S_ISREG(place->st.st_mode) && place->head_len >= HEADER && header_is_right(place->head);
+    return S_ISREG(probe->st.st_mode) && probe->head_len >= HEADER && header_is_right(probe->head);
 }
 
 static const char *const patterns[] = {"*.tfrecord", "*.tfrecords", "*-of-*"};

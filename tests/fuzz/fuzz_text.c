@@ -13,9 +13,9 @@
 #include "common/pipeline.h"
 #include "common/util.h"
 #include "loader/dataset/pattern.h"
-#include "loader/dataset/place.h"
+#include "loader/dataset/scope.h"
 
-static const struct place anywhere = {.fd = -1};
+static const struct scope anywhere = {.fd = -1};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

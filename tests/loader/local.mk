@@ -3,14 +3,14 @@ check_LTLIBRARIES += tests/libtree.la
 tests_libtree_la_SOURCES = tests/records.c tests/records.h tests/tap.h tests/tree.c tests/tree.h
 tests_libtree_la_LIBADD = tests/libdaemon.la common/libcommon.la loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
-loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_pattern %D%/dataset/test_place \
+loader_tests = %D%/dataset/test_badlist %D%/dataset/test_folder %D%/dataset/test_index %D%/dataset/test_json_find %D%/dataset/test_list %D%/dataset/test_hint_cache %D%/dataset/test_pattern %D%/dataset/test_scope \
 	%D%/dataset/test_tar %D%/dataset/test_tfrecord %D%/render/test_tiles %D%/serve/test_blocking %D%/serve/test_openings %D%/serve/test_queue %D%/serve/test_log_limit \
 	%D%/serve/test_session %D%/serve/test_fair_queue
 threads_tests += %D%/serve/test_blocking %D%/serve/test_queue
 check_PROGRAMS += $(loader_tests)
 TESTS += $(loader_tests)
 
-loader_scripts = %D%/ctl/test_pack.sh %D%/ctl/test_terminal.sh %D%/ctl/test_verify.sh %D%/dataset/test_door.sh %D%/dataset/test_tar_writers.sh
+loader_scripts = %D%/ctl/test_pack.sh %D%/ctl/test_terminal.sh %D%/ctl/test_verify.sh %D%/dataset/test_opens.sh %D%/dataset/test_tar_writers.sh
 EXTRA_DIST += $(loader_scripts)
 TESTS += $(loader_scripts)
 
@@ -29,8 +29,8 @@ dataset_test_libs = tests/libtree.la loader/dataset/libdataset.la common/libcomm
 %C%_render_test_tiles_LDADD = tests/libtree.la tests/loader/image/libimagetest.la $(loader_libs) $(JPEG_LIBS) $(PNG_LIBS) $(CRITERION_LIBS)
 %C%_dataset_test_pattern_CFLAGS = $(test_cflags)
 %C%_dataset_test_pattern_LDADD = $(dataset_test_libs)
-%C%_dataset_test_place_CFLAGS = $(test_cflags)
-%C%_dataset_test_place_LDADD = $(dataset_test_libs)
+%C%_dataset_test_scope_CFLAGS = $(test_cflags)
+%C%_dataset_test_scope_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_CFLAGS = $(test_cflags)
 %C%_dataset_test_tar_LDADD = $(dataset_test_libs)
 %C%_dataset_test_tar_SOURCES = %D%/dataset/test_tar.c %D%/dataset/opened.h

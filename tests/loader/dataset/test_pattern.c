@@ -10,10 +10,10 @@
 
 #include "common/util.h"
 #include "loader/dataset/pattern.h"
-#include "loader/dataset/place.h"
+#include "loader/dataset/scope.h"
 #include "tests/tree.h"
 
-static const struct place anywhere = {.fd = -1};
+static const struct scope anywhere = {.fd = -1};
 
 static void spelled(const char *text, const char *want)
 {
@@ -110,7 +110,7 @@ Test(pattern, that_are_called_off_look_at_nothing_any_more)
 {
     static const char *const patterns[] = {"*/*/*/*", "*/c", "{x,y}*"};
     atomic_bool cancel = true;
-    struct place place = {.fd = -1, .cancel = &cancel};
+    struct scope scope = {.fd = -1, .cancel = &cancel};
     struct pattern_list paths = {0};
     struct plenum_error err;
     struct tree tree;
@@ -118,7 +118,7 @@ Test(pattern, that_are_called_off_look_at_nothing_any_more)
     tree_init(&tree);
     tree_write_text(&tree, "b/c", "");
     for (size_t i = 0; i < ARRAY_LEN(patterns); i++)
-        cr_expect(eq(int, pattern_expand(&place, tree.root, patterns[i], &paths, &err), -ECANCELED),
+        cr_expect(eq(int, pattern_expand(&scope, tree.root, patterns[i], &paths, &err), -ECANCELED),
                   "%s", patterns[i]);
     tree_fini(&tree);
 }

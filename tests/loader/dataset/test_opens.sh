@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What a data set names is opened by loader/dataset/place.c alone, which checks it against the client's roots, and files
+# What a data set names is opened by loader/dataset/scope.c alone, which checks it against the client's roots, and files
 # of the cache by cache.c. Nothing else of that room, nor of the rooms that use it, opens, lists or looks at paths.
 . "$top_srcdir/tests/lib.sh"
 
@@ -12,15 +12,15 @@ calls="$calls|access|faccessat|realpath|canonicalize_file_name|readlink|readlink
 others() {
     cd "$top_srcdir/loader" || exit 1
     grep -nE "(^|[^_a-z>.])($calls) ?\\(" dataset/*.c render/*.c image/*.c |
-        grep -vE '^dataset/(place|cache|tar_writer)\.c:|^[^:]*:[0-9]*: ?\*|^[^:]*:[0-9]*: */\*' |
+        grep -vE '^dataset/(scope|cache|tar_writer)\.c:|^[^:]*:[0-9]*: ?\*|^[^:]*:[0-9]*: */\*' |
         grep -vE '^dataset/index\.c:[0-9]*:    int fd = open\(path, O_RDONLY \| O_CLOEXEC \| O_NONBLOCK\);$'
 }
 
-# For our own eyes: the same of place.c, so that a search that finds nothing anywhere shows.
-in_place() {
-    grep -cE "(^|[^_a-z>.])($calls) ?\\(" "$top_srcdir/loader/dataset/place.c"
+# For our own eyes: the same of scope.c, so that a search that finds nothing anywhere shows.
+in_scope() {
+    grep -cE "(^|[^_a-z>.])($calls) ?\\(" "$top_srcdir/loader/dataset/scope.c"
 }
 
-ok "the search finds what is there" test "$(in_place)" -gt 3
-is "" "nothing but place.c and cache.c opens a path" others
+ok "the search finds what is there" test "$(in_scope)" -gt 3
+is "" "nothing but scope.c and cache.c opens a path" others
 finish

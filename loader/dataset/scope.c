@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* place.c - opening what a data set names, below the roots that its client may read.
+/* scope.c - opens what a data set names, below the roots that its client may read.
  *
- * Checking a path and then opening it by name proves nothing: whoever may write there exchanges it
- * in between. So the check is part of the opening:
+ * It is not enough to check a path and then open it by name: somebody may replace it in between
+ * (a time-of-check-to-time-of-use race). So the check is part of opening:
  *
- * - What lies beneath the data set's own folder is opened by openat2() with RESOLVE_BENEATH: one
- *   system call, by which the kernel itself sees to it that no link and no ".." leads out.
- * - All else (a link to another root, an absolute path, a kernel without openat2) is walked down
- *   from "/", one folder after the other, each opened within the one before and never through a
- *   link. Links are read and followed here. The names of these folders are then the path without
- *   links, which must lie below a root in the end.
+ * - A path beneath the data set's own folder is opened by openat2() with RESOLVE_BENEATH. In this
+ *   one system call the kernel makes sure that no link and no ".." leads out of the folder.
+ * - Any other path (a link to another root, an absolute path, a kernel without openat2) is walked
+ *   from "/": each folder is opened within the one before, and never through a link; links are
+ *   read and followed here. The names of these folders make up the path without links, which must
+ *   lie below a root in the end.
  *
- * What lies outside is walked through (roots may be reached by a link of the operator's) but never
- * told of: a walk that fails there, or ends there, has one answer. Nor does it come back from there
- * by "..", as it would tell by its success that the folder before ".." exists; only folders that
- * lie above a root are known to be there anyway. */
+ * A walk may pass through folders outside of the roots (a link of the operator's may lead through
+ * them), but nothing is told about them: a walk that fails or ends there always returns the same
+ * error. A walk may not leave a folder outside by "..": its success would tell that the folder
+ * before the ".." exists. Folders above a root are an exception, because they exist anyway. */
 #include "config.h"
 
-#include "loader/dataset/place.h"
+#include "loader/dataset/scope.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@
 
 enum { TURNS_MAX = 256 }; /* links and ".." in one path */
 
-/* ---- what lies where ---- */
+/* ---- roots ---- */
 
 static bool is_below(const char *path, const char *root)
 {
@@ -45,7 +45,7 @@ static bool is_below(const char *path, const char *root)
            (path[len] == '/' || path[len] == '\0' || root[len - 1] == '/');
 }
 
-static bool is_inside(const struct place *p, const char *path)
+static bool is_inside(const struct scope *p, const char *path)
 {
     for (unsigned i = 0; i < p->num_roots; i++)
         if (is_below(path, p->roots[i]))
@@ -53,8 +53,8 @@ static bool is_inside(const struct place *p, const char *path)
     return false;
 }
 
-/* In a root, or above one? */
-static bool is_known(const struct place *p, const char *path)
+/* Is it in a root, or above one? */
+static bool is_known(const struct scope *p, const char *path)
 {
     for (unsigned i = 0; i < p->num_roots; i++)
         if (is_below(p->roots[i], path))
@@ -65,10 +65,10 @@ static bool is_known(const struct place *p, const char *path)
 /* ---- the walk ---- */
 
 struct walk {
-    const struct place *place;
-    char todo[PATH_MAX]; /* absolute: what is to be walked, from "/" */
-    char done[PATH_MAX]; /* what has been: folders and files that are no links; "" is "/" */
-    int fd, up;          /* of `done` and of the folder that it lies in, O_PATH */
+    const struct scope *scope;
+    char todo[PATH_MAX]; /* the absolute path to walk, from "/" */
+    char done[PATH_MAX]; /* the path so far, without links; "" is "/" */
+    int fd, up;          /* `done`, and the folder that it lies in; O_PATH */
 };
 
 static const char *done_of(const struct walk *w)
@@ -76,20 +76,20 @@ static const char *done_of(const struct walk *w)
     return *w->done ? w->done : "/";
 }
 
-/* What an error in the folder that was reached says to the client. */
-static int told(const struct walk *w, int r)
+/* The error that the client may see, for an error in the folder reached. */
+static int visible_error(const struct walk *w, int r)
 {
-    if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) /* our own */
+    if (r == -EMFILE || r == -ENFILE || r == -ENOMEM) /* errors of the loader */
         return r;
-    return is_inside(w->place, done_of(w)) ? r : -EXDEV;
+    return is_inside(w->scope, done_of(w)) ? r : -EXDEV;
 }
 
-/* Walk `first`, then `rest`, from "/": 1. */
-static int walk_anew(struct walk *w, const char *first, const char *rest)
+/* Have `first`, then `rest` walked from "/": 1. */
+static int restart(struct walk *w, const char *first, const char *rest)
 {
     char *todo = str_format("/%s/%s", first, rest);
     size_t len = todo ? strlen(todo) : 0;
-    int r = !todo ? -ENOMEM : len >= sizeof(w->todo) ? told(w, -ENAMETOOLONG) : 1;
+    int r = !todo ? -ENOMEM : len >= sizeof(w->todo) ? visible_error(w, -ENAMETOOLONG) : 1;
 
     if (r > 0)
         memcpy(w->todo, todo, len + 1);
@@ -101,29 +101,29 @@ static int walk_up(struct walk *w, const char *rest)
 {
     char *slash = strrchr(w->done, '/');
 
-    if (!is_known(w->place, done_of(w)))
+    if (!is_known(w->scope, done_of(w)))
         return -EXDEV;
     if (slash)
         *slash = '\0';
-    return walk_anew(w, w->done, rest);
+    return restart(w, w->done, rest);
 }
 
-/* The link that is open as `link`, in the folder that was reached. */
+/* Follow the link that is open as `link`, in the folder reached. */
 static int walk_link(struct walk *w, int link, const char *rest)
 {
     char target[PATH_MAX], whole[2 * PATH_MAX + 1];
     ssize_t n = readlinkat(link, "", target, sizeof(target) - 1);
 
     if (n < 0)
-        return told(w, -errno);
+        return visible_error(w, -errno);
     target[n] = '\0';
     if (target[0] == '/')
-        return walk_anew(w, target, rest);
+        return restart(w, target, rest);
     (void)snprintf(whole, sizeof(whole), "%s/%s", w->done, target);
-    return walk_anew(w, whole, rest);
+    return restart(w, whole, rest);
 }
 
-/* Into an entry of the folder that was reached; 1: it is a link, to be walked instead. */
+/* Open an entry of the folder reached; 1: it is a link, and the walk must begin again. */
 static int walk_into(struct walk *w, const char *name, const char *rest)
 {
     size_t len = strlen(w->done);
@@ -131,10 +131,10 @@ static int walk_into(struct walk *w, const char *name, const char *rest)
     int fd, r;
 
     if (len + strlen(name) + 2 > sizeof(w->done))
-        return told(w, -ENAMETOOLONG);
+        return visible_error(w, -ENAMETOOLONG);
     fd = openat(w->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0) {
-        r = told(w, -errno);
+        r = visible_error(w, -errno);
         io_close(&fd);
         return r;
     }
@@ -151,7 +151,7 @@ static int walk_into(struct walk *w, const char *name, const char *rest)
     return 0;
 }
 
-/* From "/" to the end, or to the first link or "..": 1, with what is to be walked instead. */
+/* Walk from "/" to the end: 0. At the first link or "..": 1, and the walk must begin again. */
 static int walk_down(struct walk *w)
 {
     const char *at = w->todo;
@@ -167,7 +167,7 @@ static int walk_down(struct walk *w)
         size_t len = strcspn(at, "/");
 
         if (len > NAME_MAX)
-            return told(w, -ENAMETOOLONG);
+            return visible_error(w, -ENAMETOOLONG);
         memcpy(name, at, len);
         name[len] = '\0';
         at += len;
@@ -179,7 +179,7 @@ static int walk_down(struct walk *w)
     return r;
 }
 
-/* Open for `flags` what has been reached. */
+/* Open what was reached, with `flags`. */
 static int walk_open(struct walk *w, int flags)
 {
     struct stat st;
@@ -198,25 +198,24 @@ static int walk_open(struct walk *w, int flags)
     else
         fd = openat(w->up, strrchr(w->done, '/') + 1, flags | O_NOFOLLOW);
     if (fd < 0)
-        return errno == ELOOP ? -EAGAIN : -errno; /* it has become a link just now */
+        return errno == ELOOP ? -EAGAIN : -errno; /* it was replaced by a link just now */
     return fd;
 }
 
-/* place_open() of an absolute path, and its path without links into `*real`, if that is asked for.
- */
-static int walk(const struct place *p, const char *path, int flags, char **real)
+/* scope_open() of an absolute path. `*real`, unless `real` is NULL, is the path without links. */
+static int walk(const struct scope *p, const char *path, int flags, char **real)
 {
     struct walk *w = malloc(sizeof(*w));
     int r;
 
     if (!w)
         return -ENOMEM;
-    *w = (struct walk){.place = p, .fd = -1, .up = -1};
-    r = walk_anew(w, path, "");
+    *w = (struct walk){.scope = p, .fd = -1, .up = -1};
+    r = restart(w, path, "");
     for (int i = 0; i < TURNS_MAX && r == 1; i++)
         r = walk_down(w);
     if (r == 1)
-        r = told(w, -ELOOP);
+        r = visible_error(w, -ELOOP);
     if (r == 0 && !is_inside(p, done_of(w)))
         r = -EXDEV;
     if (r == 0)
@@ -234,8 +233,8 @@ static int walk(const struct place *p, const char *path, int flags, char **real)
     return r;
 }
 
-/* The same of a path that may be relative. */
-static int walk_from(const struct place *p, const char *path, int flags, char **real)
+/* The same for a path that may be relative. */
+static int walk_from(const struct scope *p, const char *path, int flags, char **real)
 {
     char here[PATH_MAX], *whole;
     int r;
@@ -252,15 +251,15 @@ static int walk_from(const struct place *p, const char *path, int flags, char **
 
 /* ---- by the kernel ---- */
 
-/* As <linux/openat2.h> has it, which older systems lack. */
+/* struct open_how of <linux/openat2.h>, which older systems lack. */
 struct how {
     uint64_t flags, mode, resolve;
 };
 
 enum { NO_MAGIC_LINKS = 0x02, BENEATH = 0x08 };
 
-/* Open what lies beneath the folder; -EXDEV: that is not certain. */
-static int open_beneath(const struct place *p, const char *path, int flags)
+/* Open a path beneath the folder; -EXDEV: it may lie elsewhere. */
+static int open_beneath(const struct scope *p, const char *path, int flags)
 {
 #ifdef SYS_openat2
     struct how how = {.flags = (uint64_t)flags, .resolve = NO_MAGIC_LINKS | BENEATH};
@@ -268,7 +267,7 @@ static int open_beneath(const struct place *p, const char *path, int flags)
 
     if (fd >= 0)
         return (int)fd;
-    /* These are what the file system says of what lies beneath. */
+    /* These errors are about a path beneath the folder. */
     if (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == ENAMETOOLONG ||
         errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO || errno == ESTALE)
         return -errno;
@@ -280,11 +279,11 @@ static int open_beneath(const struct place *p, const char *path, int flags)
     return -EXDEV;
 }
 
-/* ---- what others use ---- */
+/* ---- public functions ---- */
 
-int place_init(struct place *p, const char *const *roots, unsigned num_roots)
+int scope_init(struct scope *p, const char *const *roots, unsigned num_roots)
 {
-    *p = (struct place){.fd = -1};
+    *p = (struct scope){.fd = -1};
     if (num_roots == 0)
         return 0;
     p->roots = calloc(num_roots, sizeof(*p->roots));
@@ -298,18 +297,18 @@ int place_init(struct place *p, const char *const *roots, unsigned num_roots)
     return 0;
 }
 
-void place_fini(struct place *p)
+void scope_fini(struct scope *p)
 {
     for (unsigned i = 0; i < p->num_roots; i++)
         free(p->roots[i]);
     free(p->roots);
     free(p->folder);
     io_close(&p->fd);
-    *p = (struct place){.fd = -1};
+    *p = (struct scope){.fd = -1};
 }
 
-/* With the path without links, which is taken in the same walk. */
-static int open_resolved(const struct place *p, const char *path, int flags, char **real)
+/* Open a path, and find the path without links in the same walk. */
+static int open_resolved(const struct scope *p, const char *path, int flags, char **real)
 {
     char *whole;
     int fd;
@@ -328,7 +327,7 @@ static int open_resolved(const struct place *p, const char *path, int flags, cha
     return fd;
 }
 
-int place_enter(struct place *p, const char *path)
+int scope_enter(struct scope *p, const char *path)
 {
     char *real = NULL;
     int fd = open_resolved(p, path, O_RDONLY | O_DIRECTORY, &real);
@@ -342,7 +341,7 @@ int place_enter(struct place *p, const char *path)
     return 0;
 }
 
-int place_resolve(const struct place *p, const char *path, char **ret)
+int scope_resolve(const struct scope *p, const char *path, char **ret)
 {
     int fd = open_resolved(p, path, O_PATH, ret);
 
@@ -352,12 +351,12 @@ int place_resolve(const struct place *p, const char *path, char **ret)
     return 0;
 }
 
-static bool is_cancelled(const struct place *p)
+static bool is_cancelled(const struct scope *p)
 {
     return p->cancel && atomic_load_explicit(p->cancel, memory_order_relaxed);
 }
 
-int place_open(const struct place *p, const char *path, int flags)
+int scope_open(const struct scope *p, const char *path, int flags)
 {
     int fd;
 
@@ -376,9 +375,9 @@ int place_open(const struct place *p, const char *path, int flags)
     return walk_from(p, path, flags, NULL);
 }
 
-int place_open_folder(const struct place *p, const char *path, DIR **ret)
+int scope_open_folder(const struct scope *p, const char *path, DIR **ret)
 {
-    int fd = place_open(p, path, O_DIRECTORY), r;
+    int fd = scope_open(p, path, O_DIRECTORY), r;
 
     if (fd < 0)
         return fd;
@@ -390,7 +389,7 @@ int place_open_folder(const struct place *p, const char *path, DIR **ret)
     return r;
 }
 
-int place_stat(const struct place *p, const char *path, struct stat *ret)
+int scope_stat(const struct scope *p, const char *path, struct stat *ret)
 {
     int fd, r;
 
@@ -398,7 +397,7 @@ int place_stat(const struct place *p, const char *path, struct stat *ret)
         return -ECANCELED;
     if (p->num_roots == 0)
         return fstatat(p->folder ? p->fd : AT_FDCWD, path, ret, 0) < 0 ? -errno : 0;
-    fd = place_open(p, path, O_PATH);
+    fd = scope_open(p, path, O_PATH);
     if (fd < 0)
         return fd;
     r = fstat(fd, ret) < 0 ? -errno : 0;
@@ -406,7 +405,7 @@ int place_stat(const struct place *p, const char *path, struct stat *ret)
     return r;
 }
 
-int place_stat_entry(const struct place *p, int fd, const char *folder, const char *name,
+int scope_stat_entry(const struct scope *p, int fd, const char *folder, const char *name,
                      struct stat *ret)
 {
     char *path;
@@ -417,12 +416,12 @@ int place_stat_entry(const struct place *p, int fd, const char *folder, const ch
     if (!S_ISLNK(ret->st_mode))
         return 0;
     path = str_format("%s/%s", folder, name);
-    r = path ? place_stat(p, path, ret) : -ENOMEM;
+    r = path ? scope_stat(p, path, ret) : -ENOMEM;
     free(path);
     return r;
 }
 
-char *place_name(const struct place *p, const char *path, char *ret, size_t size)
+char *scope_name(const struct scope *p, const char *path, char *ret, size_t size)
 {
     if (p->folder && path[0] != '/')
         (void)snprintf(ret, size, "%s/%s", p->folder, path);
@@ -431,11 +430,11 @@ char *place_name(const struct place *p, const char *path, char *ret, size_t size
     return ret;
 }
 
-int(place_error)(const struct place *p, struct plenum_error *err, int code, const char *path)
+int(scope_error)(const struct scope *p, struct plenum_error *err, int code, const char *path)
 {
-    char name[PLACE_NAME_MAX];
+    char name[SCOPE_NAME_MAX];
 
-    (void)place_name(p, path, name, sizeof(name));
+    (void)scope_name(p, path, name, sizeof(name));
     if (code == -EXDEV)
         return error_set(err, -EACCES, "%s does not lie below a --root of this loader", name);
     return error_set(err, code, "%s: %s", name, strerror(-code));

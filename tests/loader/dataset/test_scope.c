@@ -17,7 +17,7 @@
 #include <criterion/new/assert.h>
 
 #include "common/util.h"
-#include "loader/dataset/place.h"
+#include "loader/dataset/scope.h"
 #include "tests/tree.h"
 
 static struct tree tree;
@@ -59,7 +59,7 @@ static void tear_down(void)
     tree_fini(&tree);
 }
 
-TestSuite(place, .init = set_up, .fini = tear_down);
+TestSuite(scope, .init = set_up, .fini = tear_down);
 
 /* What is opened from within the folder "mine/set", with the roots "mine" and "second". */
 static const struct {
@@ -105,8 +105,8 @@ static const struct {
     {"/", -EXDEV},
 };
 
-/* Make a place in which no more than "mine" and "second" can be seen. */
-static void make_place(struct place *p)
+/* Make a scope in which no more than "mine" and "second" can be seen. */
+static void make_scope(struct scope *p)
 {
     const char *roots[2];
     char mine[512], second[512];
@@ -115,16 +115,16 @@ static void make_place(struct place *p)
     (void)snprintf(second, sizeof(second), "%s", tree_path(&tree, "second"));
     roots[0] = mine;
     roots[1] = second;
-    cr_assert(eq(int, place_init(p, roots, 2), 0));
+    cr_assert(eq(int, scope_init(p, roots, 2), 0));
 }
 
 static void check_all(void)
 {
-    struct place p;
+    struct scope p;
 
-    make_place(&p);
-    cr_assert(eq(int, place_enter(&p, tree_path(&tree, "theirs")), -EXDEV));
-    cr_assert(eq(int, place_enter(&p, tree_path(&tree, "by-a-link/other/../set")), 0));
+    make_scope(&p);
+    cr_assert(eq(int, scope_enter(&p, tree_path(&tree, "theirs")), -EXDEV));
+    cr_assert(eq(int, scope_enter(&p, tree_path(&tree, "by-a-link/other/../set")), 0));
     cr_expect(eq(str, p.folder, (char *)tree_path(&tree, "mine/set")));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *path = cases[i].path;
@@ -133,24 +133,24 @@ static void check_all(void)
         int fd;
 
         path = path[0] == '%' ? tree_path(&tree, path + 2) : path;
-        fd = place_open(&p, path, 0);
+        fd = scope_open(&p, path, 0);
         if (fd >= 0)
             cr_assert(eq(sz, (size_t)read(fd, &letter, 1), 1));
         cr_expect(eq(int, fd < 0 ? fd : letter, cases[i].want), "%s", path);
         io_close(&fd);
-        cr_expect(eq(int, place_stat(&p, path, &st), cases[i].want < 0 ? cases[i].want : 0), "%s",
+        cr_expect(eq(int, scope_stat(&p, path, &st), cases[i].want < 0 ? cases[i].want : 0), "%s",
                   path);
-        cr_expect(lt(int, place_open(&p, path, O_DIRECTORY), 0), "%s", path);
+        cr_expect(lt(int, scope_open(&p, path, O_DIRECTORY), 0), "%s", path);
     }
-    place_fini(&p);
+    scope_fini(&p);
 }
 
-Test(place, what_lies_outside_has_one_answer)
+Test(scope, what_lies_outside_has_one_answer)
 {
     check_all();
 }
 
-Test(place, the_same_without_openat2)
+Test(scope, the_same_without_openat2)
 {
     /* As an old kernel, or a container that does not know the call, answers. */
     static struct sock_filter code[] = {
@@ -167,43 +167,43 @@ Test(place, the_same_without_openat2)
     check_all();
 }
 
-Test(place, folders_and_entries)
+Test(scope, folders_and_entries)
 {
-    struct place p;
+    struct scope p;
     struct stat st;
     char *real;
     DIR *dir;
 
-    make_place(&p);
-    cr_assert(eq(int, place_enter(&p, tree_path(&tree, "mine/set")), 0));
-    cr_assert(eq(int, place_open_folder(&p, "deep", &dir), 0));
-    cr_expect(eq(int, place_stat_entry(&p, dirfd(dir), "deep", "b", &st), 0));
+    make_scope(&p);
+    cr_assert(eq(int, scope_enter(&p, tree_path(&tree, "mine/set")), 0));
+    cr_assert(eq(int, scope_open_folder(&p, "deep", &dir), 0));
+    cr_expect(eq(int, scope_stat_entry(&p, dirfd(dir), "deep", "b", &st), 0));
     (void)closedir(dir);
-    cr_assert(eq(int, place_open_folder(&p, ".", &dir), 0));
-    cr_expect(eq(int, place_stat_entry(&p, dirfd(dir), ".", "to-second", &st), 0));
-    cr_expect(eq(int, place_stat_entry(&p, dirfd(dir), ".", "to-theirs", &st), -EXDEV));
-    cr_expect(eq(int, place_stat_entry(&p, dirfd(dir), ".", "to-nothing", &st), -ENOENT));
+    cr_assert(eq(int, scope_open_folder(&p, ".", &dir), 0));
+    cr_expect(eq(int, scope_stat_entry(&p, dirfd(dir), ".", "to-second", &st), 0));
+    cr_expect(eq(int, scope_stat_entry(&p, dirfd(dir), ".", "to-theirs", &st), -EXDEV));
+    cr_expect(eq(int, scope_stat_entry(&p, dirfd(dir), ".", "to-nothing", &st), -ENOENT));
     (void)closedir(dir);
-    cr_expect(eq(int, place_open_folder(&p, "to-their-folder", &dir), -EXDEV));
-    cr_expect(eq(int, place_open_folder(&p, "a", &dir), -ENOTDIR));
-    cr_assert(eq(int, place_resolve(&p, "to-second", &real), 0));
+    cr_expect(eq(int, scope_open_folder(&p, "to-their-folder", &dir), -EXDEV));
+    cr_expect(eq(int, scope_open_folder(&p, "a", &dir), -ENOTDIR));
+    cr_assert(eq(int, scope_resolve(&p, "to-second", &real), 0));
     cr_expect(eq(str, real, (char *)tree_path(&tree, "second/d")));
     free(real);
-    cr_expect(eq(int, place_resolve(&p, "to-theirs", &real), -EXDEV));
-    place_fini(&p);
+    cr_expect(eq(int, scope_resolve(&p, "to-theirs", &real), -EXDEV));
+    scope_fini(&p);
 }
 
 /* Without roots, all that the file system shows. */
-Test(place, anywhere)
+Test(scope, anywhere)
 {
-    struct place p;
+    struct scope p;
     int fd;
 
-    cr_assert(eq(int, place_init(&p, NULL, 0), 0));
-    cr_assert(eq(int, place_enter(&p, tree_path(&tree, "mine/set")), 0));
-    fd = place_open(&p, "to-theirs", 0);
+    cr_assert(eq(int, scope_init(&p, NULL, 0), 0));
+    cr_assert(eq(int, scope_enter(&p, tree_path(&tree, "mine/set")), 0));
+    fd = scope_open(&p, "to-theirs", 0);
     cr_expect(ge(int, fd, 0));
     io_close(&fd);
-    cr_expect(eq(int, place_open(&p, "to-nothing", 0), -ENOENT));
-    place_fini(&p);
+    cr_expect(eq(int, scope_open(&p, "to-nothing", 0), -ENOENT));
+    scope_fini(&p);
 }
