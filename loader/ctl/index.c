@@ -101,7 +101,7 @@ static int refuse_tiles(const struct dataset *d, int code, struct plenum_error *
 {
     const char *path = dataset_get_index_path(d), *where = path ? path : "there is no cache folder";
 
-    if (dataset_is_made_up(d))
+    if (dataset_is_generated(d))
         return error_set(err, -EINVAL, "--tiles: the images of %s are made up, there are no JPEGs",
                          dataset_get_name(d));
     if (code == -EFBIG)
@@ -159,7 +159,7 @@ static void print_json(const struct dataset *d, const struct tiles *t)
     json_number(&j, "samples", dataset_get_samples(d));
     json_number(&j, "classes", dataset_get_classes(d));
     json_number(&j, "bytes", dataset_get_bytes(d));
-    json_number(&j, "passed_over", dataset_get_passed_over(d));
+    json_number(&j, "passed_over", dataset_get_skipped(d));
     json_text(&j, "warning", *dataset_get_warning(d) ? dataset_get_warning(d) : NULL);
     json_text(&j, "fingerprint", datasum_hex(dataset_get_fingerprint(d), text));
     json_text(&j, "index", dataset_get_index_path(d));
@@ -201,9 +201,9 @@ static void print_text(const struct dataset *d, const struct tiles *t, double se
            format_bytes(dataset_get_bytes(d), bytes, sizeof(bytes)));
     if (*dataset_get_warning(d))
         printf("warning      %s\n", dataset_get_warning(d));
-    if (dataset_get_passed_over(d) > 0)
+    if (dataset_get_skipped(d) > 0)
         printf("passed over  %llu files that are not named *.jpg, *.jpeg or *.png\n",
-               (unsigned long long)dataset_get_passed_over(d));
+               (unsigned long long)dataset_get_skipped(d));
     printf("fingerprint  %s\n", datasum_hex(dataset_get_fingerprint(d), text));
     printf("index        %s\n", path ? path : "in memory only: the cache folder cannot be written");
     if (dataset_get_known_bad(d) > 0)

@@ -30,8 +30,8 @@ struct archive_fds {
 };
 
 /* "i/k" -> the files [begin, end) of `count`. */
-static int take_part(const struct dataset *d, uint32_t count, uint32_t *begin, uint32_t *end,
-                     struct plenum_error *err)
+static int parse_part(const struct dataset *d, uint32_t count, uint32_t *begin, uint32_t *end,
+                      struct plenum_error *err)
 {
     const char *text = dataset_setting(d, "part", NULL);
     uint64_t part, parts;
@@ -224,7 +224,7 @@ int archive_locate(struct dataset *d, const struct dataset_options *options,
     r = check_twice(&d->files, err);
     if (r < 0)
         goto fail;
-    r = take_part(d, (uint32_t)d->files.count, &begin, &end, err);
+    r = parse_part(d, (uint32_t)d->files.count, &begin, &end, err);
     if (r < 0)
         goto fail;
     keep_range(&d->files, begin, end);
@@ -299,7 +299,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     const char *folder = d->scope.folder;
     struct stat st;
 
-    if (index_memory_take(s->memory, d->files.count * sizeof(*s->archives)) == 0)
+    if (index_memory_charge(s->memory, d->files.count * sizeof(*s->archives)) == 0)
         s->archives = calloc(d->files.count, sizeof(*s->archives));
     if (!s->archives)
         return error_set(err, -ENOMEM, "out of memory");
@@ -314,7 +314,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
                                           .fd = -1,
                                           .progress = &s->progress};
         if (!s->archives[i].path || /* and the list has it, too */
-            index_memory_take(s->memory, 2 * (strlen(s->archives[i].path) + 1)) < 0)
+            index_memory_charge(s->memory, 2 * (strlen(s->archives[i].path) + 1)) < 0)
             return error_set(err, -ENOMEM, "out of memory");
         if (scope_stat(&d->scope, d->files.paths[i], &st) == 0)
             s->total += (uint64_t)st.st_size;

@@ -66,7 +66,7 @@ static size_t find_end(const char *text, size_t len, uint32_t *count)
 }
 
 /* "bad NUMBER reason": the line is ended in place. */
-static bool take_sample(char **at, char *end, uint32_t samples, struct badlist *list)
+static bool parse_sample(char **at, char *end, uint32_t samples, struct badlist *list)
 {
     char *line = *at, *newline = memchr(line, '\n', (size_t)(end - line));
     const char *rest = line + strlen("bad ");
@@ -114,7 +114,7 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
         badlist_fini(&list);
         return -ENOMEM;
     }
-    while (list.count < count && take_sample(&at, end, samples, &list))
+    while (list.count < count && parse_sample(&at, end, samples, &list))
         ;
     if (list.count < count || at != end) {
         badlist_fini(&list);

@@ -53,7 +53,7 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
     int r;
 
     ret[0] = '\0';
-    if (dataset_is_made_up(dataset))
+    if (dataset_is_generated(dataset))
         return error_set(err, -EINVAL, "%s has no index", dataset->name);
     r = index_read(index_path, &there);
     if (r < 0)

@@ -17,7 +17,7 @@
 #include "loader/dataset/archive.h"
 #include "loader/dataset/cache.h"
 #include "loader/dataset/hint_cache.h"
-#include "loader/dataset/sums.h"
+#include "loader/dataset/checksums.h"
 
 enum {
     READ_TRIES = 4,
@@ -25,12 +25,12 @@ enum {
 };
 
 /* Where there can be none, every file whose time has changed counts as changed. */
-static void open_sums(struct dataset *d)
+static void open_checksums(struct dataset *d)
 {
     char *path = d->index_path ? str_format("%s.sums", d->index_path) : NULL;
 
     if (path)
-        (void)sums_open(path, d->index.header->checksum, &d->sums);
+        (void)checksums_open(path, d->index.header->checksum, &d->checksums);
     free(path);
 }
 
@@ -88,7 +88,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     r = name_check_scope(&d->scope, name, err);
     if (r < 0)
         goto fail;
-    r = name_take(d, name, err);
+    r = name_parse(d, name, err);
     if (r < 0)
         goto fail;
     r = d->format->locate(d, options, err);
@@ -107,13 +107,13 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
             dataset_add_warning(d, index_warning(&d->index), "");
     }
     assert(d->index.header);
-    r = known_bad_take(d, options, err);
+    r = known_bad_load(d, options, err);
     if (r < 0)
         goto fail;
     d->scope.cancel = NULL; /* it lives no longer than the opening */
     if (d->format->whole_files)
-        open_sums(d);
-    if (options->hints && !dataset_is_made_up(d))
+        open_checksums(d);
+    if (options->hints && !dataset_is_generated(d))
         open_hints(d, options);
     *ret = d;
     return 0;
@@ -146,7 +146,7 @@ void dataset_unref(struct dataset *dataset)
 {
     if (!dataset || atomic_fetch_sub_explicit(&dataset->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (!dataset_is_made_up(dataset))
+    if (!dataset_is_generated(dataset))
         index_close(&dataset->index);
     archive_forget(dataset);
     pattern_list_fini(&dataset->files);
@@ -159,7 +159,7 @@ void dataset_unref(struct dataset *dataset)
     scope_fini(&dataset->scope);
     dataset_unref(dataset->inner);
     hint_cache_close(dataset->hints);
-    sums_close(dataset->sums);
+    checksums_close(dataset->checksums);
     badlist_fini(&dataset->bad);
     free(dataset->where);
     free(dataset->index_path);
@@ -172,7 +172,7 @@ void dataset_unref(struct dataset *dataset)
 /* Of a data set that is not made up. */
 static const struct index_sample *sample_at(const struct dataset *dataset, uint32_t sample)
 {
-    assert(!dataset_is_made_up(dataset) && sample < dataset->index.header->samples);
+    assert(!dataset_is_generated(dataset) && sample < dataset->index.header->samples);
     return &dataset->index.samples[sample];
 }
 
@@ -201,9 +201,9 @@ uint64_t dataset_get_bytes(const struct dataset *dataset)
     return dataset->index.header->bytes;
 }
 
-uint64_t dataset_get_passed_over(const struct dataset *dataset)
+uint64_t dataset_get_skipped(const struct dataset *dataset)
 {
-    return dataset->index.header->passed_over;
+    return dataset->index.header->skipped;
 }
 
 const char *dataset_get_warning(const struct dataset *dataset)
@@ -236,17 +236,17 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset)
     return &dataset->sum;
 }
 
-bool dataset_is_made_up(const struct dataset *dataset)
+bool dataset_is_generated(const struct dataset *dataset)
 {
-    return dataset->index.header == &dataset->made_up;
+    return dataset->index.header == &dataset->generated;
 }
 
 int64_t dataset_get_label(const struct dataset *dataset, uint32_t sample)
 {
     if (dataset->inner)
         return dataset_get_label(dataset->inner, sample);
-    if (dataset_is_made_up(dataset))
-        return sample % dataset->made_up.classes;
+    if (dataset_is_generated(dataset))
+        return sample % dataset->generated.classes;
     return sample_at(dataset, sample)->label;
 }
 
@@ -261,7 +261,7 @@ const char *dataset_get_class_name(const struct dataset *dataset, uint32_t label
 
 uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample)
 {
-    return dataset_is_made_up(dataset) ? 0 : sample_at(dataset, sample)->len;
+    return dataset_is_generated(dataset) ? 0 : sample_at(dataset, sample)->len;
 }
 
 uint32_t dataset_get_containers(const struct dataset *dataset)
@@ -271,13 +271,13 @@ uint32_t dataset_get_containers(const struct dataset *dataset)
 
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample)
 {
-    return dataset_is_made_up(dataset) ? 0 : sample_at(dataset, sample)->container;
+    return dataset_is_generated(dataset) ? 0 : sample_at(dataset, sample)->container;
 }
 
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size)
 {
-    if (dataset_is_made_up(dataset))
+    if (dataset_is_generated(dataset))
         (void)snprintf(ret, size, "%s, sample %u", dataset->name, sample);
     else
         dataset->format->describe(dataset, sample_at(dataset, sample), ret, size);
@@ -311,7 +311,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
     char name[512];
     int r;
 
-    if (dataset_is_made_up(dataset))
+    if (dataset_is_generated(dataset))
         return 0;
     s = sample_at(dataset, sample);
     known = dataset_get_why_bad(dataset, sample);
@@ -338,7 +338,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err)
 {
-    if (dataset_is_made_up(dataset) || !dataset->format->fields)
+    if (dataset_is_generated(dataset) || !dataset->format->fields)
         return 0;
     return dataset->format->fields(dataset, sample_at(dataset, sample), field, arg, err);
 }
@@ -347,7 +347,7 @@ void dataset_announce(const struct dataset *dataset, uint32_t sample)
 {
     const struct index_sample *s;
 
-    if (dataset_is_made_up(dataset))
+    if (dataset_is_generated(dataset))
         return;
     s = sample_at(dataset, sample);
     if (s->len > 0 && s->len <= DATASET_SAMPLE_MAX)

@@ -81,7 +81,7 @@ const struct datasum *dataset_get_sum(const struct dataset *dataset);
 /** Bytes of all samples' files. */
 uint64_t dataset_get_bytes(const struct dataset *dataset);
 /** Files that were passed over because their names are not an image's. */
-uint64_t dataset_get_passed_over(const struct dataset *dataset);
+uint64_t dataset_get_skipped(const struct dataset *dataset);
 /** What else somebody should know who believes all to be there: clauses without a full stop, fit
  * for a terminal, or "". Borrowed. */
 const char *dataset_get_warning(const struct dataset *dataset);
@@ -101,7 +101,7 @@ uint32_t dataset_get_containers(const struct dataset *dataset);
 /** Which of them holds a sample. */
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample);
 /** Are there no files, and pixels made up (generated:)? */
-bool dataset_is_made_up(const struct dataset *dataset);
+bool dataset_is_generated(const struct dataset *dataset);
 /** The sample's file as people would name it, into `ret`; returns `ret`. */
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);

@@ -25,7 +25,7 @@ int name_check_scope(const struct scope *p, const char *name, struct plenum_erro
 /** "format,key=value:where" of what is known by now. malloc. */
 char *name_canonical(const struct dataset *d);
 /** Format, settings and place of a name, into the data set: 0 or -errno with a sentence. */
-int name_take(struct dataset *d, const char *name, struct plenum_error *err);
+int name_parse(struct dataset *d, const char *name, struct plenum_error *err);
 
 /* indexing.c */
 
@@ -47,7 +47,7 @@ int fingerprint_sum(const struct dataset *d, const struct dataset_options *optio
 /* known_bad.c */
 
 /** Read the list of bad samples, and make the fingerprint with it: 0 or -errno with a sentence. */
-int known_bad_take(struct dataset *d, const struct dataset_options *options,
+int known_bad_load(struct dataset *d, const struct dataset_options *options,
                    struct plenum_error *err);
 
 /* dataset.c */

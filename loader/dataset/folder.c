@@ -53,7 +53,7 @@ struct class_scan {
     size_t num_files, cap_files;
     struct found_folder *folders;
     size_t num_folders, cap_folders;
-    struct index_builder passed_over; /* nothing but what was passed over */
+    struct index_builder skipped; /* nothing but what was passed over */
     struct plenum_error err;
 };
 
@@ -82,7 +82,7 @@ static int add_file(const struct scan *s, struct class_scan *c, const struct lev
     size_t bytes = 2 * sizeof(*c->files) + strlen(level->path) + strlen(name) + 32;
     char *path;
 
-    if (index_memory_take(s->memory, bytes) < 0)
+    if (index_memory_charge(s->memory, bytes) < 0)
         return -ENOMEM;
     if (array_grow(&c->files, &c->cap_files, c->num_files, sizeof(*c->files)) < 0)
         return -ENOMEM;
@@ -100,10 +100,10 @@ static int add_file(const struct scan *s, struct class_scan *c, const struct lev
 static int scan_folder(const struct scan *s, struct class_scan *c, const char *path,
                        const struct level *up);
 
-static void pass_over(struct class_scan *c, const char *name)
+static void skip(struct class_scan *c, const char *name)
 {
-    c->passed_over.passed_over++;
-    index_builder_note_foreign(&c->passed_over, name);
+    c->skipped.skipped++;
+    index_builder_count_foreign(&c->skipped, name);
 }
 
 /* An entry of a folder that cannot be looked at. */
@@ -134,7 +134,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
     int r;
 
     if (entry->d_type == DT_REG && !dataset_is_image_name(entry->d_name)) {
-        pass_over(c, entry->d_name);
+        skip(c, entry->d_name);
         return 0;
     }
     r = scope_stat_entry(&s->dataset->scope, level->fd, level->path, entry->d_name, &st);
@@ -151,7 +151,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
         return r;
     }
     if (!S_ISREG(st.st_mode) || !dataset_is_image_name(entry->d_name)) {
-        pass_over(c, entry->d_name);
+        skip(c, entry->d_name);
         return 0;
     }
     r = add_file(s, c, level, entry->d_name, &st);
@@ -271,8 +271,8 @@ static int add_class(struct scan *s, const char *name)
 }
 
 /* An entry of the data set's folder: a class, or a file that belongs to none. */
-static int take_entry(struct scan *s, int fd, const struct dirent *entry, uint64_t *stray,
-                      struct plenum_error *err)
+static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_t *stray,
+                     struct plenum_error *err)
 {
     struct stat st;
     int r = scope_stat_entry(&s->dataset->scope, fd, ".", entry->d_name, &st);
@@ -300,7 +300,7 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
         return scope_error(scope, err, r, scope->folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
-            r = take_entry(s, dirfd(dir), entry, stray, err);
+            r = add_entry(s, dirfd(dir), entry, stray, err);
     if (r == 0 && errno)
         r = scope_error(scope, err, -errno, scope->folder);
     (void)closedir(dir);
@@ -338,9 +338,9 @@ static int pour(const struct scan *s, struct index_builder *b, struct plenum_err
             return error_set(err, (int)r, "%s: %s", s->dataset->scope.folder,
                              r == -EOVERFLOW ? "more samples or classes than an index can hold"
                                              : "out of memory");
-        index_builder_add_passed_over(b, &c->passed_over);
+        index_builder_add_skipped(b, &c->skipped);
         if (c->num_files == 0)
-            index_builder_note_empty(b, c->name);
+            index_builder_count_empty(b, c->name);
     }
     return 0;
 }
@@ -367,16 +367,16 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
 {
     char others[256], why[400] = "";
 
-    (void)index_builder_say_foreign(b, others, sizeof(others));
+    (void)index_builder_describe_foreign(b, others, sizeof(others));
     if (others[0])
         (void)snprintf(why, sizeof(why), "; there are %s", others);
     else if (stray)
         (void)snprintf(why, sizeof(why), " (there are images, but none in a sub-folder)");
     else if (b->num_classes == 0)
         (void)snprintf(why, sizeof(why), "; it has no sub-folders");
-    else if (b->passed_over > 0)
+    else if (b->skipped > 0)
         (void)snprintf(why, sizeof(why), "; there are %llu files with other names",
-                       (unsigned long long)b->passed_over);
+                       (unsigned long long)b->skipped);
     return error_set(err, -EBADMSG,
                      "%s holds no images: *.jpg, *.jpeg and *.png are looked for in its "
                      "sub-folders, one for each class%s",
@@ -425,7 +425,7 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
     if (b->num_samples == 0)
         r = no_images(dataset, b, stray, err);
     else
-        b->passed_over += stray;
+        b->skipped += stray;
 
 out:
     scan_fini(&s);

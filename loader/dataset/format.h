@@ -28,23 +28,23 @@ struct dataset {
     char *where; /* what follows the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
-    struct scope scope;          /* all files are opened by it, relative to its folder */
-    struct pattern_list files;   /* of archives: relative to the folder, in their order */
-    struct archive_fds *fds;     /* of archives: those that are kept open */
-    void *state;                 /* the format's own */
-    char *subject;               /* what the index is of */
-    char warning[512];           /* a sentence about what is not in the data set, or "" */
-    char *index_path;            /* or NULL */
-    struct index index;          /* no samples in it: they are made up (generated:) */
-    char *bad_path;              /* of the list of bad samples, or NULL */
-    struct badlist bad;          /* known before anything is read */
-    struct sums *sums;           /* of samples that are files, or NULL */
-    struct hint_cache *hints;    /* or NULL, */
-    int hints_code;              /* and why */
-    struct datasum sum;          /* the index's, with these */
-    uint8_t fingerprint[16];     /* of sum */
-    struct index_header made_up; /* generated: what index.header points to */
-    struct dataset *inner;       /* generated: whose labels these are, or NULL */
+    struct scope scope;            /* all files are opened by it, relative to its folder */
+    struct pattern_list files;     /* of archives: relative to the folder, in their order */
+    struct archive_fds *fds;       /* of archives: those that are kept open */
+    void *state;                   /* the format's own */
+    char *subject;                 /* what the index is of */
+    char warning[512];             /* a sentence about what is not in the data set, or "" */
+    char *index_path;              /* or NULL */
+    struct index index;            /* no samples in it: they are made up (generated:) */
+    char *bad_path;                /* of the list of bad samples, or NULL */
+    struct badlist bad;            /* known before anything is read */
+    struct checksums *checksums;   /* of samples that are files, or NULL */
+    struct hint_cache *hints;      /* or NULL, */
+    int hints_code;                /* and why */
+    struct datasum sum;            /* the index's, with these */
+    uint8_t fingerprint[16];       /* of sum */
+    struct index_header generated; /* generated: what index.header points to */
+    struct dataset *inner;         /* generated: whose labels these are, or NULL */
     atomic_uint refs;
 };
 

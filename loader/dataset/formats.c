@@ -86,7 +86,7 @@ static int look_at(const struct scope *p, const char *path, uint8_t *head, size_
 
 /* What is not ours to read may lie anywhere, and come and go; but what cannot be looked at for
  * another reason might have decided. */
-static bool may_pass_over(int code)
+static bool may_skip(int code)
 {
     return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
 }
@@ -100,8 +100,8 @@ bool format_has_name(const struct format *format, const char *name)
 }
 
 /* The format of archives that calls its files so, if the file is one. */
-static int take_archive(const struct scope *p, const char *path, const char *name,
-                        const struct format **ret)
+static int probe_archive(const struct scope *p, const char *path, const char *name,
+                         const struct format **ret)
 {
     struct path_probe probe;
     uint8_t head[HEAD_BYTES];
@@ -119,8 +119,8 @@ static int take_archive(const struct scope *p, const char *path, const char *nam
 }
 
 /* An entry of a folder that may hold archives, of this format if of any: 1 when it decides. */
-static int take_entry(const struct scope *p, int fd, const char *folder, const char *name,
-                      const struct format **format, struct plenum_error *err)
+static int probe_entry(const struct scope *p, int fd, const char *folder, const char *name,
+                       const struct format **format, struct plenum_error *err)
 {
     char path[SCOPE_NAME_MAX];
     struct stat st;
@@ -132,8 +132,8 @@ static int take_entry(const struct scope *p, int fd, const char *folder, const c
     }
     (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
     if (r == 0 && !*format)
-        r = take_archive(p, path, name, format);
-    return r == 0 || may_pass_over(r) ? 0 : scope_error(p, err, r, path);
+        r = probe_archive(p, path, name, format);
+    return r == 0 || may_skip(r) ? 0 : scope_error(p, err, r, path);
 }
 
 /* A folder without folders may hold archives: the format of the first that is one, or NULL. */
@@ -146,10 +146,10 @@ static int archives_of(const struct scope *p, const char *folder, const struct f
 
     *ret = NULL;
     if (r < 0) /* the format will say why it cannot be read */
-        return may_pass_over(r) ? 0 : scope_error(p, err, r, folder);
+        return may_skip(r) ? 0 : scope_error(p, err, r, folder);
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (entry->d_name[0] != '.')
-            r = take_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
+            r = probe_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
     if (r == 0 && errno)
         r = scope_error(p, err, -errno, folder);
     (void)closedir(dir);

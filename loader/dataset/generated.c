@@ -19,10 +19,10 @@ enum {
 };
 
 /* As many samples as another data set. */
-static int take_inner(struct dataset *d, const struct dataset_options *options,
-                      struct plenum_error *err)
+static int use_dataset(struct dataset *d, const struct dataset_options *options,
+                       struct plenum_error *err)
 {
-    struct index_header *h = &d->made_up;
+    struct index_header *h = &d->generated;
     int r;
 
     if (strncmp(d->where, "generated:", 10) == 0 || strncmp(d->where, "generated,", 10) == 0)
@@ -41,9 +41,9 @@ static int take_inner(struct dataset *d, const struct dataset_options *options,
     return d->where ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-static int take_count(struct dataset *d, struct plenum_error *err)
+static int parse_count(struct dataset *d, struct plenum_error *err)
 {
-    struct index_header *h = &d->made_up;
+    struct index_header *h = &d->generated;
     uint64_t n;
     int64_t classes;
     int r = dataset_setting_number(d, "classes", CLASSES, &classes, err);
@@ -65,11 +65,11 @@ static int generated_locate(struct dataset *d, const struct dataset_options *opt
                             struct plenum_error *err)
 {
     bool number = d->where[strspn(d->where, "0123456789")] == '\0';
-    int r = number ? take_count(d, err) : take_inner(d, options, err);
+    int r = number ? parse_count(d, err) : use_dataset(d, options, err);
 
     if (r == 0) {
-        datasum_fingerprint(&d->made_up.sum, d->made_up.fingerprint);
-        d->index.header = &d->made_up;
+        datasum_fingerprint(&d->generated.sum, d->generated.fingerprint);
+        d->index.header = &d->generated;
     }
     return r;
 }

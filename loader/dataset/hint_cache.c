@@ -202,7 +202,7 @@ bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer
 }
 
 /* Take some more of the file's end, under the lock of all writers. */
-static int take_extent(struct hint_cache *n, uint64_t need)
+static int allocate_extent(struct hint_cache *n, uint64_t need)
 {
     uint64_t extent = n->limit / 64;
     struct stat st;
@@ -237,7 +237,7 @@ static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
 
     (void)pthread_mutex_lock(&n->mu);
     if (n->free_end - n->free_at < need)
-        r = n->full ? -ENOSPC : take_extent(n, need);
+        r = n->full ? -ENOSPC : allocate_extent(n, need);
     n->full = n->full || r == -ENOSPC;
     if (r == 0) {
         *ret = n->free_at;

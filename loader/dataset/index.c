@@ -49,7 +49,7 @@ void index_builder_fini(struct index_builder *b)
     *b = (struct index_builder){.memory = b->memory};
 }
 
-int index_memory_take(struct index_memory *memory, size_t bytes)
+int index_memory_charge(struct index_memory *memory, size_t bytes)
 {
     size_t held = memory ? atomic_fetch_add(&memory->held, bytes) + bytes : 0;
 
@@ -60,7 +60,7 @@ int index_memory_take(struct index_memory *memory, size_t bytes)
     return -ENOMEM;
 }
 
-void index_memory_give(struct index_memory *memory, size_t bytes)
+void index_memory_refund(struct index_memory *memory, size_t bytes)
 {
     if (memory)
         (void)atomic_fetch_sub(&memory->held, bytes);
@@ -72,7 +72,7 @@ int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, siz
     size_t before = *cap;
     int r = array_grow(array, cap, count, size);
 
-    return r < 0 ? r : index_memory_take(memory, (*cap - before) * size);
+    return r < 0 ? r : index_memory_charge(memory, (*cap - before) * size);
 }
 
 /* Room for `more` entries of `size` bytes: 0 or -ENOMEM. */
@@ -87,7 +87,7 @@ static int grow(struct index_builder *b, void *array, size_t size, size_t have, 
         return 0;
     while (want - have < more)
         want += want / 2;
-    if (index_memory_take(b->memory, (want - *cap) * size) < 0)
+    if (index_memory_charge(b->memory, (want - *cap) * size) < 0)
         return -ENOMEM;
     bytes = realloc(*p, want * size);
     if (!bytes)
@@ -189,7 +189,7 @@ static uint32_t *label_slot(const struct index_builder *b, const char *text, siz
 static int grow_label_slots(struct index_builder *b)
 {
     size_t count = b->num_label_slots ? b->num_label_slots * 2 : 256;
-    uint32_t *slots = index_memory_take(b->memory, count * sizeof(*slots)) < 0
+    uint32_t *slots = index_memory_charge(b->memory, count * sizeof(*slots)) < 0
                           ? NULL
                           : calloc(count, sizeof(*slots));
 
@@ -244,9 +244,9 @@ static int map_labels(struct index_builder *b, const struct index_builder *part,
     return 0;
 }
 
-void index_builder_add_passed_over(struct index_builder *b, const struct index_builder *part)
+void index_builder_add_skipped(struct index_builder *b, const struct index_builder *part)
 {
-    b->passed_over += part->passed_over;
+    b->skipped += part->skipped;
     for (size_t i = 0; i < FOREIGN_KINDS; i++)
         b->foreign[i] += part->foreign[i];
 }
@@ -288,7 +288,7 @@ int index_builder_append(struct index_builder *b, const struct index_builder *pa
             s->label = map[s->label];
     }
     b->bytes += part->bytes;
-    index_builder_add_passed_over(b, part);
+    index_builder_add_skipped(b, part);
     free(map);
     return 0;
 }
@@ -442,7 +442,7 @@ static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif
 
 _Static_assert(ARRAY_LEN(foreign) == FOREIGN_KINDS, "a counter each");
 
-void index_builder_note_foreign(struct index_builder *b, const char *name)
+void index_builder_count_foreign(struct index_builder *b, const char *name)
 {
     const char *dot = strrchr(name, '.');
 
@@ -450,7 +450,7 @@ void index_builder_note_foreign(struct index_builder *b, const char *name)
         b->foreign[i] += strcasecmp(dot + 1, foreign[i]) == 0;
 }
 
-void index_builder_note_empty(struct index_builder *b, const char *class)
+void index_builder_count_empty(struct index_builder *b, const char *class)
 {
     size_t at = strlen(b->empty_names);
 
@@ -461,7 +461,7 @@ void index_builder_note_empty(struct index_builder *b, const char *class)
     b->empty_classes++;
 }
 
-char *index_builder_say_foreign(const struct index_builder *b, char *ret, size_t size)
+char *index_builder_describe_foreign(const struct index_builder *b, char *ret, size_t size)
 {
     uint64_t total = 0;
     size_t at;
@@ -490,7 +490,7 @@ int index_builder_set_warning(struct index_builder *b)
     bool many = b->empty_classes > 1;
     int64_t at;
 
-    (void)index_builder_say_foreign(b, images, sizeof(images));
+    (void)index_builder_describe_foreign(b, images, sizeof(images));
     if (b->empty_classes > 0)
         (void)snprintf(classes, sizeof(classes), "%llu %s: %s%s",
                        (unsigned long long)b->empty_classes,
@@ -539,7 +539,7 @@ int index_build(const struct index_builder *b, struct index *ret)
                              .subject = b->subject,
                              .warning = b->warning,
                              .bytes = b->bytes,
-                             .passed_over = b->passed_over};
+                             .skipped = b->skipped};
     char *bytes;
 
     memcpy(h.magic, index_magic, sizeof(h.magic));
@@ -548,7 +548,7 @@ int index_build(const struct index_builder *b, struct index *ret)
     h.classes_at = h.containers_at + b->num_containers * sizeof(*b->containers);
     h.names_at = h.classes_at + class_names * sizeof(*b->classes);
     h.file_bytes = h.names_at + b->names_bytes;
-    bytes = index_memory_take(b->memory, h.file_bytes) < 0 ? NULL : malloc(h.file_bytes);
+    bytes = index_memory_charge(b->memory, h.file_bytes) < 0 ? NULL : malloc(h.file_bytes);
     if (!bytes)
         return -ENOMEM;
     memcpy(bytes, &h, sizeof(h));
@@ -620,7 +620,7 @@ static bool valid(const void *bytes, size_t len)
 }
 
 /* Bring a file into memory: 0 or -errno. */
-static int take_bytes(int fd, size_t len, bool map, void **ret)
+static int load_bytes(int fd, size_t len, bool map, void **ret)
 {
     int r;
 
@@ -650,7 +650,7 @@ static int open_file(int fd, bool map, struct index *ret)
     else if (st.st_size < (off_t)sizeof(struct index_header))
         r = -EBADMSG;
     else
-        r = take_bytes(fd, (size_t)st.st_size, map, &bytes);
+        r = load_bytes(fd, (size_t)st.st_size, map, &bytes);
     (void)close(fd);
     if (r < 0)
         return r;

@@ -48,10 +48,10 @@ struct index_header {
     uint32_t samples, classes, containers;
     uint32_t class_names; /* as many as classes, or none */
     uint64_t samples_at, containers_at, classes_at, names_at, names_bytes;
-    uint64_t subject;     /* place in the names of what was indexed: index_subject() */
-    uint64_t warning;     /* likewise: a sentence about what is not in it, or "" */
-    uint64_t bytes;       /* of all samples */
-    uint64_t passed_over; /* files that are no images */
+    uint64_t subject; /* place in the names of what was indexed: index_subject() */
+    uint64_t warning; /* likewise: a sentence about what is not in it, or "" */
+    uint64_t bytes;   /* of all samples */
+    uint64_t skipped; /* files that are no images */
     struct datasum sum;
 };
 
@@ -79,8 +79,8 @@ struct index_memory {
 };
 
 /** So many bytes more: 0, or -ENOMEM beyond the limit. NULL has none. */
-int index_memory_take(struct index_memory *memory, size_t bytes);
-void index_memory_give(struct index_memory *memory, size_t bytes);
+int index_memory_charge(struct index_memory *memory, size_t bytes);
+void index_memory_refund(struct index_memory *memory, size_t bytes);
 /** array_grow(), whose memory counts. */
 int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, size_t count,
                       size_t size);
@@ -115,8 +115,8 @@ struct index_builder {
     size_t num_labels, cap_labels;
     uint32_t *label_slots; /* hash table of numbers + 1 of labels */
     size_t num_label_slots;
-    uint64_t bytes, passed_over;
-    uint64_t foreign[FOREIGN_KINDS]; /* of passed_over: images of other formats or names */
+    uint64_t bytes, skipped;
+    uint64_t foreign[FOREIGN_KINDS]; /* of skipped: images of other formats or names */
     uint64_t empty_classes;          /* folders of classes without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
     uint64_t subject, warning;       /* places in the names; 0: none was set */
@@ -156,13 +156,13 @@ int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct 
 int index_builder_set_subject(struct index_builder *b, const char *text);
 
 /** A file is passed over: is it an image of a format that is not decoded, by its name? */
-void index_builder_note_foreign(struct index_builder *b, const char *name);
+void index_builder_count_foreign(struct index_builder *b, const char *name);
 /** All that a part has passed over. */
-void index_builder_add_passed_over(struct index_builder *b, const struct index_builder *part);
+void index_builder_add_skipped(struct index_builder *b, const struct index_builder *part);
 /** A class has no images. */
-void index_builder_note_empty(struct index_builder *b, const char *class);
+void index_builder_count_empty(struct index_builder *b, const char *class);
 /** "8 images of other formats or names (6 .webp, 2 .jfif)", or "": `ret`. */
-char *index_builder_say_foreign(const struct index_builder *b, char *ret, size_t size);
+char *index_builder_describe_foreign(const struct index_builder *b, char *ret, size_t size);
 /** Write the sentence about what was left out, of what was noted. 0 or -ENOMEM. */
 int index_builder_set_warning(struct index_builder *b);
 

@@ -42,8 +42,8 @@ static char *subject_of(const struct dataset *d, uid_t owner)
 }
 
 /* Where this data set's index belongs, and what stands in it; no path when it cannot be kept. */
-static int take_index_path(struct dataset *d, const struct dataset_options *options,
-                           struct plenum_error *err)
+static int set_index_path(struct dataset *d, const struct dataset_options *options,
+                          struct plenum_error *err)
 {
     char cache[4096] = "";
     XXH128_hash_t hash;
@@ -167,7 +167,7 @@ static void keep_index(struct dataset *d)
 int indexing_open(struct dataset *d, const struct dataset_options *options,
                   struct plenum_error *err)
 {
-    int lock = -1, r = take_index_path(d, options, err);
+    int lock = -1, r = set_index_path(d, options, err);
 
     if (r < 0)
         return r;

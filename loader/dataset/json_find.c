@@ -32,7 +32,7 @@ static void skip_blanks(struct reader *r)
         r->p++;
 }
 
-static bool take(struct reader *r, char c)
+static bool accept(struct reader *r, char c)
 {
     if (r->p == r->end || *r->p != c)
         return false;
@@ -74,7 +74,7 @@ static void put_code(struct text *t, uint32_t code)
     }
 }
 
-static int take_hex(struct reader *r, uint32_t *ret)
+static int parse_hex(struct reader *r, uint32_t *ret)
 {
     *ret = 0;
     for (int i = 0; i < 4; i++, r->p++) {
@@ -92,14 +92,14 @@ static int take_hex(struct reader *r, uint32_t *ret)
 }
 
 /* Behind "\u". */
-static int take_code(struct reader *r, struct text *t)
+static int parse_code(struct reader *r, struct text *t)
 {
     uint32_t code, low;
 
-    if (take_hex(r, &code) < 0)
+    if (parse_hex(r, &code) < 0)
         return -EBADMSG;
     if (code >= 0xD800 && code < 0xDC00) {
-        if (!take(r, '\\') || !take(r, 'u') || take_hex(r, &low) < 0 || low < 0xDC00 ||
+        if (!accept(r, '\\') || !accept(r, 'u') || parse_hex(r, &low) < 0 || low < 0xDC00 ||
             low > 0xDFFF)
             return broken(r, "half a surrogate pair");
         code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
@@ -111,7 +111,7 @@ static int take_code(struct reader *r, struct text *t)
 }
 
 /* Behind the backslash. */
-static int take_escape(struct reader *r, struct text *t)
+static int parse_escape(struct reader *r, struct text *t)
 {
     static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     const char *found = r->p < r->end && *r->p ? strchr(letters, *r->p) : NULL;
@@ -121,12 +121,12 @@ static int take_escape(struct reader *r, struct text *t)
         r->p++;
         return 0;
     }
-    return take(r, 'u') ? take_code(r, t) : broken(r, "an unknown escape");
+    return accept(r, 'u') ? parse_code(r, t) : broken(r, "an unknown escape");
 }
 
-static int take_text(struct reader *r, struct text *t)
+static int parse_text(struct reader *r, struct text *t)
 {
-    if (!take(r, '"'))
+    if (!accept(r, '"'))
         return broken(r, "a text is missing");
     while (r->p < r->end && *r->p != '"') {
         unsigned char c = (unsigned char)*r->p++;
@@ -137,13 +137,13 @@ static int take_text(struct reader *r, struct text *t)
         }
         if (c != '\\')
             put(t, c);
-        else if (take_escape(r, t) < 0)
+        else if (parse_escape(r, t) < 0)
             return -EBADMSG;
     }
-    return take(r, '"') ? 0 : broken(r, "a text does not end");
+    return accept(r, '"') ? 0 : broken(r, "a text does not end");
 }
 
-static bool take_digits(struct reader *r)
+static bool skip_digits(struct reader *r)
 {
     const char *begin = r->p;
 
@@ -152,14 +152,14 @@ static bool take_digits(struct reader *r)
     return r->p > begin;
 }
 
-static int take_number(struct reader *r, struct json_value *v)
+static int parse_number(struct reader *r, struct json_value *v)
 {
     const char *digits;
-    bool negative = take(r, '-'), whole = true;
+    bool negative = accept(r, '-'), whole = true;
     uint64_t value = 0;
 
     digits = r->p;
-    if (!take_digits(r) || (*digits == '0' && r->p - digits > 1))
+    if (!skip_digits(r) || (*digits == '0' && r->p - digits > 1))
         return broken(r, "no value");
     for (const char *p = digits; p < r->p; p++) {
         if (value > (INT64_MAX - 9) / 10)
@@ -167,16 +167,16 @@ static int take_number(struct reader *r, struct json_value *v)
         else
             value = value * 10 + (uint64_t)(*p - '0');
     }
-    if (take(r, '.')) {
+    if (accept(r, '.')) {
         whole = false;
-        if (!take_digits(r))
+        if (!skip_digits(r))
             return broken(r, "digits are missing");
     }
-    if (take(r, 'e') || take(r, 'E')) {
+    if (accept(r, 'e') || accept(r, 'E')) {
         whole = false;
-        if (!take(r, '+'))
-            (void)take(r, '-');
-        if (!take_digits(r))
+        if (!accept(r, '+'))
+            (void)accept(r, '-');
+        if (!skip_digits(r))
             return broken(r, "digits are missing");
     }
     if (v && whole) {
@@ -186,7 +186,7 @@ static int take_number(struct reader *r, struct json_value *v)
     return 0;
 }
 
-static int take_word(struct reader *r)
+static int parse_word(struct reader *r)
 {
     static const char *const words[] = {"true", "false", "null"};
 
@@ -201,7 +201,7 @@ static int take_word(struct reader *r)
     return broken(r, "no value");
 }
 
-static int take_value(struct reader *r, const char *path, unsigned depth);
+static int parse_value(struct reader *r, const char *path, unsigned depth);
 
 /* What a name leaves of a path: "" when it is all of it, NULL when it is another. */
 static const char *path_behind(const char *path, const char *name, size_t len)
@@ -211,39 +211,39 @@ static const char *path_behind(const char *path, const char *name, size_t len)
     return path[len] == '.' ? path + len + 1 : path[len] == 0 ? path + len : NULL;
 }
 
-static int take_object(struct reader *r, const char *path, unsigned depth)
+static int parse_object(struct reader *r, const char *path, unsigned depth)
 {
     skip_blanks(r);
-    if (take(r, '}'))
+    if (accept(r, '}'))
         return 0;
     do {
         char name[256];
         struct text t = {.to = name, .room = sizeof(name)};
 
         skip_blanks(r);
-        if (take_text(r, &t) < 0)
+        if (parse_text(r, &t) < 0)
             return -EBADMSG;
         skip_blanks(r);
-        if (!take(r, ':'))
+        if (!accept(r, ':'))
             return broken(r, "a colon is missing");
-        if (take_value(r, t.len <= t.room ? path_behind(path, name, t.len) : NULL, depth) < 0)
+        if (parse_value(r, t.len <= t.room ? path_behind(path, name, t.len) : NULL, depth) < 0)
             return -EBADMSG;
         skip_blanks(r);
-    } while (take(r, ','));
-    return take(r, '}') ? 0 : broken(r, "an object does not end");
+    } while (accept(r, ','));
+    return accept(r, '}') ? 0 : broken(r, "an object does not end");
 }
 
-static int take_list(struct reader *r, unsigned depth)
+static int parse_list(struct reader *r, unsigned depth)
 {
     skip_blanks(r);
-    if (take(r, ']'))
+    if (accept(r, ']'))
         return 0;
     do {
-        if (take_value(r, NULL, depth) < 0)
+        if (parse_value(r, NULL, depth) < 0)
             return -EBADMSG;
         skip_blanks(r);
-    } while (take(r, ','));
-    return take(r, ']') ? 0 : broken(r, "a list does not end");
+    } while (accept(r, ','));
+    return accept(r, ']') ? 0 : broken(r, "a list does not end");
 }
 
 /* The wanted value is a text. */
@@ -251,7 +251,7 @@ static int keep_text(struct reader *r)
 {
     struct text t = {.to = r->value->text, .room = sizeof(r->value->text) - 1};
 
-    if (take_text(r, &t) < 0)
+    if (parse_text(r, &t) < 0)
         return -EBADMSG;
     if (t.len > t.room || t.zero)
         return error_set(r->err, -EBADMSG, "a text of %zu bytes is too long, or holds U+0000",
@@ -262,7 +262,7 @@ static int keep_text(struct reader *r)
 }
 
 /* `path` is what is left of it: "" when this is the wanted value, NULL when it is not here. */
-static int take_value(struct reader *r, const char *path, unsigned depth)
+static int parse_value(struct reader *r, const char *path, unsigned depth)
 {
     bool wanted = path && !*path;
     struct text nowhere = {0};
@@ -277,18 +277,18 @@ static int take_value(struct reader *r, const char *path, unsigned depth)
     switch (r->p < r->end ? *r->p : 0) {
     case '{':
         r->p++;
-        return take_object(r, wanted ? NULL : path, depth + 1);
+        return parse_object(r, wanted ? NULL : path, depth + 1);
     case '[':
         r->p++;
-        return take_list(r, depth + 1);
+        return parse_list(r, depth + 1);
     case '"':
-        return wanted ? keep_text(r) : take_text(r, &nowhere);
+        return wanted ? keep_text(r) : parse_text(r, &nowhere);
     case 't':
     case 'f':
     case 'n':
-        return take_word(r);
+        return parse_word(r);
     default:
-        return take_number(r, wanted ? r->value : NULL);
+        return parse_number(r, wanted ? r->value : NULL);
     }
 }
 
@@ -298,7 +298,7 @@ int json_find(const char *text, size_t len, const char *path, struct json_value 
     struct json_value value;
     struct reader r = {.begin = text, .p = text, .end = text + len, .value = &value, .err = err};
 
-    if (take_value(&r, path, 0) < 0)
+    if (parse_value(&r, path, 0) < 0)
         return -EBADMSG;
     skip_blanks(&r);
     if (r.p < r.end)

@@ -15,8 +15,8 @@
 /* Where the list of bad samples belongs: it is named after the data set's fingerprint without it,
  * so it is found under whatever name the data is opened, and can be copied to other hosts. NULL
  * where there is no cache folder. */
-static int take_bad_path(struct dataset *d, const struct dataset_options *options,
-                         struct plenum_error *err)
+static int set_bad_path(struct dataset *d, const struct dataset_options *options,
+                        struct plenum_error *err)
 {
     char cache[4096], hex[33];
 
@@ -61,10 +61,10 @@ static int read_list(struct dataset *d, struct plenum_error *err)
     }
 }
 
-int known_bad_take(struct dataset *d, const struct dataset_options *options,
+int known_bad_load(struct dataset *d, const struct dataset_options *options,
                    struct plenum_error *err)
 {
-    int r = dataset_is_made_up(d) ? 0 : take_bad_path(d, options, err);
+    int r = dataset_is_generated(d) ? 0 : set_bad_path(d, options, err);
 
     if (r < 0)
         return r;

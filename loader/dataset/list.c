@@ -87,7 +87,7 @@ static int read_text(const struct dataset *d, struct index_memory *memory, char 
         r = -EFBIG;
     if (r == 0) {
         *len = (size_t)st->st_size;
-        *text = index_memory_take(memory, *len) < 0 ? NULL : malloc(*len + 1);
+        *text = index_memory_charge(memory, *len) < 0 ? NULL : malloc(*len + 1);
         r = *text ? io_pread_all(fd, *text, *len, 0) : -ENOMEM;
     }
     if (r == 0 && (fstat(fd, &after) < 0 || after.st_size != st->st_size ||

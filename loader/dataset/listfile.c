@@ -53,7 +53,7 @@ static void add_field(struct listfile_line *line, char *field)
 
 /* A field in quotes, whose first quote is at *at; quotes within are doubled. Ends behind the
  * closing one. */
-static int take_quoted(struct listfile *l, char **field, struct plenum_error *err)
+static int parse_quoted(struct listfile *l, char **field, struct plenum_error *err)
 {
     size_t line = l->line;
     char *to = l->text + l->at;
@@ -76,13 +76,13 @@ static int take_quoted(struct listfile *l, char **field, struct plenum_error *er
 }
 
 /* One line of CSV, from l->at to behind its newline. */
-static int take_csv(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
+static int parse_csv(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
 {
     for (;;) {
         char *begin = l->text + l->at, *field = NULL, *end, delimiter;
 
         if (*begin == '"') {
-            int r = take_quoted(l, &field, err);
+            int r = parse_quoted(l, &field, err);
 
             if (r < 0)
                 return r;
@@ -136,7 +136,7 @@ static void split_last_word(struct listfile_line *line, char *begin, char *end)
     }
 }
 
-static void take_text(struct listfile *l, struct listfile_line *line)
+static void parse_text(struct listfile *l, struct listfile_line *line)
 {
     char *begin = l->text + l->at, *end = memchr(begin, '\n', l->len - l->at);
 
@@ -161,7 +161,7 @@ static bool is_empty(const struct listfile_line *line)
 }
 
 /* The next line with something in it: 1, 0 at the end, or -EBADMSG. */
-static int take_line(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
+static int parse_line(struct listfile *l, struct listfile_line *line, struct plenum_error *err)
 {
     while (l->at < l->len) {
         int r = 0;
@@ -178,9 +178,9 @@ static int take_line(struct listfile *l, struct listfile_line *line, struct plen
             continue;
         }
         if (l->kind == LISTFILE_CSV)
-            r = take_csv(l, line, err);
+            r = parse_csv(l, line, err);
         else
-            take_text(l, line);
+            parse_text(l, line);
         if (r < 0)
             return r;
         if (!is_empty(line))
@@ -255,12 +255,12 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
         begin.text = copy;
         begin.len = len;
         begin.at = 0;
-        r = take_line(&begin, &first, NULL);
+        r = parse_line(&begin, &first, NULL);
         if (r <= 0 || column_of(&first, path_names, ARRAY_LEN(path_names)) < 0 ||
             column_of(&first, label_names, ARRAY_LEN(label_names)) < 0)
             return 0;
     }
-    r = take_line(l, &first, err);
+    r = parse_line(l, &first, err);
     if (r <= 0)
         return r < 0 ? r : error_set(err, -EBADMSG, "it is empty");
     path = column_of(&first, path_names, ARRAY_LEN(path_names));
@@ -281,7 +281,7 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
 
 int listfile_next(struct listfile *l, struct listfile_line *ret, struct plenum_error *err)
 {
-    int r = take_line(l, ret, err);
+    int r = parse_line(l, ret, err);
 
     if (r <= 0)
         return r;

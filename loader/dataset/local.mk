@@ -23,7 +23,7 @@ noinst_LTLIBRARIES += %D%/libdataset.la %D%/libexample.la
 	%D%/pattern.c %D%/pattern.h \
 	%D%/scope.c %D%/scope.h \
 	%D%/sample_file.c \
-	%D%/sums.c %D%/sums.h \
+	%D%/checksums.c %D%/checksums.h \
 	%D%/tar.c \
 	%D%/tar_reader.c %D%/tar_reader.h \
 	%D%/tar_writer.c %D%/tar_writer.h \

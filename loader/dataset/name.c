@@ -22,7 +22,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The settings of the name, in the order of their keys, each of which the format must know. */
-static int take_settings(struct dataset *d, const struct dataname *name, struct plenum_error *err)
+static int parse_settings(struct dataset *d, const struct dataname *name, struct plenum_error *err)
 {
     const char *at = name->settings, *key, *value;
     size_t key_len, value_len;
@@ -117,7 +117,7 @@ char *name_canonical(const struct dataset *d)
 }
 
 /* The format that a name says. */
-static int take_format(struct dataset *d, const struct dataname *parts, struct plenum_error *err)
+static int parse_format(struct dataset *d, const struct dataname *parts, struct plenum_error *err)
 {
     char list[256];
 
@@ -132,7 +132,7 @@ static int take_format(struct dataset *d, const struct dataname *parts, struct p
 }
 
 /* Format, settings and place of a name. "auto:" is a plain path with settings. */
-int name_take(struct dataset *d, const char *name, struct plenum_error *err)
+int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
 {
     struct dataname parts;
     struct stat st;
@@ -147,7 +147,7 @@ int name_take(struct dataset *d, const char *name, struct plenum_error *err)
         plain = true;
     }
     r = plain ? format_recognise(&d->scope, parts.where, &d->format, err)
-              : take_format(d, &parts, err);
+              : parse_format(d, &parts, err);
     if (r == 0 && parts.settings_len >= 1024)
         r = error_set(err, -EINVAL, "its settings are too long");
     if (r < 0)
@@ -155,5 +155,5 @@ int name_take(struct dataset *d, const char *name, struct plenum_error *err)
     d->where = strdup(parts.where);
     if (!d->where)
         return error_set(err, -ENOMEM, "out of memory");
-    return take_settings(d, &parts, err);
+    return parse_settings(d, &parts, err);
 }

@@ -52,7 +52,7 @@ struct expansion {
 };
 
 /* Takes `path`; NULL: memory was short. */
-static int take_path(struct expansion *e, char *path)
+static int add_path(struct expansion *e, char *path)
 {
     if (pattern_list_add(&e->list, path) < 0)
         return error_set(e->err, -ENOMEM, "out of memory");
@@ -69,13 +69,13 @@ static int by_bytes(const void *a, const void *b)
 static int add_matches(struct expansion *e, const char *folder, const char *pattern);
 
 /* An entry that matches: itself, or what the rest of the pattern matches in it. */
-static int take_entry(struct expansion *e, const char *folder, const char *name, const char *rest)
+static int add_entry(struct expansion *e, const char *folder, const char *name, const char *rest)
 {
     char *path = str_format("%s/%s", folder, name);
     int r;
 
     if (!path || !*rest)
-        return take_path(e, path);
+        return add_path(e, path);
     r = add_matches(e, path, rest);
     free(path);
     return r;
@@ -97,7 +97,7 @@ static int match_entries(struct expansion *e, const char *folder, const char *pa
     while (r == 0 && (errno = 0, entry = readdir(dir)))
         if (fnmatch(part, entry->d_name, FNM_PERIOD) == 0 && strcmp(entry->d_name, ".") != 0 &&
             strcmp(entry->d_name, "..") != 0)
-            r = take_entry(e, folder, entry->d_name, rest);
+            r = add_entry(e, folder, entry->d_name, rest);
     if (r == 0 && errno)
         r = scope_error(e->scope, e->err, -errno, folder);
     (void)closedir(dir);
@@ -117,7 +117,7 @@ static int add_matches(struct expansion *e, const char *folder, const char *patt
         path = str_format("%s/%s", folder, pattern);
         r = path ? scope_stat(e->scope, path, &st) : -ENOMEM;
         if (r == 0 || !path)
-            return take_path(e, path);
+            return add_path(e, path);
         if (r == -EXDEV)
             (void)scope_error(e->scope, e->err, r, path);
         free(path);
@@ -140,7 +140,7 @@ static int add_glob(struct expansion *e, const char *pattern)
     int r;
 
     if (!strpbrk(pattern, "*?["))
-        return take_path(e, str_format("%s/%s", e->folder, pattern));
+        return add_path(e, str_format("%s/%s", e->folder, pattern));
     r = add_matches(e, e->folder, pattern);
     if (r == 0 && e->list.count == before)
         return error_set(e->err, -ENOENT, "no file matches '%s'", pattern);
@@ -173,7 +173,7 @@ struct range {
 };
 
 /* A whole number of at most 18 digits at `*text`, which moves on. */
-static bool take_number(const char **text, int64_t *value, int *digits)
+static bool parse_number(const char **text, int64_t *value, int *digits)
 {
     const char *p = *text;
 
@@ -188,7 +188,7 @@ static bool take_number(const char **text, int64_t *value, int *digits)
 }
 
 /* "first..last" or "first..last..step", up to the closing brace. */
-static bool take_range(const char *p, const char *close, struct range *ret)
+static bool parse_range(const char *p, const char *close, struct range *ret)
 {
     int a = 0, b = 0, s;
     bool zeros = *p == '0';
@@ -201,11 +201,11 @@ static bool take_range(const char *p, const char *close, struct range *ret)
         ret->last = (unsigned char)p[3];
         p += 4;
     } else {
-        if (!take_number(&p, &ret->first, &a) || p[0] != '.' || p[1] != '.')
+        if (!parse_number(&p, &ret->first, &a) || p[0] != '.' || p[1] != '.')
             return false;
         p += 2;
         zeros = (zeros && a > 1) || (p[0] == '0' && isdigit((unsigned char)p[1]));
-        if (!take_number(&p, &ret->last, &b))
+        if (!parse_number(&p, &ret->last, &b))
             return false;
         ret->digits = !zeros ? 0 : a > b ? a : b;
     }
@@ -213,7 +213,7 @@ static bool take_range(const char *p, const char *close, struct range *ret)
         if (p[0] != '.' || p[1] != '.')
             return false;
         p += 2;
-        if (!take_number(&p, &ret->step, &s) || p != close)
+        if (!parse_number(&p, &ret->step, &s) || p != close)
             return false;
     }
     return true;
@@ -291,7 +291,7 @@ static int expand(struct expansion *e, const char *pattern, unsigned depth)
             break;
         if (commas)
             return expand_list(e, pattern, open, close, depth);
-        if (take_range(open + 1, close, &range))
+        if (parse_range(open + 1, close, &range))
             return expand_range(e, pattern, open, close, &range, depth);
         /* Braces around something else are letters like others. */
     }
@@ -317,7 +317,7 @@ int pattern_expand(const struct scope *scope, const char *folder, const char *pa
     int r;
 
     if (exact && scope_stat(scope, exact, &st) == 0) {
-        r = take_path(&e, exact);
+        r = add_path(&e, exact);
     } else {
         free(exact);
         r = turns_back(pattern) ? error_set(err, -EINVAL,

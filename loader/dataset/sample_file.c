@@ -15,7 +15,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
-#include "loader/dataset/sums.h"
+#include "loader/dataset/checksums.h"
 
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
 {
@@ -95,7 +95,7 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
         return file_error(d, path, r, err);
     }
     touched = dataset_mtime(&st) != sample->where;
-    if ((uint64_t)st.st_size != sample->len || (touched && !d->sums)) {
+    if ((uint64_t)st.st_size != sample->len || (touched && !d->checksums)) {
         (void)close(fd);
         return dataset_has_changed(d, path, err);
     }
@@ -103,10 +103,10 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
     if (r == 0)
         r = io_pread_all(fd, buffer->bytes, sample->len, 0);
     (void)close(fd);
-    if (r == 0 && touched && !sums_same(d->sums, number, buffer->bytes, buffer->len))
+    if (r == 0 && touched && !checksums_match(d->checksums, number, buffer->bytes, buffer->len))
         return dataset_has_changed(d, path, err);
-    if (r == 0 && !touched && d->sums)
-        sums_note(d->sums, number, buffer->bytes, buffer->len);
+    if (r == 0 && !touched && d->checksums)
+        checksums_record(d->checksums, number, buffer->bytes, buffer->len);
     if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
         r = -EIO;
     return r < 0 ? file_error(d, path, r, err) : 0;

@@ -128,18 +128,18 @@ static struct class_name *find_class(void **tree, const char *text, struct index
     size_t len = strlen(text) + 1, takes = sizeof(struct class_name) + len + TREE_NODE_BYTES;
     struct class_name *made, **found;
 
-    if (index_memory_take(memory, takes) < 0)
+    if (index_memory_charge(memory, takes) < 0)
         return NULL;
     made = malloc(sizeof(*made) + len);
     if (!made) {
-        index_memory_give(memory, takes);
+        index_memory_refund(memory, takes);
         return NULL;
     }
     *made = (struct class_name){0};
     memcpy(made->text, text, len);
     found = tsearch(made, tree, compare_classes);
     if (!found || *found != made) {
-        index_memory_give(memory, takes);
+        index_memory_refund(memory, takes);
         free(made);
         return found ? *found : NULL;
     }
@@ -205,8 +205,8 @@ static bool is_number(const char *text, size_t len, int64_t *ret)
     return true;
 }
 
-static int take_class_name(const char *text, size_t len, const char *what, struct label *ret,
-                           struct plenum_error *err)
+static int set_class_name(const char *text, size_t len, const char *what, struct label *ret,
+                          struct plenum_error *err)
 {
     if (len == 0 || len > CLASS_NAME_MAX || memchr(text, 0, len))
         return error_set(err, -EBADMSG, "the class in '%s' %s", what,
@@ -226,7 +226,7 @@ static int label_of_text(const char *text, size_t len, bool may_be_named, int64_
     if (is_number(text, len, &ret->number))
         return check_number(ret, offset, what, err);
     if (may_be_named)
-        return take_class_name(text, len, what, ret, err);
+        return set_class_name(text, len, what, ret, err);
     return error_set(err, -EBADMSG, "the label in '%s' is '%.*s', which is no whole number", what,
                      (int)min_u64(len, 40), text);
 }
@@ -240,7 +240,7 @@ static int label_of_json(const char *text, size_t len, const char *field, int64_
     if (r < 0)
         return error_prefix(err, r, "'%s'", what);
     if (value.type == JSON_TEXT)
-        return take_class_name(value.text, strlen(value.text), what, ret, err);
+        return set_class_name(value.text, strlen(value.text), what, ret, err);
     if (value.type != JSON_NUMBER)
         return error_set(err, -EBADMSG, "'%s' in '%s' is neither a whole number nor a text", field,
                          what);
@@ -257,7 +257,7 @@ static int label_of_folder(const char *name, struct label *ret, struct plenum_er
         return error_set(err, -EBADMSG, "'%s' lies in no folder that could be its class", name);
     while (begin > name && begin[-1] != '/')
         begin--;
-    return take_class_name(begin, (size_t)(end - begin), name, ret, err);
+    return set_class_name(begin, (size_t)(end - begin), name, ret, err);
 }
 
 static const char *const extensions[FROM_TYPES] = {"cls", "json", "txt"};
@@ -348,7 +348,7 @@ static int end_group(struct archive *a, struct group *g)
     int r = 0;
 
     if (g->any && !g->image[0])
-        a->builder.passed_over += g->files;
+        a->builder.skipped += g->files;
     if (g->any && g->image[0]) {
         r = find_label(set_of(a), g, &label, &a->err);
         if (r == 0)
@@ -374,8 +374,8 @@ static int begin_group(struct group *g, const char *key, size_t len)
     return 0;
 }
 
-static int take_image(struct archive *a, struct group *g, const struct tar_member *m,
-                      const char *name, const char *extension)
+static int add_image(struct archive *a, struct group *g, const struct tar_member *m,
+                     const char *name, const char *extension)
 {
     if (g->image[0])
         return error_set(&a->err, -EBADMSG, "'%s' has two images: .%s and .%s", g->key, g->image,
@@ -404,7 +404,7 @@ static int take_image(struct archive *a, struct group *g, const struct tar_membe
     return 0;
 }
 
-static int take_label(struct archive *a, struct tar_reader *reader, struct group *g,
+static int read_label(struct archive *a, struct tar_reader *reader, struct group *g,
                       const struct tar_member *m, const char *name, enum label_from from)
 {
     if (g->labels[from].there)
@@ -425,8 +425,8 @@ static int take_label(struct archive *a, struct tar_reader *reader, struct group
     return tar_reader_read(reader, g->labels[from].text, m->size, &a->err);
 }
 
-static int take_member(struct archive *a, struct tar_reader *reader, struct group *g,
-                       const struct tar_member *m)
+static int add_member(struct archive *a, struct tar_reader *reader, struct group *g,
+                      const struct tar_member *m)
 {
     const char *name = m->name, *base, *dot;
     bool by_folder = set_of(a)->from == FROM_FOLDER;
@@ -449,14 +449,14 @@ static int take_member(struct archive *a, struct tar_reader *reader, struct grou
             return out_of_memory(&a->err);
     }
     g->files++;
-    index_builder_note_foreign(&a->builder, base);
+    index_builder_count_foreign(&a->builder, base);
     if (dot && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
                 strcasecmp(dot, ".png") == 0))
-        return take_image(a, g, m, name, dot + 1);
+        return add_image(a, g, m, name, dot + 1);
     for (enum label_from from = FROM_CLS; dot && from < FROM_TYPES; from++)
         if (strcasecmp(dot + 1, extensions[from]) == 0 &&
             (set_of(a)->from == from || set_of(a)->from == FROM_ANY))
-            return take_label(a, reader, g, m, name, from);
+            return read_label(a, reader, g, m, name, from);
     return 0;
 }
 
@@ -542,7 +542,7 @@ static int walk(struct archive *a)
     while ((r = tar_reader_next(reader, &m, &a->err)) > 0) {
         r = dataset_check_cancel(a->options);
         if (r == 0)
-            r = take_member(a, reader, &g, &m);
+            r = add_member(a, reader, &g, &m);
         if (r < 0)
             break;
     }
@@ -742,7 +742,7 @@ static int pour(struct archive *archives, size_t count, struct index_builder *b,
             r = error_set(err, (int)n, "%s",
                           n == -EOVERFLOW ? "more samples than an index can hold"
                                           : "out of memory");
-        index_builder_add_passed_over(b, part);
+        index_builder_add_skipped(b, part);
     }
     return r;
 }
@@ -757,11 +757,11 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
     char others[256];
 
     if (r == 0 && b->num_samples == 0) {
-        (void)index_builder_say_foreign(b, others, sizeof(others));
+        (void)index_builder_describe_foreign(b, others, sizeof(others));
         r = error_set(err, -EBADMSG,
                       "%s holds no images: members named *.jpg, *.jpeg and *.png are looked for "
                       "(%llu other files were found)%s%s",
-                      dataset->name, (unsigned long long)b->passed_over,
+                      dataset->name, (unsigned long long)b->skipped,
                       others[0] ? "; there are " : "", others);
     }
     for (size_t i = 0; classes && i < count; i++) {
@@ -774,7 +774,7 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
 
 /* --- the name --- */
 
-static int take_label_setting(const char *text, struct tar_set *set, struct plenum_error *err)
+static int parse_label_setting(const char *text, struct tar_set *set, struct plenum_error *err)
 {
     static const struct {
         const char *text;
@@ -814,7 +814,7 @@ static int tar_locate(struct dataset *d, const struct dataset_options *options,
     d->state = set;
     r = dataset_setting_number(d, "label-offset", 0, &set->offset, err);
     if (r == 0 && label)
-        r = take_label_setting(label, set, err);
+        r = parse_label_setting(label, set, err);
     return r < 0 ? r : archive_locate(d, options, err);
 }
 

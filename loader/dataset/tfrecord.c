@@ -89,7 +89,7 @@ static int reader_need(struct reader *r, size_t len, const uint8_t **ret)
         r->at = 0;
         if (r->cap < want) {
             uint8_t *bytes =
-                index_memory_take(r->memory, want - r->cap) < 0 ? NULL : realloc(r->bytes, want);
+                index_memory_charge(r->memory, want - r->cap) < 0 ? NULL : realloc(r->bytes, want);
 
             if (!bytes)
                 return -ENOMEM;
@@ -245,8 +245,8 @@ static int64_t add_label(struct archive *a, const Example__Feature *feature)
 }
 
 /* The sample of a record whose checksum is right. */
-static int take_example(struct archive *a, const struct keys *keys, const Example__Example *example,
-                        const uint8_t *data, size_t len, uint64_t offset)
+static int add_example(struct archive *a, const struct keys *keys, const Example__Example *example,
+                       const uint8_t *data, size_t len, uint64_t offset)
 {
     const ProtobufCBinaryData *image = one_bytes(find(example, keys->image));
     const ProtobufCBinaryData *name = one_bytes(find(example, keys->name));
@@ -281,7 +281,7 @@ static int take_example(struct archive *a, const struct keys *keys, const Exampl
 }
 
 /* One that cannot be shown, though it counts. */
-static int take_bad(struct archive *a, uint64_t offset, uint64_t len)
+static int add_bad(struct archive *a, uint64_t offset, uint64_t len)
 {
     int64_t r = index_builder_add_sample(
         &a->builder,
@@ -294,26 +294,26 @@ static int take_bad(struct archive *a, uint64_t offset, uint64_t len)
     return r < 0 ? error_set(&a->err, (int)r, "%s: out of memory", a->path) : 0;
 }
 
-static int take_record(struct archive *a, const struct keys *keys, const uint8_t *data, size_t len,
-                       uint64_t offset)
+static int add_record(struct archive *a, const struct keys *keys, const uint8_t *data, size_t len,
+                      uint64_t offset)
 {
     Example__Example *example;
     struct budget budget;
     int r;
 
     if (mask(crc32c(0, data, len)) != get_u32(data + len))
-        return take_bad(a, offset, len);
-    if (index_memory_take(a->builder.memory, memory_for(len)) < 0)
+        return add_bad(a, offset, len);
+    if (index_memory_charge(a->builder.memory, memory_for(len)) < 0)
         return error_set(&a->err, -ENOMEM, "%s: out of memory", a->path);
     example = parse(data, len, &budget);
     if (!example)
-        index_memory_give(a->builder.memory, memory_for(len));
+        index_memory_refund(a->builder.memory, memory_for(len));
     if (!example)
         return error_set(&a->err, -EBADMSG, "%s: the record at byte %llu is no tf.train.Example",
                          a->path, (unsigned long long)offset);
-    r = take_example(a, keys, example, data, len, offset);
+    r = add_example(a, keys, example, data, len, offset);
     discard(example, &budget);
-    index_memory_give(a->builder.memory, memory_for(len));
+    index_memory_refund(a->builder.memory, memory_for(len));
     return r;
 }
 
@@ -352,7 +352,7 @@ static int scan_records(struct archive *a, struct reader *reader)
         if (len > a->size - offset - HEADER - TRAILER)
             return cut(a, offset);
         if (len > RECORD_MAX) {
-            r = take_bad(a, offset, len);
+            r = add_bad(a, offset, len);
             *reader = (struct reader){.fd = reader->fd,
                                       .offset = offset + HEADER + len + TRAILER,
                                       .memory = reader->memory,
@@ -363,7 +363,7 @@ static int scan_records(struct archive *a, struct reader *reader)
             r = reader_need(reader, len + TRAILER, &p);
             if (r < 0)
                 break;
-            r = take_record(a, &keys, p, len, offset);
+            r = add_record(a, &keys, p, len, offset);
             reader->at += len + TRAILER;
         }
         (void)atomic_fetch_add(a->progress, HEADER + len + TRAILER);
@@ -379,7 +379,7 @@ static int scan_file(struct archive *a)
     struct reader reader = {.fd = a->fd, .memory = a->builder.memory};
     int r = scan_records(a, &reader);
 
-    index_memory_give(reader.memory, reader.cap);
+    index_memory_refund(reader.memory, reader.cap);
     free(reader.bytes);
     return r;
 }

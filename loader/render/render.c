@@ -95,7 +95,7 @@ int render_bytes_of(const struct render_spec *spec, struct render_scratch *scrat
     uint32_t shown = render_candidate(spec, try);
     int r;
 
-    if (dataset_is_made_up(spec->dataset)) {
+    if (dataset_is_generated(spec->dataset)) {
         r = slices_render(&draw, spec->pipeline.side, &spec->store, dst);
         if (r < 0)
             (void)error_set(err, r, "out of memory");

@@ -126,7 +126,7 @@ static void tell_about_index(const struct session *s)
 {
     char folder[4096] = "";
 
-    if (dataset_get_index_path(s->dataset) || dataset_is_made_up(s->dataset))
+    if (dataset_get_index_path(s->dataset) || dataset_is_generated(s->dataset))
         return;
     (void)cache_folder(s->server->options->cache_dir, folder, sizeof(folder));
     log_about(

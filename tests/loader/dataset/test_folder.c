@@ -77,7 +77,7 @@ Test(folder, order_labels_and_names_are_those_of_image_folder)
     expect_sample(d, 5, "b/deep/er/x.png", 3);
     expect_sample(d, 6, "b/z.jpg", 3);
     cr_expect(eq(u64, dataset_get_bytes(d), 1 + 1 + 1 + 2 + 4 + 3 + 1));
-    cr_expect(eq(u64, dataset_get_passed_over(d), 3));
+    cr_expect(eq(u64, dataset_get_skipped(d), 3));
     dataset_unref(d);
 }
 

@@ -158,7 +158,7 @@ Test(tar, what_belongs_to_no_sample_is_counted)
             "README=y");
     is_bounded(tree_path(&tree, "data/a.tar"));
     d = opened(tree_path(&tree, "data/a.tar"));
-    cr_expect(eq(u64, dataset_get_passed_over(d), 3));
+    cr_expect(eq(u64, dataset_get_skipped(d), 3));
     cr_expect(eq(u64, dataset_get_bytes(d), 3));
     cr_expect(eq(u32, dataset_get_classes(d), 8));
     cr_expect(eq(str, (char *)dataset_get_class_name(d, 7), ""));

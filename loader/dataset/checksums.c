@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* sums.c - a header, then a hash for each sample; 0, or beyond the file's end: none yet.
+/* checksums.c - a header, then a hash for each sample; 0, or beyond the file's end: none yet.
  *
  * Any number of processes read and write it by pread() and pwrite() without locks. All of them
  * write the same hashes, and a hash that is damaged fits no file: then a file counts as changed. */
 #include "config.h"
 
-#include "loader/dataset/sums.h"
+#include "loader/dataset/checksums.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-static const uint8_t sums_magic[8] = {'p', 'l', 'n', 'S', 'U', 'M', 'S', '1'};
+static const uint8_t checksums_magic[8] = {'p', 'l', 'n', 'S', 'U', 'M', 'S', '1'};
 
-struct sums {
+struct checksums {
     int fd;
 };
 
@@ -38,21 +38,21 @@ static int open_file(const char *path, uint64_t index_checksum)
     if (fd < 0)
         return fd == -EPERM ? -ESTALE : fd;
     r = io_pread_all(fd, &h, sizeof(h), 0);
-    if (r == 0 && memcmp(h.magic, sums_magic, sizeof(h.magic)) == 0 &&
+    if (r == 0 && memcmp(h.magic, checksums_magic, sizeof(h.magic)) == 0 &&
         h.index_checksum == index_checksum)
         return fd;
     (void)close(fd);
     return r < 0 && r != -ENODATA ? r : -ESTALE;
 }
 
-int sums_open(const char *path, uint64_t index_checksum, struct sums **ret)
+int checksums_open(const char *path, uint64_t index_checksum, struct checksums **ret)
 {
     struct header h = {.index_checksum = index_checksum};
-    struct sums *s;
+    struct checksums *s;
     int fd = open_file(path, index_checksum), r;
 
     if (fd == -ENOENT || fd == -ESTALE) {
-        memcpy(h.magic, sums_magic, sizeof(h.magic));
+        memcpy(h.magic, checksums_magic, sizeof(h.magic));
         r = cache_write(path, &h, sizeof(h));
         fd = r < 0 ? r : open_file(path, index_checksum);
     }
@@ -63,12 +63,12 @@ int sums_open(const char *path, uint64_t index_checksum, struct sums **ret)
         (void)close(fd);
         return -ENOMEM;
     }
-    *s = (struct sums){.fd = fd};
+    *s = (struct checksums){.fd = fd};
     *ret = s;
     return 0;
 }
 
-void sums_close(struct sums *s)
+void checksums_close(struct checksums *s)
 {
     if (!s)
         return;
@@ -76,17 +76,17 @@ void sums_close(struct sums *s)
     free(s);
 }
 
-static off_t place_of(uint32_t sample)
+static off_t offset_of(uint32_t sample)
 {
     return (off_t)(sizeof(struct header) + sample * (uint64_t)sizeof(uint64_t));
 }
 
 /* 0: none. */
-static uint64_t get(const struct sums *s, uint32_t sample)
+static uint64_t get(const struct checksums *s, uint32_t sample)
 {
     uint64_t hash;
 
-    return io_pread_all(s->fd, &hash, sizeof(hash), (uint64_t)place_of(sample)) < 0 ? 0 : hash;
+    return io_pread_all(s->fd, &hash, sizeof(hash), (uint64_t)offset_of(sample)) < 0 ? 0 : hash;
 }
 
 static uint64_t hash_of(const void *bytes, size_t len)
@@ -94,17 +94,17 @@ static uint64_t hash_of(const void *bytes, size_t len)
     return max_u64(XXH3_64bits(bytes, len), 1);
 }
 
-void sums_note(const struct sums *s, uint32_t sample, const void *bytes, size_t len)
+void checksums_record(const struct checksums *s, uint32_t sample, const void *bytes, size_t len)
 {
     uint64_t hash;
 
     if (get(s, sample) != 0)
         return;
     hash = hash_of(bytes, len);
-    (void)!pwrite(s->fd, &hash, sizeof(hash), place_of(sample)); /* else there is none */
+    (void)!pwrite(s->fd, &hash, sizeof(hash), offset_of(sample)); /* else there is none */
 }
 
-bool sums_same(const struct sums *s, uint32_t sample, const void *bytes, size_t len)
+bool checksums_match(const struct checksums *s, uint32_t sample, const void *bytes, size_t len)
 {
     return get(s, sample) == hash_of(bytes, len);
 }
