@@ -258,7 +258,7 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
     struct crop crop;
 
     (void)row;
-    crop_place(&c->pipeline, &draw, file->width, file->height, &c->tables, &crop);
+    crop_locate(&c->pipeline, &draw, file->width, file->height, &c->tables, &crop);
     return ffcv_way_render(c->ffcv, file->bytes, file->len, &crop.box, c->pipeline.side, c->dst);
 }
 #define FFCV_MISSING NULL

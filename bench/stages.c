@@ -285,7 +285,7 @@ static int prepare(struct context *c, const struct bench_file *file, uint32_t po
 
     c->file = file;
     c->draw = (struct image_draw){.seed = seed, .epoch = round, .position = position};
-    crop_place(&c->pipeline, &c->draw, file->width, file->height, &c->tables, &c->crop);
+    crop_locate(&c->pipeline, &c->draw, file->width, file->height, &c->tables, &c->crop);
     if (resize_begin(c->resize, &c->crop, &store, c->slots, &c->region) < 0)
         return -ENOMEM;
     size = (size_t)c->region.width * c->region.height * 4;

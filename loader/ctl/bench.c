@@ -41,7 +41,7 @@ struct arguments {
 
 #define AT(field) offsetof(struct arguments, field)
 
-static int take_sources(void *target, const char *value, struct plenum_error *err)
+static int parse_sources(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
@@ -75,7 +75,7 @@ static const struct option_def defs[] = {
      .help = "batches asked for ahead of time (default 3)"},
     {"loader", 0, "ADDRESS", OPTION_TEXT, AT(loader),
      .help = "a loader that runs already (default: one is started)"},
-    {"sources", 0, "LIST", OPTION_CALL, .call = take_sources,
+    {"sources", 0, "LIST", OPTION_CALL, .call = parse_sources,
      .help = "measure these only: real,generated,synthetic"},
     {"seconds", 't', "TIME", OPTION_DURATION, AT(duration_ns),
      .help = "time for each source (default 6)"},

@@ -25,7 +25,7 @@ struct arguments {
     bool json;
 };
 
-static int take_decoder(void *target, const char *value, struct plenum_error *err)
+static int parse_decoder(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
@@ -47,7 +47,7 @@ static const struct option_def defs[] = {
      .help = "pad (default) or drop what does not fill a step"},
     {"parts", 0, "I", OPTION_U32, AT(parts), 1, 1 << 20,
      .help = "as so many instances have it with split = file"},
-    {"decoder", 0, "NAME", OPTION_CALL, .call = take_decoder,
+    {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "who decodes JPEGs: auto (default), plenum or libjpeg; the hash is the same"},
     {"json", 'j', NULL, OPTION_FLAG, AT(json), .help = "print JSON"},
 };

@@ -72,7 +72,7 @@ static int make_folder(const char *path, struct plenum_error *err)
 }
 
 /* Archives inside the data set's own folder would become a part of it. */
-static int check_place(const struct dataset *source, const char *folder, struct plenum_error *err)
+static int check_target(const struct dataset *source, const char *folder, struct plenum_error *err)
 {
     static const char format[] = "folder:";
     const char *root = dataset_get_name(source);
@@ -286,7 +286,7 @@ static int pack(const struct arguments *a, struct dataset *source, const char *f
     (void)snprintf(plan.prefix, sizeof(plan.prefix), "%s", a->prefix);
     if (r < 0)
         return r;
-    r = check_place(source, folder, err);
+    r = check_target(source, folder, err);
     if (r < 0)
         return r;
     r = pack_record_open(folder, &plan, &record, err);

@@ -137,7 +137,7 @@ static bool take_u64(const char *text, uint64_t max, uint64_t *ret)
     return parse_u64(text, max, ret) == 0;
 }
 
-static bool take_archive(struct pack_record *r, char **words)
+static bool parse_archive(struct pack_record *r, char **words)
 {
     struct pack_archive a = {.there = true};
     uint64_t number,
@@ -157,7 +157,7 @@ static bool take_archive(struct pack_record *r, char **words)
     return true;
 }
 
-static bool take_kept(struct pack_record *r, char **words)
+static bool parse_kept(struct pack_record *r, char **words)
 {
     enum pack_outcome outcome = outcome_named(words[2]);
     uint64_t sample;
@@ -226,9 +226,9 @@ static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum
         *end = 0;
         count = split(p, words);
         if (count == 5 && strcmp(words[0], "kept") == 0)
-            ok = take_kept(r, words);
+            ok = parse_kept(r, words);
         else
-            ok = count == WORDS_MAX && strcmp(words[0], "archive") == 0 && take_archive(r, words);
+            ok = count == WORDS_MAX && strcmp(words[0], "archive") == 0 && parse_archive(r, words);
         if (!ok)
             return error_set(
                 err, -EBADMSG,

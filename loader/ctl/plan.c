@@ -34,7 +34,7 @@ struct arguments {
 
 #define AT(field) offsetof(struct arguments, field)
 
-static int take_replicas(void *target, const char *value, struct plenum_error *err)
+static int parse_replicas(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
     char word[16];
@@ -60,7 +60,7 @@ static int take_replicas(void *target, const char *value, struct plenum_error *e
 
 static const struct option_def defs[] = {
     CTL_STREAM_OPTIONS(struct arguments, stream),
-    {"replicas", 'r', "LIST", OPTION_CALL, .call = take_replicas,
+    {"replicas", 'r', "LIST", OPTION_CALL, .call = parse_replicas,
      .help = "plan for these numbers of replicas (default 1,2,4,8,16)"},
     {"micro-batch", 'm', "M", OPTION_U32, AT(stream.micro_batch), 1, 1 << 20,
      .help = "samples that a replica takes at once (needed)"},

@@ -63,8 +63,8 @@ struct answer {
 };
 
 /* 1: the answer is complete; 0: not yet. */
-static int take(struct answer *a, const struct frame_header *h, struct frame_reader *payload,
-                const char *address, struct plenum_error *err)
+static int store_answer(struct answer *a, const struct frame_header *h,
+                        struct frame_reader *payload, const char *address, struct plenum_error *err)
 {
     static const char nonsense[] = "it sent what was not understood";
     struct wire_error e;
@@ -137,7 +137,7 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
             return error_set(err, (int)n, "%s: the loader closed the connection: is it restarting?",
                              address);
         while ((r = frame_conn_next(c, &h, &payload)) == 1) {
-            r = take(a, &h, &payload, address, err);
+            r = store_answer(a, &h, &payload, address, err);
             if (r != 0)
                 return r < 0 ? r : 0;
         }

@@ -35,7 +35,7 @@ struct arguments {
     bool both, content, no_list, json;
 };
 
-static int take_decoder(void *target, const char *value, struct plenum_error *err)
+static int parse_decoder(void *target, const char *value, struct plenum_error *err)
 {
     struct arguments *a = target;
 
@@ -51,7 +51,7 @@ static int take_decoder(void *target, const char *value, struct plenum_error *er
 static const struct option_def defs[] = {
     {"content", 0, NULL, OPTION_FLAG, AT(content),
      .help = "also print a hash over every byte and label"},
-    {"decoder", 0, "NAME", OPTION_CALL, .call = take_decoder,
+    {"decoder", 0, "NAME", OPTION_CALL, .call = parse_decoder,
      .help = "who decodes JPEGs: auto (default), plenum or libjpeg; or both, which are compared"},
     {"no-list", 0, NULL, OPTION_FLAG, AT(no_list),
      .help = "only report: leave the list of bad samples, which loaders heed, as it is"},
@@ -119,7 +119,7 @@ static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool
     return r;
 }
 
-static void note_content(struct verify *v, uint32_t sample, const struct dataset_buffer *buffer)
+static void track_content(struct verify *v, uint32_t sample, const struct dataset_buffer *buffer)
 {
     struct content *c = &v->content[sample];
 
@@ -200,14 +200,14 @@ static int turn(void *arg, uint64_t index, unsigned thread)
         ctl_strip_name(&err, dataset_get_sample_name(v->dataset, sample, name, sizeof(name)));
         buffer->len = 0;
         if (v->content)
-            note_content(v, sample, buffer);
+            track_content(v, sample, buffer);
         if (dataset_get_sample_bytes(v->dataset, sample) > 0)
             atomic_store(&v->unread, true);
         return add_problem(v, sample, r == -EBADMSG ? "bad" : "unreadable", r != -EBADMSG, &err);
     }
     (void)atomic_fetch_add(&v->bytes, buffer->len);
     if (v->content)
-        note_content(v, sample, buffer);
+        track_content(v, sample, buffer);
     return check_image(v, sample, thread);
 }
 

@@ -152,8 +152,8 @@ static struct rect random_box(const struct pipeline *p, const struct image_draw 
 
 /* Resize(S), then CenterCrop(C): the shorter side becomes S, the longer one int(S * long / short).
  */
-static void place_center(const struct pipeline *p, uint32_t width, uint32_t height,
-                         struct crop *ret)
+static void locate_center(const struct pipeline *p, uint32_t width, uint32_t height,
+                          struct crop *ret)
 {
     uint32_t shorter = width < height ? width : height, longer = width < height ? height : width;
     uint32_t stretched = (uint32_t)((uint64_t)p->resize * longer / shorter);
@@ -186,15 +186,15 @@ static enum pipeline_filter draw_filter(enum pipeline_filter asked, const struct
     return philox_below(word, 2) == 0 ? PIPELINE_BILINEAR : PIPELINE_BICUBIC;
 }
 
-void crop_place(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
-                uint32_t height, struct crop_tables *tables, struct crop *ret)
+void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
+                 uint32_t height, struct crop_tables *tables, struct crop *ret)
 {
     if (pipeline->crop == PIPELINE_RRC) {
         ret->box = random_box(pipeline, draw, width, height, tables);
         ret->width = ret->height = pipeline->side;
         ret->window = (struct rect){.width = pipeline->side, .height = pipeline->side};
     } else {
-        place_center(pipeline, width, height, ret);
+        locate_center(pipeline, width, height, ret);
     }
     ret->mirror = draw_mirror(pipeline->flip, draw);
     ret->filter = draw_filter(pipeline->filter, draw);

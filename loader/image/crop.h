@@ -33,7 +33,7 @@ struct crop_tables {
  *
  * `width` and `height` are 1 ... IMAGE_SIDE_MAX, their product at most IMAGE_PIXELS_MAX.
  */
-void crop_place(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
-                uint32_t height, struct crop_tables *tables, struct crop *ret);
+void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw, uint32_t width,
+                 uint32_t height, struct crop_tables *tables, struct crop *ret);
 
 #endif

@@ -192,8 +192,8 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     struct crop crop;
     int r;
 
-    crop_place(pipeline, draw, swap ? header->height : header->width,
-               swap ? header->width : header->height, &d->tables, &crop);
+    crop_locate(pipeline, draw, swap ? header->height : header->width,
+                swap ? header->width : header->height, &d->tables, &crop);
     if (resize_begin(d->resize, &crop, store, dst, &region) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
     region = exif_to_stored(orientation, region, header->width, header->height);

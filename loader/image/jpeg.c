@@ -110,7 +110,7 @@ static struct jpeg_reader *reader_of(j_common_ptr cinfo)
 }
 
 /* Where in the file a failure came up, as far as it helps a person. */
-static int describe_place(const struct jpeg_reader *j, char *text, size_t size)
+static int describe_position(const struct jpeg_reader *j, char *text, size_t size)
 {
     const struct jpeg_decompress_struct *d = &j->d;
 
@@ -142,7 +142,7 @@ static void on_error(j_common_ptr cinfo)
 
     if (cinfo->err->msg_code == JERR_OUT_OF_MEMORY)
         leave(j, -ENOMEM, "JPEG decoder: out of memory");
-    (void)describe_place(j, place, sizeof(place));
+    (void)describe_position(j, place, sizeof(place));
     cinfo->err->format_message(cinfo, what);
     leave(j, -EBADMSG, "JPEG decoder: %s, %s", what, place);
 }
@@ -170,7 +170,7 @@ static boolean source_fill(j_decompress_ptr d)
     struct jpeg_reader *j = reader_of((j_common_ptr)d);
     char place[48];
 
-    (void)describe_place(j, place, sizeof(place));
+    (void)describe_position(j, place, sizeof(place));
     leave(j, -EBADMSG, "the JPEG file is cut off: it ends after %zu bytes, %s", j->part_len, place);
 }
 

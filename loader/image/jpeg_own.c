@@ -57,7 +57,7 @@ struct plane {
 };
 
 /* One block of an MCU. */
-struct place {
+struct mcu_block {
     const struct jpeg_huff *dc, *ac;
     uint8_t component, x, y; /* blocks, within the MCU's of the component */
     uint8_t h;               /* blocks of an MCU, across */
@@ -81,9 +81,11 @@ struct jpeg_own {
     uint32_t row;         /* the next MCU row */
     uint32_t y, y_ready;  /* the next row of pixels; those before y_ready can be made */
     struct plane planes[JPEG_COMPONENTS];
-    struct place places[2][JPEG_MCU_BLOCKS]; /* of MCU rows with even numbers, and with odd */
-    const struct place *place[2]; /* of the rows that the two scans, or the one, are reading */
-    uint32_t places_count;
+    struct mcu_block mcu_blocks[2]
+                               [JPEG_MCU_BLOCKS]; /* of MCU rows with even numbers, and with odd */
+    const struct mcu_block
+        *mcu_block[2]; /* of the rows that the two scans, or the one, are reading */
+    uint32_t mcu_block_count;
     struct scratch samples, strip;
     size_t strip_pitch;
 
@@ -99,7 +101,7 @@ struct jpeg_own {
 #define INLINE static inline __attribute__((always_inline))
 
 /* Whether anything is made of a block at `x` of its component's row. */
-INLINE bool wanted(const struct place *p, uint32_t x)
+INLINE bool wanted(const struct mcu_block *p, uint32_t x)
 {
     return p->keep && x >= p->plane->left && x < p->plane->right;
 }
@@ -129,7 +131,7 @@ INLINE int16_t *next_coef(struct jpeg_own *o, uint32_t behind)
 }
 
 /* Make samples of the block in next_coef(), now or with others. */
-INLINE void take_block(struct jpeg_own *o, const struct place *p, uint32_t x, uint32_t seen)
+INLINE void output_block(struct jpeg_own *o, const struct mcu_block *p, uint32_t x, uint32_t seen)
 {
     struct jpeg_block *b = &o->batch[o->batch_count];
     int16_t *coef = next_coef(o, 0);
@@ -160,8 +162,8 @@ INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
         if (!jpeg_scan_mcu(s))
             return false;
         bits = s->bits;
-        for (uint32_t i = 0; i < o->places_count; i++) {
-            const struct place *p = &o->place[0][i];
+        for (uint32_t i = 0; i < o->mcu_block_count; i++) {
+            const struct mcu_block *p = &o->mcu_block[0][i];
 
             if (!read_dc(&bits, p->dc, &s->dc[p->component]) || !pass_ac(&bits, p->ac))
                 return false;
@@ -173,7 +175,7 @@ INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
 
 /* Read the AC coefficients of block `x` of its component's row, and make samples of it if they are
  * wanted. */
-INLINE bool read_block(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *p,
+INLINE bool read_block(struct jpeg_own *o, struct jpeg_bits *bits, const struct mcu_block *p,
                        uint32_t x, int32_t dc)
 {
     int16_t *coef = next_coef(o, 0);
@@ -184,7 +186,7 @@ INLINE bool read_block(struct jpeg_own *o, struct jpeg_bits *bits, const struct 
     coef[0] = (int16_t)dc;
     if (!read_ac(bits, p->ac, coef, &seen))
         return false;
-    take_block(o, p, x, seen);
+    output_block(o, p, x, seen);
     return true;
 }
 
@@ -199,8 +201,8 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
         if (!jpeg_scan_mcu(s))
             return false;
         bits = s->bits;
-        for (uint32_t i = 0; i < o->places_count; i++) {
-            const struct place *p = &o->place[0][i];
+        for (uint32_t i = 0; i < o->mcu_block_count; i++) {
+            const struct mcu_block *p = &o->mcu_block[0][i];
             int32_t *dc = &s->dc[p->component];
 
             if (!read_dc(&bits, p->dc, dc) || !read_block(o, &bits, p, mcu * p->h + p->x, *dc))
@@ -212,8 +214,8 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
 }
 
 /* Two blocks of two scans at once, so that the one's waiting is the other's working. */
-INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct place *const *p,
-                        const uint32_t *x, const int32_t *dc)
+INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
+                        const struct mcu_block *const *p, const uint32_t *x, const int32_t *dc)
 {
     bool want[2] = {wanted(p[0], x[0]), wanted(p[1], x[1])};
     uint32_t seen[2] = {0};
@@ -234,14 +236,14 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits, const struct
     }
     if (!read_ac_both(bits, p[0]->ac, coef, seen))
         return false;
-    take_block(o, p[0], x[0], seen[0]);
+    output_block(o, p[0], x[0], seen[0]);
     if (o->batch_count == count) { /* it needs its coefficients no more; the other's are next */
         uint8_t slot = o->slot[count];
 
         o->slot[count] = o->slot[count + 1];
         o->slot[count + 1] = slot;
     }
-    take_block(o, p[1], x[1], seen[1]);
+    output_block(o, p[1], x[1], seen[1]);
     return true;
 }
 
@@ -256,8 +258,8 @@ INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint
             return false;
         bits[0] = s[0]->bits;
         bits[1] = s[1]->bits;
-        for (uint32_t i = 0; i < o->places_count; i++) {
-            const struct place *p[2] = {&o->place[0][i], &o->place[1][i]};
+        for (uint32_t i = 0; i < o->mcu_block_count; i++) {
+            const struct mcu_block *p[2] = {&o->mcu_block[0][i], &o->mcu_block[1][i]};
             uint32_t x[2];
             int32_t dc[2];
 
@@ -313,9 +315,9 @@ static const struct loops *loops_of(const struct jpeg_own *o)
     return o->kernels->bmi2 ? &loops_bmi2 : &loops_anywhere;
 }
 
-static const struct place *places_of(const struct jpeg_own *o, uint32_t row)
+static const struct mcu_block *mcu_blocks_of(const struct jpeg_own *o, uint32_t row)
 {
-    return o->places[row % 2];
+    return o->mcu_blocks[row % 2];
 }
 
 /* Read MCUs begin ... end - 1 of a row. */
@@ -327,7 +329,7 @@ static bool read_run(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t 
 
     left = left < begin ? begin : left > end ? end : left;
     right = right < left ? left : right > end ? end : right;
-    o->place[0] = places_of(o, row);
+    o->mcu_block[0] = mcu_blocks_of(o, row);
     return loops->pass(o, left - begin) && loops->keep(o, left, right) &&
            loops->pass(o, end - right);
 }
@@ -379,7 +381,7 @@ static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32
         return read_run_of_tiles(o, rows[0], begin[0], begin[0] + count);
     *done = 2;
     for (uint32_t k = 0; k < 2; k++)
-        o->place[k] = places_of(o, rows[k]);
+        o->mcu_block[k] = mcu_blocks_of(o, rows[k]);
     o->scan = s[1];
     if (!loops_of(o)->both(o, s, begin, count) || !jpeg_scan_complete(s[0]))
         return false;
@@ -445,7 +447,7 @@ static bool read_known_row(struct jpeg_own *o)
     begin_until(o, s[1], o->row, middle, o->right);
     begin[0] = first;
     begin[1] = middle;
-    o->place[0] = o->place[1] = places_of(o, o->row);
+    o->mcu_block[0] = o->mcu_block[1] = mcu_blocks_of(o, o->row);
     count = (uint32_t)min_u64(middle - first, o->right - middle);
     if (!loops_of(o)->both(o, s, begin, count) ||
         !read_run(o, o->row, first + count, middle)) /* one of the two has no more to read */
@@ -467,7 +469,7 @@ static bool read_two_known_rows(struct jpeg_own *o)
         check = end = (uint32_t)min_u64(first + mcus, o->frame.mcus);
     for (uint32_t k = 0; k < 2; k++) {
         begin_until(o, s[k], o->row + k, first, end);
-        o->place[k] = places_of(o, o->row + k);
+        o->mcu_block[k] = mcu_blocks_of(o, o->row + k);
     }
     if (!loops_of(o)->both(o, s, begin, check - first))
         return false;
@@ -522,10 +524,10 @@ static void pad_edges(struct jpeg_own *o, uint32_t row_of_mcus)
 }
 
 /* Which blocks of a row of MCUs are kept, and where. */
-static void place_row(struct jpeg_own *o, uint32_t row)
+static void locate_row(struct jpeg_own *o, uint32_t row)
 {
-    for (uint32_t i = 0; i < o->places_count; i++) {
-        struct place *p = &o->places[row % 2][i];
+    for (uint32_t i = 0; i < o->mcu_block_count; i++) {
+        struct mcu_block *p = &o->mcu_blocks[row % 2][i];
         const struct jpeg_component *c = &o->frame.component[p->component];
         const struct plane *plane = &o->planes[p->component];
         uint32_t y = row * c->v + p->y;
@@ -556,7 +558,7 @@ static bool read_rows(struct jpeg_own *o)
     uint32_t n = choose_rows(o);
 
     for (uint32_t k = 0; k < n; k++)
-        place_row(o, o->row + k);
+        locate_row(o, o->row + k);
     if (o->row == o->tiles.known)
         begin_unknown(o);
     ok = known ? read_known_rows(o, n) : read_rows_in_order(o, n);
@@ -630,7 +632,7 @@ static void make_row(struct jpeg_own *o, uint8_t *to)
 }
 
 /* Which blocks of a component the region needs. */
-static void place_plane(const struct jpeg_component *c, const struct rect *region, struct plane *p)
+static void locate_plane(const struct jpeg_component *c, const struct rect *region, struct plane *p)
 {
     uint32_t x_margin = c->stretch_across == JPEG_FANCY ? 2 : 0;
     uint32_t y_margin = c->stretch_down == JPEG_FANCY ? 2 : 0;
@@ -671,7 +673,7 @@ static void find_rows_and_columns(struct jpeg_own *o)
         const struct jpeg_component *c = &f->component[i];
         struct plane *p = &o->planes[i];
 
-        place_plane(c, &o->region, p);
+        locate_plane(c, &o->region, p);
         o->left = (uint32_t)min_u64(o->left, p->left / c->h);
         o->top = (uint32_t)min_u64(o->top, p->top / c->v);
         o->right = (uint32_t)max_u64(o->right, (p->right - 1) / c->h + 1);
@@ -759,9 +761,9 @@ const struct jpeg_tiles *jpeg_own_get_tiles(const struct jpeg_own *o)
 }
 
 /* The blocks of an MCU in their order, with their tables. */
-static int list_places(struct jpeg_own *o)
+static int list_mcu_blocks(struct jpeg_own *o)
 {
-    o->places_count = 0;
+    o->mcu_block_count = 0;
     for (uint32_t i = 0; i < o->frame.count; i++) {
         const struct jpeg_component *c = &o->frame.component[i];
         jpeg_huff_fill_fn *fill = o->kernels->fill;
@@ -775,16 +777,16 @@ static int list_places(struct jpeg_own *o)
             return r == -ENOMEM ? r : JPEG_OWN_GIVES_UP;
         for (uint8_t y = 0; y < c->v; y++)
             for (uint8_t x = 0; x < c->h; x++)
-                o->places[0][o->places_count++] = (struct place){
+                o->mcu_blocks[0][o->mcu_block_count++] = (struct mcu_block){
                     .dc = dc, .ac = ac, .component = (uint8_t)i, .x = x, .y = y, .h = c->h};
     }
-    memcpy(o->places[1], o->places[0], sizeof(o->places[1]));
+    memcpy(o->mcu_blocks[1], o->mcu_blocks[0], sizeof(o->mcu_blocks[1]));
     return 0;
 }
 
 int jpeg_own_seek(struct jpeg_own *o, const struct rect *region)
 {
-    int r = list_places(o);
+    int r = list_mcu_blocks(o);
 
     if (r != 0)
         return r;

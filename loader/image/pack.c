@@ -116,7 +116,7 @@ static size_t find_segment(const struct header *h)
 }
 
 /* APP9: the one of ours. */
-static bool take_segment(struct header *h, size_t at, size_t end)
+static bool read_segment(struct header *h, size_t at, size_t end)
 {
     if (h->layout.segment || end - at != SEGMENT_SIZE ||
         h->bytes[at + AT_VERSION] != SEGMENT_VERSION)
@@ -127,7 +127,7 @@ static bool take_segment(struct header *h, size_t at, size_t end)
 }
 
 /* SOF0, or SOF1, which differs in how large the tables may be. */
-static bool take_frame(struct header *h, size_t at, size_t end)
+static bool read_frame(struct header *h, size_t at, size_t end)
 {
     struct pack_layout *l = &h->layout;
     const uint8_t *p = h->bytes + at;
@@ -156,7 +156,7 @@ static bool take_frame(struct header *h, size_t at, size_t end)
            l->height <= IMAGE_SIDE_MAX && (uint64_t)l->width * l->height <= IMAGE_PIXELS_MAX;
 }
 
-static bool take_interval(struct header *h, size_t at, size_t end)
+static bool read_interval(struct header *h, size_t at, size_t end)
 {
     if (h->layout.interval || end - at != 6)
         return false;
@@ -165,7 +165,7 @@ static bool take_interval(struct header *h, size_t at, size_t end)
 }
 
 /* A file as jpeg_pack.c writes it: these segments, and no other. */
-static bool take_header(struct header *h)
+static bool read_header(struct header *h)
 {
     for (size_t at = 2, end;; at = end) {
         end = at < h->len ? segment_end(h, at) : 0;
@@ -179,16 +179,16 @@ static bool take_header(struct header *h)
         case 0xC4: /* DHT */
             break;
         case 0xE9:
-            if (!take_segment(h, at, end))
+            if (!read_segment(h, at, end))
                 return false;
             break;
         case 0xC0:
         case 0xC1:
-            if (!take_frame(h, at, end))
+            if (!read_frame(h, at, end))
                 return false;
             break;
         case 0xDD: /* DRI */
-            if (!take_interval(h, at, end))
+            if (!read_interval(h, at, end))
                 return false;
             break;
         case 0xDA: /* SOS: of all components */
@@ -201,7 +201,7 @@ static bool take_header(struct header *h)
 }
 
 /* Do the intervals divide the rows? */
-static bool take_intervals(struct header *h)
+static bool read_intervals(struct header *h)
 {
     struct pack_layout *l = &h->layout;
     uint32_t mcus;
@@ -274,7 +274,7 @@ static uint32_t list_markers(const uint8_t *bytes, size_t at, size_t end, uint32
 }
 
 /* Find the markers; they must be numbered as they stand, and EOI be the file's end. */
-static bool take_markers(const struct header *h, uint32_t *ends)
+static bool read_markers(const struct header *h, uint32_t *ends)
 {
     uint32_t count = h->layout.across * h->layout.down, wrong = 0;
 
@@ -298,10 +298,10 @@ int pack_read(const uint8_t *bytes, size_t len, struct scratch *scratch, struct 
         get64(bytes + segment + AT_CHECKSUM) != checksum_of(bytes, len, segment))
         return error_set(err, -EBADMSG,
                          "the file is not as it was when it was packed: its checksum is wrong");
-    if (take_header(&h) && take_intervals(&h)) {
+    if (read_header(&h) && read_intervals(&h)) {
         if (scratch_reserve(scratch, ((size_t)h.layout.across * h.layout.down + SPARE) * 4) < 0)
             return error_set(err, -ENOMEM, "out of memory");
-        if (take_markers(&h, scratch->bytes)) {
+        if (read_markers(&h, scratch->bytes)) {
             *ret = h.layout;
             ret->ends = scratch->bytes;
             return 1;
@@ -323,7 +323,7 @@ uint32_t pack_interval(uint32_t mcus, uint32_t rows, size_t bytes)
 }
 
 /* Behind the first segments, so that those still find JFIF who look for it at the usual place. */
-static size_t place_of_segment(const uint8_t *bytes, size_t len)
+static size_t segment_offset(const uint8_t *bytes, size_t len)
 {
     size_t at = 2;
 
@@ -335,18 +335,18 @@ static size_t place_of_segment(const uint8_t *bytes, size_t len)
 /* Put the segment into a baseline JPEG with restart markers. */
 static int add_segment(const struct jpeg_transcoded *from, uint8_t **ret, size_t *ret_len)
 {
-    size_t place = place_of_segment(from->bytes, from->len), len = from->len + SEGMENT_SIZE;
-    uint8_t *bytes = malloc(len), *segment = bytes + place;
+    size_t at = segment_offset(from->bytes, from->len), len = from->len + SEGMENT_SIZE;
+    uint8_t *bytes = malloc(len), *segment = bytes + at;
 
     if (!bytes)
         return -ENOMEM;
-    memcpy(bytes, from->bytes, place);
+    memcpy(bytes, from->bytes, at);
     memcpy(segment, "\xFF\xE9\x00", 3);
     segment[3] = SEGMENT_SIZE - 2;
     memcpy(segment + AT_NAME, segment_name, sizeof(segment_name));
     segment[AT_VERSION] = SEGMENT_VERSION;
-    memcpy(segment + SEGMENT_SIZE, from->bytes + place, from->len - place);
-    put64(segment + AT_CHECKSUM, checksum_of(bytes, len, place));
+    memcpy(segment + SEGMENT_SIZE, from->bytes + at, from->len - at);
+    put64(segment + AT_CHECKSUM, checksum_of(bytes, len, at));
     *ret = bytes;
     *ret_len = len;
     return 0;

@@ -82,7 +82,7 @@ MESSAGE static _Noreturn void give_up(png_structp png, const char *text)
     png_error(png, text);
 }
 
-static void take_bytes(png_structp png, png_bytep out, size_t count)
+static void read_bytes(png_structp png, png_bytep out, size_t count)
 {
     struct png_reader *p = png_get_io_ptr(png);
 
@@ -126,7 +126,7 @@ static uint8_t read_header(struct png_reader *p)
     png_uint_32 size;
     int depth, colour, interlace;
 
-    png_set_read_fn(p->png, p, take_bytes);
+    png_set_read_fn(p->png, p, read_bytes);
     png_set_user_limits(p->png, IMAGE_SIDE_MAX, IMAGE_SIDE_MAX);
     ignore_chunks(p->png);
     png_read_info(p->png, p->info);

@@ -148,8 +148,8 @@ static void answer(struct image_decoder *decoder, char *line)
     } else {
         (void)image_verify(decoder, m.bytes, m.len, &info, NULL);
         swap = p.exif && info.orientation >= 5;
-        crop_place(&p, &draw, swap ? info.height : info.width, swap ? info.width : info.height,
-                   &tables, &c);
+        crop_locate(&p, &draw, swap ? info.height : info.width, swap ? info.width : info.height,
+                    &tables, &c);
         printf("ok %u %u %u %u %u %u %u %u %u %d\n", c.box.left, c.box.top, c.box.width,
                c.box.height, c.width, c.height, c.window.left, c.window.top, p.side, c.mirror);
         (void)fwrite(pixels, 1, (size_t)p.side * p.side * 3, stdout);

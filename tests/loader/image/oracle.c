@@ -454,7 +454,7 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
         return r;
     if (!pipeline->exif)
         orientation = 1;
-    crop_place(pipeline, draw, orientation >= 5 ? h : w, orientation >= 5 ? w : h, &tables, &crop);
+    crop_locate(pipeline, draw, orientation >= 5 ? h : w, orientation >= 5 ? w : h, &tables, &crop);
     left = crop.box.left;
     top = crop.box.top;
     columns = crop.box.width;

@@ -102,7 +102,7 @@ Test(crop, rrc_equals_the_published_formula)
                 struct rect want;
                 struct crop got;
 
-                crop_place(&p, &draw, sizes[s][0], sizes[s][1], &tables, &got);
+                crop_locate(&p, &draw, sizes[s][0], sizes[s][1], &tables, &got);
                 if (!published_box(&p, &draw, sizes[s][0], sizes[s][1], &want)) {
                     close++;
                     continue;
@@ -139,7 +139,7 @@ Test(crop, boxes_lie_inside_the_image)
             struct image_draw draw = {.seed = size.word[2], .position = k};
             struct crop c;
 
-            crop_place(&p, &draw, w, h, &tables, &c);
+            crop_locate(&p, &draw, w, h, &tables, &c);
             cr_assert(c.box.width >= 1 && c.box.height >= 1 && c.box.left + c.box.width <= w &&
                       c.box.top + c.box.height <= h);
             cr_assert(c.window.width == p.side && c.window.height == p.side &&
@@ -180,7 +180,7 @@ ParameterizedTest(struct eval_case *c, crop, eval)
     struct image_draw draw = {0};
     struct crop got;
 
-    crop_place(&p, &draw, c->width, c->height, &tables, &got);
+    crop_locate(&p, &draw, c->width, c->height, &tables, &got);
     cr_expect(eq(u32, got.box.left, 0));
     cr_expect(eq(u32, got.box.top, 0));
     cr_expect(eq(u32, got.box.width, c->width));
@@ -212,7 +212,7 @@ Test(crop, mirrors_as_often_as_asked)
             struct image_draw draw = {.seed = 3, .epoch = 1, .position = k};
             struct crop c;
 
-            crop_place(&p, &draw, 20, 20, &tables, &c);
+            crop_locate(&p, &draw, 20, 20, &tables, &c);
             count += c.mirror;
         }
         cr_expect(count >= cases[i].low && count <= cases[i].high, "%s: %u", cases[i].pipeline,
@@ -230,8 +230,8 @@ Test(crop, tables_follow_the_pipeline)
         struct image_draw draw = {.seed = 9, .position = k};
         struct crop got, want;
 
-        crop_place(k % 3 ? &a : &b, &draw, 640, 480, &kept, &got);
-        crop_place(k % 3 ? &a : &b, &draw, 640, 480, &fresh, &want);
+        crop_locate(k % 3 ? &a : &b, &draw, 640, 480, &kept, &got);
+        crop_locate(k % 3 ? &a : &b, &draw, 640, 480, &fresh, &want);
         cr_assert(got.box.width == want.box.width && got.box.height == want.box.height &&
                   got.box.left == want.box.left && got.box.top == want.box.top);
     }
