@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* checksums.h - hashes of files as they were when they were first read, kept in a file beside the index.
+/* checksums.h - a hash of each file as it was when it was first read, in a file beside the index.
  *
- * A file whose time has changed, but not its size, is the same if its hash is: it was touched, or
- * copied back. Without a hash nobody can tell, and it counts as changed. */
+ * A file whose time has changed, but not its size, is the same if its hash is the same: somebody
+ * touched it, or copied it back. Without a hash nobody can tell, and the file counts as changed. */
 #ifndef LOADER_DATASET_CHECKSUMS_H
 #define LOADER_DATASET_CHECKSUMS_H
 
@@ -13,15 +13,16 @@
 /** An open file of hashes. Threads: any, but for close(). */
 struct checksums;
 
-/** The hashes of the index with this checksum; those of another are thrown away. 0 or -errno. */
+/** Open the hashes of the index with this checksum; those of another index are deleted. 0 or
+ * -errno. */
 int checksums_open(const char *path, uint64_t index_checksum, struct checksums **ret);
 /** NULL is nothing. */
 void checksums_close(struct checksums *checksums);
 
-/** The sample's file is what was indexed, and holds this: remembered, if nothing is yet. */
+/** Record the hash of a file that is as it was when it was indexed, unless there is one. */
 void checksums_record(const struct checksums *checksums, uint32_t sample, const void *bytes,
                       size_t len);
-/** Is this what the sample's file held then? false also if that is not known. */
+/** Are these the bytes whose hash was recorded? False also when there is no hash. */
 bool checksums_match(const struct checksums *checksums, uint32_t sample, const void *bytes,
                      size_t len);
 
