@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* pin.c - the machine's NUMA nodes and CPUs, as far as this process may use them, and who works
- * where.
+/* pin.c - which worker runs on which of the CPUs and NUMA nodes that this process may use.
  *
- * A place is where one worker is bound: a CPU (core) or a node (node). Places are listed so that
- * the first n are the best n: nodes in turn, and within a node the first thread of every core
- * before the second of any. */
+ * A binding is the set of CPUs of one worker: one CPU (core), or those of one node (node). Bindings
+ * are sorted so that the first n are the best n: they take nodes in turn, and within a node the
+ * first hyperthread of every core before the second of any. */
 #include "config.h"
 
 #include "loader/serve/pin.h"
@@ -38,7 +37,8 @@ struct pin {
     unsigned num_bindings;
 };
 
-/* Several kinds of memory (HBM beside DRAM) are nodes with the same CPUs: these count once. */
+/* Where a machine has several kinds of memory (HBM beside DRAM), nodes share CPUs: the first of
+ * them counts. */
 static int list_nodes(struct pin *pin)
 {
     int count = hwloc_get_nbobjs_by_type(pin->topology, HWLOC_OBJ_NUMANODE);
@@ -72,7 +72,7 @@ static int add_binding(struct pin *pin, hwloc_const_bitmap_t cpus, unsigned node
     return 0;
 }
 
-/* How many threads of its core come before this one. */
+/* The number of this hyperthread within its core. */
 static unsigned thread_rank(hwloc_obj_t cpu)
 {
     return cpu->parent && cpu->parent->type == HWLOC_OBJ_CORE ? cpu->sibling_rank : 0;
@@ -87,7 +87,7 @@ static int by_rank(const void *a, const void *b)
     return (x->logical_index > y->logical_index) - (x->logical_index < y->logical_index);
 }
 
-/* The CPUs of one node that we may use, the best first; their number. */
+/* List the CPUs of one node that we may use, the best first; returns how many. */
 static unsigned list_cpus(const struct pin *pin, unsigned node, hwloc_obj_t *ret)
 {
     hwloc_obj_t cpu = NULL;
@@ -102,19 +102,29 @@ static unsigned list_cpus(const struct pin *pin, unsigned node, hwloc_obj_t *ret
     return n;
 }
 
-/* The nodes' CPUs, one of each node in turn. */
+/* Bind each worker to a CPU, from the nodes in turn. */
 static int bind_to_cpus(struct pin *pin)
 {
     hwloc_obj_t *cpus = calloc((size_t)pin->num_nodes * pin->cpus, sizeof(*cpus));
     unsigned *count = calloc(pin->num_nodes, sizeof(*count));
-    int r = cpus && count ? 0 : -ENOMEM;
+    int r = 0;
 
-    for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
+    if (!cpus || !count) {
+        r = -ENOMEM;
+        goto out;
+    }
+    for (unsigned n = 0; n < pin->num_nodes; n++)
         count[n] = list_cpus(pin, n, cpus + (size_t)n * pin->cpus);
-    for (unsigned k = 0; k < pin->cpus && r == 0; k++)
-        for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
-            if (k < count[n])
-                r = add_binding(pin, cpus[(size_t)n * pin->cpus + k]->cpuset, n);
+    for (unsigned k = 0; k < pin->cpus; k++)
+        for (unsigned n = 0; n < pin->num_nodes; n++) {
+            if (k >= count[n])
+                continue;
+            r = add_binding(pin, cpus[(size_t)n * pin->cpus + k]->cpuset, n);
+            if (r < 0)
+                goto out;
+        }
+
+out:
     free(cpus);
     free(count);
     return r;
@@ -122,11 +132,13 @@ static int bind_to_cpus(struct pin *pin)
 
 static int bind_to_nodes(struct pin *pin)
 {
-    int r = 0;
+    for (unsigned n = 0; n < pin->num_nodes; n++) {
+        int r = add_binding(pin, pin->nodes[n]->cpuset, n);
 
-    for (unsigned n = 0; n < pin->num_nodes && r == 0; n++)
-        r = add_binding(pin, pin->nodes[n]->cpuset, n);
-    return r;
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int find_allowed(struct pin *pin)
@@ -155,8 +167,9 @@ static int load(struct pin *pin)
     if (hwloc_topology_load(pin->topology) < 0)
         return -EIO;
     r = find_allowed(pin);
-    if (r == 0)
-        r = list_nodes(pin);
+    if (r < 0)
+        return r;
+    r = list_nodes(pin);
     if (r < 0)
         return r;
     pin->bindings = calloc(pin->cpus + pin->num_nodes, sizeof(*pin->bindings));
@@ -213,10 +226,10 @@ unsigned pin_node_of_worker(const struct pin *pin, unsigned index)
     return pin->num_bindings > 0 ? pin->bindings[index % pin->num_bindings].node : 0;
 }
 
-/* The node of the page at this place, or num_nodes when it is not known. */
+/* The node of the page at this address, or num_nodes when it is not known. */
 static unsigned node_of_page(const struct pin *pin, const volatile uint8_t *at, hwloc_bitmap_t set)
 {
-    (void)*at; /* the kernel tells of pages that are mapped here only: have it mapped */
+    (void)*at; /* the kernel knows only pages that this process has touched */
     if (hwloc_get_area_memlocation(pin->topology, (const void *)(uintptr_t)at, 1, set,
                                    HWLOC_MEMBIND_BYNODESET) < 0)
         return pin->num_nodes;

@@ -8,11 +8,9 @@
 #include <plenum/error.h>
 
 enum pin_policy {
-    PIN_CORE, /* each worker on a CPU of its own, cores before hyperthreads; workers beyond them
-                 share */
-    PIN_NODE, /* each worker on the CPUs of one NUMA node: for a loader that shares them with
-                 training */
-    PIN_NONE, /* where the scheduler puts them */
+    PIN_CORE, /* each worker on its own CPU, cores before hyperthreads; further workers share */
+    PIN_NODE, /* each worker on the CPUs of one NUMA node, for a loader that shares them with others */
+    PIN_NONE, /* the scheduler decides */
 };
 
 /** The machine as hwloc sees it, restricted to the CPUs that this process may use. Opaque. */
@@ -24,17 +22,17 @@ void pin_destroy(struct pin *pin);
 /** CPUs that this process may use, at least 1. */
 unsigned pin_cpus(const struct pin *pin);
 
-/** Groups of workers that are near to the same memory: the NUMA nodes with CPUs, at least 1. */
+/** NUMA nodes with CPUs, at least 1. */
 unsigned pin_count_nodes(const struct pin *pin);
 
-/** Of worker `index`. */
+/** The node of worker `index`. */
 unsigned pin_node_of_worker(const struct pin *pin, unsigned index);
 
-/** Of the node that most of this memory lies on; 0 where the kernel does not tell. */
+/** The node that most of this memory lies on; 0 where the kernel does not tell. */
 unsigned pin_node_of_memory(const struct pin *pin, const void *base, size_t bytes);
 
-/** Bind the calling thread as worker `index`. A kernel that refuses is not an error: the thread
- * then floats. */
+/** Bind the calling thread as worker `index`. It is no error when the kernel refuses:
+ * the thread then runs anywhere. */
 void pin_worker(const struct pin *pin, unsigned index);
 
 /** Let this process use every CPU that its control group allows, whatever affinity it inherited. */

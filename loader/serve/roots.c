@@ -47,7 +47,7 @@ static int read_groups(int fd, struct peer *peer)
         return 0;             /* none besides its own */
     if (errno == ENOPROTOOPT) /* a kernel before 4.13 */
         return 0;
-    /* qemu, when it plays another processor for one program, cannot ask: they count as none. */
+    /* qemu-user does not implement the option: then there are none. */
     if (errno == EFAULT || (errno == ERANGE && size == 0))
         return 0;
     if (errno != ERANGE || size > GROUPS_MAX * sizeof(gid_t))
@@ -111,12 +111,16 @@ static int parse_reader(struct root *root, const char *word, struct plenum_error
 static int parse_readers(struct root *root, char *list, struct plenum_error *err)
 {
     char *at = list, *word;
-    int r = 0;
+    int r;
 
-    while (r == 0 && (word = strsep(&at, ",")))
-        r = *word ? parse_reader(root, word, err)
-                  : error_set(err, -EINVAL, "readers: a name is missing: USER,@GROUP,...");
-    return r;
+    while ((word = strsep(&at, ","))) {
+        if (!*word)
+            return error_set(err, -EINVAL, "readers: a name is missing: USER,@GROUP,...");
+        r = parse_reader(root, word, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 static int parse_root(struct root *root, const char *text, struct plenum_error *err)
@@ -153,20 +157,22 @@ int roots_create(const char *const *texts, unsigned count, struct roots **ret,
                  struct plenum_error *err)
 {
     struct roots *roots = calloc(1, sizeof(*roots) + count * sizeof(roots->list[0]));
-    int r = 0;
+    int r;
 
     if (!roots)
         return error_set(err, -ENOMEM, "out of memory");
     roots->refs = 1;
-    while (r == 0 && roots->count < count) {
-        r = parse_root(&roots->list[roots->count], texts[roots->count], err);
-        roots->count++;
+    while (roots->count < count) {
+        unsigned i = roots->count++;
+
+        r = parse_root(&roots->list[i], texts[i], err);
+        if (r < 0) {
+            roots_unref(roots);
+            return r;
+        }
     }
-    if (r < 0)
-        roots_unref(roots);
-    else
-        *ret = roots;
-    return r;
+    *ret = roots;
+    return 0;
 }
 
 struct roots *roots_ref(struct roots *roots)

@@ -11,10 +11,10 @@
 
 /** Who is at the other end of a connection. */
 struct peer {
-    bool known; /* the kernel has said who it is; else nobody in particular */
+    bool known; /* the kernel told the fields below; else the peer is anonymous */
     uid_t uid;
     pid_t pid;
-    gid_t *groups; /* malloc: its own, and the supplementary ones */
+    gid_t *groups; /* malloc: the primary and the supplementary groups */
     size_t num_groups;
 };
 
@@ -22,13 +22,13 @@ struct peer {
 int peer_read(int fd, struct peer *ret);
 void peer_fini(struct peer *peer);
 
-/** Counted, because they can be replaced while a data set is being opened in another thread. The
- * count is the loop's. Opaque. */
+/** Counted, because a reload can replace them while another thread opens a data set. Only the loop
+ * changes the count. Opaque. */
 struct roots;
 
 /**
- * Take texts as people write them, "DIR" or "DIR readers=USER,@GROUP,...": 0, or -errno with a
- * sentence that names the folder, user or group that does not exist.
+ * Parse texts such as "DIR" or "DIR readers=USER,@GROUP,...": 0, or -errno with a sentence that
+ * names the folder, user or group that does not exist.
  */
 int roots_create(const char *const *texts, unsigned count, struct roots **ret,
                  struct plenum_error *err);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* server.c - the loader's loop: accept clients, hand their work to the queue, take the answers
- * back.
+/* server.c - the loader's loop: accepts clients, and passes results of the queue to their sessions.
  *
  * One thread runs the loop and owns every session; the queue's threads meet it only through
  * queue_pop_finished() and a uv_async.
@@ -9,11 +8,11 @@
  *        |                    |
  *        +--SIGINT, lifeline-----+--SIGTERM again, SIGINT, --drain-timeout--> sessions are closed
  *
- * Draining takes no new clients and no new batches; what is under way is finished, and a client
- * whose batches are done is told that it should look for another loader or wait for this one's
- * successor. Closed sessions' tasks stop after at most one sample each. The last handle to close
- * lets uv_run() return. Where that does not come, since storage hangs, the process ends without it
- * after some seconds: whoever ends a loader must get rid of it. */
+ * A loader that drains accepts no new clients and no new batches; it finishes those under way. A
+ * client whose batches are finished is told to ask another loader, or to wait for the next one
+ * here. When a session is closed, each of its tasks stops after at most one sample. uv_run()
+ * returns when the last handle is closed. Where storage hangs, that may never happen; so the
+ * process ends after some seconds anyway. */
 #include "config.h"
 
 #include "loader/serve/server.h"
@@ -47,7 +46,7 @@
 #include "loader/serve/session.h"
 #include "loader/serve/snapshot.h"
 
-/* A socket that clients come to. */
+/* A socket that accepts clients. */
 struct listener {
     struct main_loop *loop;
     int fd;
@@ -56,12 +55,13 @@ struct listener {
     uv_poll_t poll;
 };
 
-/* SIGHUP's work. Storage may hang below a root, and the file itself may lie there. */
+/* A reload of the settings (SIGHUP). A blocking job does it: the storage of a root, or of the file
+ * itself, may hang. */
 struct reload {
     struct blocking_job job;
     uint64_t began_ns; /* 0: none is under way */
     bool again;        /* SIGHUP came meanwhile */
-    /* Of the thread; the loop's when it has ended. */
+    /* The thread's; the loop's when the thread has ended. */
     int code;
     struct server_options fresh;
     struct roots *roots;
@@ -72,32 +72,32 @@ struct main_loop {
     struct server_options live;
     struct http *http; /* or NULL */
     struct listener local, tcp;
-    struct user user;       /* whom we become, where one is named */
-    struct address address; /* of our own socket's file, to be removed */
+    struct user user;       /* whom we become, with --user */
+    struct address address; /* of our socket's file, which is removed in the end */
     bool owns_path;
     bool ending;  /* handles are being closed */
     bool limited; /* limit_shutdown() */
     uv_poll_t lifeline;
     uv_signal_t terminate, interrupt, hangup;
-    uv_timer_t beat;  /* says that we are alive, and what we do */
-    uv_timer_t drain; /* its end is the end of patience */
-    uv_timer_t pause; /* in which nobody is let in */
+    uv_timer_t beat;  /* of heartbeats and of the monitor */
+    uv_timer_t drain; /* --drain-timeout */
+    uv_timer_t pause; /* no client is accepted while it runs */
     uv_async_t finished;
     struct reload reload;
     bool lifeline_open, loop_open;
-    bool beats_wanted; /* by the keeper, which has said so */
-    int spare_fd;   /* given up for a moment to take, and close, a client for which there is none */
-    char said[128]; /* the last STATUS= */
+    bool beats_wanted; /* the keeper has asked for heartbeats */
+    int spare_fd; /* closed for a moment to accept, and close, a client when no descriptor is left */
+    char said[128];     /* the last STATUS= */
     uint64_t looked_ns; /* when the monitor last looked */
 };
 
 enum {
     BEAT_MS = 1000,
     PAUSE_MS = 5,
-    RELOAD_MS = 1000,       /* that who comes waits for settings that are being read */
-    FILES_KEPT = 64,        /* descriptors that clients do not get */
-    OPENING_SILENT_S = 900, /* data sets that are opened from storage that hangs are given up */
-    END_LIMIT_S = 5,        /* from the decision to end at once to the end */
+    RELOAD_MS = 1000,       /* new clients wait so long for settings that are being read */
+    FILES_KEPT = 64,        /* descriptors that are reserved for files */
+    OPENING_SILENT_S = 900, /* then opening a data set from storage that hangs fails */
+    END_LIMIT_S = 5,        /* the process ends after this, whatever hangs */
 };
 
 static struct main_loop *loop_of(struct server *server)
@@ -122,14 +122,14 @@ static void close_listener(struct listener *listener)
 static void close_listening(struct main_loop *m)
 {
     for_listeners(m, close_listener);
-    io_close(&m->tcp.fd); /* who comes now is told at once, and asks another loader */
+    io_close(&m->tcp.fd); /* a new client fails at once, and asks another loader */
     if (m->owns_path)
         (void)unlink(m->address.un.sun_path);
     m->owns_path = false;
 }
 
-/* What has not ended by now waits for storage that hangs; it would do so for ever. Nothing is lost:
- * an index is renamed when it is whole. */
+/* A thread that has not ended by now waits for storage that hangs, perhaps for ever. Nothing is
+ * lost: an index is renamed when it is complete. */
 static void *exit_after_limit(void *arg)
 {
     const struct timespec limit = {.tv_sec = END_LIMIT_S};
@@ -141,7 +141,7 @@ static void *exit_after_limit(void *arg)
     _exit(EXIT_SUCCESS);
 }
 
-/* From now on the end takes a few seconds at most. */
+/* From now on the process lives a few seconds at most. */
 static void limit_shutdown(struct main_loop *m)
 {
     pthread_t id;
@@ -155,7 +155,7 @@ static void limit_shutdown(struct main_loop *m)
         (void)alarm(END_LIMIT_S);
 }
 
-/* The last session is gone: so may everything be that sessions needed. */
+/* When the last session has ended, close what sessions needed. */
 static void end_if_idle(struct main_loop *m)
 {
     if (!m->server.stopping || m->server.num_sessions > 0 || m->ending)
@@ -215,7 +215,7 @@ static void on_drain(uv_timer_t *timer)
 
 static void begin_drain(struct main_loop *m)
 {
-    log_set_entries(false); /* we shall be gone too soon for them */
+    log_set_entries(false); /* the process would end before the journal looks it up */
     m->server.stopping = true;
     notify_send("STOPPING=1\nSTATUS=finishing batches of clients: %u", m->server.num_sessions);
     if (m->server.num_sessions > 0)
@@ -238,14 +238,14 @@ static void on_signal(uv_signal_t *handle, int signum)
         stop_now(m, signum == SIGTERM ? "SIGTERM" : "SIGINT");
 }
 
-/* A keeper that does not read misses beats, and we do not wait for it. */
+/* A keeper that does not read misses heartbeats; we do not wait for it. */
 static void send_heartbeat(const struct main_loop *m)
 {
     (void)send(m->server.options->lifeline_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Tell the service manager or the keeper that the loop turns and that the queue's lock can be had:
- * what a program that hangs could not. */
+/* Tell the service manager or the keeper that we are alive: the loop runs, and the lock of the
+ * queue is not stuck. */
 static void on_beat(uv_timer_t *timer)
 {
     struct main_loop *m = timer->data;
@@ -272,7 +272,8 @@ static void on_beat(uv_timer_t *timer)
     }
 }
 
-/* Any byte asks for beats. The first one comes at once: who never beats is not known to hang. */
+/* A byte from the keeper asks for heartbeats; the end of file ends the loader. The first heartbeat
+ * is sent at once: without one the keeper cannot tell that a loader hangs. */
 static void on_lifeline(uv_poll_t *handle, int status, int events)
 {
     struct main_loop *m = handle->data;
@@ -285,7 +286,7 @@ static void on_lifeline(uv_poll_t *handle, int status, int events)
         m->beats_wanted = true;
         send_heartbeat(m);
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        (void)uv_poll_stop(handle); /* an end of file is there to be read for ever */
+        (void)uv_poll_stop(handle); /* the end of file stays readable */
         stop_now(m, "the job is over");
     }
 }
@@ -302,7 +303,7 @@ static void stop_accepting(struct listener *listener)
     (void)uv_poll_stop(&listener->poll);
 }
 
-/* Who comes after SIGHUP finds the new settings, as long as reading them does not hang. */
+/* New clients wait until the settings are read, unless that takes too long. */
 static bool is_reloading(const struct main_loop *m)
 {
     return m->reload.began_ns > 0 && time_now_ns() < m->reload.began_ns + RELOAD_MS * NS_PER_MS;
@@ -321,15 +322,15 @@ static void on_pause(uv_timer_t *timer)
     for_listeners(m, start_accepting);
 }
 
-/* Clients wait in the backlog, for settings that are being read, or until there is a spare
- * descriptor again: the loop would turn for them until then. */
+/* Accept no client for a while: while settings are read, or until there is a spare descriptor again
+ * (else the loop would spin). Clients wait in the backlog. */
 static void pause_listening(struct main_loop *m)
 {
     for_listeners(m, stop_accepting);
     (void)uv_timer_start(&m->pause, on_pause, PAUSE_MS, 0);
 }
 
-/* A client for which there is no descriptor. It is closed by a thread, as that may take long. */
+/* Close a client for which there is no descriptor, in a thread, because closing may take long. */
 static void close_excess(struct main_loop *m, int fd)
 {
     uint32_t untold;
@@ -341,12 +342,12 @@ static void close_excess(struct main_loop *m, int fd)
     m->server.refused++;
     if (fd < 0)
         return;
-    (void)shutdown(fd, SHUT_RDWR); /* which it hears at once */
+    (void)shutdown(fd, SHUT_RDWR); /* the client sees it at once */
     blocking_close_connection(m->server.blocking, BLOCKING_UNKNOWN_USER, fd);
 }
 
-/* No descriptor is left at all. A client that waits in the backlog would have the loop turn for
- * ever, so it is taken with the spare one. True: the next one may be taken. */
+/* No descriptor is left. A client that waits in the backlog would make the loop spin, so it is
+ * accepted with the spare descriptor and closed. True: go on with the next client. */
 static bool accept_and_close(struct listener *listener)
 {
     struct main_loop *m = listener->loop;
@@ -361,7 +362,7 @@ static bool accept_and_close(struct listener *listener)
     return m->spare_fd >= 0 && fd >= 0;
 }
 
-/* The files of those who are there need descriptors, too: some are kept for them. */
+/* Is this one of the last descriptors, which are reserved for files? */
 static bool is_reserved(int fd)
 {
     struct rlimit limit;
@@ -430,7 +431,7 @@ static bool same_text(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* What was changed and has no effect until the loader is started again. */
+/* Warn of changes that have no effect before a restart. */
 static void warn_unchanged(const struct server_options *old, const struct server_options *new)
 {
     const struct {
@@ -461,7 +462,8 @@ static void warn_unchanged(const struct server_options *old, const struct server
                      keys[i].key);
 }
 
-/* TCP tells nobody's name: what is served there must be meant for all who can connect. */
+/* Without a key, TCP peers are not authenticated: all data served must be for anybody who
+ * connects. */
 static int check_open_tcp(const struct server_options *o, struct plenum_error *err)
 {
     if (!o->listen || o->tls_key || o->num_roots > 0)
@@ -472,7 +474,7 @@ static int check_open_tcp(const struct server_options *o, struct plenum_error *e
                      o->listen);
 }
 
-/* May these settings follow those that we started with? What we listen on stays as it was. */
+/* Check settings of a reload. The addresses that we listen on do not change. */
 static int check_after_hangup(const struct main_loop *m, const struct server_options *fresh,
                               struct plenum_error *err)
 {
@@ -496,13 +498,13 @@ static void read_settings(struct blocking_job *job)
         return;
     }
     r->code = check_after_hangup(m, &r->fresh, &err);
-    if (r->code == 0)
+    if (r->code >= 0)
         r->code = roots_create(r->fresh.roots, r->fresh.num_roots, &r->roots, &err);
     if (r->code < 0)
         log_error("%s; the settings stay as they were", err.text);
 }
 
-/* Clients stay, and so do their data sets where a root is gone: what holds is for those to come. */
+/* New settings are for new clients. Present clients stay, also where their root was removed. */
 static void apply_settings(struct main_loop *m, const struct server_options *fresh)
 {
     m->live.reloaded(m->live.reload_arg);
@@ -612,7 +614,7 @@ static int start_listening_tcp(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
-/* Whose the socket's file is: the user that we are about to be, and the group that is named. */
+/* Set the owner of the socket's file (the user that we become) and its group (--socket-group). */
 static int give_socket(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
@@ -642,7 +644,7 @@ static int give_socket(struct main_loop *m, struct plenum_error *err)
     return 0;
 }
 
-/* The socket that was handed over: of TCP it needs a key. */
+/* Use a socket that was handed over; a TCP socket needs a key. */
 static int use_handed_socket(struct main_loop *m, struct plenum_error *err)
 {
     const struct server_options *o = m->server.options;
@@ -684,8 +686,8 @@ static int start_listening(struct main_loop *m, struct plenum_error *err)
     return give_socket(m, err);
 }
 
-/* A control group's quota is a budget, too: where it is used up, the kernel stops all threads in
- * the middle of what they do, the loop among them. */
+/* The CPU time that we may use. A quota of the control group counts, too: when it is used up, the
+ * kernel stops all threads wherever they are, the loop among them. */
 static uint32_t cpu_budget(const struct server_options *o)
 {
     uint32_t quota = cgroup_cpu_millicores();
@@ -709,7 +711,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
         return r;
     q.cpu_millicores = cpu_budget(o);
     q.workers = o->threads ? o->threads : pin_cpus(m->server.pin);
-    if (o->threads == 0 && q.cpu_millicores > 0) /* more could not work at once */
+    if (o->threads == 0 && q.cpu_millicores > 0) /* more threads could not run at once */
         q.workers = (unsigned)min_u64(q.workers, (q.cpu_millicores + 999) / 1000);
     q.nodes = pin_count_nodes(m->server.pin);
     q.io_threads = o->io_threads;
@@ -723,8 +725,7 @@ static int start_threads(struct main_loop *m, struct plenum_error *err)
                  : 0;
 }
 
-/* Before there is a socket, so that a signal at any moment from then on finds us ready to clean up.
- */
+/* Called before there is a socket, so that its file is removed whenever a signal comes. */
 static int start_signals(struct main_loop *m)
 {
     uv_loop_t *loop = &m->server.loop;
@@ -745,7 +746,7 @@ static int start_signals(struct main_loop *m)
     r = uv_signal_start(&m->terminate, on_signal, SIGTERM);
     if (r < 0)
         return r;
-    if (!signal_is_ignored(SIGINT)) { /* as a script's job in the background has it */
+    if (!signal_is_ignored(SIGINT)) { /* it is for a background job of a script */
         r = uv_signal_start(&m->interrupt, on_signal, SIGINT);
         if (r < 0)
             return r;
@@ -753,7 +754,7 @@ static int start_signals(struct main_loop *m)
     return m->live.reload ? uv_signal_start(&m->hangup, on_hangup, SIGHUP) : 0;
 }
 
-/* Serving has begun: say so, and go on saying that we live, twice as often as is asked for. */
+/* Tell the service manager that we serve, and then that we are alive, twice as often as it asks. */
 static int start_beat(struct main_loop *m)
 {
     uint64_t every_ms = BEAT_MS, watchdog_ns = notify_watchdog_ns();
@@ -812,7 +813,7 @@ static int start_openings(struct main_loop *m, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot open data sets: %s", strerror(-r)) : 0;
 }
 
-/* Whom we are about to be, where --user says so, and what of the environment is then theirs. */
+/* Find the user of --user, and set the environment for that user. */
 static int find_user(struct main_loop *m, struct plenum_error *err)
 {
     int r = users_find(m->live.user, &m->user, err);
@@ -823,14 +824,15 @@ static int find_user(struct main_loop *m, struct plenum_error *err)
         log_warn("user %s has no account on this host: its group is %u, and it has no others and "
                  "no home",
                  m->user.name, (unsigned)m->user.gid);
-    /* Its cache, not root's. */
+    /* Use the cache of that user, not of root. */
     (void)setenv("HOME", m->user.home, 1);
     (void)unsetenv("XDG_CACHE_HOME");
-    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); /* of the threads that follow, too */
+    (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0,
+                0); /* inherited by the threads that are started later */
     return 0;
 }
 
-/* What has started when one step fails is ended by stop_now() and server_run(). */
+/* When a step fails, stop_now() and server_run() end what has started. */
 static int start(struct main_loop *m, struct plenum_error *err)
 {
     int r = start_signals(m);
@@ -862,7 +864,8 @@ static int start(struct main_loop *m, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "cannot watch the loader's sockets: %s", uv_strerror(r)) : 0;
 }
 
-/* Which definitions of pixels does this machine keep to? Without any there is nothing to serve. */
+/* Which definitions of pixels does this machine reproduce? Without any there is nothing to
+ * serve. */
 static int test_pixels(struct server *server, struct plenum_error *err)
 {
     int r = -EPROTO;
@@ -879,7 +882,6 @@ static int test_pixels(struct server *server, struct plenum_error *err)
     return r < 0 ? error_set(err, r, "no definition of pixels is left that could be served") : 0;
 }
 
-/* The loader serves: say so. */
 static void log_started(struct main_loop *m)
 {
     const struct server_options *o = m->server.options;
@@ -894,16 +896,16 @@ static void log_started(struct main_loop *m)
              loops);
 }
 
-/* Start, and serve until something ends it. */
+/* Start, and serve until a signal or the lifeline ends it. */
 static int serve(struct main_loop *m, struct plenum_error *err)
 {
     int r = start(m, err);
 
-    if (r == 0) {
+    if (r < 0) {
+        stop_now(m, "it could not be started");
+    } else {
         log_started(m);
         (void)start_beat(m);
-    } else {
-        stop_now(m, "it could not be started");
     }
     (void)uv_run(&m->server.loop, UV_RUN_DEFAULT);
     http_stop(m->http);
