@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* session.c - one client's connection, from HELLO to the last task. Its states are a table below.
  *
- * A session that drains passes over requests for batches; when those that were under way are
- * answered, the client is told (-ECANCELED) and the session closed. The client asks the next loader
- * for what was passed over. Neither side needs more of the protocol for that than for a crash.
+ * A session that drains ignores requests for batches. When the batches under way are answered, the
+ * client gets ERROR with -ECANCELED, and the session is closed. The client asks the next loader for
+ * the batches that were ignored. So the protocol needs no message for draining.
  *
- * Memory is freed in one place only, maybe_free(), when nothing refers to the session any more: no
- * task that writes into its ring, no libuv handle.
+ * Only maybe_free() frees a session: when no task writes into its ring and no libuv handle is open.
  *
- * libuv has no documented way to receive a memfd on a pipe; so the descriptor is watched with
- * uv_poll, and common/frame.c does the reading and writing. */
+ * libuv has no documented way to receive a memfd on a pipe. So the session watches its descriptor
+ * with uv_poll, and common/frame.c reads and writes. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -28,8 +27,8 @@ enum {
     STATUS_LIMIT_MS = 10000, /* for a client to read it */
 };
 
-/* What a state may become. All but the last end in CLOSING: at the end of file, BYE, nonsense, or
- * an error. It cancels what is under way, and waits for it. */
+/* The states that may follow a state. Every state is left for CLOSING at the end of file, at BYE,
+ * at a malformed frame, and at an error. CLOSING cancels all requests and waits for their tasks. */
 #define TO(state) (1U << (state))
 static const unsigned may_become[STATES] = {
     [STATE_HELLO] = TO(STATE_IDLE) | TO(STATE_CLOSING),   /* HELLO */
@@ -45,7 +44,7 @@ void session_move(struct session *s, enum state to)
     s->state = to;
 }
 
-/* Descriptors that a client had a hand in are not closed by the loop. */
+/* Closing a descriptor that a client has sent may block: the loop does not do it. */
 static void close_fd(void *arg, int fd)
 {
     const struct session *s = arg;
@@ -63,7 +62,8 @@ void session_drop_fd(struct session *s, int fd)
         close_fd(s, fd);
 }
 
-/* The last to let a ring go frees its memory, which takes a while: the descriptor goes last. */
+/* The last reference to a ring frees its memory, which takes a while: so its descriptor is closed
+ * last, in a thread. */
 static void drop_ring(struct session *s)
 {
     int fd = s->ring ? s->ring->fd : -1;
@@ -116,12 +116,13 @@ void session_close(struct session *session)
         queue_cancel_all(session->stream);
     uv_close((uv_handle_t *)&session->poll, on_handle_closed);
     uv_close((uv_handle_t *)&session->timer, on_handle_closed);
-    frame_conn_hang_up(&session->conn); /* the client sees at once that it is over */
+    frame_conn_hang_up(&session->conn); /* the client sees the end of file at once */
 }
 
 static const char ending_text[] = "is being stopped or restarted";
 
-/* A session that drains and has answered all: tell the client, and close when that is sent. */
+/* When a session that drains has answered all requests, tell the client, and close once that is
+ * sent. */
 static void maybe_leave(struct session *s)
 {
     struct wire_error m = {.code = -ECANCELED};
@@ -196,7 +197,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         maybe_leave(s);
 }
 
-/* To read once what came is looked at, to write while something waits. */
+/* Wait for frames once those that came are handled, and for room to write while bytes wait. */
 void session_poll(struct session *s)
 {
     bool write = s->more || frame_conn_wants_write(&s->conn);
@@ -239,7 +240,8 @@ struct session *session_next(const struct session *session)
     return session_of(list_next(&session->server->sessions, &session->link));
 }
 
-/* It is served: from now on it ends by session_close(), and where that is not possible, here. */
+/* Add the session to the server's. From now on session_close() ends it; where that is not yet
+ * possible, this function does. */
 static int begin(struct session *s)
 {
     struct server *server = s->server;
@@ -285,7 +287,7 @@ int session_create(struct server *server, int fd, bool remote)
     (void)snprintf(s->name, sizeof(s->name), "?");
     (void)snprintf(s->job, sizeof(s->job), "session %llu", (unsigned long long)s->id);
     r = frame_conn_init(&s->conn, fd, WIRE_MAX_PAYLOAD);
-    if (!remote) { /* of TCP nothing can come along */
+    if (!remote) { /* TCP carries no descriptors */
         s->conn.takes_fd = true;
         s->conn.close_fd = close_fd;
         s->conn.close_arg = s;

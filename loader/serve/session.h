@@ -16,13 +16,13 @@
 
 struct session;
 
-/** What a stream or the loader has done so far, at a moment. */
+/** Counters of a stream or of the loader at one moment. */
 struct window_point {
     uint64_t at_ns, waited_ns;
     struct queue_totals totals;
 };
 
-/** The last ten seconds, second by second. {0}: nothing yet. */
+/** The last ten seconds, one point a second. {0}: empty. */
 enum { WINDOW_POINTS = 11 };
 struct window {
     struct window_point points[WINDOW_POINTS];
@@ -30,8 +30,8 @@ struct window {
 };
 
 void window_add(struct window *w, const struct window_point *point);
-/** What was done between the oldest point and the newest: at_ns is the time between them, 0 when
- * there is none. */
+/** The difference between the newest point and the oldest: at_ns is the time between them, 0 when
+ * there are not two. */
 struct window_point window_span(const struct window *w);
 
 /** What all sessions share. Owned by server.c. */
@@ -46,7 +46,7 @@ struct server {
     struct tls *tls;      /* of TCP, or NULL */
     struct list sessions; /* session_first() */
     unsigned num_sessions;
-    unsigned waiting_for_room; /* of these: with an OPEN for which there may soon be room */
+    unsigned waiting_for_room; /* of these: their OPEN waits for room */
     uint64_t started_ns;
     uint64_t ring_bytes;        /* of all sessions */
     uint64_t own_bytes;         /* monitor_own_bytes() */
@@ -57,47 +57,47 @@ struct server {
     struct histogram waits;     /* of programs, for a batch */
     struct window window;
     unsigned threads, io_threads;    /* that decode, that read */
-    bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine keeps to */
+    bool renders[PIPELINE_VERSIONS]; /* the definitions of pixels that this machine reproduces */
     bool stopping;
     void (*session_gone)(struct server *server);
 };
 
-/** Take a connected socket; `remote`: of TCP, where pixels follow their frame. -errno when it was
- * refused (and closed). */
+/** Serve a connected socket, which it takes. `remote`: a TCP client, for which pixels follow their
+ * frame. -errno when it was refused (and closed). */
 int session_create(struct server *server, int fd, bool remote);
 
-/** End a session: its work is cancelled, and it is freed when the last task has stopped. */
+/** Close a session: cancel its requests; it is freed when the last task has stopped. */
 void session_close(struct session *session);
 
-/** The loader is about to end: finish what is under way, begin nothing, tell the client, close. */
+/** The loader is about to end: finish the batches under way, begin no others, tell the client, and
+ * close. */
 void session_drain(struct session *session);
 
-/** A request of the session's has finished; the request is taken. */
+/** A request of the session has finished. Takes the request. */
 void session_finished(struct session *session, struct queue_request *request);
 
-/** Whose it is: a uid, or of TCP a host, as text. Borrowed. */
+/** The user that it counts for, as text: a uid, or the host of a TCP client. Borrowed. */
 const char *session_user(const struct session *session);
 /** Is it being closed? */
 bool session_is_ending(const struct session *session);
-/** Of its ring, while it is mapped. */
+/** Bytes of its ring, while that is mapped. */
 uint64_t session_ring_bytes(const struct session *session);
-/** Has it hung up, or, of TCP, has nothing been heard of it lately? The former is closed; the host
- * of the latter is asked whether it is still there, and the session closed when there is no answer
- * within some seconds. */
+/** Has the client hung up, or has nothing been heard of a TCP client lately? A session whose client
+ * has hung up is closed. A silent host is probed (TCP keepalive), and its session closed when it
+ * does not answer within some seconds. */
 bool session_ask_if_there(struct session *session);
 
-/** A second has passed: look at what the stream has done. */
+/** Call this once a second: it records what the stream has done. */
 void session_beat(struct session *session, uint64_t now_ns);
 
-/** What there is to know of a session's stream; false when it has none (yet). `ret` starts as
- * zeros. */
+/** The status of the session's stream; false when it has none (yet). `ret` starts as zeros. */
 bool session_get_status(const struct session *session, struct wire_status_stream *ret);
 
-/** Memory of the loader's own that it has written a remote client's pixels to. */
+/** Resident bytes of the private ring of a remote session. */
 uint64_t session_private_bytes(const struct session *session);
 
-/** What is needed to render what the stream asked for last, anywhere: false when it has asked for
- * nothing. The data set is a reference of the caller's. */
+/** All that is needed to render the batch that the stream requested last; false when it has
+ * requested none. The caller owns the reference to the data set. */
 struct session_view {
     uint64_t id;
     char user[160]; /* session_user() */

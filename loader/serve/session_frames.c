@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session_frames.c - what a client says: one function for each message. */
+/* session_frames.c - handles the messages of a client: one function for each. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -15,10 +15,10 @@
 #include "common/util.h"
 
 enum {
-    FRAMES_AT_ONCE = 256, /* of one client, before others have their turn */
+    FRAMES_AT_ONCE = 256, /* of one client, before others are handled */
 };
 
-/* The names of the definitions of pixels that we render, with spaces between them. */
+/* List the definitions of pixels that we render, with spaces between their names. */
 static void list_versions(const struct server *server, char *text, size_t size)
 {
     size_t at = 0;
@@ -56,8 +56,8 @@ static void handle_hello(struct session *s, uint64_t request, struct frame_reade
         session_close(s);
 }
 
-/* The first request of a session tells how long the program waited while it had other loaders, or
- * none: from then on we count. */
+/* The first request of a session tells how long the program had waited before it asked this loader.
+ * Only the time since then counts here. */
 static void track_asked(struct session *s, const struct wire_render *m)
 {
     if (m->waited_ns == WIRE_UNKNOWN) {
@@ -97,7 +97,7 @@ static void handle_render(struct session *s, uint64_t request, struct frame_read
         session_refuse(s, request, -EPROTO, "a slot was asked for that is still being filled");
         return;
     }
-    if (s->draining) /* the next loader will be asked for it */
+    if (s->draining) /* the client will ask the next loader for it */
         return;
     if (ring_check(s->ring, &err) < 0) {
         session_refuse(s, request, -EPERM, err.text);
@@ -151,7 +151,7 @@ static void handle_name(struct session *s, uint64_t request, struct frame_reader
         session_refuse(s, request, -EPROTO, "a request for a name was not understood");
         return;
     }
-    answer.text[0] = '\0'; /* of what does not exist */
+    answer.text[0] = '\0'; /* for a number that does not exist */
     if (m.of == WIRE_NAMED_CLASS)
         (void)snprintf(answer.text, sizeof(answer.text), "%s",
                        dataset_get_class_name(s->spec.dataset, m.number));
@@ -168,7 +168,7 @@ static void handle_bye(struct session *s, uint64_t request, struct frame_reader 
     session_close(s);
 }
 
-/* What a client may say, in which states, and who hears it. */
+/* The messages of a client, the states in which each may come, and its handler. */
 #define IN(state) (1U << (state))
 static const struct {
     unsigned states;
@@ -194,8 +194,9 @@ static void handle_frame(struct session *s, const struct frame_header *h,
         session_refuse(s, h->request, -EPROTO, "a message came that has no meaning here");
 }
 
-/* What has come: a client has its turn, and then others have theirs. Who does not read its answers
- * is not heard any further until it does. What is behind a STATUS waits until that is answered. */
+/* Handle frames that have come, but not too many at once, so that other clients are handled, too. A
+ * client that does not read its answers is not handled until it does. Frames behind a STATUS wait
+ * until that is answered. */
 static void handle_frames(struct session *s)
 {
     struct frame_header header;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* session_open.c - from OPEN to OPENED: room for the ring, the data set, the queue's stream.
+/* session_open.c - from OPEN to OPENED: the quota for the ring, the data set, the queue's stream.
  *
- * OPEN may take minutes (an index of millions of files): openings.c has threads for it, while the
+ * OPEN may take minutes (to index millions of files). A thread of openings.c does it, while the
  * session answers STATS and sends PROGRESS. */
 #include "config.h"
 
@@ -22,8 +22,8 @@
 
 enum {
     PROGRESS_EVERY_MS = 500,
-    ROOM_LIMIT_MS = 10000, /* for an OPEN to wait for room that is about to be there */
-    ROOM_TURN_MS = 20,     /* from one OPEN that waits to the next: each looks at all sessions */
+    ROOM_LIMIT_MS = 10000, /* how long an OPEN waits for room that will soon be free */
+    ROOM_TURN_MS = 20,     /* more for each OPEN that waits, because each looks at all sessions */
 };
 
 static void on_dataset_open(struct opening_waiter *waiter, struct dataset *dataset, int code,
@@ -49,7 +49,7 @@ static const char *name_peer(const struct session *s, char *text, size_t size)
     return text;
 }
 
-/* Have the data set opened, below the roots that are this client's. */
+/* Have the data set opened, within the roots that this client may read. */
 static int ask_for_dataset(struct session *s, struct plenum_error *err)
 {
     struct opening_request request = {
@@ -101,14 +101,15 @@ static int start_stream(struct session *s, struct plenum_error *err)
             .layout = &s->layout,
             .steps = &s->steps,
             .ring = s->ring,
-            .node = s->remote ? (unsigned)s->id /* its memory is nowhere yet: in turn */
-                              : pin_node_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
+            .node = s->remote
+                        ? (unsigned)s->id /* its memory is on no node yet: take nodes in turn */
+                        : pin_node_of_memory(s->server->pin, s->ring->base, s->ring->bytes),
             .owner = s},
         &s->stream);
     return r < 0 ? error_set(err, r, "the loader is out of memory") : 0;
 }
 
-/* Why nothing gets quicker from the second epoch on, for who wonders. */
+/* Log why later epochs are not faster than the first. */
 static void log_hints_state(const struct session *s)
 {
     int code = dataset_get_hints_code(s->dataset);
@@ -117,11 +118,12 @@ static void log_hints_state(const struct session *s)
     if (hints)
         code = hint_cache_state(hints);
     if (code < 0 && code != -EFBIG)
-        log_debug("%s: where tiles of JPEGs begin cannot be noted (%s); nothing is wrong with that",
-                  dataset_get_name(s->dataset), strerror(-code));
+        log_debug(
+            "%s: where tiles of JPEGs begin cannot be recorded (%s); nothing is wrong with that",
+            dataset_get_name(s->dataset), strerror(-code));
 }
 
-/* It is found again at each opening, which takes minutes where there are millions of files. */
+/* Warn that the data set is indexed at each opening: of millions of files that takes minutes. */
 static void tell_about_index(const struct session *s)
 {
     char folder[4096] = "";
@@ -187,7 +189,7 @@ static void on_dataset_open(struct opening_waiter *waiter, struct dataset *datas
         session_flush(s);
 }
 
-/* Pixels and order of an OPEN; its ring and the data set come later. */
+/* Check pixels and order of an OPEN; the ring and the data set come later. */
 static int check_open(struct session *s, struct plenum_error *err)
 {
     struct server *server = s->server;
@@ -196,7 +198,7 @@ static int check_open(struct session *s, struct plenum_error *err)
     if (r < 0)
         return r;
     r = wire_slot_init(&s->open, &s->layout);
-    assert(r == 0); /* wire_open_check() has looked */
+    assert(r == 0); /* wire_open_check() has checked it */
     r = pipeline_parse(s->open.pipeline, &s->spec.pipeline, err);
     if (r < 0)
         return r;
@@ -230,7 +232,7 @@ static int create_ring(struct session *s, struct plenum_error *err)
     return 0;
 }
 
-/* There is a ring: have the data set opened. */
+/* The ring is there: have the data set opened. */
 static void begin_opening(struct session *s)
 {
     uint64_t request = s->open_request;
@@ -244,8 +246,8 @@ static void begin_opening(struct session *s)
     (void)uv_timer_start(&s->timer, session_on_timer, PROGRESS_EVERY_MS, PROGRESS_EVERY_MS);
 }
 
-/* Take room for the ring, or wait for what its user is about to give back: a client that comes
- * again is here before its last session has ended. The more wait, the more seldom each looks. */
+/* Create the ring, or wait until its user gives something back: a client that reconnects is often
+ * here before its last session has ended. The more sessions wait, the less often each tries. */
 void session_await_room(struct session *s)
 {
     struct plenum_error err;

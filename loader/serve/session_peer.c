@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session_peer.c - who a client is, whether there is room for it, and whether it is still there. */
+/* session_peer.c - authenticates a client, checks quotas, and probes clients that are silent. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -18,13 +18,13 @@
 #include "loader/serve/quota.h"
 
 enum {
-    HEARD_MS = 1500,  /* who was heard of so lately is there */
-    SILENT_MS = 5000, /* who was asked, and is not heard of for so long, is not */
+    HEARD_MS = 1500,  /* a host heard from within this time is alive */
+    SILENT_MS = 5000, /* a host that was probed and is silent for so long is lost */
 };
 
 static const uint64_t silent_enough_ns = NS_PER_SEC;
 
-/* Who has connected and opens no stream must not keep out who would. */
+/* Close the oldest client that has opened no stream, to make room for another. */
 static bool close_oldest_idle(struct server *server)
 {
     struct session *oldest = NULL;
@@ -38,7 +38,8 @@ static bool close_oldest_idle(struct server *server)
     return true;
 }
 
-/* A host is a user. Of this host's own addresses anybody on it has as many as he likes. */
+/* All clients of a host count as one user. This host has many addresses of its own, which are one
+ * host. */
 static void name_host(struct session *s)
 {
     static const char *const own[] = {"tcp:127.", "tcp:[::1]", "tcp:[::ffff:127."};
@@ -58,7 +59,7 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     const struct server_options *o = s->server->options;
     int r = 0;
 
-    if (s->remote) { /* nobody tells who that is; its name does, until it has said another */
+    if (s->remote) { /* the peer is not known; its address is its name until HELLO */
         s->peer = (struct peer){.uid = (uid_t)-1};
         (void)address_of_socket(s->conn.fd, true, s->name, sizeof(s->name));
         name_host(s);
@@ -72,15 +73,15 @@ int session_check_peer(struct session *s, struct plenum_error *err)
     if (!s->remote && o->own_uid_only && s->peer.uid != geteuid() && s->peer.uid != 0)
         return -EACCES;
     r = quota_check_client(s->server, s->user, err);
-    if (r < 0 && quota_frees_soon(s->server, NULL)) /* who has hung up is closed by that */
+    if (r < 0 && quota_frees_soon(s->server, NULL)) /* this closes clients that have hung up */
         r = quota_check_client(s->server, s->user, err);
     if (r < 0 && close_oldest_idle(s->server))
         r = quota_check_client(s->server, s->user, err);
     return r;
 }
 
-/* A host that has gone without a word must not keep its memory here for ever: while nothing is on
- * its way to it the kernel asks now and then, and what is on its way must be received in time. */
+/* A host that is lost without a word must not keep memory here for ever. So the kernel sends
+ * keepalives while the connection is idle, and sent bytes must be acknowledged in time. */
 void session_watch_peer(int fd)
 {
     const int on = 1, idle_s = 30, every_s = 10, times = 3;
@@ -94,7 +95,7 @@ void session_watch_peer(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
 }
 
-/* How long nothing has been heard of the other host, its kernel included. */
+/* How long nothing has come from the other host, not even an acknowledgement. */
 static uint64_t silent_ns(const struct session *s)
 {
     struct tcp_info info = {0};
@@ -105,7 +106,7 @@ static uint64_t silent_ns(const struct session *s)
     return info.tcpi_last_ack_recv * NS_PER_MS;
 }
 
-/* It has, and the loop has not come to hear of it. */
+/* Has the client hung up, though the loop has not handled that yet? */
 static bool has_hung_up(const struct session *s)
 {
     struct pollfd p = {.fd = s->conn.fd, .events = POLLRDHUP};
@@ -142,7 +143,7 @@ bool session_ask_if_there(struct session *session)
     return session->may_end;
 }
 
-/* Of one that was asked whether it is there. */
+/* Close a session whose host was probed and did not answer. */
 void session_watch_silent(struct session *s, uint64_t now_ns)
 {
     uint64_t silent;
@@ -161,7 +162,7 @@ void session_watch_silent(struct session *s, uint64_t now_ns)
     }
 }
 
-/* Root and the loader's own user see all streams; others their own. */
+/* Root and the loader's own user see all streams; other users see their own. */
 struct snapshot_viewer session_viewer(const struct session *s)
 {
     return (struct snapshot_viewer){.all = s->peer.known &&

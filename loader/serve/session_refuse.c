@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* session_refuse.c - what a client is told that is not served, and what the log has of it. */
+/* session_refuse.c - tells a client that it is not served, and logs that. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -25,14 +25,14 @@ const struct log_field *session_about(const struct session *s, struct session_ab
     return a->fields;
 }
 
-/* Who that is, for people: "job 17 instance 3 (pid 4711)", or "(tcp:10.0.0.7:40000)" behind it. */
+/* "job 17 instance 3 (pid 4711)", or "job 17 instance 3 (tcp:10.0.0.7:40000)". */
 const char *session_describe(const struct session *s, char *text, size_t size)
 {
     char address[128];
 
     if (!s->remote)
         (void)snprintf(text, size, "%s (pid %d)", s->name, (int)s->peer.pid);
-    else if (s->state == STATE_HELLO) /* it has no name but its address */
+    else if (s->state == STATE_HELLO) /* its name is its address */
         (void)snprintf(text, size, "%s", s->name);
     else
         (void)snprintf(text, size, "%s (%s)", s->name,
@@ -40,8 +40,7 @@ const char *session_describe(const struct session *s, char *text, size_t size)
     return text;
 }
 
-/* Say in the log what became of a client ("refused"), once a minute for all of its user, or of its
- * host. */
+/* Log what became of a client ("refused"), once a minute for each user (or host) and reason. */
 void session_log_once(struct session *s, enum log_level level, const char *what, const char *why)
 {
     char who[WIRE_NAME_MAX + 150], times[64] = "";
@@ -105,8 +104,9 @@ void session_refuse_peer(struct session *s, int code, const char *text)
         (void)frame_conn_flush(&s->conn);
 }
 
-/* One that has no key, or another. In case that it speaks no TLS, in the one message that every
- * client understands; what it has sent is read, as closing would else take that message back. */
+/* Refuse a peer without the key. It may speak no TLS, so it is told in plain text, by the message
+ * that every client understands. What it has sent is read first: closing with unread bytes would
+ * reset the connection, and the message would be lost. */
 void session_refuse_unauthenticated(struct session *s)
 {
     struct wire_error m = {.code = -EACCES,

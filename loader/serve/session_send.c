@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* session_send.c - what a client is sent: answers, and a status.
+/* session_send.c - sends answers and the status to a client.
  *
- * A remote session (TCP) has no ring of its client's. It renders into memory of its own, and what
- * is done waits in `answers` until those before it are sent, each DONE with its pixels behind it. A
- * slot is in use until its last byte is sent; so a client that does not read stops itself, and when
- * it goes on for SEND_LIMIT it is closed, since its memory is ours. */
+ * A remote session (TCP) has no shared ring. It renders into private memory. Finished requests wait
+ * in `answers` until those before them are sent; each DONE is followed by its pixels. A slot is in
+ * use until its last byte is sent. So a client that does not read gets no further batches, and it
+ * is closed after SEND_LIMIT, because its slots are memory of the loader. */
 #include "config.h"
 
 #include "loader/serve/session_priv.h"
@@ -17,7 +17,7 @@
 #include "loader/serve/snapshot.h"
 
 enum {
-    TX_PENDING_MAX = 1 << 20, /* of answers that a client does not read */
+    TX_PENDING_MAX = 1 << 20, /* bytes of answers that a client has not read */
 };
 
 static struct queue_request *pop_answer(struct session *s)
@@ -45,7 +45,7 @@ static int put_answer(struct session *s, const struct queue_request *request)
     return wire_put_done(&s->conn.tx, request->id, &request->done);
 }
 
-/* The slot whose last byte is sent is free. */
+/* Free the slot whose last byte was sent. */
 static void release_sent(struct session *s)
 {
     if (s->sending == NO_SLOT || frame_conn_bulk_left(&s->conn) > 0)
@@ -54,28 +54,37 @@ static void release_sent(struct session *s)
     s->sending = NO_SLOT;
 }
 
-/* The next answers of a remote session, up to one with pixels: these must be sent before another
- * can follow. */
+/* An answer of a remote session, followed by its pixels if there are any. */
+static int put_remote_answer(struct session *s, const struct queue_request *request)
+{
+    int r = put_answer(s, request);
+
+    assert(request->slot < s->open.slots);
+    s->busy[request->slot] = false;
+    if (r < 0 || request->cancelled || request->done.status < 0)
+        return r;
+    s->busy[request->slot] = true;
+    s->sending = request->slot;
+    s->sent_ns = time_now_ns();
+    return frame_conn_attach_bulk(&s->conn, ring_slot(s->ring, request->slot),
+                                  wire_batch_bytes(&s->open, &s->layout));
+}
+
+/* Put the next answers of a remote session, up to the first with pixels, which must be sent before
+ * another answer can follow. */
 static int put_answers(struct session *s)
 {
     struct queue_request *request;
-    int r = 0;
+    int r;
 
     release_sent(s);
-    while (r == 0 && s->sending == NO_SLOT && (request = pop_answer(s))) {
-        r = put_answer(s, request);
-        assert(request->slot < s->open.slots);
-        s->busy[request->slot] = false;
-        if (r == 0 && !request->cancelled && request->done.status == 0) {
-            s->busy[request->slot] = true;
-            s->sending = request->slot;
-            s->sent_ns = time_now_ns();
-            r = frame_conn_attach_bulk(&s->conn, ring_slot(s->ring, request->slot),
-                                       wire_batch_bytes(&s->open, &s->layout));
-        }
+    while (s->sending == NO_SLOT && (request = pop_answer(s))) {
+        r = put_remote_answer(s, request);
         free(request);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 void session_close_unread(struct session *s)
@@ -85,7 +94,7 @@ void session_close_unread(struct session *s)
     session_close(s);
 }
 
-/* More of an answer to STATUS, once little is left of what was put before. */
+/* Put more of the answer to STATUS, while few bytes wait to be sent. */
 static int put_status(struct session *s)
 {
     struct snapshot_viewer viewer = session_viewer(s);
@@ -102,19 +111,30 @@ static int put_status(struct session *s)
     return r < 0 ? r : 0;
 }
 
-/* Send what waits; on the loop's next turn if the socket is full. */
-void session_flush(struct session *s)
+/* Put and send all that there is: 0, or -EAGAIN when the socket is full, or -errno. */
+static int send_all(struct session *s)
 {
-    size_t left = frame_conn_bulk_left(&s->conn);
     int r;
 
     do {
         r = put_answers(s);
-        if (r == 0)
-            r = put_status(s);
-        if (r == 0)
-            r = frame_conn_flush(&s->conn);
-    } while (r == 0 && (!list_is_empty(&s->answers) || s->status));
+        if (r < 0)
+            return r;
+        r = put_status(s);
+        if (r < 0)
+            return r;
+        r = frame_conn_flush(&s->conn);
+        if (r < 0)
+            return r;
+    } while (!list_is_empty(&s->answers) || s->status);
+    return r;
+}
+
+void session_flush(struct session *s)
+{
+    size_t left = frame_conn_bulk_left(&s->conn);
+    int r = send_all(s);
+
     if (left != frame_conn_bulk_left(&s->conn))
         s->sent_ns = time_now_ns();
     if (r < 0 && r != -EAGAIN) {
@@ -163,8 +183,8 @@ void session_forget_answer(struct session *s, uint64_t request)
         answer->cancelled = true;
 }
 
-/* A remote client's slots are its own affair: ours is any that is free. False when it has asked for
- * more batches at a time than it said that it would. */
+/* The slot numbers of a remote client mean nothing here: any free slot will do. False when the
+ * client has requested more batches at a time than it said in OPEN. */
 bool session_find_room(struct session *s, uint32_t *slot)
 {
     release_sent(s);
