@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* archive.c - data sets of archives: their files, their index, reading by offset.
  *
- * Archives are opened when a sample of them is first read, and stay open: a file system across a
- * network asks its server at every open. When there are more archives than descriptors to spare,
- * the rest are opened for each sample; a data set keeps no more than are left for others. An
- * archive that is replaced under its name while it is open goes on as it was; one that is changed
- * in place shows in its size and time, which are compared at every read. */
+ * An archive is opened when a sample of it is first read, and stays open, because a network file
+ * system asks its server at every open. When there are more archives than spare descriptors, the
+ * rest are opened for each sample; a data set keeps at most as many open as it leaves for others.
+ * An archive that is replaced under its name while it is open is still read; a change in place is
+ * noticed, because size and time are compared at every read. */
 #include "config.h"
 
 #include "loader/dataset/archive.h"
@@ -70,7 +70,7 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* All files of a folder that are called as the format's are, as whole paths. */
+/* List the files of a folder that have a name of the format, as whole paths. */
 static int list_folder(const struct dataset *d, const char *folder, struct pattern_list *ret,
                        struct plenum_error *err)
 {
@@ -80,27 +80,33 @@ static int list_folder(const struct dataset *d, const char *folder, struct patte
 
     if (r < 0)
         return scope_error(&d->scope, err, r, folder);
-    while (r == 0 && (errno = 0, entry = readdir(dir)))
-        if (format_has_name(d->format, entry->d_name))
-            r = ret->count == PATTERN_PATHS_MAX
-                    ? -E2BIG
-                    : pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name));
-    if (r == -E2BIG)
-        r = error_set(err, r, "it stands for more than %d files", PATTERN_PATHS_MAX);
-    else if (r < 0)
-        r = error_set(err, r, "out of memory");
-    else if (errno)
+    while (errno = 0, entry = readdir(dir)) {
+        if (!format_has_name(d->format, entry->d_name))
+            continue;
+        if (ret->count == PATTERN_PATHS_MAX) {
+            r = error_set(err, -E2BIG, "it stands for more than %d files", PATTERN_PATHS_MAX);
+            goto out;
+        }
+        if (pattern_list_add(ret, str_format("%s/%s", folder, entry->d_name)) < 0) {
+            r = error_set(err, -ENOMEM, "out of memory");
+            goto out;
+        }
+    }
+    if (errno) {
         r = scope_error(&d->scope, err, -errno, folder);
-    (void)closedir(dir);
-    if (r < 0)
-        return r;
+        goto out;
+    }
     if (ret->count == 0)
-        return error_set(err, -ENOENT, "there is no %s in %s", d->format->patterns[0], folder);
-    qsort(ret->paths, ret->count, sizeof(*ret->paths), compare_paths);
-    return 0;
+        r = error_set(err, -ENOENT, "there is no %s in %s", d->format->patterns[0], folder);
+    else
+        qsort(ret->paths, ret->count, sizeof(*ret->paths), compare_paths);
+
+out:
+    (void)closedir(dir);
+    return r;
 }
 
-/* How much of a path is plain folders, with the slash. */
+/* The length of the folders at the beginning of a path without patterns, with the slash. */
 static size_t plain_folders(const char *path, bool exists)
 {
     size_t len = exists ? strlen(path) : strcspn(path, "{*?[");
@@ -110,8 +116,8 @@ static size_t plain_folders(const char *path, bool exists)
     return len;
 }
 
-/* The archives in a folder, by a pattern or a name that begins at d->where + len, and the canonical
- * form of it. */
+/* Find the archives in a folder, by the pattern or name at d->where + len, and its canonical
+ * form. */
 static int find_in_folder(struct dataset *d, size_t len, char **canonical, struct plenum_error *err)
 {
     char *given = len ? strndup(d->where, len) : strdup("."), *folder = NULL;
@@ -119,13 +125,15 @@ static int find_in_folder(struct dataset *d, size_t len, char **canonical, struc
 
     if (r < 0) {
         r = scope_error(&d->scope, err, r, given ? given : d->where);
-    } else {
-        if (strcmp(folder, "/") == 0)
-            *folder = 0;
-        *canonical = str_format("%s/%s", folder, d->where + len);
-        r = *canonical ? pattern_expand(&d->scope, folder, d->where + len, &d->files, err)
-                       : error_set(err, -ENOMEM, "out of memory");
+        goto out;
     }
+    if (strcmp(folder, "/") == 0)
+        *folder = 0;
+    *canonical = str_format("%s/%s", folder, d->where + len);
+    r = *canonical ? pattern_expand(&d->scope, folder, d->where + len, &d->files, err)
+                   : error_set(err, -ENOMEM, "out of memory");
+
+out:
     free(given);
     free(folder);
     return r;
@@ -148,16 +156,16 @@ static int find_archives(struct dataset *d, struct plenum_error *err)
     } else {
         r = find_in_folder(d, plain_folders(d->where, r == 0), &canonical, err);
     }
-    if (r == 0) {
-        free(d->where);
-        d->where = canonical;
-        canonical = NULL;
+    if (r < 0) {
+        free(canonical);
+        return r;
     }
-    free(canonical);
-    return r;
+    free(d->where);
+    d->where = canonical;
+    return 0;
 }
 
-/* The folder that all paths have in common, as a length without the slash. */
+/* The length of the folder that all paths share, without the slash. */
 static size_t common_folder(const struct pattern_list *list)
 {
     size_t len = (size_t)(strrchr(list->paths[0], '/') - list->paths[0]);
@@ -173,7 +181,7 @@ static size_t common_folder(const struct pattern_list *list)
     return len;
 }
 
-/* A file that is named twice would be shown twice an epoch: most likely a slip. */
+/* Refuse a file that is named twice: it would be shown twice an epoch, most likely by mistake. */
 static int check_twice(const struct pattern_list *list, struct plenum_error *err)
 {
     char **sorted = malloc(list->count * sizeof(*sorted));
@@ -183,14 +191,16 @@ static int check_twice(const struct pattern_list *list, struct plenum_error *err
         return error_set(err, -ENOMEM, "out of memory");
     memcpy(sorted, list->paths, list->count * sizeof(*sorted));
     qsort(sorted, list->count, sizeof(*sorted), compare_paths);
-    for (size_t i = 1; i < list->count && r == 0; i++)
-        if (strcmp(sorted[i - 1], sorted[i]) == 0)
+    for (size_t i = 1; i < list->count; i++)
+        if (strcmp(sorted[i - 1], sorted[i]) == 0) {
             r = error_set(err, -EINVAL, "%s is named twice", sorted[i]);
+            break;
+        }
     free(sorted);
     return r;
 }
 
-/* Make the paths relative to the folder that they have in common, which becomes the place's. */
+/* Make the paths relative to the folder that they share, which becomes the folder of the scope. */
 static int enter_common_folder(struct dataset *d, struct plenum_error *err)
 {
     size_t len = common_folder(&d->files);
@@ -259,28 +269,37 @@ static int open_archive(struct archive *a, struct stat *st)
     return 0;
 }
 
+static int scan_open_archive(struct scan *s, struct archive *a)
+{
+    struct stat before, after;
+    int r = open_archive(a, &before);
+
+    if (r < 0)
+        return r;
+    if (index_builder_add_container(&a->builder, a->name, dataset_mtime(&before),
+                                    (uint64_t)before.st_size, dataset_settled(&before)) < 0)
+        return error_set(&a->err, -ENOMEM, "out of memory");
+    r = s->work->scan(a);
+    if (r < 0)
+        return r;
+    if (fstat(a->fd, &after) < 0 || after.st_size != before.st_size ||
+        dataset_mtime(&after) != dataset_mtime(&before))
+        return error_set(&a->err, -ESTALE,
+                         "%s changed while it was read: open the data set again "
+                         "when it is complete",
+                         a->path);
+    return 0;
+}
+
 static int scan_archive(void *arg, uint64_t index, unsigned thread)
 {
     struct scan *s = arg;
     struct archive *a = &s->archives[index];
-    struct stat before, after;
-    int64_t r;
+    int r = scan_open_archive(s, a);
 
     (void)thread;
-    r = open_archive(a, &before);
-    if (r == 0) {
-        r = index_builder_add_container(&a->builder, a->name, dataset_mtime(&before),
-                                        (uint64_t)before.st_size, dataset_settled(&before));
-        r = r < 0 ? error_set(&a->err, (int)r, "out of memory") : s->work->scan(a);
-    }
-    if (r == 0 && (fstat(a->fd, &after) < 0 || after.st_size != before.st_size ||
-                   dataset_mtime(&after) != dataset_mtime(&before)))
-        r = error_set(&a->err, -ESTALE,
-                      "%s changed while it was read: open the data set again "
-                      "when it is complete",
-                      a->path);
     io_close(&a->fd);
-    return (int)r;
+    return r;
 }
 
 static void tell_progress(void *arg, uint64_t done, uint64_t total)
@@ -322,7 +341,7 @@ static int scan_init(struct scan *s, struct plenum_error *err)
     return 0;
 }
 
-/* What is said of the first archive that failed. */
+/* The sentence of the first archive that failed. */
 static void first_error(const struct scan *s, int code, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->dataset->files.count; i++)
@@ -351,7 +370,7 @@ int archive_scan(const struct dataset *dataset, const struct dataset_options *op
         first_error(&s, r, err);
         goto out;
     }
-    r = work->pour(s.archives, dataset->files.count, b, err);
+    r = work->merge(s.archives, dataset->files.count, b, err);
 
 out:
     for (size_t i = 0; s.archives && i < dataset->files.count; i++) {
@@ -395,8 +414,8 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
 /* Of all data sets. */
 static atomic_uint kept_by_all;
 
-/* May it keep this descriptor? A quarter of what we may have is left to clients and the rest, and
- * as much as it keeps itself to other data sets. */
+/* May the data set keep this descriptor open? A quarter of all descriptors is reserved for clients
+ * and others, and as many as the data set keeps are left for other data sets. */
 static bool may_keep(const struct dataset *dataset, int fd)
 {
     struct rlimit limit;
@@ -408,7 +427,8 @@ static bool may_keep(const struct dataset *dataset, int fd)
     return (rlim_t)fd < limit.rlim_cur && own + all <= limit.rlim_cur;
 }
 
-/* Keep it as the archive's, which may have one by now: the one that is to be used. */
+/* Keep the descriptor for its archive, if it may; returns the one to be used, which may be that of
+ * another thread. */
 static int keep(const struct dataset *dataset, atomic_int *at, int fd)
 {
     int none = -1;
@@ -445,7 +465,7 @@ int archive_open(const struct dataset *dataset, const struct index_sample *sampl
     struct stat st;
     int fd;
 
-    if (sample->container >= dataset->files.count) /* an index that says so is damaged */
+    if (sample->container >= dataset->files.count) /* the index is damaged */
         return dataset_has_changed(dataset, name, err);
     kept = &dataset->fds->of[sample->container];
     fd = atomic_load(kept);
@@ -481,7 +501,8 @@ int archive_read(const struct dataset *dataset, const struct index_sample *sampl
     if (r == 0)
         r = io_pread_all(fd, buffer->bytes, sample->len, offset);
     archive_close(dataset, sample, fd);
-    if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
+    if (r ==
+        -EBADMSG) /* some file systems return it for a bad checksum; here it means a bad image */
         r = -EIO;
     if (r < 0) {
         (void)archive_path(dataset, sample, path, sizeof(path));

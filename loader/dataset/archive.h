@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* archive.h - what data sets of archives (tar:, tfrecord:) have in common: files by notation, an
- * index of several archives at once, reading by offset. */
+/* archive.h - what data sets of archives (tar:, tfrecord:) share: they find files by patterns,
+ * index several archives at once, and read by offset. */
 #ifndef LOADER_DATASET_ARCHIVE_H
 #define LOADER_DATASET_ARCHIVE_H
 
@@ -24,27 +24,27 @@ struct archive {
     int fd;
     uint64_t size;
     struct index_builder builder;   /* of this archive alone; its samples' container is 0 */
-    atomic_uint_fast64_t *progress; /* bytes that are done, of all archives: add to it */
+    atomic_uint_fast64_t *progress; /* scanned bytes of all archives: add to it */
     struct plenum_error err;
 };
 
-/** struct format's locate: expand the name, take the part, find the root. */
+/** struct format's locate: expands the name, selects the part, enters the common folder. */
 int archive_locate(struct dataset *dataset, const struct dataset_options *options,
                    struct plenum_error *err);
 
-/** What to do with archives when they are indexed. */
+/** How a format indexes archives. */
 struct archive_work {
     /** Fill archive->builder, several archives at once: 0, or -errno with a sentence in
      * archive->err. */
     int (*scan)(struct archive *archive);
     /** Make one index of all archives: 0, or -errno with a sentence. */
-    int (*pour)(struct archive *archives, size_t count, struct index_builder *b,
-                struct plenum_error *err);
+    int (*merge)(struct archive *archives, size_t count, struct index_builder *b,
+                 struct plenum_error *err);
     void *arg; /* archive->arg */
 };
 
-/** struct format's scan: `scan` for each archive, then `pour`. An archive that changes meanwhile is
- * an error. */
+/** struct format's scan: `scan` for each archive, then `merge`. An archive that changes meanwhile
+ * is an error. */
 int archive_scan(const struct dataset *dataset, const struct dataset_options *options,
                  const struct archive_work *work, struct index_builder *b,
                  struct plenum_error *err);

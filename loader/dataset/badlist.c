@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* badlist.c - what plenumctl verify has found, for loaders to know.
+/* badlist.c - the bad samples that plenumctl verify has found, for loaders to skip.
  *
  *     # plenumctl verify of folder:/data/train
  *     fingerprint 0123456789abcdef0123456789abcdef
  *     bad 17 premature end of JPEG file
  *     end 1 89abcdef01234567
  *
- * Text, so that people can read it. The last line holds the number of samples and the XXH3-64 of
- * all that stands before it. The fingerprint is the data set's without the list: when the data has
- * changed, the list is of no use any more. */
+ * It is text, so that people can read it. The last line holds the number of samples and the XXH3-64
+ * of all text before it. The fingerprint is that of the data set without the list: when the data
+ * changes, the list does not apply any more. */
 #include "config.h"
 
 #include "loader/dataset/badlist.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -39,7 +38,7 @@ void badlist_fini(struct badlist *list)
     *list = (struct badlist){0};
 }
 
-/* The place of the last line, when it is right; else 0. */
+/* The offset of the last line, when it is right; else 0. */
 static size_t find_end(const char *text, size_t len, uint32_t *count)
 {
     char want[LAST_LINE_MAX];
@@ -104,7 +103,7 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
     end = text + end_at;
     datasum_hex(fingerprint, hex);
     (void)snprintf(head, sizeof(head), "fingerprint %s\n", hex);
-    if (strncmp(at, head, strlen(head)) != 0) { /* another data set's */
+    if (strncmp(at, head, strlen(head)) != 0) { /* it is for another data set */
         badlist_fini(&list);
         return 0;
     }
@@ -127,28 +126,36 @@ int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_
 int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
                  struct badlist *ret)
 {
-    int fd = cache_open(path, false), r = 0;
+    int fd = cache_open(path, false), r;
     char *text = NULL;
     struct stat st;
 
     *ret = (struct badlist){0};
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
-    if (fstat(fd, &st) < 0)
+    if (fstat(fd, &st) < 0) {
         r = -errno;
-    else if (st.st_size > BYTES_MAX)
+        goto fail;
+    }
+    if (st.st_size > BYTES_MAX) {
         r = -EBADMSG;
-    if (r == 0) {
-        text = malloc((size_t)st.st_size + 1);
-        r = text ? io_pread_all(fd, text, (size_t)st.st_size, 0) : -ENOMEM;
+        goto fail;
     }
+    text = malloc((size_t)st.st_size + 1);
+    if (!text) {
+        r = -ENOMEM;
+        goto fail;
+    }
+    r = io_pread_all(fd, text, (size_t)st.st_size, 0);
+    if (r < 0)
+        goto fail;
     (void)close(fd);
-    if (r < 0) {
-        free(text);
-        return r == -ENODATA ? -EBADMSG : r;
-    }
-    assert(text);
     return badlist_parse(text, (size_t)st.st_size, fingerprint, samples, ret);
+
+fail:
+    (void)close(fd);
+    free(text);
+    return r == -ENODATA ? -EBADMSG : r;
 }
 
 static void put_plain(FILE *f, const char *text)

@@ -22,7 +22,7 @@ struct badlist {
  */
 int badlist_read(const char *path, const uint8_t fingerprint[16], uint32_t samples,
                  struct badlist *ret);
-/** The same of `len` bytes in memory, which it takes (malloc'd, with room for one more). */
+/** Parse a list of `len` bytes in memory, which it takes (malloc, with room for one byte more). */
 int badlist_parse(char *text, size_t len, const uint8_t fingerprint[16], uint32_t samples,
                   struct badlist *ret);
 /** Write a list, as a whole or not at all: 0 or -errno. */

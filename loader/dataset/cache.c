@@ -17,7 +17,7 @@
 #include "common/util.h"
 #include "loader/dataset/dataset.h"
 
-/* mkdir -p, for nobody else: 0 or -errno. */
+/* mkdir -p, with mode 0700: 0 or -errno. */
 static int make_folders(const char *path)
 {
     char part[4096];
@@ -54,7 +54,7 @@ uid_t cache_owner(const char *folder)
     return geteuid() == 0 && stat(folder, &st) == 0 ? st.st_uid : geteuid();
 }
 
-/* The file that is open is ours. */
+/* Check that an open file is ours and that nobody else can write it; else close it. */
 static int check_owner(int fd)
 {
     struct stat st;
@@ -99,7 +99,7 @@ bool cache_may_map(int fd)
     return false;
 }
 
-/* What root writes for another is that other's. */
+/* A file that root writes gets the owner of the folder. */
 static int give_away(int fd, const char *path)
 {
     char *folder = io_folder_of(path);
@@ -142,12 +142,19 @@ int cache_write(const char *path, const void *bytes, size_t len)
         return r;
     }
     r = fill(fd, path, bytes, len);
-    if (close(fd) < 0 && r == 0)
-        r = -errno;
-    if (r == 0 && rename(temporary, path) < 0)
+    if (close(fd) < 0 && r >= 0)
         r = -errno;
     if (r < 0)
-        (void)unlink(temporary);
+        goto fail;
+    if (rename(temporary, path) < 0) {
+        r = -errno;
+        goto fail;
+    }
+    free(temporary);
+    return 0;
+
+fail:
+    (void)unlink(temporary);
     free(temporary);
     return r;
 }

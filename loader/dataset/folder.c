@@ -309,8 +309,8 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
     return r;
 }
 
-/* Pour the classes, in order, into the index. */
-static int pour(const struct scan *s, struct index_builder *b, struct plenum_error *err)
+/* Add the classes, in order, into the index. */
+static int add_all(const struct scan *s, struct index_builder *b, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->num_classes; i++) {
         const struct class_scan *c = &s->classes[i];
@@ -419,7 +419,7 @@ static int folder_scan(const struct dataset *dataset, const struct dataset_optio
         first_error(&s, r, err);
         goto out;
     }
-    r = pour(&s, b, err);
+    r = add_all(&s, b, err);
     if (r < 0)
         goto out;
     if (b->num_samples == 0)

@@ -193,8 +193,8 @@ static int look_at_all(struct scan *s, struct plenum_error *err)
     return r;
 }
 
-static int pour(const struct scan *s, const struct stat *st, struct index_builder *b,
-                struct plenum_error *err)
+static int add_all(const struct scan *s, const struct stat *st, struct index_builder *b,
+                   struct plenum_error *err)
 {
     const char *name = strrchr(s->dataset->where, '/') + 1;
     int64_t offset, r = dataset_setting_number(s->dataset, "label-offset", 0, &offset, err);
@@ -241,7 +241,7 @@ static int list_scan(const struct dataset *dataset, const struct dataset_options
     r = look_at_all(&s, err);
     if (r < 0)
         goto out;
-    r = pour(&s, &st, b, err);
+    r = add_all(&s, &st, b, err);
 
 out:
     free(s.err);

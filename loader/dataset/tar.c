@@ -710,9 +710,9 @@ static int find_naming(const struct archive *archives, size_t count, struct plen
     return first && first->builder.samples[0].label < 0;
 }
 
-/* Pour the archives, in order, into the index. */
-static int pour(struct archive *archives, size_t count, struct index_builder *b,
-                struct plenum_error *err)
+/* Merge the archives, in order, into the index. */
+static int merge(struct archive *archives, size_t count, struct index_builder *b,
+                 struct plenum_error *err)
 {
     int r = find_naming(archives, count, err), named = r;
     int64_t n = 0;
@@ -752,7 +752,7 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
 {
     size_t count = dataset->files.count;
     struct archive_classes *classes = calloc(count, sizeof(*classes));
-    struct archive_work work = {.scan = scan_archive, .pour = pour, .arg = classes};
+    struct archive_work work = {.scan = scan_archive, .merge = merge, .arg = classes};
     int r = classes ? archive_scan(dataset, options, &work, b, err) : out_of_memory(err);
     char others[256];
 

@@ -385,8 +385,8 @@ static int scan_file(struct archive *a)
 }
 
 /* The files behind each other, then what their labels mean. */
-static int pour(struct archive *files, size_t count, struct index_builder *b,
-                struct plenum_error *err)
+static int merge(struct archive *files, size_t count, struct index_builder *b,
+                 struct plenum_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         int r = index_builder_append(b, &files[i].builder);
@@ -404,7 +404,7 @@ static int tfrecord_scan(const struct dataset *dataset, const struct dataset_opt
                          struct index_builder *b, struct plenum_error *err)
 {
     int64_t offset;
-    struct archive_work work = {.scan = scan_file, .pour = pour, .arg = &offset};
+    struct archive_work work = {.scan = scan_file, .merge = merge, .arg = &offset};
     int r = dataset_setting_number(dataset, "label-offset", 0, &offset, err);
 
     return r < 0 ? r : archive_scan(dataset, options, &work, b, err);
