@@ -168,7 +168,7 @@ int dataset_compare(const struct dataset *dataset, const char *index_path, char 
 void dataset_announce(const struct dataset *dataset, uint32_t sample);
 void dataset_buffer_fini(struct dataset_buffer *buffer);
 
-/** Its notes, borrowed, or NULL: it has none. Threads: any. */
+/** Its hint cache, borrowed, or NULL: it has none. Threads: any. */
 struct hint_cache;
 struct hint_cache *dataset_get_hints(const struct dataset *dataset);
 /** Why it has none though they were asked for; 0: it has. */

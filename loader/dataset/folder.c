@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* folder.c - "folder:DIR": a class is a sub-folder, a sample an image file anywhere below it.
  *
- * As torchvision's ImageFolder has it: classes are numbered in the byte order of their names,
- * samples ordered by class and then by the byte order of their path; links to folders are followed.
- * Names that begin with a dot are passed over (what file managers and notebooks leave lying about
- * must not become a class).
+ * As in torchvision's ImageFolder, classes are numbered in the byte order of their names, samples
+ * are ordered by class and then by the byte order of their paths, and links to folders are
+ * followed. Names that begin with a dot are skipped, because folders of file managers and notebooks
+ * must not become classes.
  *
- * Scanning is one readdir and one stat a file, a class a turn, spread over threads. Afterwards an
- * index is known to be stale when the mtime of any folder has changed (a file came, went or was
- * renamed). A folder that changed just before it was read may change again within the grain of its
- * file system's clock, and nobody would see it: its mtime is not trusted, and the next open looks
- * again. A file that was changed in place shows when it is read: size and mtime of every file are
- * in the index. */
+ * A scan costs one readdir and one stat for each file; threads scan the classes. An index is stale
+ * when the mtime of any folder has changed, because a file was added, removed or renamed. A folder
+ * that changed just before it was read may change again within the resolution of its file system's
+ * clock, which would not show in its mtime. So such an mtime is not trusted, and the next open
+ * scans again. The index has the size and mtime of every file, so a file that was changed in place
+ * is noticed when it is read. */
 #include "config.h"
 
 #include "loader/dataset/format.h"
@@ -53,11 +53,11 @@ struct class_scan {
     size_t num_files, cap_files;
     struct found_folder *folders;
     size_t num_folders, cap_folders;
-    struct index_builder skipped; /* nothing but what was passed over */
+    struct index_builder skipped; /* only for counting skipped files */
     struct plenum_error err;
 };
 
-/* A folder that is being read, and through `up` all those that it lies in. */
+/* A folder that is being read; `up` leads to the folders that contain it. */
 struct level {
     const struct level *up;
     const char *path; /* relative to the root */
@@ -106,7 +106,7 @@ static void skip(struct class_scan *c, const char *name)
     index_builder_count_foreign(&c->skipped, name);
 }
 
-/* An entry of a folder that cannot be looked at. */
+/* The error for an entry of a folder. */
 static int entry_error(const struct scan *s, struct plenum_error *err, const char *folder,
                        const char *name, int code)
 {
@@ -125,7 +125,7 @@ static int entry_error(const struct scan *s, struct plenum_error *err, const cha
     return code;
 }
 
-/* An entry that is, or leads to, a folder or a file. */
+/* Scan an entry: a folder, a file, or a link to one. */
 static int scan_entry(const struct scan *s, struct class_scan *c, const struct level *level,
                       const struct dirent *entry)
 {
@@ -139,7 +139,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
     }
     r = scope_stat_entry(&s->dataset->scope, level->fd, level->path, entry->d_name, &st);
     if (r == -ENOENT && entry->d_type != DT_LNK)
-        return 0; /* removed while we looked */
+        return 0; /* removed meanwhile */
     if (r < 0)
         return entry_error(s, &c->err, level->path, entry->d_name, r);
     if (S_ISDIR(st.st_mode)) {
@@ -158,7 +158,7 @@ static int scan_entry(const struct scan *s, struct class_scan *c, const struct l
     return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
 }
 
-/* Note the folder down, once it is certain that we are not in it already. */
+/* Record the folder, after checking that it does not contain itself. */
 static int enter_folder(const struct scan *s, struct class_scan *c, struct level *level)
 {
     struct stat st;
@@ -199,18 +199,22 @@ static int scan_folder(const struct scan *s, struct class_scan *c, const char *p
         return entry_error(s, &c->err, "", path, r);
     level.fd = dirfd(dir);
     r = enter_folder(s, c, &level);
-    while (r == 0) {
-        errno = 0;
-        entry = readdir(dir);
-        if (!entry) {
-            if (errno)
-                r = scope_error(&s->dataset->scope, &c->err, -errno, path);
-            break;
-        }
+    if (r < 0)
+        goto out;
+    while (errno = 0, entry = readdir(dir)) {
         r = dataset_check_cancel(s->options);
-        if (r == 0 && entry->d_name[0] != '.')
-            r = scan_entry(s, c, &level, entry);
+        if (r < 0)
+            goto out;
+        if (entry->d_name[0] == '.')
+            continue;
+        r = scan_entry(s, c, &level, entry);
+        if (r < 0)
+            goto out;
     }
+    if (errno)
+        r = scope_error(&s->dataset->scope, &c->err, -errno, path);
+
+out:
     (void)closedir(dir);
     return r;
 }
@@ -243,9 +247,11 @@ static int scan_class(void *arg, uint64_t index, unsigned thread)
         root.ino = st.st_ino;
     }
     r = scan_folder(s, c, c->name, &root);
-    if (r == 0 && c->num_files > 1)
+    if (r < 0)
+        return r;
+    if (c->num_files > 1)
         qsort(c->files, c->num_files, sizeof(*c->files), by_path);
-    return r;
+    return 0;
 }
 
 static void scan_progress(void *arg, uint64_t done, uint64_t total)
@@ -270,7 +276,7 @@ static int add_class(struct scan *s, const char *name)
     return 0;
 }
 
-/* An entry of the data set's folder: a class, or a file that belongs to none. */
+/* Add an entry of the data set's folder: a class, or a stray file. */
 static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_t *stray,
                      struct plenum_error *err)
 {
@@ -278,7 +284,7 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
     int r = scope_stat_entry(&s->dataset->scope, fd, ".", entry->d_name, &st);
 
     if (r == -ENOENT && entry->d_type != DT_LNK)
-        return 0; /* removed while we looked */
+        return 0; /* removed meanwhile */
     if (r < 0)    /* without this class, others would get its label */
         return entry_error(s, err, "", entry->d_name, r);
     if (!S_ISDIR(st.st_mode)) {
@@ -288,7 +294,7 @@ static int add_entry(struct scan *s, int fd, const struct dirent *entry, uint64_
     return add_class(s, entry->d_name) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-/* The root's own entries: each folder is a class. Images that lie here belong to none. */
+/* List the folders of the data set: each is a class. Images beside them are stray. */
 static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *err)
 {
     const struct scope *scope = &s->dataset->scope;
@@ -298,14 +304,22 @@ static int list_classes(struct scan *s, uint64_t *stray, struct plenum_error *er
 
     if (r < 0)
         return scope_error(scope, err, r, scope->folder);
-    while (r == 0 && (errno = 0, entry = readdir(dir)))
-        if (entry->d_name[0] != '.')
-            r = add_entry(s, dirfd(dir), entry, stray, err);
-    if (r == 0 && errno)
+    while (errno = 0, entry = readdir(dir)) {
+        if (entry->d_name[0] == '.')
+            continue;
+        r = add_entry(s, dirfd(dir), entry, stray, err);
+        if (r < 0)
+            goto out;
+    }
+    if (errno) {
         r = scope_error(scope, err, -errno, scope->folder);
-    (void)closedir(dir);
+        goto out;
+    }
     if (s->num_classes > 1)
         qsort(s->classes, s->num_classes, sizeof(*s->classes), by_name);
+
+out:
+    (void)closedir(dir);
     return r;
 }
 
@@ -361,7 +375,7 @@ static void scan_fini(struct scan *s)
     free(s->classes);
 }
 
-/* There are no samples: what is there? */
+/* The error for a data set without samples, which says what there is. */
 static int no_images(const struct dataset *dataset, const struct index_builder *b, uint64_t stray,
                      struct plenum_error *err)
 {
@@ -383,7 +397,7 @@ static int no_images(const struct dataset *dataset, const struct index_builder *
                      dataset->scope.folder, why);
 }
 
-/* What is said of the first class that failed. */
+/* The sentence of the first class that failed. */
 static void first_error(const struct scan *s, int code, struct plenum_error *err)
 {
     for (size_t i = 0; i < s->num_classes; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* formats.c - the formats of data sets, and which of them a plain path is.
+/* formats.c - the formats of data sets, and how the format of a plain path is recognised.
  *
- * A file is told by its first bytes or its name; a folder by what it holds: folders are classes,
- * and the first archive decides where there are none. */
+ * A file is recognised by its first bytes or its name. A folder with sub-folders has classes; in
+ * one without, the first archive decides. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -63,7 +63,7 @@ static const char *compression_of(const struct path_probe *probe)
     return NULL;
 }
 
-/* What lies at a path, with its first bytes in `head` [size]: 0 or -errno. */
+/* Stat a path and read its first bytes into `head` [size]: 0 or -errno. */
 static int look_at(const struct scope *p, const char *path, uint8_t *head, size_t size,
                    struct path_probe *ret)
 {
@@ -84,8 +84,8 @@ static int look_at(const struct scope *p, const char *path, uint8_t *head, size_
     return n < 0 ? (int)n : 0;
 }
 
-/* What is not ours to read may lie anywhere, and come and go; but what cannot be looked at for
- * another reason might have decided. */
+/* May an entry with this error be skipped? One that we may not read may. One with another error,
+ * such as EIO, may not: it might decide the format. */
 static bool may_skip(int code)
 {
     return code == -ENOENT || code == -EACCES || code == -EPERM || code == -ELOOP || code == -EXDEV;
@@ -99,7 +99,7 @@ bool format_has_name(const struct format *format, const char *name)
     return false;
 }
 
-/* The format of archives that calls its files so, if the file is one. */
+/* The format whose archives have such names, if the file is one of them. */
 static int probe_archive(const struct scope *p, const char *path, const char *name,
                          const struct format **ret)
 {
@@ -118,7 +118,8 @@ static int probe_archive(const struct scope *p, const char *path, const char *na
     return 0;
 }
 
-/* An entry of a folder that may hold archives, of this format if of any: 1 when it decides. */
+/* Look at an entry of a folder: `*format` is set by the first archive; 1: a sub-folder, which
+ * decides. */
 static int probe_entry(const struct scope *p, int fd, const char *folder, const char *name,
                        const struct format **format, struct plenum_error *err)
 {
@@ -136,7 +137,7 @@ static int probe_entry(const struct scope *p, int fd, const char *folder, const 
     return r == 0 || may_skip(r) ? 0 : scope_error(p, err, r, path);
 }
 
-/* A folder without folders may hold archives: the format of the first that is one, or NULL. */
+/* The format of the first archive in a folder without sub-folders, or NULL. */
 static int archives_of(const struct scope *p, const char *folder, const struct format **ret,
                        struct plenum_error *err)
 {
@@ -147,16 +148,22 @@ static int archives_of(const struct scope *p, const char *folder, const struct f
     *ret = NULL;
     if (r < 0) /* the format will say why it cannot be read */
         return may_skip(r) ? 0 : scope_error(p, err, r, folder);
-    while (r == 0 && (errno = 0, entry = readdir(dir)))
-        if (entry->d_name[0] != '.')
-            r = probe_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
-    if (r == 0 && errno)
+    while (errno = 0, entry = readdir(dir)) {
+        if (entry->d_name[0] == '.')
+            continue;
+        r = probe_entry(p, dirfd(dir), folder, entry->d_name, ret, err);
+        if (r != 0)
+            goto out;
+    }
+    if (errno)
         r = scope_error(p, err, -errno, folder);
+
+out:
     (void)closedir(dir);
     return r < 0 ? r : 0;
 }
 
-/* The first file that a pattern stands for: malloc. */
+/* The first file that a pattern matches: malloc. */
 static int first_of(const struct scope *p, const char *pattern, char **ret,
                     struct plenum_error *err)
 {
@@ -180,7 +187,7 @@ static int first_of(const struct scope *p, const char *pattern, char **ret,
     return r;
 }
 
-/* What a plain path is, or the first of the files that it stands for. */
+/* Look at a plain path, or at the first file that it matches as a pattern. */
 static int look_at_plain(const struct scope *p, const char *name, uint8_t *head, size_t size,
                          struct path_probe *ret, struct plenum_error *err)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* hint_cache.c - a file of notes.
+/* hint_cache.c - a file of hints.
  *
- *     header | slots: where the piece of each sample is, 0: nowhere | pieces ...
+ *     header | slots: the offset of each sample's record, or 0 | records ...
  *
- * A piece says whose it is, how much room it has, and a checksum over itself, and nothing of it is
- * believed before that is right. So a reader needs no lock: what it meets half-written, or damaged,
- * is no note. Nothing is mapped: a full disk, or a file that somebody cuts, is an error of pread()
- * and pwrite(), and a dead process in a mapping.
+ * A record holds the number of its sample, its capacity, and a checksum over itself; a reader
+ * trusts nothing in it before the checksum is right. So a reader needs no lock: a record that is
+ * half-written or damaged is no hint. The file is not mapped, because a full disk or a file that
+ * was cut is an error of pread() and pwrite(), but ends a process that maps the file.
  *
- * A writer takes the end of the file for itself, some hundred pieces at once, under a lock that all
- * processes share. Within that, its threads need only their own mutex to find places. What is left
- * of it in the end is a hole that takes no space. */
+ * A writer reserves an extent at the end of the file, for some hundred records, under a lock that
+ * all processes share. Within it, the threads of the process need only their mutex to allocate
+ * records. What is left of an extent is a hole in the file, which takes no space. */
 #include "config.h"
 
 #include "loader/dataset/hint_cache.h"
@@ -33,7 +33,7 @@
 
 enum {
     HINT_CACHE_VERSION = 1,
-    SHARE = 25, /* of the samples' bytes that the file may have */
+    SHARE = 25, /* the file may have a 25th of the samples' bytes */
     EXTENT_MIN = 4 << 10,
     EXTENT_MAX = 1 << 20,
 };
@@ -44,13 +44,13 @@ struct hint_cache {
     int fd;
     bool writable;
     uint32_t samples;
-    uint64_t pieces_at, limit; /* where pieces begin, and the file's greatest size */
+    uint64_t records_at, limit; /* where records begin, and the maximum size of the file */
     atomic_uint_fast64_t written;
     atomic_int state;
     /* Any thread, holding mu. */
     pthread_mutex_t mu;
-    uint64_t free_at, free_end; /* of the end of the file, what is ours */
-    bool full;                  /* there is no more of it */
+    uint64_t free_at, free_end; /* the rest of our extent */
+    bool full;                  /* the file has its maximum size */
 };
 
 static uint64_t header_sum(const struct hint_cache_header *h)
@@ -58,8 +58,8 @@ static uint64_t header_sum(const struct hint_cache_header *h)
     return XXH3_64bits(h, offsetof(struct hint_cache_header, checksum));
 }
 
-/* Is what is open a file of these notes? 0, -ESTALE or -errno. */
-static int check_file(int fd, const struct hint_cache_key *subject, uint64_t pieces_at)
+/* Is the open file a cache for this key? 0, -ESTALE or -errno. */
+static int check_file(int fd, const struct hint_cache_key *key, uint64_t records_at)
 {
     struct hint_cache_header h;
     struct stat st;
@@ -73,43 +73,43 @@ static int check_file(int fd, const struct hint_cache_key *subject, uint64_t pie
     if (r < 0)
         return r;
     if (memcmp(h.magic, hint_cache_magic, sizeof(h.magic)) != 0 ||
-        h.version != HINT_CACHE_VERSION || h.samples != subject->samples ||
-        memcmp(h.fingerprint, subject->fingerprint, sizeof(h.fingerprint)) != 0 ||
-        h.checksum != header_sum(&h) || (uint64_t)st.st_size < pieces_at)
+        h.version != HINT_CACHE_VERSION || h.samples != key->samples ||
+        memcmp(h.fingerprint, key->fingerprint, sizeof(h.fingerprint)) != 0 ||
+        h.checksum != header_sum(&h) || (uint64_t)st.st_size < records_at)
         return -ESTALE;
     return 0;
 }
 
 /* Write an empty file in place of whatever is there. */
-static int make_file(const char *path, const struct hint_cache_key *subject, uint64_t pieces_at)
+static int make_file(const char *path, const struct hint_cache_key *key, uint64_t records_at)
 {
-    struct hint_cache_header *h = calloc(1, pieces_at);
+    struct hint_cache_header *h = calloc(1, records_at);
     int r;
 
     if (!h)
         return -ENOMEM;
     h->version = HINT_CACHE_VERSION;
-    h->samples = subject->samples;
+    h->samples = key->samples;
     memcpy(h->magic, hint_cache_magic, sizeof(h->magic));
-    memcpy(h->fingerprint, subject->fingerprint, sizeof(h->fingerprint));
+    memcpy(h->fingerprint, key->fingerprint, sizeof(h->fingerprint));
     h->checksum = header_sum(h);
-    r = cache_write(path, h, pieces_at);
+    r = cache_write(path, h, records_at);
     free(h);
     return r;
 }
 
-static int open_file(const char *path, const struct hint_cache_key *subject, struct hint_cache *n)
+static int open_file(const char *path, const struct hint_cache_key *key, struct hint_cache *n)
 {
     n->fd = cache_open(path, true);
     n->writable = n->fd >= 0;
     if (n->fd < 0 && n->fd != -ENOENT && n->fd != -EPERM)
         n->fd = cache_open(path, false);
-    if (n->fd == -EPERM) /* another's: as if it were of something else */
+    if (n->fd == -EPERM) /* it belongs to another user: as if it were stale */
         return -ESTALE;
-    return n->fd < 0 ? n->fd : check_file(n->fd, subject, n->pieces_at);
+    return n->fd < 0 ? n->fd : check_file(n->fd, key, n->records_at);
 }
 
-int hint_cache_open(const char *path, const struct hint_cache_key *subject, bool make,
+int hint_cache_open(const char *path, const struct hint_cache_key *key, bool make,
                     struct hint_cache **ret)
 {
     struct hint_cache *n;
@@ -118,24 +118,26 @@ int hint_cache_open(const char *path, const struct hint_cache_key *subject, bool
     n = malloc(sizeof(*n));
     if (!n)
         return -ENOMEM;
-    *n =
-        (struct hint_cache){.fd = -1, .samples = subject->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
-    n->pieces_at = sizeof(struct hint_cache_header) + subject->samples * (uint64_t)sizeof(uint64_t);
-    n->limit = subject->bytes / SHARE;
-    r = n->pieces_at > n->limit / 2 ? -EFBIG : open_file(path, subject, n);
+    *n = (struct hint_cache){.fd = -1, .samples = key->samples, .mu = PTHREAD_MUTEX_INITIALIZER};
+    n->records_at = sizeof(struct hint_cache_header) + key->samples * (uint64_t)sizeof(uint64_t);
+    n->limit = key->bytes / SHARE;
+    r = n->records_at > n->limit / 2 ? -EFBIG : open_file(path, key, n);
     if (make && (r == -ENOENT || r == -ESTALE)) {
         io_close(&n->fd);
-        r = make_file(path, subject, n->pieces_at);
-        if (r == 0)
-            r = open_file(path, subject, n);
+        r = make_file(path, key, n->records_at);
+        if (r < 0)
+            goto fail;
+        r = open_file(path, key, n);
     }
-    if (r < 0) {
-        hint_cache_close(n);
-        return r;
-    }
+    if (r < 0)
+        goto fail;
     atomic_store(&n->state, n->writable ? 0 : -EROFS);
     *ret = n;
     return 0;
+
+fail:
+    hint_cache_close(n);
+    return r;
 }
 
 void hint_cache_close(struct hint_cache *n)
@@ -167,12 +169,12 @@ static uint64_t slot_at(uint32_t sample)
     return sizeof(struct hint_cache_header) + sample * (uint64_t)sizeof(uint64_t);
 }
 
-/* The place of a sample's piece, and what it says of itself; 0: it has none. */
-static uint64_t find_piece(const struct hint_cache *n, uint32_t sample, struct hint_record *ret)
+/* The offset of a sample's record, and its header; 0: it has none. */
+static uint64_t find_record(const struct hint_cache *n, uint32_t sample, struct hint_record *ret)
 {
     uint64_t at;
 
-    if (io_pread_all(n->fd, &at, sizeof(at), slot_at(sample)) < 0 || at < n->pieces_at ||
+    if (io_pread_all(n->fd, &at, sizeof(at), slot_at(sample)) < 0 || at < n->records_at ||
         at % 8 != 0 || at > n->limit || io_pread_all(n->fd, ret, sizeof(*ret), at) < 0)
         return 0;
     return ret->sample == sample && ret->len <= ret->room ? at : 0;
@@ -181,30 +183,31 @@ static uint64_t find_piece(const struct hint_cache *n, uint32_t sample, struct h
 bool hint_cache_get(struct hint_cache *n, uint32_t sample, struct dataset_buffer *buffer,
                     const uint8_t **ret, size_t *ret_len)
 {
-    struct hint_record piece;
-    uint64_t at = find_piece(n, sample, &piece);
+    struct hint_record record;
+    uint64_t at = find_record(n, sample, &record);
     size_t all;
 
     if (at == 0)
         return false;
-    all = sizeof(piece) + piece.len;
+    all = sizeof(record) + record.len;
     if (all > n->limit || dataset_buffer_reserve(buffer, all) < 0)
         return false;
-    /* It may be written while we look: what counts is what we have got. */
+    /* It may be written meanwhile: only what was read counts. */
     if (io_pread_all(n->fd, buffer->bytes, all, at) < 0 ||
-        memcmp(buffer->bytes, &piece, sizeof(piece)) != 0 ||
-        XXH3_64bits(buffer->bytes + sizeof(piece.checksum), all - sizeof(piece.checksum)) !=
-            piece.checksum)
+        memcmp(buffer->bytes, &record, sizeof(record)) != 0 ||
+        XXH3_64bits(buffer->bytes + sizeof(record.checksum), all - sizeof(record.checksum)) !=
+            record.checksum)
         return false;
-    *ret = buffer->bytes + sizeof(piece);
-    *ret_len = piece.len;
+    *ret = buffer->bytes + sizeof(record);
+    *ret_len = record.len;
     return true;
 }
 
-/* Take some more of the file's end, under the lock of all writers. */
+/* Reserve an extent at the end of the file, under the lock of all writers. */
 static int allocate_extent(struct hint_cache *n, uint64_t need)
 {
     uint64_t extent = n->limit / 64;
+    uint64_t at, end;
     struct stat st;
     int r = 0;
 
@@ -212,24 +215,30 @@ static int allocate_extent(struct hint_cache *n, uint64_t need)
     while (flock(n->fd, LOCK_EX) < 0)
         if (errno != EINTR)
             return -errno;
-    if (fstat(n->fd, &st) < 0)
+    if (fstat(n->fd, &st) < 0) {
         r = -errno;
-    if (r == 0) {
-        uint64_t at = align_up(max_u64((uint64_t)st.st_size, n->pieces_at), 8);
-        uint64_t end = min_u64(at + max_u64(extent, need), n->limit & ~UINT64_C(7));
-
-        if (end < at + need)
-            r = -ENOSPC;
-        else if (ftruncate(n->fd, (off_t)end) < 0)
-            r = -errno;
-        n->free_at = r == 0 ? at : 0;
-        n->free_end = r == 0 ? end : 0;
+        goto out;
     }
+    n->free_at = n->free_end = 0;
+    at = align_up(max_u64((uint64_t)st.st_size, n->records_at), 8);
+    end = min_u64(at + max_u64(extent, need), n->limit & ~UINT64_C(7));
+    if (end < at + need) {
+        r = -ENOSPC;
+        goto out;
+    }
+    if (ftruncate(n->fd, (off_t)end) < 0) {
+        r = -errno;
+        goto out;
+    }
+    n->free_at = at;
+    n->free_end = end;
+
+out:
     (void)flock(n->fd, LOCK_UN);
     return r;
 }
 
-/* A place for a piece with so much room. */
+/* Allocate a record with this capacity. */
 static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
 {
     uint64_t need = sizeof(struct hint_record) + room;
@@ -239,7 +248,7 @@ static int allocate(struct hint_cache *n, uint32_t room, uint64_t *ret)
     if (n->free_end - n->free_at < need)
         r = n->full ? -ENOSPC : allocate_extent(n, need);
     n->full = n->full || r == -ENOSPC;
-    if (r == 0) {
+    if (r >= 0) {
         *ret = n->free_at;
         n->free_at += need;
     }
@@ -260,8 +269,8 @@ static int write_at(const struct hint_cache *n, const void *bytes, size_t len, u
 static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t len, uint32_t room)
 {
     size_t all = sizeof(struct hint_record) + len;
-    struct hint_record before, *piece;
-    uint64_t old = find_piece(n, sample, &before), at = old;
+    struct hint_record before, *record;
+    uint64_t old = find_record(n, sample, &before), at = old;
     int r = 0;
 
     if (old == 0 || before.room != room) {
@@ -269,20 +278,26 @@ static int put(struct hint_cache *n, uint32_t sample, const void *bytes, size_t 
         if (r < 0)
             return r;
     }
-    piece = calloc(1, all);
-    if (!piece)
+    record = calloc(1, all);
+    if (!record)
         return -ENOMEM;
-    *piece = (struct hint_record){.sample = sample, .len = (uint32_t)len, .room = room};
-    memcpy(piece + 1, bytes, len);
-    piece->checksum = XXH3_64bits(&piece->sample, all - sizeof(piece->checksum));
-    r = write_at(n, piece, all, at);
-    free(piece);
-    if (r == 0 && at != old)
+    *record = (struct hint_record){.sample = sample, .len = (uint32_t)len, .room = room};
+    memcpy(record + 1, bytes, len);
+    record->checksum = XXH3_64bits(&record->sample, all - sizeof(record->checksum));
+    r = write_at(n, record, all, at);
+    free(record);
+    if (r < 0)
+        goto fail;
+    if (at != old) {
         r = write_at(n, &at, sizeof(at), slot_at(sample));
-    if (r == 0)
-        (void)atomic_fetch_add(&n->written, all);
-    else
-        atomic_store(&n->state, r);
+        if (r < 0)
+            goto fail;
+    }
+    (void)atomic_fetch_add(&n->written, all);
+    return 0;
+
+fail:
+    atomic_store(&n->state, r);
     return r;
 }
 

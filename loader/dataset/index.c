@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* index.c - making, writing and mapping a data set's index.
+/* index.c - makes, writes and maps the index of a data set.
  *
  *     header | samples [32 bytes each] | containers | classes | names
  *
- * Read in place: a mapped index of a million samples is open as fast as its checksum can be
- * computed, and all loaders of a user share its pages. Only a file that nobody else can write is
- * mapped, on a disk of this host: one that becomes shorter ends the process that looks at it. All
- * else is read into memory. Everything that a reader follows (offsets,
- * counts) is checked once, in index_open(), so that a damaged file is refused and never followed.
+ * An index is used in place: opening a mapped index of a million samples takes as long as its
+ * checksum, and all loaders of a user share its pages. Only a file on a local disk that nobody else
+ * can write is mapped, because a process that maps a file ends when the file becomes shorter. Other
+ * files are read into memory. index_open() checks all offsets and counts once, so that a damaged
+ * file is refused.
  *
- * Written under a temporary name and renamed: a reader sees an old index, a new one, or none. */
+ * It is written under a temporary name and renamed: a reader sees an old index, a new one, or
+ * none. */
 #include "config.h"
 
 #include "loader/dataset/index.h"
@@ -109,7 +110,7 @@ int64_t index_builder_add_name(struct index_builder *b, const char *name, size_t
     return (int64_t)at;
 }
 
-/* A class whose name has this place. */
+/* Add a class whose name is at this offset. */
 static int64_t add_class(struct index_builder *b, uint64_t at)
 {
     if (b->num_classes >= INT32_MAX)
@@ -171,7 +172,7 @@ int64_t index_builder_add_sample(struct index_builder *b, const struct index_sam
     return (int64_t)b->num_samples++;
 }
 
-/* The table's slot of a text: the one that holds it, or the free one where it belongs. */
+/* The slot of a text in the hash table: the one that holds it, or the free one for it. */
 static uint32_t *label_slot(const struct index_builder *b, const char *text, size_t len)
 {
     size_t mask = b->num_label_slots - 1;
@@ -227,7 +228,7 @@ int64_t index_builder_add_label(struct index_builder *b, const char *text, size_
     return *slot - 1;
 }
 
-/* The part's labels as ours: `map` [part->num_labels]. */
+/* Add the labels of a part; `map` [part->num_labels] has their numbers here. */
 static int map_labels(struct index_builder *b, const struct index_builder *part, int32_t *map)
 {
     for (size_t i = 0; i < part->num_labels; i++) {
@@ -257,18 +258,20 @@ int index_builder_append(struct index_builder *b, const struct index_builder *pa
     size_t first_container = b->num_containers, names;
     int r = map ? map_labels(b, part, map) : -ENOMEM;
 
-    if (r == 0 && (b->num_samples + part->num_samples >= UINT32_MAX ||
-                   b->num_containers + part->num_containers >= INT32_MAX))
+    if (r < 0)
+        goto out;
+    if (b->num_samples + part->num_samples >= UINT32_MAX ||
+        b->num_containers + part->num_containers >= INT32_MAX) {
         r = -EOVERFLOW;
-    if (r == 0 && (grow(b, &b->names, 1, b->names_bytes, part->names_bytes, &b->cap_names) < 0 ||
-                   grow(b, &b->samples, sizeof(*b->samples), b->num_samples, part->num_samples,
-                        &b->cap_samples) < 0 ||
-                   grow(b, &b->containers, sizeof(*b->containers), b->num_containers,
-                        part->num_containers, &b->cap_containers) < 0))
+        goto out;
+    }
+    if (grow(b, &b->names, 1, b->names_bytes, part->names_bytes, &b->cap_names) < 0 ||
+        grow(b, &b->samples, sizeof(*b->samples), b->num_samples, part->num_samples,
+             &b->cap_samples) < 0 ||
+        grow(b, &b->containers, sizeof(*b->containers), b->num_containers, part->num_containers,
+             &b->cap_containers) < 0) {
         r = -ENOMEM;
-    if (r < 0) {
-        free(map);
-        return r;
+        goto out;
     }
     names = b->names_bytes;
     if (part->names_bytes)
@@ -289,8 +292,10 @@ int index_builder_append(struct index_builder *b, const struct index_builder *pa
     }
     b->bytes += part->bytes;
     index_builder_add_skipped(b, part);
+
+out:
     free(map);
-    return 0;
+    return r;
 }
 
 /* "label 'x' of archive.tar, n01.jpg": for messages. */
@@ -329,7 +334,7 @@ static int settle_numbers(struct index_builder *b, int64_t offset, struct plenum
         if (!is_whole_number(b->names + label->text, &value))
             return bad_label(b, label, -EBADMSG, err,
                              " is no number, though other labels of the data set are");
-        /* Offsets are small: a number that is out of range by far is so with any. */
+        /* An offset is below 2^31: such a number is out of range with any offset. */
         if (value > 2 * (int64_t)INT32_MAX || value < -2 * (int64_t)INT32_MAX ||
             value + offset < 0 || value + offset >= INT32_MAX) {
             char text[200];
@@ -396,7 +401,7 @@ int index_builder_settle_labels(struct index_builder *b, int64_t offset, struct 
                                                                   : settle_names(b, offset, err);
     if (r < 0)
         return r;
-    if (b->num_classes == 0) { /* nothing but bad samples: none of their labels is ever shown */
+    if (b->num_classes == 0) { /* all samples are bad: their labels are never shown */
         b->num_classes = 1;
         b->unnamed = true;
     }
@@ -421,7 +426,7 @@ static uint64_t checksum_of(const struct index_header *header, size_t bytes)
     return XXH3_64bits_digest(&state);
 }
 
-/* Point into the one block of memory behind the header. */
+/* Set the pointers into the block of memory that begins with the header. */
 static void set_views(struct index *index, const void *bytes, size_t len, bool mapped)
 {
     const struct index_header *h = bytes;
@@ -435,8 +440,8 @@ static void set_views(struct index *index, const void *bytes, size_t len, bool m
                             .mapped = mapped};
 }
 
-/* Images all the same: of formats that we do not decode, and JPEGs by names that others pass over,
- * too (the samples of a folder are those of torchvision's ImageFolder). */
+/* Extensions of images that are skipped: formats that we do not decode, and names of JPEGs that
+ * torchvision's ImageFolder skips, too. */
 static const char *const foreign[] = {"webp", "gif", "bmp", "tif", "tiff", "avif", "heic",
                                       "heif", "jxl", "jp2", "ppm", "pgm",  "jfif", "jpe"};
 
@@ -455,7 +460,7 @@ void index_builder_count_empty(struct index_builder *b, const char *class)
     size_t at = strlen(b->empty_names);
 
     if (at + strlen(class) + 8 < sizeof(b->empty_names) &&
-        b->empty_classes < EMPTY_NAMES_MAX) /* else they are counted alone */
+        b->empty_classes < EMPTY_NAMES_MAX) /* further names are only counted */
         (void)snprintf(b->empty_names + at, sizeof(b->empty_names) - at, "%s'%s'", at ? ", " : "",
                        class);
     b->empty_classes++;
@@ -600,7 +605,7 @@ static bool valid(const void *bytes, size_t len)
         return false;
     if (checksum_of(h, len) != h->checksum || (h->class_names != 0 && h->class_names != h->classes))
         return false;
-    /* The checksum is no signature: what it covers is still followed with care. */
+    /* The checksum is no signature: offsets and counts are checked all the same. */
     set_views(&index, bytes, len, true);
     if (h->names_bytes == 0 || index.names[h->names_bytes - 1] != '\0' ||
         h->subject >= h->names_bytes || h->warning >= h->names_bytes)
@@ -619,7 +624,7 @@ static bool valid(const void *bytes, size_t len)
     return true;
 }
 
-/* Bring a file into memory: 0 or -errno. */
+/* Map a file, or read it into memory: 0 or -errno. */
 static int load_bytes(int fd, size_t len, bool map, void **ret)
 {
     int r;

@@ -13,15 +13,16 @@
 #include "common/datasum.h"
 
 enum index_flag {
-    INDEX_BAD = 1,     /* of a sample: what was read while scanning is known to be damaged */
-    INDEX_SETTLED = 1, /* of a container: it had not just changed when it was scanned, so that its
-                          time can be trusted to tell of a later change */
+    INDEX_BAD = 1, /* of a sample: what was read while scanning is known to be damaged */
+    /* of a container: it had not changed just before it was scanned, so that a later change will
+     * show in its time */
+    INDEX_SETTLED = 1,
 };
 
 /** One sample, as it lies in the file. */
 struct index_sample {
     uint64_t where;     /* of its own file: mtime in ns; within an archive: offset of its bytes */
-    uint64_t name : 48; /* place of its name in the names */
+    uint64_t name : 48; /* offset of its name in the names */
     uint64_t flags : 16;
     uint32_t len;       /* bytes */
     uint32_t container; /* the folder, archive or list that it comes from */
@@ -31,7 +32,7 @@ struct index_sample {
 
 /** A folder or archive, whose change makes the index stale. */
 struct index_container {
-    uint64_t name; /* place of its path, relative to the root, in the names */
+    uint64_t name; /* offset of its path, relative to the root, in the names */
     uint64_t mtime_ns;
     uint64_t size; /* archives and lists; 0 for folders */
     uint64_t flags;
@@ -48,7 +49,7 @@ struct index_header {
     uint32_t samples, classes, containers;
     uint32_t class_names; /* as many as classes, or none */
     uint64_t samples_at, containers_at, classes_at, names_at, names_bytes;
-    uint64_t subject; /* place in the names of what was indexed: index_subject() */
+    uint64_t subject; /* offset in the names of what was indexed: index_subject() */
     uint64_t warning; /* likewise: a sentence about what is not in it, or "" */
     uint64_t bytes;   /* of all samples */
     uint64_t skipped; /* files that are no images */
@@ -60,7 +61,7 @@ struct index {
     const struct index_header *header;
     const struct index_sample *samples;
     const struct index_container *containers;
-    const uint64_t *classes; /* places of their names, if they have any */
+    const uint64_t *classes; /* offsets of their names, if they have any */
     const char *names;       /* NUL-terminated texts */
     size_t bytes;
     bool mapped;
@@ -71,25 +72,25 @@ static inline const char *index_name(const struct index *index, uint64_t at)
     return index->names + at;
 }
 
-/** Memory that making an index takes, all together; of several threads. */
+/** Memory that is used to make an index, by several threads together. */
 struct index_memory {
     atomic_size_t held;
     size_t limit;     /* 0: none */
     atomic_bool over; /* more was wanted */
 };
 
-/** So many bytes more: 0, or -ENOMEM beyond the limit. NULL has none. */
+/** Charge so many bytes more: 0, or -ENOMEM beyond the limit. NULL has no limit. */
 int index_memory_charge(struct index_memory *memory, size_t bytes);
 void index_memory_refund(struct index_memory *memory, size_t bytes);
 /** array_grow(), whose memory counts. */
 int index_memory_grow(struct index_memory *memory, void *array, size_t *cap, size_t count,
                       size_t size);
 
-/** A label as it was written, before it is known what labels mean in this data set. */
+/** A label as it was written, before labels are settled to be numbers or names. */
 struct index_label {
-    uint64_t text;  /* place in the names */
+    uint64_t text;  /* offset in the names */
     uint64_t first; /* the first sample that has it */
-    int32_t value;  /* what becomes of it */
+    int32_t value;  /* its class, once settled */
 };
 
 enum { FOREIGN_KINDS = 14 };
@@ -119,7 +120,7 @@ struct index_builder {
     uint64_t foreign[FOREIGN_KINDS]; /* of skipped: images of other formats or names */
     uint64_t empty_classes;          /* folders of classes without an image */
     char empty_names[256];           /* the first of them: "'a', 'b'" */
-    uint64_t subject, warning;       /* places in the names; 0: none was set */
+    uint64_t subject, warning;       /* offsets in the names; 0: none was set */
     struct index_memory *memory;     /* borrowed, or NULL */
 };
 
@@ -163,7 +164,7 @@ void index_builder_add_skipped(struct index_builder *b, const struct index_build
 void index_builder_count_empty(struct index_builder *b, const char *class);
 /** "8 images of other formats or names (6 .webp, 2 .jfif)", or "": `ret`. */
 char *index_builder_describe_foreign(const struct index_builder *b, char *ret, size_t size);
-/** Write the sentence about what was left out, of what was noted. 0 or -ENOMEM. */
+/** Add the sentence about what was left out, from these counts. 0 or -ENOMEM. */
 int index_builder_set_warning(struct index_builder *b);
 
 /** Make the index. The caller frees it with index_close(). 0 or -ENOMEM. */

@@ -22,8 +22,8 @@
 #include "loader/dataset/listfile.h"
 
 enum {
-    FILES_A_TURN = 1024,    /* that a thread looks at before it asks for more */
-    LINE_MAX_BYTES = 65536, /* of a line whose fields are asked for */
+    FILES_A_TURN = 1024,    /* that a thread stats before it asks for more */
+    LINE_MAX_BYTES = 65536, /* the longest line whose fields can be read */
 };
 
 /* A line, while scanning. */
@@ -70,36 +70,46 @@ static int list_locate(struct dataset *d, const struct dataset_options *options,
     return r;
 }
 
-/* The whole list, with room for a byte behind it. */
+/* Read the whole list, with room for one byte more. */
 static int read_text(const struct dataset *d, struct index_memory *memory, char **text, size_t *len,
                      struct stat *st, struct plenum_error *err)
 {
-    int fd = scope_open(&d->scope, d->where, 0), r = 0;
+    int fd = scope_open(&d->scope, d->where, 0), r;
     struct stat after;
 
     if (fd < 0)
         return scope_error(&d->scope, err, fd, d->where);
-    if (fstat(fd, st) < 0)
+    if (fstat(fd, st) < 0) {
         r = -errno;
-    else if (!S_ISREG(st->st_mode))
-        r = S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
-    else if (st->st_size > UINT32_MAX)
-        r = -EFBIG;
-    if (r == 0) {
-        *len = (size_t)st->st_size;
-        *text = index_memory_charge(memory, *len) < 0 ? NULL : malloc(*len + 1);
-        r = *text ? io_pread_all(fd, *text, *len, 0) : -ENOMEM;
+        goto fail;
     }
-    if (r == 0 && (fstat(fd, &after) < 0 || after.st_size != st->st_size ||
-                   dataset_mtime(&after) != dataset_mtime(st)))
-        r = -ENODATA;
-    io_close(&fd);
+    if (!S_ISREG(st->st_mode)) {
+        r = S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
+        goto fail;
+    }
+    if (st->st_size > UINT32_MAX) {
+        r = -EFBIG;
+        goto fail;
+    }
+    *len = (size_t)st->st_size;
+    *text = index_memory_charge(memory, *len) < 0 ? NULL : malloc(*len + 1);
+    r = *text ? io_pread_all(fd, *text, *len, 0) : -ENOMEM;
     if (r < 0)
-        return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", d->where,
-                         r == -ENODATA  ? "it changed while it was read"
-                         : r == -EINVAL ? "it is no file"
-                                        : strerror(-r));
+        goto fail;
+    if (fstat(fd, &after) < 0 || after.st_size != st->st_size ||
+        dataset_mtime(&after) != dataset_mtime(st)) {
+        r = -ENODATA;
+        goto fail;
+    }
+    io_close(&fd);
     return 0;
+
+fail:
+    io_close(&fd);
+    return error_set(err, r == -ENODATA ? -ESTALE : r, "%s: %s", d->where,
+                     r == -ENODATA  ? "it changed while it was read"
+                     : r == -EINVAL ? "it is no file"
+                                    : strerror(-r));
 }
 
 static struct listfile listfile_of(const struct dataset *d, char *text, size_t len)
@@ -129,29 +139,31 @@ static int read_lines(struct scan *s, struct listfile *list, struct plenum_error
     struct listfile_line line;
     int r = listfile_begin(list, err);
 
-    while (r == 0 && (r = listfile_next(list, &line, err)) > 0) {
+    if (r < 0)
+        return error_prefix(err, r, "%s", s->dataset->where);
+    while ((r = listfile_next(list, &line, err)) > 0) {
         r = add_line(s, &line);
         if (r < 0)
             return error_set(err, r, "out of memory");
         r = dataset_check_cancel(s->options);
+        if (r < 0)
+            break;
     }
     return r < 0 ? error_prefix(err, r, "%s", s->dataset->where) : 0;
 }
 
-/* Sizes and times of some of the files. */
+/* Get sizes and times of some of the files. */
 static int look_at_files(void *arg, uint64_t turn, unsigned thread)
 {
     struct scan *s = arg;
     size_t end = min_u64((turn + 1) * FILES_A_TURN, s->num_files);
     struct plenum_error *err = &s->err[turn];
     struct stat st;
-    int r = 0;
 
     (void)thread;
-    for (size_t i = turn * FILES_A_TURN; i < end && r == 0; i++) {
+    for (size_t i = turn * FILES_A_TURN; i < end; i++) {
         struct found *f = &s->files[i];
-
-        r = scope_stat(&s->dataset->scope, f->path, &st);
+        int r = scope_stat(&s->dataset->scope, f->path, &st);
         if (r < 0)
             return error_prefix(err, scope_error(&s->dataset->scope, err, r, f->path),
                                 "%s, line %zu", s->dataset->where, f->line);
@@ -161,7 +173,7 @@ static int look_at_files(void *arg, uint64_t turn, unsigned thread)
         f->size = (uint64_t)st.st_size;
         f->mtime_ns = dataset_mtime(&st);
     }
-    return r;
+    return 0;
 }
 
 static void tell_progress(void *arg, uint64_t done, uint64_t total)
@@ -282,8 +294,7 @@ static void list_announce(const struct dataset *d, const struct index_sample *sa
     dataset_announce_file(d, index_name(&d->index, sample->name));
 }
 
-/* The line that starts at the sample's place in the list, with `list` holding the header's names
- * from the beginning of it: two pieces of the file, in memory of the caller's. */
+/* Read the header from the beginning of the list, and the line at the sample's offset. */
 static int list_fields(const struct dataset *d, const struct index_sample *sample,
                        dataset_field *field, void *arg, struct plenum_error *err)
 {
@@ -342,7 +353,7 @@ out:
     return r < 0 ? r : 0;
 }
 
-/* A text file whose first line can be a list's: printable, with a blank, a tab or a comma in it. */
+/* A text file whose first line is printable and has a blank, a tab or a comma can be a list. */
 static bool list_recognise(const struct path_probe *probe)
 {
     size_t line = 0;

@@ -2,8 +2,8 @@
 /* listfile.c - lists as people write them: Caffe's "path label", CSV of a spreadsheet, TSV of a
  * script.
  *
- * The text is taken apart in place: a field's end is overwritten with NUL once the delimiter there
- * has been looked at. So a list of millions of lines costs its own size and nothing more. */
+ * The text is split in place: the end of a field is overwritten with NUL after the delimiter there
+ * was read. So a list of millions of lines takes its own size of memory and nothing more. */
 #include "config.h"
 
 #include "loader/dataset/listfile.h"
@@ -34,7 +34,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Blanks at both ends off; `end` may be written to. */
+/* Remove blanks at both ends; writes to `end`. */
 static char *trim(char *begin, char *end)
 {
     while (begin < end && is_blank(*begin))
@@ -243,7 +243,7 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
     if (!named && !guess)
         return 0;
     begin = *l;
-    if (!named) { /* only look: a line of data must not be taken apart here */
+    if (!named) { /* parse a copy: a line of data must not be split here */
         char *end = memchr(l->text + l->at, '\n', l->len - l->at);
         size_t len = end ? (size_t)(end - l->text) - l->at : l->len - l->at;
         char copy[1024];
@@ -265,18 +265,23 @@ int listfile_begin(struct listfile *l, struct plenum_error *err)
         return r < 0 ? r : error_set(err, -EBADMSG, "it is empty");
     path = column_of(&first, path_names, ARRAY_LEN(path_names));
     label = column_of(&first, label_names, ARRAY_LEN(label_names));
-    r = 0;
-    if (l->path_column && !path_numbered)
+    if (l->path_column && !path_numbered) {
         r = named_column(&first, l->path_column, &l->path_field, err);
-    else if (!path_numbered && path >= 0)
+        if (r < 0)
+            return r;
+    } else if (!path_numbered && path >= 0) {
         l->path_field = (unsigned)path;
-    if (r == 0 && l->label_column && !label_numbered)
+    }
+    if (l->label_column && !label_numbered) {
         r = named_column(&first, l->label_column, &l->label_field, err);
-    else if (!label_numbered && label >= 0)
+        if (r < 0)
+            return r;
+    } else if (!label_numbered && label >= 0) {
         l->label_field = (unsigned)label;
+    }
     memcpy(l->header, first.fields, first.num_fields * sizeof(first.fields[0]));
     l->num_header = first.num_fields;
-    return r;
+    return 0;
 }
 
 int listfile_next(struct listfile *l, struct listfile_line *ret, struct plenum_error *err)

@@ -43,7 +43,7 @@ bool pattern_is_magic(const char *text)
     return strpbrk(text, "{*?[") != NULL;
 }
 
-/* What is being made, and in which folder. */
+/* The paths so far, and the folder that the pattern begins in. */
 struct expansion {
     const struct scope *scope;
     struct pattern_list list;
@@ -51,7 +51,7 @@ struct expansion {
     struct plenum_error *err;
 };
 
-/* Takes `path`; NULL: memory was short. */
+/* Add a path, which it takes; NULL: out of memory. */
 static int add_path(struct expansion *e, char *path)
 {
     if (pattern_list_add(&e->list, path) < 0)
@@ -68,7 +68,7 @@ static int by_bytes(const void *a, const void *b)
 
 static int add_matches(struct expansion *e, const char *folder, const char *pattern);
 
-/* An entry that matches: itself, or what the rest of the pattern matches in it. */
+/* Add an entry that matches, or what the rest of the pattern matches in it. */
 static int add_entry(struct expansion *e, const char *folder, const char *name, const char *rest)
 {
     char *path = str_format("%s/%s", folder, name);
@@ -81,7 +81,7 @@ static int add_entry(struct expansion *e, const char *folder, const char *name, 
     return r;
 }
 
-/* The entries of a folder that match the first part of a pattern [len], and in them the rest. */
+/* Match the first part [len] of a pattern with the entries of a folder, and in these the rest. */
 static int match_entries(struct expansion *e, const char *folder, const char *pattern, size_t len)
 {
     const char *rest = pattern + len + strspn(pattern + len, "/");
@@ -94,18 +94,24 @@ static int match_entries(struct expansion *e, const char *folder, const char *pa
         free(part);
         return r == -ENOENT || r == -ENOTDIR ? 0 : scope_error(e->scope, e->err, r, folder);
     }
-    while (r == 0 && (errno = 0, entry = readdir(dir)))
-        if (fnmatch(part, entry->d_name, FNM_PERIOD) == 0 && strcmp(entry->d_name, ".") != 0 &&
-            strcmp(entry->d_name, "..") != 0)
-            r = add_entry(e, folder, entry->d_name, rest);
-    if (r == 0 && errno)
+    while (errno = 0, entry = readdir(dir)) {
+        if (fnmatch(part, entry->d_name, FNM_PERIOD) != 0 || strcmp(entry->d_name, ".") == 0 ||
+            strcmp(entry->d_name, "..") == 0)
+            continue;
+        r = add_entry(e, folder, entry->d_name, rest);
+        if (r < 0)
+            goto out;
+    }
+    if (errno)
         r = scope_error(e->scope, e->err, -errno, folder);
+
+out:
     (void)closedir(dir);
     free(part);
     return r;
 }
 
-/* What a pattern without braces matches in a folder. */
+/* Add what a pattern without braces matches in a folder. */
 static int add_matches(struct expansion *e, const char *folder, const char *pattern)
 {
     size_t plain = strcspn(pattern, "*?["); /* up to the part with the first of these */
@@ -247,15 +253,17 @@ static int expand_range(struct expansion *e, const char *pattern, const char *op
     if (count > PATTERN_PATHS_MAX)
         return error_set(e->err, -E2BIG, "'%.*s' stands for more than %d files",
                          (int)(close + 1 - open), open, PATTERN_PATHS_MAX);
-    for (uint64_t i = 0; i < count && r == 0; i++) {
+    for (uint64_t i = 0; i < count; i++) {
         int64_t value = range->first + (int64_t)i * step;
         int len = range->letters
                       ? snprintf(text, sizeof(text), "%c", (int)value)
                       : snprintf(text, sizeof(text), "%0*lld", range->digits, (long long)value);
 
         r = expand_with(e, pattern, open, close, text, (size_t)len, depth);
+        if (r < 0)
+            return r;
     }
-    return r;
+    return 0;
 }
 
 static int expand_list(struct expansion *e, const char *pattern, const char *open,
@@ -265,9 +273,11 @@ static int expand_list(struct expansion *e, const char *pattern, const char *ope
     unsigned inner = 0;
     int r = 0;
 
-    for (const char *p = begin; p <= close && r == 0; p++) {
+    for (const char *p = begin; p <= close; p++) {
         if (p == close || (*p == ',' && inner == 0)) {
             r = expand_with(e, pattern, open, close, begin, (size_t)(p - begin), depth);
+            if (r < 0)
+                return r;
             begin = p + 1;
         } else if (*p == '{') {
             inner++;
@@ -275,7 +285,7 @@ static int expand_list(struct expansion *e, const char *pattern, const char *ope
             inner--;
         }
     }
-    return r;
+    return 0;
 }
 
 static int expand(struct expansion *e, const char *pattern, unsigned depth)
@@ -298,8 +308,8 @@ static int expand(struct expansion *e, const char *pattern, unsigned depth)
     return add_glob(e, pattern);
 }
 
-/* Is there a ".." behind a part that is expanded, or in it? What it leads to would depend on what
- * was found. */
+/* Is there a ".." in a part that is expanded, or behind one? Its target would depend on what was
+ * found. */
 static bool turns_back(const char *pattern)
 {
     for (const char *p = pattern + strcspn(pattern, "{*?["); (p = strstr(p, "..")); p += 2)
