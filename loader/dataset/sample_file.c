@@ -22,7 +22,7 @@ int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len)
     if (buffer->cap < len + DATASET_PADDING) {
         size_t cap = align_up(len + len / 4 + DATASET_PADDING, 65536);
 
-        /* The old content is of no use: no copy. */
+        /* The old content is not needed: realloc() would copy it. */
         free(buffer->bytes);
         buffer->bytes = malloc(cap);
         buffer->cap = buffer->bytes ? cap : 0;
@@ -50,7 +50,7 @@ bool dataset_is_image_name(const char *name)
 
 uint64_t dataset_settled(const struct stat *st)
 {
-    /* The coarsest clock of a file system is FAT's. */
+    /* FAT has the coarsest clock of all file systems. */
     const uint64_t grain_ns = 2 * NS_PER_SEC;
     struct timespec now;
 
@@ -68,7 +68,7 @@ int dataset_has_changed(const struct dataset *d, const char *path, struct plenum
                      scope_name(&d->scope, path, name, sizeof(name)));
 }
 
-/* Of a file of the data set. */
+/* The error for a file of the data set. */
 static int file_error(const struct dataset *d, const char *path, int r, struct plenum_error *err)
 {
     char name[SCOPE_NAME_MAX];
@@ -100,16 +100,16 @@ int dataset_read_file(const struct dataset *d, const char *path, const struct in
         return dataset_has_changed(d, path, err);
     }
     r = dataset_buffer_reserve(buffer, sample->len);
-    if (r == 0)
+    if (r >= 0)
         r = io_pread_all(fd, buffer->bytes, sample->len, 0);
     (void)close(fd);
-    if (r == 0 && touched && !checksums_match(d->checksums, number, buffer->bytes, buffer->len))
+    if (r < 0) /* some file systems return -EBADMSG for a bad checksum; here it is a bad image */
+        return file_error(d, path, r == -EBADMSG ? -EIO : r, err);
+    if (touched && !checksums_match(d->checksums, number, buffer->bytes, buffer->len))
         return dataset_has_changed(d, path, err);
-    if (r == 0 && !touched && d->checksums)
+    if (!touched && d->checksums)
         checksums_record(d->checksums, number, buffer->bytes, buffer->len);
-    if (r == -EBADMSG) /* some file systems' word for a bad checksum; ours for a bad image */
-        r = -EIO;
-    return r < 0 ? file_error(d, path, r, err) : 0;
+    return 0;
 }
 
 void dataset_announce_file(const struct dataset *d, const char *path)

@@ -216,17 +216,22 @@ static int walk(const struct scope *p, const char *path, int flags, char **real)
         r = walk_down(w);
     if (r == 1)
         r = visible_error(w, -ELOOP);
-    if (r == 0 && !is_inside(p, done_of(w)))
+    if (r < 0)
+        goto out;
+    if (!is_inside(p, done_of(w))) {
         r = -EXDEV;
-    if (r == 0)
-        r = walk_open(w, flags);
-    if (r >= 0 && real) {
-        *real = strdup(done_of(w));
-        if (!*real) {
-            (void)close(r);
-            r = -ENOMEM;
-        }
+        goto out;
     }
+    r = walk_open(w, flags);
+    if (r < 0 || !real)
+        goto out;
+    *real = strdup(done_of(w));
+    if (!*real) {
+        (void)close(r);
+        r = -ENOMEM;
+    }
+
+out:
     io_close(&w->fd);
     io_close(&w->up);
     free(w);

@@ -67,17 +67,17 @@ enum label_from {
     FROM_ANY
 };
 
-/* What a name stands for; dataset->state. */
+/* The settings of a data set; dataset->state. */
 struct tar_set {
     enum label_from from;
     const char *field; /* FROM_JSON, FROM_ANY */
     int64_t offset;    /* of labels that are numbers */
 };
 
-/* A class whose name is in some archive. */
+/* A class that is named in an archive. */
 struct class_name {
     int32_t label;
-    struct class_name *whole; /* of one archive's: the same in all of them */
+    struct class_name *whole; /* the same class in the tree of all archives */
     char text[];
 };
 
@@ -87,14 +87,14 @@ struct label {
     char text[CLASS_NAME_MAX + 1];
 };
 
-/* Where labels are names: those of one archive, filled by the thread that scans it. */
+/* The classes of one archive whose labels are names, filled by the thread that scans it. */
 struct archive_classes {
     struct class_name **of_samples; /* [samples of the archive] */
     size_t cap;
     void *names; /* tree of struct class_name */
 };
 
-/* The members with one key, while they pass. */
+/* The members with one key, while they are read. */
 struct group {
     char *key;
     size_t key_len, cap;
@@ -122,7 +122,7 @@ static int compare_classes(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* The class of this name in a tree, made if it is not there. NULL: memory is short. */
+/* Find the class of this name in a tree, or add it. NULL: out of memory. */
 static struct class_name *find_class(void **tree, const char *text, struct index_memory *memory)
 {
     size_t len = strlen(text) + 1, takes = sizeof(struct class_name) + len + TREE_NODE_BYTES;
@@ -162,13 +162,13 @@ static int reserve(char **text, size_t *cap, size_t len)
 
 /* --- labels --- */
 
-/* With the data set's label-offset. */
+/* Add the label-offset, and check the range. */
 static int check_number(struct label *label, int64_t offset, const char *what,
                         struct plenum_error *err)
 {
     int64_t number = label->number;
 
-    if (number >= -CLASSES_MAX && number < 2 * CLASSES_MAX) /* no offset leads in from farther */
+    if (number >= -CLASSES_MAX && number < 2 * CLASSES_MAX) /* no offset brings others into range */
         label->number += offset;
     if (label->number >= 0 && label->number < CLASSES_MAX)
         return 0;
@@ -176,7 +176,7 @@ static int check_number(struct label *label, int64_t offset, const char *what,
                      (long long)number, offset ? ", with label-offset" : "", CLASSES_MAX - 1);
 }
 
-/* A text without the blanks around it. */
+/* Remove the blanks around a text. */
 static void trim(const char **text, size_t *len)
 {
     while (*len > 0 && strchr(" \t\r\n", (*text)[*len - 1]))
@@ -341,25 +341,28 @@ static int add_sample(struct archive *a, const struct group *g, const struct lab
     return 0;
 }
 
-/* The group is complete: a sample, or some files that are none. */
+/* End a group: with an image it is a sample; else its files are skipped. */
 static int end_group(struct archive *a, struct group *g)
 {
     struct label label;
-    int r = 0;
+    int r;
 
-    if (g->any && !g->image[0])
-        a->builder.skipped += g->files;
     if (g->any && g->image[0]) {
         r = find_label(set_of(a), g, &label, &a->err);
-        if (r == 0)
-            r = add_sample(a, g, &label);
+        if (r < 0)
+            return r;
+        r = add_sample(a, g, &label);
+        if (r < 0)
+            return r;
+    } else if (g->any) {
+        a->builder.skipped += g->files;
     }
     g->any = false;
     g->image[0] = 0;
     g->files = 0;
     for (int i = 0; i < FROM_TYPES; i++)
         g->labels[i].there = false;
-    return r;
+    return 0;
 }
 
 static int begin_group(struct group *g, const char *key, size_t len)
@@ -470,7 +473,7 @@ static int compare_names(const void *a, const void *b, void *arg)
                   part->names + part->samples[*(const uint32_t *)b].name);
 }
 
-/* Give a link the place of the sample that it leads to. */
+/* Resolve a link: it gets offset and length of the sample that it leads to. */
 static int follow_link(struct archive *a, const uint32_t *sorted, struct index_sample *s)
 {
     const struct index_builder *part = &a->builder;
@@ -501,7 +504,7 @@ static int follow_link(struct archive *a, const uint32_t *sorted, struct index_s
                      part->names + s->name, target);
 }
 
-/* Once all samples are there: none twice, and links. */
+/* When all samples are known: check that no name is there twice, and resolve links. */
 static int check_names(struct archive *a)
 {
     struct index_builder *part = &a->builder;
@@ -518,14 +521,22 @@ static int check_names(struct archive *a)
         ascending = compare_names(&sorted[i - 1], &sorted[i], part) < 0;
     if (!ascending)
         qsort_r(sorted, n, sizeof(*sorted), compare_names, part);
-    for (size_t i = 1; i < n && r == 0 && !ascending; i++)
-        if (compare_names(&sorted[i - 1], &sorted[i], part) == 0)
+    for (size_t i = 1; i < n && !ascending; i++)
+        if (compare_names(&sorted[i - 1], &sorted[i], part) == 0) {
             r = error_set(&a->err, -EBADMSG,
                           "'%s' is there twice: was something appended to the archive?",
                           part->names + part->samples[sorted[i]].name);
-    for (size_t i = 0; i < n && r == 0; i++)
-        if (part->samples[i].flags & FLAG_LINK)
-            r = follow_link(a, sorted, &part->samples[i]);
+            goto out;
+        }
+    for (size_t i = 0; i < n; i++) {
+        if (!(part->samples[i].flags & FLAG_LINK))
+            continue;
+        r = follow_link(a, sorted, &part->samples[i]);
+        if (r < 0)
+            goto out;
+    }
+
+out:
     free(sorted);
     return r;
 }
@@ -541,15 +552,20 @@ static int walk(struct archive *a)
         return r;
     while ((r = tar_reader_next(reader, &m, &a->err)) > 0) {
         r = dataset_check_cancel(a->options);
-        if (r == 0)
-            r = add_member(a, reader, &g, &m);
         if (r < 0)
-            break;
+            goto out;
+        r = add_member(a, reader, &g, &m);
+        if (r < 0)
+            goto out;
     }
-    if (r == 0)
-        r = end_group(a, &g);
-    if (r == 0)
-        r = check_names(a);
+    if (r < 0)
+        goto out;
+    r = end_group(a, &g);
+    if (r < 0)
+        goto out;
+    r = check_names(a);
+
+out:
     group_fini(&g);
     tar_reader_close(reader);
     return r;
@@ -638,7 +654,7 @@ static void number_class(const void *node, VISIT visit, void *arg)
     class->label = (int32_t)label;
 }
 
-/* Make the classes of all archives one. */
+/* Merge the classes of all archives. */
 static int unite_names(struct archive *archives, size_t count, struct index_builder *b,
                        struct plenum_error *err)
 {
@@ -646,22 +662,28 @@ static int unite_names(struct archive *archives, size_t count, struct index_buil
     struct numbering numbering = {.b = b};
     int r = 0;
 
-    for (size_t i = 0; i < count && r == 0; i++)
-        for (size_t k = 0; k < archives[i].builder.num_samples && r == 0; k++) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < archives[i].builder.num_samples; k++) {
             struct class_name *class = classes_of(&archives[i])->of_samples[k];
 
             if (!class->whole)
                 class->whole = find_class(&all, class->text, b->memory);
-            if (!class->whole)
+            if (!class->whole) {
                 r = out_of_memory(err);
+                goto out;
+            }
         }
     twalk_r(all, number_class, &numbering);
-    if (r == 0 && numbering.failed)
+    if (numbering.failed) {
         r = out_of_memory(err);
-    for (size_t i = 0; i < count && r == 0; i++)
+        goto out;
+    }
+    for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < archives[i].builder.num_samples; k++)
             archives[i].builder.samples[k].label =
                 classes_of(&archives[i])->of_samples[k]->whole->label;
+
+out:
     tdestroy(all, free);
     return r;
 }
@@ -677,7 +699,7 @@ static int add_nameless_classes(const struct archive *archives, size_t count,
         for (size_t k = 0; k < archives[i].builder.num_samples; k++)
             if (archives[i].builder.samples[k].label > largest)
                 largest = archives[i].builder.samples[k].label;
-    if (b->num_classes == 0) { /* nobody named any */
+    if (b->num_classes == 0) { /* there is no classes.txt */
         b->num_classes = (size_t)largest + 1;
         b->unnamed = true;
     }
@@ -714,37 +736,38 @@ static int find_naming(const struct archive *archives, size_t count, struct plen
 static int merge(struct archive *archives, size_t count, struct index_builder *b,
                  struct plenum_error *err)
 {
-    int r = find_naming(archives, count, err), named = r;
-    int64_t n = 0;
+    int named = find_naming(archives, count, err), r;
 
-    for (size_t i = 0; i < count && n >= 0 && r >= 0; i++) {
+    if (named < 0)
+        return named;
+    for (size_t i = 0; i < count; i++) {
         const struct index_container *c = &archives[i].builder.containers[0];
 
-        n = index_builder_add_container(b, archives[i].name, c->mtime_ns, c->size, c->flags);
+        if (index_builder_add_container(b, archives[i].name, c->mtime_ns, c->size, c->flags) < 0)
+            return out_of_memory(err);
     }
-    if (r >= 0 && n < 0)
+    r = named ? unite_names(archives, count, b, err) : add_class_names(archives[0].dataset, b, err);
+    if (r < 0)
+        return r;
+    if (add_nameless_classes(archives, count, b) < 0)
         return out_of_memory(err);
-    if (r >= 0)
-        r = named ? unite_names(archives, count, b, err)
-                  : add_class_names(archives[0].dataset, b, err);
-    if (r == 0 && add_nameless_classes(archives, count, b) < 0)
-        r = out_of_memory(err);
-    for (size_t i = 0; i < count && r == 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct index_builder *part = &archives[i].builder;
 
-        for (size_t k = 0; k < part->num_samples && n >= 0; k++) {
+        for (size_t k = 0; k < part->num_samples; k++) {
             struct index_sample sample = part->samples[k];
+            int64_t n;
 
             sample.container = (uint32_t)i;
             n = index_builder_add_sample(b, &sample, part->names + part->samples[k].name);
+            if (n < 0)
+                return error_set(err, (int)n, "%s",
+                                 n == -EOVERFLOW ? "more samples than an index can hold"
+                                                 : "out of memory");
         }
-        if (n < 0)
-            r = error_set(err, (int)n, "%s",
-                          n == -EOVERFLOW ? "more samples than an index can hold"
-                                          : "out of memory");
         index_builder_add_skipped(b, part);
     }
-    return r;
+    return 0;
 }
 
 static int tar_scan(const struct dataset *dataset, const struct dataset_options *options,
@@ -753,10 +776,13 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
     size_t count = dataset->files.count;
     struct archive_classes *classes = calloc(count, sizeof(*classes));
     struct archive_work work = {.scan = scan_archive, .merge = merge, .arg = classes};
-    int r = classes ? archive_scan(dataset, options, &work, b, err) : out_of_memory(err);
     char others[256];
+    int r;
 
-    if (r == 0 && b->num_samples == 0) {
+    if (!classes)
+        return out_of_memory(err);
+    r = archive_scan(dataset, options, &work, b, err);
+    if (r >= 0 && b->num_samples == 0) {
         (void)index_builder_describe_foreign(b, others, sizeof(others));
         r = error_set(err, -EBADMSG,
                       "%s holds no images: members named *.jpg, *.jpeg and *.png are looked for "
@@ -764,7 +790,7 @@ static int tar_scan(const struct dataset *dataset, const struct dataset_options 
                       dataset->name, (unsigned long long)b->skipped,
                       others[0] ? "; there are " : "", others);
     }
-    for (size_t i = 0; classes && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         tdestroy(classes[i].names, free);
         free(classes[i].of_samples);
     }
@@ -813,9 +839,14 @@ static int tar_locate(struct dataset *d, const struct dataset_options *options,
     *set = (struct tar_set){.from = FROM_ANY, .field = "label"};
     d->state = set;
     r = dataset_setting_number(d, "label-offset", 0, &set->offset, err);
-    if (r == 0 && label)
+    if (r < 0)
+        return r;
+    if (label) {
         r = parse_label_setting(label, set, err);
-    return r < 0 ? r : archive_locate(d, options, err);
+        if (r < 0)
+            return r;
+    }
+    return archive_locate(d, options, err);
 }
 
 static void tar_release(struct dataset *d)
@@ -823,7 +854,7 @@ static void tar_release(struct dataset *d)
     free(d->state);
 }
 
-/* By its name: also what is compressed, to be refused with a way out. */
+/* Has it the name of an archive? Compressed ones count, too: they are refused with a hint. */
 static bool has_archive_name(const char *path)
 {
     static const char *const ends[] = {".tar",     ".tgz",     ".txz",    ".tbz2",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* tar_writer.c - archives in the ustar form, which everybody reads; a name that does not fit into
- * its fields goes before it in a record of GNU's, as tar, Python and libarchive understand it. */
+/* tar_writer.c - writes archives in the ustar format, which all programs read. A name that does not
+ * fit into its fields is in a GNU record before the header, which tar, Python and libarchive
+ * know. */
 #include "config.h"
 
 #include "loader/dataset/tar_writer.h"
@@ -27,7 +28,7 @@ struct tar_writer {
     XXH3_state_t *hash;
 };
 
-/* As the standard has it. */
+/* The ustar header of POSIX.1-1988. */
 struct header {
     char name[NAME], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100];
     char magic[6], version[2], uname[32], gname[32], major[8], minor[8], prefix[PREFIX], rest[12];
@@ -71,7 +72,7 @@ static void set_checksum(struct header *h)
     memset(h->checksum, ' ', sizeof(h->checksum));
     for (size_t i = 0; i < sizeof(*h); i++)
         sum += p[i];
-    set_number(h->checksum, 7, sum); /* a NUL and the blank that is there */
+    set_number(h->checksum, 7, sum); /* followed by a NUL and the blank */
 }
 
 /* Put the name into the fields for it, if it fits. */
@@ -120,40 +121,44 @@ static int put_long_name(struct tar_writer *w, const char *name, struct plenum_e
 int tar_writer_create(const char *path, struct tar_writer **ret, struct plenum_error *err)
 {
     struct tar_writer *w = malloc(sizeof(*w));
-    int r = 0;
+    int r;
 
     if (!w)
         return error_set(err, -ENOMEM, "out of memory");
     *w = (struct tar_writer){.path = strdup(path), .hash = XXH3_createState()};
-    if (!w->path || !w->hash)
+    if (!w->path || !w->hash) {
         r = error_set(err, -ENOMEM, "out of memory");
-    if (r == 0)
-        w->file = fopen(path, "we");
-    if (r == 0 && !w->file)
+        goto fail;
+    }
+    w->file = fopen(path, "we");
+    if (!w->file) {
         r = error_set(err, -errno, "cannot write %s: %s", path, strerror(errno));
-    if (r < 0) {
-        tar_writer_destroy(w);
-        return r;
+        goto fail;
     }
     (void)setvbuf(w->file, NULL, _IOFBF, BUFFER);
     (void)XXH3_128bits_reset(w->hash);
     *ret = w;
     return 0;
+
+fail:
+    tar_writer_destroy(w);
+    return r;
 }
 
 int tar_writer_add(struct tar_writer *w, const char *name, const void *bytes, size_t len,
                    struct plenum_error *err)
 {
     struct header h = make_header('0', len);
-    int r = 0;
+    int r;
 
     if (!set_name(&h, name)) {
         r = put_long_name(w, name, err);
-        memcpy(h.name, name, NAME); /* what a reader shows that does not know the record */
+        if (r < 0)
+            return r;
+        memcpy(h.name, name, NAME); /* for readers that do not know the record */
     }
     set_checksum(&h);
-    if (r == 0)
-        r = put(w, &h, sizeof(h), err);
+    r = put(w, &h, sizeof(h), err);
     return r < 0 ? r : put_blocks(w, bytes, len, err);
 }
 

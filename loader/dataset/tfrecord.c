@@ -31,9 +31,9 @@ enum {
     HEADER = 12, /* length and its CRC */
     TRAILER = 4, /* CRC of the data */
     CHUNK = 1 << 20,
-    TAIL = 4096, /* of what follows the image in its record, read along with it */
+    TAIL = 4096, /* bytes behind the image that are read together with it */
     RECORD_MAX = DATASET_SAMPLE_MAX + (64 << 20),
-    PROBE = 64, /* bytes of an image by which its place in the record is found */
+    PROBE = 64, /* the first bytes of an image, by which it is found in the record */
     PROBES_MAX = 64,
 };
 
@@ -53,8 +53,8 @@ static uint64_t get_u64(const uint8_t *p)
     return v;
 }
 
-/* A CRC of bytes that hold CRCs is a bad CRC: so it is stored rotated, and with a constant added.
- */
+/* The masked CRC: a CRC of bytes that hold CRCs is weak, so TensorFlow stores it rotated, with a
+ * constant added. */
 static uint32_t mask(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -197,8 +197,8 @@ static const char *list_features(const Example__Example *example, char *ret, siz
     return ret[0] ? ret : "none";
 }
 
-/* Where in the record the image lies: protobuf-c hands out a copy of it, so its beginning is looked
- * for. Bytes that are equal are as good wherever they lie. */
+/* Find the image in its record: protobuf-c returns a copy, so its first bytes are searched. Any
+ * equal bytes will do. */
 static const uint8_t *find_bytes(const uint8_t *data, size_t len, const ProtobufCBinaryData *image)
 {
     const uint8_t *p = data, *end = data + len;
@@ -228,7 +228,7 @@ static struct keys keys_of(const struct dataset *d)
                          .name = dataset_setting(d, "name", "image/filename")};
 }
 
-/* The label as text, whatever type it has. */
+/* Add the label as text, whatever its type is. */
 static int64_t add_label(struct archive *a, const Example__Feature *feature)
 {
     const ProtobufCBinaryData *text = one_bytes(feature);
@@ -280,7 +280,7 @@ static int add_example(struct archive *a, const struct keys *keys, const Example
     return r < 0 ? error_set(&a->err, (int)r, "%s: out of memory", a->path) : 0;
 }
 
-/* One that cannot be shown, though it counts. */
+/* Add a record that is bad: it counts as a sample. */
 static int add_bad(struct archive *a, uint64_t offset, uint64_t len)
 {
     int64_t r = index_builder_add_sample(
@@ -330,9 +330,9 @@ static int scan_records(struct archive *a, struct reader *reader)
     struct keys keys = keys_of(a->dataset);
     uint64_t offset = 0, len = 0;
     const uint8_t *p;
-    int r = 0;
+    int r;
 
-    for (; offset < a->size && r == 0; offset += HEADER + len + TRAILER) {
+    for (; offset < a->size; offset += HEADER + len + TRAILER) {
         r = dataset_check_cancel(a->options);
         if (r < 0)
             return r;
@@ -340,7 +340,7 @@ static int scan_records(struct archive *a, struct reader *reader)
             return cut(a, offset);
         r = reader_need(reader, HEADER, &p);
         if (r < 0)
-            break;
+            goto fail;
         if (!header_is_right(p))
             return error_set(&a->err, -EBADMSG,
                              offset ? "%s is damaged: the length of the record at byte %llu has a "
@@ -362,13 +362,18 @@ static int scan_records(struct archive *a, struct reader *reader)
             reader->at += HEADER;
             r = reader_need(reader, len + TRAILER, &p);
             if (r < 0)
-                break;
+                goto fail;
             r = add_record(a, &keys, p, len, offset);
             reader->at += len + TRAILER;
         }
+        if (r < 0)
+            goto fail;
         (void)atomic_fetch_add(a->progress, HEADER + len + TRAILER);
     }
-    if (r < 0 && !a->err.text[0])
+    return 0;
+
+fail:
+    if (!a->err.text[0])
         return error_set(&a->err, r == -ENODATA ? -ESTALE : r, "%s: %s", a->path,
                          r == -ENODATA ? "it became shorter while it was read" : strerror(-r));
     return r;
@@ -412,7 +417,7 @@ static int tfrecord_scan(const struct dataset *dataset, const struct dataset_opt
 
 /* ---- reading one sample ---- */
 
-/* A record's pieces around its image. */
+/* The parts of a record around its image. */
 struct pieces {
     uint8_t header[HEADER];
     uint8_t *before; /* [sample->extra] */
@@ -429,7 +434,8 @@ static void pieces_fini(struct pieces *p)
         free(p->after);
 }
 
-/* Header, what precedes the image, the image, and what may be all that follows, in one call. */
+/* Read the header, the bytes before the image, the image, and up to TAIL bytes behind it, in one
+ * call. */
 static int read_pieces(int fd, const struct index_sample *s, struct dataset_buffer *buffer,
                        struct pieces *p)
 {
@@ -452,12 +458,14 @@ static int read_pieces(int fd, const struct index_sample *s, struct dataset_buff
     got = preadv(fd, iov, 4, (off_t)s->where);
     if (got < 0)
         return errno == EINTR ? -EAGAIN : -errno;
-    if ((size_t)got < need) { /* a file system that gives less at once */
+    if ((size_t)got < need) { /* a file system that returns less at once */
         r = io_pread_all(fd, p->header, HEADER, s->where);
-        if (r == 0)
-            r = io_pread_all(fd, p->before, s->extra, s->where + HEADER);
-        if (r == 0)
-            r = io_pread_all(fd, buffer->bytes, s->len, image_at);
+        if (r < 0)
+            return r;
+        r = io_pread_all(fd, p->before, s->extra, s->where + HEADER);
+        if (r < 0)
+            return r;
+        r = io_pread_all(fd, buffer->bytes, s->len, image_at);
         if (r < 0)
             return r;
         got = (ssize_t)need;
