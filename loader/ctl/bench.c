@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* bench.c - plenumctl bench stream: how fast batches can be had here, and what they wait for.
+/* bench.c - plenumctl bench stream: how fast batches are on this host, and what limits them.
  *
- * The same stream is consumed from three sources, in turn, in several rounds, so that what else
- * goes on in the machine touches all alike:
+ * The same stream is consumed from three sources in turn, in several rounds, so that other load of
+ * the machine affects all of them equally:
  *
  *     real        files are read and decoded
  *     generated   nothing is read or decoded; pixels are copied from a table
@@ -117,7 +117,7 @@ static double median(struct measure *m)
     return m->rounds ? m->rates[m->rounds / 2] : NAN;
 }
 
-/* The accelerators' stand-in. */
+/* Wait for as long as the accelerators would compute. */
 static void pause_until(uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC)};
@@ -198,6 +198,24 @@ static int measure_once(const char *dataset, const struct arguments *a, unsigned
                 err);
     plenum_stream_destroy(stream);
     return r;
+}
+
+/* Measure all sources in all rounds. */
+static int measure_all(const char *dataset, const struct arguments *a, struct measure *measures,
+                       struct plenum_error *err)
+{
+    for (unsigned round = 0; round < a->rounds; round++)
+        for (unsigned i = 0; i < SOURCES; i++) {
+            int r;
+
+            if (a->chosen && !a->sources[i])
+                continue;
+            ctl_show_progress(NULL, source_names[i], round + 1, a->rounds);
+            r = measure_once(dataset, a, i, &measures[i], err);
+            if (r < 0)
+                return r;
+        }
+    return 0;
 }
 
 /* What a stage could do when nothing else bounded it, images/s. */
@@ -368,21 +386,18 @@ static int run(int argc, char **argv)
     measures = calloc(SOURCES, sizeof(*measures));
     if (!measures)
         return ctl_fail("bench", &(struct plenum_error){.text = "out of memory"});
-    r = 0;
-    for (unsigned round = 0; round < a.rounds && r == 0; round++)
-        for (unsigned i = 0; i < SOURCES && r == 0; i++) {
-            if (a.chosen && !a.sources[i])
-                continue;
-            ctl_show_progress(NULL, source_names[i], round + 1, a.rounds);
-            r = measure_once(argv[1], &a, i, &measures[i], &err);
-        }
+    r = measure_all(argv[1], &a, measures, &err);
     ctl_end_progress();
-    if (r == 0 && a.json)
+    if (r < 0) {
+        free(measures);
+        return ctl_fail("bench", &err);
+    }
+    if (a.json)
         print_json(&a, measures);
-    else if (r == 0)
+    else
         print_text(&a, measures);
     free(measures);
-    return r < 0 ? ctl_fail("bench", &err) : 0;
+    return 0;
 }
 
 const struct ctl_command ctl_bench = {

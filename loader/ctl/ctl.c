@@ -118,12 +118,16 @@ int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, str
     int r;
 
     r = pipeline_parse(args->pipeline, &s.spec.pipeline, err);
-    if (r == 0)
-        r = order_parse_shuffle(args->shuffle, &order->shuffle, &order->block, err);
-    if (r == 0 && args->subset)
-        r = order_parse_subset(args->subset, &subset, err);
     if (r < 0)
         return r;
+    r = order_parse_shuffle(args->shuffle, &order->shuffle, &order->block, err);
+    if (r < 0)
+        return r;
+    if (args->subset) {
+        r = order_parse_subset(args->subset, &subset, err);
+        if (r < 0)
+            return r;
+    }
     if (strcmp(args->last, "pad") != 0 && strcmp(args->last, "drop") != 0)
         return error_set(err, -EINVAL, "--last is pad or drop, not '%s'", args->last);
     if (strcmp(args->bad, "substitute") != 0 && strcmp(args->bad, "fail") != 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* hash.c - plenumctl hash: the hash of a stream, computed alone, on one thread, without a loader.
+/* hash.c - plenumctl hash: the hash of a stream, computed on one thread without a loader.
  *
- * This is the oracle: whatever loaders, threads, hosts, restarts and faults did, the sum of the
- * hashes of what was delivered must be this number. So it is written in the plainest way: position
- * after position. */
+ * This is the test oracle: whatever loaders, threads, hosts, restarts and faults there were, the
+ * sum of the hashes of all delivered samples must be this number. So the code is as simple as
+ * possible: it goes from position to position. */
 #include "config.h"
 
 #include <errno.h>
@@ -86,56 +86,69 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
     return 0;
 }
 
-/* All that counts in `steps` steps of each epoch, up to `most` samples. */
+/* Hash the valid samples in `steps` steps of each epoch, up to `most` samples. */
 static int hash_epochs(const struct ctl_stream *s, uint64_t epochs, uint64_t steps, uint64_t most,
                        struct sum *sum, struct plenum_error *err)
 {
     uint64_t end = min_u64(steps * s->steps.per_step, s->steps.n);
     struct render_scratch scratch = {0};
     uint8_t *pixels = malloc(render_bytes(&s->spec));
-    int r = pixels ? 0 : error_set(err, -ENOMEM, "out of memory");
+    int r = 0;
 
-    for (uint64_t epoch = 0; epoch < epochs && sum->samples < most && r == 0; epoch++) {
+    if (!pixels)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint64_t epoch = 0; epoch < epochs && sum->samples < most; epoch++) {
         struct order_place place = {.epoch = epoch};
 
-        for (; place.position < end && sum->samples < most && r == 0; place.position++) {
+        for (; place.position < end && sum->samples < most; place.position++) {
             r = hash_position(s, &scratch, place, pixels, sum, err);
+            if (r < 0)
+                goto out;
             if (place.position % 64 == 0)
                 ctl_show_progress(NULL, "samples", epoch * end + place.position, epochs * end);
         }
     }
+
+out:
     ctl_end_progress();
     free(pixels);
     render_scratch_fini(&scratch);
     return r;
 }
 
-/* Of a whole data set, or of the parts of it: these end together. */
+/* Hash a whole data set, or its parts, which have the same number of steps. */
 static int hash_all(const char *name, const struct arguments *a, struct sum *sum,
                     struct plenum_error *err)
 {
     uint32_t count = a->parts ? a->parts : 1;
     struct ctl_stream *parts = calloc(count, sizeof(*parts));
     uint64_t steps = 0;
-    int r = parts ? 0 : error_set(err, -ENOMEM, "out of memory");
+    int r = 0;
 
-    for (uint32_t i = 0; i < count && r == 0; i++) {
+    if (!parts)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < count; i++) {
         uint64_t own;
 
         r = a->parts ? ctl_part_open(name, &a->stream, i, count, &parts[i], err)
                      : ctl_stream_open(name, &a->stream, &parts[i], err);
         if (r < 0)
-            break;
+            goto out;
         parts[i].spec.jpeg = a->decoder;
         own = order_steps_left(&parts[i].steps, (struct order_place){0});
         if (i == 0)
             steps = own;
         steps = parts[i].steps.last == ORDER_DROP ? min_u64(steps, own) : max_u64(steps, own);
     }
-    for (uint32_t i = 0; i < count && r == 0; i++)
+    for (uint32_t i = 0; i < count; i++) {
         r = hash_epochs(&parts[i], a->epochs, steps, a->samples ? a->samples : UINT64_MAX, sum,
                         err);
-    for (uint32_t i = 0; i < count && parts; i++)
+        if (r < 0)
+            goto out;
+    }
+
+out:
+    for (uint32_t i = 0; i < count; i++)
         ctl_stream_close(&parts[i]);
     free(parts);
     return r;

@@ -79,16 +79,23 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
     if (r < 0 && r != -EBADMSG)
         return r;
     (void)hint_cache_get(t->hints, sample, &s->hint, &tiles.hint, &tiles.len);
-    if (r == 0)
+    if (r >= 0)
         r = image_find_tiles(s->decoder, s->buffer.bytes, s->buffer.len, &tiles, NULL);
-    if (r == 0 && tiles.found) {
+    if (r == -EBADMSG) {
+        (void)atomic_fetch_add(&t->bad, 1);
+        return 0;
+    }
+    if (r < 0)
+        return r;
+    if (tiles.found) {
         tiles.len = tiles.found_len;
         r = hint_cache_put(t->hints, sample, tiles.found, tiles.found_len, tiles.found_max);
+        if (r < 0)
+            return r;
     }
-    (void)atomic_fetch_add(r == -EBADMSG ? &t->bad : tiles.len > 0 ? &t->recorded : &t->without, 1);
-    if (r == 0)
-        (void)atomic_fetch_add(&t->bytes, tiles.len);
-    return r == -EBADMSG ? 0 : r;
+    (void)atomic_fetch_add(tiles.len > 0 ? &t->recorded : &t->without, 1);
+    (void)atomic_fetch_add(&t->bytes, tiles.len);
+    return 0;
 }
 
 static void show_tiles(void *arg, uint64_t done, uint64_t total)

@@ -29,12 +29,17 @@ static int run(int argc, char **argv)
     if (r >= 0)
         return r;
     r = tls_key_read(argv[1], &loader, &err);
-    if (r == 0 && loader.name[0])
+    if (r < 0)
+        goto out;
+    if (loader.name[0]) {
         r = error_set(&err, -EINVAL,
                       "key file %s is of client %s: a loader has the key that this was made from",
                       argv[1], loader.name);
-    if (r == 0)
-        r = tls_key_of_client(&loader, argv[2], &client, &err);
+        goto out;
+    }
+    r = tls_key_of_client(&loader, argv[2], &client, &err);
+
+out:
     explicit_bzero(&loader, sizeof(loader));
     if (r < 0)
         return ctl_fail("key", &err);

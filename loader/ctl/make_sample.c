@@ -49,7 +49,7 @@ static const struct options_program program = {
 struct job {
     const struct arguments *args;
     const char *dir;
-    struct plenum_error err; /* of the turn that failed first, roughly */
+    struct plenum_error err; /* of making the folders */
 };
 
 /* How image `number` of a class is stored. */
@@ -116,13 +116,15 @@ static int make_image(const struct job *job, uint32_t kind, uint32_t number,
     if (e.grey || e.cmyk)
         convert(&e, pixels, pixels + count * 3);
     r = png ? encode_png(&e, &bytes, &len) : encode_jpeg(&e, &bytes, &len);
-    if (r == 0) {
-        path = str_format("%s/%s/%s-%05u.%s", job->dir, scene_name(kind), scene_name(kind), number,
-                          png ? "png" : "jpg");
-        r = path ? ctl_write_file(path, bytes, len, err) : -ENOMEM;
-    } else {
+    if (r < 0) {
         (void)error_set(err, r, "an image could not be encoded: %s", strerror(-r));
+        goto out;
     }
+    path = str_format("%s/%s/%s-%05u.%s", job->dir, scene_name(kind), scene_name(kind), number,
+                      png ? "png" : "jpg");
+    r = path ? ctl_write_file(path, bytes, len, err) : error_set(err, -ENOMEM, "out of memory");
+
+out:
     free(path);
     free(bytes);
     free(pixels);

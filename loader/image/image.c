@@ -213,14 +213,19 @@ int image_decoder_create(struct image_decoder **ret)
         return -ENOMEM;
     *d = (struct image_decoder){0};
     r = resize_create(&d->resize);
-    for (size_t i = 0; i < ARRAY_LEN(formats) && r == 0; i++)
+    if (r < 0)
+        goto fail;
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
         r = formats[i].create(&d->readers[i]);
-    if (r < 0) {
-        image_decoder_destroy(d);
-        return r;
+        if (r < 0)
+            goto fail;
     }
     *ret = d;
     return 0;
+
+fail:
+    image_decoder_destroy(d);
+    return r;
 }
 
 void image_decoder_destroy(struct image_decoder *d)
@@ -328,28 +333,42 @@ static void hash_row(XXH3_state_t *state, const uint8_t *pixels, uint32_t width)
     }
 }
 
+/* Hash all pixels, row by row. */
+static int hash_all(struct image_reader *reader, uint32_t width, uint32_t height, uint64_t *ret,
+                    struct plenum_error *err)
+{
+    struct rect all = {.width = width, .height = height};
+    struct image_rows rows;
+    XXH3_state_t state;
+    int r = reader->ops->seek(reader, &all, err);
+
+    if (r < 0)
+        return r;
+    (void)XXH3_64bits_reset(&state);
+    for (uint32_t y = 0; y < height; y += rows.count) {
+        r = reader->ops->read(reader, &rows, err);
+        if (r < 0)
+            return r;
+        for (uint32_t i = 0; i < rows.count; i++)
+            hash_row(&state, rows.pixels + i * rows.pitch, width);
+    }
+    *ret = XXH3_64bits_digest(&state);
+    return 0;
+}
+
 int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, struct image_info *ret,
                  struct plenum_error *err)
 {
     struct image_header header;
     struct image_reader *reader;
-    struct image_rows rows;
     const char *format;
-    XXH3_state_t state;
-    struct rect all;
+    uint64_t pixels = 0;
     int r;
 
     r = open_reader(d, bytes, len, true, &header, &format, &reader, err);
     if (r < 0)
         return r;
-    all = (struct rect){.width = header.width, .height = header.height};
-    (void)XXH3_64bits_reset(&state);
-    r = reader->ops->seek(reader, &all, err);
-    for (uint32_t y = 0; r == 0 && y < all.height; y += rows.count) {
-        r = reader->ops->read(reader, &rows, err);
-        for (uint32_t i = 0; r == 0 && i < rows.count; i++)
-            hash_row(&state, rows.pixels + i * rows.pitch, all.width);
-    }
+    r = hash_all(reader, header.width, header.height, &pixels, err);
     reader->ops->close(reader);
     if (ret)
         *ret = (struct image_info){.format = format,
@@ -357,7 +376,7 @@ int image_verify(struct image_decoder *d, const uint8_t *bytes, size_t len, stru
                                    .height = header.height,
                                    .orientation = header.orientation,
                                    .progressive = header.progressive,
-                                   .pixels = XXH3_64bits_digest(&state)};
+                                   .pixels = pixels};
     return r;
 }
 
@@ -379,7 +398,7 @@ int image_find_tiles(struct image_decoder *d, const uint8_t *bytes, size_t len,
         return r;
     last = (struct rect){header.width - 1, header.height - 1, 1, 1};
     r = reader->ops->seek(reader, &last, err);
-    if (r == 0)
+    if (r >= 0)
         r = reader->ops->read(reader, &rows, err);
     reader->ops->close(reader);
     return r;

@@ -509,28 +509,31 @@ static int read_library(struct jpeg_reader *j, struct image_rows *ret, struct pl
     return 0;
 }
 
-/* The rows that the library has to give where our own decoder gave up. */
+/* Our own decoder gave up: read the next rows by the library, which begins again at the top. */
 static int read_instead(struct jpeg_reader *j, struct image_rows *ret, struct plenum_error *err)
 {
     uint32_t drop = j->delivered;
     int r = open_library(j, err);
 
-    if (r == 0)
-        r = seek_library(j, &j->region, err);
-    while (r == 0) {
-        r = read_library(j, ret, err);
-        if (r == 0 && ret->count > drop)
-            break;
-        drop -= r == 0 ? ret->count : 0;
-    }
     if (r < 0)
         return r;
+    r = seek_library(j, &j->region, err);
+    if (r < 0)
+        return r;
+    for (;;) {
+        r = read_library(j, ret, err);
+        if (r < 0)
+            return r;
+        if (ret->count > drop)
+            break;
+        drop -= ret->count;
+    }
     ret->pixels += drop * ret->pitch;
     ret->count -= drop;
     return 0;
 }
 
-/* Hand over what was found on the way. */
+/* Return the tiles that were found while decoding. */
 static int return_hint(struct jpeg_reader *j, struct image_tiles *ret, struct plenum_error *err)
 {
     const struct jpeg_tiles *tiles = jpeg_own_get_tiles(j->own);

@@ -92,11 +92,11 @@ int encode_jpeg(const struct encode_options *options, uint8_t **ret, size_t *ret
     job->e.c.client_data = &job->e;
     r = encode(&job->e, options, &job->bytes, &job->len);
     jpeg_destroy_compress(&job->e.c);
-    if (r == 0) {
+    if (r < 0) {
+        free(job->bytes);
+    } else {
         *ret = job->bytes;
         *ret_len = job->len;
-    } else {
-        free(job->bytes);
     }
     free(job);
     return r;

@@ -244,12 +244,12 @@ int jpeg_transcode(const uint8_t *bytes, size_t len, uint8_t orientation,
     source_fini(&t->from);
     if (t->to.mem)
         jpeg_destroy_compress(&t->to);
-    if (r == 0) {
-        *ret = t->result;
-    } else {
+    if (r < 0) {
         *outcome = t->trap.outcome;
         r = error_set(err, r == -ENOMEM ? r : -EOPNOTSUPP, "%s", t->trap.message);
         free(t->result.bytes);
+    } else {
+        *ret = t->result;
     }
     free(t);
     return r;

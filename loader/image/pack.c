@@ -413,7 +413,7 @@ int pack_prove(const uint8_t *bytes, size_t len, struct plenum_error *err)
     return r;
 }
 
-/* Has the packed file, and has each of its parts, the coefficients of the file as it was? */
+/* Have the packed file and each of its parts the coefficients of the original? */
 static int prove(const uint8_t *bytes, size_t len, struct pack_result *packed,
                  struct plenum_error *err)
 {
@@ -430,8 +430,7 @@ static int prove(const uint8_t *bytes, size_t len, struct pack_result *packed,
     return r;
 }
 
-/* Transcode, add the segment, and compare coefficients and pixels with those of the file as it was.
- */
+/* Transcode, add the segment, and compare coefficients and pixels with those of the original. */
 static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                 const struct image_info *info, struct pack_result *ret, struct plenum_error *err)
 {
@@ -459,22 +458,32 @@ static int pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
     return 0;
 }
 
+/* Check the kind of file, and pack it. */
+static int check_and_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
+                          struct pack_result *ret, struct plenum_error *err)
+{
+    struct image_info info;
+    int r = image_verify(decoder, bytes, len, &info, err);
+
+    if (r < 0)
+        return r;
+    if (strcmp(info.format, "JPEG") != 0) {
+        ret->outcome = PACK_KEPT_PNG;
+        return error_set(err, -EOPNOTSUPP, "it is a %s", info.format);
+    }
+    if (pack_prove(bytes, len, NULL) > 0) {
+        ret->outcome = PACK_KEPT_PACKED;
+        return error_set(err, -EOPNOTSUPP, "it is packed already");
+    }
+    return pack(decoder, bytes, len, &info, ret, err);
+}
+
 int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                struct pack_result *ret, struct plenum_error *err)
 {
     struct pack_result result = {.outcome = PACK_KEPT_BAD};
-    struct image_info info;
-    int r = image_verify(decoder, bytes, len, &info, err);
+    int r = check_and_pack(decoder, bytes, len, &result, err);
 
-    if (r == 0 && strcmp(info.format, "JPEG") != 0) {
-        result.outcome = PACK_KEPT_PNG;
-        r = error_set(err, -EOPNOTSUPP, "it is a %s", info.format);
-    } else if (r == 0 && pack_prove(bytes, len, NULL) > 0) {
-        result.outcome = PACK_KEPT_PACKED;
-        r = error_set(err, -EOPNOTSUPP, "it is packed already");
-    } else if (r == 0) {
-        r = pack(decoder, bytes, len, &info, &result, err);
-    }
     if (r < 0) {
         free(result.bytes);
         result.bytes = NULL;

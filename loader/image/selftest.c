@@ -48,14 +48,16 @@ static int hash_renderings(struct image_decoder *decoder, enum pipeline_version 
         struct pipeline pipeline;
         int r = pipeline_parse(pipelines[i], &pipeline, err);
 
-        for (uint32_t draw = 0; r == 0 && draw < DRAWS; draw++) {
+        if (r < 0)
+            return r;
+        for (uint32_t draw = 0; draw < DRAWS; draw++) {
             struct image_draw d = {.seed = 2022, .epoch = 1, .position = draw};
 
             r = image_render(decoder, &pipeline, &d, &store, image->bytes, image->len, pixels, err);
+            if (r < 0)
+                return r;
             (void)XXH3_64bits_update(&state, pixels, (size_t)pipeline.side * pipeline.side * 3);
         }
-        if (r < 0)
-            return r;
     }
     *ret = XXH3_64bits_digest(&state);
     return 0;
@@ -84,6 +86,19 @@ static int test_image(struct image_decoder *decoder, enum pipeline_version versi
     return 0;
 }
 
+static int test_images(struct image_decoder *decoder, enum pipeline_version version,
+                       enum image_jpeg jpeg, const char *suspect, struct plenum_error *err)
+{
+    image_decoder_use_jpeg(decoder, jpeg);
+    for (size_t i = 0; i < builtin_images_count; i++) {
+        int r = test_image(decoder, version, i, suspect, err);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 int image_self_test(enum pipeline_version version, struct plenum_error *err)
 {
     struct image_decoder *decoder;
@@ -95,12 +110,11 @@ int image_self_test(enum pipeline_version version, struct plenum_error *err)
     r = image_decoder_create(&decoder);
     if (r < 0)
         return error_set(err, r, "out of memory");
-    image_decoder_use_jpeg(decoder, IMAGE_JPEG_LIBJPEG);
-    for (size_t i = 0; i < builtin_images_count && r == 0; i++)
-        r = test_image(decoder, version, i, "the JPEG library of this machine (libjpeg)", err);
-    image_decoder_use_jpeg(decoder, IMAGE_JPEG_PLENUM);
-    for (size_t i = 0; i < builtin_images_count && r == 0; i++)
-        r = test_image(decoder, version, i, "Plenum's own JPEG decoder on this processor", err);
+    r = test_images(decoder, version, IMAGE_JPEG_LIBJPEG,
+                    "the JPEG library of this machine (libjpeg)", err);
+    if (r >= 0)
+        r = test_images(decoder, version, IMAGE_JPEG_PLENUM,
+                        "Plenum's own JPEG decoder on this processor", err);
     image_decoder_destroy(decoder);
     return r;
 }

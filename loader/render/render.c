@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* render.c - position -> sample -> bytes -> pixels, and what happens when a sample is bad.
  *
- * A bad sample must not make a difference between loaders: the one that stands in for it is drawn
- * by Philox from the position, so every loader that meets the bad sample shows the same other one.
- * It is drawn with the draws of the position, like any sample that the order could have put there.
+ * Every loader must show the same substitute for a bad sample. So Philox draws it from the
+ * position. It is rendered with the random numbers of the position, like any sample that the order
+ * shows there.
  *
- * Where the data set keeps hints, each sample's is where its tiles begin. It makes no difference to
- * what is rendered, and what becomes of writing one is of no importance here. */
+ * Where the data set has a hint cache, the hint of a sample says where its tiles begin. It changes
+ * no pixel, and an error of writing one is ignored. */
 #include "config.h"
 
 #include "loader/render/render.h"
@@ -50,11 +50,11 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
     r = image_render(scratch->decoder, &spec->pipeline, draw, &spec->store, bytes->bytes,
                      bytes->len, dst, err);
     image_decoder_use_tiles(scratch->decoder, NULL);
-    if (r == 0 && tiles.found)
-        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max);
     if (r < 0)
         return error_prefix(err, r, "%s",
                             dataset_get_sample_name(spec->dataset, sample, name, sizeof(name)));
+    if (tiles.found)
+        (void)hint_cache_put(hints, sample, tiles.found, tiles.found_len, tiles.found_max);
     return 0;
 }
 
@@ -120,7 +120,7 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
 
     do {
         r = dataset_read(spec->dataset, render_candidate(spec, &try), &scratch->buffer, err);
-        if (r == 0)
+        if (r >= 0)
             r = render_bytes_of(spec, scratch, &try, &scratch->buffer, dst, ret, err);
     } while (render_goes_on(spec, &try, r, err));
     return r;

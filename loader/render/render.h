@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* render.h - the one function that everything rests on: bytes = render(data set, pipeline, seed,
- * epoch, positions). */
+/* render.h - the function that the design rests on: bytes = render(data set, pipeline, seed, epoch,
+ * positions). */
 #ifndef LOADER_RENDER_RENDER_H
 #define LOADER_RENDER_RENDER_H
 
@@ -19,7 +19,7 @@ struct render_spec {
     struct order order;
     struct image_store store;
     enum plenum_bad bad;
-    enum image_jpeg jpeg; /* who decodes; it makes no difference to a pixel */
+    enum image_jpeg jpeg; /* which decoder; the pixels are the same */
 };
 
 /** Scratch of one thread. Starts as zeros; the decoder is made at the first use. */
@@ -52,17 +52,17 @@ static inline uint64_t render_bytes(const struct render_spec *spec)
     return (uint64_t)spec->pipeline.side * spec->pipeline.side * spec->store.channels;
 }
 
-/** A position, and how many samples that were to be shown there have been found bad. */
+/** A position, and the number of samples that were tried there and are bad. */
 struct render_try {
     uint64_t epoch, position;
     uint32_t bad;
 };
 
-/** The sample to be tried: the order's, or the next substitute of a bad one. */
+/** The sample to try next: that of the order, or the next substitute. */
 uint32_t render_candidate(const struct render_spec *spec, const struct render_try *try);
 
-/** A try has come to `code`: true if another is to follow, which is then in `try`. Else `code` is
- * what comes of the position; where substitutes ran out `err` says so. */
+/** A try has returned `code`. True: the sample is bad, and `try` is now the next try. False: `code`
+ * is the result for the position; when there are no more substitutes, `err` says so. */
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err);
 
