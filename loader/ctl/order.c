@@ -161,23 +161,27 @@ static int walk_parts(const char *name, struct run *run, struct plenum_error *er
 {
     const struct arguments *a = run->args;
     struct ctl_stream *parts = calloc(a->instances, sizeof(*parts));
-    int r = parts ? 0 : error_set(err, -ENOMEM, "out of memory");
+    int r = 0;
 
-    for (uint32_t i = 0; i < a->instances && r == 0; i++) {
+    if (!parts)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < a->instances; i++) {
         uint64_t steps;
 
         r = ctl_part_open(name, &a->stream, i, a->instances, &parts[i], err);
         if (r < 0)
-            break;
+            goto out;
         steps = order_steps_left(&parts[i].steps, (struct order_place){0});
         if (i == 0)
             run->steps = steps;
         run->steps = parts[i].steps.last == ORDER_DROP ? min_u64(run->steps, steps)
                                                        : max_u64(run->steps, steps);
     }
-    for (uint32_t i = 0; i < a->instances && r == 0; i++)
+    for (uint32_t i = 0; i < a->instances; i++)
         walk(&parts[i], run, run->steps, i, 1);
-    for (uint32_t i = 0; i < a->instances && parts; i++)
+
+out:
+    for (uint32_t i = 0; i < a->instances; i++)
         ctl_stream_close(&parts[i]);
     free(parts);
     return r;
@@ -226,32 +230,41 @@ static void print_text(const struct run *run, const uint64_t *padded)
                (unsigned long long)run->hosts[h].samples);
 }
 
+/* Walk through a data set that all instances share. */
+static int walk_whole(const char *name, struct run *run, struct plenum_error *err)
+{
+    const struct arguments *a = run->args;
+    struct ctl_stream stream;
+    int r = ctl_stream_open(name, &a->stream, &stream, err);
+
+    if (r < 0)
+        return r;
+    run->steps = order_steps_left(&stream.steps, (struct order_place){0});
+    walk(&stream, run, run->steps, 0, a->instances);
+    ctl_stream_close(&stream);
+    return 0;
+}
+
 static int summarise(const char *name, const struct arguments *a, struct plenum_error *err)
 {
     bool by_file = strcmp(a->split, "file") == 0;
     struct run run = {.args = a, .hosts = calloc(a->hosts, sizeof(*run.hosts))};
-    struct ctl_stream stream;
     uint64_t padded = 0;
     int r;
 
     if (!run.hosts)
         return error_set(err, -ENOMEM, "out of memory");
-    if (by_file) {
-        r = walk_parts(name, &run, err);
-    } else {
-        r = ctl_stream_open(name, &a->stream, &stream, err);
-        if (r == 0) {
-            run.steps = order_steps_left(&stream.steps, (struct order_place){0});
-            walk(&stream, &run, run.steps, 0, a->instances);
-            ctl_stream_close(&stream);
-        }
-    }
+    r = by_file ? walk_parts(name, &run, err) : walk_whole(name, &run, err);
+    if (r < 0)
+        goto out;
     for (uint32_t h = 0; h < a->hosts; h++)
         padded += run.hosts[h].padded;
-    if (r == 0 && a->json)
+    if (a->json)
         print_json(&run, &padded);
-    else if (r == 0)
+    else
         print_text(&run, &padded);
+
+out:
     free(run.hosts);
     return r;
 }
@@ -290,13 +303,13 @@ static int run(int argc, char **argv)
     }
     if (!a.positions) {
         r = summarise(argv[1], &a, &err);
-    } else {
-        r = ctl_stream_open(argv[1], &a.stream, &stream, &err);
-        if (r == 0) {
-            r = list_positions(&stream, &a, &err);
-            ctl_stream_close(&stream);
-        }
+        return r < 0 ? ctl_fail("order", &err) : 0;
     }
+    r = ctl_stream_open(argv[1], &a.stream, &stream, &err);
+    if (r < 0)
+        return ctl_fail("order", &err);
+    r = list_positions(&stream, &a, &err);
+    ctl_stream_close(&stream);
     return r < 0 ? ctl_fail("order", &err) : 0;
 }
 

@@ -208,12 +208,13 @@ static int end_archive(struct job *job, uint32_t archive, struct plenum_error *e
     struct tar_written written;
     int r = tar_writer_finish(o->writer, &written, err);
 
-    if (r == 0)
-        r = pack_record_add(job->options->record, archive, &written, &o->sum, err);
-    if (r == 0 && rename(o->partial, o->path) < 0)
-        r = error_set(err, -errno, "cannot rename %s: %s", o->partial, strerror(errno));
     if (r < 0)
         return r;
+    r = pack_record_add(job->options->record, archive, &written, &o->sum, err);
+    if (r < 0)
+        return r;
+    if (rename(o->partial, o->path) < 0)
+        return error_set(err, -errno, "cannot rename %s: %s", o->partial, strerror(errno));
     job->made++;
     output_fini(o, job->options->plan->per_archive);
     return 0;
@@ -409,7 +410,7 @@ static int turn(void *arg, uint64_t index, unsigned thread)
         }
         *slot = made;
         write_ready(job);
-    } else if (r == 0) {
+    } else if (r >= 0) {
         free(made.result.bytes);
     }
     r = job->code;
@@ -511,7 +512,7 @@ int pack_job_run(const struct pack_job_options *options, uint32_t *made, struct 
     struct parallel loop = {.turn = turn, .arg = &job};
     int r = prepare(&job, err);
 
-    if (r == 0 && job.total > 0) {
+    if (r >= 0 && job.total > 0) {
         loop.count = job.total;
         loop.threads = job.threads;
         loop.progress = options->progress ? show_progress : NULL;

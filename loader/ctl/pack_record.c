@@ -316,15 +316,19 @@ static int check_empty(const char *folder, struct plenum_error *err)
 
     if (!dir)
         return error_set(err, -errno, "%s: %s", folder, strerror(errno));
-    while (r == 0 && (errno = 0, entry = readdir(dir)))
+    while (errno = 0, entry = readdir(dir))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            strcmp(entry->d_name, record_name) != 0)
+            strcmp(entry->d_name, record_name) != 0) {
             r = error_set(err, -EEXIST,
                           "%s is not empty and was not written by plenumctl pack (it holds %s): "
                           "name a new folder",
                           folder, entry->d_name);
-    if (r == 0 && errno)
+            goto out;
+        }
+    if (errno)
         r = error_set(err, -errno, "%s: %s", folder, strerror(errno));
+
+out:
     (void)closedir(dir);
     return r;
 }

@@ -99,15 +99,21 @@ static int measure_image(const char *dataset, const struct arguments *a, uint64_
     if (r < 0)
         return r;
     pixels = malloc(render_bytes(&s.spec));
-    if (!pixels)
+    if (!pixels) {
         r = error_set(err, -ENOMEM, "out of memory");
-    for (uint64_t p = 0; p <= SAMPLES_MEASURED && r == 0; p++) { /* the first warms up */
+        goto out;
+    }
+    for (uint64_t p = 0; p <= SAMPLES_MEASURED; p++) { /* the first warms up */
         r = render_position(&s.spec, &scratch, 0, p, pixels, &result, err);
+        if (r < 0)
+            goto out;
         if (p == 0)
             begin = time_cpu_ns();
         ctl_show_progress(NULL, "samples", p, SAMPLES_MEASURED);
     }
     *ret = (time_cpu_ns() - begin) / SAMPLES_MEASURED;
+
+out:
     ctl_end_progress();
     free(pixels);
     render_scratch_fini(&scratch);

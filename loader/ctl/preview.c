@@ -105,7 +105,7 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
         memcpy(s->pixels + ((size_t)(y + row) * s->width + x) * 3, cell + (size_t)row * side * 3,
                (size_t)side * 3);
     draw_text(s, x, y + side + SCALE, s->cell_width - GAP, 0x20, text);
-    if (r == 0) {
+    if (r >= 0) {
         (void)snprintf(text, sizeof(text), "sample %u%s", result.sample,
                        result.substituted ? " (substitute)" : "");
         draw_text(s, x, y + side + SCALE + LINE, s->cell_width - GAP, 0x80, text);
@@ -201,11 +201,15 @@ static int run(int argc, char **argv)
     if (ctl_stream_open(argv[1], &a.stream, &stream, &err) < 0)
         return ctl_fail("preview", &err);
     r = draw(&sheet, &err);
-    if (r == 0)
-        r = write_sheet(&sheet, argv[2], &err);
-    if (r == 0)
-        printf("%s: %u x %u pixels, %u samples of %s\n", argv[2], sheet.width, sheet.height,
-               a.count, ctl_plain_name(stream.dataset, name, sizeof(name)));
+    if (r < 0)
+        goto out;
+    r = write_sheet(&sheet, argv[2], &err);
+    if (r < 0)
+        goto out;
+    printf("%s: %u x %u pixels, %u samples of %s\n", argv[2], sheet.width, sheet.height, a.count,
+           ctl_plain_name(stream.dataset, name, sizeof(name)));
+
+out:
     free(sheet.scratch);
     free(sheet.pixels);
     ctl_stream_close(&stream);

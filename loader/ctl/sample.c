@@ -114,7 +114,7 @@ static int run(int argc, char **argv)
     r = ctl_dataset_open(argv[1], &options, &dataset, &err);
     if (r < 0)
         return ctl_fail("sample", &err);
-    for (int i = 2; i <= operands && r == 0; i++) {
+    for (int i = 2; i <= operands && r >= 0; i++) {
         uint64_t number;
 
         if (parse_u64(argv[i], UINT32_MAX, &number) < 0 || number >= dataset_get_samples(dataset))

@@ -55,7 +55,7 @@ static void on_interrupt(int signum)
     interrupted = 1;
 }
 
-/* What came of the answer. */
+/* The answer so far. */
 struct answer {
     struct status status;
     uint32_t got; /* streams */
@@ -118,7 +118,7 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
     if (wire_put_hello(&c->tx, &hello) < 0 || wire_put_empty(&c->tx, WIRE_STATUS, 1) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     for (;;) {
-        int sent = frame_conn_flush(c); /* a broken connection shows where it is read */
+        int sent = frame_conn_flush(c); /* frame_conn_fill() returns errors of the connection */
         struct pollfd p = {.fd = c->fd, .events = sent == -EAGAIN ? POLLIN | POLLOUT : POLLIN};
         uint64_t now = time_now_ns();
         int64_t n;
@@ -146,7 +146,7 @@ static int talk(struct frame_conn *c, struct answer *a, const char *address,
     }
 }
 
-/* The loader's answer; a->status.streams is the caller's, success or not. */
+/* Get the loader's answer; the caller owns a->status.streams, also after an error. */
 static int ask(const struct address *address, struct answer *a, struct plenum_error *err)
 {
     struct frame_conn c;
@@ -164,15 +164,12 @@ static int ask(const struct address *address, struct answer *a, struct plenum_er
         return error_set(err, r, "%s: another user's process listens there", address->text);
     }
     r = frame_conn_init(&c, fd, WIRE_MAX_PAYLOAD);
-    if (r == 0)
-        r = talk(&c, a, address->text, err);
-    else
-        (void)error_set(err, r, "out of memory");
+    r = r < 0 ? error_set(err, r, "out of memory") : talk(&c, a, address->text, err);
     frame_conn_fini(&c);
     return r;
 }
 
-/* Whom to ask. */
+/* The loaders to ask. */
 struct loaders {
     struct address *list;
     unsigned count;
@@ -260,7 +257,7 @@ static int add_found(struct loaders *l, const char *text, struct plenum_error *e
     return address_parse(text, &address, NULL) < 0 ? 0 : add_address(l, &address, err);
 }
 
-/* The user's own that listen on abstract sockets: jobs', and one that was started by hand. */
+/* Add the user's loaders on abstract sockets: those of jobs, and one that was started by hand. */
 static int add_abstract(struct loaders *l, struct plenum_error *err)
 {
     char line[512], text[300] = "unix:", jobs[64], own[64], hex[9];
@@ -269,21 +266,22 @@ static int add_abstract(struct loaders *l, struct plenum_error *err)
     unsigned char flags[4];
     int r = 0;
 
+    if (!f)
+        return 0;
     (void)jobloader_form_address("", jobs, sizeof(jobs));
     (void)snprintf(own, sizeof(own), "unix:@plenumd-%u", (unsigned)geteuid());
-    while (r == 0 && f && fgets(line, sizeof(line), f)) {
+    while (r >= 0 && fgets(line, sizeof(line), f)) {
         if (sscanf(line, "%*s %*s %*s %8s %*s %*s %*s %255s", hex, name) != 2 ||
             parse_hex(hex, flags, sizeof(flags)) < 0 || !(flags[1] & 1) || /* it does not listen */
             (strncmp(text, jobs, strlen(jobs)) != 0 && strcmp(text, own) != 0))
             continue;
         r = add_found(l, text, err);
     }
-    if (f)
-        (void)fclose(f);
+    (void)fclose(f);
     return r;
 }
 
-/* Nobody said which: all that this user is likely to mean. */
+/* No loader was named: find all that this user may mean. */
 static int find_loaders(struct loaders *l, struct plenum_error *err)
 {
     static const char host[] = "unix:/run/plenum/plenumd.sock";
@@ -293,17 +291,20 @@ static int find_loaders(struct loaders *l, struct plenum_error *err)
 
     if (access(host + sizeof("unix:") - 1, F_OK) == 0)
         r = add_found(l, host, err);
+    if (r < 0)
+        return r;
     (void)snprintf(text, sizeof(text), "unix:%s/plenumd.sock", dir && *dir ? dir : "/nowhere");
-    if (r == 0 && access(text + sizeof("unix:") - 1, F_OK) == 0)
+    if (access(text + sizeof("unix:") - 1, F_OK) == 0)
         r = add_found(l, text, err);
-    if (r == 0)
-        r = add_abstract(l, err);
-    if (r == 0 && l->count == 0) /* whose absence is then the message */
-        r = add_found(l, host, err);
-    return r;
+    if (r < 0)
+        return r;
+    r = add_abstract(l, err);
+    if (r < 0)
+        return r;
+    return l->count > 0 ? 0 : add_found(l, host, err); /* the message is then that it is missing */
 }
 
-/* All that a name stands for. */
+/* Add all addresses of a name. */
 static int add_name(struct loaders *l, const struct address *name, struct plenum_error *err)
 {
     struct address *found;
@@ -344,8 +345,8 @@ static bool is_gone(int code)
     return code == -ECONNREFUSED || code == -ENOENT || code == -EACCES || code == -EPERM;
 }
 
-/* Of several, each one's address first. Those that are gone meanwhile are passed over as long as
- * one is left; one that does not answer is told of, and makes the status 1. */
+/* Show the loaders; of several, each with its address. Loaders that have ended meanwhile are
+ * skipped as long as one is left. One that does not answer is reported, and makes the status 1. */
 static int show(const struct loaders *l, bool json, struct plenum_error *err)
 {
     unsigned shown = 0;
@@ -355,18 +356,19 @@ static int show(const struct loaders *l, bool json, struct plenum_error *err)
 
     for (unsigned i = 0; i < l->count; i++) {
         r = ask(&l->list[i], &a, err);
-        if (r == 0 && l->count > 1 && !json)
-            printf("%s%s\n", shown ? "\n" : "", l->list[i].text);
-        if (r == 0 && json)
-            status_write_json(stdout, &a.status);
-        else if (r == 0)
-            status_write_text(stdout, &a.status, 120, 0, "");
-        free(a.status.streams);
-        shown += r == 0;
-        if (r < 0 && l->count > 1 && !is_gone(r)) {
+        if (r >= 0) {
+            if (l->count > 1 && !json)
+                printf("%s%s\n", shown ? "\n" : "", l->list[i].text);
+            if (json)
+                status_write_json(stdout, &a.status);
+            else
+                status_write_text(stdout, &a.status, 120, 0, "");
+            shown++;
+        } else if (l->count > 1 && !is_gone(r)) {
             fprintf(stderr, "%s: %s\n", program.name, err->text);
             told = true;
         }
+        free(a.status.streams);
     }
     if (told)
         return 1;

@@ -115,18 +115,22 @@ static int join_file(struct join *join, const char *path, struct plenum_error *e
     if (!f)
         return error_set(err, -errno, "%s: %s", path, strerror(errno));
     join->files++;
-    while (r == 0 && getline(&line, &room, f) > 0) {
+    while (getline(&line, &room, f) > 0) {
         event = event_of(line);
-        if (event) {
-            put_event(join, event);
-            r = count_event(join->times, event);
+        if (!event)
+            continue;
+        put_event(join, event);
+        r = count_event(join->times, event);
+        if (r < 0) {
+            (void)error_set(err, r, "out of memory");
+            goto out;
         }
     }
-    free(line);
-    if (r == 0 && ferror(f))
+    if (ferror(f))
         r = error_set(err, -EIO, "%s cannot be read", path);
-    else if (r < 0)
-        r = error_set(err, r, "out of memory");
+
+out:
+    free(line);
     (void)fclose(f);
     return r;
 }
@@ -138,6 +142,16 @@ static int is_trace(const struct dirent *e)
     return len > end && strcmp(e->d_name + len - end, suffix) == 0;
 }
 
+static int join_entry(struct join *join, const char *folder, const char *name,
+                      struct plenum_error *err)
+{
+    char *path = str_format("%s/%s", folder, name);
+    int r = path ? join_file(join, path, err) : error_set(err, -ENOMEM, "out of memory");
+
+    free(path);
+    return r;
+}
+
 static int join_folder(struct join *join, const char *folder, struct plenum_error *err)
 {
     struct dirent **names;
@@ -145,19 +159,47 @@ static int join_folder(struct join *join, const char *folder, struct plenum_erro
 
     if (n < 0)
         return error_set(err, -errno, "%s: %s", folder, strerror(errno));
-    for (int i = 0; i < n; i++) {
-        char *path = str_format("%s/%s", folder, names[i]->d_name);
-
-        if (r == 0)
-            r = path ? join_file(join, path, err) : error_set(err, -ENOMEM, "out of memory");
-        free(path);
+    for (int i = 0; i < n && r >= 0; i++)
+        r = join_entry(join, folder, names[i]->d_name, err);
+    for (int i = 0; i < n; i++)
         free(names[i]);
-    }
     free(names);
-    if (r == 0 && n == 0)
-        r = error_set(err, -ENOENT,
-                      "%s holds no traces: run the job with PLENUM_TRACE=%s in its environment",
-                      folder, folder);
+    if (n == 0)
+        return error_set(err, -ENOENT,
+                         "%s holds no traces: run the job with PLENUM_TRACE=%s in its environment",
+                         folder, folder);
+    return r;
+}
+
+/* Write the joined traces of a folder to a file. */
+static int write_joined(struct join *join, const char *folder, const char *path,
+                        struct plenum_error *err)
+{
+    char *temporary = str_format("%s.%ld", path, (long)getpid());
+    int r;
+
+    join->out = temporary ? fopen(temporary, "wxe") : NULL;
+    if (!join->out) {
+        r = error_set(err, -errno, "%s: %s", path, strerror(errno));
+        free(temporary);
+        return r;
+    }
+    r = join_folder(join, folder, err);
+    fputs(join->events ? "\n]\n" : "[]\n", join->out);
+    if ((ferror(join->out) | fclose(join->out)) && r >= 0)
+        r = error_set(err, -EIO, "%s cannot be written", path);
+    if (r < 0)
+        goto fail;
+    if (rename(temporary, path) < 0) {
+        r = error_set(err, -errno, "%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    free(temporary);
+    return 0;
+
+fail:
+    (void)unlink(temporary);
+    free(temporary);
     return r;
 }
 
@@ -184,31 +226,16 @@ static int run(int argc, char **argv)
 {
     struct join join = {0};
     struct plenum_error err;
-    char *temporary = NULL;
     int r;
 
     r = ctl_start(&program, NULL, argc, argv, 2, "a folder and a file to write are");
     if (r >= 0)
         return r;
-    temporary = str_format("%s.%ld", argv[2], (long)getpid());
-    join.out = temporary ? fopen(temporary, "wxe") : NULL;
-    if (!join.out) {
-        r = error_set(&err, -errno, "%s: %s", argv[2], strerror(errno));
-    } else {
-        r = join_folder(&join, argv[1], &err);
-        fputs(join.events ? "\n]\n" : "[]\n", join.out);
-        if ((ferror(join.out) | fclose(join.out)) && r == 0)
-            r = error_set(&err, -EIO, "%s cannot be written", argv[2]);
-        if (r == 0 && rename(temporary, argv[2]) < 0)
-            r = error_set(&err, -errno, "%s: %s", argv[2], strerror(errno));
-        if (r < 0)
-            (void)unlink(temporary);
-    }
-    if (r == 0)
+    r = write_joined(&join, argv[1], argv[2], &err);
+    if (r >= 0)
         print_summary(&join);
     for (int i = 0; i < KINDS; i++)
         free(join.times[i].values);
-    free(temporary);
     return r < 0 ? ctl_fail("trace", &err) : 0;
 }
 

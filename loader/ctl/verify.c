@@ -113,7 +113,7 @@ static int add_problem(struct verify *v, uint32_t sample, const char *kind, bool
 
     (void)pthread_mutex_lock(&v->mu);
     r = array_grow(&v->problems, &v->cap_problems, v->num_problems, sizeof(*v->problems));
-    if (r == 0)
+    if (r >= 0)
         v->problems[v->num_problems++] = (struct problem){sample, kind, unreadable, *reason};
     (void)pthread_mutex_unlock(&v->mu);
     return r;
@@ -393,7 +393,7 @@ static int run(int argc, char **argv)
     options.cache_dir = a.cache_dir;
     options.threads = a.threads;
     r = ctl_dataset_open(argv[1], &options, &v.dataset, &err);
-    if (r == 0 && dataset_is_generated(v.dataset))
+    if (r >= 0 && dataset_is_generated(v.dataset))
         r = error_set(&err, -EINVAL, "%s has no files: there is nothing to verify",
                       dataset_get_name(v.dataset));
     if (r < 0) {
