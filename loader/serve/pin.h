@@ -9,7 +9,7 @@
 
 enum pin_policy {
     PIN_CORE, /* each worker on its own CPU, cores before hyperthreads; further workers share */
-    PIN_NODE, /* each worker on the CPUs of one NUMA node, for a loader that shares them with others */
+    PIN_NODE, /* each worker on the CPUs of one NUMA node, shared with other processes */
     PIN_NONE, /* the scheduler decides */
 };
 

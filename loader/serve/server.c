@@ -85,8 +85,8 @@ struct main_loop {
     uv_async_t finished;
     struct reload reload;
     bool lifeline_open, loop_open;
-    bool beats_wanted; /* the keeper has asked for heartbeats */
-    int spare_fd; /* closed for a moment to accept, and close, a client when no descriptor is left */
+    bool beats_wanted;  /* the keeper has asked for heartbeats */
+    int spare_fd;       /* closed for a moment when no descriptor is left: accept_and_close() */
     char said[128];     /* the last STATUS= */
     uint64_t looked_ns; /* when the monitor last looked */
 };
