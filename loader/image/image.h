@@ -47,19 +47,19 @@ struct image_info {
     uint64_t pixels;        /* XXH3-64 of all rows as RGB, before EXIF; by image_verify() */
 };
 
-/** Who decodes JPEGs; the pixels are the same. */
+/** Which decoder decodes JPEGs; the pixels are the same. */
 enum image_jpeg {
     IMAGE_JPEG_AUTO,    /* our own decoder, where there are loops for this kind of processor */
     IMAGE_JPEG_PLENUM,  /* our own decoder */
-    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo; it also has what ours is not for, in any case */
+    IMAGE_JPEG_LIBJPEG, /* libjpeg-turbo, which also decodes what ours does not support */
 };
 
 /**
- * A hint of where in one JPEG the tiles begin, so that only those under a crop need to be decoded.
+ * A hint says where the tiles of one JPEG begin, so that only those under a crop are decoded.
  *
- * The hint is the decoder's own affair: a caller keeps the bytes and brings them with the same file
- * again. It makes no difference to any pixel or error. One of another file, or any other bytes, are
- * as good as none, as long as nobody made them with intent.
+ * Only the decoder knows its meaning: a caller keeps the bytes and passes them with the same file
+ * again. It changes no pixel and no error. A hint of another file, or any other bytes, are ignored,
+ * unless somebody forged them.
  */
 struct image_tiles {
     const uint8_t *hint; /* [len], or NULL: there is none yet */

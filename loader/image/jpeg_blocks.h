@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_blocks.h - the coefficients of one block, or of two at once, from bits.
  *
- * All of it is inlined, so that jpeg_own.c can have it compiled for more than one kind of
- * processor. Each function answers false where a code does not exist; what else is wrong shows when
- * the MCU is over (jpeg_scan.h). */
+ * All functions are inline, so that jpeg_own.c can compile them for several kinds of processors.
+ * Each returns false for a code that does not exist; other errors are found after the MCU
+ * (jpeg_scan.h). */
 #ifndef LOADER_IMAGE_JPEG_BLOCKS_H
 #define LOADER_IMAGE_JPEG_BLOCKS_H
 
@@ -14,9 +14,9 @@
 
 #define JPEG_INLINE static inline __attribute__((always_inline))
 
-/* jpeg_zigzag[], then the last place for those behind it, then none. The end of a block is
- * JPEG_STEP_END behind the coefficient before. */
-static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_END] = {
+/* jpeg_zigzag[], then the last index for coefficients behind the 64th, then an index of none. EOB
+ * is JPEG_STEP_EOB behind the last coefficient. */
+static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_EOB] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
@@ -29,7 +29,7 @@ static const uint8_t jpeg_natural[64 + 16 + JPEG_STEP_END] = {
     64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64,
 };
 
-/* The DC coefficient; leaves at least 29 bits. */
+/* Read a DC difference and add it to the prediction; leaves at least 29 bits. */
 JPEG_INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t *dc)
 {
     jpeg_entry e;
@@ -52,11 +52,12 @@ JPEG_INLINE bool read_dc(struct jpeg_bits *b, const struct jpeg_huff *h, int32_t
     return *dc == (int16_t)*dc;
 }
 
-/* A symbol that is not in the table. The index of the coefficient goes on; false: no symbol. */
+/* Read a symbol that is not in the table, and move the index of the coefficient on; false: no such
+ * symbol. */
 JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, uint32_t *k,
                            int16_t *coef, uint32_t *seen)
 {
-    struct jpeg_bits b = *bits; /* so that *bits needs no place in memory */
+    struct jpeg_bits b = *bits; /* so that *bits can stay in registers */
     int32_t value;
     int symbol = jpeg_huff_slow(h, &b, &value);
 
@@ -65,7 +66,7 @@ JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, ui
     jpeg_bits_refill(&b);
     *bits = b;
     if ((symbol & 15) == 0) {
-        *k += symbol == 0xF0 ? 16 : JPEG_STEP_END;
+        *k += symbol == 0xF0 ? 16 : JPEG_STEP_EOB;
         return true;
     }
     *k += (uint32_t)(symbol >> 4) + 1;
@@ -76,7 +77,7 @@ JPEG_INLINE bool read_rare(struct jpeg_bits *bits, const struct jpeg_huff *h, ui
     return true;
 }
 
-/* One or two of them; or a first one, where the second would be one too many. */
+/* Read one or two AC coefficients; only the first, where the second would be behind the 64th. */
 JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k,
                           int16_t *coef, uint32_t *seen)
 {
@@ -95,14 +96,14 @@ JPEG_INLINE bool read_two(struct jpeg_bits *b, const struct jpeg_huff *h, uint32
     return true;
 }
 
-/* Read a block's AC coefficients into `coef`, which is zero; `seen` is all their places, ored. */
+/* Read a block's AC coefficients into `coef`, which is zero; `seen` is the OR of their indices. */
 JPEG_INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t *coef,
                          uint32_t *seen)
 {
     uint32_t k = 0;
 
     for (;;) {
-        jpeg_bits_refill(b); /* enough for two looks */
+        jpeg_bits_refill(b); /* enough bits for two look-ups */
         if (!read_two(b, h, &k, coef, seen))
             return false;
         if (k >= 63)
@@ -114,7 +115,7 @@ JPEG_INLINE bool read_ac(struct jpeg_bits *b, const struct jpeg_huff *h, int16_t
     }
 }
 
-JPEG_INLINE bool pass_some(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k)
+JPEG_INLINE bool skip_some(struct jpeg_bits *b, const struct jpeg_huff *h, uint32_t *k)
 {
     jpeg_entry e = jpeg_bits_look(b, h->many);
     uint32_t seen;
@@ -129,25 +130,25 @@ JPEG_INLINE bool pass_some(struct jpeg_bits *b, const struct jpeg_huff *h, uint3
     return true;
 }
 
-/* Go over them. */
-JPEG_INLINE bool pass_ac(struct jpeg_bits *b, const struct jpeg_huff *h)
+/* Skip the AC coefficients of a block. */
+JPEG_INLINE bool skip_ac(struct jpeg_bits *b, const struct jpeg_huff *h)
 {
     uint32_t k = 0;
 
     for (;;) {
         jpeg_bits_refill(b);
-        if (!pass_some(b, h, &k))
+        if (!skip_some(b, h, &k))
             return false;
         if (k >= 63)
             return true;
-        if (!pass_some(b, h, &k))
+        if (!skip_some(b, h, &k))
             return false;
         if (k >= 63)
             return true;
     }
 }
 
-/* Two blocks, each from bits of its own. */
+/* The same for two blocks at once, each with its own bits. */
 JPEG_INLINE bool read_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h,
                               int16_t *const *coef, uint32_t *seen)
 {
@@ -178,7 +179,7 @@ JPEG_INLINE bool read_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h,
     return ok;
 }
 
-JPEG_INLINE bool pass_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h)
+JPEG_INLINE bool skip_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h)
 {
     struct jpeg_bits a = bits[0], b = bits[1];
     uint32_t k = 0, n = 0;
@@ -187,15 +188,15 @@ JPEG_INLINE bool pass_ac_both(struct jpeg_bits *bits, const struct jpeg_huff *h)
     do {
         jpeg_bits_refill(&a);
         jpeg_bits_refill(&b);
-        ok = pass_some(&a, h, &k) && pass_some(&b, h, &n);
+        ok = skip_some(&a, h, &k) && skip_some(&b, h, &n);
     } while (ok && k < 63 && n < 63);
     while (ok && k < 63) {
         jpeg_bits_refill(&a);
-        ok = pass_some(&a, h, &k);
+        ok = skip_some(&a, h, &k);
     }
     while (ok && n < 63) {
         jpeg_bits_refill(&b);
-        ok = pass_some(&b, h, &n);
+        ok = skip_some(&b, h, &n);
     }
     bits[0] = a;
     bits[1] = b;

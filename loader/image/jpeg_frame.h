@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_frame.h - what the header of a JPEG says, for the decoder of our own.
+/* jpeg_frame.h - parses the header of a JPEG for our own decoder.
  *
- * Strict: a header of which libjpeg would say a word, or that asks for what our decoder does not
- * do, is not ours. libjpeg then decides what becomes of the file. */
+ * The parser is strict: it refuses a header that libjpeg would warn of, and one that our decoder
+ * does not support. libjpeg then reads the file. */
 #ifndef LOADER_IMAGE_JPEG_FRAME_H
 #define LOADER_IMAGE_JPEG_FRAME_H
 
@@ -17,18 +17,18 @@ enum {
     JPEG_MCU_BLOCKS = 10, /* at most */
 };
 
-/** How one of a component's axes is brought to the size of the image. */
+/** How a component is upsampled along one axis. */
 enum jpeg_stretch {
-    JPEG_SAME,   /* it has it */
-    JPEG_FANCY,  /* twice, each sample weighted with its neighbours */
-    JPEG_REPEAT, /* each sample `across` or `down` times */
+    JPEG_SAME,   /* it has the size of the image */
+    JPEG_FANCY,  /* "fancy": by 2, each sample weighted with its neighbours */
+    JPEG_REPEAT, /* each sample is repeated `across` or `down` times */
 };
 
 struct jpeg_component {
     uint8_t id;
     uint8_t h, v;          /* blocks of an MCU, across and down */
     uint8_t quant, dc, ac; /* tables */
-    uint8_t across, down;  /* pixels of a sample */
+    uint8_t across, down;  /* pixels for each sample */
     enum jpeg_stretch stretch_across, stretch_down;
     uint32_t width, height; /* samples that the image covers */
 };
@@ -43,7 +43,7 @@ struct jpeg_frame {
     uint32_t width, height; /* of the image, pixels */
     uint32_t count;         /* of components: 1, or 3 in one scan */
     bool ycc;               /* three components are YCbCr, not RGB */
-    bool context;           /* rows are mixed with those of the next MCU row */
+    bool context;           /* upsampling needs rows of the next MCU row */
     struct jpeg_component component[JPEG_COMPONENTS];
     uint32_t mcu_width, mcu_height; /* pixels */
     uint32_t mcus, rows;            /* MCUs in a row; rows of MCUs */
@@ -55,10 +55,10 @@ struct jpeg_frame {
     struct jpeg_huff_spec dc[JPEG_TABLES], ac[JPEG_TABLES];
 };
 
-/** The natural place of the coefficients in the order in which they are sent. */
+/** The natural index of each coefficient in zigzag order. */
 extern const uint8_t jpeg_zigzag[64];
 
-/** Whether the file is one for our decoder. */
+/** Parse the header; false: our decoder does not support the file. */
 bool jpeg_frame_parse(const uint8_t *bytes, size_t len, struct jpeg_frame *ret);
 
 #endif

@@ -8,22 +8,22 @@
 
 #include "common/util.h"
 
-/* A symbol of AC tables is a run of zeros and the size of the value behind it. */
-enum { SYMBOL_END = 0x00, SYMBOL_ZEROS = 0xF0 };
+/* A symbol of AC tables is a run of zeros and the size of the value behind it; but for these. */
+enum { SYMBOL_EOB = 0x00, SYMBOL_ZRL = 0xF0 };
 
 static jpeg_entry entry_of(bool ac, uint8_t symbol, uint32_t code)
 {
     uint32_t size = symbol & 15, step = ac ? (symbol >> 4) + 1U : 0;
 
     if (ac && size == 0) {
-        if (symbol == SYMBOL_ZEROS)
+        if (symbol == SYMBOL_ZRL)
             return JPEG_RARE;
-        step = JPEG_STEP_END; /* any other run without a value counts as the end, too */
+        step = JPEG_STEP_EOB; /* any other run without a value counts as the end, too */
     }
     return (code + size) | step << 8 | code << 16 | size << 24;
 }
 
-/* Codes in the order of their lengths, each length's one after the other (T.81, annex C). */
+/* Generate the codes in the order of their lengths (T.81, annex C). */
 static bool fill_codes(struct jpeg_huff *h, bool ac)
 {
     uint32_t code = 0, at = 0;
@@ -36,7 +36,7 @@ static bool fill_codes(struct jpeg_huff *h, bool ac)
 
             if (!ac && h->symbols[at] > 15)
                 return false;
-            if (code + 1 >= 1U << len) /* none may consist of ones alone */
+            if (code + 1 >= 1U << len) /* no code may consist of ones only */
                 return false;
             for (uint32_t k = 0; len <= JPEG_LOOK && k < 1U << (JPEG_LOOK - len); k++)
                 h->one[(code << (JPEG_LOOK - len)) + k] = entry;
@@ -47,8 +47,8 @@ static bool fill_codes(struct jpeg_huff *h, bool ac)
     return true;
 }
 
-/* Put together what follows from `one`: as many symbols as are complete within the 12 bits, and one
- * more whose code is, if not its value. */
+/* Combine entries of `one`: as many symbols as the 12 bits hold, and one more of which they hold
+ * the code, if not the value. */
 static void fill_many(struct jpeg_huff *h)
 {
     for (uint32_t i = 0; i < JPEG_LOOKS; i++) {
@@ -68,7 +68,7 @@ static void fill_many(struct jpeg_huff *h)
     }
 }
 
-/* The number that the value bits behind a code stand for, as far as they are among 12 bits. */
+/* The value behind a code, of which all bits are among the 12. */
 static int32_t value_in(uint32_t bits, jpeg_entry entry)
 {
     return jpeg_value((uint64_t)bits << (64 - JPEG_LOOK), entry >> 16 & 255, entry >> 24);
@@ -84,7 +84,7 @@ static void fill_two(struct jpeg_huff *h)
         if (first == JPEG_RARE) {
             h->two[i] = JPEG_RARE;
         } else if (next == JPEG_RARE || (next >> 16 & 255) > JPEG_LOOK - length ||
-                   step == JPEG_STEP_END || first >> 24 > 3) {
+                   step == JPEG_STEP_EOB || first >> 24 > 3) {
             h->two[i] = length | (first >> 16 & 255) << 6 | first >> 24 << 10 | step << 14;
         } else {
             uint32_t value = (uint32_t)value_in(i, first);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_huff.h - Huffman tables made for speed, and the bits that they are read from.
  *
- * A table is looked up with the next 12 bits at once. An entry says all that there is to say of a
- * symbol whose code is that short: how long code and value bits are together, and how many
- * coefficients it goes on. Longer codes, codes that do not exist, and what else is rare have an
- * entry that sends the decoder to a slower way.
+ * A table is indexed by the next 12 bits. The entry of a symbol with such a short code has the
+ * length of code and value bits together, and the step to its coefficient (its run of zeros and
+ * one). Longer codes, codes that do not exist and rare symbols have an entry that means: decode it
+ * slowly.
  *
- * What takes time is that the place of a symbol is known only when the one before has been looked
- * up. So there are two more tables for AC coefficients: one whose entries are of two symbols where
- * the 12 bits hold the first with its value and the code of the second; and for coefficients that
- * nobody wants one whose entries are of as many symbols as that.
+ * A symbol's position is known only after the symbol before it was looked up; these look-ups take
+ * most of the time. So there are two more tables for AC coefficients. An entry of the first has two
+ * symbols, where the 12 bits hold the first with its value and the code of the second. An entry of
+ * the other, for coefficients that are skipped, has as many symbols as the 12 bits hold.
  *
- * Bits lie at the top of a 64-bit word, which is refilled eight bytes at a time without asking how
- * many there are: at least 56 are valid after that. The bytes were unstuffed beforehand, and more
- * may be read behind the last one. */
+ * Bits are at the top of a 64-bit word, which is refilled by eight bytes without counting them: at
+ * least 56 bits are valid after that. The bytes were unstuffed beforehand, and bytes behind the
+ * last one may be read. */
 #ifndef LOADER_IMAGE_JPEG_HUFF_H
 #define LOADER_IMAGE_JPEG_HUFF_H
 
@@ -39,23 +39,23 @@ enum { JPEG_LOOK = 12, JPEG_LOOKS = 1 << JPEG_LOOK };
 typedef uint32_t jpeg_entry;
 
 enum {
-    JPEG_STEP_END = 80, /* the step of the symbol that ends a block: beyond what runs may reach */
-    JPEG_RARE = 0,      /* the whole entry: take the slower way */
+    JPEG_STEP_EOB = 80, /* the step of EOB: behind all coefficients */
+    JPEG_RARE = 0,      /* the whole entry: decode it slowly */
 };
 
 struct jpeg_huff {
     jpeg_entry one[JPEG_LOOKS] __attribute__((aligned(64)));
     jpeg_entry two[JPEG_LOOKS], many[JPEG_LOOKS];
-    int32_t beyond[18]; /* by length: the first 16-bit word behind its codes; 17: the last of all */
-    int32_t first[17];  /* by length: to be added to a code for the place of its symbol */
+    int32_t beyond[18]; /* by length: the first 16-bit word behind its codes; 17: a sentinel */
+    int32_t first[17];  /* by length: added to a code, it gives the index of its symbol */
     uint8_t symbols[256];
-    /* What it was made of, and when it was last used. */
+    /* The specification that it was made from, and when it was last used. */
     uint8_t counts[16];
     uint32_t count;
     uint64_t used;
 };
 
-/** The tables of the images before: most files have one of a few. */
+/** A cache of tables: most files have one of a few. */
 struct jpeg_huffs {
     struct jpeg_huff *dc[6], *ac[6];
     uint64_t clock;
@@ -65,8 +65,8 @@ struct jpeg_huffs {
 typedef void jpeg_huff_fill_fn(struct jpeg_huff *huff);
 jpeg_huff_fill_fn jpeg_huff_fill, jpeg_huff_fill_avx2, jpeg_huff_fill_neon;
 
-/** A table for `spec`; valid until six others were asked for. NULL, with `*ret` -ENOMEM, or
- * -EBADMSG where it is not one that libjpeg would take. */
+/** A table for `spec`; valid until six others were requested. NULL, with `*ret` -ENOMEM, or
+ * -EBADMSG where libjpeg would refuse it. */
 const struct jpeg_huff *jpeg_huff_get(struct jpeg_huffs *huffs, bool ac,
                                       const struct jpeg_huff_spec *spec, jpeg_huff_fill_fn *fill,
                                       int *ret);
@@ -74,7 +74,7 @@ void jpeg_huffs_fini(struct jpeg_huffs *huffs);
 
 struct jpeg_bits {
     uint64_t word;     /* the next bits, from the top */
-    uint32_t count;    /* of those in `word` that are accounted for; there may be more */
+    uint32_t count;    /* bits of `word` that are counted; there may be more */
     const uint8_t *at; /* the first byte that is not in them */
 };
 
@@ -103,8 +103,7 @@ static inline __attribute__((always_inline)) jpeg_entry jpeg_bits_look(const str
     return table[b->word >> (64 - JPEG_LOOK)];
 }
 
-/** The number that a value's bits stand for, `code` bits from the top, `size` of them (T.81,
- * F.2.2.1). */
+/** EXTEND (T.81, F.2.2.1) of the `size` value bits behind the `code` top bits. */
 static inline __attribute__((always_inline)) int32_t jpeg_value(uint64_t word, uint32_t code,
                                                                 uint32_t size)
 {

@@ -55,7 +55,7 @@ AVX2_INLINE __m256i two_of(const jpeg_entry *one, __m256i bits, __m256i first)
     __m256i length = byte_of(first, 0), step = byte_of(first, 1), code = byte_of(first, 2);
     __m256i size = byte_of(first, 3), next = entries_behind(one, bits, length);
     __m256i alone = _mm256_or_si256(_mm256_cmpgt_epi32(size, number(3)),
-                                    _mm256_cmpeq_epi32(step, number(JPEG_STEP_END)));
+                                    _mm256_cmpeq_epi32(step, number(JPEG_STEP_EOB)));
     __m256i both = _mm256_andnot_si256(alone, fits(next, length));
     __m256i second = _mm256_and_si256(next, both);
     __m256i value = _mm256_and_si256(values_of(bits, code, size), both);

@@ -71,7 +71,7 @@ NEON_INLINE uint32x4_t two_of(const jpeg_entry *one, uint32x4_t bits, uint32x4_t
     uint32x4_t length = byte_of(first, 0), step = byte_of(first, 1), code = byte_of(first, 2);
     uint32x4_t size = byte_of(first, 3), next = entries_behind(one, bits, length);
     uint32x4_t alone =
-        vorrq_u32(vcgtq_u32(size, vdupq_n_u32(3)), vceqq_u32(step, vdupq_n_u32(JPEG_STEP_END)));
+        vorrq_u32(vcgtq_u32(size, vdupq_n_u32(3)), vceqq_u32(step, vdupq_n_u32(JPEG_STEP_EOB)));
     uint32x4_t both = vbicq_u32(fits(next, length), alone);
     uint32x4_t second = vandq_u32(next, both);
     uint32x4_t value = vandq_u32(values_of(bits, code, size), both);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg_own.c - from entropy-coded bytes to rows of pixels, only those of one region.
+/* jpeg_own.c - decodes entropy-coded segments to rows of pixels, only those of one region.
  *
- *     jpeg_frame.c   markers            -> what there is, and whether it is for us
+ *     jpeg_frame.c   markers            -> frame header, or give up
  *     jpeg_huff.c    Huffman tables     -> tables of 12 bits, kept from image to image
  *     jpeg_scan.c    stuffed bytes      -> bits
- *     jpeg_tiles.c   what was found before -> where to begin
+ *     jpeg_tiles.c   hint               -> where tiles begin
  *     here           bits               -> coefficients, and the region's blocks of samples
- *     jpeg_pixels.c  coefficients       -> samples -> enlarged -> RGBX
+ *     jpeg_pixels.c  coefficients       -> samples -> upsampled -> RGBX
  *
- * All blocks from the top to the region's last row have to be read, as nothing says where one
- * begins; but what does not lie under the region is only counted, several symbols at a time. Where
- * tiles are known from an earlier time, only those under the region are read, and two rows of them
- * at once, so that the one's waiting is the other's working.
- * Rows whose tiles are not known yet follow from where the known ones end. Of
- * the samples there are three MCU rows in memory, in which each component's rows take turns: two
- * may be read at once, and enlarging a row may need the one above or below it.
+ * Nothing in the entropy-coded data marks where a block begins. So all blocks from the top to the
+ * region's last row are read; but blocks outside of the region are skipped, several symbols at a
+ * time. Where tiles are known from an earlier time, only those under the region are read, two rows
+ * of them at once: while the look-up of one row waits for memory, that of the other computes. Rows
+ * whose tiles are not known are read from where the known ones end. The samples of three MCU rows
+ * are in memory, in rings of rows: two MCU rows may be read at once, and upsampling a row may need
+ * the row above or below it.
  *
  *     seek()  -> [row of MCUs] -> [row of MCUs] -> ...      read in order, skipped above the region
  *     read()        <- rows of pixels whose samples are there, a few at a time
  *
- * We read at least as far as libjpeg would for the same rows, which looks one MCU row ahead where
- * chroma rows are mixed, and give up when anything is wrong there: so libjpeg's opinion of a file
- * stands.
+ * We read at least as far as libjpeg would for the same rows (it reads one MCU row ahead where
+ * upsampling mixes rows), and give up when anything is wrong there. So libjpeg decides about every
+ * damaged file.
  *
- * Why not libjpeg for this: its entropy decoder can stop at any byte and go on later, asks at each
- * symbol whether there are bits, and decodes coefficients of blocks that nobody wants. */
+ * Why not libjpeg: its entropy decoder can suspend at any byte, checks at each symbol whether there
+ * are bits, and decodes the coefficients of blocks that are not needed. */
 #include "config.h"
 
 #include "loader/image/jpeg_own.h"
@@ -100,7 +100,7 @@ struct jpeg_own {
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Whether anything is made of a block at `x` of its component's row. */
+/* Is the block at `x` of its component's row needed? */
 INLINE bool wanted(const struct mcu_block *p, uint32_t x)
 {
     return p->keep && x >= p->plane->left && x < p->plane->right;
@@ -124,13 +124,13 @@ static void fill_block(const struct jpeg_block *b)
         memcpy(b->to + y * b->pitch, &row, sizeof(row));
 }
 
-/* The coefficients of the block that is taken next, or of the one behind it. */
+/* The coefficients of the next block, or of the one behind it. */
 INLINE int16_t *next_coef(struct jpeg_own *o, uint32_t behind)
 {
     return o->coef[o->slot[o->batch_count + behind]];
 }
 
-/* Make samples of the block in next_coef(), now or with others. */
+/* Dequantise and transform the block in next_coef(), now or together with others. */
 INLINE void output_block(struct jpeg_own *o, const struct mcu_block *p, uint32_t x, uint32_t seen)
 {
     struct jpeg_block *b = &o->batch[o->batch_count];
@@ -151,8 +151,8 @@ INLINE void output_block(struct jpeg_own *o, const struct mcu_block *p, uint32_t
     }
 }
 
-/* Read MCUs of which nothing is kept. */
-INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
+/* Skip MCUs of which no block is needed. */
+INLINE bool skip_mcus(struct jpeg_own *o, uint32_t count)
 {
     struct jpeg_scan *s = o->scan;
 
@@ -165,7 +165,7 @@ INLINE bool pass_mcus(struct jpeg_own *o, uint32_t count)
         for (uint32_t i = 0; i < o->mcu_block_count; i++) {
             const struct mcu_block *p = &o->mcu_block[0][i];
 
-            if (!read_dc(&bits, p->dc, &s->dc[p->component]) || !pass_ac(&bits, p->ac))
+            if (!read_dc(&bits, p->dc, &s->dc[p->component]) || !skip_ac(&bits, p->ac))
                 return false;
         }
         s->bits = bits;
@@ -182,7 +182,7 @@ INLINE bool read_block(struct jpeg_own *o, struct jpeg_bits *bits, const struct 
     uint32_t seen = 0;
 
     if (!wanted(p, x))
-        return pass_ac(bits, p->ac);
+        return skip_ac(bits, p->ac);
     coef[0] = (int16_t)dc;
     if (!read_ac(bits, p->ac, coef, &seen))
         return false;
@@ -213,7 +213,7 @@ INLINE bool keep_mcus(struct jpeg_own *o, uint32_t begin, uint32_t end)
     return true;
 }
 
-/* Two blocks of two scans at once, so that the one's waiting is the other's working. */
+/* Read two blocks of two scans at once: the look-ups of one fill the waits of the other. */
 INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
                         const struct mcu_block *const *p, const uint32_t *x, const int32_t *dc)
 {
@@ -226,7 +226,7 @@ INLINE bool read_blocks(struct jpeg_own *o, struct jpeg_bits *bits,
         return read_block(o, &bits[0], p[0], x[0], dc[0]) &&
                read_block(o, &bits[1], p[1], x[1], dc[1]);
     if (!want[0])
-        return pass_ac_both(bits, p[0]->ac);
+        return skip_ac_both(bits, p[0]->ac);
     if (o->batch_count + 1 >= BATCH)
         flush(o);
     count = o->batch_count;
@@ -278,19 +278,19 @@ INLINE bool read_both(struct jpeg_own *o, struct jpeg_scan *const *s, const uint
     return true;
 }
 
-/* The loops over MCUs, compiled for one kind of processor; each on its own, since together they
- * have too little room in registers. */
+/* The loops over MCUs, compiled for one kind of processor. Each is a function of its own, because
+ * together they would need too many registers. */
 struct loops {
-    bool (*pass)(struct jpeg_own *o, uint32_t count);
+    bool (*skip)(struct jpeg_own *o, uint32_t count);
     bool (*keep)(struct jpeg_own *o, uint32_t begin, uint32_t end);
     bool (*both)(struct jpeg_own *o, struct jpeg_scan *const *s, const uint32_t *begin,
                  uint32_t count);
 };
 
 #define LOOPS(name, attribute)                                                          \
-    attribute static bool pass_##name(struct jpeg_own *o, uint32_t count)               \
+    attribute static bool skip_##name(struct jpeg_own *o, uint32_t count)               \
     {                                                                                   \
-        return pass_mcus(o, count);                                                     \
+        return skip_mcus(o, count);                                                     \
     }                                                                                   \
     attribute static bool keep_##name(struct jpeg_own *o, uint32_t begin, uint32_t end) \
     {                                                                                   \
@@ -301,7 +301,7 @@ struct loops {
     {                                                                                   \
         return read_both(o, s, begin, count);                                           \
     }                                                                                   \
-    static const struct loops loops_##name = {pass_##name, keep_##name, both_##name}
+    static const struct loops loops_##name = {skip_##name, keep_##name, both_##name}
 
 LOOPS(anywhere, );
 #ifdef __x86_64__
@@ -330,11 +330,11 @@ static bool read_run(struct jpeg_own *o, uint32_t row, uint32_t begin, uint32_t 
     left = left < begin ? begin : left > end ? end : left;
     right = right < left ? left : right > end ? end : right;
     o->mcu_block[0] = mcu_blocks_of(o, row);
-    return loops->pass(o, left - begin) && loops->keep(o, left, right) &&
-           loops->pass(o, end - right);
+    return loops->skip(o, left - begin) && loops->keep(o, left, right) &&
+           loops->skip(o, end - right);
 }
 
-/* The tile that begins with, or holds, MCU `mcu` of a row. */
+/* The tile that holds MCU `mcu` of a row. */
 static struct jpeg_tile *tile_of(struct jpeg_own *o, uint32_t row, uint32_t mcu)
 {
     return &o->tiles.tiles[(size_t)row * o->tiles.across + mcu / o->tiles.mcus];
@@ -367,8 +367,8 @@ static bool read_run_of_tiles(struct jpeg_own *o, uint32_t row, uint32_t begin, 
     return true;
 }
 
-/* Read the segment of `count` MCUs at hand and the one behind it at once, begin[k] of rows[k]; or
- * the first alone, where this cannot be. `*done` is how many were read. */
+/* Read two restart intervals of `count` MCUs at once, beginning with begin[k] of rows[k]; or the
+ * first alone, where two are not possible. `*done` is how many were read. */
 static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32_t *begin,
                           uint32_t count, uint32_t *done)
 {
@@ -390,8 +390,8 @@ static bool read_segments(struct jpeg_own *o, const uint32_t *rows, const uint32
     return true;
 }
 
-/* Segments in a row, where they cut rows evenly and can be read two at once; 0: they are not, nor
- * if tiles begin within them, which are to be recorded. */
+/* The number of restart intervals in a row; 0 where they do not divide rows evenly, or where tiles
+ * begin within them. Then they cannot be read two at once. */
 static uint32_t segments_across(const struct jpeg_own *o)
 {
     uint32_t restart = o->frame.restart;
@@ -402,7 +402,7 @@ static uint32_t segments_across(const struct jpeg_own *o)
     return o->frame.mcus / restart;
 }
 
-/* `n` rows of MCUs, one behind the other. */
+/* Read `n` rows of MCUs in order. */
 static bool read_rows_in_order(struct jpeg_own *o, uint32_t n)
 {
     uint32_t mcus = o->frame.mcus, restart = o->frame.restart, at = 0, done;
@@ -420,7 +420,7 @@ static bool read_rows_in_order(struct jpeg_own *o, uint32_t n)
     return at == n * across || read_run_of_tiles(o, o->row + n - 1, (across - 1) * restart, mcus);
 }
 
-/* Begin at the tile of MCU `mcu` of a row, and have as much as is before that of `end`. */
+/* Begin a scan at the tile of MCU `mcu` of a row, up to the tile behind MCU `end` - 1. */
 static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, uint32_t mcu,
                         uint32_t end)
 {
@@ -428,7 +428,7 @@ static void begin_until(struct jpeg_own *o, struct jpeg_scan *s, uint32_t row, u
                           o->frame.restart, row * o->frame.mcus + mcu);
 }
 
-/* What is kept of a row of MCUs whose tiles are known: from its beginning and its middle. */
+/* Read the needed tiles of a row, from the first one and from the middle one at once. */
 static bool read_known_row(struct jpeg_own *o)
 {
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
@@ -457,7 +457,7 @@ static bool read_known_row(struct jpeg_own *o)
            jpeg_scan_is_at(s[0], tile_of(o, o->row, middle));
 }
 
-/* The same of two rows at once. */
+/* Read the needed tiles of two rows at once. */
 static bool read_two_known_rows(struct jpeg_own *o)
 {
     struct jpeg_scan *s[2] = {&o->scans[0], &o->scans[1]};
@@ -482,7 +482,7 @@ static bool read_two_known_rows(struct jpeg_own *o)
            jpeg_scan_ready(s[1]);
 }
 
-/* Read `n` rows of MCUs, of which those are kept that hold something of the region. */
+/* Read `n` rows of MCUs whose tiles are known. */
 static bool read_known_rows(struct jpeg_own *o, uint32_t n)
 {
     if (o->row < o->top || o->row >= o->end)
@@ -490,7 +490,7 @@ static bool read_known_rows(struct jpeg_own *o, uint32_t n)
     return n == 2 ? read_two_known_rows(o) : read_known_row(o);
 }
 
-/* Go on where no tile is known. */
+/* Begin the scan where tiles are not known any more. */
 static void begin_unknown(struct jpeg_own *o)
 {
     const struct jpeg_tiles *t = &o->tiles;
@@ -501,7 +501,8 @@ static void begin_unknown(struct jpeg_own *o)
                     o->row * o->frame.mcus, t->mcus > 0);
 }
 
-/* Where samples are weighted with their neighbours, those at the image's edges are their own. */
+/* Fancy upsampling weights samples with their neighbours; at the edges of the image a sample is its
+ * own neighbour. */
 static void pad_edges(struct jpeg_own *o, uint32_t row_of_mcus)
 {
     for (uint32_t i = 0; i < o->frame.count; i++) {
@@ -523,7 +524,7 @@ static void pad_edges(struct jpeg_own *o, uint32_t row_of_mcus)
     }
 }
 
-/* Which blocks of a row of MCUs are kept, and where. */
+/* Set which blocks of a row of MCUs are needed, and where their samples go. */
 static void locate_row(struct jpeg_own *o, uint32_t row)
 {
     for (uint32_t i = 0; i < o->mcu_block_count; i++) {
@@ -539,8 +540,8 @@ static void locate_row(struct jpeg_own *o, uint32_t row)
     }
 }
 
-/* How many rows of MCUs are read at once: two, where both are kept or needed, and where that is
- * better than the parts of one. */
+/* The number of MCU rows to read at once: two, where both are needed and where that is faster than
+ * two parts of one row. */
 static uint32_t choose_rows(const struct jpeg_own *o)
 {
     uint32_t row = o->row;
@@ -572,7 +573,7 @@ static bool read_rows(struct jpeg_own *o)
         return ok;
     if (o->tiles.mcus > 0)
         o->tiles.rows = o->row;
-    return jpeg_scan_ready(o->scan); /* was the last MCU complete, before any of it is delivered? */
+    return jpeg_scan_ready(o->scan); /* the last MCU must be complete before its row is delivered */
 }
 
 static const uint8_t *row_of(const struct jpeg_own *o, uint32_t component, uint32_t y)
@@ -582,7 +583,7 @@ static const uint8_t *row_of(const struct jpeg_own *o, uint32_t component, uint3
     return p->samples + y % p->rows * p->pitch;
 }
 
-/* A component's part of row o->y, as wide as the region. */
+/* Upsample a component for row o->y, as wide as the region. */
 static const uint8_t *enlarge(struct jpeg_own *o, uint32_t component)
 {
     const struct jpeg_component *c = &o->frame.component[component];

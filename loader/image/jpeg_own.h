@@ -2,9 +2,9 @@
 /* jpeg_own.h - a JPEG decoder of our own, for what nearly all photographs are: baseline, grey or
  * three components in one scan.
  *
- * It gives exactly the pixels of libjpeg-turbo, or gives up: for a file of another kind, and for
- * one in whose needed rows libjpeg would find a fault. The caller then asks libjpeg, which decides
- * and has the words for it. */
+ * It gives exactly the pixels of libjpeg-turbo, or gives up: for a file of another kind, and for a
+ * file in whose needed rows libjpeg would find an error. The caller then uses libjpeg, which has
+ * the error message, too. */
 #ifndef LOADER_IMAGE_JPEG_OWN_H
 #define LOADER_IMAGE_JPEG_OWN_H
 
@@ -17,7 +17,7 @@ struct jpeg_own;
 struct jpeg_kernels;
 struct jpeg_tiles;
 
-/** What the functions below answer when libjpeg is to be asked. */
+/** The functions below return this when libjpeg must decode the file. */
 enum { JPEG_OWN_GIVES_UP = 1 };
 
 int jpeg_own_create(struct jpeg_own **ret);
@@ -35,8 +35,8 @@ void jpeg_own_use(struct jpeg_own *own, const struct jpeg_kernels *kernels);
 int jpeg_own_open(struct jpeg_own *own, const uint8_t *bytes, size_t len, uint32_t *width,
                   uint32_t *height);
 
-/** Use and find tiles from here until close(), and go by `hint` (jpeg_tiles.h) of some that were
- * found before; `len` 0: there is none. */
+/** Use and find tiles from now until close(). `hint` (jpeg_tiles.h) has tiles that were found
+ * before; `len` 0: there is none. */
 int jpeg_own_use_hint(struct jpeg_own *own, const uint8_t *hint, size_t len);
 
 /** `region` lies inside the image and is not empty. */

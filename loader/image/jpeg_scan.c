@@ -7,12 +7,12 @@
 
 enum {
     M_RST0 = 0xD0,
-    /* Where a file ends without a marker, libjpeg fails as soon as it looks ahead beyond the end;
-     * so nothing is believed that is so close to it. */
+    /* Where a file ends without a marker, libjpeg fails when it looks ahead beyond the end; so we
+     * use no bytes so close to it. */
     FILE_END_MARGIN = 24,
 };
 
-/* Copy up to the next marker, the end, or as much as there is room for. */
+/* Unstuff bytes up to the next marker, the end of the file, or the end of the buffer. */
 static void unstuff(struct jpeg_scan *s)
 {
     uint8_t *to = s->room + (s->end - s->room);
@@ -43,7 +43,7 @@ static void unstuff(struct jpeg_scan *s)
     s->end = to;
 }
 
-/* How many bytes of value 0xFF there are: one more was in the file behind each. */
+/* The number of 0xFF bytes: each was followed by a stuffed byte in the file. */
 static size_t count_stuffed(const uint8_t *begin, const uint8_t *end)
 {
     size_t n = 0;
@@ -61,13 +61,13 @@ static void tell(struct jpeg_scan *s, const uint8_t *at)
     s->told = at;
 }
 
-/* Have as much as fits behind what is not read yet. */
+/* Refill the buffer behind the bytes that are not read yet. */
 static void fill(struct jpeg_scan *s)
 {
     size_t left = s->end > s->bits.at ? (size_t)(s->end - s->bits.at) : 0;
     ptrdiff_t back = s->bits.at - (s->room + JPEG_SCAN_LEAD);
 
-    if (back > 0) { /* with the eight bytes before, as some of them are not read but in a word */
+    if (back > 0) { /* with the eight bytes before, some of which are in bits.word and not read */
         if (s->telling && s->told < s->bits.at - sizeof(s->bits.word))
             tell(s, s->bits.at - sizeof(s->bits.word));
         memmove(s->room + JPEG_SCAN_LEAD - sizeof(s->bits.word), s->bits.at - sizeof(s->bits.word),
@@ -82,13 +82,13 @@ static void fill(struct jpeg_scan *s)
         s->limit = s->end - JPEG_MCU_BYTES - 8;
         return;
     }
-    memset(s->room + (s->end - s->room), 0, 64); /* of what is behind, only that looks ahead */
+    memset(s->room + (s->end - s->room), 0, 64); /* bytes that are only looked ahead at */
     if (s->marker == 0)
         s->end -= s->margin;
     s->limit = s->end;
 }
 
-/* Bits that are there and not read yet; negative: more were read. */
+/* The number of unread bits; negative: more bits were read than there are. */
 static ptrdiff_t bits_left(const struct jpeg_scan *s)
 {
     return (s->end - s->bits.at) * 8 + (ptrdiff_t)s->bits.count;
@@ -112,7 +112,7 @@ static void begin_at(struct jpeg_scan *s, const struct jpeg_tile *tile, uint32_t
     s->restart = restart;
     s->number = restart > 0 && mcu > 0 ? (mcu - 1) / restart % 8 : 0;
     begin_segment(s);
-    if (restart > 0 && mcu > 0) /* 0: the marker is what comes first */
+    if (restart > 0 && mcu > 0) /* 0: a marker comes first */
         s->left = (restart - mcu % restart) % restart;
     jpeg_bits_refill(&s->bits);
     jpeg_bits_drop(&s->bits, tile->at % 8);
@@ -134,7 +134,7 @@ void jpeg_scan_begin_until(struct jpeg_scan *s, const uint8_t *bytes, size_t len
                            const struct jpeg_tile *tile, const struct jpeg_tile *end,
                            uint32_t restart, uint32_t mcu)
 {
-    size_t behind = end->at / 8 + 2; /* the last byte may be one that is stuffed */
+    size_t behind = end->at / 8 + 2; /* a stuffed byte may follow the last byte */
 
     s->bytes = bytes;
     s->len = behind < len ? behind : len;
@@ -143,7 +143,7 @@ void jpeg_scan_begin_until(struct jpeg_scan *s, const uint8_t *bytes, size_t len
     begin_at(s, tile, restart, mcu);
 }
 
-/* The byte that holds the next bit, and which it is. */
+/* The byte that holds the next bit, and the number of that bit. */
 static const uint8_t *next_bit(const struct jpeg_scan *s, uint32_t *bit)
 {
     uint32_t back = (s->bits.count + 7) / 8;
@@ -192,7 +192,7 @@ bool jpeg_scan_complete(const struct jpeg_scan *s)
 {
     ptrdiff_t left = bits_left(s);
 
-    /* libjpeg warns of whole bytes before the marker. */
+    /* libjpeg warns of unused whole bytes before the marker. */
     return s->ended && left >= 0 && left <= 7 && s->marker == M_RST0 + s->number;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_scan.h - the entropy-coded data of a JPEG, for the decoder of our own.
  *
- * Bytes are unstuffed some thousands at a time into room of our own, which goes on behind the last
- * one, so that the loops over coefficients ask nothing: they look only between two MCUs whether
- * there is enough for another one, or whether the one before had more than there was. Then it is
- * dropped, whatever it read there. */
+ * Some thousand bytes at a time are unstuffed into a buffer, which has some bytes more behind the
+ * last one. So the loops over coefficients need no checks: only between two MCUs the decoder checks
+ * that there are enough bytes for another MCU, and that the last MCU did not read more than there
+ * were. An MCU that did is dropped. */
 #ifndef LOADER_IMAGE_JPEG_SCAN_H
 #define LOADER_IMAGE_JPEG_SCAN_H
 
@@ -14,14 +14,14 @@
 
 #include "loader/image/jpeg_huff.h"
 
-/** Between two MCUs: where the data go on, and what DC coefficients are differences from. */
+/** A position between two MCUs: of the next bit, and the DC predictions. */
 struct jpeg_tile {
-    uint32_t at; /* byte of the file * 8 + bit, from the top */
+    uint32_t at; /* byte of the file * 8 + bit, from the highest bit */
     int16_t dc[JPEG_COMPONENTS];
 };
 
 enum {
-    /* More bytes than an MCU can have: ten blocks of 64 symbols, of 16 bits and 15 of value. */
+    /* The maximum of an MCU: ten blocks of 64 symbols, each of 16 bits and 15 more of value. */
     JPEG_MCU_BYTES = 2560,
     JPEG_SCAN_CHUNK = 12 << 10,
     JPEG_SCAN_LEAD = 32,
@@ -31,18 +31,18 @@ enum {
 struct jpeg_scan {
     struct jpeg_bits bits;
     const uint8_t *limit;        /* when bits.at is beyond it, jpeg_scan_more() is to be called */
-    int32_t dc[JPEG_COMPONENTS]; /* the DC coefficients before */
+    int32_t dc[JPEG_COMPONENTS]; /* DC predictions */
 
     const uint8_t *bytes; /* of the file */
-    size_t from, len;     /* what is not unstuffed yet */
-    uint32_t margin;      /* bytes before `len` that are not believed */
-    const uint8_t *end;   /* of what is unstuffed */
-    bool ended;           /* up to the next marker, or the end of the file */
-    uint8_t marker;       /* the one that it ended with; 0: the file's end */
+    size_t from, len;     /* bytes that are not unstuffed yet */
+    uint32_t margin;      /* bytes before `len` that must not be used */
+    const uint8_t *end;   /* of the unstuffed bytes */
+    bool ended;           /* all is unstuffed, up to the next marker or the end of the file */
+    uint8_t marker;       /* the marker that ended it; 0: the end of the file */
 
     uint32_t restart; /* MCUs between restart markers, or 0 */
-    uint32_t left;    /* of them, to the next one */
-    uint32_t number;  /* of that */
+    uint32_t left;    /* MCUs until the next one */
+    uint32_t number;  /* of the next one, 0 ... 7 */
 
     bool telling;        /* jpeg_scan_tell() will be called */
     const uint8_t *told; /* a byte that is unstuffed, */
@@ -54,37 +54,37 @@ struct jpeg_scan {
 void jpeg_scan_begin(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
                      const struct jpeg_tile *tile, uint32_t restart, uint32_t mcu, bool telling);
 
-/** The same with as much as is before another tile. */
+/** The same, but only up to the tile `end`. */
 void jpeg_scan_begin_until(struct jpeg_scan *scan, const uint8_t *bytes, size_t len,
                            const struct jpeg_tile *tile, const struct jpeg_tile *end,
                            uint32_t restart, uint32_t mcu);
 
-/** Between two MCUs: where it is. */
+/** Between two MCUs: the present position. */
 void jpeg_scan_tell(struct jpeg_scan *scan, struct jpeg_tile *ret);
 
-/** Between two MCUs of such a part: whether it is there. */
+/** Between two MCUs, after jpeg_scan_begin_until(): is this the present position? */
 bool jpeg_scan_is_at(const struct jpeg_scan *scan, const struct jpeg_tile *tile);
 
 /** Between two MCUs: unstuff more. false: more was read than there is. */
 bool jpeg_scan_more(struct jpeg_scan *scan);
 
-/** Between two MCUs: go over the restart marker that must be here. false: it is not. */
+/** Between two MCUs: skip the restart marker that must be here. false: it is missing. */
 bool jpeg_scan_restart(struct jpeg_scan *scan);
 
-/** Begin another scan with the segment behind the one at whose beginning `before` is. false: where
- * that segment ends is not known yet, or a restart marker is not what it ends with. */
+/** Begin another scan with the restart interval after the one that `before` is at the beginning of.
+ * false: the end of that interval is not known yet, or there is no restart marker. */
 bool jpeg_scan_begin_next(struct jpeg_scan *scan, const struct jpeg_scan *before);
 
-/** Whether all of the segment was read, and nothing behind it. */
+/** Was the whole entropy-coded segment read, and nothing behind it? */
 bool jpeg_scan_complete(const struct jpeg_scan *scan);
 
-/** Between two MCUs of a segment: have enough for one. false: this is nothing for us. */
+/** Between two MCUs of a segment: have enough bytes for one. false: give up. */
 static inline bool jpeg_scan_ready(struct jpeg_scan *scan)
 {
     return scan->bits.at <= scan->limit || jpeg_scan_more(scan);
 }
 
-/** Make ready for an MCU. false: this is nothing for us. */
+/** Prepare for an MCU. false: give up. */
 static inline bool jpeg_scan_mcu(struct jpeg_scan *scan)
 {
     if (scan->restart > 0) {

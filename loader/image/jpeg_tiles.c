@@ -12,12 +12,12 @@
 
 enum {
     MCUS_MIN = 4,  /* of a tile, but for the last ones */
-    TILES_MIN = 8, /* of an image: below that there is not much to be gained */
-    SHARE = 32,    /* a hint may have this part of the file's bytes */
+    TILES_MIN = 8, /* of an image: with fewer, little time is saved */
+    SHARE = 32,    /* a hint may be a 32nd of the file's size */
 };
 
-/* A hint is this and then for each tile the bits since the one before, 16 of them, and the DC
- * predictions. In the byte order of the machine, on which it was made. */
+/* A hint begins with this. For each tile follow the bits since the last tile (u16) and the DC
+ * predictions, in the byte order of the machine. */
 struct hint_head {
     uint64_t hash;
     uint32_t len;
@@ -40,7 +40,7 @@ void jpeg_tiles_fini(struct jpeg_tiles *t)
     *t = (struct jpeg_tiles){0};
 }
 
-/* How large tiles are: as small as the room for hints allows. */
+/* Choose the size of tiles: as small as the limit of hints allows. */
 static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
 {
     bool whole = f->restart > 0 && f->mcus % f->restart == 0 && f->restart < f->mcus;
@@ -56,7 +56,7 @@ static void choose(struct jpeg_tiles *t, const struct jpeg_frame *f)
     t->mcus = 0;
 }
 
-/* Have the tiles that a hint tells of, if it is of this file. */
+/* Load the tiles of a hint, if it is one of this file. */
 static void load_hint(struct jpeg_tiles *t, const uint8_t *hint, size_t len)
 {
     struct hint_head head;
@@ -124,7 +124,7 @@ size_t jpeg_tiles_hint(const struct jpeg_tiles *t, uint8_t *to)
             uint16_t few = (uint16_t)bits;
 
             if (bits != few)
-                goto out; /* a tile that is so large has no place in a hint, nor what follows it */
+                goto out; /* too large for 16 bits: the hint ends here */
             memcpy(at, &few, sizeof(few));
             memcpy(at + sizeof(few), tile->dc, t->components * sizeof(tile->dc[0]));
         }

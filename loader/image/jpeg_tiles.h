@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_tiles.h - where the tiles of one JPEG begin, and the hints that are kept of it.
  *
- * A tile is a run of some MCUs of a row. Where it begins in the entropy-coded data, only he knows
- * who has decoded all that is before it; with that and its DC predictions it can be decoded alone.
- * So a decoder that has read rows from the top records where their tiles began, and the next one
- * that wants a part of them goes there directly.
+ * A tile is a run of some MCUs of a row. Nothing in the entropy-coded data marks where it begins: a
+ * decoder finds that only by decoding all that comes before. With the bit position of its beginning
+ * and its DC predictions a tile can be decoded alone. So a decoder that has read rows from the top
+ * records where their tiles begin, and the next one goes directly to the tiles that it needs.
  *
- * A hint is a function of the file's bytes and of how many rows were read, and says so: it holds a
- * hash over all of the file, and is believed for no other. Rows are recorded only when they were
- * read from the top without a fault; so a file with damage above a crop is bad with a hint as
- * without.
- */
+ * A hint depends on the bytes of the file and on the number of rows that were read, and on nothing
+ * else. It holds a hash of the whole file and is used for no other file. Rows are recorded only
+ * after they were read from the top without an error. So a file that is damaged above a crop is a
+ * bad sample with a hint, too. */
 #ifndef LOADER_IMAGE_JPEG_TILES_H
 #define LOADER_IMAGE_JPEG_TILES_H
 
@@ -26,8 +25,8 @@
 struct jpeg_tiles {
     uint32_t mcus;           /* of a tile; the last one of a row may have fewer; 0: no tiles */
     uint32_t across;         /* tiles in a row */
-    uint32_t rows;           /* from the top whose tiles are known */
-    uint32_t known;          /* of them, from a hint */
+    uint32_t rows;           /* rows from the top whose tiles are known */
+    uint32_t known;          /* of these, rows known from a hint */
     uint32_t rows_max;       /* of the image */
     uint32_t components;     /* of the image */
     uint32_t len;            /* of the file, bytes */
@@ -39,10 +38,10 @@ struct jpeg_tiles {
 void jpeg_tiles_fini(struct jpeg_tiles *tiles);
 
 /**
- * Begin with a file, of whose tiles none is known; or all that `hint` says, if it is one of this
- * file. Any bytes may be in it.
+ * Begin with a file. The tiles in `hint` are known if it is a hint of this file; it may hold any
+ * bytes.
  *
- * `tiles->mcus` stays 0 where tiles are not worth it, or hints of them would be too large.
+ * `tiles->mcus` stays 0 where the image is too small for tiles, or a hint would be too large.
  * 0 or -ENOMEM.
  */
 int jpeg_tiles_begin(struct jpeg_tiles *tiles, const struct jpeg_frame *frame, const uint8_t *bytes,
@@ -51,8 +50,8 @@ int jpeg_tiles_begin(struct jpeg_tiles *tiles, const struct jpeg_frame *frame, c
 /** Bytes of a hint of all rows. */
 size_t jpeg_tiles_hint_max(const struct jpeg_tiles *tiles);
 
-/** Write a hint of all that is known into `to` [jpeg_tiles_hint_max()]; its length. 0: it would say
- * no more than the one that was given. */
+/** Write a hint with all known tiles into `to` [jpeg_tiles_hint_max()]; returns its length. 0: it
+ * has no more tiles than the one that was given. */
 size_t jpeg_tiles_hint(const struct jpeg_tiles *tiles, uint8_t *to);
 
 #endif

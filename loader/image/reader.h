@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* reader.h - the door to a decoder: an encoded image, read as the rows of one region.
+/* reader.h - the interface of a decoder: it reads the rows of one region of an encoded image.
  *
  *     open()  the header          -> size and orientation
  *     seek()  choose a region -> whatever the format needs before its first row
  *     read()  some rows at a time, until the region is delivered
  *     close() at any point, also after a failure; then open() again
  *
- * A reader stops after the region's last row and reports whatever is wrong with the file from its
- * start to there as -EBADMSG with a sentence; what comes behind, nobody looks at. What it delivers
- * does not depend on the images before. */
+ * A reader stops after the region's last row. It reports any error of the file up to there as
+ * -EBADMSG with a sentence, and does not look at the rest. Its pixels do not depend on the images
+ * before. */
 #ifndef LOADER_IMAGE_READER_H
 #define LOADER_IMAGE_READER_H
 
