@@ -27,7 +27,7 @@ OTHERS = {
         "metrics.c:head metrics.c:put_histogram MHD_add_response_header http.c:MHD_add_response_header",
     "says that all is well": "log_info log_debug log_about notify_send stop_now",
     "has a detail of a message, after its colon": "pipeline.c:stage_error pipeline.c:close_stage json_find.c:broken "
-        "ctl_start missing_in_time selftest.c:test_image supervise_not_started ctl_fail",
+        "ctl_start missing_in_time selftest.c:test_images supervise_not_started ctl_fail",
     "is for the compiler": "_Static_assert __asm__",
 }
 OTHER = set(" ".join(OTHERS.values()).split())
