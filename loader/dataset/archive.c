@@ -414,17 +414,27 @@ size_t archive_path(const struct dataset *dataset, const struct index_sample *sa
 /* Of all data sets. */
 static atomic_uint kept_by_all;
 
-/* May the data set keep this descriptor open? A quarter of all descriptors is reserved for clients
- * and others, and as many as the data set keeps are left for other data sets. */
-static bool may_keep(const struct dataset *dataset, int fd)
+static void unreserve(const struct dataset *dataset)
 {
-    struct rlimit limit;
-    rlim_t own = atomic_load(&dataset->fds->kept) + 1, all = atomic_load(&kept_by_all) + 1;
+    (void)atomic_fetch_sub(&dataset->fds->kept, 1);
+    (void)atomic_fetch_sub(&kept_by_all, 1);
+}
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return false;
+/* May the data set keep this descriptor open? If so, it is counted. A quarter of all descriptors is
+ * reserved for clients and others, and as many as the data set keeps are left for other data
+ * sets. */
+static bool reserve(const struct dataset *dataset, int fd)
+{
+    struct rlimit limit = {0};
+    rlim_t own = atomic_fetch_add(&dataset->fds->kept, 1) + 1;
+    rlim_t all = atomic_fetch_add(&kept_by_all, 1) + 1;
+
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_cur / 4 * 3;
-    return (rlim_t)fd < limit.rlim_cur && own + all <= limit.rlim_cur;
+    if ((rlim_t)fd < limit.rlim_cur && own + all <= limit.rlim_cur)
+        return true;
+    unreserve(dataset);
+    return false;
 }
 
 /* Keep the descriptor for its archive, if it may; returns the one to be used, which may be that of
@@ -433,14 +443,13 @@ static int keep(const struct dataset *dataset, atomic_int *at, int fd)
 {
     int none = -1;
 
-    if (!may_keep(dataset, fd))
+    if (!reserve(dataset, fd))
         return fd;
     if (!atomic_compare_exchange_strong(at, &none, fd)) {
+        unreserve(dataset);
         (void)close(fd); /* another thread was first */
         return none;
     }
-    (void)atomic_fetch_add(&dataset->fds->kept, 1);
-    (void)atomic_fetch_add(&kept_by_all, 1);
     return fd;
 }
 
