@@ -211,11 +211,11 @@ void blocking_start(struct blocking *blocking, struct blocking_job *job)
     } else {
         begin(blocking, job);
         job->code = thread_start(NULL, thread_main, job);
-        if (job->code == 0) {
-            blocking->threads++;
-        } else {
+        if (job->code < 0) {
             list_remove(&job->link);
             end(blocking, job);
+        } else {
+            blocking->threads++;
         }
     }
     lock_release(&blocking->mu);
@@ -297,7 +297,7 @@ static void close_work(struct blocking_job *job)
     (void)pthread_sigmask(SIG_UNBLOCK, &signals, &old);
     close_one(closing->fd);
     (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r == 0)
+    if (r >= 0)
         (void)timer_delete(timer);
 }
 

@@ -185,14 +185,16 @@ static int write_texts(struct http *h, const struct server *server, struct text 
     status.loader.streams = n;
     for (int i = 0; i < 3; i++) {
         files[i] = open_memstream(&texts[i].bytes, &texts[i].len);
-        if (!files[i])
+        if (!files[i]) {
             r = -ENOMEM;
+            goto out;
+        }
     }
-    if (r == 0) {
-        status_write_json(files[0], &status);
-        metrics_write(files[1], &status, server);
-        write_history(files[2], h);
-    }
+    status_write_json(files[0], &status);
+    metrics_write(files[1], &status, server);
+    write_history(files[2], h);
+
+out:
     for (int i = 0; i < 3; i++)
         if (files[i] && fclose(files[i]) != 0)
             r = -ENOMEM;

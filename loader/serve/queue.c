@@ -763,9 +763,11 @@ static int start_thread(struct queue *q)
     if (worker && o->worker_node)
         t->node = o->worker_node(o->arg, t->index) % q->num_nodes;
     r = thread_start(&t->id, worker ? worker_main : io_main, t);
-    q->started += r == 0;
-    q->readers += r == 0 && !worker;
-    return r;
+    if (r < 0)
+        return r;
+    q->started++;
+    q->readers += !worker;
+    return 0;
 }
 
 static int start_threads(struct queue *q)
@@ -777,7 +779,7 @@ static int start_threads(struct queue *q)
     if (!q->threads)
         return -ENOMEM;
     lock_acquire(&q->mu);
-    for (unsigned i = 0; i < count && r == 0; i++)
+    for (unsigned i = 0; i < count && r >= 0; i++)
         r = start_thread(q);
     lock_release(&q->mu);
     return r;
@@ -850,14 +852,17 @@ int queue_create(const struct queue_options *options, struct queue **ret)
     lock_init(&q->mu);
     (void)pthread_cond_init(&q->to_read, NULL);
     r = make_items(q);
-    if (r == 0)
-        r = start_threads(q);
-    if (r < 0) {
-        queue_destroy(q);
-        return r;
-    }
+    if (r < 0)
+        goto fail;
+    r = start_threads(q);
+    if (r < 0)
+        goto fail;
     *ret = q;
     return 0;
+
+fail:
+    queue_destroy(q);
+    return r;
 }
 
 static void stop_threads(struct queue *q)

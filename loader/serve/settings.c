@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* settings.c - the file is cut into lines here, so that each fault has its number, and each line is
- * understood by inih, so that quoting and comments are those of every other file of the kind. */
+/* settings.c - reads plenumd.conf. Lines are split here, so that each error has its line number,
+ * and parsed by inih, so that quotes and comments are the usual ones of ini files. */
 #include "config.h"
 
 #include "loader/serve/settings.h"
@@ -45,7 +45,7 @@ struct reading {
     FILE *file;
     unsigned line;
     unsigned faults;
-    bool understood;         /* the line held a key, or nothing at all */
+    bool understood;         /* the line had a key, or was empty */
     unsigned seen[KEYS_MAX]; /* line of each option of the table; 0: not yet */
 };
 
@@ -155,8 +155,8 @@ static int on_key(void *arg, const char *section, const char *key, const char *v
     return 1;
 }
 
-/* inih's way to ask for a line; it understands one before it asks for the next. A line that begins
- * with a blank would be taken for more of the value before: so blanks are skipped. */
+/* The reader of inih, which parses each line before it reads the next. inih would take a line that
+ * begins with a blank for a continuation of the value before; so blanks are skipped. */
 static char *next_line(char *text, int size, void *arg)
 {
     struct reading *f = arg;
@@ -181,7 +181,8 @@ static char *next_line(char *text, int size, void *arg)
     memmove(text, text + blanks, strlen(text + blanks) + 1);
     if (text[0] == '[')
         fault(f, "there are no sections here: take the line away");
-    f->understood = strchr("#;[\r\n", text[0]) != NULL; /* strchr() finds the NUL of no text, too */
+    f->understood =
+        strchr("#;[\r\n", text[0]) != NULL; /* strchr() finds the NUL of an empty line, too */
     return text;
 }
 

@@ -10,7 +10,7 @@
 
 #include "common/options.h"
 
-/** Texts of a file that a target points to. {0}: none. */
+/** The texts of a file, to which the target points. {0}: none. */
 struct settings_texts {
     struct settings_text *first;
 };
@@ -21,7 +21,7 @@ struct settings_rules {
     const struct options_program *program;
     const char *const *command_line_only; /* names that a file may not use; ends with NULL */
     const char *const *repeatable;        /* names that may stand there more than once */
-    /** Look at a value more closely than the table can: 0 or -errno with a sentence. */
+    /** Check a value beyond what the table says: 0 or -errno with a sentence. */
     int (*check)(const char *name, const char *value, struct plenum_error *err);
 };
 

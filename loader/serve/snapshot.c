@@ -10,15 +10,15 @@
 #include "common/util.h"
 #include "loader/serve/monitor.h"
 
-/* It is of use for fifty times as long as it took to make, so that at most a fiftieth of the loop's
- * time goes into that; and for a second where some are held by clients who read slowly. */
+/* A snapshot is used for fifty times as long as it took to make, so that the loop spends at most a
+ * fiftieth of its time on that; and for a second where clients that read slowly hold several. */
 enum { FRESH_TIMES = 50, FRESH_MS = 1000, HELD_MAX = 8 };
 
-static unsigned made; /* that there are; the loop's alone */
+static unsigned made; /* how many there are; only the loop uses it */
 
 struct snapshot {
     unsigned refs;
-    uint64_t stale_ns; /* from when on it is */
+    uint64_t stale_ns; /* when it becomes stale */
     struct wire_status loader;
     struct frame_buffer frames; /* STATUS_STREAM, one after the other */
     size_t count;
@@ -61,19 +61,17 @@ static struct snapshot *make(struct server *server)
 {
     uint64_t begin = time_cpu_ns();
     struct snapshot *p = calloc(1, sizeof(*p) + server->num_sessions * sizeof(p->streams[0]));
-    int r = 0;
 
     if (!p)
         return NULL;
     p->refs = 1;
     made++;
     monitor_get_status(server, &p->loader);
-    for (const struct session *s = session_first(server); s && r == 0; s = session_next(s))
-        r = add_stream(p, s);
-    if (r < 0) {
-        snapshot_unref(p);
-        return NULL;
-    }
+    for (const struct session *s = session_first(server); s; s = session_next(s))
+        if (add_stream(p, s) < 0) {
+            snapshot_unref(p);
+            return NULL;
+        }
     p->stale_ns = time_now_ns() + max_u64(made > HELD_MAX ? FRESH_MS * NS_PER_MS : 0,
                                           FRESH_TIMES * (time_cpu_ns() - begin));
     return p;

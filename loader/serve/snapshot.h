@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* snapshot.h - what the loader and all its streams do at a moment, ready to be sent to whoever
- * asks.
+/* snapshot.h - the status of the loader and of all its streams at one moment, ready to be sent.
  *
- * One is made for all who ask within a while, so that asking costs the loop little, however many
- * ask and however often. All of it on the loop's thread. */
+ * All clients that ask within a while get the same snapshot, so that STATUS costs the loop little,
+ * however many ask and however often. All on the loop's thread. */
 #ifndef LOADER_SERVE_SNAPSHOT_H
 #define LOADER_SERVE_SNAPSHOT_H
 
@@ -13,7 +12,7 @@
 /** Counted, constant. Opaque. */
 struct snapshot;
 
-/** Who asks: a user sees that user's streams. */
+/** Who asks: a user sees only its own streams. */
 struct snapshot_viewer {
     bool all;   /* every stream */
     bool known; /* uid is; else it sees its own session's stream alone */
@@ -23,7 +22,7 @@ struct snapshot_viewer {
 
 /** The latest one, or a new one; a reference of the caller's. NULL: out of memory. */
 struct snapshot *snapshot_get(struct server *server);
-/** A stream has begun: the next who asks hears of it. */
+/** A stream has begun: the next snapshot must have it. */
 void snapshot_forget(struct server *server);
 /** NULL is nothing. */
 void snapshot_unref(struct snapshot *snapshot);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* thumbnail.c - a thumbnail is rendered anew, in a thread (blocking.h), since its storage may hang.
  *
- * Two hold it: who asked, and the chore. What it says is settled once, by the thread that has made
- * it or by who has waited for long enough. */
+ * Two own it: the HTTP connection, and the job. Its result is settled once: by the thread that has
+ * made it, or by the connection when it has waited for too long. */
 #include "config.h"
 
 #include "loader/serve/thumbnail.h"
@@ -23,7 +23,7 @@ struct thumbnail {
     uint32_t index;
     struct blocking *blocking;
     char group[sizeof(((struct session_view *)0)->user) + 16];
-    /* The thread's, until it is settled. */
+    /* Of the thread until the result is settled. */
     uint8_t *png;
     size_t len;
     struct plenum_error err;
@@ -72,7 +72,8 @@ static void drop(struct thumbnail *t, unsigned refs)
     free(t);
 }
 
-/* Holding the lock while it is told: who gives up must know that it was. */
+/* ready() is called with the lock held, so that it has returned when thumbnail_give_up()
+ * returns. */
 static void settle(struct thumbnail *t, int result)
 {
     (void)pthread_mutex_lock(&t->mu);
