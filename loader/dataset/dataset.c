@@ -24,7 +24,7 @@ enum {
     HINTS_TRIES = 20, /* 50 ms apart */
 };
 
-/* Where there can be none, every file whose time has changed counts as changed. */
+/* Without them, every file whose time has changed counts as changed. */
 static void open_checksums(struct dataset *d)
 {
     char *path = d->index_path ? str_format("%s.sums", d->index_path) : NULL;
@@ -34,7 +34,7 @@ static void open_checksums(struct dataset *d)
     free(path);
 }
 
-/* They make things quicker, and nothing depends on them: so this cannot fail. */
+/* Hints only make decoding faster, so this does not fail. */
 static void open_hints(struct dataset *d, const struct dataset_options *options)
 {
     const struct index_header *h = d->index.header;
@@ -45,7 +45,7 @@ static void open_hints(struct dataset *d, const struct dataset_options *options)
     memcpy(subject.fingerprint, h->fingerprint, sizeof(subject.fingerprint));
     d->hints_code = path ? hint_cache_open(path, &subject, false, &d->hints) : -EROFS;
     if (d->hints_code == -ENOENT || d->hints_code == -ESTALE) {
-        /* Others hold it for long only while they index; that is not worth waiting for. */
+        /* A process that indexes holds the lock for long: do not wait for that. */
         d->hints_code = indexing_lock(d, options, HINTS_TRIES, &lock);
         if (d->hints_code == 0)
             d->hints_code = lock >= 0 ? hint_cache_open(path, &subject, true, &d->hints) : -EROFS;
@@ -54,7 +54,7 @@ static void open_hints(struct dataset *d, const struct dataset_options *options)
     free(path);
 }
 
-/* One more clause of the warning, which is for terminals and logs: it may hold names of others. */
+/* Append a clause to the warning. Names of others in it are made fit for terminals and logs. */
 void dataset_add_warning(struct dataset *d, const char *what, const char *more)
 {
     size_t at = strlen(d->warning);
@@ -110,7 +110,7 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
     r = known_bad_load(d, options, err);
     if (r < 0)
         goto fail;
-    d->scope.cancel = NULL; /* it lives no longer than the opening */
+    d->scope.cancel = NULL; /* the flag lives only as long as the opening */
     if (d->format->whole_files)
         open_checksums(d);
     if (options->hints && !dataset_is_generated(d))
@@ -169,7 +169,7 @@ void dataset_unref(struct dataset *dataset)
     free(dataset);
 }
 
-/* Of a data set that is not made up. */
+/* For a data set that is not generated. */
 static const struct index_sample *sample_at(const struct dataset *dataset, uint32_t sample)
 {
     assert(!dataset_is_generated(dataset) && sample < dataset->index.header->samples);
@@ -294,8 +294,7 @@ char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, ch
     return ret;
 }
 
-/* Worth another try after a moment: a network file system's hiccup, a short table of descriptors.
- */
+/* May the error pass after a moment: a failure of a network file system, a lack of descriptors? */
 static bool transient(int r)
 {
     return r == -EIO || r == -EAGAIN || r == -EINTR || r == -ETIMEDOUT || r == -EMFILE ||
@@ -329,7 +328,7 @@ int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_
         (void)nanosleep(&pause, NULL);
         pause.tv_nsec *= 4;
     }
-    /* The next open is to find out what lies there now. Only a file that we wrote is deleted. */
+    /* The next open must index the data set again. The index is a file that we wrote. */
     if (r == -ESTALE && dataset->index_path)
         (void)cache_remove(dataset->index_path);
     return r;

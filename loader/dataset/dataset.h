@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* dataset.h - where the bytes of samples come from. Nothing here knows about pixels. */
+/* dataset.h - reads the bytes of samples. Nothing here knows about pixels. */
 #ifndef LOADER_DATASET_DATASET_H
 #define LOADER_DATASET_DATASET_H
 
@@ -24,13 +24,13 @@ struct dataset_buffer {
 
 enum {
     DATASET_PADDING = 64,
-    DATASET_SAMPLE_MAX = 256 << 20, /* bytes of one sample's file: above it, it is a bad sample */
+    DATASET_SAMPLE_MAX = 256 << 20, /* a sample with a larger file is bad */
 };
 
 /** What to do where there is no fresh index. */
 enum dataset_how {
     DATASET_INDEX,      /* make one, or wait for another process that does */
-    DATASET_IF_FRESH,   /* nothing: -EINPROGRESS */
+    DATASET_IF_FRESH,   /* do nothing: -EINPROGRESS */
     DATASET_NO_WAITING, /* make one; -EALREADY while another process does */
 };
 
@@ -38,24 +38,24 @@ struct dataset_options {
     const char *cache_dir; /* where indices are kept; NULL: dataset_default_cache() */
     unsigned threads;      /* that build an index; 0: one a CPU */
     bool rebuild;          /* build the index even if there is a fresh one */
-    bool forget_bad;       /* leave out the list of samples that are known to be bad */
+    bool forget_bad;       /* ignore the list of bad samples */
     bool hints;            /* keep a cache of hints beside the index (hint_cache.h), if possible */
     /** Folders below which all that is read must lie, without links; none: anywhere. */
     const char *const *roots;
     unsigned num_roots;
-    /** Told while an index is being built, from the calling thread: `done` of `total` things that
+    /** Called while an index is being built, in the calling thread: `done` of `total` things, which
      * `what` names; `total` 0: not known yet. */
     void (*progress)(void *arg, const char *what, uint64_t done, uint64_t total);
     void *progress_arg;
     enum dataset_how how;
-    /** Set from another thread, it ends the opening soon: -ECANCELED. May be NULL. */
+    /** When another thread sets it, the opening ends soon with -ECANCELED. May be NULL. */
     const atomic_bool *cancel;
     uint64_t memory; /* bytes that making an index may take; 0: no limit */
 };
 
 /**
  * Open FORMAT[,KEY=VALUE...]:WHERE, or a plain path whose format shows; index it first if there is
- * no fresh index of it. docs/datasets.md tells of formats and settings.
+ * no fresh index of it. docs/datasets.md describes formats and settings.
  *
  * Errors: -EINVAL no such format or setting; -ENOENT, -EACCES, -ENOTDIR as the file system says;
  * -EINPROGRESS, -EALREADY, -ECANCELED see above; -EACCES it lies below none of the roots; -EBADMSG
@@ -67,8 +67,8 @@ int dataset_open(const char *name, const struct dataset_options *options, struct
                  struct plenum_error *err);
 struct dataset *dataset_ref(struct dataset *dataset);
 void dataset_unref(struct dataset *dataset);
-/** Drop a reference unless it is the last: that closes files, which may wait for storage. False: it
- * still is the caller's. */
+/** Drop a reference unless it is the last, whose drop closes files and may wait for storage. False:
+ * the caller still has it. */
 bool dataset_unref_unless_last(struct dataset *dataset);
 
 /** Name as canonical text, e.g. "folder:/data/train" with an absolute path. Borrowed. */
@@ -76,14 +76,14 @@ const char *dataset_get_name(const struct dataset *dataset);
 uint32_t dataset_get_samples(const struct dataset *dataset);
 uint32_t dataset_get_classes(const struct dataset *dataset);
 const uint8_t *dataset_get_fingerprint(const struct dataset *dataset); /* [16] */
-/** What the fingerprint is of. Borrowed. */
+/** The sum that the fingerprint is a hash of. Borrowed. */
 const struct datasum *dataset_get_sum(const struct dataset *dataset);
 /** Bytes of all samples' files. */
 uint64_t dataset_get_bytes(const struct dataset *dataset);
-/** Files that were passed over because their names are not an image's. */
+/** Files that were skipped because their names are not those of images. */
 uint64_t dataset_get_skipped(const struct dataset *dataset);
-/** What else somebody should know who believes all to be there: clauses without a full stop, fit
- * for a terminal, or "". Borrowed. */
+/** A warning about what was left out: clauses without a full stop, fit for a terminal, or "".
+ * Borrowed. */
 const char *dataset_get_warning(const struct dataset *dataset);
 /** How many classes have names: all, or 0 where labels are numbers. */
 uint32_t dataset_get_class_names(const struct dataset *dataset);
@@ -100,13 +100,14 @@ uint64_t dataset_get_sample_bytes(const struct dataset *dataset, uint32_t sample
 uint32_t dataset_get_containers(const struct dataset *dataset);
 /** Which of them holds a sample. */
 uint32_t dataset_get_container(const struct dataset *dataset, uint32_t sample);
-/** Are there no files, and pixels made up (generated:)? */
+/** Is it a data set without files, whose pixels are generated (generated:)? */
 bool dataset_is_generated(const struct dataset *dataset);
-/** The sample's file as people would name it, into `ret`; returns `ret`. */
+/** The name of the sample's file for messages, into `ret`; returns `ret`. */
 char *dataset_get_sample_name(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
 
-/** Its path within the data set, "class/file.jpg", or as it is called in its archive; likewise. */
+/** Its path within the data set, "class/file.jpg", or its name in the archive, into `ret`; returns
+ * `ret`. */
 char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, char *ret,
                               size_t size);
 
@@ -119,13 +120,13 @@ char *dataset_get_sample_path(const struct dataset *dataset, uint32_t sample, ch
  */
 int dataset_read(const struct dataset *dataset, uint32_t sample, struct dataset_buffer *buffer,
                  struct plenum_error *err);
-/** A field that is kept beside a sample's image: `value` is any bytes. */
+/** A field beside a sample's image: `value` may be any bytes. */
 typedef void dataset_field(void *arg, const char *key, const void *value, size_t len);
 
 /**
- * What a data set says of a sample besides image and label: the other columns of a list, the other
- * features of a TFRecord. `field` is called for each, in their order; formats without any call it
- * never. As dataset_read() otherwise.
+ * The fields of a sample besides image and label: the other columns of a list, the other features
+ * of a TFRecord. `field` is called for each in order; some formats have none. Errors as
+ * dataset_read().
  */
 int dataset_fields(const struct dataset *dataset, uint32_t sample, dataset_field *field, void *arg,
                    struct plenum_error *err);
@@ -135,22 +136,22 @@ struct dataset_bad {
     const char *reason; /* a line */
 };
 
-/** What became of a list of bad samples. */
+/** The result of dataset_keep_bad(). */
 struct dataset_kept {
     uint8_t fingerprint[16]; /* the data set's, from now on */
-    bool changed;            /* it was another before */
+    bool changed;            /* the fingerprint was different before */
 };
 
 /**
- * Write down which samples are bad, in the cache folder: from the next opening on they are refused
- * without being read, and they are part of the fingerprint. None: the file is removed.
+ * Write the list of bad samples to the cache folder: from the next opening on these samples are
+ * refused without being read, and they are part of the fingerprint. None: the file is removed.
  *
  * @param bad  [count], in the order of samples. The data set must have been opened with forget_bad.
  * Errors: -EROFS there is no cache folder; another -errno of the file system.
  */
 int dataset_keep_bad(const struct dataset *dataset, const struct dataset_bad *bad, uint32_t count,
                      struct dataset_kept *ret, struct plenum_error *err);
-/** Where that list lies, whether there is one or not; NULL where there is no cache folder. */
+/** The path of that list, whether it exists or not; NULL where there is no cache folder. */
 const char *dataset_get_bad_path(const struct dataset *dataset);
 /** How many samples are known to be bad. */
 uint32_t dataset_get_known_bad(const struct dataset *dataset);
@@ -171,7 +172,7 @@ void dataset_buffer_fini(struct dataset_buffer *buffer);
 /** Its hint cache, borrowed, or NULL: it has none. Threads: any. */
 struct hint_cache;
 struct hint_cache *dataset_get_hints(const struct dataset *dataset);
-/** Why it has none though they were asked for; 0: it has. */
+/** Why it has none although options.hints was set; 0: it has one. */
 int dataset_get_hints_code(const struct dataset *dataset);
 
 /** The folder for indices: $PLENUM_CACHE_DIR, $XDG_CACHE_HOME/plenum or ~/.cache/plenum; 0, or

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* fingerprint.c - what the fingerprint of a data set is of.
+/* fingerprint.c - computes the fingerprint of a data set.
  *
- * Names, sizes and labels of all samples, and the first bytes of some of them: to read all would
- * take hours. common/datasum.c makes one number of it, and says where two data sets differ. */
+ * It covers names, sizes and labels of all samples, and the first bytes of some of them, because
+ * reading all bytes would take hours. common/datasum.c hashes the parts to one number, and tells
+ * where two data sets differ. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -24,8 +25,7 @@ enum {
     FINGERPRINT_BYTES = 64 * 1024, /* of each */
 };
 
-/* The first bytes of the samples that enter the fingerprint, read side by side (media may be slow).
- */
+/* The first bytes of some samples, read in parallel, because media may be slow. */
 struct heads {
     const struct dataset *dataset;
     uint32_t samples[FINGERPRINT_SAMPLES];
@@ -47,11 +47,12 @@ static int hash_head(void *arg, uint64_t index, unsigned thread)
     if (sample->len == 0 || sample->len > DATASET_SAMPLE_MAX || (sample->flags & INDEX_BAD))
         return 0; /* a bad sample; its size is in the fingerprint */
     r = h->dataset->format->read(h->dataset, sample, &buffer, &err);
-    if (r == 0) {
+    if (r < 0) {
+        if (!atomic_exchange(&h->failed, true))
+            h->err = err;
+    } else {
         len = buffer.len < FINGERPRINT_BYTES ? buffer.len : FINGERPRINT_BYTES;
         h->hashes[index] = XXH3_128bits(buffer.bytes, len);
-    } else if (!atomic_exchange(&h->failed, true)) {
-        h->err = err;
     }
     dataset_buffer_fini(&buffer);
     return r;
@@ -106,7 +107,7 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
         const char *name = index_name(index, sample->name);
         uint32_t last = i > begin ? index->samples[i - 1].container : UINT32_MAX;
 
-        if (sample->container != last) { /* names of containers, where they begin */
+        if (sample->container != last) { /* the name of a container, once */
             const char *text = index_name(index, index->containers[sample->container].name);
 
             (void)XXH3_64bits_update(&names, text, strlen(text) + 1);
@@ -121,7 +122,7 @@ static int sum_segment(void *arg, uint64_t segment, unsigned thread)
     return 0;
 }
 
-/* What an index is of, in parts. */
+/* Compute the sum of an index, in parts. */
 int fingerprint_sum(const struct dataset *d, const struct dataset_options *options,
                     struct datasum *sum, struct plenum_error *err)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* format.h - what a format of data sets must be able to do; one table entry a format (formats.c).
- */
+/* format.h - the interface of a format of data sets; each is an entry of the table in formats.c. */
 #ifndef LOADER_DATASET_FORMAT_H
 #define LOADER_DATASET_FORMAT_H
 
@@ -28,19 +27,19 @@ struct dataset {
     char *where; /* what follows the colon, canonical */
     struct dataset_setting settings[DATASET_SETTINGS_MAX];
     unsigned num_settings;
-    struct scope scope;            /* all files are opened by it, relative to its folder */
+    struct scope scope;            /* opens all files, relative to its folder */
     struct pattern_list files;     /* of archives: relative to the folder, in their order */
-    struct archive_fds *fds;       /* of archives: those that are kept open */
+    struct archive_fds *fds;       /* of archives: the descriptors that are kept open */
     void *state;                   /* the format's own */
     char *subject;                 /* what the index is of */
     char warning[512];             /* a sentence about what is not in the data set, or "" */
     char *index_path;              /* or NULL */
-    struct index index;            /* no samples in it: they are made up (generated:) */
+    struct index index;            /* without samples where they are generated */
     char *bad_path;                /* of the list of bad samples, or NULL */
     struct badlist bad;            /* known before anything is read */
     struct checksums *checksums;   /* of samples that are files, or NULL */
-    struct hint_cache *hints;      /* or NULL, */
-    int hints_code;                /* and why */
+    struct hint_cache *hints;      /* or NULL; */
+    int hints_code;                /* then why there is none */
     struct datasum sum;            /* the index's, with these */
     uint8_t fingerprint[16];       /* of sum */
     struct index_header generated; /* generated: what index.header points to */
@@ -48,7 +47,7 @@ struct dataset {
     atomic_uint refs;
 };
 
-/** What lies at a plain path, for formats to recognise. */
+/** What was found at a plain path, for formats to recognise. */
 struct path_probe {
     const char *path;
     struct stat st;
@@ -64,19 +63,19 @@ struct format_setting {
 
 /**
  * An entry may leave out what it does not need (NULL): recognise, scan and all below it where
- * samples are made up.
+ * samples are generated.
  */
 struct format {
     const char *name; /* before the colon */
     const struct format_setting *settings;
     unsigned num_settings;
-    /** How its files are called where only a folder of them is named, which is recognised so. */
+    /** Patterns of its files' names, by which a folder of them is recognised. */
     const char *const *patterns;
     unsigned num_patterns;
-    /** Is what lies at this plain path ours? */
+    /** Does this format read what was found at the path? */
     bool (*recognise)(const struct path_probe *probe);
-    /** From `where` and settings to the place's folder, files and canonical where; looks at the
-     * file system no more than that takes. */
+    /** Find the scope's folder, the files and the canonical `where` from `where` and the settings;
+     * accesses the file system only as far as that needs. */
     int (*locate)(struct dataset *dataset, const struct dataset_options *options,
                   struct plenum_error *err);
     /** Free state; also after locate() has failed. */
@@ -86,7 +85,7 @@ struct format {
                 struct index_builder *b, struct plenum_error *err);
     /** Each sample is a file of its own, read by dataset_read_file(). */
     bool whole_files;
-    /** Is the index that was opened still what lies there? Must be fast. */
+    /** Is the opened index still true? Must be fast. */
     bool (*fresh)(const struct dataset *dataset);
     /** Read the bytes of an indexed sample; no retries here. As dataset_read(). */
     int (*read)(const struct dataset *dataset, const struct index_sample *sample,
@@ -110,10 +109,10 @@ extern const struct format format_folder, format_generated, format_list, format_
 /** Room for `len` bytes and the padding behind them, which is zeroed: 0 or -ENOMEM. */
 int dataset_buffer_reserve(struct dataset_buffer *buffer, size_t len);
 
-/** Does a name end as an image's does (.jpg, .jpeg, .png, in any case)? */
+/** Has a name the extension of an image (.jpg, .jpeg, .png, in any case)? */
 bool dataset_is_image_name(const char *name);
 
-/** Is a file that is called so one of the format's archives, as far as its name tells? */
+/** Has a file with this name the name of one of the format's archives? */
 bool format_has_name(const struct format *format, const char *name);
 
 /** A setting's value, or `absent`. */
@@ -122,7 +121,7 @@ const char *dataset_setting(const struct dataset *dataset, const char *key, cons
 int dataset_setting_number(const struct dataset *dataset, const char *key, int64_t absent,
                            int64_t *ret, struct plenum_error *err);
 
-/** Make `path` the place's folder: 0 or -errno with a sentence. */
+/** Make `path` the scope's folder: 0 or -errno with a sentence. */
 int dataset_enter(struct dataset *dataset, const char *path, struct plenum_error *err);
 
 /** 0, or -ECANCELED: for the loops of a scan. */
@@ -138,7 +137,7 @@ static inline uint64_t dataset_mtime(const struct stat *st)
     return (uint64_t)st->st_mtim.tv_sec * NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
 }
 
-/** INDEX_SETTLED, or 0 when it changed just before this moment. */
+/** INDEX_SETTLED, or 0 when it changed just now. */
 uint64_t dataset_settled(const struct stat *st);
 
 /** Read a file, relative to the folder unless absolute, that is a whole sample: its size must be

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* generated.c - "generated:N": N samples without files, whose pixels are slices of a fixed table of
- * random numbers (loader/render/slices.c). Nothing is read or decoded: what a job gains by it tells
- * how much storage and decoding cost.
+ * random numbers (loader/render/slices.c). Nothing is read or decoded: the difference
+ * shows how much storage and decoding cost a job.
  *
  * "generated:NAME", another data set's name, has as many samples as that one, and its labels. */
 #include "config.h"
@@ -15,10 +15,10 @@
 
 enum {
     CLASSES = 1000,
-    GENERATED = 1, /* version of the table: its hash, so to speak */
+    GENERATED = 1, /* version of the table, in place of a hash of bytes */
 };
 
-/* As many samples as another data set. */
+/* Use the number of samples, and the labels, of another data set. */
 static int use_dataset(struct dataset *d, const struct dataset_options *options,
                        struct plenum_error *err)
 {
@@ -67,11 +67,11 @@ static int generated_locate(struct dataset *d, const struct dataset_options *opt
     bool number = d->where[strspn(d->where, "0123456789")] == '\0';
     int r = number ? parse_count(d, err) : use_dataset(d, options, err);
 
-    if (r == 0) {
-        datasum_fingerprint(&d->generated.sum, d->generated.fingerprint);
-        d->index.header = &d->generated;
-    }
-    return r;
+    if (r < 0)
+        return r;
+    datasum_fingerprint(&d->generated.sum, d->generated.fingerprint);
+    d->index.header = &d->generated;
+    return 0;
 }
 
 static const struct format_setting settings[] = {{"classes", "labels are below it (1000)"}};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* indexing.c - finding the index of a data set, or making it.
+/* indexing.c - finds the index of a data set, or makes it.
  *
- * An index lies in the cache folder under a hash of the data set's canonical name. Of several
- * processes that want it at once, the first takes a lock and builds; the others wait for the lock
- * and find it ready. Where the folder cannot be written, the index is kept in memory and built anew
- * each time. */
+ * The file name of an index is a hash of the data set's canonical name. When several processes need
+ * it at once, the first takes a lock and builds it; the others wait for the lock and then find it.
+ * Where the cache folder cannot be written, the index is in memory and is built again each time. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -25,9 +24,8 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-/* What an index is of: whose cache it is in, the roots, and the data set, whose name is a client's
- * word and comes last. What a loader with other roots was allowed to index is another index. Owned
- * by the caller. */
+/* The identity of an index: the owner of the cache, the roots, and the name of the data set, which
+ * is last because a client chose it. A loader with other roots has another index. malloc. */
 static char *subject_of(const struct dataset *d, uid_t owner)
 {
     char *text = str_format("%lu\n%s", (unsigned long)owner, d->name);
@@ -41,7 +39,7 @@ static char *subject_of(const struct dataset *d, uid_t owner)
     return text;
 }
 
-/* Where this data set's index belongs, and what stands in it; no path when it cannot be kept. */
+/* Set the path of the index and its identity; no path when it cannot be kept. */
 static int set_index_path(struct dataset *d, const struct dataset_options *options,
                           struct plenum_error *err)
 {
@@ -101,7 +99,8 @@ static int build(struct dataset *d, const struct dataset_options *options, struc
     if (r < 0)
         return r;
     index_set_sum(&d->index, &sum);
-    return dataset_check_cancel(options); /* what was not there may have been called off */
+    return dataset_check_cancel(
+        options); /* files may seem missing because the opening was cancelled */
 }
 
 static bool open_fresh(struct dataset *d)
@@ -120,8 +119,6 @@ static void forget_path(struct dataset *d)
     d->index_path = NULL;
 }
 
-/* Be the one that builds: 0, and the lock, or -1 where there can be none. Another that builds is
- * waited for so many times, or until it is done (UINT_MAX); -EALREADY: it goes on. -ECANCELED. */
 int indexing_lock(const struct dataset *d, const struct dataset_options *options, unsigned tries,
                   int *ret)
 {
@@ -136,7 +133,7 @@ int indexing_lock(const struct dataset *d, const struct dataset_options *options
 
         if (errno != EWOULDBLOCK && errno != EINTR)
             break; /* a file system without locks: built twice at worst, and renamed as a whole */
-        if (r == 0 && tries != UINT_MAX && tries-- <= 1)
+        if (r >= 0 && tries != UINT_MAX && tries-- <= 1)
             r = -EALREADY;
         if (r < 0) {
             (void)close(lock);
@@ -151,7 +148,7 @@ int indexing_lock(const struct dataset *d, const struct dataset_options *options
     return 0;
 }
 
-/* Have the index that was built in its file, too. */
+/* Write the index that was built, and map it. */
 static void keep_index(struct dataset *d)
 {
     struct index mapped;
@@ -181,7 +178,7 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
             return error_set(err, r, "another process indexes %s", d->name);
         if (lock < 0)
             forget_path(d);
-        if (!options->rebuild && open_fresh(d)) { /* somebody else built it while we waited */
+        if (!options->rebuild && open_fresh(d)) { /* another process has built it */
             io_close(&lock);
             return 0;
         }
@@ -189,9 +186,9 @@ int indexing_open(struct dataset *d, const struct dataset_options *options,
     if (d->index_path) /* we hold the lock: nobody else writes it */
         cache_remove_leftovers(d->index_path);
     r = build(d, options, err);
-    if (r == 0 && d->index_path)
+    if (r >= 0 && d->index_path)
         keep_index(d);
     io_close(&lock);
-    (void)malloc_trim(0); /* what building took is of no more use to a loader that runs for weeks */
+    (void)malloc_trim(0); /* return the memory that building took: a loader runs for weeks */
     return r;
 }

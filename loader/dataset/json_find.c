@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* json_find.c - a strict reader that goes over the text once, keeps nothing, and notes the wanted
- * value down when it passes it. */
+/* json_find.c - a strict recursive-descent parser. It reads the text once, keeps nothing, and
+ * copies the wanted value when it comes to it. */
 #include "config.h"
 
 #include "loader/dataset/json_find.h"
@@ -40,7 +40,7 @@ static bool accept(struct reader *r, char c)
     return true;
 }
 
-/* A text while it is read: copied as far as there is room. */
+/* A string that is being read; it is copied as far as there is room. */
 struct text {
     char *to;
     size_t room, len; /* len: of all of it */
@@ -91,7 +91,7 @@ static int parse_hex(struct reader *r, uint32_t *ret)
     return 0;
 }
 
-/* Behind "\u". */
+/* Parse what follows "\u". */
 static int parse_code(struct reader *r, struct text *t)
 {
     uint32_t code, low;
@@ -110,7 +110,7 @@ static int parse_code(struct reader *r, struct text *t)
     return 0;
 }
 
-/* Behind the backslash. */
+/* Parse what follows a backslash. */
 static int parse_escape(struct reader *r, struct text *t)
 {
     static const char letters[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -203,7 +203,8 @@ static int parse_word(struct reader *r)
 
 static int parse_value(struct reader *r, const char *path, unsigned depth);
 
-/* What a name leaves of a path: "" when it is all of it, NULL when it is another. */
+/* The rest of a path behind a member's name: "" when nothing is left, NULL when the name
+ * differs. */
 static const char *path_behind(const char *path, const char *name, size_t len)
 {
     if (!path || strncmp(path, name, len) != 0 || memchr(name, 0, len))
@@ -261,7 +262,7 @@ static int keep_text(struct reader *r)
     return 0;
 }
 
-/* `path` is what is left of it: "" when this is the wanted value, NULL when it is not here. */
+/* `path` is the rest of the path: "" when this is the wanted value, NULL when it is elsewhere. */
 static int parse_value(struct reader *r, const char *path, unsigned depth)
 {
     bool wanted = path && !*path;

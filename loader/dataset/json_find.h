@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* json_find.h - one value out of a JSON text (RFC 8259) that somebody else wrote. */
+/* json_find.h - finds one value in an untrusted JSON text (RFC 8259). */
 #ifndef LOADER_DATASET_JSON_FIND_H
 #define LOADER_DATASET_JSON_FIND_H
 

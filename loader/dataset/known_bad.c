@@ -12,9 +12,9 @@
 #include "common/util.h"
 #include "loader/dataset/cache.h"
 
-/* Where the list of bad samples belongs: it is named after the data set's fingerprint without it,
- * so it is found under whatever name the data is opened, and can be copied to other hosts. NULL
- * where there is no cache folder. */
+/* Set the path of the list of bad samples. It is named after the fingerprint of the data set
+ * without the list. So it is found by whatever name the data set is opened, and can be copied to
+ * other hosts. NULL where there is no cache folder. */
 static int set_bad_path(struct dataset *d, const struct dataset_options *options,
                         struct plenum_error *err)
 {
@@ -36,7 +36,7 @@ static void sum_with(const struct dataset *d, const struct badlist *list, struct
     datasum_fingerprint(sum, fingerprint);
 }
 
-/* What verify found. A list that may not be read, or that anybody may write, is passed over. */
+/* Read the list. One that we may not read, or that others may write, is ignored with a warning. */
 static int read_list(struct dataset *d, struct plenum_error *err)
 {
     const struct index_header *h = d->index.header;

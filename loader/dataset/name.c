@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* name.c - what the name of a data set says: FORMAT[,KEY=VALUE...]:WHERE, or a plain path. */
+/* name.c - parses the name of a data set: FORMAT[,KEY=VALUE...]:WHERE, or a plain path. */
 #include "config.h"
 
 #include "loader/dataset/dataset_priv.h"
@@ -21,7 +21,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-/* The settings of the name, in the order of their keys, each of which the format must know. */
+/* Parse the settings, which the format must know, and sort them by key. */
 static int parse_settings(struct dataset *d, const struct dataname *name, struct plenum_error *err)
 {
     const char *at = name->settings, *key, *value;
@@ -51,7 +51,7 @@ static int parse_settings(struct dataset *d, const struct dataname *name, struct
                 return error_set(err, -EINVAL, "setting '%s' is given twice", d->settings[i].key);
         s->key = strndup(key, key_len);
         s->value = strndup(value, value_len);
-        d->num_settings++; /* no more than the format knows, as none comes twice */
+        d->num_settings++; /* there is room: none comes twice, and the format knows each */
         if (!s->key || !s->value)
             return error_set(err, -ENOMEM, "out of memory");
     }
@@ -82,8 +82,8 @@ int dataset_setting_number(const struct dataset *dataset, const char *key, int64
     return 0;
 }
 
-/* Before anything is looked at: does it lie below a root, or would it if it were there? What lies
- * elsewhere is none of a client's business, not even whether it is there. */
+/* Check, before anything else, that the path lies below a root, or would if it existed. A client
+ * may not even learn whether a path outside exists. */
 int name_check_scope(const struct scope *p, const char *name, struct plenum_error *err)
 {
     const char *path = dataname_path(name);
@@ -105,7 +105,6 @@ int dataset_enter(struct dataset *d, const char *path, struct plenum_error *err)
                : 0;
 }
 
-/* "format,key=value:where" of what is known by now. */
 char *name_canonical(const struct dataset *d)
 {
     char settings[2048] = "";
@@ -116,7 +115,7 @@ char *name_canonical(const struct dataset *d)
     return str_format("%s%s:%s", d->format->name, settings, d->where);
 }
 
-/* The format that a name says. */
+/* Find the format that the name begins with. */
 static int parse_format(struct dataset *d, const struct dataname *parts, struct plenum_error *err)
 {
     char list[256];
@@ -131,7 +130,7 @@ static int parse_format(struct dataset *d, const struct dataname *parts, struct 
                      parts->format, list);
 }
 
-/* Format, settings and place of a name. "auto:" is a plain path with settings. */
+/* Parse a name. "auto:" is a plain path with settings. */
 int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
 {
     struct dataname parts;
@@ -148,7 +147,7 @@ int name_parse(struct dataset *d, const char *name, struct plenum_error *err)
     }
     r = plain ? format_recognise(&d->scope, parts.where, &d->format, err)
               : parse_format(d, &parts, err);
-    if (r == 0 && parts.settings_len >= 1024)
+    if (r >= 0 && parts.settings_len >= 1024)
         r = error_set(err, -EINVAL, "its settings are too long");
     if (r < 0)
         return error_prefix(err, r, "data set '%s'", name);

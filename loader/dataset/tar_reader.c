@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* tar_reader.c - walking through a tar archive with libarchive.
+/* tar_reader.c - reads the members of a tar archive with libarchive.
  *
- * libarchive knows what people call tar: ustar, pax, GNU's long names and sparse files, numbers in
- * base 256, the old form of 1979. It reads by pread() through a small window, since all that is
- * wanted is headers: what lies between is passed over without being read.
+ * libarchive reads all kinds of tar archives: ustar, pax, GNU's long names and sparse files,
+ * numbers in base 256, the format of 1979. Here it reads through a small window by pread(), because
+ * only headers are needed; the bytes of members are skipped.
  *
- * What it does not do is done here: to tell where a member's bytes lie, and to notice that an
- * archive is cut off where a member ends, or that something follows its end mark, which libarchive
- * would take for the end in silence. */
+ * This file adds what libarchive does not do: it tells the offset of a member's bytes, and notices
+ * that an archive is cut off at the end of a member, or that something follows its end mark. */
 #include "config.h"
 
 #include "loader/dataset/tar_reader.h"
@@ -24,19 +23,19 @@
 #include "common/util.h"
 
 enum {
-    WINDOW = 4096, /* the headers between two images, and a label */
+    WINDOW = 4096, /* enough for the headers between two images, and a label */
     BLOCK = 512,
-    HEADERS = 16384, /* of one member that is stored plainly */
-    TAIL = 1 << 20,  /* how far behind the end mark something else is looked for */
+    HEADERS = 16384, /* the most headers of a member that is not sparse */
+    TAIL = 1 << 20,  /* so many bytes behind the end mark are checked */
 };
 
 struct tar_reader {
     struct archive *archive;
     int fd;
     uint64_t begin, at, size; /* of the file */
-    uint64_t window_at;       /* where in the file lies what the window holds */
+    uint64_t window_at;       /* offset of the window in the file */
     size_t window_len;
-    uint64_t next; /* where the next header must be, after a plain member; else 0 */
+    uint64_t next; /* where the next header must be, after a member that is not sparse; else 0 */
     int code;      /* of a pread() that failed */
     uint8_t window[WINDOW];
 };
@@ -62,7 +61,7 @@ static ssize_t on_read(struct archive *a, void *data, const void **bytes)
     return n;
 }
 
-/* Pass over bytes; what lies beyond the end shows at the next read. */
+/* Skip bytes; an offset beyond the end is noticed by the next read. */
 static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
 {
     struct tar_reader *t = data;
@@ -74,7 +73,7 @@ static la_int64_t on_skip(struct archive *a, void *data, la_int64_t count)
     return (la_int64_t)n;
 }
 
-/* libarchive's failure in our words. */
+/* Convert an error of libarchive. */
 static int failed(const struct tar_reader *t, struct plenum_error *err)
 {
     const char *text = archive_error_string(t->archive);
@@ -93,7 +92,7 @@ static int failed(const struct tar_reader *t, struct plenum_error *err)
                      text ? text : "its structure makes no sense");
 }
 
-/* What a file is that is no tar archive, but may hold one. */
+/* The program that compressed a file, by its first bytes, or NULL. */
 static const char *compressed_by(const uint8_t *bytes, size_t len)
 {
     static const struct {
@@ -204,7 +203,7 @@ static int check_end(struct tar_reader *t, uint64_t at, struct plenum_error *err
     return check_zeros(t, at, min_u64(t->size, at + TAIL), err);
 }
 
-/* Is there a word in its headers that could mean holes? */
+/* Do its headers contain anything that could mean a sparse file? */
 static bool may_have_holes(const uint8_t *bytes, size_t len)
 {
     for (size_t at = 0; at + BLOCK <= len; at += BLOCK) {
@@ -218,7 +217,7 @@ static bool may_have_holes(const uint8_t *bytes, size_t len)
            (memmem(bytes, len, "GNU.sparse", 10) || memmem(bytes, len, "SUN.holesdata", 13));
 }
 
-/* Whether the bytes of a member lie otherwise than together. 1, 0 or an error. */
+/* Is the member sparse, so that its bytes are not contiguous? 1, 0 or an error. */
 static int look_for_holes(struct tar_reader *t, const struct tar_member *m,
                           struct plenum_error *err)
 {
