@@ -20,7 +20,7 @@ struct ctl_command {
 extern const struct ctl_command ctl_bench, ctl_hash, ctl_index, ctl_key, ctl_make_sample, ctl_order,
     ctl_pack, ctl_plan, ctl_preview, ctl_sample, ctl_status, ctl_trace, ctl_verify;
 
-/** What says which pixels are meant; shared by subcommands that render. */
+/** The options that decide about pixels; shared by subcommands that render. */
 struct ctl_stream_args {
     const char *pipeline, *shuffle, *subset, *last, *bad, *cache_dir;
     uint64_t seed;
@@ -53,8 +53,7 @@ struct ctl_stream_args {
      .help = "where indices are kept"}
 /* clang-format on */
 
-/** The words that values of these, and of the options that several subcommands have besides, can
- * be. */
+/** The words that are values of these options and of others that several subcommands have. */
 extern const struct option_words ctl_words[];
 
 /** A data set opened for rendering, with the steps of its epochs. */
@@ -67,22 +66,22 @@ struct ctl_stream {
 /** Open for rendering into u8 RGB NHWC; -errno with a sentence. */
 int ctl_stream_open(const char *dataset, const struct ctl_stream_args *args, struct ctl_stream *ret,
                     struct plenum_error *err);
-/** The same of one of `parts` parts, as an instance of a job with split = file has it. */
+/** Open one of `parts` parts, as an instance of a job with split = file does. */
 int ctl_part_open(const char *dataset, const struct ctl_stream_args *args, uint32_t part,
                   uint32_t parts, struct ctl_stream *ret, struct plenum_error *err);
 void ctl_stream_close(struct ctl_stream *stream);
 
-/** A progress line on standard error, or where that is no terminal one every ten seconds; for
+/** Show progress on standard error: in place on a terminal, else a line every ten seconds. For
  * struct dataset_options. */
 void ctl_show_progress(void *arg, const char *what, uint64_t done, uint64_t total);
-/** End it. */
+/** Remove the line of progress. */
 void ctl_end_progress(void);
 
 /** A data set's name for a terminal: `ret`. */
 char *ctl_plain_name(const struct dataset *dataset, char *ret, size_t size);
 
-/** Take a name and a colon away from the beginning of a sentence, if it has them: for where the
- * name is shown beside it. */
+/** Remove a name and a colon from the beginning of a sentence, where the name is shown beside
+ * it. */
 void ctl_strip_name(struct plenum_error *err, const char *name);
 
 /**
@@ -96,7 +95,7 @@ int ctl_start(const struct options_program *program, void *target, int argc, cha
 int ctl_dataset_open(const char *name, struct dataset_options *options, struct dataset **ret,
                      struct plenum_error *err);
 
-/** Print "plenumctl NAME: text" and answer 1. */
+/** Print "plenumctl NAME: text" and return 1. */
 int ctl_fail(const char *name, const struct plenum_error *err);
 
 /** A text as JSON, quotes included, to standard output. Bytes that are no UTF-8, as paths may hold,

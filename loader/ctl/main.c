@@ -24,7 +24,7 @@ static void print_help(void)
     printf("\n'plenumctl COMMAND --help' tells of one. See plenumctl(1).\n");
 }
 
-/* The command is completed here, what is behind it by the command. */
+/* Complete the command here; the command completes what follows. */
 static int complete(int argc, char **argv)
 {
     if (argc <= 3) {

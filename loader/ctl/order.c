@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* order.c - plenumctl order: which sample stands where, and what a run would read. */
+/* order.c - plenumctl order: shows the sample at each position, and what each host would read. */
 #include "config.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* Whose a position is, of the replicas that share its steps. */
+/* The replica that a position of a step belongs to. */
 static uint32_t replica_of(const struct order_steps *steps, const struct arguments *a,
                            uint64_t position)
 {
@@ -124,7 +124,7 @@ struct host {
     uint64_t samples, padded, bytes;
 };
 
-/* One data set, or one for each part of it. */
+/* What a run reads of a data set, or of all parts of it. */
 struct run {
     const struct arguments *args;
     struct host *hosts;
@@ -132,7 +132,7 @@ struct run {
     uint32_t parts;
 };
 
-/* All that is shown in an epoch, by the instances [first, first + count). */
+/* Count what the instances [first, first + count) read in an epoch. */
 static void walk(const struct ctl_stream *s, struct run *run, uint64_t steps, uint32_t first,
                  uint32_t count)
 {

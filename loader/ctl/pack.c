@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* pack.c - plenumctl pack: a data set as archives of packed JPEGs, which render faster.
+/* pack.c - plenumctl pack: writes a data set as archives of packed JPEGs, which render faster.
  *
- * Here are the command line, what must be true before anything is written, and the summary; the
- * work is in pack_job.c, what makes it resumable in pack_record.c. */
+ * This file has the command line, the checks before anything is written, and the summary.
+ * pack_job.c does the work, and pack_record.c makes it resumable. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "loader/ctl/ctl.h"
 #include "loader/ctl/pack_job.h"
 
-enum { SHOWN_MAX = 20 }; /* files in the summary that were kept for a reason of their own */
+enum { SHOWN_MAX = 20 }; /* files that the summary names with a reason why they were kept */
 
 struct arguments {
     const char *cache_dir, *prefix;
@@ -52,7 +52,7 @@ static const struct options_program program = {
     .words = ctl_words,
 };
 
-/* What packing came to. */
+/* The result of packing. */
 struct outcome {
     struct pack_sum sum;
     uint32_t archives, made;
@@ -71,7 +71,7 @@ static int make_folder(const char *path, struct plenum_error *err)
     return S_ISDIR(st.st_mode) ? 0 : error_set(err, -ENOTDIR, "%s is no folder", path);
 }
 
-/* Archives inside the data set's own folder would become a part of it. */
+/* Refuse a folder inside the data set: the archives would become a part of it. */
 static int check_target(const struct dataset *source, const char *folder, struct plenum_error *err)
 {
     static const char format[] = "folder:";

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* pack_job.c - many threads pack samples, and one archive is written at a time.
  *
- *     sample i -> a thread: read, pack, prove -> slot i mod window -> whoever fills the slot that
- * is to be written next: writes it, and those behind it
+ *     sample i -> a thread: read, pack, prove -> slot i mod window
+ *              -> the thread that fills the next slot to be written: write it, and those behind it
  *
- * A thread that is too far ahead of the writing waits. So the order of samples is kept, memory is
- * bounded, all threads have work whatever the number of archives is, and a process that is killed
- * has only one archive half written. It lies there as NAME.partial and is overwritten by the next
- * run. */
+ * A thread that is too far ahead of the writer waits. So samples keep their order, memory is
+ * bounded, and all threads have work, whatever the number of archives is. A process that is killed
+ * leaves only one archive half written: as NAME.partial, which the next run overwrites. */
 #include "config.h"
 
 #include "loader/ctl/pack_job.h"
@@ -68,7 +67,7 @@ struct job {
     struct lock mu;
     pthread_cond_t space; /* something was written, or it failed */
     struct slot *slots;   /* [window] */
-    uint64_t written;     /* samples; its slot is the next to be written */
+    uint64_t written;     /* samples; the slot of this one is written next */
     bool writing;
     int code; /* of the failure that came first, and its sentence: */
     struct plenum_error err;
@@ -82,7 +81,8 @@ static char *archive_path(const struct job *job, uint32_t archive, const char *e
 
 /* --- names of members --- */
 
-/* A sample's path without the extension, as WebDataset wants a key: no dot in its last part. */
+/* The key of a sample, as WebDataset has it: its path without the extension, and without dots in
+ * the last part. */
 static char *make_key(const char *path)
 {
     char *key = malloc(strlen(path) + 2), *to = key, *base, *dot;
@@ -95,7 +95,7 @@ static char *make_key(const char *path)
         if (len > 0 && !(len == 1 && *path == '.')) {
             if (to > key)
                 *to++ = '/';
-            /* Nothing that leads out of the folder that an archive is unpacked in. */
+            /* no part may lead out of the folder that the archive is unpacked in */
             to = len == 2 && memcmp(path, "..", 2) == 0 ? stpcpy(to, "__") : mempcpy(to, path, len);
         }
         path += len + (path[len] == '/');
@@ -126,7 +126,7 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Lengthen keys that are there before, by the sample's number. 1 if there were any. */
+/* Append the sample's number to keys that occur twice. 1 if there were any. */
 static int part_equal_keys(char **keys, uint32_t count, uint32_t first)
 {
     struct named *sorted = malloc(count * sizeof(*sorted));
@@ -201,7 +201,7 @@ static int begin_archive(struct job *job, uint32_t archive, struct plenum_error 
     return tar_writer_create(o->partial, &o->writer, err);
 }
 
-/* Give the archive its name, once the record says that it is there. */
+/* Record the archive, and then give it its name. */
 static int end_archive(struct job *job, uint32_t archive, struct plenum_error *err)
 {
     struct output *o = &job->output;
@@ -220,7 +220,7 @@ static int end_archive(struct job *job, uint32_t archive, struct plenum_error *e
     return 0;
 }
 
-/* What a file is called that is kept: by what it is, else as it was. */
+/* The extension of a file that is kept: by its format, else as it was. */
 static const char *extension_of(const uint8_t *bytes, size_t len, const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -323,7 +323,8 @@ static void slot_clear(struct slot *slot)
     slot->ready = false;
 }
 
-/* Write what is ready, from the next one on. Holding the lock, which is let go meanwhile. */
+/* Write the slots that are ready, from the next one on. Holding the lock, which is released while
+ * writing. */
 static void write_ready(struct job *job)
 {
     struct plenum_error err;
@@ -352,7 +353,7 @@ static void write_ready(struct job *job)
 
 /* --- packing --- */
 
-/* Read and pack one sample; its file is left in the buffer. */
+/* Read and pack one sample; its file stays in the buffer. */
 static int pack_sample(struct job *job, uint32_t sample, unsigned thread, struct slot *ret,
                        struct plenum_error *err)
 {
@@ -427,7 +428,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t total)
 
 /* --- the job --- */
 
-/* Is an archive there, as it was recorded? An archive that nobody recorded is somebody else's. */
+/* Is a recorded archive there, with its size? An archive without a record is not ours. */
 static int check_archive(const struct job *job, uint32_t archive, struct plenum_error *err)
 {
     const struct pack_archive *a = pack_record_get(job->options->record, archive);
@@ -487,7 +488,7 @@ static int prepare(struct job *job, struct plenum_error *err)
 
 static void job_fini(struct job *job)
 {
-    /* What is half written was written by us. */
+    /* a half-written archive is ours */
     if (job->output.partial)
         (void)unlink(job->output.partial);
     output_fini(&job->output, job->options->plan->per_archive);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_record.c - a text file, a line an entry, words between tabs:
+/* pack_record.c - a text file with one entry on each line, in words between tabs:
  *
  *     plenum-pack  1
  *     source       FINGERPRINT  SAMPLES
  *     archives     SAMPLES-EACH PREFIX
- *     kept         SAMPLE OUTCOME NAME REASON                        any number, before their
- * archive archive      NUMBER BYTES HASH SAMPLES BEFORE AFTER WHOLE-ROWS COUNT-OF-EACH-OUTCOME...
+ *     kept         SAMPLE OUTCOME NAME REASON         any number, before their archive
+ *     archive      NUMBER BYTES HASH SAMPLES BEFORE AFTER WHOLE-ROWS COUNT-OF-EACH-OUTCOME...
  *
- * An archive is recorded before it gets its name: so one that has its name is complete, and a
- * process that is killed at any moment loses no more than the archive that it was writing. Entries
- * are written with one write() an archive; what a killed process left of one is cut off. */
+ * An archive is recorded before it gets its name. So an archive with its name is complete, and a
+ * process that is killed loses at most the archive that it was writing. The entries of an archive
+ * are written with one write(); incomplete entries of a killed process are cut off. */
 #include "config.h"
 
 #include "loader/ctl/pack_record.h"
@@ -59,7 +59,7 @@ static void print_hex(FILE *f, const uint8_t bytes[16])
         (void)fprintf(f, "%02x", bytes[i]);
 }
 
-/* A name or a sentence: tabs, newlines and backslashes as \xNN. */
+/* Print a text, with tabs, newlines and backslashes as \xNN. */
 static void print_escaped(FILE *f, const char *text)
 {
     for (; *text; text++)
@@ -69,7 +69,7 @@ static void print_escaped(FILE *f, const char *text)
             (void)fputc(*text, f);
 }
 
-/* In place. */
+/* Decode it in place. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -122,7 +122,7 @@ int pack_record_keep(struct pack_record *r, uint32_t sample, enum pack_outcome o
     return 0;
 }
 
-/* The words of a line, which is cut into them. */
+/* Split a line into its words, in place. */
 static size_t split(char *line, char **words)
 {
     size_t count = 0;
@@ -169,7 +169,7 @@ static bool parse_kept(struct pack_record *r, char **words)
     return pack_record_keep(r, (uint32_t)sample, outcome, words[3], words[4]) == 0;
 }
 
-/* Is the head of the record that of our plan? */
+/* Is the record of the same plan? */
 static int check_head(const struct pack_record *r, char **lines, struct plenum_error *err)
 {
     char *words[3][WORDS_MAX];
@@ -202,7 +202,7 @@ static int check_head(const struct pack_record *r, char **lines, struct plenum_e
     return 0;
 }
 
-/* Take what is in the record; `*valid` is how much of it is complete. */
+/* Read the record; `*valid` is the length of its complete entries. */
 static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum_error *err)
 {
     char *lines[3] = {NULL}, *p = text, *end, *words[WORDS_MAX];
@@ -210,7 +210,7 @@ static int parse(struct pack_record *r, char *text, size_t *valid, struct plenum
 
     for (size_t i = 0; i < ARRAY_LEN(lines); i++, p = end + 1) {
         end = strchr(p, '\n');
-        if (!end) { /* killed before it was begun */
+        if (!end) { /* the process was killed before it wrote the header */
             *valid = 0;
             return 0;
         }
@@ -266,7 +266,7 @@ static int read_back(struct pack_record *r, size_t *valid, struct plenum_error *
     return code;
 }
 
-/* Append what was printed, on the medium. */
+/* Append the printed text, and sync it to the disk. */
 static int append(struct pack_record *r, char *text, size_t len, struct plenum_error *err)
 {
     int code = text ? io_write_all(r->fd, text, len) : -ENOMEM;
@@ -277,7 +277,7 @@ static int append(struct pack_record *r, char *text, size_t len, struct plenum_e
     return code < 0 ? error_set(err, code, "cannot write %s: %s", r->path, strerror(-code)) : 0;
 }
 
-/* Have the folder's entries on the medium. */
+/* Sync the folder's entries to the disk. */
 static int sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -409,7 +409,7 @@ const struct pack_kept *pack_record_get_kept(struct pack_record *r, uint64_t *co
 
     if (r->num_kept > 1)
         qsort(r->kept, r->num_kept, sizeof(*r->kept), by_sample);
-    /* An archive that was recorded and lost was packed again. */
+    /* an archive that was recorded and removed was packed again */
     for (uint64_t i = 0; i < r->num_kept; i++) {
         if (n > 0 && r->kept[n - 1].sample == r->kept[i].sample) {
             free(r->kept[i].name);

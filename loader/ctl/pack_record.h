@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* pack_record.h - what plenumctl pack has done so far, in the file plenum-pack.txt beside the
- * archives. It makes a run resumable, and is kept as the account of what was packed. */
+/* pack_record.h - records what plenumctl pack has done, in the file plenum-pack.txt beside the
+ * archives. It makes a run resumable, and stays as a report. */
 #ifndef LOADER_CTL_PACK_RECORD_H
 #define LOADER_CTL_PACK_RECORD_H
 
@@ -12,7 +12,7 @@
 #include "loader/dataset/tar_writer.h"
 #include "loader/image/pack.h"
 
-/** What decides each byte of the archives: a run is resumed only with the same. */
+/** All that the bytes of the archives depend on: a run is resumed only with the same plan. */
 struct pack_plan {
     uint8_t fingerprint[16]; /* of the source */
     uint32_t samples, per_archive;
@@ -32,7 +32,7 @@ static inline uint32_t pack_plan_count(const struct pack_plan *plan, uint32_t ar
     return plan->samples - first < plan->per_archive ? plan->samples - first : plan->per_archive;
 }
 
-/** Some samples together. */
+/** Sums over some samples. */
 struct pack_sum {
     uint64_t samples, bytes_before, bytes_after; /* of the images' files */
     uint64_t whole_row;                          /* JPEGs packed without a divisor */
@@ -41,7 +41,7 @@ struct pack_sum {
 
 void pack_sum_add(struct pack_sum *to, const struct pack_sum *sum);
 
-/** A sample that was kept as it is for a reason of its own. */
+/** A sample that was kept as it is, and why. */
 struct pack_kept {
     uint32_t sample;
     enum pack_outcome outcome;
@@ -67,17 +67,18 @@ int pack_record_open(const char *folder, const struct pack_plan *plan, struct pa
 /** NULL is nothing. */
 void pack_record_close(struct pack_record *record);
 
-/** What is known of an archive. Borrowed. */
+/** The record of an archive. Borrowed. */
 const struct pack_archive *pack_record_get(const struct pack_record *record, uint32_t archive);
 
-/** All that were kept, by their numbers. Borrowed until something is added. */
+/** All kept samples, by their numbers. Borrowed until one is added. */
 const struct pack_kept *pack_record_get_kept(struct pack_record *record, uint64_t *count);
 
-/** Note down a sample of the archive that is to be recorded next. 0 or -ENOMEM. */
+/** Add a kept sample of the archive that is recorded next. 0 or -ENOMEM. */
 int pack_record_keep(struct pack_record *record, uint32_t sample, enum pack_outcome outcome,
                      const char *name, const char *reason);
 
-/** Record an archive with the samples kept since, on the medium. -errno with a sentence. */
+/** Record an archive with the samples kept since the last one, on the disk. -errno with a
+ * sentence. */
 int pack_record_add(struct pack_record *record, uint32_t archive, const struct tar_written *written,
                     const struct pack_sum *sum, struct plenum_error *err);
 

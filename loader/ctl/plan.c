@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* plan.c - plenumctl plan: from measured times, what other numbers of replicas would do and need.
+/* plan.c - plenumctl plan: computes the throughput and the cores of other numbers of replicas from
+ * measured times.
  *
  * A step of R replicas takes GA micro-batches of M samples each, one behind the other on its device
  * (T_MB each), and then the reduction of the gradients (T_AR):
  *
  *     throughput = R * M * GA / (GA * T_MB + T_AR)         images/s
  *
- * T_AR is that of the network at hand and is taken as the same for all R > 1; one replica has
- * nothing to reduce. An image takes one core for the time that rendering it takes, so the loaders
- * need throughput * T_image cores, over all hosts. */
+ * T_AR is assumed to be the same for all R > 1; one replica has nothing to reduce. An image needs
+ * one core for the time T_image that rendering it takes. So the loaders of all hosts together need
+ * throughput * T_image cores. */
 #include "config.h"
 
 #include <errno.h>

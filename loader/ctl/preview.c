@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* preview.c - plenumctl preview: a contact sheet of samples as a training program gets them.
  *
- * Wrong labels, a crop that cuts off what matters, a mirrored text: people see these at once and
- * tests never do. */
+ * People see at once what tests do not: wrong labels, bad crops, mirrored text. */
 #include "config.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* sample.c - plenumctl sample: what a data set says of some of its samples. */
+/* sample.c - plenumctl sample: shows all that a data set knows about some samples. */
 #include "config.h"
 
 #include <stdio.h>

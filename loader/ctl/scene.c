@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* scene.c - painting: noise, cells and gradients, put together to eight kinds of pictures.
+/* scene.c - paints eight kinds of pictures from noise, cells and gradients.
  *
- * They are to be told apart by a small network after some minutes of training, but not by their
- * mean colour alone: light, hue, scale, angle and place vary from picture to picture. */
+ * A small network learns to classify them in some minutes, but not by their mean colour alone:
+ * light, hue, scale, angle and position vary from picture to picture. */
 #include "config.h"
 
 #include "loader/ctl/scene.h"
@@ -12,7 +12,7 @@
 
 #include "common/philox.h"
 
-/* What the painters of one picture know. Coordinates: the shorter side is 0 ... 1. */
+/* The state of painting one picture. Coordinates: the shorter side is 0 ... 1. */
 struct scene {
     uint64_t seed;
     uint32_t number;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* trace.c - plenumctl trace: the traces of a job's streams as one file, and what they tell.
+/* trace.c - plenumctl trace: joins the traces of a job's streams to one file, and summarises them.
  *
- * PLENUM_TRACE=DIR makes libplenum write a file a stream (libdist/trace.c): an array of events, one
- * a line. A file of a process that was killed has no end, and its last line may be cut: whole lines
- * are taken, the rest is left. */
+ * With PLENUM_TRACE=DIR libplenum writes one file for each stream (libdist/trace.c): an array of
+ * events, one on each line. When the process was killed, the array has no end, and the last line
+ * may be cut; then only the whole lines are used. */
 #include "config.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ static const struct options_program program = {
                "took.",
 };
 
-/* Where a batch can be, in this order. */
+/* The stages of a batch, in order. */
 enum { KINDS = 5 };
 static const char *const kinds[KINDS] = {"queue", "render", "ready", "in use", "wait"};
 
@@ -54,7 +54,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* An event without its comma, if the line is a whole one. */
+/* The event on a line, without its comma; NULL: the line is cut. */
 static char *event_of(char *line)
 {
     size_t len;
@@ -89,8 +89,8 @@ struct join {
     size_t events;
 };
 
-/* The event with the number of its file for a process: processes of several hosts may have the same
- * one. */
+/* Write an event, with the number of its file in place of the process: processes of several hosts
+ * may have the same number. */
 static void put_event(struct join *join, const char *event)
 {
     const char *pid = strstr(event, "\"pid\": ");

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* verify.c - plenumctl verify: read and decode everything once, and prove what is packed.
+/* verify.c - plenumctl verify: reads and decodes every sample, and proves packed ones.
  *
- * All of each image is decoded, as any decoder of JPEG does it; a packed one is also taken apart,
- * and the parts' coefficients are compared with the whole's. So what it finds good is good for
+ * Each image is decoded as a whole. A packed one is also split into its parts, and the coefficients
+ * of the parts are compared with those of the whole. So a sample that is good here is good for
  * every crop, whether intervals are used or not.
  *
- * What it finds bad it writes into the data set's list of bad samples, from which loaders know it,
- * and which is part of the fingerprint. A list that is not of all samples would be another one
- * tomorrow: where some could not be read, the old one stays. */
+ * Bad samples go to the data set's list of bad samples, which loaders read, and which is part of
+ * the fingerprint. An incomplete list would differ the next time: so where some samples could not
+ * be read, the old list stays. */
 #include "config.h"
 
 #include <errno.h>
@@ -74,15 +74,15 @@ static const struct options_program program = {
     .words = words,
 };
 
-/* A sample with which something is wrong. */
+/* A sample with a problem. */
 struct problem {
     uint32_t sample;
     const char *kind;
-    bool unreadable; /* which says nothing about the sample */
+    bool unreadable; /* then the sample may be good */
     struct plenum_error reason;
 };
 
-/* One sample's part of the hash over all of them. */
+/* A sample's part of the hash over all samples. */
 struct content {
     uint64_t len;
     int64_t label;
@@ -97,7 +97,7 @@ struct verify {
     unsigned threads;
     struct content *content; /* [samples], or NULL */
     atomic_uint_fast64_t packed, jpeg, progressive, png, bytes;
-    atomic_bool unread; /* some bytes could not be had */
+    atomic_bool unread; /* some samples could not be read */
     bool listed;        /* a list was written, or removed */
     struct dataset_kept kept;
     /* Any thread, holding mu. */
@@ -128,10 +128,10 @@ static void track_content(struct verify *v, uint32_t sample, const struct datase
     XXH128_canonicalFromHash(&c->hash, XXH3_128bits(buffer->bytes, buffer->len));
 }
 
-/* A fault of ours, not of the sample. */
+/* The kind of a problem that is our fault, and not the sample's. */
 static const char differ[] = "decoders-differ";
 
-/* Whether the other decoder makes the same of it as libjpeg did. */
+/* Check that our own decoder gives the same pixels, or the same error, as libjpeg. */
 static int check_decoders(struct verify *v, uint32_t sample, unsigned thread, int code,
                           const struct image_info *info, const struct plenum_error *err)
 {
