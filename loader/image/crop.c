@@ -10,8 +10,8 @@
  *              = low * product over the set bits k of (high / low)^(2^-k)
  *
  * and the factors are repeated square roots of high / low, so that neither log() nor exp() is
- * needed, only an integer square root. tests/loader/image/test_crop.c holds it against the
- * published formula. Numbers are written "Qn": n bits stand behind the binary point. */
+ * needed, only an integer square root. tests/loader/image/test_crop.c compares it with the
+ * published formula. A "Qn" number has n bits behind the binary point. */
 #include "config.h"
 
 #include "loader/image/crop.h"
@@ -27,7 +27,7 @@ enum {
     SIDE_BITS = 40,  /* behind the point of sqrt(area * ratio): half of 32 + 48 */
 };
 
-/* Not ISO C, but what both compilers that we support have on every 64-bit machine. */
+/* Not ISO C, but gcc and clang have it on every 64-bit machine. */
 __extension__ typedef unsigned __int128 u128;
 
 /* The largest r with r * r <= n, one bit after the other. */
@@ -108,7 +108,7 @@ static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *h
     *height = (uint64_t)((other + (UINT64_C(1) << 47)) >> 48);
 }
 
-/* No try fitted: the largest rectangle in the middle whose ratio is allowed. */
+/* No try fitted: use the largest centred rectangle whose ratio is allowed. */
 static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_t height)
 {
     struct rational low = p->ratio_min, high = p->ratio_max;
@@ -118,7 +118,7 @@ static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_
         box.height = (uint32_t)divide_half_even((uint64_t)width * low.den, low.num);
     else if ((uint64_t)width * high.den > (uint64_t)high.num * height)
         box.width = (uint32_t)divide_half_even((uint64_t)height * high.num, high.den);
-    if (box.width == 0) /* torchvision would fail on such an image; one pixel is shown */
+    if (box.width == 0) /* torchvision fails on such an image; we show one pixel */
         box.width = 1;
     if (box.height == 0)
         box.height = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* crop.h - which part of an image a sample shows, and how large it is drawn.
+/* crop.h - computes which part of an image a sample shows, and its size.
  *
  * Everything is a function of the pipeline, the draw (seed, epoch, position) and the size of the
  * image, in integers. */
@@ -16,20 +16,20 @@
 /** What is done to an image: `box` is resized to width x height, of which `window` is kept. */
 struct crop {
     struct rect box;             /* of the image, as it is seen after EXIF */
-    uint32_t width, height;      /* of the whole resized box; it is never made as a whole */
+    uint32_t width, height;      /* of the whole resized box; of which only the window is made */
     struct rect window;          /* of the resized box: the sample's side x side pixels */
     bool mirror;                 /* then swap left and right */
     enum pipeline_filter filter; /* how it is resized; not PIPELINE_RANDOM */
 };
 
-/** Tables that depend on the pipeline alone; zeroed at first, then kept from image to image. */
+/** Tables that depend only on the pipeline. Starts as zeros; kept from image to image. */
 struct crop_tables {
     struct rational ratio_min, ratio_max; /* what `root` was made for; den = 0: nothing yet */
     uint64_t root[32]; /* (ratio_max / ratio_min) ^ (2^-1 ... 2^-32), times 2^48 */
 };
 
 /**
- * Decide what a sample shows of an image of `width` x `height` pixels.
+ * Compute what a sample shows of an image of `width` x `height` pixels.
  *
  * `width` and `height` are 1 ... IMAGE_SIDE_MAX, their product at most IMAGE_PIXELS_MAX.
  */

@@ -8,24 +8,24 @@
 
 #include "loader/image/rect.h"
 
-/** Orientation, 1 ... 8, from a TIFF block (what follows "Exif\0\0"); 1 where there is none or it
- * makes no sense. */
+/** Orientation, 1 ... 8, from a TIFF block (what follows "Exif\0\0"); 1 where it is missing or
+ * invalid. */
 uint8_t exif_of_tiff(const uint8_t *bytes, size_t len);
 
-/** Orientation of a JPEG file: of its first APP1 segment with EXIF before the first scan. */
+/** Orientation of a JPEG file, from its first APP1 segment with EXIF before the first scan. */
 uint8_t exif_of_jpeg(const uint8_t *bytes, size_t len);
 
-/** Whether width and height change places. */
+/** Does the orientation swap width and height? */
 static inline int exif_swaps(uint8_t orientation)
 {
     return orientation >= 5;
 }
 
-/** Where `seen`, a part of the turned image, lies in the stored image of width x height. */
+/** The position of `seen`, a part of the turned image, in the stored image of width x height. */
 struct rect exif_to_stored(uint8_t orientation, struct rect seen, uint32_t width, uint32_t height);
 
 /**
- * Put one row of a stored region where it belongs in the turned region.
+ * Copy one row of a stored region to its position in the turned region.
  *
  * @param y       Of the row within the stored region of width x height pixels.
  * @param turned  The whole turned region, four bytes a pixel, without gaps.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* jpeg.c - JPEG by libjpeg-turbo, only the rows and columns of one region; and the choice between
- * it and our own decoder.
+/* jpeg.c - decodes one region of a JPEG by libjpeg-turbo, and chooses between it and our own
+ * decoder.
  *
- * The pixels are those of a full decode with the accurate inverse DCT and fancy upsampling, cut to
- * the region. A part decodes to the same bytes because of how it is chosen:
+ * The pixels are those of a full decode with the accurate inverse DCT and fancy upsampling, cropped
+ * to the region. The decoded part is chosen so that its pixels are the same:
  *
  * - Columns: jpeg_crop_scanline() begins at a whole MCU column, and the upsampler treats the first
  *   and last chroma sample of the row it sees as an edge of the image. So the cut row begins in an
@@ -16,16 +16,16 @@
  * - Block smoothing, which guesses coefficients of progressive files that were never sent, is off:
  *   its rule has changed between versions of the library, and it looks beyond the region.
  *
- * Errors: the library calls error_exit() or, for a warning, emit_message(), and we leave it by
- * longjmp(); each public function below has one place to land. Nothing leaks, since all memory of
- * the library belongs to the decompress object.
+ * Errors: the library calls error_exit() or, for a warning, emit_message(); these leave it by
+ * longjmp() to a setjmp() in each public function. Nothing leaks, because all memory of the library
+ * belongs to the decompress object.
  *
- * That object is made anew for each image. It would survive from one to the next, but so would
- * its quantisation and Huffman tables, and a file that lacks its own would be decoded with those of
- * the image before: pixels would depend on history. It costs 0.1 us.
+ * That object is created again for each image, which costs 0.1 us. If it were kept, so would be its
+ * quantisation and Huffman tables, and a file that lacks its own would be decoded with those of the
+ * image before: pixels would depend on history.
  *
- * What our own decoder (jpeg_own.h) can do never comes this far, unless it gives up on the way:
- * then the library starts from the beginning, and the rows that were delivered already are dropped.
+ * The library decodes only files that our own decoder (jpeg_own.h) does not support, and files at
+ * which it gives up: then the library starts at the top, and drops the rows that were delivered.
  *
  * CMYK: as Pillow's convert("RGB"). Pillow takes every four-component JPEG as inverted, as Adobe
  * writes them (JpegImagePlugin: rawmode "CMYK;I"), and computes R = clip(K' - MULDIV255(C, K'))
@@ -58,7 +58,7 @@
 #include "loader/image/scratch.h"
 #include "loader/image/splice.h"
 
-/* Rows that one read() delivers: enough to make a call cheap, few enough to stay in the cache. */
+/* Rows that one read() delivers: a call is then cheap, and the rows stay in the cache. */
 enum { STRIP_ROWS = 16 };
 
 /* Where they begin in the strip, and what their pitch is a multiple of. The colour conversion for
@@ -109,7 +109,7 @@ static struct jpeg_reader *reader_of(j_common_ptr cinfo)
     return container_of(cinfo->err, struct jpeg_reader, errors);
 }
 
-/* Where in the file a failure came up, as far as it helps a person. */
+/* Describe the position of an error in the file. */
 static int describe_position(const struct jpeg_reader *j, char *text, size_t size)
 {
     const struct jpeg_decompress_struct *d = &j->d;
@@ -147,7 +147,7 @@ static void on_error(j_common_ptr cinfo)
     leave(j, -EBADMSG, "JPEG decoder: %s, %s", what, place);
 }
 
-/* Levels from 0 on are remarks, -1 is a warning: the file is damaged. */
+/* Levels from 0 on are traces; -1 is a warning: the file is damaged. */
 static void on_message(j_common_ptr cinfo, int level)
 {
     if (level < 0)
@@ -164,7 +164,7 @@ static void source_nothing(j_decompress_ptr d)
     (void)d;
 }
 
-/* The whole file was given at the start, so more is wanted only where it is cut off. */
+/* The library has the whole file; it asks for more only where the file is cut off. */
 static boolean source_fill(j_decompress_ptr d)
 {
     struct jpeg_reader *j = reader_of((j_common_ptr)d);
@@ -216,8 +216,7 @@ static void check_limits(struct jpeg_reader *j)
               d->image_width, d->image_height);
 }
 
-/* What kind of JPEG it is: 0xC0 + n of its SOFn, and the bits of a sample; 0 where there is
- * none. */
+/* The kind of a JPEG: 0xC0 + n of its SOFn, and the bits of a sample; 0 where there is no SOFn. */
 static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
 {
     struct jpeg_markers m = {bytes, len, .at = 2};
@@ -232,8 +231,8 @@ static uint8_t frame_code(const uint8_t *bytes, size_t len, uint8_t *bits)
     return 0;
 }
 
-/* What the definition leaves out is refused here, since what a library makes of it depends on its
- * version. */
+/* Refuse what the definition does not cover: the result would depend on the version of the
+ * library. */
 static void check_process(struct jpeg_reader *j)
 {
     uint8_t bits = 8, code = frame_code(j->part, j->part_len, &bits);
@@ -249,7 +248,7 @@ static void check_process(struct jpeg_reader *j)
 static void start(struct jpeg_reader *j)
 {
     check_process(j);
-    j->live = true; /* also if the next line fails: what it has made by then is destroyed */
+    j->live = true; /* also if the next line fails: the object must be destroyed then, too */
     jpeg_create_decompress(&j->d);
     j->d.mem->max_memory_to_use = 0; /* the library reads an environment variable */
     j->d.src = &j->source;
@@ -300,7 +299,7 @@ static bool jpeg_reader_knows(const uint8_t *bytes, size_t len)
     return len >= 2 && bytes[0] == 0xFF && bytes[1] == 0xD8;
 }
 
-/* Have the part read by our own decoder, or by the library where that is not for it. */
+/* Open the part by our own decoder, or by the library where ours does not support it. */
 static int open_part(struct jpeg_reader *j, uint32_t *width, uint32_t *height,
                      struct plenum_error *err)
 {
@@ -345,7 +344,7 @@ static int jpeg_reader_open(struct image_reader *reader, const uint8_t *bytes, s
     return 0;
 }
 
-/* The columns that must be decoded for those of the region to come out right: see the top. */
+/* The columns that must be decoded for the region's pixels to be right: see the top. */
 static void widen(uint32_t unit, uint32_t mcu, uint32_t whole, const struct rect *region,
                   uint32_t *begin, uint32_t *end)
 {
@@ -361,7 +360,7 @@ static void widen(uint32_t unit, uint32_t mcu, uint32_t whole, const struct rect
         *begin -= mcu;
 }
 
-/* The same with rows, for the splice: one above the region and one below are enough. */
+/* The same for rows, for splicing: one above the region and one below are enough. */
 static struct rect widen_both(const struct pack_layout *l, const struct rect *region)
 {
     uint32_t begin, end, bottom = region->top + region->height;
@@ -374,8 +373,8 @@ static struct rect widen_both(const struct pack_layout *l, const struct rect *re
     return r;
 }
 
-/* Choose what is decoded of a packed file: a part that holds the region, which then becomes a
- * region of that, or all. */
+/* Choose what is decoded of a packed file: a part that holds the region, or all of it. In a part
+ * the region has other coordinates. */
 static int choose_part(struct jpeg_reader *j)
 {
     struct rect wide, pixels;

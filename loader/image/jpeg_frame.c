@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* jpeg_frame.c - the markers of a JPEG up to its first entropy-coded byte (T.81, annex B).
  *
- * What the colours are is decided as libjpeg does: JFIF means YCbCr; then Adobe's segment counts,
- * then the names of the components. */
+ * The colour space is found as libjpeg does: JFIF means YCbCr; else Adobe's segment tells, else the
+ * identifiers of the components. */
 #include "config.h"
 
 #include "loader/image/jpeg_frame.h"
@@ -30,7 +30,7 @@ struct parser {
     const uint8_t *bytes;
     size_t at, len;
     struct jpeg_frame *frame;
-    uint32_t quant_defined; /* a bit a table */
+    uint32_t quant_defined; /* one bit for each table */
     bool jfif, adobe;
     uint8_t transform; /* of Adobe's segment */
 };
@@ -196,7 +196,7 @@ static bool find_sizes(struct jpeg_frame *f)
     }
     f->strip = v_max * JPEG_BLOCK;
     f->group = v_max;
-    if (f->count == 1) { /* its MCU is one block, whatever its factors are */
+    if (f->count == 1) { /* in a scan of one component an MCU is one block (T.81, A.2.2) */
         f->component[0].h = f->component[0].v = 1;
         h_max = v_max = blocks = 1;
     }

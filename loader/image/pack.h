@@ -76,11 +76,10 @@ int image_pack(struct image_decoder *decoder, const uint8_t *bytes, size_t len,
                struct pack_result *ret, struct plenum_error *err);
 
 /**
- * Prove that a packed file's intervals can be taken out of it: that the parts, cut out of it as
- * for a crop, have the coefficients that the whole has in their place. Each interval is in one of
- * the parts.
+ * Prove that the intervals of a packed file can be decoded alone: that parts, spliced as for a
+ * crop, have the same coefficients as the whole file there. Each interval is in one of the parts.
  *
- * 1: so it is; 0: the file is not packed; -EBADMSG: it is not so, or pack_read() refuses it;
+ * 1: they can; 0: the file is not packed; -EBADMSG: they cannot, or pack_read() refuses the file;
  * -ENOMEM.
  */
 int pack_prove(const uint8_t *bytes, size_t len, struct plenum_error *err);
@@ -88,7 +87,7 @@ int pack_prove(const uint8_t *bytes, size_t len, struct plenum_error *err);
 /** The name of an outcome, for programs: "baseline", "kept-png". */
 const char *pack_outcome_name(enum pack_outcome outcome);
 
-/* Of pack.c and jpeg_pack.c, for each other. */
+/* Shared by pack.c and jpeg_pack.c. */
 
 /** The restart interval for an image of `mcus` MCUs a row and `rows` rows, in MCUs; `bytes` of
  * compressed data. It divides the row. */
@@ -113,8 +112,8 @@ struct jpeg_part {
     uint32_t left, top; /* MCUs */
 };
 
-/** Has the part the coefficients, quantisation tables and colours that the whole has there, and
- * decodes without a warning? 0; -ENOMEM; or -EBADMSG with a sentence. */
+/** Check that each part has the coefficients, quantisation tables and colours of the whole file
+ * there, and decodes without a warning: 0; -ENOMEM; or -EBADMSG with a sentence. */
 int jpeg_compare_parts(const uint8_t *bytes, size_t len, const struct jpeg_part *parts,
                        size_t count, struct plenum_error *err);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* png.c - PNG by libpng, as 8-bit RGB and a fourth byte.
+/* png.c - decodes a PNG by libpng, as 8-bit RGB and a fourth byte.
  *
- * Palettes and grey become RGB, of 16 bits the high byte is kept, alpha and transparency do not
- * matter (as Pillow's convert("RGB") does), gamma and profiles are ignored. A PNG cannot be
- * entered in the middle: all rows above the region are read, those below are not. An interlaced one
- * is read in seven passes over rows that are kept.
+ * Palettes and grey become RGB, 16 bits become the high byte; alpha and transparency are dropped as
+ * by Pillow's convert("RGB"); gamma and profiles are ignored. A PNG can only be decoded from the
+ * top: all rows above the region are read, those below are not. An interlaced one is read in seven
+ * passes over rows that are kept.
  *
  * libpng's warnings are not failures: it warns of colour profiles and the like, which change no
  * pixel. Its errors leave by longjmp(). */
@@ -32,7 +32,7 @@ struct png_reader {
 
     png_structp png;
     png_infop info;
-    const uint8_t *bytes; /* what is left of the file */
+    const uint8_t *bytes; /* the rest of the file */
     size_t left;
     size_t len; /* of the file */
 
@@ -103,7 +103,7 @@ static void png_reader_close(struct image_reader *reader)
     scratch_trim(&p->pixels, 16 << 20);
 }
 
-/* After longjmp(): hand on what went wrong. */
+/* After longjmp(): return the error. */
 static int failed(const struct png_reader *p, struct plenum_error *err)
 {
     if (p->no_memory)
@@ -113,7 +113,7 @@ static int failed(const struct png_reader *p, struct plenum_error *err)
     return error_set(err, -EBADMSG, "PNG decoder: %s", p->message);
 }
 
-/* Let only those chunks in that change pixels, and eXIf. */
+/* Ignore all chunks but those that change pixels, and eXIf. */
 static void ignore_chunks(png_structp png)
 {
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
@@ -184,7 +184,7 @@ static void choose_format(struct png_reader *p)
         give_up(p->png, "its rows have an unexpected form");
 }
 
-/* All passes but the end of the last one, from where on nothing is needed. */
+/* Read all passes, the last one only as far as it is needed. */
 static void read_passes(struct png_reader *p)
 {
     size_t pitch = (size_t)p->width * 4;

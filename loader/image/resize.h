@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* resize.h - rows of a box of pixels in, a resized, mirrored, stored sample out.
+/* resize.h - resizes rows of pixels, and mirrors and stores the sample.
  *
  * The rule (docs/pixels.md, "Resize") is in integers, so that every implementation gives the same
- * bytes. Rows are pushed from the top; output rows are written as soon as their last source row is
- * there, so that only a few rows are in memory at any time, however large the image. */
+ * bytes. Rows are pushed from the top. An output row is written as soon as its last source row is
+ * there, so that only a few rows are in memory, however large the image is. */
 #ifndef LOADER_IMAGE_RESIZE_H
 #define LOADER_IMAGE_RESIZE_H
 
@@ -34,7 +34,7 @@ void resize_use(struct resize *resize, const struct resize_kernels *kernels);
  * Prepare for one sample.
  *
  * @param dst     crop->window's pixels as `store` says; written by resize_push().
- * @param needed  The pixels of the image that have weight: their rows are to be pushed.
+ * @param needed  The pixels of the image that have weight: push their rows.
  *
  * 0 or -ENOMEM.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* scratch.h - a piece of memory that grows to what is asked for and is kept from image to image. */
+/* scratch.h - memory that grows to the requested size and is kept from image to image. */
 #ifndef LOADER_IMAGE_SCRATCH_H
 #define LOADER_IMAGE_SCRATCH_H
 
@@ -18,7 +18,7 @@ static inline void scratch_free(struct scratch *s)
     *s = (struct scratch){0};
 }
 
-/** Have room for `size` bytes in s->bytes; what was in it is lost. 0 or -ENOMEM. */
+/** Make s->bytes at least `size` bytes; the content is lost. 0 or -ENOMEM. */
 static inline int scratch_reserve(struct scratch *s, size_t size)
 {
     if (size <= s->size)
@@ -32,7 +32,7 @@ static inline int scratch_reserve(struct scratch *s, size_t size)
     return 0;
 }
 
-/** Give back what only an unusually large image needed. */
+/** Free memory that only an unusually large image needed. */
 static inline void scratch_trim(struct scratch *s, size_t keep)
 {
     if (s->size > keep)

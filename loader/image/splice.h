@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* splice.h - from a packed JPEG, the part that holds a region, as a small JPEG of its own. */
+/* splice.h - makes a small JPEG of the part of a packed JPEG that holds a region. */
 #ifndef LOADER_IMAGE_SPLICE_H
 #define LOADER_IMAGE_SPLICE_H
 
@@ -11,7 +11,7 @@
 #include "loader/image/rect.h"
 #include "loader/image/scratch.h"
 
-/** Which intervals: [left, right) of the rows [top, bottom). */
+/** Restart intervals: [left, right) of the rows [top, bottom). */
 struct splice {
     uint32_t left, right, top, bottom;
 };
@@ -22,7 +22,7 @@ struct rect splice_pixels(const struct splice *splice, const struct pack_layout 
 /**
  * The intervals that hold `region`.
  *
- * false: they are so many that decoding the file from its top is as good.
+ * false: they are so many that decoding the whole file is as fast.
  */
 bool splice_plan(const struct pack_layout *layout, const struct rect *region, struct splice *ret);
 
