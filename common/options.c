@@ -13,31 +13,6 @@
 
 enum { HELP_COLUMN = 28, HELP_WIDTH = 80 };
 
-/* Edit distance of two short names, for "did you mean". */
-static size_t distance(const char *a, size_t a_len, const char *b)
-{
-    size_t row[64], b_len = strlen(b);
-
-    if (a_len >= ARRAY_LEN(row) || b_len >= ARRAY_LEN(row))
-        return SIZE_MAX;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_len; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            size_t above = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
-
-            best = above + 1 < best ? above + 1 : best;
-            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            row[j] = best;
-            diagonal = above;
-        }
-    }
-    return row[b_len];
-}
-
 const char *options_near(const struct options_program *program, const char *word, size_t len)
 {
     const char *near = NULL;
@@ -45,7 +20,7 @@ const char *options_near(const struct options_program *program, const char *word
 
     for (size_t i = 0; i < program->count; i++) {
         const struct option_def *def = &program->defs[i];
-        size_t d = def->help && def->name ? distance(word, len, def->name) : SIZE_MAX;
+        size_t d = def->help && def->name ? str_distance(word, len, def->name) : SIZE_MAX;
 
         if (d < best) {
             best = d;

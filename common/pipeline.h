@@ -9,7 +9,12 @@
 #include <plenum/error.h>
 
 /** The sides of an output image are at most this many pixels. */
-enum { PIPELINE_SIDE_MAX = 8192 };
+enum {
+    PIPELINE_SIDE_MAX = 8192,
+    PIPELINE_OPS_MAX = 16,   /* operations behind the crop */
+    PIPELINE_FACTOR_MAX = 3, /* the largest factor of a colour operation */
+    PIPELINE_TEXT_MAX = 512, /* bytes of a canonical text with its NUL */
+};
 
 /** A named definition of pixels. Bytes never change under a name; a new rule gets a new name. */
 enum pipeline_version {
@@ -39,6 +44,34 @@ enum pipeline_filter {
     PIPELINE_FILTERS,
 };
 
+/** What is done to the resized window: docs/pixels.md, 6. */
+enum pipeline_op_kind {
+    PIPELINE_FLIP, /* left and right */
+    PIPELINE_VERTICAL_FLIP,
+    PIPELINE_COLOR_JITTER,
+    PIPELINE_BRIGHTNESS,
+    PIPELINE_CONTRAST,
+    PIPELINE_SATURATION,
+    PIPELINE_SHARPNESS,
+    PIPELINE_GRAYSCALE,
+    PIPELINE_INVERT,
+    PIPELINE_EQUALIZE,
+    PIPELINE_AUTOCONTRAST,
+    PIPELINE_SOLARIZE,
+    PIPELINE_POSTERIZE,
+    PIPELINE_ERASE,
+    PIPELINE_OPS, /* how many there are */
+};
+
+struct pipeline_op {
+    enum pipeline_op_kind kind;
+    struct rational p; /* probability, above 0 */
+    /** [0] factors of one colour operation; [0] to [2] of a jitter's brightness, contrast and
+     * saturation; of erasing, [0] the share of the window's area and [1] height / width. */
+    struct rational low[3], high[3];
+    uint32_t number; /* solarize: the threshold; posterize: bits that stay; erase: the level */
+};
+
 struct pipeline {
     enum pipeline_version version;
     bool exif; /* turn the image as its EXIF orientation says before anything else */
@@ -48,15 +81,18 @@ struct pipeline {
     struct rational scale_min, scale_max; /* PIPELINE_RRC: share of the image's area */
     struct rational ratio_min, ratio_max; /* PIPELINE_RRC: width / height */
     enum pipeline_filter filter;
-    struct rational flip; /* probability of a left-right mirror */
+    struct rational flip; /* probability of a left-right mirror, before all other operations */
+    uint32_t ops_count;
+    struct pipeline_op ops[PIPELINE_OPS_MAX]; /* in the order of the text */
     /** Canonical text: every stage with every parameter, rationals in lowest terms. Two texts that
      *  mean the same have the same canonical text, and it parses to itself. */
-    char text[224];
+    char text[PIPELINE_TEXT_MAX];
 };
 
 /**
  * Parse `text`: [v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
- * resize(256) center_crop(224)) or (rrc(S,...) | resize(S) center_crop(C)) [flip(p)].
+ * resize(256) center_crop(224)) or (rrc(S,...) | resize(S) center_crop(C)) and then operations
+ * (docs/pipelines.md), flip(p) the commonest.
  *
  * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
  */

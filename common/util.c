@@ -490,3 +490,27 @@ char *str_format(const char *format, ...)
     va_end(args);
     return n < 0 ? NULL : text;
 }
+
+size_t str_distance(const char *a, size_t a_len, const char *b)
+{
+    size_t row[64], b_len = strlen(b);
+
+    if (a_len >= ARRAY_LEN(row) || b_len >= ARRAY_LEN(row))
+        return SIZE_MAX;
+    for (size_t j = 0; j <= b_len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_len; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t above = row[j], best = diagonal + (a[i - 1] != b[j - 1]);
+
+            best = above + 1 < best ? above + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[b_len];
+}

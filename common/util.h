@@ -204,4 +204,7 @@ int array_grow(void *array, size_t *cap, size_t count, size_t size);
 /** asprintf() that answers NULL when memory is short. Owned by the caller. */
 char *str_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/** Edit distance of two short names, for "did you mean"; SIZE_MAX: one is long. */
+size_t str_distance(const char *a, size_t a_len, const char *b);
+
 #endif

@@ -134,7 +134,7 @@ static void lay_out(struct sheet *s)
 
 static void draw_title(struct sheet *s)
 {
-    char text[512];
+    char text[PIPELINE_TEXT_MAX + 64];
 
     (void)snprintf(text, sizeof(text), "%s", dataset_get_name(s->stream->dataset));
     draw_text(s, GAP, GAP, s->width - 2 * GAP, 0x20, text);

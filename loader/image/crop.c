@@ -127,17 +127,25 @@ static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_
     return box;
 }
 
+void crop_draw_sides(const struct crop_shape *shape, uint64_t area, const struct philox_block *draw,
+                     struct crop_tables *tables, uint64_t *width, uint64_t *height)
+{
+    prepare_roots(tables, shape->ratio_min, shape->ratio_max);
+    sides_of(draw_area(area, shape->scale_min, shape->scale_max, draw->word[0]),
+             draw_ratio(tables, draw->word[1]), width, height);
+}
+
 static struct rect random_box(const struct pipeline *p, const struct image_draw *draw,
                               uint32_t width, uint32_t height, struct crop_tables *tables)
 {
-    prepare_roots(tables, p->ratio_min, p->ratio_max);
+    const struct crop_shape shape = {p->scale_min, p->scale_max, p->ratio_min, p->ratio_max};
+
     for (uint32_t try = 0; try < TRIES; try++) {
         struct philox_block d =
             philox_draw(draw->seed, draw->position, draw->epoch, DRAW_CROP, try);
-        uint64_t area = draw_area((uint64_t)width * height, p->scale_min, p->scale_max, d.word[0]);
         uint64_t w, h;
 
-        sides_of(area, draw_ratio(tables, d.word[1]), &w, &h);
+        crop_draw_sides(&shape, (uint64_t)width * height, &d, tables, &w, &h);
         if (w == 0 || w > width || h == 0 || h > height)
             continue;
         return (struct rect){

@@ -2,7 +2,7 @@
 /* image.c - from the bytes of a file to a sample in its slot.
  *
  *     bytes -> reader: header -> crop: what is shown -> resize: which rows and columns that takes
- *           -> reader: those rows -> resize -> dst
+ *           -> reader: those rows -> resize -> dst, or a window -> operations -> dst
  *
  * Rows flow through in strips of a few, so that pixels stay in the processor's cache and a large
  * image needs no more memory than a small one. Only an image that EXIF turns is collected first:
@@ -21,6 +21,7 @@
 
 #include "common/error.h"
 #include "common/util.h"
+#include "loader/image/augment.h"
 #include "loader/image/crop.h"
 #include "loader/image/exif.h"
 #include "loader/image/reader.h"
@@ -41,6 +42,7 @@ static const struct {
 struct image_decoder {
     struct image_reader *readers[ARRAY_LEN(formats)];
     struct resize *resize;
+    struct augment *augment;
     enum image_jpeg jpeg;
     const char *kernels;       /* NULL: the best */
     struct image_tiles *tiles; /* borrowed, or NULL */
@@ -187,21 +189,32 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
                        struct plenum_error *err)
 {
     uint8_t orientation = pipeline->exif ? header->orientation : 1;
+    static const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
     struct rect region;
-    bool swap = exif_swaps(orientation);
+    bool swap = exif_swaps(orientation), augments;
+    struct augment_plan plan;
     struct crop crop;
+    uint8_t *window = dst;
     int r;
 
     crop_locate(pipeline, draw, swap ? header->height : header->width,
                 swap ? header->width : header->height, &d->tables, &crop);
-    if (resize_begin(d->resize, &crop, store, dst, &region) < 0)
+    augment_draw(d->augment, pipeline, draw, &plan);
+    crop.mirror ^= plan.mirror;
+    augments = augment_is_needed(&plan);
+    if (augments)
+        window = augment_window(d->augment, pipeline->side);
+    if (!window || resize_begin(d->resize, &crop, augments ? &planes : store, window, &region) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
     region = exif_to_stored(orientation, region, header->width, header->height);
     r = reader->ops->seek(reader, &region, err);
     if (r < 0)
         return r;
-    return orientation == 1 ? pass_rows(d, reader, &region, err)
-                            : pass_turned(d, reader, &region, orientation, err);
+    r = orientation == 1 ? pass_rows(d, reader, &region, err)
+                         : pass_turned(d, reader, &region, orientation, err);
+    if (r == 0 && augments)
+        augment_finish(d->augment, &plan, pipeline->side, store, dst);
+    return r;
 }
 
 int image_decoder_create(struct image_decoder **ret)
@@ -213,6 +226,9 @@ int image_decoder_create(struct image_decoder **ret)
         return -ENOMEM;
     *d = (struct image_decoder){0};
     r = resize_create(&d->resize);
+    if (r < 0)
+        goto fail;
+    r = augment_create(&d->augment);
     if (r < 0)
         goto fail;
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
@@ -236,6 +252,7 @@ void image_decoder_destroy(struct image_decoder *d)
         if (d->readers[i])
             d->readers[i]->ops->destroy(d->readers[i]);
     resize_destroy(d->resize);
+    augment_destroy(d->augment);
     scratch_free(&d->turned);
     free(d);
 }
@@ -262,6 +279,7 @@ int image_decoder_use_kernels(struct image_decoder *d, const char *name)
         if (strcmp(resize_kernels[i]->name, name) != 0 || !resize_kernels[i]->usable())
             continue;
         resize_use(d->resize, resize_kernels[i]);
+        augment_use(d->augment, name);
         d->kernels = resize_kernels[i]->name;
         jpeg_reader_use(d->readers[JPEG], d->jpeg, d->kernels);
         return 0;

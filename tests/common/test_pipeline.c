@@ -36,6 +36,15 @@ ParameterizedTestParameters(pipeline, canonical)
          "v1 rrc(9,scale=2/25:1,ratio=1:1,interpolation=random)"},
         {"resize(256, interpolation=lanczos) center_crop(224)",
          "v1 resize(256,interpolation=lanczos) center_crop(224)"},
+        {"rrc(8) flip(0) vertical_flip(0) flip(0.5)flip(1)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) flip(1/2) flip(1)"},
+        {"rrc(8) color_jitter(0.4, p=0.8, 1:1) invert(.5)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) color_jitter(3/5:7/5,1:1,1:1,p=4/5) invert(1/2)"},
+        {"rrc(8) color_jitter(2) sharpness(0:2, p=1) solarize(128, p=0.2) posterize(4)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) color_jitter(0:3,1:1,1:1) sharpness(0:2) "
+         "solarize(128,p=1/5) posterize(4)"},
+        {"rrc(8) erase(0.25, ratio=1:2)",
+         "v1 rrc(8,scale=2/25:1,ratio=3/4:4/3) erase(1/4,scale=1/50:33/100,ratio=1:2,value=0)"},
         {"resize(8,interpolation=nearest)center_crop(8)",
          "v1 resize(8,interpolation=nearest) center_crop(8)"},
         /* Decimals of fractions, as programs print them. */
@@ -81,7 +90,6 @@ ParameterizedTestParameters(pipeline, canonical)
         {"center_crop(224)", ""},
         {"rrc(224) flip(1.5)", ""},
         {"rrc(224) flip(-0.5)", ""},
-        {"rrc(224) flip(0.5) flip(0.5)", ""},
         {"flip(0.5) rrc(224)", ""},
         {"rrc(224) blur(3)", ""},
         {"trainx", ""},
@@ -134,6 +142,30 @@ Test(pipeline, the_stage_that_is_wrong_is_quoted)
                     "stages: write them out");
 }
 
+Test(pipeline, has_sixteen_operations_and_a_bounded_text)
+{
+    char text[2048] = "rrc(8)";
+    struct pipeline p, again;
+    struct plenum_error err = {""};
+
+    for (int i = 0; i < PIPELINE_OPS_MAX; i++)
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), " invert(1/7)");
+    cr_assert(eq(int, pipeline_parse(text, &p, &err), 0), "%s", err.text);
+    cr_expect(eq(u32, p.ops_count, PIPELINE_OPS_MAX));
+    cr_expect(eq(int, pipeline_parse(p.text, &again, &err), 0));
+    cr_expect(eq(int, memcmp(&p, &again, sizeof(p)), 0));
+    (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), " invert(1)");
+    cr_expect(eq(int, pipeline_parse(text, &p, &err), -EINVAL));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "more than 16 operations"), NULL), "%s", err.text);
+
+    (void)snprintf(text, sizeof(text), "rrc(8)");
+    for (int i = 0; i < 10; i++)
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text),
+                       " color_jitter(123457/999999:2,1/999983:1,1/999979:1,p=1/999961)");
+    cr_expect(eq(int, pipeline_parse(text, &p, &err), -EINVAL));
+    cr_expect(ne(ptr, (void *)strstr(err.text, "it is too long"), NULL), "%s", err.text);
+}
+
 Test(pipeline, what_is_gone_is_said_to_be_gone)
 {
     struct pipeline p;
@@ -167,9 +199,21 @@ Test(pipeline, messages_say_what_to_write)
         {"rrc(224) flip(5e-1)", {"exponent"}},
         {"rrc(224) flip(p=0.5)", {"0.25 or 1/4"}},
         {"rrc(224) flip(0.5, 0.5)", {"flip takes a probability, as in flip(0.5)"}},
-        {"rrc(224) flip", {"flip needs a probability, as in flip(0.5)"}},
+        {"rrc(224) flip", {"flip takes a probability, as in flip(0.5)"}},
         {"rrc(224", {"a ')' is missing"}},
-        {"rrc(224) hflip(0.5)", {"only flip(p) follows", "(character 10)"}},
+        {"rrc(224) hflip(0.5)", {"this is no operation; did you mean flip?", "(character 10)"}},
+        {"rrc(224) rand_augment(2, 9)", {"this is no operation (flip(p)", "docs/pipelines.md"}},
+        {"rrc(224) color_jitter(0.4, 0.4, 0.4, 0.1)", {"color_jitter takes brightness"}},
+        {"rrc(224) color_jitter(2.5)", {"factors must lie in 0 <= low <= high <= 3"}},
+        {"rrc(224) brightness(0.4)", {"a range is written low:high", "(character 24)"}},
+        {"rrc(224) contrast(1.2:0.8)", {"0 <= low <= high <= 3"}},
+        {"rrc(224) solarize(128, p=1.5)", {"a probability must lie in 0 ... 1"}},
+        {"rrc(224) solarize(257)", {"a threshold of 0 to 256"}},
+        {"rrc(224) posterize(1/2)", {"posterize takes bits, 0 to 8"}},
+        {"rrc(224) grayscale", {"grayscale takes a probability, as in grayscale(0.2)"}},
+        {"rrc(224) erase(0.5, scale=0:1)", {"scale must lie in 0 < low <= high <= 1"}},
+        {"rrc(224) erase(0.5, value=256)", {"value=LEVEL (0 to 255)"}},
+        {"rrc(224) erase(0.5, value=random)", {"a number is missing"}},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -446,7 +446,7 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
     struct axis across, down;
     uint32_t w, h, left, top, columns, rows, side = pipeline->side, last = 0;
     uint8_t orientation;
-    uint8_t *narrow, *shown;
+    uint8_t *narrow, *shown, *window;
     int r;
 
     r = oracle_header(bytes, len, &w, &h, &orientation);
@@ -482,6 +482,7 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
                    image.rgb + ((size_t)sy * image.width + sx) * 3, 3);
         }
     narrow = malloc((size_t)side * rows * 3);
+    window = malloc((size_t)side * side * 3);
     for (uint32_t y = down.first; y <= down.last; y++)
         for (uint32_t i = 0; i < side; i++)
             for (uint32_t c = 0; c < 3; c++)
@@ -495,8 +496,13 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
             for (uint32_t c = 0; c < 3; c++)
                 rgb[c] = apply(narrow + (size_t)x * 3 + c, (size_t)side * 3,
                                down.coef + (size_t)i * down.n, down.begin[i], down.end[i]);
-            store_pixel(store, side, crop.mirror ? side - 1 - x : x, i, rgb, dst);
+            memcpy(window + ((size_t)i * side + (crop.mirror ? side - 1 - x : x)) * 3, rgb, 3);
         }
+    oracle_operate(pipeline, draw, window);
+    for (uint32_t i = 0; i < side; i++)
+        for (uint32_t x = 0; x < side; x++)
+            store_pixel(store, side, x, i, window + ((size_t)i * side + x) * 3, dst);
+    free(window);
     free(narrow);
     free(shown);
     free(image.rgb);

@@ -14,6 +14,10 @@
 int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw,
                   const struct image_store *store, const uint8_t *bytes, size_t len, uint8_t *dst);
 
+/** The operations behind the crop, on a window [side][side][3]. */
+void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw,
+                    uint8_t *pixels);
+
 /** Rows 0 ... last of an image as RGB. */
 struct oracle_image {
     uint32_t width, height; /* as it was decoded */

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/* pipeline_ops.c - the operations behind the crop: their words and parameters. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/pipeline_priv.h"
+#include "common/util.h"
+
+/* What stands between the parentheses. */
+enum arguments {
+    PROBABILITY, /* (p) */
+    JITTER,      /* (brightness, contrast, saturation, p=): spreads or ranges */
+    RANGE,       /* (low:high, p=) of factors */
+    NUMBER,      /* (number, p=) */
+    RECTANGLE,   /* (p, scale=, ratio=, value=) */
+};
+
+static const struct op_form {
+    const char *name;
+    enum pipeline_op_kind kind;
+    enum arguments arguments;
+    uint32_t min, max; /* of a number */
+    const char *takes;
+} forms[] = {
+    {"flip", PIPELINE_FLIP, PROBABILITY, 0, 0, "flip takes a probability, as in flip(0.5)"},
+    {"vertical_flip", PIPELINE_VERTICAL_FLIP, PROBABILITY, 0, 0,
+     "vertical_flip takes a probability, as in vertical_flip(0.5)"},
+    {"color_jitter", PIPELINE_COLOR_JITTER, JITTER, 0, 0,
+     "color_jitter takes brightness, contrast and saturation, each a spread (0.4) or a range of "
+     "factors (0.6:1.4), and p=PROBABILITY"},
+    {"brightness", PIPELINE_BRIGHTNESS, RANGE, 0, 0,
+     "brightness takes a range of factors, as in brightness(0.6:1.4), and p=PROBABILITY"},
+    {"contrast", PIPELINE_CONTRAST, RANGE, 0, 0,
+     "contrast takes a range of factors, as in contrast(0.6:1.4), and p=PROBABILITY"},
+    {"saturation", PIPELINE_SATURATION, RANGE, 0, 0,
+     "saturation takes a range of factors, as in saturation(0.6:1.4), and p=PROBABILITY"},
+    {"sharpness", PIPELINE_SHARPNESS, RANGE, 0, 0,
+     "sharpness takes a range of factors, as in sharpness(0:2), and p=PROBABILITY"},
+    {"grayscale", PIPELINE_GRAYSCALE, PROBABILITY, 0, 0,
+     "grayscale takes a probability, as in grayscale(0.2)"},
+    {"invert", PIPELINE_INVERT, PROBABILITY, 0, 0, "invert takes a probability, as in invert(0.5)"},
+    {"equalize", PIPELINE_EQUALIZE, PROBABILITY, 0, 0,
+     "equalize takes a probability, as in equalize(0.5)"},
+    {"autocontrast", PIPELINE_AUTOCONTRAST, PROBABILITY, 0, 0,
+     "autocontrast takes a probability, as in autocontrast(0.5)"},
+    {"solarize", PIPELINE_SOLARIZE, NUMBER, 0, 256,
+     "solarize takes a threshold of 0 to 256 and p=PROBABILITY, as in solarize(128, p=0.2)"},
+    {"posterize", PIPELINE_POSTERIZE, NUMBER, 0, 8,
+     "posterize takes bits, 0 to 8, and p=PROBABILITY, as in posterize(4, p=0.2)"},
+    {"erase", PIPELINE_ERASE, RECTANGLE, 0, 255,
+     "erase takes a probability, scale=low:high, ratio=low:high and value=LEVEL (0 to 255), as in "
+     "erase(0.25)"},
+};
+
+static const struct op_form *form_of(enum pipeline_op_kind kind)
+{
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+        if (forms[i].kind == kind)
+            return &forms[i];
+    return NULL;
+}
+
+static int parse_probability(struct parser *p, struct rational *ret)
+{
+    int r = parser_rational(p, ret);
+
+    if (r < 0)
+        return r;
+    if (ret->num > ret->den)
+        return parser_error(p, "a probability must lie in 0 ... 1");
+    return 0;
+}
+
+/* A factor's range; `spread`: or one number x for max(0, 1 - x) : 1 + x. */
+static int parse_factors(struct parser *p, bool spread, struct rational *low, struct rational *high)
+{
+    const struct rational most = {PIPELINE_FACTOR_MAX, 1};
+    int r;
+
+    r = parser_rational(p, low);
+    if (r < 0)
+        return r;
+    if (parser_char(p, ':')) {
+        r = parser_rational(p, high);
+        if (r < 0)
+            return r;
+    } else if (spread) {
+        struct rational x = *low;
+
+        if (rational_make((uint64_t)x.den + x.num, x.den, high) < 0 ||
+            rational_make(x.num < x.den ? x.den - x.num : 0, x.den, low) < 0)
+            return parser_error(p, "a number is too large");
+    } else {
+        return parser_error(p, "a range is written low:high");
+    }
+    if (rational_less(*high, *low) || rational_less(most, *high))
+        return parser_error(p, "factors must lie in 0 <= low <= high <= 3");
+    return 0;
+}
+
+/* Digits alone. */
+static int parse_number(struct parser *p, const struct op_form *form, uint32_t *ret)
+{
+    struct rational value;
+    int r;
+
+    r = parser_rational(p, &value);
+    if (r < 0)
+        return r;
+    if (value.den != 1 || value.num < form->min || value.num > form->max)
+        return parser_error(p, form->takes);
+    *ret = value.num;
+    return 0;
+}
+
+static int parse_rectangle(struct parser *p, const struct op_form *form, struct pipeline_op *op)
+{
+    const struct rational one = {1, 1}, hundred = {100, 1}, hundredth = {1, 100};
+    int r = 0;
+
+    op->low[0] = (struct rational){1, 50};
+    op->high[0] = (struct rational){33, 100};
+    op->low[1] = (struct rational){3, 10};
+    op->high[1] = (struct rational){33, 10};
+    r = parse_probability(p, &op->p);
+    while (r == 0 && parser_char(p, ',')) {
+        if (parser_word(p, "scale") && parser_char(p, '='))
+            r = parser_range(p, &op->low[0], &op->high[0]);
+        else if (parser_word(p, "ratio") && parser_char(p, '='))
+            r = parser_range(p, &op->low[1], &op->high[1]);
+        else if (parser_word(p, "value") && parser_char(p, '='))
+            r = parse_number(p, form, &op->number);
+        else
+            r = parser_error(p, form->takes);
+    }
+    if (r < 0)
+        return r;
+    if (op->low[0].num == 0 || rational_less(op->high[0], op->low[0]) ||
+        rational_less(one, op->high[0]))
+        return parser_error(p, "scale must lie in 0 < low <= high <= 1");
+    if (rational_less(op->low[1], hundredth) || rational_less(op->high[1], op->low[1]) ||
+        rational_less(hundred, op->high[1]))
+        return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
+    return 0;
+}
+
+/* Behind the first argument of an operation whose first one is no probability. */
+static int parse_more(struct parser *p, const struct op_form *form, struct pipeline_op *op)
+{
+    uint32_t parts = 1;
+    int r = 0;
+
+    while (r == 0 && parser_char(p, ',')) {
+        if (parser_word(p, "p")) {
+            if (!parser_char(p, '='))
+                return parser_error(p, form->takes);
+            r = parse_probability(p, &op->p);
+        } else if (form->arguments == JITTER && parts < 3) {
+            r = parse_factors(p, true, &op->low[parts], &op->high[parts]);
+            parts++;
+        } else {
+            r = parser_error(p, form->takes);
+        }
+    }
+    return r;
+}
+
+static int parse_arguments(struct parser *p, const struct op_form *form, struct pipeline_op *op)
+{
+    int r = 0;
+
+    switch (form->arguments) {
+    case PROBABILITY:
+        return parse_probability(p, &op->p);
+    case RECTANGLE:
+        return parse_rectangle(p, form, op);
+    case JITTER:
+        for (int i = 0; i < 3; i++)
+            op->low[i] = op->high[i] = (struct rational){1, 1};
+        r = parse_factors(p, true, &op->low[0], &op->high[0]);
+        break;
+    case RANGE:
+        r = parse_factors(p, false, &op->low[0], &op->high[0]);
+        break;
+    case NUMBER:
+        r = parse_number(p, form, &op->number);
+        break;
+    }
+    if (r < 0)
+        return r;
+    return parse_more(p, form, op);
+}
+
+int pipeline_parse_op(struct parser *p, struct pipeline_op *ret)
+{
+    const struct op_form *form = NULL;
+    struct pipeline_op op = {.p = {1, 1}};
+    int r;
+
+    for (size_t i = 0; i < ARRAY_LEN(forms) && !form; i++)
+        if (parser_word(p, forms[i].name))
+            form = &forms[i];
+    if (!form)
+        return -ENOENT;
+    op.kind = form->kind;
+    if (!parser_char(p, '('))
+        return parser_error(p, form->takes);
+    r = parse_arguments(p, form, &op);
+    if (r == 0)
+        r = parser_close(p, form->takes);
+    if (r < 0)
+        return r;
+    *ret = op;
+    return 0;
+}
+
+const char *pipeline_near_op(const char *word, size_t len)
+{
+    const char *near = NULL;
+    size_t best = 3;
+
+    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        size_t d = str_distance(word, len, forms[i].name);
+
+        if (d < best) {
+            best = d;
+            near = forms[i].name;
+        }
+    }
+    return near;
+}
+
+static void put_range(FILE *f, struct rational low, struct rational high)
+{
+    char a[24], b[24];
+
+    rational_write(low, a, sizeof(a));
+    rational_write(high, b, sizeof(b));
+    (void)fprintf(f, "%s:%s", a, b);
+}
+
+void pipeline_write_op(FILE *f, const struct pipeline_op *op)
+{
+    const struct op_form *form = form_of(op->kind);
+    bool first_is_p = form->arguments == PROBABILITY || form->arguments == RECTANGLE;
+    char p[24];
+
+    rational_write(op->p, p, sizeof(p));
+    (void)fprintf(f, " %s(", form->name);
+    if (first_is_p)
+        (void)fputs(p, f);
+    for (int i = 0; i < 3 && form->arguments == JITTER; i++) {
+        if (i > 0)
+            (void)fputc(',', f);
+        put_range(f, op->low[i], op->high[i]);
+    }
+    if (form->arguments == RANGE)
+        put_range(f, op->low[0], op->high[0]);
+    if (form->arguments == NUMBER)
+        (void)fprintf(f, "%u", op->number);
+    if (form->arguments == RECTANGLE) {
+        (void)fputs(",scale=", f);
+        put_range(f, op->low[0], op->high[0]);
+        (void)fputs(",ratio=", f);
+        put_range(f, op->low[1], op->high[1]);
+        (void)fprintf(f, ",value=%u", op->number);
+    }
+    if (!first_is_p && op->p.num != op->p.den)
+        (void)fprintf(f, ",p=%s", p);
+    (void)fputc(')', f);
+}

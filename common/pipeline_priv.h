@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* pipeline_priv.h - what the parts of the pipeline's parser share: reading words and numbers of a
+ * text (pipeline_text.c), and the operations behind the crop (pipeline_ops.c). */
+#ifndef COMMON_PIPELINE_PRIV_H
+#define COMMON_PIPELINE_PRIV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/pipeline.h"
+
+/** Where in the text we are. Stages look like name or name(value, key=value, ...). */
+struct parser {
+    const char *text;
+    const char *at;
+    const char *stage; /* start of the stage that is being read */
+    struct plenum_error *err;
+};
+
+void parser_skip_space(struct parser *p);
+/** Skips spaces; true, and behind it, when `c` comes next. */
+bool parser_char(struct parser *p, char c);
+/** The same with a whole word. */
+bool parser_word(struct parser *p, const char *word);
+
+/** -EINVAL with the stage in question, for a message, up to its closing parenthesis; and how far
+ * it was understood. */
+int parser_error(struct parser *p, const char *what);
+/** The closing parenthesis; `takes` says what may stand before it. */
+int parser_close(struct parser *p, const char *takes);
+
+/** "3", "0.08" or "3/4"; never through floating point. A decimal that is no fraction of small terms
+ * is rounded to the nearest one. */
+int parser_rational(struct parser *p, struct rational *ret);
+/** "low:high". */
+int parser_range(struct parser *p, struct rational *low, struct rational *high);
+
+/** In lowest terms: 0, or -ERANGE. */
+int rational_make(uint64_t num, uint64_t den, struct rational *ret);
+bool rational_less(struct rational a, struct rational b);
+void rational_write(struct rational v, char *text, size_t size);
+
+/** Read one operation where one begins: 0, -ENOENT it is no word of an operation, -EINVAL. */
+int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
+/** The operation that is called nearly so, or NULL. */
+const char *pipeline_near_op(const char *word, size_t len);
+/** Its canonical text, with a space before it. */
+void pipeline_write_op(FILE *f, const struct pipeline_op *op);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/* pipeline_text.c - words and numbers of a pipeline's text. */
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/error.h"
+#include "common/pipeline_priv.h"
+
+__extension__ typedef unsigned __int128 u128;
+
+/* Terms of fractions. */
+#define TERM_MAX 1000000
+/* Digits behind the point that are looked at: more than a double has. */
+#define DECIMALS_MAX 18
+
+void parser_skip_space(struct parser *p)
+{
+    while (isspace((unsigned char)*p->at))
+        p->at++;
+}
+
+int parser_error(struct parser *p, const char *what)
+{
+    size_t len = strcspn(p->stage, ")");
+
+    if (p->stage[len] == ')')
+        len++;
+    if (len > 80)
+        len = 80;
+    return error_set(p->err, -EINVAL, "pipeline: %s, in '%.*s' (character %zu)", what, (int)len,
+                     p->stage, (size_t)(p->at - p->text) + 1);
+}
+
+bool parser_char(struct parser *p, char c)
+{
+    parser_skip_space(p);
+    if (*p->at != c)
+        return false;
+    p->at++;
+    return true;
+}
+
+bool parser_word(struct parser *p, const char *word)
+{
+    size_t len = strlen(word);
+
+    parser_skip_space(p);
+    if (strncmp(p->at, word, len) != 0 || isalnum((unsigned char)p->at[len]) || p->at[len] == '_' ||
+        p->at[len] == '-')
+        return false;
+    p->at += len;
+    return true;
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t t = a % b;
+
+        a = b;
+        b = t;
+    }
+    return a;
+}
+
+int rational_make(uint64_t num, uint64_t den, struct rational *ret)
+{
+    uint64_t g = gcd(num, den);
+
+    if (g > 1) {
+        num /= g;
+        den /= g;
+    }
+    if (num > TERM_MAX || den > TERM_MAX)
+        return -ERANGE;
+    *ret = (struct rational){(uint32_t)num, (uint32_t)den};
+    return 0;
+}
+
+static u128 distance(u128 num, uint64_t den, struct rational v)
+{
+    u128 a = num * v.den, b = (u128)v.num * den;
+
+    return a > b ? a - b : b - a;
+}
+
+/* The fraction with terms up to TERM_MAX that is nearest to num / den, and of two equally near the
+ * one with the smaller denominator: so what is such a fraction stays what it is,
+ * and 1.3333333333333333 is 4/3. By continued fractions: where the next convergent has larger
+ * terms, the answer is the last one, or the last intermediate fraction before it. */
+static struct rational nearest(u128 num, uint64_t den)
+{
+    struct rational before = {0, 1}, last = {1, 0};
+    u128 n = num, d = den;
+
+    while (d) {
+        u128 whole = n / d, rest = n % d, steps = whole;
+        struct rational next;
+
+        if (last.num && steps > (TERM_MAX - before.num) / last.num)
+            steps = (TERM_MAX - before.num) / last.num;
+        if (last.den && steps > (TERM_MAX - before.den) / last.den)
+            steps = (TERM_MAX - before.den) / last.den;
+        next = (struct rational){before.num + (uint32_t)steps * last.num,
+                                 before.den + (uint32_t)steps * last.den};
+        if (steps < whole) {
+            u128 a = distance(num, den, next) * last.den, b = distance(num, den, last) * next.den;
+
+            return last.den == 0 || (next.den && (a < b || (a == b && next.den < last.den))) ? next
+                                                                                             : last;
+        }
+        before = last;
+        last = next;
+        n = d;
+        d = rest;
+    }
+    return last;
+}
+
+static int parse_denominator(struct parser *p, uint64_t num, struct rational *ret)
+{
+    uint64_t den = 0;
+    const char *start;
+
+    parser_skip_space(p);
+    start = p->at;
+    for (; isdigit((unsigned char)*p->at); p->at++)
+        if ((den = den * 10 + (uint64_t)(*p->at - '0')) > TERM_MAX)
+            return parser_error(p, "a number is too large");
+    if (p->at == start || den == 0)
+        return parser_error(p, "a fraction needs a denominator of at least 1");
+    return rational_make(num, den, ret); /* both are small enough */
+}
+
+/* "3", "0.08" or "3/4"; never through floating point. A decimal that is no fraction of small terms
+ * is rounded to the nearest one. */
+int parser_rational(struct parser *p, struct rational *ret)
+{
+    u128 num = 0;
+    uint64_t den = 1;
+    unsigned decimals = 0;
+    const char *start;
+
+    parser_skip_space(p);
+    start = p->at;
+    for (; isdigit((unsigned char)*p->at); p->at++)
+        if ((num = num * 10 + (unsigned)(*p->at - '0')) > TERM_MAX)
+            return parser_error(p, "a number is too large");
+    if (*p->at == '.') {
+        for (p->at++; isdigit((unsigned char)*p->at); p->at++)
+            if (decimals++ < DECIMALS_MAX) {
+                num = num * 10 + (unsigned)(*p->at - '0');
+                den *= 10;
+            }
+    }
+    if (p->at == start || (p->at == start + 1 && *start == '.'))
+        return parser_error(p, "a number is missing: write 0.25 or 1/4");
+    if (*p->at == 'e' || *p->at == 'E' || *p->at == '%')
+        return parser_error(p,
+                            "a number is written as 0.25 or 1/4, without exponent or percent sign");
+    if (*start != '.' && p->at[-1] != '.' && decimals == 0 && parser_char(p, '/'))
+        return parse_denominator(p, (uint64_t)num, ret);
+    *ret = nearest(num, den);
+    return 0;
+}
+
+int parser_range(struct parser *p, struct rational *low, struct rational *high)
+{
+    int r;
+
+    parser_skip_space(p);
+    if (*p->at == '(' || *p->at == '[')
+        return parser_error(p, "a range is written low:high, without brackets");
+    r = parser_rational(p, low);
+    if (r < 0)
+        return r;
+    if (!parser_char(p, ':'))
+        return parser_error(p, "a range is written low:high");
+    return parser_rational(p, high);
+}
+
+int parser_close(struct parser *p, const char *takes)
+{
+    if (parser_char(p, ')'))
+        return 0;
+    return parser_error(p, *p->at ? takes : "a ')' is missing");
+}
+
+bool rational_less(struct rational a, struct rational b)
+{
+    return (uint64_t)a.num * b.den < (uint64_t)b.num * a.den;
+}
+
+void rational_write(struct rational v, char *text, size_t size)
+{
+    (void)(v.den == 1 ? snprintf(text, size, "%u", v.num)
+                      : snprintf(text, size, "%u/%u", v.num, v.den));
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/* augment.c - the operations behind the crop.
+ *
+ *     draw -> plan: what is done, how strongly, and where
+ *     resize -> window (three planes) -> steps, in place -> stored, each byte once
+ *
+ * Mirroring costs no pass: left and right are the resize's, top and bottom are done by storing rows
+ * from the last one on. All operations but erasing are blind to it, and an erased rectangle is put
+ * where it will be seen. */
+#include "config.h"
+
+#include "loader/image/augment.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/philox.h"
+#include "common/util.h"
+#include "loader/image/augment_loops.h"
+#include "loader/image/scratch.h"
+
+/* Draws of an operation: from this many times its number in the text on. */
+enum { DRAWS = 16, ERASE_TRIES = 10 };
+
+struct augment {
+    const struct augment_loops *loops;
+    struct crop_tables ratios; /* of erasing */
+    struct scratch window;     /* [3][side][side] */
+    struct scratch plane;      /* [side][side] */
+};
+
+static const struct augment_loops *const sets[] = {
+#ifdef __x86_64__
+    &augment_avx2,
+#endif
+    &augment_portable,
+};
+
+int augment_create(struct augment **ret)
+{
+    struct augment *a = malloc(sizeof(*a));
+
+    if (!a)
+        return -ENOMEM;
+    *a = (struct augment){.loops = &augment_portable};
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2"))
+        a->loops = &augment_avx2;
+#endif
+    *ret = a;
+    return 0;
+}
+
+void augment_destroy(struct augment *a)
+{
+    if (!a)
+        return;
+    scratch_free(&a->window);
+    scratch_free(&a->plane);
+    free(a);
+}
+
+void augment_use(struct augment *a, const char *kernels)
+{
+    a->loops = &augment_portable;
+    for (size_t i = 0; i < ARRAY_LEN(sets); i++)
+        if (strcmp(sets[i]->name, kernels) == 0)
+            a->loops = sets[i];
+}
+
+/* ---- what is drawn ---- */
+
+static struct philox_block draw_words(const struct image_draw *d, uint32_t op, uint32_t draw)
+{
+    return philox_draw(d->seed, d->position, d->epoch, DRAW_OPERATION, DRAWS * op + draw);
+}
+
+static uint32_t to_factor(struct rational r)
+{
+    return (uint32_t)((((uint64_t)r.num << (AUGMENT_BITS + 1)) + r.den) / (2 * (uint64_t)r.den));
+}
+
+/* A factor of a range, both ends included. */
+static uint32_t draw_factor(struct rational low, struct rational high, uint32_t word)
+{
+    uint32_t from = to_factor(low);
+
+    return from + philox_below(word, to_factor(high) - from + 1);
+}
+
+static void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)
+{
+    assert(plan->count < AUGMENT_STEPS_MAX);
+    plan->steps[plan->count++] = (struct augment_step){.kind = kind, .number = number};
+}
+
+/* Brightness, contrast and saturation in one of six orders. */
+static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                        const struct philox_block *d, struct augment_plan *plan)
+{
+    static const uint8_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                         {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const enum pipeline_op_kind kinds[3] = {PIPELINE_BRIGHTNESS, PIPELINE_CONTRAST,
+                                                   PIPELINE_SATURATION};
+    const uint8_t *order = orders[philox_below(draw_words(draw, at, 1).word[0], 6)];
+
+    for (int i = 0; i < 3; i++) {
+        uint32_t part = order[i];
+        uint32_t factor = draw_factor(op->low[part], op->high[part], d->word[1 + part]);
+
+        if (factor != 1 << AUGMENT_BITS) /* which changes nothing */
+            add_step(plan, kinds[part], factor);
+    }
+}
+
+/* torchvision's RandomErasing: up to ten tries for a rectangle that is smaller than the window. */
+static bool draw_erased(struct augment *a, const struct pipeline_op *op, uint32_t at,
+                        const struct image_draw *draw, uint32_t side, struct rect *ret)
+{
+    for (uint32_t try = 0; try < ERASE_TRIES; try++) {
+        struct philox_block d = draw_words(draw, at, 1 + try);
+        const struct crop_shape shape = {op->low[0], op->high[0], op->low[1], op->high[1]};
+        uint64_t height, width;
+
+        crop_draw_sides(&shape, (uint64_t)side * side, &d, &a->ratios, &height, &width);
+        if (height == 0 || width == 0 || height >= side || width >= side)
+            continue;
+        *ret = (struct rect){
+            .left = philox_below(d.word[3], side - (uint32_t)width + 1),
+            .top = philox_below(d.word[2], side - (uint32_t)height + 1),
+            .width = (uint32_t)width,
+            .height = (uint32_t)height,
+        };
+        return true;
+    }
+    return false;
+}
+
+static void draw_op(struct augment *a, const struct pipeline *pipeline, uint32_t at,
+                    const struct image_draw *draw, struct augment_plan *plan)
+{
+    const struct pipeline_op *op = &pipeline->ops[at];
+    struct philox_block d = draw_words(draw, at, 0);
+    uint32_t side = pipeline->side;
+    struct rect rect;
+
+    if ((uint64_t)d.word[0] * op->p.den >= (uint64_t)op->p.num << 32)
+        return;
+    switch (op->kind) {
+    case PIPELINE_FLIP:
+        plan->mirror = !plan->mirror;
+        return;
+    case PIPELINE_VERTICAL_FLIP:
+        plan->upside_down = !plan->upside_down;
+        return;
+    case PIPELINE_COLOR_JITTER:
+        draw_jitter(op, at, draw, &d, plan);
+        return;
+    case PIPELINE_BRIGHTNESS:
+    case PIPELINE_CONTRAST:
+    case PIPELINE_SATURATION:
+    case PIPELINE_SHARPNESS:
+        add_step(plan, op->kind, draw_factor(op->low[0], op->high[0], d.word[1]));
+        return;
+    case PIPELINE_ERASE:
+        if (!draw_erased(a, op, at, draw, side, &rect))
+            return;
+        /* As if all flips came before it; what comes behind is put right at the end. */
+        if (plan->mirror)
+            rect.left = side - rect.left - rect.width;
+        if (plan->upside_down)
+            rect.top = side - rect.top - rect.height;
+        add_step(plan, op->kind, op->number);
+        plan->steps[plan->count - 1].rect = rect;
+        return;
+    default:
+        add_step(plan, op->kind, op->number);
+        return;
+    }
+}
+
+void augment_draw(struct augment *a, const struct pipeline *pipeline, const struct image_draw *draw,
+                  struct augment_plan *ret)
+{
+    ret->count = 0;
+    ret->mirror = ret->upside_down = false;
+    for (uint32_t i = 0; i < pipeline->ops_count; i++)
+        draw_op(a, pipeline, i, draw, ret);
+    /* In memory, left and right are already as they will be seen, top and bottom are not yet. */
+    for (uint32_t i = 0; ret->mirror && i < ret->count; i++) {
+        struct rect *rect = &ret->steps[i].rect;
+
+        if (ret->steps[i].kind == PIPELINE_ERASE)
+            rect->left = pipeline->side - rect->left - rect->width;
+    }
+}
+
+/* ---- what is done ---- */
+
+uint8_t *augment_window(struct augment *a, uint32_t side)
+{
+    size_t plane = (size_t)side * side;
+
+    if (scratch_reserve(&a->window, 3 * plane) < 0 || scratch_reserve(&a->plane, plane) < 0)
+        return NULL;
+    return a->window.bytes;
+}
+
+static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
+{
+    uint32_t other[3][256] = {{0}};
+    size_t i = 0;
+
+    memset(counts, 0, 256 * sizeof(*counts));
+    for (; i + 4 <= n; i += 4) { /* neighbours are often equal, and a count waits for itself */
+        counts[v[i]]++;
+        other[0][v[i + 1]]++;
+        other[1][v[i + 2]]++;
+        other[2][v[i + 3]]++;
+    }
+    for (; i < n; i++)
+        counts[v[i]]++;
+    for (int level = 0; level < 256; level++)
+        counts[level] += other[0][level] + other[1][level] + other[2][level];
+}
+
+/* The darkest level to 0, the brightest to 255. False: nothing changes. */
+static bool stretch_table(const uint32_t counts[256], uint8_t table[256])
+{
+    uint32_t low = 0, high = 255;
+
+    while (low < 255 && counts[low] == 0)
+        low++;
+    while (high > 0 && counts[high] == 0)
+        high--;
+    if (high <= low)
+        return false;
+    for (uint32_t v = low; v <= high; v++)
+        table[v] = (uint8_t)(255 * (v - low) / (high - low));
+    return true;
+}
+
+/* As many pixels of each level as can be. */
+static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256])
+{
+    uint32_t last = 255;
+    size_t step, sum;
+
+    while (last > 0 && counts[last] == 0)
+        last--;
+    step = (n - counts[last]) / 255;
+    if (step == 0)
+        return false;
+    sum = step / 2;
+    for (uint32_t v = 0; v < 256; v++) {
+        table[v] = (uint8_t)min_u64(sum / step, 255);
+        sum += counts[v];
+    }
+    return true;
+}
+
+static void remap(struct augment *a, enum pipeline_op_kind kind, uint8_t *planes, size_t n)
+{
+    uint32_t counts[256];
+    uint8_t table[256];
+
+    for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
+        count_levels(v, n, counts);
+        if (kind == PIPELINE_EQUALIZE ? equal_table(counts, n, table)
+                                      : stretch_table(counts, table))
+            a->loops->table(v, n, table);
+    }
+}
+
+static void sharpen(struct augment *a, uint8_t *planes, uint32_t side, uint32_t factor)
+{
+    size_t n = (size_t)side * side;
+
+    if (side < 3)
+        return;
+    for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
+        a->loops->sharpen(v, a->plane.bytes, side, side, factor);
+        memcpy(v, a->plane.bytes, n);
+    }
+}
+
+static void erase(uint8_t *planes, uint32_t side, const struct rect *rect, uint32_t level)
+{
+    for (uint32_t c = 0; c < 3; c++)
+        for (uint32_t y = 0; y < rect->height; y++)
+            memset(planes + ((size_t)c * side + rect->top + y) * side + rect->left, (int)level,
+                   rect->width);
+}
+
+static void do_step(struct augment *a, const struct augment_step *step, uint8_t *v, uint32_t side)
+{
+    const struct augment_loops *loops = a->loops;
+    size_t n = (size_t)side * side;
+
+    switch (step->kind) {
+    case PIPELINE_BRIGHTNESS:
+        loops->scale(v, 3 * n, step->number);
+        break;
+    case PIPELINE_CONTRAST:
+        /* The mean to the nearest integer. */
+        loops->blend_level(v, 3 * n, (uint32_t)((2 * loops->sum_gray(v, n) + n) / (2 * n)),
+                           step->number);
+        break;
+    case PIPELINE_SATURATION:
+        loops->blend_gray(v, n, step->number);
+        break;
+    case PIPELINE_SHARPNESS:
+        sharpen(a, v, side, step->number);
+        break;
+    case PIPELINE_GRAYSCALE:
+        loops->gray(v, n);
+        break;
+    case PIPELINE_INVERT:
+        loops->invert(v, 3 * n);
+        break;
+    case PIPELINE_SOLARIZE:
+        loops->solarize(v, 3 * n, step->number);
+        break;
+    case PIPELINE_POSTERIZE:
+        loops->mask(v, 3 * n, 0xFF00u >> step->number & 0xFF);
+        break;
+    case PIPELINE_EQUALIZE:
+    case PIPELINE_AUTOCONTRAST:
+        remap(a, step->kind, v, n);
+        break;
+    case PIPELINE_ERASE:
+        erase(v, side, &step->rect, step->number);
+        break;
+    default:
+        assert(false);
+    }
+}
+
+static void store_row(const struct augment *a, const struct image_store *store, const uint8_t *from,
+                      uint32_t side, uint32_t y, uint8_t *dst)
+{
+    uint8_t flip = store->dtype == PLENUM_INT8 ? 0x80 : 0;
+    uint8_t zero = store->dtype == PLENUM_INT8 ? 0 : 128;
+    size_t plane = (size_t)side * side, at = (size_t)y * side;
+
+    if (store->layout == PLENUM_NHWC) {
+        a->loops->store_pixels(from, plane, side, store->channels, flip, zero,
+                               dst + at * store->channels);
+        return;
+    }
+    for (uint32_t c = 0; c < 3; c++)
+        a->loops->store_bytes(from + c * plane, side, flip, dst + c * plane + at);
+    if (store->channels == 4)
+        memset(dst + 3 * plane + at, zero, side);
+}
+
+void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t side,
+                    const struct image_store *store, uint8_t *dst)
+{
+    uint8_t *window = a->window.bytes;
+
+    for (uint32_t i = 0; i < plan->count; i++)
+        do_step(a, &plan->steps[i], window, side);
+    for (uint32_t y = 0; y < side; y++) {
+        uint32_t from = plan->upside_down ? side - 1 - y : y;
+
+        store_row(a, store, window + (size_t)from * side, side, y, dst);
+    }
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* augment.h - the operations behind the crop: a resized window in, the stored sample out.
+ *
+ * The rules (docs/pixels.md, 6) are in integers. What is drawn for a sample depends on the pipeline
+ * and the draw alone, so it is known before a pixel is: a sample for which nothing is drawn takes
+ * the short way. */
+#ifndef LOADER_IMAGE_AUGMENT_H
+#define LOADER_IMAGE_AUGMENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/pipeline.h"
+#include "loader/image/crop.h"
+#include "loader/image/image.h"
+#include "loader/image/rect.h"
+
+/** One operation that is done to a sample. */
+struct augment_step {
+    enum pipeline_op_kind kind; /* of a jitter, one of its parts */
+    uint32_t number;            /* factor at 2^14, threshold, bits or level */
+    struct rect rect;           /* what is erased, of the window as it lies in memory */
+};
+
+enum { AUGMENT_STEPS_MAX = 3 * PIPELINE_OPS_MAX };
+
+/** What is drawn for one sample. */
+struct augment_plan {
+    struct augment_step steps[AUGMENT_STEPS_MAX];
+    uint32_t count;
+    bool mirror;      /* left and right: to be done by the resize */
+    bool upside_down; /* top and bottom: when it is stored */
+};
+
+/** Windows and tables, kept from image to image. Opaque. Threads: one at a time. */
+struct augment;
+
+/** 0 or -ENOMEM. */
+int augment_create(struct augment **ret);
+/** NULL is nothing. */
+void augment_destroy(struct augment *augment);
+
+/** Use the loops of this set ("avx2", "portable"; others have none of their own and take the
+ * portable ones). The pixels are the same. */
+void augment_use(struct augment *augment, const char *kernels);
+
+void augment_draw(struct augment *augment, const struct pipeline *pipeline,
+                  const struct image_draw *draw, struct augment_plan *ret);
+
+/** Whether there is more to do than the resize does. */
+static inline bool augment_is_needed(const struct augment_plan *plan)
+{
+    return plan->count > 0 || plan->upside_down;
+}
+
+/** Room for the window: [3][side][side], uint8. NULL: memory is short. Borrowed until the next
+ * call. */
+uint8_t *augment_window(struct augment *augment, uint32_t side);
+
+/** Do the steps in the window, and store it as `store` says into `dst`, each byte once. */
+void augment_finish(struct augment *augment, const struct augment_plan *plan, uint32_t side,
+                    const struct image_store *store, uint8_t *dst);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* augment_loops.h - the loops of the operations, one set for each kind of processor.
+ *
+ * A window is three planes of bytes. Where the loops are plain enough for compilers to vectorise,
+ * there is one text of them, augment_loops.inc, which is compiled once for each set. */
+#ifndef LOADER_IMAGE_AUGMENT_LOOPS_H
+#define LOADER_IMAGE_AUGMENT_LOOPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/** Bits behind the point of a factor. */
+enum { AUGMENT_BITS = 14 };
+
+struct augment_loops {
+    const char *name;
+    /** v * factor. */
+    void (*scale)(uint8_t *v, size_t n, uint32_t factor);
+    /** level + factor * (v - level). */
+    void (*blend_level)(uint8_t *v, size_t n, uint32_t level, uint32_t factor);
+    /** The same with each pixel's grey for the level. planes[3][n]. */
+    void (*blend_gray)(uint8_t *planes, size_t n, uint32_t factor);
+    /** All three planes become grey. */
+    void (*gray)(uint8_t *planes, size_t n);
+    /** The sum of the greys of n < 2^24 pixels. */
+    uint64_t (*sum_gray)(const uint8_t *planes, size_t n);
+    void (*invert)(uint8_t *v, size_t n);
+    void (*solarize)(uint8_t *v, size_t n, uint32_t threshold);
+    void (*mask)(uint8_t *v, size_t n, uint32_t mask);
+    /** One plane against what Pillow calls SMOOTH. */
+    void (*sharpen)(const uint8_t *from, uint8_t *to, size_t width, size_t height, uint32_t factor);
+    void (*table)(uint8_t *v, size_t n, const uint8_t *table);
+    /** A row of planes, `plane` bytes apart, as pixels of `channels` bytes. */
+    void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
+                         uint8_t flip, uint8_t zero, uint8_t *to);
+    void (*store_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
+};
+
+extern const struct augment_loops augment_portable;
+#ifdef __x86_64__
+extern const struct augment_loops augment_avx2;
+#endif
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* augment_portable.c - the loops of augment_loops.inc for every processor. */
+#include "config.h"
+
+/* gcc vectorises loops from -O3 on. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
+#include "loader/image/augment_loops.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LOOP
+#include "loader/image/augment_loops.inc"
+
+const struct augment_loops augment_portable = LOOPS_TABLE("portable");

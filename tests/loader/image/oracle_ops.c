@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/* oracle_ops.c - the operations behind the crop, one after the other on the whole window, straight
+ * from docs/pixels.md, 6. Only the sides of an erased rectangle are the renderer's own (crop.c). */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/philox.h"
+#include "tests/loader/image/oracle.h"
+
+typedef uint8_t rgb_t[3];
+
+static uint32_t word(const struct image_draw *d, uint32_t op, uint32_t draw, int i)
+{
+    return philox_draw(d->seed, d->position, d->epoch, DRAW_OPERATION, 16 * op + draw).word[i];
+}
+
+/* A factor times 2^14. */
+static int64_t factor(struct rational low, struct rational high, uint32_t w)
+{
+    int64_t a = (2 * 16384 * (int64_t)low.num + low.den) / (2 * (int64_t)low.den);
+    int64_t b = (2 * 16384 * (int64_t)high.num + high.den) / (2 * (int64_t)high.den);
+
+    return a + (int64_t)(((uint64_t)w * (uint64_t)(b - a + 1)) >> 32);
+}
+
+static uint8_t blend(int64_t from, int64_t to, int64_t f)
+{
+    int64_t x = from * 16384 + f * (to - from); /* at 2^14 */
+
+    return (uint8_t)(x <= 0 ? 0 : x >= 255 * 16384 ? 255 : x / 16384);
+}
+
+static int64_t gray(const rgb_t v)
+{
+    return (v[0] * 19595 + v[1] * 38470 + v[2] * 7471 + 32768) / 65536;
+}
+
+static void colour(enum pipeline_op_kind kind, int64_t f, rgb_t *v, uint32_t side)
+{
+    int64_t n = (int64_t)side * side, sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        sum += gray(v[i]);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t from = kind == PIPELINE_BRIGHTNESS ? 0
+                       : kind == PIPELINE_CONTRAST ? (2 * sum + n) / (2 * n)
+                                                   : gray(v[i]);
+
+        for (int c = 0; c < 3; c++)
+            v[i][c] = blend(from, v[i][c], f);
+    }
+}
+
+static void sharpen(int64_t f, rgb_t *v, uint32_t side)
+{
+    size_t bytes = (size_t)side * side * 3;
+    rgb_t *from = malloc(bytes);
+
+    memcpy(from, v, bytes);
+    for (uint32_t y = 1; y + 1 < side; y++)
+        for (uint32_t x = 1; x + 1 < side; x++)
+            for (int c = 0; c < 3; c++) {
+                int64_t sum = 4 * from[y * side + x][c];
+
+                for (uint32_t i = y - 1; i <= y + 1; i++)
+                    for (uint32_t j = x - 1; j <= x + 1; j++)
+                        sum += from[i * side + j][c];
+                v[y * side + x][c] = blend((2 * sum + 13) / 26, from[y * side + x][c], f);
+            }
+    free(from);
+}
+
+static void remap(enum pipeline_op_kind kind, rgb_t *v, size_t n)
+{
+    for (int c = 0; c < 3; c++) {
+        uint64_t count[256] = {0}, below = 0, step;
+        int low = 255, high = 0;
+
+        for (size_t i = 0; i < n; i++) {
+            count[v[i][c]]++;
+            low = v[i][c] < low ? v[i][c] : low;
+            high = v[i][c] > high ? v[i][c] : high;
+        }
+        step = (n - count[high]) / 255;
+        if (high == low || (kind == PIPELINE_EQUALIZE && step == 0))
+            continue;
+        for (size_t i = 0; i < n; i++) {
+            uint8_t value = v[i][c];
+            uint64_t to;
+
+            below = 0;
+            for (int k = 0; k < value; k++)
+                below += count[k];
+            to = kind == PIPELINE_EQUALIZE ? (step / 2 + below) / step
+                                           : (uint64_t)(255 * (value - low) / (high - low));
+            v[i][c] = (uint8_t)(to > 255 ? 255 : to);
+        }
+    }
+}
+
+static void turn(rgb_t *v, uint32_t side, bool vertical)
+{
+    for (uint32_t y = 0; y < side; y++)
+        for (uint32_t x = 0; x < side; x++) {
+            uint32_t a = y * side + x;
+            uint32_t b = vertical ? (side - 1 - y) * side + x : y * side + side - 1 - x;
+            rgb_t kept;
+
+            if (b <= a)
+                continue;
+            memcpy(kept, v[a], 3);
+            memcpy(v[a], v[b], 3);
+            memcpy(v[b], kept, 3);
+        }
+}
+
+static void erase(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                  rgb_t *v, uint32_t side)
+{
+    for (uint32_t try = 1; try <= 10; try++) {
+        const struct crop_shape shape = {op->low[0], op->high[0], op->low[1], op->high[1]};
+        struct crop_tables tables = {0};
+        struct philox_block d =
+            philox_draw(draw->seed, draw->position, draw->epoch, DRAW_OPERATION, 16 * at + try);
+        uint64_t height, width, top, left;
+
+        crop_draw_sides(&shape, (uint64_t)side * side, &d, &tables, &height, &width);
+        if (height == 0 || width == 0 || height >= side || width >= side)
+            continue;
+        top = (d.word[2] * (side - height + 1)) >> 32;
+        left = (d.word[3] * (side - width + 1)) >> 32;
+        for (uint64_t y = top; y < top + height; y++)
+            for (uint64_t x = left; x < left + width; x++)
+                memset(v[y * side + x], (int)op->number, 3);
+        return;
+    }
+}
+
+static void jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                   rgb_t *v, uint32_t side)
+{
+    static const char orders[6][4] = {"bcs", "bsc", "cbs", "csb", "sbc", "scb"};
+    const char *order = orders[((uint64_t)word(draw, at, 1, 0) * 6) >> 32];
+
+    for (; *order; order++) {
+        int part = *order == 'b' ? 0 : *order == 'c' ? 1 : 2;
+        static const enum pipeline_op_kind kinds[] = {PIPELINE_BRIGHTNESS, PIPELINE_CONTRAST,
+                                                      PIPELINE_SATURATION};
+
+        colour(kinds[part], factor(op->low[part], op->high[part], word(draw, at, 0, 1 + part)), v,
+               side);
+    }
+}
+
+void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw, uint8_t *pixels)
+{
+    uint32_t side = pipeline->side;
+    size_t n = (size_t)side * side;
+    rgb_t *v = (rgb_t *)pixels;
+
+    for (uint32_t at = 0; at < pipeline->ops_count; at++) {
+        const struct pipeline_op *op = &pipeline->ops[at];
+        int64_t f = op->low[0].den ? factor(op->low[0], op->high[0], word(draw, at, 0, 1)) : 0;
+
+        if ((uint64_t)word(draw, at, 0, 0) * op->p.den >= (uint64_t)op->p.num << 32)
+            continue;
+        switch (op->kind) {
+        case PIPELINE_FLIP:
+        case PIPELINE_VERTICAL_FLIP:
+            turn(v, side, op->kind == PIPELINE_VERTICAL_FLIP);
+            break;
+        case PIPELINE_COLOR_JITTER:
+            jitter(op, at, draw, v, side);
+            break;
+        case PIPELINE_BRIGHTNESS:
+        case PIPELINE_CONTRAST:
+        case PIPELINE_SATURATION:
+            colour(op->kind, f, v, side);
+            break;
+        case PIPELINE_SHARPNESS:
+            sharpen(f, v, side);
+            break;
+        case PIPELINE_GRAYSCALE:
+            for (size_t i = 0; i < n; i++)
+                memset(v[i], (int)gray(v[i]), 3);
+            break;
+        case PIPELINE_INVERT:
+        case PIPELINE_SOLARIZE:
+            for (size_t i = 0; i < 3 * n; i++)
+                if (op->kind == PIPELINE_INVERT || pixels[i] >= op->number)
+                    pixels[i] = (uint8_t)(255 - pixels[i]);
+            break;
+        case PIPELINE_POSTERIZE:
+            for (size_t i = 0; i < 3 * n; i++)
+                pixels[i] = (uint8_t)(pixels[i] >> (8 - op->number) << (8 - op->number));
+            break;
+        case PIPELINE_EQUALIZE:
+        case PIPELINE_AUTOCONTRAST:
+            remap(op->kind, v, n);
+            break;
+        case PIPELINE_ERASE:
+            erase(op, at, draw, v, side);
+            break;
+        case PIPELINE_OPS:
+            abort();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""What tests of the renderer against Pillow share: the program that renders, and TAP."""
+
+import os
+import subprocess
+import sys
+
+try:
+    import numpy as np
+    from PIL import Image
+except ImportError as e:
+    # The interpreter that configure found may be another than the distribution's, which has them.
+    if os.environ.get("PLENUM_TEST_PYTHON") is None and os.path.exists("/usr/bin/python3"):
+        os.environ["PLENUM_TEST_PYTHON"] = "tried"
+        os.execv("/usr/bin/python3", ["/usr/bin/python3", os.path.abspath(sys.argv[0])])
+    print(f"1..0 # SKIP {e} (Debian: python3-pil, python3-numpy)")
+    sys.exit(0)
+
+Image.MAX_IMAGE_PIXELS = None
+TOP = os.environ.get("top_builddir", ".")
+DUMP = os.path.join(TOP, "tests/loader/image/dump")
+IMAGES = os.environ.get("PLENUM_TEST_IMAGES") or os.path.join(
+    os.environ.get("top_srcdir", "."), "..", "shared", "images")
+
+count = 0
+
+
+def result(ok, name, note=""):
+    global count
+    count += 1
+    print(f"{'ok' if ok else 'not ok'} {count} - {name}{note}", flush=True)
+
+
+class Dump:
+    """A running dump program."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([DUMP], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def render(self, path, pipeline, seed, position):
+        """Geometry and pixels."""
+        self.process.stdin.write(f"{path}\t{pipeline}\t{seed}\t{position}\n".encode())
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().decode().rstrip("\n")
+        if not answer.startswith("ok "):
+            raise ValueError(f"{path}: {answer}")
+        numbers = [int(n) for n in answer.split()[1:]]
+        side = numbers[8]
+        pixels = self.process.stdout.read(side * side * 3)
+        return numbers, np.frombuffer(pixels, np.uint8).reshape(side, side, 3)
+
+
+def finish():
+    print(f"1..{count}")
