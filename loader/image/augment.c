@@ -20,8 +20,11 @@
 #include "loader/image/augment_loops.h"
 #include "loader/image/scratch.h"
 
-/* Draws of an operation: from this many times its number in the text on. */
-enum { DRAWS = 16, ERASE_TRIES = 10 };
+enum {
+    DRAWS = 16, /* draws of an operation: from this many times its number in the text on */
+    ERASE_TRIES = 10,
+    WINDOW_KEPT = 64 << 20, /* bytes that stay from image to image */
+};
 
 struct augment {
     const struct augment_loops *loops;
@@ -367,4 +370,6 @@ void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t
 
         store_row(a, store, window + (size_t)from * side, side, y, dst);
     }
+    scratch_trim(&a->window, WINDOW_KEPT);
+    scratch_trim(&a->plane, WINDOW_KEPT);
 }
