@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* seeds.c - writes a first corpus for a fuzz target into a folder:
- * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar|badlist|notes FOLDER. */
+ * seeds wire|text|index|list|tfrecord|launcher|settings|json|tar|badlist|hint_cache FOLDER. */
 #include "config.h"
 
 #include <stdio.h>
@@ -117,21 +117,21 @@ static void settings_seeds(void)
         write_seed(texts[i], strlen(texts[i]));
 }
 
-static void notes_seeds(void)
+static void hint_cache_seeds(void)
 {
     const struct hint_cache_key subject = {.samples = 4, .bytes = 8192 * 25};
-    char *path = str_format("%s/notes", folder);
+    char *path = str_format("%s/hint_cache", folder);
     static uint8_t bytes[8192];
-    struct hint_cache *notes;
+    struct hint_cache *cache;
     FILE *f;
 
     for (size_t i = 0; i < sizeof(bytes); i++) /* tiles of 772 bits, and a few of 1000 */
         bytes[i] = i % 100 == 1 ? 232 : i % 2 ? 3 : 4;
-    if (!path || hint_cache_open(path, &subject, true, &notes) < 0)
+    if (!path || hint_cache_open(path, &subject, true, &cache) < 0)
         exit(1);
     for (uint32_t i = 0; i < 3; i++)
-        (void)hint_cache_put(notes, i, bytes, 100 * (i + 1), 400);
-    hint_cache_close(notes);
+        (void)hint_cache_put(cache, i, bytes, 100 * (i + 1), 400);
+    hint_cache_close(cache);
     f = fopen(path, "rb");
     write_seed(bytes, f ? fread(bytes, 1, sizeof(bytes), f) : 0);
     (void)fclose(f);
@@ -311,8 +311,8 @@ int main(int argc, char **argv)
         settings_seeds();
     else if (strcmp(argv[1], "index") == 0)
         index_seeds();
-    else if (strcmp(argv[1], "notes") == 0)
-        notes_seeds();
+    else if (strcmp(argv[1], "hint_cache") == 0)
+        hint_cache_seeds();
     else if (strcmp(argv[1], "badlist") == 0)
         badlist_seeds();
     else if (strcmp(argv[1], "list") == 0)

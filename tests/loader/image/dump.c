@@ -57,6 +57,7 @@ static int write_kinds(const char *folder)
 static int write_seeds(const char *folder)
 {
     static const int png_types[][2] = {{0, 1}, {0, 8}, {0, 16}, {2, 8}, {3, 4}, {4, 8}, {6, 16}};
+    enum { PIPELINES = 13 }; /* of fuzz_image.c */
     char name[32], head[4] = {0};
 
     for (size_t i = 0; i < made_kinds_count; i++) {
@@ -65,7 +66,7 @@ static int write_seeds(const char *folder)
         spec.width = 37;
         spec.height = 26;
         spec.orientation = (int)i % 9;
-        head[0] = (char)(i % 8); /* of fuzz_image's pipelines */
+        head[0] = (char)(i % PIPELINES);
         (void)snprintf(name, sizeof(name), "%zu.jpg", i);
         if (!write_file(folder, name, head, sizeof(head), make_jpeg(&spec)))
             return 1;
@@ -79,7 +80,7 @@ static int write_seeds(const char *folder)
                                 .transparent = png_types[i / 2][0] < 4,
                                 .orientation = 6};
 
-        head[0] = (char)(i % 8); /* of fuzz_image's pipelines */
+        head[0] = (char)(i % PIPELINES);
         (void)snprintf(name, sizeof(name), "%zu.png", i);
         if (!write_file(folder, name, head, sizeof(head), make_png(&spec)))
             return 1;
