@@ -8,30 +8,7 @@
 
 #include "launcher/job/variables.h"
 #include "launcher/plan/cmdline.h"
-
-static const char *value_of(char **environment, const char *name)
-{
-    size_t len = strlen(name);
-    const char *value = NULL;
-
-    for (size_t i = 0; environment[i]; i++) {
-        if (strncmp(environment[i], name, len) == 0 && environment[i][len] == '=') {
-            cr_expect(value == NULL, "%s is there twice", name);
-            value = environment[i] + len + 1;
-        }
-    }
-    return value;
-}
-
-static void expect(char **environment, const char *name, const char *want)
-{
-    const char *got = value_of(environment, name);
-
-    if (!want)
-        cr_expect(got == NULL, "%s=%s is still set", name, got);
-    else
-        cr_expect(got && strcmp(got, want) == 0, "%s=%s, not %s", name, got, want);
-}
+#include "tests/launcher/environment.h"
 
 /* Two hosts, three instances (two on the first), six replicas. */
 static struct plan_host hosts[] = {{.name = (char *)"a", .first = 0, .count = 2},
