@@ -71,41 +71,28 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
 {
     static const char takes[] =
         "rrc takes a size, scale=low:high, ratio=low:high and interpolation=NAME";
-    const struct rational one = {1, 1}, hundred = {100, 1}, hundredth = {1, 100};
     int r;
 
     ret->crop = PIPELINE_RRC;
-    ret->scale_min = (struct rational){2, 25};
-    ret->scale_max = one;
-    ret->ratio_min = (struct rational){3, 4};
-    ret->ratio_max = (struct rational){4, 3};
+    ret->shape = (struct pipeline_shape){{2, 25}, {1, 1}, {3, 4}, {4, 3}};
     if (!parser_char(p, '('))
         return parser_error(p, "rrc needs a size, as in rrc(224)");
     r = parse_side(p, &ret->side);
     if (r < 0)
         return r;
     while (parser_char(p, ',')) {
-        if (parser_word(p, "scale") && parser_char(p, '='))
-            r = parser_range(p, &ret->scale_min, &ret->scale_max);
-        else if (parser_word(p, "ratio") && parser_char(p, '='))
-            r = parser_range(p, &ret->ratio_min, &ret->ratio_max);
-        else if (parser_word(p, "interpolation") && parser_char(p, '='))
-            r = parse_filter(p, &ret->filter);
-        else
-            r = parser_error(p, takes);
+        r = parser_shape(p, &ret->shape);
+        if (r == -ENOENT)
+            r = parser_word(p, "interpolation") && parser_char(p, '=')
+                    ? parse_filter(p, &ret->filter)
+                    : parser_error(p, takes);
         if (r < 0)
             return r;
     }
     r = parser_close(p, takes);
     if (r < 0)
         return r;
-    if (ret->scale_min.num == 0 || rational_less(ret->scale_max, ret->scale_min) ||
-        rational_less(one, ret->scale_max))
-        return parser_error(p, "scale must lie in 0 < low <= high <= 1");
-    if (rational_less(ret->ratio_min, hundredth) || rational_less(ret->ratio_max, ret->ratio_min) ||
-        rational_less(hundred, ret->ratio_max))
-        return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
-    return 0;
+    return parser_check_shape(p, &ret->shape);
 }
 
 static int parse_center(struct parser *p, struct pipeline *ret)
@@ -198,34 +185,33 @@ const char *pipeline_version_name(enum pipeline_version version)
     return version_names[version];
 }
 
+static void write_crop(FILE *f, const struct pipeline *p)
+{
+    if (p->crop == PIPELINE_RRC) {
+        (void)fprintf(f, " rrc(%u", p->side);
+        pipeline_write_shape(f, &p->shape);
+    } else {
+        (void)fprintf(f, " resize(%u", p->resize);
+    }
+    if (p->filter != PIPELINE_BILINEAR)
+        (void)fprintf(f, ",interpolation=%s", filter_names[p->filter]);
+    (void)fputc(')', f);
+    if (p->crop == PIPELINE_CENTER)
+        (void)fprintf(f, " center_crop(%u)", p->side);
+}
+
 static int write_canonical(struct pipeline *p, struct plenum_error *err)
 {
+    const struct pipeline_op flip = {.kind = PIPELINE_FLIP, .p = p->flip};
+    FILE *f = fmemopen(p->text, sizeof(p->text), "w");
     bool cut;
-    FILE *f;
-    char a[24], b[24], c[24], d[24], crop[160], filter[32] = "", flip[40] = "";
 
-    if (p->filter != PIPELINE_BILINEAR)
-        (void)snprintf(filter, sizeof(filter), ",interpolation=%s", filter_names[p->filter]);
-    if (p->crop == PIPELINE_RRC) {
-        rational_write(p->scale_min, a, sizeof(a));
-        rational_write(p->scale_max, b, sizeof(b));
-        rational_write(p->ratio_min, c, sizeof(c));
-        rational_write(p->ratio_max, d, sizeof(d));
-        (void)snprintf(crop, sizeof(crop), "rrc(%u,scale=%s:%s,ratio=%s:%s%s)", p->side, a, b, c, d,
-                       filter);
-    } else {
-        (void)snprintf(crop, sizeof(crop), "resize(%u%s) center_crop(%u)", p->resize, filter,
-                       p->side);
-    }
-    if (p->flip.num > 0) {
-        rational_write(p->flip, a, sizeof(a));
-        (void)snprintf(flip, sizeof(flip), " flip(%s)", a);
-    }
-    f = fmemopen(p->text, sizeof(p->text), "w");
     if (!f)
         return error_set(err, -ENOMEM, "pipeline: out of memory");
-    (void)fprintf(f, "%s%s %s%s", pipeline_version_name(p->version), p->exif ? " exif" : "", crop,
-                  flip);
+    (void)fprintf(f, "%s%s", pipeline_version_name(p->version), p->exif ? " exif" : "");
+    write_crop(f, p);
+    if (p->flip.num > 0)
+        pipeline_write_op(f, &flip);
     for (uint32_t i = 0; i < p->ops_count; i++)
         pipeline_write_op(f, &p->ops[i]);
     cut = fflush(f) != 0 || ferror(f) || ftell(f) >= (long)sizeof(p->text);

@@ -29,6 +29,12 @@ struct rational {
     uint32_t num, den; /* lowest terms, den >= 1 */
 };
 
+/** Does what has this probability happen, by a random word? */
+static inline bool rational_happens(struct rational p, uint32_t word)
+{
+    return (uint64_t)word * p.den < (uint64_t)p.num << 32;
+}
+
 enum pipeline_crop {
     PIPELINE_RRC,    /* rrc(S, scale=a:b, ratio=a:b): torchvision's RandomResizedCrop */
     PIPELINE_CENTER, /* resize(S) center_crop(C): shorter side to S, then the middle C x C */
@@ -42,6 +48,11 @@ enum pipeline_filter {
     PIPELINE_NEAREST,
     PIPELINE_RANDOM, /* bilinear or bicubic, drawn for each sample */
     PIPELINE_FILTERS,
+};
+
+/** How a rectangle is drawn: its share of an area, and the ratio of its sides. */
+struct pipeline_shape {
+    struct rational scale_min, scale_max, ratio_min, ratio_max;
 };
 
 /** What is done to the resized window: docs/pixels.md, 6. */
@@ -67,8 +78,9 @@ struct pipeline_op {
     enum pipeline_op_kind kind;
     struct rational p; /* probability, above 0 */
     /** [0] factors of one colour operation; [0] to [2] of a jitter's brightness, contrast and
-     * saturation; of erasing, [0] the share of the window's area and [1] height / width. */
+     * saturation. */
     struct rational low[3], high[3];
+    struct pipeline_shape shape; /* of erasing: ratios are height / width */
     uint32_t number; /* solarize: the threshold; posterize: bits that stay; erase: the level */
 };
 
@@ -76,10 +88,9 @@ struct pipeline {
     enum pipeline_version version;
     bool exif; /* turn the image as its EXIF orientation says before anything else */
     enum pipeline_crop crop;
-    uint32_t side;                        /* height and width of the output, pixels */
-    uint32_t resize;                      /* PIPELINE_CENTER: the shorter side before cropping */
-    struct rational scale_min, scale_max; /* PIPELINE_RRC: share of the image's area */
-    struct rational ratio_min, ratio_max; /* PIPELINE_RRC: width / height */
+    uint32_t side;               /* height and width of the output, pixels */
+    uint32_t resize;             /* PIPELINE_CENTER: the shorter side before cropping */
+    struct pipeline_shape shape; /* PIPELINE_RRC: ratios are width / height */
     enum pipeline_filter filter;
     struct rational flip; /* probability of a left-right mirror, before all other operations */
     uint32_t ops_count;

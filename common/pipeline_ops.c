@@ -118,33 +118,21 @@ static int parse_number(struct parser *p, const struct op_form *form, uint32_t *
 
 static int parse_rectangle(struct parser *p, const struct op_form *form, struct pipeline_op *op)
 {
-    const struct rational one = {1, 1}, hundred = {100, 1}, hundredth = {1, 100};
-    int r = 0;
+    int r;
 
-    op->low[0] = (struct rational){1, 50};
-    op->high[0] = (struct rational){33, 100};
-    op->low[1] = (struct rational){3, 10};
-    op->high[1] = (struct rational){33, 10};
+    op->shape = (struct pipeline_shape){{1, 50}, {33, 100}, {3, 10}, {33, 10}};
     r = parse_probability(p, &op->p);
-    while (r == 0 && parser_char(p, ',')) {
-        if (parser_word(p, "scale") && parser_char(p, '='))
-            r = parser_range(p, &op->low[0], &op->high[0]);
-        else if (parser_word(p, "ratio") && parser_char(p, '='))
-            r = parser_range(p, &op->low[1], &op->high[1]);
-        else if (parser_word(p, "value") && parser_char(p, '='))
-            r = parse_number(p, form, &op->number);
-        else
-            r = parser_error(p, form->takes);
-    }
     if (r < 0)
         return r;
-    if (op->low[0].num == 0 || rational_less(op->high[0], op->low[0]) ||
-        rational_less(one, op->high[0]))
-        return parser_error(p, "scale must lie in 0 < low <= high <= 1");
-    if (rational_less(op->low[1], hundredth) || rational_less(op->high[1], op->low[1]) ||
-        rational_less(hundred, op->high[1]))
-        return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
-    return 0;
+    while (parser_char(p, ',')) {
+        r = parser_shape(p, &op->shape);
+        if (r == -ENOENT)
+            r = parser_word(p, "value") && parser_char(p, '=') ? parse_number(p, form, &op->number)
+                                                               : parser_error(p, form->takes);
+        if (r < 0)
+            return r;
+    }
+    return parser_check_shape(p, &op->shape);
 }
 
 /* Behind the first argument of an operation whose first one is no probability. */
@@ -233,42 +221,38 @@ const char *pipeline_near_op(const char *word, size_t len)
     return near;
 }
 
-static void put_range(FILE *f, struct rational low, struct rational high)
-{
-    char a[24], b[24];
-
-    rational_write(low, a, sizeof(a));
-    rational_write(high, b, sizeof(b));
-    (void)fprintf(f, "%s:%s", a, b);
-}
-
 void pipeline_write_op(FILE *f, const struct pipeline_op *op)
 {
     const struct op_form *form = form_of(op->kind);
     bool first_is_p = form->arguments == PROBABILITY || form->arguments == RECTANGLE;
-    char p[24];
 
-    rational_write(op->p, p, sizeof(p));
     (void)fprintf(f, " %s(", form->name);
-    if (first_is_p)
-        (void)fputs(p, f);
-    for (int i = 0; i < 3 && form->arguments == JITTER; i++) {
-        if (i > 0)
-            (void)fputc(',', f);
-        put_range(f, op->low[i], op->high[i]);
-    }
-    if (form->arguments == RANGE)
-        put_range(f, op->low[0], op->high[0]);
-    if (form->arguments == NUMBER)
+    switch (form->arguments) {
+    case PROBABILITY:
+        rational_write(f, op->p);
+        break;
+    case JITTER:
+        for (int i = 0; i < 3; i++) {
+            if (i > 0)
+                (void)fputc(',', f);
+            rational_write_range(f, op->low[i], op->high[i]);
+        }
+        break;
+    case RANGE:
+        rational_write_range(f, op->low[0], op->high[0]);
+        break;
+    case NUMBER:
         (void)fprintf(f, "%u", op->number);
-    if (form->arguments == RECTANGLE) {
-        (void)fputs(",scale=", f);
-        put_range(f, op->low[0], op->high[0]);
-        (void)fputs(",ratio=", f);
-        put_range(f, op->low[1], op->high[1]);
+        break;
+    case RECTANGLE:
+        rational_write(f, op->p);
+        pipeline_write_shape(f, &op->shape);
         (void)fprintf(f, ",value=%u", op->number);
+        break;
     }
-    if (!first_is_p && op->p.num != op->p.den)
-        (void)fprintf(f, ",p=%s", p);
+    if (!first_is_p && op->p.num != op->p.den) {
+        (void)fputs(",p=", f);
+        rational_write(f, op->p);
+    }
     (void)fputc(')', f);
 }

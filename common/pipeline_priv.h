@@ -37,15 +37,24 @@ int parser_rational(struct parser *p, struct rational *ret);
 /** "low:high". */
 int parser_range(struct parser *p, struct rational *low, struct rational *high);
 
+/** "scale=low:high" or "ratio=low:high" of a rectangle: 0, -ENOENT it is neither, -EINVAL. */
+int parser_shape(struct parser *p, struct pipeline_shape *ret);
+/** Do both lie in their bounds? 0 or -EINVAL. */
+int parser_check_shape(struct parser *p, const struct pipeline_shape *shape);
+
 /** In lowest terms: 0, or -ERANGE. */
 int rational_make(uint64_t num, uint64_t den, struct rational *ret);
 bool rational_less(struct rational a, struct rational b);
-void rational_write(struct rational v, char *text, size_t size);
+void rational_write(FILE *f, struct rational v);
+/** "low:high". */
+void rational_write_range(FILE *f, struct rational low, struct rational high);
 
 /** Read one operation where one begins: 0, -ENOENT it is no word of an operation, -EINVAL. */
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
 /** The operation that is called nearly so, or NULL. */
 const char *pipeline_near_op(const char *word, size_t len);
+/** ",scale=low:high,ratio=low:high". */
+void pipeline_write_shape(FILE *f, const struct pipeline_shape *shape);
 /** Its canonical text, with a space before it. */
 void pipeline_write_op(FILE *f, const struct pipeline_op *op);
 

@@ -195,8 +195,47 @@ bool rational_less(struct rational a, struct rational b)
     return (uint64_t)a.num * b.den < (uint64_t)b.num * a.den;
 }
 
-void rational_write(struct rational v, char *text, size_t size)
+void rational_write(FILE *f, struct rational v)
 {
-    (void)(v.den == 1 ? snprintf(text, size, "%u", v.num)
-                      : snprintf(text, size, "%u/%u", v.num, v.den));
+    (void)fprintf(f, "%u", v.num);
+    if (v.den != 1)
+        (void)fprintf(f, "/%u", v.den);
+}
+
+void rational_write_range(FILE *f, struct rational low, struct rational high)
+{
+    rational_write(f, low);
+    (void)fputc(':', f);
+    rational_write(f, high);
+}
+
+void pipeline_write_shape(FILE *f, const struct pipeline_shape *shape)
+{
+    (void)fputs(",scale=", f);
+    rational_write_range(f, shape->scale_min, shape->scale_max);
+    (void)fputs(",ratio=", f);
+    rational_write_range(f, shape->ratio_min, shape->ratio_max);
+}
+
+int parser_shape(struct parser *p, struct pipeline_shape *ret)
+{
+    if (parser_word(p, "scale") && parser_char(p, '='))
+        return parser_range(p, &ret->scale_min, &ret->scale_max);
+    if (parser_word(p, "ratio") && parser_char(p, '='))
+        return parser_range(p, &ret->ratio_min, &ret->ratio_max);
+    return -ENOENT;
+}
+
+int parser_check_shape(struct parser *p, const struct pipeline_shape *shape)
+{
+    const struct rational one = {1, 1}, hundred = {100, 1}, hundredth = {1, 100};
+
+    if (shape->scale_min.num == 0 || rational_less(shape->scale_max, shape->scale_min) ||
+        rational_less(one, shape->scale_max))
+        return parser_error(p, "scale must lie in 0 < low <= high <= 1");
+    if (rational_less(shape->ratio_min, hundredth) ||
+        rational_less(shape->ratio_max, shape->ratio_min) ||
+        rational_less(hundred, shape->ratio_max))
+        return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
+    return 0;
 }

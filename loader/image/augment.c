@@ -47,10 +47,6 @@ int augment_create(struct augment **ret)
     if (!a)
         return -ENOMEM;
     *a = (struct augment){.loops = &augment_portable};
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2"))
-        a->loops = &augment_avx2;
-#endif
     *ret = a;
     return 0;
 }
@@ -123,10 +119,9 @@ static bool draw_erased(struct augment *a, const struct pipeline_op *op, uint32_
 {
     for (uint32_t try = 0; try < ERASE_TRIES; try++) {
         struct philox_block d = draw_words(draw, at, 1 + try);
-        const struct crop_shape shape = {op->low[0], op->high[0], op->low[1], op->high[1]};
         uint64_t height, width;
 
-        crop_draw_sides(&shape, (uint64_t)side * side, &d, &a->ratios, &height, &width);
+        crop_draw_sides(&op->shape, (uint64_t)side * side, &d, &a->ratios, &height, &width);
         if (height == 0 || width == 0 || height >= side || width >= side)
             continue;
         *ret = (struct rect){
@@ -148,7 +143,7 @@ static void draw_op(struct augment *a, const struct pipeline *pipeline, uint32_t
     uint32_t side = pipeline->side;
     struct rect rect;
 
-    if ((uint64_t)d.word[0] * op->p.den >= (uint64_t)op->p.num << 32)
+    if (!rational_happens(op->p, d.word[0]))
         return;
     switch (op->kind) {
     case PIPELINE_FLIP:
@@ -343,8 +338,7 @@ static void do_step(struct augment *a, const struct augment_step *step, uint8_t 
 static void store_row(const struct augment *a, const struct image_store *store, const uint8_t *from,
                       uint32_t side, uint32_t y, uint8_t *dst)
 {
-    uint8_t flip = store->dtype == PLENUM_INT8 ? 0x80 : 0;
-    uint8_t zero = store->dtype == PLENUM_INT8 ? 0 : 128;
+    uint8_t flip = image_store_flip(store), zero = image_store_zero(store);
     size_t plane = (size_t)side * side, at = (size_t)y * side;
 
     if (store->layout == PLENUM_NHWC) {

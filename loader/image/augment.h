@@ -35,13 +35,13 @@ struct augment_plan {
 /** Windows and tables, kept from image to image. Opaque. Threads: one at a time. */
 struct augment;
 
-/** 0 or -ENOMEM. */
+/** 0 or -ENOMEM. It has the portable loops. */
 int augment_create(struct augment **ret);
 /** NULL is nothing. */
 void augment_destroy(struct augment *augment);
 
-/** Use the loops of this set ("avx2", "portable"; others have none of their own and take the
- * portable ones). The pixels are the same. */
+/** Use the loops that go with this set of image_kernels(): a set without its own has the portable
+ * ones. The pixels are the same. */
 void augment_use(struct augment *augment, const char *kernels);
 
 void augment_draw(struct augment *augment, const struct pipeline *pipeline,

@@ -111,7 +111,7 @@ static void sides_of(uint64_t area, uint64_t ratio, uint64_t *width, uint64_t *h
 /* No try fitted: use the largest centred rectangle whose ratio is allowed. */
 static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_t height)
 {
-    struct rational low = p->ratio_min, high = p->ratio_max;
+    struct rational low = p->shape.ratio_min, high = p->shape.ratio_max;
     struct rect box = {.width = width, .height = height};
 
     if ((uint64_t)width * low.den < (uint64_t)low.num * height)
@@ -127,8 +127,9 @@ static struct rect central_box(const struct pipeline *p, uint32_t width, uint32_
     return box;
 }
 
-void crop_draw_sides(const struct crop_shape *shape, uint64_t area, const struct philox_block *draw,
-                     struct crop_tables *tables, uint64_t *width, uint64_t *height)
+void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
+                     const struct philox_block *draw, struct crop_tables *tables, uint64_t *width,
+                     uint64_t *height)
 {
     prepare_roots(tables, shape->ratio_min, shape->ratio_max);
     sides_of(draw_area(area, shape->scale_min, shape->scale_max, draw->word[0]),
@@ -138,14 +139,12 @@ void crop_draw_sides(const struct crop_shape *shape, uint64_t area, const struct
 static struct rect random_box(const struct pipeline *p, const struct image_draw *draw,
                               uint32_t width, uint32_t height, struct crop_tables *tables)
 {
-    const struct crop_shape shape = {p->scale_min, p->scale_max, p->ratio_min, p->ratio_max};
-
     for (uint32_t try = 0; try < TRIES; try++) {
         struct philox_block d =
             philox_draw(draw->seed, draw->position, draw->epoch, DRAW_CROP, try);
         uint64_t w, h;
 
-        crop_draw_sides(&shape, (uint64_t)width * height, &d, tables, &w, &h);
+        crop_draw_sides(&p->shape, (uint64_t)width * height, &d, tables, &w, &h);
         if (w == 0 || w > width || h == 0 || h > height)
             continue;
         return (struct rect){
@@ -181,7 +180,7 @@ static bool draw_mirror(struct rational probability, const struct image_draw *dr
 {
     uint32_t word = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_FLIP, 0).word[0];
 
-    return (uint64_t)word * probability.den < (uint64_t)probability.num << 32;
+    return rational_happens(probability, word);
 }
 
 static enum pipeline_filter draw_filter(enum pipeline_filter asked, const struct image_draw *draw)

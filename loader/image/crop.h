@@ -29,16 +29,12 @@ struct crop_tables {
     uint64_t root[32]; /* (ratio_max / ratio_min) ^ (2^-1 ... 2^-32), times 2^48 */
 };
 
-/** How a rectangle is drawn: its share of an area, and its ratio. */
-struct crop_shape {
-    struct rational scale_min, scale_max, ratio_min, ratio_max;
-};
-
 /** The sides of a rectangle of a part of `area` pixels, by the first two words of a draw: `width`
  * is sqrt(area * ratio), `height` sqrt(area / ratio), to the nearest pixel; any of them may be too
  * large, or 0. */
-void crop_draw_sides(const struct crop_shape *shape, uint64_t area, const struct philox_block *draw,
-                     struct crop_tables *tables, uint64_t *width, uint64_t *height);
+void crop_draw_sides(const struct pipeline_shape *shape, uint64_t area,
+                     const struct philox_block *draw, struct crop_tables *tables, uint64_t *width,
+                     uint64_t *height);
 
 /**
  * Compute what a sample shows of an image of `width` x `height` pixels.

@@ -231,6 +231,7 @@ int image_decoder_create(struct image_decoder **ret)
     r = augment_create(&d->augment);
     if (r < 0)
         goto fail;
+    augment_use(d->augment, image_kernels(0));
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
         r = formats[i].create(&d->readers[i]);
         if (r < 0)

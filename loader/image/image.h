@@ -31,6 +31,18 @@ struct image_store {
     uint32_t channels;
 };
 
+/** What a value of 0 to 255 is xored with: int8 is uint8 - 128. */
+static inline uint8_t image_store_flip(const struct image_store *store)
+{
+    return store->dtype == PLENUM_INT8 ? 0x80 : 0;
+}
+
+/** The byte of the zero point. */
+static inline uint8_t image_store_zero(const struct image_store *store)
+{
+    return store->dtype == PLENUM_INT8 ? 0 : 128;
+}
+
 /** The numbers that decide what is drawn for a sample: see common/philox.h. */
 struct image_draw {
     uint64_t seed;

@@ -353,9 +353,8 @@ static struct resize_store store_of(const struct image_store *s, uint32_t width,
     return (struct resize_store){
         .planes = planes,
         .fourth = s->channels == 4,
-        /* What stands for 0.0: 0 as int8, and 128 as uint8, since int8 is uint8 - 128. */
-        .zero = s->dtype == PLENUM_INT8 ? 0 : 128,
-        .flip = s->dtype == PLENUM_INT8 ? 0x80 : 0,
+        .zero = image_store_zero(s),
+        .flip = image_store_flip(s),
         .plane = (size_t)width * height,
         .pitch = planes ? width : (size_t)width * s->channels,
     };

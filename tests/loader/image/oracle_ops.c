@@ -120,13 +120,12 @@ static void erase(const struct pipeline_op *op, uint32_t at, const struct image_
                   rgb_t *v, uint32_t side)
 {
     for (uint32_t try = 1; try <= 10; try++) {
-        const struct crop_shape shape = {op->low[0], op->high[0], op->low[1], op->high[1]};
         struct crop_tables tables = {0};
         struct philox_block d =
             philox_draw(draw->seed, draw->position, draw->epoch, DRAW_OPERATION, 16 * at + try);
         uint64_t height, width, top, left;
 
-        crop_draw_sides(&shape, (uint64_t)side * side, &d, &tables, &height, &width);
+        crop_draw_sides(&op->shape, (uint64_t)side * side, &d, &tables, &height, &width);
         if (height == 0 || width == 0 || height >= side || width >= side)
             continue;
         top = (d.word[2] * (side - height + 1)) >> 32;

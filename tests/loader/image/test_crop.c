@@ -31,14 +31,15 @@ static bool near_half(double side)
 static bool published_box(const struct pipeline *p, const struct image_draw *draw, uint32_t width,
                           uint32_t height, struct rect *ret)
 {
-    double low = value(p->ratio_min), high = value(p->ratio_max), in_ratio;
+    double low = value(p->shape.ratio_min), high = value(p->shape.ratio_max), in_ratio;
     struct rect box = {.width = width, .height = height};
 
     for (uint32_t i = 0; i < 10; i++) {
         struct philox_block d = philox_draw(draw->seed, draw->position, draw->epoch, DRAW_CROP, i);
         double u = d.word[0] / 4294967296.0, v = d.word[1] / 4294967296.0;
         double area = (double)width * height *
-                      (value(p->scale_min) + u * (value(p->scale_max) - value(p->scale_min)));
+                      (value(p->shape.scale_min) +
+                       u * (value(p->shape.scale_max) - value(p->shape.scale_min)));
         double ratio = exp(log(low) + v * (log(high) - log(low)));
         double w = sqrt(area * ratio), h = sqrt(area / ratio);
 
