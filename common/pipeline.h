@@ -29,6 +29,12 @@ struct rational {
     uint32_t num, den; /* lowest terms, den >= 1 */
 };
 
+/** With a sign. */
+struct rational_signed {
+    int32_t num;
+    uint32_t den; /* lowest terms, den >= 1 */
+};
+
 /** Does what has this probability happen, by a random word? */
 static inline bool rational_happens(struct rational p, uint32_t word)
 {
@@ -63,6 +69,7 @@ enum pipeline_op_kind {
     PIPELINE_BRIGHTNESS,
     PIPELINE_CONTRAST,
     PIPELINE_SATURATION,
+    PIPELINE_HUE,
     PIPELINE_SHARPNESS,
     PIPELINE_GRAYSCALE,
     PIPELINE_INVERT,
@@ -80,9 +87,16 @@ struct pipeline_op {
     /** [0] factors of one colour operation; [0] to [2] of a jitter's brightness, contrast and
      * saturation. */
     struct rational low[3], high[3];
-    struct pipeline_shape shape; /* of erasing: ratios are height / width */
+    struct rational_signed hue_low, hue_high; /* of hue and a jitter, in turns: 0 is none */
+    struct pipeline_shape shape;              /* of erasing: ratios are height / width */
     uint32_t number; /* solarize: the threshold; posterize: bits that stay; erase: the level */
 };
+
+/** Whether a jitter has a fourth part. */
+static inline bool pipeline_has_hue(const struct pipeline_op *op)
+{
+    return op->hue_low.num != 0 || op->hue_high.num != 0;
+}
 
 struct pipeline {
     enum pipeline_version version;

@@ -12,8 +12,9 @@
 /* What stands between the parentheses. */
 enum arguments {
     PROBABILITY, /* (p) */
-    JITTER,      /* (brightness, contrast, saturation, p=): spreads or ranges */
+    JITTER,      /* (brightness, contrast, saturation, hue, p=): spreads or ranges */
     RANGE,       /* (low:high, p=) of factors */
+    TURNS,       /* (low:high, p=) of turns of the hue */
     NUMBER,      /* (number, p=) */
     RECTANGLE,   /* (p, scale=, ratio=, value=) */
 };
@@ -29,14 +30,16 @@ static const struct op_form {
     {"vertical_flip", PIPELINE_VERTICAL_FLIP, PROBABILITY, 0, 0,
      "vertical_flip takes a probability, as in vertical_flip(0.5)"},
     {"color_jitter", PIPELINE_COLOR_JITTER, JITTER, 0, 0,
-     "color_jitter takes brightness, contrast and saturation, each a spread (0.4) or a range of "
-     "factors (0.6:1.4), and p=PROBABILITY"},
+     "color_jitter takes brightness, contrast, saturation and hue, each a spread (0.4) or a range "
+     "(0.6:1.4), and p=PROBABILITY"},
     {"brightness", PIPELINE_BRIGHTNESS, RANGE, 0, 0,
      "brightness takes a range of factors, as in brightness(0.6:1.4), and p=PROBABILITY"},
     {"contrast", PIPELINE_CONTRAST, RANGE, 0, 0,
      "contrast takes a range of factors, as in contrast(0.6:1.4), and p=PROBABILITY"},
     {"saturation", PIPELINE_SATURATION, RANGE, 0, 0,
      "saturation takes a range of factors, as in saturation(0.6:1.4), and p=PROBABILITY"},
+    {"hue", PIPELINE_HUE, TURNS, 0, 0,
+     "hue takes a range of turns, as in hue(-0.1:0.1), and p=PROBABILITY"},
     {"sharpness", PIPELINE_SHARPNESS, RANGE, 0, 0,
      "sharpness takes a range of factors, as in sharpness(0:2), and p=PROBABILITY"},
     {"grayscale", PIPELINE_GRAYSCALE, PROBABILITY, 0, 0,
@@ -101,6 +104,30 @@ static int parse_factors(struct parser *p, bool spread, struct rational *low, st
     return 0;
 }
 
+/* A range of turns of the hue; `spread`: or one number x for -x : x. */
+static int parse_turns(struct parser *p, bool spread, struct pipeline_op *op)
+{
+    const struct rational_signed least = {-1, 2}, most = {1, 2};
+    int r = parser_signed(p, &op->hue_low);
+
+    if (r < 0)
+        return r;
+    if (parser_char(p, ':')) {
+        r = parser_signed(p, &op->hue_high);
+        if (r < 0)
+            return r;
+    } else if (spread) {
+        op->hue_high = op->hue_low;
+        op->hue_low.num = -op->hue_low.num;
+    } else {
+        return parser_error(p, "a range is written low:high");
+    }
+    if (rational_signed_less(op->hue_low, least) ||
+        rational_signed_less(op->hue_high, op->hue_low) || rational_signed_less(most, op->hue_high))
+        return parser_error(p, "hue must lie in -1/2 <= low <= high <= 1/2");
+    return 0;
+}
+
 /* Digits alone. */
 static int parse_number(struct parser *p, const struct op_form *form, uint32_t *ret)
 {
@@ -149,6 +176,9 @@ static int parse_more(struct parser *p, const struct op_form *form, struct pipel
         } else if (form->arguments == JITTER && parts < 3) {
             r = parse_factors(p, true, &op->low[parts], &op->high[parts]);
             parts++;
+        } else if (form->arguments == JITTER && parts == 3) {
+            r = parse_turns(p, true, op);
+            parts++;
         } else {
             r = parser_error(p, form->takes);
         }
@@ -173,6 +203,9 @@ static int parse_arguments(struct parser *p, const struct op_form *form, struct 
     case RANGE:
         r = parse_factors(p, false, &op->low[0], &op->high[0]);
         break;
+    case TURNS:
+        r = parse_turns(p, false, op);
+        break;
     case NUMBER:
         r = parse_number(p, form, &op->number);
         break;
@@ -185,7 +218,7 @@ static int parse_arguments(struct parser *p, const struct op_form *form, struct 
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret)
 {
     const struct op_form *form = NULL;
-    struct pipeline_op op = {.p = {1, 1}};
+    struct pipeline_op op = {.p = {1, 1}, .hue_low = {0, 1}, .hue_high = {0, 1}};
     int r;
 
     for (size_t i = 0; i < ARRAY_LEN(forms) && !form; i++)
@@ -237,9 +270,16 @@ void pipeline_write_op(FILE *f, const struct pipeline_op *op)
                 (void)fputc(',', f);
             rational_write_range(f, op->low[i], op->high[i]);
         }
+        if (pipeline_has_hue(op)) {
+            (void)fputc(',', f);
+            rational_signed_write_range(f, op->hue_low, op->hue_high);
+        }
         break;
     case RANGE:
         rational_write_range(f, op->low[0], op->high[0]);
+        break;
+    case TURNS:
+        rational_signed_write_range(f, op->hue_low, op->hue_high);
         break;
     case NUMBER:
         (void)fprintf(f, "%u", op->number);

@@ -34,6 +34,8 @@ int parser_close(struct parser *p, const char *takes);
 /** "3", "0.08" or "3/4"; never through floating point. A decimal that is no fraction of small terms
  * is rounded to the nearest one. */
 int parser_rational(struct parser *p, struct rational *ret);
+/** The same with a minus sign before it, perhaps. */
+int parser_signed(struct parser *p, struct rational_signed *ret);
 /** "low:high". */
 int parser_range(struct parser *p, struct rational *low, struct rational *high);
 
@@ -46,6 +48,9 @@ int parser_check_shape(struct parser *p, const struct pipeline_shape *shape);
 int rational_make(uint64_t num, uint64_t den, struct rational *ret);
 bool rational_less(struct rational a, struct rational b);
 void rational_write(FILE *f, struct rational v);
+bool rational_signed_less(struct rational_signed a, struct rational_signed b);
+/** "low:high". */
+void rational_signed_write_range(FILE *f, struct rational_signed low, struct rational_signed high);
 /** "low:high". */
 void rational_write_range(FILE *f, struct rational low, struct rational high);
 

@@ -168,6 +168,18 @@ int parser_rational(struct parser *p, struct rational *ret)
     return 0;
 }
 
+int parser_signed(struct parser *p, struct rational_signed *ret)
+{
+    bool negative = parser_char(p, '-');
+    struct rational size;
+    int r = parser_rational(p, &size);
+
+    if (r < 0)
+        return r;
+    *ret = (struct rational_signed){negative ? -(int32_t)size.num : (int32_t)size.num, size.den};
+    return 0;
+}
+
 int parser_range(struct parser *p, struct rational *low, struct rational *high)
 {
     int r;
@@ -195,6 +207,11 @@ bool rational_less(struct rational a, struct rational b)
     return (uint64_t)a.num * b.den < (uint64_t)b.num * a.den;
 }
 
+bool rational_signed_less(struct rational_signed a, struct rational_signed b)
+{
+    return (int64_t)a.num * b.den < (int64_t)b.num * a.den;
+}
+
 void rational_write(FILE *f, struct rational v)
 {
     (void)fprintf(f, "%u", v.num);
@@ -207,6 +224,20 @@ void rational_write_range(FILE *f, struct rational low, struct rational high)
     rational_write(f, low);
     (void)fputc(':', f);
     rational_write(f, high);
+}
+
+static void write_signed(FILE *f, struct rational_signed v)
+{
+    (void)fprintf(f, "%d", v.num);
+    if (v.den != 1)
+        (void)fprintf(f, "/%u", v.den);
+}
+
+void rational_signed_write_range(FILE *f, struct rational_signed low, struct rational_signed high)
+{
+    write_signed(f, low);
+    (void)fputc(':', f);
+    write_signed(f, high);
 }
 
 void pipeline_write_shape(FILE *f, const struct pipeline_shape *shape)

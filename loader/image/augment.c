@@ -88,28 +88,55 @@ static uint32_t draw_factor(struct rational low, struct rational high, uint32_t 
     return from + philox_below(word, to_factor(high) - from + 1);
 }
 
+enum { HUE_TURN = 6 << 13 }; /* a turn of the hue: sixths at 2^13 */
+
+static int32_t to_turn(struct rational_signed r)
+{
+    uint64_t size = (uint64_t)(r.num < 0 ? -(int64_t)r.num : r.num);
+    int32_t v = (int32_t)((2 * HUE_TURN * size + r.den) / (2 * (uint64_t)r.den));
+
+    return r.num < 0 ? -v : v;
+}
+
+/* A turn of a range, both ends included, as one forwards. */
+static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
+{
+    int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
+    int32_t v = from + (int32_t)philox_below(word, (uint32_t)count);
+
+    return (uint32_t)(v < 0 ? v + HUE_TURN : v);
+}
+
 static void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)
 {
     assert(plan->count < AUGMENT_STEPS_MAX);
     plan->steps[plan->count++] = (struct augment_step){.kind = kind, .number = number};
 }
 
-/* Brightness, contrast and saturation in one of six orders. */
+/* Brightness, contrast, saturation and perhaps hue, in one of the orders of so many parts: they are
+ * numbered as the words of a dictionary are. */
 static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                         const struct philox_block *d, struct augment_plan *plan)
 {
-    static const uint8_t orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
-                                         {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    static const enum pipeline_op_kind kinds[3] = {PIPELINE_BRIGHTNESS, PIPELINE_CONTRAST,
-                                                   PIPELINE_SATURATION};
-    const uint8_t *order = orders[philox_below(draw_words(draw, at, 1).word[0], 6)];
+    static const enum pipeline_op_kind kinds[4] = {PIPELINE_BRIGHTNESS, PIPELINE_CONTRAST,
+                                                   PIPELINE_SATURATION, PIPELINE_HUE};
+    struct philox_block more = draw_words(draw, at, 1);
+    uint32_t count = pipeline_has_hue(op) ? 4 : 3, orders = count == 4 ? 24 : 6;
+    uint32_t order = philox_below(more.word[0], orders);
+    uint8_t left[4] = {0, 1, 2, 3};
 
-    for (int i = 0; i < 3; i++) {
-        uint32_t part = order[i];
-        uint32_t factor = draw_factor(op->low[part], op->high[part], d->word[1 + part]);
+    for (; count > 0; count--) {
+        uint32_t next, part, number;
 
-        if (factor != 1 << AUGMENT_BITS) /* which changes nothing */
-            add_step(plan, kinds[part], factor);
+        orders /= count;
+        next = order / orders;
+        order %= orders;
+        part = left[next];
+        memmove(left + next, left + next + 1, count - next - 1);
+        number = part == 3 ? draw_turn(op, more.word[1])
+                           : draw_factor(op->low[part], op->high[part], d->word[1 + part]);
+        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* which changes nothing */
+            add_step(plan, kinds[part], number);
     }
 }
 
@@ -160,6 +187,9 @@ static void draw_op(struct augment *a, const struct pipeline *pipeline, uint32_t
     case PIPELINE_SATURATION:
     case PIPELINE_SHARPNESS:
         add_step(plan, op->kind, draw_factor(op->low[0], op->high[0], d.word[1]));
+        return;
+    case PIPELINE_HUE:
+        add_step(plan, op->kind, draw_turn(op, d.word[1]));
         return;
     case PIPELINE_ERASE:
         if (!draw_erased(a, op, at, draw, side, &rect))
@@ -307,6 +337,9 @@ static void do_step(struct augment *a, const struct augment_step *step, uint8_t 
         break;
     case PIPELINE_SATURATION:
         loops->blend_gray(v, n, step->number);
+        break;
+    case PIPELINE_HUE:
+        loops->hue(v, n, step->number);
         break;
     case PIPELINE_SHARPNESS:
         sharpen(a, v, side, step->number);

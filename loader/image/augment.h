@@ -18,11 +18,11 @@
 /** One operation that is done to a sample. */
 struct augment_step {
     enum pipeline_op_kind kind; /* of a jitter, one of its parts */
-    uint32_t number;            /* factor at 2^14, threshold, bits or level */
-    struct rect rect;           /* what is erased, of the window as it lies in memory */
+    uint32_t number;  /* factor at 2^14, sixths of a turn at 2^13, threshold, bits or level */
+    struct rect rect; /* what is erased, of the window as it lies in memory */
 };
 
-enum { AUGMENT_STEPS_MAX = 3 * PIPELINE_OPS_MAX };
+enum { AUGMENT_STEPS_MAX = 4 * PIPELINE_OPS_MAX };
 
 /** What is drawn for one sample. */
 struct augment_plan {

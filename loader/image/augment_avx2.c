@@ -16,6 +16,7 @@
 #include "loader/image/avx2.h"
 
 #define LOOP AVX2
+#include "loader/image/augment_hue.inc"
 #include "loader/image/augment_loops.inc"
 
 const struct augment_loops augment_avx2 = LOOPS_TABLE("avx2");

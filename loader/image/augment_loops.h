@@ -20,6 +20,8 @@ struct augment_loops {
     void (*blend_level)(uint8_t *v, size_t n, uint32_t level, uint32_t factor);
     /** The same with each pixel's grey for the level. planes[3][n]. */
     void (*blend_gray)(uint8_t *planes, size_t n, uint32_t factor);
+    /** Turn all hues on by sixths of a turn at 2^13, 0 <= turn < 6 * 2^13. planes[3][n]. */
+    void (*hue)(uint8_t *planes, size_t n, uint32_t turn);
     /** All three planes become grey. */
     void (*gray)(uint8_t *planes, size_t n);
     /** The sum of the greys of n < 2^24 pixels. */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define LOOP
+#include "loader/image/augment_hue.inc"
 #include "loader/image/augment_loops.inc"
 
 const struct augment_loops augment_portable = LOOPS_TABLE("portable");

@@ -3,7 +3,7 @@
 noinst_LTLIBRARIES += %D%/libimage.la
 %C%_libimage_la_SOURCES = \
 	%D%/augment.c %D%/augment.h \
-	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_loops.inc \
+	%D%/augment_avx2.c %D%/augment_portable.c %D%/augment_loops.h %D%/augment_hue.inc %D%/augment_loops.inc \
 	%D%/avx2.h \
 	%D%/builtin.c %D%/builtin.h \
 	%D%/crop.c %D%/crop.h \

@@ -30,8 +30,10 @@ job -n 2 --num-replicas 4 "$feed" data $stream --micro-batch 2 --steps 3 --prefe
 ok "several steps in a batch" delivered "$padded"
 job -n 2 "$feed" data $stream --shuffle block:4 --dtype uint8 --layout nchw --json
 ok "another order, type and layout" delivered "$("$ctl" hash data $stream --shuffle block:4)"
-operations="rrc(48,interpolation=random)flip(0.5)vertical_flip(0.5)color_jitter(0.8,0.8,0.8,p=0.8)sharpness(0:2,p=0.5)"
-operations+="equalize(0.2)autocontrast(0.2)grayscale(0.2)solarize(128,p=0.2)posterize(4,p=0.2)invert(0.1)erase(0.5)"
+operations="rrc(48,interpolation=random)flip(0.5)vertical_flip(0.5)color_jitter(0.8,0.8,0.8,0.2,p=0.8)"
+operations+="sharpness(0:2,p=0.5)"
+operations+="equalize(0.2)autocontrast(0.2)grayscale(0.2)solarize(128,p=0.2)posterize(4,p=0.2)invert(0.1)"
+operations+="hue(-0.1:0.2,p=0.5)erase(0.5)"
 stream_of_all="--pipeline $operations --seed 11 --epochs 3"
 of_all=$("$ctl" hash data $stream_of_all)
 for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do

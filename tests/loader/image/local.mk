@@ -64,11 +64,11 @@ check_PROGRAMS += %D%/make_builtin
 check_PROGRAMS += %D%/dump
 %C%_dump_CFLAGS = $(image_test_cflags)
 %C%_dump_LDADD = %D%/libimagetest.la loader/image/libimage.la common/libcommon.la
-dist_check_SCRIPTS += %D%/test_operations.py %D%/test_pillow.py %D%/test_processors.sh
+dist_check_SCRIPTS += %D%/test_operations.py %D%/test_pillow.py %D%/test_processors.sh %D%/test_torchvision.py
 EXTRA_DIST += %D%/rendered.py
 TESTS += %D%/test_processors.sh
 if PYTHON_FOUND
-TESTS += %D%/test_operations.py %D%/test_pillow.py
+TESTS += %D%/test_operations.py %D%/test_pillow.py %D%/test_torchvision.py
 endif
 
 # The images of selftest.c, for second implementations.

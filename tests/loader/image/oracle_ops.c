@@ -53,6 +53,48 @@ static void colour(enum pipeline_op_kind kind, int64_t f, rgb_t *v, uint32_t sid
     }
 }
 
+/* A number of turns in 49152nds. */
+static int64_t turns(struct rational_signed v)
+{
+    int64_t size = (2 * 49152 * llabs(v.num) + v.den) / (2 * (int64_t)v.den);
+
+    return v.num < 0 ? -size : size;
+}
+
+/* Hexagon by hexagon, with the hue times 32 d. */
+static void hue(const struct pipeline_op *op, uint32_t w, rgb_t *v, size_t n)
+{
+    int64_t a = turns(op->hue_low), b = turns(op->hue_high);
+    int64_t f = a + (int64_t)(((uint64_t)w * (uint64_t)(b - a + 1)) >> 32);
+
+    if (f < 0)
+        f += 49152;
+    for (size_t i = 0; i < n; i++) {
+        int64_t red = v[i][0], green = v[i][1], blue = v[i][2], rest, d, x, level[4];
+        int64_t most = red > green ? red : green, least = red < green ? red : green;
+        static const char *const sectors[] = {"vtp", "qvp", "pvt", "pqv", "tpv", "vpq"};
+
+        most = blue > most ? blue : most;
+        least = blue < least ? blue : least;
+        d = most - least;
+        if (d == 0)
+            continue;
+        x = most == red ? green - blue : most == green ? blue - red + 2 * d : red - green + 4 * d;
+        x = (32 * x + d * f / 256 + 192 * d) % (192 * d);
+        rest = x % (32 * d);
+        level[0] = 32 * most;
+        level[1] = 32 * least;
+        level[2] = 32 * most - rest;
+        level[3] = 32 * least + rest;
+        for (int c = 0; c < 3; c++) {
+            char which = sectors[x / (32 * d)][c];
+            int64_t at = level[which == 'v' ? 0 : which == 'p' ? 1 : which == 'q' ? 2 : 3];
+
+            v[i][c] = (uint8_t)((at + at * 257 / 65536) / 32);
+        }
+    }
+}
+
 static void sharpen(int64_t f, rgb_t *v, uint32_t side)
 {
     size_t bytes = (size_t)side * side * 3;
@@ -140,14 +182,24 @@ static void erase(const struct pipeline_op *op, uint32_t at, const struct image_
 static void jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
                    rgb_t *v, uint32_t side)
 {
-    static const char orders[6][4] = {"bcs", "bsc", "cbs", "csb", "sbc", "scb"};
-    const char *order = orders[((uint64_t)word(draw, at, 1, 0) * 6) >> 32];
+    static const char three[6][4] = {"bcs", "bsc", "cbs", "csb", "sbc", "scb"};
+    static const char four[24][5] = {"bcsh", "bchs", "bsch", "bshc", "bhcs", "bhsc",
+                                     "cbsh", "cbhs", "csbh", "cshb", "chbs", "chsb",
+                                     "sbch", "sbhc", "scbh", "schb", "shbc", "shcb",
+                                     "hbcs", "hbsc", "hcbs", "hcsb", "hsbc", "hscb"};
+    uint64_t w = word(draw, at, 1, 0);
+    const char *order =
+        op->hue_low.num || op->hue_high.num ? four[w * 24 >> 32] : three[w * 6 >> 32];
 
     for (; *order; order++) {
         int part = *order == 'b' ? 0 : *order == 'c' ? 1 : 2;
         static const enum pipeline_op_kind kinds[] = {PIPELINE_BRIGHTNESS, PIPELINE_CONTRAST,
                                                       PIPELINE_SATURATION};
 
+        if (*order == 'h') {
+            hue(op, word(draw, at, 1, 1), v, (size_t)side * side);
+            continue;
+        }
         colour(kinds[part], factor(op->low[part], op->high[part], word(draw, at, 0, 1 + part)), v,
                side);
     }
@@ -177,6 +229,9 @@ void oracle_operate(const struct pipeline *pipeline, const struct image_draw *dr
         case PIPELINE_CONTRAST:
         case PIPELINE_SATURATION:
             colour(op->kind, f, v, side);
+            break;
+        case PIPELINE_HUE:
+            hue(op, word(draw, at, 0, 1), v, n);
             break;
         case PIPELINE_SHARPNESS:
             sharpen(f, v, side);

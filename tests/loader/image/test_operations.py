@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from rendered import IMAGES, Dump, finish, np, result  # noqa: E402
+from rendered import Dump, finish, np, result, windows  # noqa: E402
 from PIL import Image, ImageEnhance, ImageOps  # noqa: E402
 
 
@@ -46,25 +46,6 @@ def operations(rng):
         yield f"posterize({bits})", lambda image, b=bits: ImageOps.posterize(image, b)
     yield "vertical_flip(1)", ImageOps.flip
     yield "invert(1) flip(1)", lambda image: ImageOps.mirror(ImageOps.invert(image))
-
-
-def windows(folder):
-    """Files whose middle 48 x 48 pixels are of all kinds."""
-    rng = np.random.default_rng(7)
-    made = {
-        "noise": rng.integers(0, 256, (48, 48, 3)),
-        "dark": rng.integers(3, 40, (48, 48, 3)),
-        "two": rng.integers(0, 2, (48, 48, 3)) * 9 + 100,
-        "flat": np.full((48, 48, 3), 77),
-        "steps": np.indices((48, 48, 3)).sum(0) * 2 % 256,
-    }
-    for name, pixels in made.items():
-        path = os.path.join(folder, name + ".png")
-        Image.fromarray(pixels.astype(np.uint8), "RGB").save(path)
-        yield path, "resize(48) center_crop(48)"
-    found = [os.path.join(at, file) for at, _, files in sorted(os.walk(IMAGES)) for file in sorted(files)]
-    for path in found[::9]:
-        yield path, "resize(96) center_crop(90)"
 
 
 def main():

@@ -47,6 +47,7 @@ static const char *const pipelines[] = {
     "exif resize(37,interpolation=lanczos) center_crop(32)",
     "resize(37,interpolation=nearest) center_crop(32)",
     "rrc(24) flip(0.5) color_jitter(0.4, 0.4, 0.4, p=0.8) grayscale(0.2) solarize(128, p=0.2)",
+    "rrc(25) flip(0.5) hue(-0.5:0.5, p=0.8) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8)",
     "rrc(33) vertical_flip(0.5) sharpness(0:2, p=0.5) posterize(4, p=0.5) erase(0.9) flip(0.5)",
     "resize(37) center_crop(31) equalize(0.5) autocontrast(0.5) invert(0.3) erase(0.5,value=77)",
     "rrc(2) sharpness(0:3) color_jitter(1, 1, 1) vertical_flip(1) erase(1)",

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Operations that Pillow does not define in integers against torchvision's on uint8 tensors: 1 level apart at most.
+
+PLENUM_TEST_TORCHVISION_PYTHON names an interpreter that has torchvision. Without one, its formulas are done in NumPy's
+float32, as torchvision.transforms.v2.functional (0.29) has them. Speaks TAP.
+"""
+
+import os
+import random
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+PYTHON = os.environ.pop("PLENUM_TEST_TORCHVISION_PYTHON", None)
+if PYTHON:
+    os.execv(PYTHON, [PYTHON, os.path.abspath(sys.argv[0])])
+from rendered import Dump, finish, np, result, windows  # noqa: E402
+
+try:
+    import torch
+    import torchvision
+    from torchvision.transforms.v2 import functional
+    JUDGE = f"torchvision {torchvision.__version__}"
+except ImportError:
+    functional = None
+    JUDGE = "torchvision's formulas in NumPy"
+
+
+def by_torchvision(call):
+    """An operation on a tensor as one on an array."""
+    return lambda image: call(torch.from_numpy(image.transpose(2, 0, 1).copy())).numpy().transpose(1, 2, 0)
+
+
+def numpy_hue(image, turns):
+    """adjust_hue_image()"""
+    v = image.astype(np.float32) / np.float32(255)
+    r, g, b = v[..., 0], v[..., 1], v[..., 2]
+    most, least = v.max(2), v.min(2)
+    d = most - least
+    safe = np.where(d == 0, np.float32(1), d)
+    rc, gc, bc = [(most - c) / safe for c in (r, g, b)]
+    h = np.where(most == r, bc - gc, np.where(most == g, 2 + rc - bc, 4 + gc - rc))
+    h = np.mod(np.mod(h / np.float32(6) + 1, 1) + np.float32(turns), 1).astype(np.float32)
+    s = d / np.where(d == 0, np.float32(1), most)
+    sector = np.floor(h * 6)
+    f = h * 6 - sector
+    p, q, t = most * (1 - s), most * (1 - s * f), most * (1 - s * (1 - f))
+    table = [(most, t, p), (q, most, p), (p, most, t), (p, q, most), (t, p, most), (most, p, q)]
+    made = [np.choose(sector.astype(int) % 6, [row[c] for row in table]) for c in range(3)]
+    return (np.stack(made, axis=2) * np.float32(255.999)).astype(np.uint8)
+
+
+def operations(rng):
+    """(text, what torchvision makes of an image)"""
+    for k in [24576, -24576, 0, 8192, rng.randrange(-24576, 24577), rng.randrange(-24576, 24577)]:
+        turns = k / 49152
+        yield f"hue({k}/49152:{k}/49152)", (by_torchvision(lambda v, f=turns: functional.adjust_hue(v, f))
+                                            if functional else lambda v, f=turns: numpy_hue(v, f))
+
+
+class Tally:
+    """Differences of one operation."""
+
+    def __init__(self):
+        self.renderings = 0
+        self.counts = np.zeros(256, int)
+
+    def add(self, got, want):
+        self.renderings += 1
+        self.counts += np.bincount(np.abs(got.astype(int) - want).ravel(), minlength=256)
+
+    def note(self):
+        share = 100 * self.counts / self.counts.sum()
+        return (f" ({JUDGE}; {self.renderings} windows: {share[0]:.3f} % of values equal, {share[1]:.3f} % 1 level"
+                f" apart, {share[2:].sum():.4f} % more, at most {np.nonzero(self.counts)[0].max()})")
+
+
+def main():
+    dump = Dump()
+    tallies = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (path, crop) in enumerate(windows(folder)):
+            _, plain = dump.render(path, crop, 1, 0)
+            for text, judge in operations(random.Random(number)):
+                _, got = dump.render(path, f"{crop} {text}", 1, 0)
+                tallies.setdefault(text.split("(")[0], Tally()).add(got, judge(plain))
+    for name, tally in tallies.items():
+        result(tally.counts[2:].sum() <= tally.counts.sum() / 1000, f"{name} is torchvision's to 1 level", tally.note())
+    finish()
+
+
+main()
