@@ -4,6 +4,10 @@
  *     draw -> plan: what is done, how strongly, and where
  *     resize -> window (three planes) -> steps, in place -> stored, each byte once
  *
+ * Steps that look at one pixel alone, and the store, go together through the window band by band:
+ * a band stays in the processor's first cache from step to step. A contrast needs the mean of all
+ * that the steps before it have made: their bands count it.
+ *
  * Mirroring costs no pass: left and right are the resize's, top and bottom are done by storing rows
  * from the last one on. All operations but erasing are blind to it, and an erased rectangle is put
  * where it will be seen. */
@@ -23,6 +27,7 @@
 enum {
     DRAWS = 16, /* draws of an operation: from this many times its number in the text on */
     ERASE_TRIES = 10,
+    BAND = 4096,            /* pixels */
     WINDOW_KEPT = 64 << 20, /* bytes that stay from image to image */
 };
 
@@ -31,6 +36,7 @@ struct augment {
     struct crop_tables ratios; /* of erasing */
     struct scratch window;     /* [3][side][side] */
     struct scratch plane;      /* [side][side] */
+    uint32_t mean;             /* the level of the contrast that is done next */
 };
 
 static const struct augment_loops *const sets[] = {
@@ -254,18 +260,13 @@ static void count_levels(const uint8_t *v, size_t n, uint32_t counts[256])
 }
 
 /* The darkest level to 0, the brightest to 255. False: nothing changes. */
-static bool stretch_table(const uint32_t counts[256], uint8_t table[256])
+static bool stretch_table(uint8_t low, uint8_t high, uint8_t table[256])
 {
-    uint32_t low = 0, high = 255;
-
-    while (low < 255 && counts[low] == 0)
-        low++;
-    while (high > 0 && counts[high] == 0)
-        high--;
     if (high <= low)
         return false;
+    memset(table, 0, 256);
     for (uint32_t v = low; v <= high; v++)
-        table[v] = (uint8_t)(255 * (v - low) / (high - low));
+        table[v] = (uint8_t)(255 * (v - low) / ((uint32_t)high - low));
     return true;
 }
 
@@ -291,12 +292,18 @@ static bool equal_table(const uint32_t counts[256], size_t n, uint8_t table[256]
 static void remap(struct augment *a, enum pipeline_op_kind kind, uint8_t *planes, size_t n)
 {
     uint32_t counts[256];
-    uint8_t table[256];
+    uint8_t table[256], low, high;
+    bool changes;
 
     for (uint8_t *v = planes; v < planes + 3 * n; v += n) {
-        count_levels(v, n, counts);
-        if (kind == PIPELINE_EQUALIZE ? equal_table(counts, n, table)
-                                      : stretch_table(counts, table))
+        if (kind == PIPELINE_EQUALIZE) {
+            count_levels(v, n, counts);
+            changes = equal_table(counts, n, table);
+        } else {
+            a->loops->find_range(v, n, &low, &high);
+            changes = stretch_table(low, high, table);
+        }
+        if (changes)
             a->loops->table(v, n, table);
     }
 }
@@ -321,44 +328,80 @@ static void erase(uint8_t *planes, uint32_t side, const struct rect *rect, uint3
                    rect->width);
 }
 
-static void do_step(struct augment *a, const struct augment_step *step, uint8_t *v, uint32_t side)
+/* Whether a step does to each pixel what that pixel alone, and the step, say. */
+static bool is_pointwise(enum pipeline_op_kind kind)
+{
+    switch (kind) {
+    case PIPELINE_BRIGHTNESS:
+    case PIPELINE_SATURATION:
+    case PIPELINE_HUE:
+    case PIPELINE_GRAYSCALE:
+    case PIPELINE_INVERT:
+    case PIPELINE_SOLARIZE:
+    case PIPELINE_POSTERIZE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* To one of the three channels. */
+static void do_levels(const struct augment *a, const struct augment_step *step, uint8_t *v,
+                      size_t n)
 {
     const struct augment_loops *loops = a->loops;
-    size_t n = (size_t)side * side;
 
     switch (step->kind) {
     case PIPELINE_BRIGHTNESS:
-        loops->scale(v, 3 * n, step->number);
+        loops->scale(v, n, step->number);
         break;
     case PIPELINE_CONTRAST:
-        /* The mean to the nearest integer. */
-        loops->blend_level(v, 3 * n, (uint32_t)((2 * loops->sum_gray(v, n) + n) / (2 * n)),
-                           step->number);
+        loops->blend_level(v, n, a->mean, step->number);
         break;
+    case PIPELINE_INVERT:
+        loops->invert(v, n);
+        break;
+    case PIPELINE_SOLARIZE:
+        loops->solarize(v, n, step->number);
+        break;
+    case PIPELINE_POSTERIZE:
+        loops->mask(v, n, 0xFF00u >> step->number & 0xFF);
+        break;
+    default:
+        assert(false);
+    }
+}
+
+/* To n pixels of planes that are `plane` bytes apart. */
+static void do_pixels(const struct augment *a, const struct augment_step *step, uint8_t *v,
+                      size_t plane, size_t n)
+{
+    switch (step->kind) {
     case PIPELINE_SATURATION:
-        loops->blend_gray(v, n, step->number);
+        a->loops->blend_gray(v, plane, n, step->number);
         break;
     case PIPELINE_HUE:
-        loops->hue(v, n, step->number);
+        a->loops->hue(v, plane, n, step->number);
         break;
+    case PIPELINE_GRAYSCALE:
+        a->loops->gray(v, plane, n);
+        break;
+    default:
+        for (uint32_t c = 0; c < 3; c++)
+            do_levels(a, step, v + c * plane, n);
+    }
+}
+
+/* A step that must see all of the window. */
+static void do_window(struct augment *a, const struct augment_step *step, uint8_t *v, uint32_t side)
+{
+    switch (step->kind) {
     case PIPELINE_SHARPNESS:
         sharpen(a, v, side, step->number);
         break;
-    case PIPELINE_GRAYSCALE:
-        loops->gray(v, n);
-        break;
-    case PIPELINE_INVERT:
-        loops->invert(v, 3 * n);
-        break;
-    case PIPELINE_SOLARIZE:
-        loops->solarize(v, 3 * n, step->number);
-        break;
-    case PIPELINE_POSTERIZE:
-        loops->mask(v, 3 * n, 0xFF00u >> step->number & 0xFF);
-        break;
     case PIPELINE_EQUALIZE:
     case PIPELINE_AUTOCONTRAST:
-        remap(a, step->kind, v, n);
+        remap(a, step->kind, v, (size_t)side * side);
         break;
     case PIPELINE_ERASE:
         erase(v, side, &step->rect, step->number);
@@ -385,17 +428,61 @@ static void store_row(const struct augment *a, const struct image_store *store, 
         memset(dst + 3 * plane + at, zero, side);
 }
 
+/* One way through the window, band by band: some steps that look at one pixel alone, and then the
+ * store, or the sum for the contrast that is next. */
+struct pass {
+    const struct augment_step *steps;
+    uint32_t count;
+    bool sums;
+    const struct image_store *store; /* NULL: not yet */
+    bool upside_down;
+    uint8_t *dst;
+};
+
+static void do_pass(struct augment *a, const struct pass *pass, uint32_t side)
+{
+    uint32_t rows = (uint32_t)max_u64(BAND / side, 1);
+    size_t plane = (size_t)side * side;
+    uint64_t sum = 0;
+
+    for (uint32_t top = 0, end; top < side; top = end) {
+        uint8_t *v = (uint8_t *)a->window.bytes + (size_t)top * side;
+        size_t n;
+
+        end = (uint32_t)min_u64(top + rows, side);
+        n = (size_t)(end - top) * side;
+        for (uint32_t i = 0; i < pass->count; i++)
+            do_pixels(a, &pass->steps[i], v, plane, n);
+        if (pass->sums)
+            sum += a->loops->sum_gray(v, plane, n);
+        for (uint32_t y = top; pass->store && y < end; y++, v += side)
+            store_row(a, pass->store, v, side, pass->upside_down ? side - 1 - y : y, pass->dst);
+    }
+    if (pass->sums) /* the mean, to the nearest integer */
+        a->mean = (uint32_t)((2 * sum + plane) / (2 * plane));
+}
+
 void augment_finish(struct augment *a, const struct augment_plan *plan, uint32_t side,
                     const struct image_store *store, uint8_t *dst)
 {
-    uint8_t *window = a->window.bytes;
+    struct pass pass = {.steps = plan->steps, .upside_down = plan->upside_down, .dst = dst};
+    const struct augment_step *step = plan->steps, *end = step + plan->count;
 
-    for (uint32_t i = 0; i < plan->count; i++)
-        do_step(a, &plan->steps[i], window, side);
-    for (uint32_t y = 0; y < side; y++) {
-        uint32_t from = plan->upside_down ? side - 1 - y : y;
-
-        store_row(a, store, window + (size_t)from * side, side, y, dst);
+    for (;;) {
+        if (pass.sums) /* the contrast, whose mean is known now */
+            step++;
+        while (step < end && is_pointwise(step->kind))
+            step++;
+        pass.count = (uint32_t)(step - pass.steps);
+        pass.sums = step < end && step->kind == PIPELINE_CONTRAST;
+        pass.store = step < end ? NULL : store;
+        if (pass.count > 0 || pass.sums || pass.store)
+            do_pass(a, &pass, side);
+        if (pass.store)
+            break;
+        if (!pass.sums)
+            do_window(a, step++, a->window.bytes, side);
+        pass.steps = step;
     }
     scratch_trim(&a->window, WINDOW_KEPT);
     scratch_trim(&a->plane, WINDOW_KEPT);

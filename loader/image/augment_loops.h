@@ -18,14 +18,16 @@ struct augment_loops {
     void (*scale)(uint8_t *v, size_t n, uint32_t factor);
     /** level + factor * (v - level). */
     void (*blend_level)(uint8_t *v, size_t n, uint32_t level, uint32_t factor);
-    /** The same with each pixel's grey for the level. planes[3][n]. */
-    void (*blend_gray)(uint8_t *planes, size_t n, uint32_t factor);
-    /** Turn all hues on by sixths of a turn at 2^13, 0 <= turn < 6 * 2^13. planes[3][n]. */
-    void (*hue)(uint8_t *planes, size_t n, uint32_t turn);
+    /** The same with each pixel's grey for the level. n pixels of planes `plane` bytes apart. */
+    void (*blend_gray)(uint8_t *planes, size_t plane, size_t n, uint32_t factor);
+    /** Turn all hues on by sixths of a turn at 2^13, 0 <= turn < 6 * 2^13. */
+    void (*hue)(uint8_t *planes, size_t plane, size_t n, uint32_t turn);
     /** All three planes become grey. */
-    void (*gray)(uint8_t *planes, size_t n);
+    void (*gray)(uint8_t *planes, size_t plane, size_t n);
     /** The sum of the greys of n < 2^24 pixels. */
-    uint64_t (*sum_gray)(const uint8_t *planes, size_t n);
+    uint32_t (*sum_gray)(const uint8_t *planes, size_t plane, size_t n);
+    /** The least and the greatest of n > 0 values. */
+    void (*find_range)(const uint8_t *v, size_t n, uint8_t *low, uint8_t *high);
     void (*invert)(uint8_t *v, size_t n);
     void (*solarize)(uint8_t *v, size_t n, uint32_t threshold);
     void (*mask)(uint8_t *v, size_t n, uint32_t mask);

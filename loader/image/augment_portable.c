@@ -17,4 +17,20 @@
 #include "loader/image/augment_hue.inc"
 #include "loader/image/augment_loops.inc"
 
-const struct augment_loops augment_portable = LOOPS_TABLE("portable");
+const struct augment_loops augment_portable = {
+    .name = "portable",
+    .scale = scale,
+    .blend_level = blend_level,
+    .blend_gray = blend_gray,
+    .hue = hue,
+    .gray = gray,
+    .sum_gray = sum_gray,
+    .find_range = find_range,
+    .invert = invert,
+    .solarize = solarize,
+    .mask = mask,
+    .sharpen = sharpen,
+    .table = table,
+    .store_pixels = store_pixels,
+    .store_bytes = store_bytes,
+};
