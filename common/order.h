@@ -46,6 +46,17 @@ static inline uint32_t order_positions(const struct order *order)
  */
 uint32_t order_sample(const struct order *order, uint32_t epoch, uint32_t position);
 
+/**
+ * The position whose sample is mixed into that of `position` (0 ... N - 1): the next one that shows
+ * another sample, so that its file is read anyhow at about this time. Behind the last comes the
+ * first: a bijection, and the position itself where there is only one sample.
+ */
+static inline uint32_t order_partner(const struct order *order, uint32_t position)
+{
+    return (uint32_t)(((uint64_t)position + (order->repeat ? order->repeat : 1)) %
+                      order_positions(order));
+}
+
 /** Samples of a data set, [first, end); end 0: to its end. */
 struct order_subset {
     uint32_t first, end;

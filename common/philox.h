@@ -32,7 +32,7 @@ enum draw_purpose {
     DRAW_OPERATION = 16,  /* operations behind the crop: 16 times the number in the text, and on */
     DRAW_RANDAUGMENT = 17,
     DRAW_ERASING = 18,
-    DRAW_MIXUP = 19,
+    DRAW_MIXUP = 19, /* mixup, cutmix: draw 0 whether, which and where, then tries of the share */
     DRAW_SAMPLE_SET = 32, /* plenumctl make-sample */
 };
 

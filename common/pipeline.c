@@ -148,6 +148,16 @@ static int refuse_op(struct parser *p)
     return parser_error(p, what);
 }
 
+/* Behind mixing nothing follows. */
+static int parse_end(struct parser *p)
+{
+    parser_skip_space(p);
+    p->stage = p->at;
+    return *p->at ? parser_error(p, "mixup, cutmix or mix comes last, and once; to mix by either, "
+                                    "write mix(mixup=0.8, cutmix=1)")
+                  : 0;
+}
+
 /* All that follows the crop. */
 static int parse_ops(struct parser *p, struct pipeline *ret)
 {
@@ -159,6 +169,9 @@ static int parse_ops(struct parser *p, struct pipeline *ret)
         p->stage = p->at;
         if (!*p->at)
             return 0;
+        r = pipeline_parse_mix(p, &ret->mix);
+        if (r != -ENOENT)
+            return r < 0 ? r : parse_end(p);
         r = pipeline_parse_op(p, &op);
         if (r == -ENOENT)
             return refuse_op(p);
@@ -214,6 +227,8 @@ static int write_canonical(struct pipeline *p, struct plenum_error *err)
         pipeline_write_op(f, &flip);
     for (uint32_t i = 0; i < p->ops_count; i++)
         pipeline_write_op(f, &p->ops[i]);
+    if (pipeline_mixes(p))
+        pipeline_write_mix(f, &p->mix);
     cut = fflush(f) != 0 || ferror(f) || ftell(f) >= (long)sizeof(p->text);
     (void)fclose(f);
     return cut ? error_set(err, -EINVAL,
@@ -230,7 +245,7 @@ static const char *const presets[][2] = {
 
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err)
 {
-    struct pipeline made = {.version = PIPELINE_V1, .flip = {0, 1}};
+    struct pipeline made = {.version = PIPELINE_V1, .flip = {0, 1}, .mix.p = {0, 1}};
     struct parser p = {.text = text, .at = text, .stage = text, .err = err};
     int r;
 

@@ -13,6 +13,7 @@ enum {
     PIPELINE_SIDE_MAX = 8192,
     PIPELINE_OPS_MAX = 16,   /* operations behind the crop */
     PIPELINE_FACTOR_MAX = 3, /* the largest factor of a colour operation */
+    PIPELINE_ALPHA_MAX = 10, /* of mixup and cutmix */
     PIPELINE_TEXT_MAX = 512, /* bytes of a canonical text with its NUL */
 };
 
@@ -98,6 +99,13 @@ static inline bool pipeline_has_hue(const struct pipeline_op *op)
     return op->hue_low.num != 0 || op->hue_high.num != 0;
 }
 
+/** Mixing with the sample of another position, behind all operations: docs/pixels.md, 11. */
+struct pipeline_mix {
+    struct rational p;             /* probability; num 0: nothing is mixed */
+    struct rational mixup, cutmix; /* alpha of each; num 0: never that one */
+    struct rational cut;           /* of what is mixed, the part that is cutmix */
+};
+
 struct pipeline {
     enum pipeline_version version;
     bool exif; /* turn the image as its EXIF orientation says before anything else */
@@ -109,6 +117,7 @@ struct pipeline {
     struct rational flip; /* probability of a left-right mirror, before all other operations */
     uint32_t ops_count;
     struct pipeline_op ops[PIPELINE_OPS_MAX]; /* in the order of the text */
+    struct pipeline_mix mix;
     /** Canonical text: every stage with every parameter, rationals in lowest terms. Two texts that
      *  mean the same have the same canonical text, and it parses to itself. */
     char text[PIPELINE_TEXT_MAX];
@@ -117,10 +126,16 @@ struct pipeline {
 /**
  * Parse `text`: [v1] [exif] and then a preset ("train" = rrc(224) flip(0.5), "eval" =
  * resize(256) center_crop(224)) or (rrc(S,...) | resize(S) center_crop(C)) and then operations
- * (docs/pipelines.md), flip(p) the commonest.
+ * (docs/pipelines.md), flip(p) the commonest, and at the end mixup or cutmix.
  *
  * Returns 0, or -EINVAL with a sentence that quotes the stage in question.
  */
 int pipeline_parse(const char *text, struct pipeline *ret, struct plenum_error *err);
+
+/** Does it give each sample a second label and a weight? */
+static inline bool pipeline_mixes(const struct pipeline *pipeline)
+{
+    return pipeline->mix.p.num > 0;
+}
 
 #endif

@@ -66,17 +66,6 @@ static const struct op_form *form_of(enum pipeline_op_kind kind)
     return NULL;
 }
 
-static int parse_probability(struct parser *p, struct rational *ret)
-{
-    int r = parser_rational(p, ret);
-
-    if (r < 0)
-        return r;
-    if (ret->num > ret->den)
-        return parser_error(p, "a probability must lie in 0 ... 1");
-    return 0;
-}
-
 /* A factor's range; `spread`: or one number x for max(0, 1 - x) : 1 + x. */
 static int parse_factors(struct parser *p, bool spread, struct rational *low, struct rational *high)
 {
@@ -148,7 +137,7 @@ static int parse_rectangle(struct parser *p, const struct op_form *form, struct 
     int r;
 
     op->shape = (struct pipeline_shape){{1, 50}, {33, 100}, {3, 10}, {33, 10}};
-    r = parse_probability(p, &op->p);
+    r = parser_probability(p, &op->p);
     if (r < 0)
         return r;
     while (parser_char(p, ',')) {
@@ -172,7 +161,7 @@ static int parse_more(struct parser *p, const struct op_form *form, struct pipel
         if (parser_word(p, "p")) {
             if (!parser_char(p, '='))
                 return parser_error(p, form->takes);
-            r = parse_probability(p, &op->p);
+            r = parser_probability(p, &op->p);
         } else if (form->arguments == JITTER && parts < 3) {
             r = parse_factors(p, true, &op->low[parts], &op->high[parts]);
             parts++;
@@ -192,7 +181,7 @@ static int parse_arguments(struct parser *p, const struct op_form *form, struct 
 
     switch (form->arguments) {
     case PROBABILITY:
-        return parse_probability(p, &op->p);
+        return parser_probability(p, &op->p);
     case RECTANGLE:
         return parse_rectangle(p, form, op);
     case JITTER:
@@ -240,15 +229,17 @@ int pipeline_parse_op(struct parser *p, struct pipeline_op *ret)
 
 const char *pipeline_near_op(const char *word, size_t len)
 {
+    static const char *const others[] = {"mixup", "cutmix", "mix"};
     const char *near = NULL;
     size_t best = 3;
 
-    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
-        size_t d = str_distance(word, len, forms[i].name);
+    for (size_t i = 0; i < ARRAY_LEN(forms) + ARRAY_LEN(others); i++) {
+        const char *name = i < ARRAY_LEN(forms) ? forms[i].name : others[i - ARRAY_LEN(forms)];
+        size_t d = str_distance(word, len, name);
 
         if (d < best) {
             best = d;
-            near = forms[i].name;
+            near = name;
         }
     }
     return near;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* pipeline_priv.h - what the parts of the pipeline's parser share: reading words and numbers of a
- * text (pipeline_text.c), and the operations behind the crop (pipeline_ops.c). */
+ * text (pipeline_text.c), the operations behind the crop (pipeline_ops.c), and mixing
+ * (pipeline_mix.c). */
 #ifndef COMMON_PIPELINE_PRIV_H
 #define COMMON_PIPELINE_PRIV_H
 
@@ -58,6 +59,12 @@ void rational_write_range(FILE *f, struct rational low, struct rational high);
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
 /** The operation that is called nearly so, or NULL. */
 const char *pipeline_near_op(const char *word, size_t len);
+/** Read mixup, cutmix or mix where one begins: 0, -ENOENT it is another word, -EINVAL. */
+int pipeline_parse_mix(struct parser *p, struct pipeline_mix *ret);
+/** Its canonical text, with a space before it. */
+void pipeline_write_mix(FILE *f, const struct pipeline_mix *mix);
+/** A probability. */
+int parser_probability(struct parser *p, struct rational *ret);
 /** ",scale=low:high,ratio=low:high". */
 void pipeline_write_shape(FILE *f, const struct pipeline_shape *shape);
 /** Its canonical text, with a space before it. */

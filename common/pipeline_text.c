@@ -270,3 +270,14 @@ int parser_check_shape(struct parser *p, const struct pipeline_shape *shape)
         return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
     return 0;
 }
+
+int parser_probability(struct parser *p, struct rational *ret)
+{
+    int r = parser_rational(p, ret);
+
+    if (r < 0)
+        return r;
+    if (ret->num > ret->den)
+        return parser_error(p, "a probability must lie in 0 ... 1");
+    return 0;
+}

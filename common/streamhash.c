@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
-                           const struct streamhash_image *image)
+                           const struct streamhash_mix *mix, const struct streamhash_image *image)
 {
     size_t area = (size_t)image->side * image->side;
     const uint8_t *pixels = image->pixels;
@@ -26,6 +26,10 @@ uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
     head[1] = position;
     memcpy(&head[2], &label, sizeof(label));
     (void)XXH3_64bits_update(&state, head, sizeof(head));
+    if (mix) {
+        (void)XXH3_64bits_update(&state, &mix->label2, sizeof(mix->label2));
+        (void)XXH3_64bits_update(&state, &mix->weight, sizeof(mix->weight));
+    }
     for (size_t i = 0; i < area; i++) {
         const uint8_t *p = pixels + i * next_pixel;
 

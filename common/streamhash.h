@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* streamhash.h - the hash by which two streams are compared.
  *
- * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian) and the pixels as u8
- * RGB NHWC. The hash of a stream is the sum of its valid samples' modulo 2^64: it does not depend
- * on who received what, or when, and parts of a stream add up. */
+ * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
+ * mixes i64 second label and f32 weight, and the pixels as u8 RGB NHWC. The hash of a stream is the
+ * sum of its valid samples' modulo 2^64: it does not depend on who received what, or when, and
+ * parts of a stream add up. */
 #ifndef COMMON_STREAMHASH_H
 #define COMMON_STREAMHASH_H
 
@@ -20,7 +21,14 @@ struct streamhash_image {
     enum plenum_layout layout;
 };
 
+/** What a mixing pipeline adds to a sample. */
+struct streamhash_mix {
+    int64_t label2;
+    float weight;
+};
+
+/** `mix` is NULL where the pipeline does not mix. */
 uint64_t streamhash_sample(uint64_t epoch, uint64_t position, int64_t label,
-                           const struct streamhash_image *image);
+                           const struct streamhash_mix *mix, const struct streamhash_image *image);
 
 #endif

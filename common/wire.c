@@ -25,7 +25,14 @@ int wire_slot_init(const struct wire_open *open, struct wire_slot *ret)
         return -EOVERFLOW;
     s.labels_at = align_up(count * sample, 64);
     s.samples_at = s.labels_at + count * sizeof(int64_t);
-    s.bytes = align_up(s.samples_at + count * sizeof(uint32_t), SLOT_ALIGN);
+    s.end = s.samples_at + count * sizeof(uint32_t);
+    s.labels2_at = s.weights_at = 0;
+    if (open->mix) {
+        s.labels2_at = align_up(s.end, sizeof(int64_t));
+        s.weights_at = s.labels2_at + count * sizeof(int64_t);
+        s.end = s.weights_at + count * sizeof(float);
+    }
+    s.bytes = align_up(s.end, SLOT_ALIGN);
     *ret = s;
     return 0;
 }
@@ -175,6 +182,7 @@ int wire_put_open(struct frame_buffer *b, uint64_t request, const struct wire_op
     frame_put_u32(b, m->repeat);
     frame_put_u64(b, m->span);
     frame_put_u32(b, m->deal);
+    frame_put_u32(b, m->mix);
     return frame_end(b, begin);
 }
 
@@ -201,6 +209,7 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->repeat = 0;
     ret->span = 0;
     ret->deal = 0;
+    ret->mix = false;
     if (!r->bad && r->at == r->end) /* of a client before WIRE_MINOR_SUBSET */
         return 0;
     ret->subset.first = frame_get_u32(r);
@@ -209,6 +218,8 @@ int wire_get_open(struct frame_reader *r, struct wire_open *ret)
     ret->span = frame_get_u64(r);
     if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_DEAL */
         ret->deal = frame_get_u32(r);
+    if (!r->bad && r->at < r->end) /* not before WIRE_MINOR_MIX */
+        ret->mix = frame_get_choice(r, 2);
     return frame_got(r);
 }
 

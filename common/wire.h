@@ -13,7 +13,7 @@
  *     RENDER (request, epoch, position, slot) ->   any number in flight, one a free slot
  *                                        <-        DONE (request, status, timings); over TCP, with
  *                                                  status 0, the batch's bytes: those of a slot,
- *                                                  wire_batch_bytes() of them
+ *                                                  to wire_slot.end
  *     CANCEL (request)                   ->
  *                                        <-        CANCELLED (request)   its last task has stopped
  *     NAME (sample or class)             ->       since 1.1, of classes since 1.6
@@ -40,7 +40,7 @@
 
 enum {
     WIRE_MAJOR = 1,
-    WIRE_MINOR = 7,
+    WIRE_MINOR = 8,
     WIRE_MAX_PAYLOAD = 64 * 1024,
     WIRE_DATASET_MAX = 4096, /* bytes of a text with its NUL */
     WIRE_PIPELINE_MAX = 512,
@@ -76,6 +76,7 @@ enum {
     WIRE_MINOR_DEAL = 5,   /* deal of OPEN */
     WIRE_MINOR_TCP = 4,    /* over TCP no ring goes along with OPEN, and a batch follows its DONE */
     WIRE_MINOR_LOOPS = 7,  /* loops of STATUS */
+    WIRE_MINOR_MIX = 8,    /* mix of OPEN */
     WIRE_MINOR_CLASSES = 6, /* class_names and warning of OPENED; names of classes */
 };
 
@@ -93,6 +94,9 @@ struct wire_slot {
     uint64_t labels_at; /* int64 [count] */
     uint64_t
         samples_at; /* uint32 [count]: the sample shown, not the one asked for if that was bad */
+    /* Where the pipeline mixes samples, else 0: int64 [count] and float32 [count] */
+    uint64_t labels2_at, weights_at;
+    uint64_t end;   /* of what means something: behind it the last page is filled up */
     uint64_t bytes; /* of the whole slot, a multiple of the page size */
 };
 
@@ -119,6 +123,7 @@ struct wire_open {
     uint32_t repeat; /* positions that show a sample; 0 is 1 */
     uint64_t span;   /* struct order_steps; 0 where the data set is everybody's */
     uint32_t deal;   /* since 1.5: order_deal(): 0, or M, where positions are dealt in turn */
+    bool mix;        /* since 1.8: the pipeline mixes samples, and slots have room for it */
 };
 
 struct wire_opened {
@@ -256,13 +261,6 @@ static inline uint64_t wire_sample_bytes(const struct wire_open *open)
 static inline uint64_t wire_batch_count(const struct wire_open *open)
 {
     return (uint64_t)open->steps * open->local;
-}
-
-/** Bytes of a slot that mean something: all but what fills up its last page. Of a layout of
- * wire_slot_init(). */
-static inline uint64_t wire_batch_bytes(const struct wire_open *open, const struct wire_slot *slot)
-{
-    return slot->samples_at + wire_batch_count(open) * sizeof(uint32_t);
 }
 
 /** Which of a step's positions, counted from its first, is this client's i-th of `local`. */

@@ -206,6 +206,10 @@ static void fill_synthetic(const struct loader *l)
             labels[k] = (int64_t)(k % max_u64(s->num_classes, 1));
             samples[k] = s->order.first + (uint32_t)(k % s->order.n);
         }
+        for (size_t k = 0; s->open.mix && k < count; k++) {
+            ((int64_t *)(void *)(bytes + layout.labels2_at))[k] = labels[k];
+            ((float *)(void *)(bytes + layout.weights_at))[k] = 1;
+        }
     }
 }
 

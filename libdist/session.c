@@ -421,6 +421,11 @@ static void handle_hello(struct session *se, const struct frame_header *h,
                 "it is too old for deal = round-robin: install the version of this library there");
         return;
     }
+    if (m.minor < WIRE_MINOR_MIX && open.mix) {
+        refused(se, -EPROTONOSUPPORT,
+                "it is too old for mixup and cutmix: install the version of this library there");
+        return;
+    }
     r = loaders_greeted(se->loader, &se->set, &err);
     if (r < 0) {
         fail_here(se, r, err.text);
@@ -482,7 +487,7 @@ static uint64_t batch_bytes(const struct session *se)
     struct wire_slot layout = {0};
 
     (void)wire_slot_init(se->setup->open, &layout);
-    return wire_batch_bytes(se->setup->open, &layout);
+    return layout.end;
 }
 
 /* An answer to a request that has no slot any more: true when it was one. */

@@ -264,6 +264,7 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     open->layout = o->layout;
     open->channels = o->channels;
     open->side = s->pipeline.side;
+    open->mix = pipeline_mixes(&s->pipeline);
     open->repeat = o->repeat;
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;
     identity_of(nothing, 0, open, s->choices);
@@ -556,6 +557,10 @@ static void describe(const struct plenum_stream *s, const struct made *made, str
                                .dtype = s->open.dtype,
                                .layout = s->open.layout,
                                .lease = slot};
+    if (s->open.mix) {
+        slot->labels2 = (int64_t *)(void *)(bytes + layout.labels2_at);
+        slot->weights = (float *)(void *)(bytes + layout.weights_at);
+    }
     for (uint32_t step = 0; step < s->open.steps; step++) {
         bool counts = !s->epochs || place.epoch < s->epochs;
 
@@ -928,10 +933,23 @@ int plenum_stream_class_names(struct plenum_stream *stream, char ***ret, uint32_
     return 0;
 }
 
+int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *ret)
+{
+    const struct plenum_lease *slot = batch->lease;
+
+    *ret = (struct plenum_mix){0};
+    if (!slot || !slot->labels2)
+        return 0;
+    *ret = (struct plenum_mix){.labels2 = slot->labels2, .weights = slot->weights};
+    return 1;
+}
+
 uint64_t plenum_batch_hash(const struct plenum_batch *batch)
 {
     uint64_t sample = (uint64_t)batch->channels * batch->height * batch->width, sum = 0;
     uint32_t per_step = batch->replicas * batch->micro_batch;
+    struct plenum_mix arrays;
+    bool mixes = plenum_batch_get_mix(batch, &arrays) > 0;
 
     for (uint32_t i = 0; i < batch->count; i++) {
         struct streamhash_image image = {.pixels = (const uint8_t *)batch->pixels + i * sample,
@@ -940,9 +958,14 @@ uint64_t plenum_batch_hash(const struct plenum_batch *batch)
                                          .dtype = batch->dtype,
                                          .layout = batch->layout};
 
-        if (batch->valid[i])
-            sum += streamhash_sample(batch->epochs[i / per_step], batch->positions[i],
-                                     batch->labels[i], &image);
+        struct streamhash_mix mix = {0};
+
+        if (!batch->valid[i])
+            continue;
+        if (mixes)
+            mix = (struct streamhash_mix){.label2 = arrays.labels2[i], .weight = arrays.weights[i]};
+        sum += streamhash_sample(batch->epochs[i / per_step], batch->positions[i], batch->labels[i],
+                                 mixes ? &mix : NULL, &image);
     }
     return sum;
 }

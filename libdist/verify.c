@@ -39,7 +39,10 @@ static bool is_same(const struct wire_open *open, const struct plenum_lease *one
     (void)wire_slot_init(open, &layout);
     return memcmp(a + i * each, b + i * each, each) == 0 &&
            memcmp(a + layout.labels_at + i * 8, b + layout.labels_at + i * 8, 8) == 0 &&
-           memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0;
+           memcmp(a + layout.samples_at + i * 4, b + layout.samples_at + i * 4, 4) == 0 &&
+           (!open->mix ||
+            (memcmp(a + layout.labels2_at + i * 8, b + layout.labels2_at + i * 8, 8) == 0 &&
+             memcmp(a + layout.weights_at + i * 4, b + layout.weights_at + i * 4, 4) == 0));
 }
 
 enum verify_verdict verify_look(struct verify *v, const struct wire_open *open,

@@ -383,6 +383,21 @@ PLENUM_API int plenum_stream_sample_names(struct plenum_stream *stream, const ui
 PLENUM_API int plenum_stream_class_names(struct plenum_stream *stream, char ***ret,
                                          uint32_t *ret_count, struct plenum_error *err);
 
+/** What mixup and cutmix add to a batch. */
+struct plenum_mix {
+    int64_t *labels2; /**< [count]: of the sample that is mixed in. */
+    float *weights;   /**< [count]: of the first label; that of the second is 1 - weight. */
+};
+
+/**
+ * The second labels and the weights of a batch, where its pipeline ends with mixup, cutmix or mix.
+ * A sample that is not mixed has the weight 1, and its own label twice.
+ *
+ * Ownership: as the batch's other arrays: until plenum_batch_release().
+ * Returns 1, or 0 with `*ret` cleared: the pipeline does not mix. Threads: any.
+ */
+PLENUM_API int plenum_batch_get_mix(const struct plenum_batch *batch, struct plenum_mix *ret);
+
 /** Give a batch's slot back and clear `*batch`; a cleared one is nothing. Threads: any. */
 PLENUM_API void plenum_batch_release(struct plenum_batch *batch);
 
@@ -436,8 +451,8 @@ PLENUM_API int plenum_stream_take_warning(struct plenum_stream *stream, struct p
  * The sum modulo 2^64 of the hashes of the batch's valid samples; sums of batches, instances and
  * parts of a run add up to the hash of the stream, which `plenumctl hash` computes on one thread.
  *
- * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian) and the pixels as u8
- * RGB NHWC. Threads: any.
+ * Per sample: XXH3-64 over u64 epoch, u64 position, i64 label (little-endian), where the pipeline
+ * mixes i64 second label and f32 weight, and the pixels as u8 RGB NHWC. Threads: any.
  */
 PLENUM_API uint64_t plenum_batch_hash(const struct plenum_batch *batch);
 

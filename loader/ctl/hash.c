@@ -76,11 +76,14 @@ static int hash_position(const struct ctl_stream *s, struct render_scratch *scra
                                      .dtype = PLENUM_UINT8,
                                      .layout = PLENUM_NHWC};
     struct render_result result;
+    struct streamhash_mix mix;
     int r = render_position(&s->spec, scratch, place.epoch, place.position, pixels, &result, err);
 
     if (r < 0)
         return r;
-    sum->hash += streamhash_sample(place.epoch, place.position, result.label, &image);
+    mix = (struct streamhash_mix){.label2 = result.label2, .weight = result.weight};
+    sum->hash += streamhash_sample(place.epoch, place.position, result.label,
+                                   pipeline_mixes(&s->spec.pipeline) ? &mix : NULL, &image);
     sum->samples++;
     sum->substituted += result.substituted;
     return 0;

@@ -75,12 +75,12 @@ static int index_tiles(void *arg, uint64_t index, unsigned thread)
     if (r < 0)
         return r;
     image_decoder_use_jpeg(s->decoder, IMAGE_JPEG_PLENUM);
-    r = dataset_read(t->dataset, sample, &s->buffer, NULL);
+    r = dataset_read(t->dataset, sample, &s->files.own, NULL);
     if (r < 0 && r != -EBADMSG)
         return r;
     (void)hint_cache_get(t->hints, sample, &s->hint, &tiles.hint, &tiles.len);
     if (r >= 0)
-        r = image_find_tiles(s->decoder, s->buffer.bytes, s->buffer.len, &tiles, NULL);
+        r = image_find_tiles(s->decoder, s->files.own.bytes, s->files.own.len, &tiles, NULL);
     if (r == -EBADMSG) {
         (void)atomic_fetch_add(&t->bad, 1);
         return 0;

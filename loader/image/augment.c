@@ -66,12 +66,17 @@ void augment_destroy(struct augment *a)
     free(a);
 }
 
-void augment_use(struct augment *a, const char *kernels)
+const struct augment_loops *augment_loops_of(const char *kernels)
 {
-    a->loops = &augment_portable;
     for (size_t i = 0; i < ARRAY_LEN(sets); i++)
         if (strcmp(sets[i]->name, kernels) == 0)
-            a->loops = sets[i];
+            return sets[i];
+    return &augment_portable;
+}
+
+void augment_use(struct augment *a, const char *kernels)
+{
+    a->loops = augment_loops_of(kernels);
 }
 
 /* ---- what is drawn ---- */

@@ -32,6 +32,8 @@ struct augment_plan {
     bool upside_down; /* top and bottom: when it is stored */
 };
 
+struct augment_loops;
+
 /** Windows and tables, kept from image to image. Opaque. Threads: one at a time. */
 struct augment;
 
@@ -43,6 +45,9 @@ void augment_destroy(struct augment *augment);
 /** Use the loops that go with this set of image_kernels(): a set without its own has the portable
  * ones. The pixels are the same. */
 void augment_use(struct augment *augment, const char *kernels);
+
+/** The loops that go with this set of image_kernels(). */
+const struct augment_loops *augment_loops_of(const char *kernels);
 
 void augment_draw(struct augment *augment, const struct pipeline *pipeline,
                   const struct image_draw *draw, struct augment_plan *ret);

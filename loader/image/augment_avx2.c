@@ -325,6 +325,7 @@ const struct augment_loops augment_avx2 = {
     .table = table_wide,
     .store_pixels = store_pixels_wide,
     .store_bytes = store_bytes,
+    .mix = mix,
 };
 
 #endif

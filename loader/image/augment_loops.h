@@ -38,6 +38,10 @@ struct augment_loops {
     void (*store_pixels)(const uint8_t *from, size_t plane, size_t n, uint32_t channels,
                          uint8_t flip, uint8_t zero, uint8_t *to);
     void (*store_bytes)(const uint8_t *from, size_t n, uint8_t flip, uint8_t *to);
+    /** one * share + other * (1 - share), share below 1 at 2^15, of bytes that were xored with
+     * `flip`. */
+    void (*mix)(const uint8_t *one, const uint8_t *other, size_t n, uint32_t share, uint8_t flip,
+                uint8_t *to);
 };
 
 extern const struct augment_loops augment_portable;

@@ -33,4 +33,5 @@ const struct augment_loops augment_portable = {
     .table = table,
     .store_pixels = store_pixels,
     .store_bytes = store_bytes,
+    .mix = mix,
 };

@@ -27,6 +27,7 @@ noinst_LTLIBRARIES += %D%/libimage.la
 	%D%/jpeg_tiles.c %D%/jpeg_tiles.h \
 	%D%/jpeg_pack.c \
 	%D%/limits.h \
+	%D%/mix.c %D%/mix.h \
 	%D%/pack.c %D%/pack.h \
 	%D%/png.c \
 	%D%/png_encode.c \

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* render.c - position -> sample -> bytes -> pixels, and what happens when a sample is bad.
  *
+ * A position that is mixed shows its own sample and that of another position, its partner, each as
+ * it would be without mixing: with the draws, and the substitutes, of its own position. Both are
+ * rendered into scratch and written from there.
+ *
  * Every loader must show the same substitute for a bad sample. So Philox draws it from the
  * position. It is rendered with the random numbers of the position, like any sample that the order
  * shows there.
@@ -13,18 +17,32 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 
 #include "common/error.h"
 #include "common/philox.h"
 #include "loader/dataset/hint_cache.h"
+#include "loader/image/mix.h"
 #include "loader/render/slices.h"
 
-enum { PROBES_MAX = 100 };
+enum {
+    PROBES_MAX = 100,
+    PAIR_KEPT = 64 << 20, /* bytes that stay from sample to sample */
+};
+
+void render_files_trim(struct render_files *files, size_t keep)
+{
+    if (files->own.cap > keep)
+        dataset_buffer_fini(&files->own);
+    if (files->partner.cap > keep)
+        dataset_buffer_fini(&files->partner);
+}
 
 void render_scratch_fini(struct render_scratch *scratch)
 {
     image_decoder_destroy(scratch->decoder);
-    dataset_buffer_fini(&scratch->buffer);
+    render_files_trim(&scratch->files, 0);
+    free(scratch->pair);
     dataset_buffer_fini(&scratch->hint);
     *scratch = (struct render_scratch){0};
 }
@@ -58,25 +76,44 @@ static int decode(const struct render_spec *spec, struct render_scratch *scratch
     return 0;
 }
 
+/* The numbers of a position's draws. */
+static struct image_draw draw_of(const struct render_spec *spec, const struct render_try *try)
+{
+    return (struct image_draw){
+        .seed = spec->order.seed,
+        .epoch = (uint32_t)try->epoch,
+        .position = (uint32_t)(try->position % order_positions(&spec->order)),
+    };
+}
+
+static struct render_try partner_of(const struct render_spec *spec, const struct render_try *try)
+{
+    return (struct render_try){.epoch = try->epoch,
+                               .position = order_partner(&spec->order, draw_of(spec, try).position),
+                               .bad = try->partner_bad};
+}
+
 uint32_t render_candidate(const struct render_spec *spec, const struct render_try *try)
 {
-    uint32_t position = (uint32_t)(try->position % order_positions(&spec->order));
+    struct image_draw draw = draw_of(spec, try);
     struct philox_block block;
 
     assert(try->bad <= PROBES_MAX);
     if (try->bad == 0)
         return render_sample_at(spec, try->epoch, try->position);
-    block = philox_draw(spec->order.seed, position, (uint32_t)try->epoch, DRAW_PROBE, try->bad - 1);
+    block = philox_draw(draw.seed, draw.position, draw.epoch, DRAW_PROBE, try->bad - 1);
     return spec->order.first + philox_below(block.word[0], spec->order.n);
 }
 
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err)
 {
+    uint32_t *bad = try->at_partner ? &try->partner_bad : &try->bad;
+
     if (code != -EBADMSG || spec->bad != PLENUM_BAD_SUBSTITUTE)
         return false;
-    if (try->bad < PROBES_MAX) {
-        try->bad++;
+    if (*bad < PROBES_MAX) {
+        (*bad)++;
         return true;
     }
     (void)error_prefix(err, code, "no substitute for a bad sample was found in %d tries; the last",
@@ -84,31 +121,108 @@ bool render_goes_on(const struct render_spec *spec, struct render_try *try, int 
     return false;
 }
 
-int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    const struct render_try *try, const struct dataset_buffer *bytes, void *dst,
-                    struct render_result *ret, struct plenum_error *err)
+int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
+                struct plenum_error *err)
 {
-    struct image_draw draw = {.seed = spec->order.seed,
-                              .epoch = (uint32_t)try->epoch,
-                              .position =
-                                  (uint32_t)(try->position % order_positions(&spec->order))};
-    uint32_t shown = render_candidate(spec, try);
+    struct image_draw draw = draw_of(spec, try);
+    struct render_try partner;
+    struct mix_plan plan;
     int r;
 
-    if (dataset_is_generated(spec->dataset)) {
-        r = slices_render(&draw, spec->pipeline.side, &spec->store, dst);
-        if (r < 0)
-            (void)error_set(err, r, "out of memory");
-    } else {
-        r = decode(spec, scratch, &draw, shown, bytes, dst, err);
-    }
+    try->at_partner = false;
+    r = dataset_read(spec->dataset, render_candidate(spec, try), &files->own, err);
     if (r < 0)
         return r;
-    *ret = (struct render_result){.label = dataset_get_label(spec->dataset, shown),
-                                  .sample = shown,
-                                  .substituted =
-                                      shown != render_sample_at(spec, try->epoch, try->position)};
+    mix_draw(&spec->pipeline, &draw, &plan);
+    if (!plan.mixed)
+        return 0;
+    try->at_partner = true;
+    partner = partner_of(spec, try);
+    return dataset_read(spec->dataset, render_candidate(spec, &partner), &files->partner, err);
+}
+
+/* The sample of a try, not mixed. */
+static int render_alone(const struct render_spec *spec, struct render_scratch *scratch,
+                        const struct render_try *try, const struct dataset_buffer *bytes, void *dst,
+                        struct plenum_error *err)
+{
+    struct image_draw draw = draw_of(spec, try);
+    int r;
+
+    if (!dataset_is_generated(spec->dataset))
+        return decode(spec, scratch, &draw, render_candidate(spec, try), bytes, dst, err);
+    r = slices_render(&draw, spec->pipeline.side, &spec->store, dst);
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+/* Room for a sample and its partner. */
+static int reserve_pair(struct render_scratch *scratch, uint64_t bytes, struct plenum_error *err)
+{
+    if (bytes <= scratch->pair_bytes)
+        return 0;
+    free(scratch->pair);
+    scratch->pair = malloc(bytes);
+    scratch->pair_bytes = scratch->pair ? bytes : 0;
+    return scratch->pair ? 0
+                         : error_set(err, -ENOMEM, "out of memory for %llu bytes of pixels",
+                                     (unsigned long long)bytes);
+}
+
+static int render_pair(const struct render_spec *spec, struct render_scratch *scratch,
+                       struct render_try *try, const struct render_files *files,
+                       const struct mix_plan *plan, void *dst, struct render_result *ret,
+                       struct plenum_error *err)
+{
+    struct render_try partner = partner_of(spec, try);
+    uint64_t bytes = render_bytes(spec);
+    int r = reserve_pair(scratch, 2 * bytes, err);
+
+    if (r < 0)
+        return r;
+    r = render_alone(spec, scratch, try, &files->own, scratch->pair, err);
+    if (r < 0)
+        return r;
+    try->at_partner = true;
+    r = render_alone(spec, scratch, &partner, &files->partner, scratch->pair + bytes, err);
+    if (r < 0)
+        return r;
+    mix_store(plan, image_kernels(0), spec->pipeline.side, spec->pipeline.side, &spec->store,
+              scratch->pair, scratch->pair + bytes, dst);
+    ret->label2 = dataset_get_label(spec->dataset, render_candidate(spec, &partner));
+    ret->weight = (float)plan->weight / (1 << MIX_WEIGHT_BITS); /* both exact */
+    if (scratch->pair_bytes > PAIR_KEPT) {
+        free(scratch->pair);
+        scratch->pair = NULL;
+        scratch->pair_bytes = 0;
+    }
     return 0;
+}
+
+int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
+                    struct render_try *try, const struct render_files *files, void *dst,
+                    struct render_result *ret, struct plenum_error *err)
+{
+    struct image_draw draw = draw_of(spec, try);
+    uint32_t shown = render_candidate(spec, try);
+    struct render_result result = {
+        .label = dataset_get_label(spec->dataset, shown),
+        .sample = shown,
+        .substituted = shown != render_sample_at(spec, try->epoch, try->position),
+        .weight = 1,
+    };
+    struct mix_plan plan;
+    int r;
+
+    result.label2 = result.label;
+    mix_draw(&spec->pipeline, &draw, &plan);
+    try->at_partner = false;
+    if (plan.mixed)
+        r = render_pair(spec, scratch, try, files, &plan, dst, &result, err);
+    else
+        r = render_alone(spec, scratch, try, &files->own, dst, err);
+    if (r == 0)
+        *ret = result;
+    return r;
 }
 
 int render_position(const struct render_spec *spec, struct render_scratch *scratch, uint64_t epoch,
@@ -119,9 +233,9 @@ int render_position(const struct render_spec *spec, struct render_scratch *scrat
     int r;
 
     do {
-        r = dataset_read(spec->dataset, render_candidate(spec, &try), &scratch->buffer, err);
+        r = render_read(spec, &try, &scratch->files, err);
         if (r >= 0)
-            r = render_bytes_of(spec, scratch, &try, &scratch->buffer, dst, ret, err);
+            r = render_bytes_of(spec, scratch, &try, &scratch->files, dst, ret, err);
     } while (render_goes_on(spec, &try, r, err));
     return r;
 }

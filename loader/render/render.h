@@ -22,10 +22,22 @@ struct render_spec {
     enum image_jpeg jpeg; /* which decoder; the pixels are the same */
 };
 
+/** The files of a position: its own sample's, and, where it is mixed, its partner's. Starts as
+ * zeros. */
+struct render_files {
+    struct dataset_buffer own, partner;
+};
+
+/** Frees what holds more than `keep` bytes. */
+void render_files_trim(struct render_files *files, size_t keep);
+
 /** Scratch of one thread. Starts as zeros; the decoder is made at the first use. */
 struct render_scratch {
     struct image_decoder *decoder;
-    struct dataset_buffer buffer, hint;
+    struct render_files files;
+    struct dataset_buffer hint;
+    uint8_t *pair; /* [2][render_bytes()]: a sample and its partner before they are mixed */
+    uint64_t pair_bytes;
 };
 
 void render_scratch_fini(struct render_scratch *scratch);
@@ -35,6 +47,8 @@ struct render_result {
     int64_t label;
     uint32_t sample;  /* that is shown */
     bool substituted; /* it is not the one that the order names */
+    int64_t label2;   /* its partner's; where nothing is mixed in, its own */
+    float weight;     /* of the first label */
 };
 
 /** The sample that the order shows at `position` of `epoch`; positions at and beyond N begin again.
@@ -52,26 +66,32 @@ static inline uint64_t render_bytes(const struct render_spec *spec)
     return (uint64_t)spec->pipeline.side * spec->pipeline.side * spec->store.channels;
 }
 
-/** A position, and the number of samples that were tried there and are bad. */
+/** A position, and the number of samples that were tried there and are bad. A sample that is mixed
+ * has a partner, of another position, with tries of its own. */
 struct render_try {
     uint64_t epoch, position;
-    uint32_t bad;
+    uint32_t bad, partner_bad;
+    bool at_partner; /* which of both was worked on last */
 };
 
 /** The sample to try next: that of the order, or the next substitute. */
 uint32_t render_candidate(const struct render_spec *spec, const struct render_try *try);
 
-/** A try has returned `code`. True: the sample is bad, and `try` is now the next try. False: `code`
+/** Read the files of a try. Errors as dataset_read(). */
+int render_read(const struct render_spec *spec, struct render_try *try, struct render_files *files,
+                struct plenum_error *err);
+
+/** A try has returned `code`. True: a sample is bad, and `try` is now the next try. False: `code`
  * is the result for the position; when there are no more substitutes, `err` says so. */
 bool render_goes_on(const struct render_spec *spec, struct render_try *try, int code,
                     struct plenum_error *err);
 
 /**
- * Render one try's bytes, which dataset_read() has read of render_candidate(), into `dst`
- * [render_bytes()]. Reads nothing. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
+ * Render one try, whose files render_read() has read, into `dst` [render_bytes()]. Reads no file,
+ * and writes each byte of `dst` once. Errors: -EBADMSG a bad sample; -ENOMEM. `err` names the file.
  */
 int render_bytes_of(const struct render_spec *spec, struct render_scratch *scratch,
-                    const struct render_try *try, const struct dataset_buffer *bytes, void *dst,
+                    struct render_try *try, const struct render_files *files, void *dst,
                     struct render_result *ret, struct plenum_error *err);
 
 /**

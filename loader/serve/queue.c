@@ -142,7 +142,7 @@ struct item {
     struct flow_turn turn;
     uint32_t index; /* of the sample in its batch */
     struct render_try try;
-    struct dataset_buffer buffer;
+    struct render_files files;
     int code;
     struct plenum_error err;
     uint64_t read_ns, cpu_ns;
@@ -464,8 +464,7 @@ static void read_item(struct item *item)
     const struct render_spec *spec = item->request->stream->spec;
     uint64_t begin = time_now_ns(), cpu = time_cpu_ns();
 
-    item->code =
-        dataset_read(spec->dataset, render_candidate(spec, &item->try), &item->buffer, &item->err);
+    item->code = render_read(spec, &item->try, &item->files, &item->err);
     item->read_ns = time_now_ns() - begin;
     item->cpu_ns = time_cpu_ns() - cpu;
 }
@@ -545,8 +544,8 @@ static void *io_main(void *arg)
     return NULL;
 }
 
-/* Write pixels, label and sample number of an item to its slot. Holding no lock. */
-static int render_item(struct render_scratch *scratch, const struct item *item,
+/* Write pixels, labels and sample number of an item to its slot. Holding no lock. */
+static int render_item(struct render_scratch *scratch, struct item *item,
                        struct render_result *result, struct plenum_error *err)
 {
     const struct queue_stream *s = item->request->stream;
@@ -559,12 +558,16 @@ static int render_item(struct render_scratch *scratch, const struct item *item,
         *err = item->err;
         return item->code;
     }
-    r = render_bytes_of(s->spec, scratch, &item->try, &item->buffer,
+    r = render_bytes_of(s->spec, scratch, &item->try, &item->files,
                         slot + item->index * render_bytes(s->spec), result, err);
     if (r < 0)
         return r;
     ((int64_t *)(void *)(slot + s->layout->labels_at))[item->index] = result->label;
     ((uint32_t *)(void *)(slot + s->layout->samples_at))[item->index] = result->sample;
+    if (s->open->mix) {
+        ((int64_t *)(void *)(slot + s->layout->labels2_at))[item->index] = result->label2;
+        ((float *)(void *)(slot + s->layout->weights_at))[item->index] = result->weight;
+    }
     return 0;
 }
 
@@ -701,8 +704,7 @@ static void work_on(struct queue *q, struct render_scratch *scratch, struct item
         code = error_set(&err, -ENOMEM, "out of memory");
     begin = time_now_ns() - begin;
     item->cpu_ns += time_cpu_ns() - cpu;
-    if (item->buffer.cap > BUFFER_KEEP)
-        dataset_buffer_fini(&item->buffer);
+    render_files_trim(&item->files, BUFFER_KEEP);
 
     lock_acquire(&q->mu);
     over = settle(q, item, begin, code, &err, &result, retry);
@@ -892,7 +894,7 @@ void queue_destroy(struct queue *queue)
     while ((r = queue_pop_finished(queue)))
         free(r);
     for (unsigned i = 0; queue->items && i < queue->num_items; i++)
-        dataset_buffer_fini(&queue->items[i].buffer);
+        render_files_trim(&queue->items[i].files, 0);
     for (unsigned i = 0; queue->node_queues && queue->items && i < queue->num_nodes; i++) {
         (void)pthread_cond_destroy(&queue->node_queues[i].to_render);
         lock_fini(&queue->node_queues[i].mu);

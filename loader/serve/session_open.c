@@ -208,6 +208,11 @@ static int check_open(struct session *s, struct plenum_error *err)
     if (s->spec.pipeline.side != s->open.side)
         return error_set(err, -EINVAL, "the pipeline makes images of %u pixels a side, not %u",
                          s->spec.pipeline.side, s->open.side);
+    if (pipeline_mixes(&s->spec.pipeline) != s->open.mix)
+        return error_set(err, s->open.mix ? -EINVAL : -EPROTONOSUPPORT,
+                         s->open.mix ? "second labels were asked for, but the pipeline does not mix"
+                                     : "the client is too old for mixup and cutmix: install the "
+                                       "version of this loader there");
     if (s->ring_fd < 0 && !s->remote)
         return error_set(err, -EINVAL, "no ring came with the request to open a stream");
     return 0;

@@ -66,8 +66,7 @@ static int put_remote_answer(struct session *s, const struct queue_request *requ
     s->busy[request->slot] = true;
     s->sending = request->slot;
     s->sent_ns = time_now_ns();
-    return frame_conn_attach_bulk(&s->conn, ring_slot(s->ring, request->slot),
-                                  wire_batch_bytes(&s->open, &s->layout));
+    return frame_conn_attach_bulk(&s->conn, ring_slot(s->ring, request->slot), s->layout.end);
 }
 
 /* Put the next answers of a remote session, up to the first with pixels, which must be sent before

@@ -29,6 +29,38 @@ static int is_bijection(const struct order *order, uint32_t epoch, uint8_t *seen
     return 1;
 }
 
+/* Each position is the partner of one, and shows another sample than it where there are two. */
+Test(order, partners_are_a_bijection)
+{
+    static const struct order orders[] = {{.n = 1},
+                                          {.n = 2},
+                                          {.n = 5, .repeat = 1},
+                                          {.n = 977},
+                                          {.n = 1, .repeat = 3},
+                                          {.n = 2, .repeat = 2},
+                                          {.n = 50, .first = 3, .repeat = 7}};
+
+    for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
+        const struct order *o = &orders[i];
+        uint32_t positions = order_positions(o);
+        uint8_t seen[1000] = {0};
+
+        for (uint32_t p = 0; p < positions; p++) {
+            uint32_t partner = order_partner(o, p);
+
+            cr_assert(partner < positions && !seen[partner]++);
+            cr_expect(eq(int, order_sample(o, 0, p) == order_sample(o, 0, partner), o->n == 1));
+        }
+    }
+}
+
+Test(order, the_last_of_most_positions_has_a_partner)
+{
+    struct order order = {.n = UINT32_MAX - 1};
+
+    cr_expect(eq(u32, order_partner(&order, UINT32_MAX - 2), 0));
+}
+
 /* The law that everything rests on. */
 Test(order, every_sample_exactly_once_for_all_sizes_to_3000)
 {

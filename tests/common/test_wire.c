@@ -32,7 +32,8 @@ static const struct wire_open good = {.dataset = "folder:/data",
                                       .subset = {.first = 3, .end = 4000000000},
                                       .repeat = 7,
                                       .span = 0x123456789abc,
-                                      .deal = 8};
+                                      .deal = 8,
+                                      .mix = true};
 
 static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t type)
 {
@@ -62,11 +63,12 @@ static struct frame_reader only_frame(const struct frame_buffer *b, uint16_t typ
         /* cut short anywhere it is refused */                                                 \
         for (size_t n = 0; n + FRAME_HEADER_BYTES < b.len; n++) {                              \
             /* but where an older version ends */                                              \
-            size_t later = type_number == WIRE_OPEN              ? 24                          \
+            size_t later = type_number == WIRE_OPEN              ? 28                          \
                            : type_number == WIRE_OPENED          ? sizeof(struct datasum) + 12 \
                            : type_number == WIRE_STATUS && n > 0 ? 4 + sizeof("avx2") - 1      \
                                                                  : SIZE_MAX / 2;               \
-            bool older = n + FRAME_HEADER_BYTES + later == b.len;                              \
+            bool older = n + FRAME_HEADER_BYTES + later == b.len ||                            \
+                         (type_number == WIRE_OPEN && n + FRAME_HEADER_BYTES + 4 == b.len);    \
             r_ = (struct frame_reader){b.bytes + FRAME_HEADER_BYTES,                           \
                                        b.bytes + FRAME_HEADER_BYTES + n, false};               \
             cr_assert(eq(int, get(&r_, &got_), older || n == older_bytes ? 0 : -EPROTO),       \
@@ -161,7 +163,7 @@ Test(wire, every_message_comes_out_as_it_went_in)
     strcpy(hello.job, "17");
     ROUND_TRIP_SINCE(wire_put_hello(&b, &hello), wire_get_hello, WIRE_HELLO, hello, 46);
     ROUND_TRIP_SINCE(wire_put_open(&b, 1, &good), wire_get_open, WIRE_OPEN, good,
-                     b.len - FRAME_HEADER_BYTES - 4);
+                     b.len - FRAME_HEADER_BYTES - 8);
     ROUND_TRIP_SINCE(wire_put_opened(&b, 1, &opened), wire_get_opened, WIRE_OPENED, opened,
                      32 + sizeof(struct datasum));
     ROUND_TRIP_SINCE(wire_put_render(&b, 2, &render), wire_get_render, WIRE_RENDER, render, 20);
@@ -289,7 +291,11 @@ Test(wire, the_good_open_is_good)
     cr_expect(ge(u64, slot.labels_at, 2u * 32 * 4 * 224 * 224));
     cr_expect(eq(u64, slot.labels_at % 64, 0));
     cr_expect(ge(u64, slot.samples_at, slot.labels_at + 64 * 8));
-    cr_expect(ge(u64, slot.bytes, slot.samples_at + 64 * 4));
+    cr_expect(ge(u64, slot.labels2_at, slot.samples_at + 64 * 4));
+    cr_expect(eq(u64, slot.labels2_at % 8, 0));
+    cr_expect(eq(u64, slot.weights_at, slot.labels2_at + 64 * 8));
+    cr_expect(eq(u64, slot.end, slot.weights_at + 64 * 4));
+    cr_expect(ge(u64, slot.bytes, slot.end));
     cr_expect(eq(u64, slot.bytes % 4096, 0));
 }
 

@@ -11,7 +11,7 @@ import unittest
 from pages import BUILD, Page, blocks, read
 import tap
 
-SOURCE_TEXT = read("common/pipeline.c") + read("common/pipeline_ops.c") + read("common/pipeline_text.c")
+SOURCE_TEXT = "".join(read(f"common/pipeline{part}.c") for part in ("", "_mix", "_ops", "_text"))
 TEXT = read("docs/pipelines.md")
 CTL = os.path.join(BUILD, "plenumctl")
 

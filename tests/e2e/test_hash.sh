@@ -40,6 +40,14 @@ for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do
     job -n 2 --num-replicas 4 "$feed" data $stream_of_all --micro-batch 4 $form --json
     ok "every operation, $form" delivered "$of_all"
 done
+for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
+    stream_of_pairs="--pipeline rrc(48)flip(0.5)grayscale(0.2)$mix --seed 11 --epochs 3"
+    of_pairs=$("$ctl" hash data $stream_of_pairs)
+    for shape in 1:1 2:4 3:3; do
+        job -n "${shape%:*}" --num-replicas "${shape#*:}" "$feed" data $stream_of_pairs --micro-batch 4 --json
+        ok "$mix, instances and replicas $shape" delivered "$of_pairs"
+    done
+done
 
 is "$padded" "a program alone starts its own loader" \
     sh -c '"$@" | sed -n "s/^hash *//p"' sh "$feed" data $stream --replicas 4 --micro-batch 4

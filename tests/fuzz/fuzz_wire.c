@@ -57,7 +57,8 @@ static void read_message(const struct frame_header *header, struct frame_reader 
             struct wire_slot slot;
 
             require(wire_slot_init(&open, &slot) == 0);
-            require(slot.samples_at + wire_batch_count(&open) * 4 <= slot.bytes);
+            require(slot.samples_at + wire_batch_count(&open) * 4 <= slot.end &&
+                    slot.end <= slot.bytes);
         }
         AGAIN(struct wire_open, wire_get_open, (wire_put_open(&b, 1, &one)));
         break;

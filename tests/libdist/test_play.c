@@ -564,7 +564,7 @@ static void pose_serve(const struct pose *p, struct frame_conn *c)
         int64_t got;
 
         while (n < POSE_FRAMES && frame_conn_next(c, &h, &r) == 1) {
-            put_answer(c, &h, p, wire_batch_bytes(&open, &slot));
+            put_answer(c, &h, p, slot.end);
             for (uint32_t k = draw(12); k > 0; k--, n++)
                 put_unasked(&c->tx);
             n++;

@@ -128,10 +128,13 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
     for (uint64_t p = from; p < to && p < order_positions(&spec.order); p++) {
         struct streamhash_image image = {pixels, spec.pipeline.side, 3, PLENUM_UINT8, PLENUM_NHWC};
         struct render_result result;
+        struct streamhash_mix mix;
 
         cr_assert(eq(int, render_position(&spec, &scratch, epoch, p, pixels, &result, &err), 0),
                   "%s", err.text);
-        hash += streamhash_sample(epoch, p, result.label, &image);
+        mix = (struct streamhash_mix){.label2 = result.label2, .weight = result.weight};
+        hash += streamhash_sample(epoch, p, result.label,
+                                  pipeline_mixes(&spec.pipeline) ? &mix : NULL, &image);
     }
     render_scratch_fini(&scratch);
     dataset_unref(spec.dataset);
@@ -574,6 +577,15 @@ Test(stream, a_loader_that_cannot_deal_is_refused)
 
     o.deal = PLENUM_DEAL_ROUND_ROBIN;
     expect_old_loader_refused(&o, "it is too old for deal = round-robin");
+}
+
+/* Its slots would have no room for second labels. */
+Test(stream, a_loader_that_cannot_mix_is_refused)
+{
+    struct plenum_stream_options o = options_of(socket_a);
+
+    o.pipeline = "rrc(16) mixup(0.2)";
+    expect_old_loader_refused(&o, "it is too old for mixup and cutmix");
 }
 
 /* Kills the loader and starts another, again and again, while the test goes on. */

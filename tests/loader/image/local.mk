@@ -8,6 +8,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_jpeg \
 	%D%/test_jpeg_own \
 	%D%/test_jpeg_tiles \
+	%D%/test_mix \
 	%D%/test_pack \
 	%D%/test_png \
 	%D%/test_render \
@@ -41,6 +42,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_jpeg_own_LDADD = $(image_test_libs)
 %C%_test_jpeg_tiles_CFLAGS = $(image_test_cflags)
 %C%_test_jpeg_tiles_LDADD = $(image_test_libs)
+%C%_test_mix_CFLAGS = $(image_test_cflags)
+%C%_test_mix_LDADD = $(image_test_libs) -lm
 %C%_test_pack_CFLAGS = $(image_test_cflags)
 %C%_test_pack_LDADD = $(image_test_libs)
 %C%_test_png_CFLAGS = $(image_test_cflags)

@@ -266,6 +266,13 @@ Test(session, an_open_that_cannot_be_served_is_refused_with_a_sentence)
         o.slots = 1;
         o.slot_bytes = slot.bytes;
     });
+    REFUSED("client is too old for mixup", ring, strcat(o.pipeline, " mixup(1/5)"));
+    REFUSED("the pipeline does not mix", ring, {
+        struct wire_slot slot;
+        o.mix = true;
+        (void)wire_slot_init(&o, &slot);
+        o.slot_bytes = slot.bytes;
+    });
     REFUSED("disagree about the size", ring, o.slot_bytes += 4096);
     REFUSED("cannot take samples", ring, o.offset = 1);
     REFUSED("no ring came", -1, (void)0);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* mix.h - mixup and cutmix: which share of a sample is that of its partner, and the pixels of both.
+ *
+ * The rules are in docs/pixels.md, 11. All is drawn before a pixel is known, so a sample that is
+ * not mixed costs nothing. Which position the partner is of, loader/render/ knows. */
+#ifndef LOADER_IMAGE_MIX_H
+#define LOADER_IMAGE_MIX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/pipeline.h"
+#include "loader/image/image.h"
+#include "loader/image/rect.h"
+
+enum {
+    MIX_SHARE_BITS = 15,  /* a share of 1 is 2^15 */
+    MIX_WEIGHT_BITS = 24, /* a weight of 1 is 2^24: a float holds it exactly */
+};
+
+/** What is drawn for one sample. */
+struct mix_plan {
+    bool mixed;     /* else nothing else counts */
+    bool cut;       /* `rect` is the partner's; else all pixels are blended */
+    uint32_t share; /* of the sample itself in a blend, below 2^15 */
+    struct rect rect;
+    uint32_t weight; /* of its label, at 2^24 */
+};
+
+void mix_draw(const struct pipeline *pipeline, const struct image_draw *draw, struct mix_plan *ret);
+
+/** Write a mixed sample to `dst`, each byte once: from its own pixels and its partner's, all three
+ * stored as `store` says, by the loops that go with this set of image_kernels(). */
+void mix_store(const struct mix_plan *plan, const char *kernels, uint32_t width, uint32_t height,
+               const struct image_store *store, const uint8_t *own, const uint8_t *partner,
+               uint8_t *dst);
+
+/** Beta(alpha, alpha) at 2^15, alpha 1/100 to 10, from the draws 1, 2, ... of the purpose. */
+uint32_t mix_draw_share(struct rational alpha, const struct image_draw *draw);
+
+#endif
