@@ -119,6 +119,10 @@ class CBatch(Structure):
     ]
 
 
+class CMix(Structure):
+    _fields_ = [("labels2", c_void_p), ("weights", c_void_p)]
+
+
 class CCursor(Structure):
     _fields_ = [("identity", c_uint8 * 16), ("epoch", c_uint64), ("position", c_uint64)]
 
@@ -234,6 +238,7 @@ _PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "plenum_stream_seek": (c_int, [c_void_p, POINTER(CCursor), _ERR]),
     "plenum_stream_get_stats": (None, [c_void_p, POINTER(CStats)]),
     "plenum_stream_take_warning": (c_int, [c_void_p, _ERR]),
+    "plenum_batch_get_mix": (c_int, [POINTER(CBatch), POINTER(CMix)]),
     "plenum_batch_hash": (c_uint64, [POINTER(CBatch)]),
 }
 

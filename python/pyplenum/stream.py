@@ -11,8 +11,8 @@ from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, COptions, CPlace, CRing, CRingCall, CStats, PlenumError,
-                   byref, c_void_p, caller, check, lib, libc_free, nanoseconds, text_of, whole)
+from ._lib import (CBatch, CCursor, CError, CInfo, CJobInfo, CMix, COptions, CPlace, CRing, CRingCall, CStats,
+                   PlenumError, byref, c_void_p, caller, check, lib, libc_free, nanoseconds, text_of, whole)
 from .job import Job, in_worker, info_as, job as this_job
 
 __all__ = ["Batch", "Place", "Stats", "Stream", "SlotsHeldError", "LoaderWarning"]
@@ -117,6 +117,9 @@ class Batch:
         int8 or uint8, [S, R, M, H, W, C] or [S, R, M, C, H, W]
     ``labels``
         int64 [S, R, M], class indices
+    ``labels2``, ``weights``
+        where the pipeline ends with mixup, cutmix or mix, else None: int64 [S, R, M], the class of what is mixed in,
+        and float32 [S, R, M], the weight of ``labels``; that of ``labels2`` is ``1 - weights``
     ``samples``
         uint32 [S, R, M], index in the data set of what is shown
     ``positions``
@@ -159,6 +162,13 @@ class Batch:
         shape = (b.steps, b.replicas, b.micro_batch)[:dimensions]
         return np.asarray(_View(lease, getattr(b, field), shape, typestr))
 
+    def _view_at(self, address: Optional[int], typestr: str) -> "Optional[npt.NDArray[Any]]":
+        if not address:
+            return None
+        lease = self._held()
+        return np.asarray(_View(lease, address, (lease.batch.steps, lease.batch.replicas, lease.batch.micro_batch),
+                                typestr))
+
     @property
     def pixels(self) -> "npt.NDArray[Any]":
         lease = self._held()
@@ -175,6 +185,41 @@ class Batch:
     @property
     def labels(self) -> "npt.NDArray[np.int64]":
         return self._view("labels", "<i8")
+
+    def _mix(self) -> CMix:
+        mix = CMix()
+        lib.plenum_batch_get_mix(byref(self._held().batch), byref(mix))
+        return mix
+
+    @property
+    def labels2(self) -> "Optional[npt.NDArray[np.int64]]":
+        return self._view_at(self._mix().labels2, "<i8")
+
+    @property
+    def weights(self) -> "Optional[npt.NDArray[np.float32]]":
+        return self._view_at(self._mix().weights, "<f4")
+
+    def soft_labels(self, num_classes: int, smoothing: float = 0.0) -> "npt.NDArray[np.float32]":
+        """The labels as probabilities, float32 [S, R, M, num_classes], which add up to 1: a new array.
+
+        ``weights`` of ``labels`` and the rest of ``labels2``, or 1 of ``labels`` where the pipeline does not mix; with
+        ``smoothing`` x, 1 - x of that and x / num_classes of each class, as label smoothing of torch and timm.
+        """
+        labels, labels2, weights = self.labels, self.labels2, self.weights
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"smoothing must lie in 0 to 1, not {smoothing}")
+        for some in (labels,) if labels2 is None else (labels, labels2):
+            if not 0 <= int(some.min()) <= int(some.max()) < num_classes:
+                raise ValueError(f"labels are {some.min()} to {some.max()}, but num_classes is {num_classes}")
+        soft = np.full(labels.shape + (num_classes,), smoothing / num_classes, np.float32)
+        flat, rows = soft.reshape(-1, num_classes), np.arange(labels.size)
+        share = np.float32(1 - smoothing)
+        if labels2 is None or weights is None:
+            flat[rows, labels.reshape(-1)] += share
+        else:
+            flat[rows, labels.reshape(-1)] += share * weights.reshape(-1)
+            flat[rows, labels2.reshape(-1)] += share * (1 - weights.reshape(-1))
+        return soft
 
     @property
     def samples(self) -> "npt.NDArray[np.uint32]":

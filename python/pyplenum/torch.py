@@ -22,7 +22,7 @@ __all__ = ["Loader", "broadcast_optimizer_state", "broadcast_parameters", "check
 # NumPy's unsigned numbers that torch has no type for: their bytes as signed ones, which hold every value that occurs.
 _SIGNED = {"samples": np.int32, "positions": np.int64, "epochs": np.int64}
 
-_FIELDS = ("images", "labels", "valid", "samples", "positions", "epochs")
+_FIELDS = ("images", "labels", "labels2", "weights", "soft_labels", "valid", "samples", "positions", "epochs")
 
 Parameters = Union[torch.nn.Module, Mapping[str, Any], Iterable[Tuple[str, torch.Tensor]]]
 
@@ -31,14 +31,20 @@ def tensor(batch: Batch, field: str) -> torch.Tensor:
     """One array of a batch as a tensor, with steps, replicas and micro-batch as one dimension.
 
     ``field`` is "images" (int8 or uint8 [N, H, W, C] or [N, C, H, W]), "labels" (int64 [N]), "valid" (bool [N]),
-    "samples" (int32 [N]), "positions" (int64 [N]) or "epochs" (int64 [S]). The tensor is a view of the ring and may be
-    changed in place; the slot is free when the last view of it is gone.
+    "samples" (int32 [N]), "positions" (int64 [N]) or "epochs" (int64 [S]); where the pipeline ends with mixup, cutmix
+    or mix, also "labels2" (int64 [N]) and "weights" (float32 [N], of "labels"). The tensor is a view of the ring and
+    may be changed in place; the slot is free when the last view of it is gone.
     """
     if field == "images":
         return torch.from_numpy(batch.images)
     if field not in _FIELDS:
         raise ValueError(f"a batch has no '{field}': it has {', '.join(_FIELDS)}")
-    array = getattr(batch, field).reshape(-1)
+    if field == "soft_labels":
+        raise ValueError("soft labels need the number of classes: torch.from_numpy(batch.soft_labels(num_classes))")
+    array = getattr(batch, field)
+    if array is None:
+        raise ValueError(f"a batch has '{field}' only where the pipeline ends with mixup, cutmix or mix")
+    array = array.reshape(-1)
     return torch.from_numpy(array.view(_SIGNED[field]) if field in _SIGNED else array)
 
 
@@ -82,7 +88,11 @@ class Loader:
     Parameters are those of :class:`Stream`, where ``layout`` is "nchw" and ``dtype`` "uint8" unless told, and
 
     fields
-        what each batch is a tuple of, by the names of :func:`tensor`; ("images", "labels") unless told.
+        what each batch is a tuple of, by the names of :func:`tensor`, and "soft_labels": float32 [N, num_classes], as
+        ``Batch.soft_labels()`` has them, for ``cross_entropy()``. ("images", "labels") unless told; with a pipeline
+        that ends with mixup, cutmix or mix ("images", "soft_labels"), as of torchvision's MixUp and CutMix.
+    smoothing
+        label smoothing of "soft_labels": 0 unless told.
     last
         "partial": the last batch of an epoch is short, so that each sample counts once, as of a DataLoader. With
         several instances all have the same number of batches, but the last one may be shorter in some, and empty where
@@ -111,19 +121,24 @@ class Loader:
     """
 
     def __init__(self, dataset: "Union[str, os.PathLike[str]]", pipeline: str = "train", *,
-                 fields: Iterable[str] = ("images", "labels"), pin_memory: bool = False, copy: bool = False,
-                 layout: str = "nchw", dtype: Optional[str] = None, last: Optional[str] = None, seed: int = 0,
-                 shuffle: Union[str, bool] = "global", deal: Optional[str] = None, **options: Any) -> None:
+                 fields: Optional[Iterable[str]] = None, smoothing: float = 0.0, pin_memory: bool = False,
+                 copy: bool = False, layout: str = "nchw", dtype: Optional[str] = None, last: Optional[str] = None,
+                 seed: int = 0, shuffle: Union[str, bool] = "global", deal: Optional[str] = None,
+                 **options: Any) -> None:
         if "epochs" in options:
             raise TypeError("a Loader has no 'epochs': each loop over it is one epoch")
         if isinstance(fields, str):
             raise TypeError(f"fields are several names, as in fields=({fields!r},)")
-        self.fields = tuple(fields)
+        self._fields_were_chosen = fields is not None
+        self.fields = ("images", "labels") if fields is None else tuple(fields)
         for field in self.fields:
             if field not in _FIELDS:
                 raise ValueError(f"a batch has no '{field}': it has {', '.join(_FIELDS)}")
         if last not in (None, "pad", "drop", "partial"):
             raise ValueError(f"last is one of pad, drop, partial, not {last!r}")
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"smoothing must lie in 0 to 1, not {smoothing}")
+        self.smoothing = smoothing
         self.copy = copy
         self.pin_memory = pin_memory
         if pin_memory and not torch.cuda.is_available():
@@ -203,8 +218,16 @@ class Loader:
         loop.left -= 1
         return self._tensors(batch)
 
+    def _tensor(self, batch: Batch, field: str) -> torch.Tensor:
+        if field != "soft_labels":
+            return tensor(batch, field)
+        classes = self.stream.num_classes
+        return torch.from_numpy(batch.soft_labels(classes, self.smoothing).reshape(-1, classes))
+
     def _tensors(self, batch: Batch) -> Tuple[torch.Tensor, ...]:
-        views = tuple(tensor(batch, field) for field in self.fields)
+        if not self._fields_were_chosen and batch.weights is not None:
+            self.fields = ("images", "soft_labels")
+        views = tuple(self._tensor(batch, field) for field in self.fields)
         valid = tensor(batch, "valid")
         if self.last == "partial" and batch.num_valid < len(valid):
             views = tuple(view if field == "epochs" else view[valid] for field, view in zip(self.fields, views))
