@@ -259,7 +259,7 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
 
     (void)row;
     crop_locate(&c->pipeline, &draw, file->width, file->height, &c->tables, &crop);
-    return ffcv_way_render(c->ffcv, file->bytes, file->len, &crop.box, c->pipeline.side, c->dst);
+    return ffcv_way_render(c->ffcv, file->bytes, file->len, &crop.box, c->pipeline.width, c->dst);
 }
 #define FFCV_MISSING NULL
 #else
@@ -572,7 +572,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
     if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
         return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
     c->seed = a->seed;
-    c->dst = malloc((size_t)c->pipeline.side * c->pipeline.side * 4);
+    c->dst = malloc((size_t)c->pipeline.width * c->pipeline.width * 4);
     if (!c->dst || image_decoder_create(&c->decoder) < 0)
         return error_set(err, -ENOMEM, "out of memory");
 #ifdef HAVE_FFCV_WAY

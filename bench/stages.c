@@ -462,7 +462,7 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
         return r;
     if (c->pipeline.exif || c->pipeline.version != PIPELINE_V1)
         return error_set(err, -EINVAL, "--pipeline: version 1 without exif is taken apart");
-    c->slot_bytes = (size_t)c->pipeline.side * c->pipeline.side * 3;
+    c->slot_bytes = (size_t)c->pipeline.width * c->pipeline.width * 3;
     c->slots = malloc(SLOTS * c->slot_bytes);
     if (!c->slots || image_decoder_create(&c->decoder) < 0 || jpeg_reader_create(&c->reader) < 0 ||
         jpeg_reader_create(&c->library) < 0 || jpeg_own_create(&c->own) < 0 ||

@@ -77,9 +77,10 @@ static int parse_rrc(struct parser *p, struct pipeline *ret)
     ret->shape = (struct pipeline_shape){{2, 25}, {1, 1}, {3, 4}, {4, 3}};
     if (!parser_char(p, '('))
         return parser_error(p, "rrc needs a size, as in rrc(224)");
-    r = parse_side(p, &ret->side);
+    r = parse_side(p, &ret->width);
     if (r < 0)
         return r;
+    ret->height = ret->width;
     while (parser_char(p, ',')) {
         r = parser_shape(p, &ret->shape);
         if (r == -ENOENT)
@@ -124,13 +125,14 @@ static int parse_center(struct parser *p, struct pipeline *ret)
         return parser_error(p, "resize(S) must be followed by center_crop(C), so that all images "
                                "get one shape");
     p->stage = after;
-    r = parse_side(p, &ret->side);
+    r = parse_side(p, &ret->width);
     if (r < 0)
         return r;
+    ret->height = ret->width;
     r = parser_close(p, "center_crop takes a size alone");
     if (r < 0)
         return r;
-    if (ret->side > ret->resize)
+    if (ret->width > ret->resize)
         return parser_error(p, "center_crop must not be larger than resize");
     return 0;
 }
@@ -201,7 +203,7 @@ const char *pipeline_version_name(enum pipeline_version version)
 static void write_crop(FILE *f, const struct pipeline *p)
 {
     if (p->crop == PIPELINE_RRC) {
-        (void)fprintf(f, " rrc(%u", p->side);
+        (void)fprintf(f, " rrc(%u", p->width);
         pipeline_write_shape(f, &p->shape);
     } else {
         (void)fprintf(f, " resize(%u", p->resize);
@@ -210,7 +212,7 @@ static void write_crop(FILE *f, const struct pipeline *p)
         (void)fprintf(f, ",interpolation=%s", filter_names[p->filter]);
     (void)fputc(')', f);
     if (p->crop == PIPELINE_CENTER)
-        (void)fprintf(f, " center_crop(%u)", p->side);
+        (void)fprintf(f, " center_crop(%u)", p->width);
 }
 
 static int write_canonical(struct pipeline *p, struct plenum_error *err)

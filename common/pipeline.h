@@ -62,7 +62,7 @@ struct pipeline_shape {
     struct rational scale_min, scale_max, ratio_min, ratio_max;
 };
 
-/** What is done to the resized window: docs/pixels.md, 6. */
+/** What is done to the resized window: docs/pixels.md, 10. */
 enum pipeline_op_kind {
     PIPELINE_FLIP, /* left and right */
     PIPELINE_VERTICAL_FLIP,
@@ -110,7 +110,7 @@ struct pipeline {
     enum pipeline_version version;
     bool exif; /* turn the image as its EXIF orientation says before anything else */
     enum pipeline_crop crop;
-    uint32_t side;               /* height and width of the output, pixels */
+    uint32_t width, height;      /* of the output, pixels; equal until sizes are pairs */
     uint32_t resize;             /* PIPELINE_CENTER: the shorter side before cropping */
     struct pipeline_shape shape; /* PIPELINE_RRC: ratios are width / height */
     enum pipeline_filter filter;

@@ -263,7 +263,7 @@ static int set_options(struct plenum_stream *s, const struct plenum_stream_optio
     open->dtype = o->dtype;
     open->layout = o->layout;
     open->channels = o->channels;
-    open->side = s->pipeline.side;
+    open->side = s->pipeline.width;
     open->mix = pipeline_mixes(&s->pipeline);
     open->repeat = o->repeat;
     open->deal = o->deal == PLENUM_DEAL_ROUND_ROBIN ? o->micro_batch : 0;

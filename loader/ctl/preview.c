@@ -79,7 +79,7 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
 {
     struct sheet *s = arg;
     const struct render_spec *spec = &s->stream->spec;
-    uint32_t side = spec->pipeline.side, column = (uint32_t)(index % s->columns);
+    uint32_t side = spec->pipeline.width, column = (uint32_t)(index % s->columns);
     uint32_t x = GAP + column * s->cell_width;
     uint32_t y = s->top + (uint32_t)(index / s->columns) * s->cell_height;
     struct render_result result;
@@ -115,7 +115,7 @@ static int draw_cell(void *arg, uint64_t index, unsigned thread)
 
 static void lay_out(struct sheet *s)
 {
-    uint32_t side = s->stream->spec.pipeline.side, count = s->args->count, rows;
+    uint32_t side = s->stream->spec.pipeline.width, count = s->args->count, rows;
 
     assert(count > 0);
     s->columns = s->args->columns;

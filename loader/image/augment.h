@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* augment.h - the operations behind the crop: a resized window in, the stored sample out.
  *
- * The rules (docs/pixels.md, 6) are in integers. What is drawn for a sample depends on the pipeline
+ * The rules (docs/pixels.md 10) are in integers. What is drawn for a sample depends on the pipeline
  * and the draw alone, so it is known before a pixel is: a sample for which nothing is drawn takes
  * the short way. */
 #ifndef LOADER_IMAGE_AUGMENT_H
@@ -49,8 +49,9 @@ void augment_use(struct augment *augment, const char *kernels);
 /** The loops that go with this set of image_kernels(). */
 const struct augment_loops *augment_loops_of(const char *kernels);
 
-void augment_draw(struct augment *augment, const struct pipeline *pipeline,
-                  const struct image_draw *draw, struct augment_plan *ret);
+/** What the sample's draw makes of the operations. `ratios`: kept from image to image. */
+void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
+                  struct crop_tables *ratios, struct augment_plan *ret);
 
 /** Whether there is more to do than the resize does. */
 static inline bool augment_is_needed(const struct augment_plan *plan)
@@ -58,12 +59,12 @@ static inline bool augment_is_needed(const struct augment_plan *plan)
     return plan->count > 0 || plan->upside_down;
 }
 
-/** Room for the window: [3][side][side], uint8. NULL: memory is short. Borrowed until the next
+/** Room for the window: [3][height][width], uint8. NULL: memory is short. Borrowed until the next
  * call. */
-uint8_t *augment_window(struct augment *augment, uint32_t side);
+uint8_t *augment_window(struct augment *augment, uint32_t width, uint32_t height);
 
 /** Do the steps in the window, and store it as `store` says into `dst`, each byte once. */
-void augment_finish(struct augment *augment, const struct augment_plan *plan, uint32_t side,
-                    const struct image_store *store, uint8_t *dst);
+void augment_finish(struct augment *augment, const struct augment_plan *plan, uint32_t width,
+                    uint32_t height, const struct image_store *store, uint8_t *dst);
 
 #endif

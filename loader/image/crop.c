@@ -169,10 +169,10 @@ static void locate_center(const struct pipeline *p, uint32_t width, uint32_t hei
     ret->width = width <= height ? p->resize : stretched;
     ret->height = width <= height ? stretched : p->resize;
     ret->window = (struct rect){
-        .left = (uint32_t)divide_half_even(ret->width - p->side, 2),
-        .top = (uint32_t)divide_half_even(ret->height - p->side, 2),
-        .width = p->side,
-        .height = p->side,
+        .left = (uint32_t)divide_half_even(ret->width - p->width, 2),
+        .top = (uint32_t)divide_half_even(ret->height - p->height, 2),
+        .width = p->width,
+        .height = p->height,
     };
 }
 
@@ -198,8 +198,9 @@ void crop_locate(const struct pipeline *pipeline, const struct image_draw *draw,
 {
     if (pipeline->crop == PIPELINE_RRC) {
         ret->box = random_box(pipeline, draw, width, height, tables);
-        ret->width = ret->height = pipeline->side;
-        ret->window = (struct rect){.width = pipeline->side, .height = pipeline->side};
+        ret->width = pipeline->width;
+        ret->height = pipeline->height;
+        ret->window = (struct rect){.width = pipeline->width, .height = pipeline->height};
     } else {
         locate_center(pipeline, width, height, ret);
     }

@@ -47,7 +47,8 @@ struct image_decoder {
     const char *kernels;       /* NULL: the best */
     struct image_tiles *tiles; /* borrowed, or NULL */
     struct crop_tables tables;
-    struct scratch turned; /* the region of an image that EXIF turns */
+    struct crop_tables ratios; /* of erasing */
+    struct scratch turned;     /* the region of an image that EXIF turns */
 };
 
 /* What a file is that is none of ours, where its first bytes tell. */
@@ -199,11 +200,11 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
 
     crop_locate(pipeline, draw, swap ? header->height : header->width,
                 swap ? header->width : header->height, &d->tables, &crop);
-    augment_draw(d->augment, pipeline, draw, &plan);
+    augment_draw(pipeline, draw, &d->ratios, &plan);
     crop.mirror ^= plan.mirror;
     augments = augment_is_needed(&plan);
     if (augments)
-        window = augment_window(d->augment, pipeline->side);
+        window = augment_window(d->augment, pipeline->width, pipeline->height);
     if (!window || resize_begin(d->resize, &crop, augments ? &planes : store, window, &region) < 0)
         return error_set(err, -ENOMEM, "out of memory for the resize");
     region = exif_to_stored(orientation, region, header->width, header->height);
@@ -213,7 +214,7 @@ static int render_open(struct image_decoder *d, struct image_reader *reader,
     r = orientation == 1 ? pass_rows(d, reader, &region, err)
                          : pass_turned(d, reader, &region, orientation, err);
     if (r == 0 && augments)
-        augment_finish(d->augment, &plan, pipeline->side, store, dst);
+        augment_finish(d->augment, &plan, pipeline->width, pipeline->height, store, dst);
     return r;
 }
 

@@ -121,8 +121,9 @@ void image_decoder_use_tiles(struct image_decoder *decoder, struct image_tiles *
  *
  * @param bytes  [len] a whole JPEG or PNG file, told apart by its first bytes, whatever it is
  *               called.
- * @param dst    pipeline->side^2 * store->channels bytes; completely written on success, undefined
- *               on failure. Only final bytes are written, each once, and none is read.
+ * @param dst    pipeline->width * pipeline->height * store->channels bytes; completely written on
+ *               success, undefined on failure. Only final bytes are written, each once, and none
+ *               is read.
  *
  * Errors: -EBADMSG the image is bad: unreadable, of an unknown kind, over a limit, or an error or
  * warning of the decoder in the rows from the top to the last one needed (`err` says what);

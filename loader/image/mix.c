@@ -154,7 +154,7 @@ static void cut_axis(uint32_t side, uint32_t rest, uint32_t centre, uint32_t *be
 static void draw_cut(const struct pipeline *pipeline, uint32_t share, const struct philox_block *d,
                      struct mix_plan *plan)
 {
-    uint32_t width = pipeline->side, height = pipeline->side;
+    uint32_t width = pipeline->width, height = pipeline->height;
     uint32_t rest = (1 << MIX_SHARE_BITS) - share;
     uint64_t all = (uint64_t)width * height, kept;
 

@@ -56,7 +56,7 @@ static int hash_renderings(struct image_decoder *decoder, enum pipeline_version 
             r = image_render(decoder, &pipeline, &d, &store, image->bytes, image->len, pixels, err);
             if (r < 0)
                 return r;
-            (void)XXH3_64bits_update(&state, pixels, (size_t)pipeline.side * pipeline.side * 3);
+            (void)XXH3_64bits_update(&state, pixels, (size_t)pipeline.width * pipeline.height * 3);
         }
     }
     *ret = XXH3_64bits_digest(&state);

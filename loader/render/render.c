@@ -151,7 +151,7 @@ static int render_alone(const struct render_spec *spec, struct render_scratch *s
 
     if (!dataset_is_generated(spec->dataset))
         return decode(spec, scratch, &draw, render_candidate(spec, try), bytes, dst, err);
-    r = slices_render(&draw, spec->pipeline.side, &spec->store, dst);
+    r = slices_render(&draw, spec->pipeline.width, &spec->store, dst);
     return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
@@ -186,7 +186,7 @@ static int render_pair(const struct render_spec *spec, struct render_scratch *sc
     r = render_alone(spec, scratch, &partner, &files->partner, scratch->pair + bytes, err);
     if (r < 0)
         return r;
-    mix_store(plan, image_kernels(0), spec->pipeline.side, spec->pipeline.side, &spec->store,
+    mix_store(plan, image_kernels(0), spec->pipeline.width, spec->pipeline.height, &spec->store,
               scratch->pair, scratch->pair + bytes, dst);
     ret->label2 = dataset_get_label(spec->dataset, render_candidate(spec, &partner));
     ret->weight = (float)plan->weight / (1 << MIX_WEIGHT_BITS); /* both exact */

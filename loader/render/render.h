@@ -63,7 +63,7 @@ static inline uint32_t render_sample_at(const struct render_spec *spec, uint64_t
 /** Bytes of one sample's pixels. */
 static inline uint64_t render_bytes(const struct render_spec *spec)
 {
-    return (uint64_t)spec->pipeline.side * spec->pipeline.side * spec->store.channels;
+    return (uint64_t)spec->pipeline.width * spec->pipeline.height * spec->store.channels;
 }
 
 /** A position, and the number of samples that were tried there and are bad. A sample that is mixed

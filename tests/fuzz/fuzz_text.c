@@ -40,7 +40,7 @@ static void try_pipeline(const char *text)
         require_sentence(&err);
         return;
     }
-    require(one.side >= 1 && one.side <= PIPELINE_SIDE_MAX);
+    require(one.width >= 1 && one.width <= PIPELINE_SIDE_MAX);
     require(one.flip.den > 0 && one.flip.num <= one.flip.den);
     require(pipeline_parse(one.text, &two, &err) == 0);
     require(memcmp(&one, &two, sizeof(one)) == 0);

@@ -126,7 +126,7 @@ static uint64_t oracle(const struct plenum_stream_options *o, uint64_t epoch, ui
         .seed = o->seed, .n = dataset_get_samples(spec.dataset), .repeat = o->repeat};
     (void)order_parse_shuffle(o->shuffle, &spec.order.shuffle, &spec.order.block, NULL);
     for (uint64_t p = from; p < to && p < order_positions(&spec.order); p++) {
-        struct streamhash_image image = {pixels, spec.pipeline.side, 3, PLENUM_UINT8, PLENUM_NHWC};
+        struct streamhash_image image = {pixels, spec.pipeline.width, 3, PLENUM_UINT8, PLENUM_NHWC};
         struct render_result result;
         struct streamhash_mix mix;
 

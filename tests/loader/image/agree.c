@@ -40,7 +40,7 @@ bool oracle_agrees(struct image_decoder *decoder, const struct pipeline *pipelin
                    const struct image_draw *draw, const struct image_store *store,
                    const uint8_t *bytes, size_t len, char *why, int *ret, struct plenum_error *err)
 {
-    size_t size = (size_t)pipeline->side * pipeline->side * store->channels;
+    size_t size = (size_t)pipeline->width * pipeline->height * store->channels;
     uint8_t *want = malloc(size), *got = malloc(size + GUARD);
     uint8_t *exact = malloc(len + !len); /* so that a sanitizer sees a byte read too far */
     struct plenum_error sentence = {""};

@@ -142,7 +142,7 @@ static void answer(struct image_decoder *decoder, char *line)
     draw = (struct image_draw){.seed = strtoull(seed, NULL, 10),
                                .position = (uint32_t)strtoul(position, NULL, 10)};
     m = read_file(path);
-    pixels = malloc((size_t)p.side * p.side * 3);
+    pixels = malloc((size_t)p.width * p.height * 3);
     r = image_render(decoder, &p, &draw, &store, m.bytes, m.len, pixels, &err);
     if (r < 0) {
         printf("bad %s\n", err.text);
@@ -152,8 +152,8 @@ static void answer(struct image_decoder *decoder, char *line)
         crop_locate(&p, &draw, swap ? info.height : info.width, swap ? info.width : info.height,
                     &tables, &c);
         printf("ok %u %u %u %u %u %u %u %u %u %d\n", c.box.left, c.box.top, c.box.width,
-               c.box.height, c.width, c.height, c.window.left, c.window.top, p.side, c.mirror);
-        (void)fwrite(pixels, 1, (size_t)p.side * p.side * 3, stdout);
+               c.box.height, c.width, c.height, c.window.left, c.window.top, p.width, c.mirror);
+        (void)fwrite(pixels, 1, (size_t)p.width * p.height * 3, stdout);
     }
     free(pixels);
     free(m.bytes);

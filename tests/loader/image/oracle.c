@@ -444,7 +444,7 @@ int oracle_render(const struct pipeline *pipeline, const struct image_draw *draw
     struct oracle_image image;
     struct crop crop;
     struct axis across, down;
-    uint32_t w, h, left, top, columns, rows, side = pipeline->side, last = 0;
+    uint32_t w, h, left, top, columns, rows, side = pipeline->width, last = 0;
     uint8_t orientation;
     uint8_t *narrow, *shown, *window;
     int r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* oracle_ops.c - the operations behind the crop, one after the other on the whole window, straight
- * from docs/pixels.md, 6. Only the sides of an erased rectangle are the renderer's own (crop.c). */
+ * from docs/pixels.md 10. Only the sides of an erased rectangle are the renderer's own (crop.c). */
 #include "config.h"
 
 #include <stdlib.h>
@@ -207,7 +207,7 @@ static void jitter(const struct pipeline_op *op, uint32_t at, const struct image
 
 void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw, uint8_t *pixels)
 {
-    uint32_t side = pipeline->side;
+    uint32_t side = pipeline->width;
     size_t n = (size_t)side * side;
     rgb_t *v = (rgb_t *)pixels;
 

@@ -114,7 +114,7 @@ Test(crop, rrc_equals_the_published_formula)
                           "%s of %ux%u at %u: %ux%u+%u+%u, published %ux%u+%u+%u", p.text,
                           sizes[s][0], sizes[s][1], position, got.box.width, got.box.height,
                           got.box.left, got.box.top, want.width, want.height, want.left, want.top);
-                cr_assert(got.width == p.side && got.height == p.side);
+                cr_assert(got.width == p.width && got.height == p.height);
             }
         }
     }
@@ -143,7 +143,7 @@ Test(crop, boxes_lie_inside_the_image)
             crop_locate(&p, &draw, w, h, &tables, &c);
             cr_assert(c.box.width >= 1 && c.box.height >= 1 && c.box.left + c.box.width <= w &&
                       c.box.top + c.box.height <= h);
-            cr_assert(c.window.width == p.side && c.window.height == p.side &&
+            cr_assert(c.window.width == p.width && c.window.height == p.height &&
                       c.window.left + c.window.width <= c.width &&
                       c.window.top + c.window.height <= c.height);
         }
@@ -175,8 +175,11 @@ ParameterizedTestParameters(crop, eval)
 
 ParameterizedTest(struct eval_case *c, crop, eval)
 {
-    struct pipeline p = {
-        .crop = PIPELINE_CENTER, .resize = c->resize, .side = c->crop, .flip = {0, 1}};
+    struct pipeline p = {.crop = PIPELINE_CENTER,
+                         .resize = c->resize,
+                         .width = c->crop,
+                         .height = c->crop,
+                         .flip = {0, 1}};
     struct crop_tables tables = {0};
     struct image_draw draw = {0};
     struct crop got;

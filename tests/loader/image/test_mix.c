@@ -133,7 +133,7 @@ Test(mix, boxes_lie_within_and_weigh_what_they_leave)
 
     for (size_t t = 0; t < ARRAY_LEN(texts); t++) {
         struct pipeline p = parsed(texts[t]);
-        uint32_t side = p.side;
+        uint32_t side = p.width;
 
         for (uint32_t i = 0; i < 5000; i++) {
             struct image_draw draw = {.seed = 7, .position = i};

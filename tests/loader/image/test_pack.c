@@ -209,7 +209,7 @@ ParameterizedTest(struct kind *k, pack, sizes_and_crops)
             cr_assert(eq(
                 int, image_render(decoder, &p, &draw, &store, packed.bytes, packed.len, got, NULL),
                 0));
-            cr_assert(memcmp(want, got, (size_t)p.side * p.side * 3) == 0, "%s, %ux%u, %s",
+            cr_assert(memcmp(want, got, (size_t)p.width * p.height * 3) == 0, "%s, %ux%u, %s",
                       spec.name, spec.width, spec.height, texts[j % ARRAY_LEN(texts)]);
         }
         free(packed.bytes);

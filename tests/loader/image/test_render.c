@@ -207,7 +207,7 @@ static void compare_packed(struct image_decoder *decoder, const struct pipeline 
         eq(int, image_render(decoder, p, draw, &stores[0], plain->bytes, plain->len, a, NULL), 0));
     cr_assert(eq(
         int, image_render(decoder, p, draw, &stores[0], packed->bytes, packed->len, b, NULL), 0));
-    cr_assert(memcmp(a, b, (size_t)p->side * p->side * 3) == 0, "%s, packed, %s", path, p->text);
+    cr_assert(memcmp(a, b, (size_t)p->width * p->height * 3) == 0, "%s, packed, %s", path, p->text);
 }
 
 static void compare_photograph(void *context, const char *path, uint32_t number)

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* augment_draw.c - which operations are done to a sample, how strongly, and where.
+ *
+ * Mirroring costs no pass: left and right are the resize's, top and bottom are done by storing rows
+ * from the last one on. All operations but erasing are blind to it, and an erased rectangle is put
+ * where it will be seen. */
+#include "config.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/philox.h"
+#include "loader/image/augment.h"
+#include "loader/image/augment_loops.h"
+
+enum {
+    DRAWS = 16, /* draws of an operation: from this many times its number in the text on */
+    ERASE_TRIES = 10,
+};
+
+static struct philox_block draw_words(const struct image_draw *d, uint32_t op, uint32_t draw)
+{
+    return philox_draw(d->seed, d->position, d->epoch, DRAW_OPERATION, DRAWS * op + draw);
+}
+
+static uint32_t to_factor(struct rational r)
+{
+    return (uint32_t)((((uint64_t)r.num << (AUGMENT_BITS + 1)) + r.den) / (2 * (uint64_t)r.den));
+}
+
+/* A factor of a range, both ends included. */
+static uint32_t draw_factor(struct rational low, struct rational high, uint32_t word)
+{
+    uint32_t from = to_factor(low);
+
+    return from + philox_below(word, to_factor(high) - from + 1);
+}
+
+enum { HUE_TURN = 6 << 13 }; /* a turn of the hue: sixths at 2^13 */
+
+static int32_t to_turn(struct rational_signed r)
+{
+    uint64_t size = (uint64_t)(r.num < 0 ? -(int64_t)r.num : r.num);
+    int32_t v = (int32_t)((2 * HUE_TURN * size + r.den) / (2 * (uint64_t)r.den));
+
+    return r.num < 0 ? -v : v;
+}
+
+/* A turn of a range, both ends included, as one forwards. */
+static uint32_t draw_turn(const struct pipeline_op *op, uint32_t word)
+{
+    int32_t from = to_turn(op->hue_low), count = to_turn(op->hue_high) - from + 1;
+    int32_t v = from + (int32_t)philox_below(word, (uint32_t)count);
+
+    return (uint32_t)(v < 0 ? v + HUE_TURN : v);
+}
+
+static void add_step(struct augment_plan *plan, enum pipeline_op_kind kind, uint32_t number)
+{
+    assert(plan->count < AUGMENT_STEPS_MAX);
+    plan->steps[plan->count++] = (struct augment_step){.kind = kind, .number = number};
+}
+
+/* Brightness, contrast, saturation and perhaps hue, in one of the orders of so many parts: they are
+ * numbered as the words of a dictionary are. */
+static void draw_jitter(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                        const struct philox_block *d, struct augment_plan *plan)
+{
+    static const enum pipeline_op_kind kinds[4] = {PIPELINE_BRIGHTNESS, PIPELINE_CONTRAST,
+                                                   PIPELINE_SATURATION, PIPELINE_HUE};
+    struct philox_block more = draw_words(draw, at, 1);
+    uint32_t count = pipeline_has_hue(op) ? 4 : 3, orders = count == 4 ? 24 : 6;
+    uint32_t order = philox_below(more.word[0], orders);
+    uint8_t left[4] = {0, 1, 2, 3};
+
+    for (; count > 0; count--) {
+        uint32_t next, part, number;
+
+        orders /= count;
+        next = order / orders;
+        order %= orders;
+        part = left[next];
+        memmove(left + next, left + next + 1, count - next - 1);
+        number = part == 3 ? draw_turn(op, more.word[1])
+                           : draw_factor(op->low[part], op->high[part], d->word[1 + part]);
+        if (number != (part == 3 ? 0 : 1 << AUGMENT_BITS)) /* which changes nothing */
+            add_step(plan, kinds[part], number);
+    }
+}
+
+/* torchvision's RandomErasing: up to ten tries for a rectangle that is smaller than the window. */
+static bool draw_erased(struct crop_tables *ratios, const struct pipeline_op *op, uint32_t at,
+                        const struct image_draw *draw, uint32_t window_width,
+                        uint32_t window_height, struct rect *ret)
+{
+    for (uint32_t try = 0; try < ERASE_TRIES; try++) {
+        struct philox_block d = draw_words(draw, at, 1 + try);
+        uint64_t height, width;
+
+        crop_draw_sides(&op->shape, (uint64_t)window_width * window_height, &d, ratios, &height,
+                        &width);
+        if (height == 0 || width == 0 || height >= window_height || width >= window_width)
+            continue;
+        *ret = (struct rect){
+            .left = philox_below(d.word[3], window_width - (uint32_t)width + 1),
+            .top = philox_below(d.word[2], window_height - (uint32_t)height + 1),
+            .width = (uint32_t)width,
+            .height = (uint32_t)height,
+        };
+        return true;
+    }
+    return false;
+}
+
+static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
+                    const struct image_draw *draw, struct augment_plan *plan)
+{
+    const struct pipeline_op *op = &pipeline->ops[at];
+    struct philox_block d = draw_words(draw, at, 0);
+    struct rect rect;
+
+    if (!rational_happens(op->p, d.word[0]))
+        return;
+    switch (op->kind) {
+    case PIPELINE_FLIP:
+        plan->mirror = !plan->mirror;
+        return;
+    case PIPELINE_VERTICAL_FLIP:
+        plan->upside_down = !plan->upside_down;
+        return;
+    case PIPELINE_COLOR_JITTER:
+        draw_jitter(op, at, draw, &d, plan);
+        return;
+    case PIPELINE_BRIGHTNESS:
+    case PIPELINE_CONTRAST:
+    case PIPELINE_SATURATION:
+    case PIPELINE_SHARPNESS:
+        add_step(plan, op->kind, draw_factor(op->low[0], op->high[0], d.word[1]));
+        return;
+    case PIPELINE_HUE:
+        add_step(plan, op->kind, draw_turn(op, d.word[1]));
+        return;
+    case PIPELINE_ERASE:
+        if (!draw_erased(ratios, op, at, draw, pipeline->width, pipeline->height, &rect))
+            return;
+        /* As if all flips came before it; what comes behind is put right at the end. */
+        if (plan->mirror)
+            rect.left = pipeline->width - rect.left - rect.width;
+        if (plan->upside_down)
+            rect.top = pipeline->height - rect.top - rect.height;
+        add_step(plan, op->kind, op->number);
+        plan->steps[plan->count - 1].rect = rect;
+        return;
+    default:
+        add_step(plan, op->kind, op->number);
+        return;
+    }
+}
+
+void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
+                  struct crop_tables *ratios, struct augment_plan *ret)
+{
+    ret->count = 0;
+    ret->mirror = ret->upside_down = false;
+    for (uint32_t i = 0; i < pipeline->ops_count; i++)
+        draw_op(ratios, pipeline, i, draw, ret);
+    /* In memory, left and right are already as they will be seen, top and bottom are not yet. */
+    for (uint32_t i = 0; ret->mirror && i < ret->count; i++) {
+        struct rect *rect = &ret->steps[i].rect;
+
+        if (ret->steps[i].kind == PIPELINE_ERASE)
+            rect->left = pipeline->width - rect->left - rect->width;
+    }
+}
