@@ -40,6 +40,16 @@ for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do
     job -n 2 --num-replicas 4 "$feed" data $stream_of_all --micro-batch 4 $form --json
     ok "every operation, $form" delivered "$of_all"
 done
+tried=0
+for number in $(seq 1 40); do
+    stream_of_any=(--pipeline "$("$top_builddir/tests/loader/image/dump" --pipeline "$number")" --seed 11 --epochs 2)
+    of_any=$("$ctl" hash data "${stream_of_any[@]}" 2>err) || continue # too long
+    job -n 2 --num-replicas 4 "$feed" data "${stream_of_any[@]}" --micro-batch 3 --json
+    ok "random pipeline $number" delivered "$of_any"
+    tried=$((tried + 1))
+    [ $tried -lt 5 ] || break
+done
+ok "five random pipelines" test $tried = 5
 for mix in "mixup(0.2)" "cutmix(1,p=0.7)" "mix(mixup=0.8,cutmix=1)"; do
     stream_of_pairs="--pipeline rrc(48)flip(0.5)grayscale(0.2)$mix --seed 11 --epochs 3"
     of_pairs=$("$ctl" hash data $stream_of_pairs)

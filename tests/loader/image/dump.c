@@ -4,6 +4,7 @@
  *     dump --kinds FOLDER   write one file of every kind of made.h into FOLDER, print their names
  *     dump --seeds FOLDER   the same, small, for tests/fuzz/fuzz_image
  *     dump --packed FOLDER  packed ones, for tests/fuzz/fuzz_pack
+ *     dump --pipeline N     the text of random pipeline N
  *     dump <REQUESTS        one a line: path TAB pipeline TAB seed TAB position
  *
  * To each request a line is answered: "bad SENTENCE", or "ok" and the numbers of the geometry (box:
@@ -20,6 +21,7 @@
 #include "loader/image/image.h"
 #include "loader/image/pack.h"
 #include "tests/loader/image/made.h"
+#include "tests/loader/image/random_pipeline.h"
 
 static bool write_file(const char *folder, const char *name, const char *head, size_t head_len,
                        struct made m)
@@ -170,6 +172,10 @@ int main(int argc, char **argv)
         return write_seeds(argv[2]);
     if (argc == 3 && strcmp(argv[1], "--packed") == 0)
         return write_packed(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--pipeline") == 0) {
+        random_pipeline(strtoull(argv[2], NULL, 10), line);
+        return puts(line) < 0;
+    }
     if (argc != 1 || image_decoder_create(&decoder) < 0)
         return 1;
     while (fgets(line, sizeof(line), stdin)) {

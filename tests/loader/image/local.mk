@@ -11,6 +11,7 @@ image_tests = %D%/test_allocation \
 	%D%/test_mix \
 	%D%/test_pack \
 	%D%/test_png \
+	%D%/test_properties \
 	%D%/test_render \
 	%D%/test_resize \
 	%D%/test_selftest
@@ -18,7 +19,8 @@ check_PROGRAMS += $(image_tests)
 TESTS += $(image_tests)
 
 noinst_LTLIBRARIES += %D%/libimagetest.la
-%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_ops.c
+%C%_libimagetest_la_SOURCES = %D%/agree.c %D%/agree.h %D%/forge.c %D%/forge.h %D%/made.c %D%/made.h %D%/oracle.c %D%/oracle.h %D%/oracle_ops.c \
+	%D%/random_pipeline.c %D%/random_pipeline.h
 %C%_libimagetest_la_CFLAGS = $(AM_CFLAGS) -Wno-conversion $(JPEG_CFLAGS) $(PNG_CFLAGS) $(XXH_CFLAGS)
 %C%_libimagetest_la_LIBADD = loader/image/libimage.la $(JPEG_LIBS) $(PNG_LIBS)
 
@@ -48,6 +50,8 @@ image_test_libs = %D%/libimagetest.la loader/image/libimage.la common/libcommon.
 %C%_test_pack_LDADD = $(image_test_libs)
 %C%_test_png_CFLAGS = $(image_test_cflags)
 %C%_test_png_LDADD = $(image_test_libs)
+%C%_test_properties_CFLAGS = $(image_test_cflags)
+%C%_test_properties_LDADD = $(image_test_libs)
 %C%_test_render_CFLAGS = $(image_test_cflags)
 %C%_test_render_LDADD = $(image_test_libs)
 %C%_test_resize_CFLAGS = $(image_test_cflags)

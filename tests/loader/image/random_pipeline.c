@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+
+#include "tests/loader/image/random_pipeline.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/util.h"
+
+/* A capital letter stands for an argument: see write_argument(). */
+static const char *const crops[] = {
+    "rrc(W)",
+    "rrc(W, scale=0.3:1, interpolation=random)",
+    "rrc(W, interpolation=bicubic)",
+    "exif rrc(W, ratio=1/3:3)",
+    "resize(60) center_crop(W)",
+    "resize(41, interpolation=lanczos) center_crop(W)",
+    "exif resize(50, interpolation=nearest) center_crop(W)",
+};
+
+static const char *const operations[] = {
+    "flip(P)",
+    "vertical_flip(P)",
+    "color_jitter(S, S, S, p=P)",
+    "color_jitter(S, F, S, H, p=P)",
+    "brightness(F, p=P)",
+    "contrast(F, p=P)",
+    "saturation(F, p=P)",
+    "hue(N, p=P)",
+    "sharpness(F, p=P)",
+    "grayscale(P)",
+    "invert(P)",
+    "equalize(P)",
+    "autocontrast(P)",
+    "solarize(T, p=P)",
+    "posterize(B, p=P)",
+    "erase(P, value=L)",
+};
+
+struct random {
+    uint64_t state;
+    char *at, *end;
+};
+
+/* SplitMix64, by Steele, Lea and Flood. */
+static uint32_t below(struct random *r, uint32_t n)
+{
+    uint64_t z = r->state += 0x9E3779B97F4A7C15;
+
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return (uint32_t)((z ^ (z >> 31)) % n);
+}
+
+static void write(struct random *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void write(struct random *r, const char *format, ...)
+{
+    size_t room = (size_t)(r->end - r->at);
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(r->at, room, format, args);
+    va_end(args);
+    r->at += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+static void write_range(struct random *r, uint32_t most, uint32_t den)
+{
+    uint32_t low = below(r, most + 1);
+
+    write(r, "%u/%u:%u/%u", low, den, low + below(r, most - low + 1), den);
+}
+
+static void write_template(struct random *r, const char *text);
+
+static void write_argument(struct random *r, char letter)
+{
+    switch (letter) {
+    case 'W': /* a side */
+        write(r, "%u", 12 + below(r, 29));
+        break;
+    case 'P': /* a probability */
+        write(r, "%u/10", 1 + below(r, 10));
+        break;
+    case 'S': /* a spread */
+        write(r, "%u/10", below(r, 12));
+        break;
+    case 'F': /* a range of factors */
+        write_range(r, 30, 10);
+        break;
+    case 'H': /* a spread of the hue */
+        write(r, "%u/20", below(r, 11));
+        break;
+    case 'N': /* a range of the hue */
+        write(r, "-%u/20:%u/20", below(r, 11), below(r, 11));
+        break;
+    case 'T':
+        write(r, "%u", below(r, 257));
+        break;
+    case 'B': /* bits */
+        write(r, "%u", below(r, 9));
+        break;
+    case 'L': /* a level */
+        write(r, "%u", below(r, 256));
+        break;
+    case 'X': /* an operation */
+        write_template(r, operations[below(r, 16)]);
+        break;
+    default:
+        write(r, "%c", letter);
+    }
+}
+
+static void write_template(struct random *r, const char *text)
+{
+    for (; *text; text++)
+        write_argument(r, *text);
+}
+
+void random_pipeline(uint64_t number, char ret[RANDOM_PIPELINE_MAX])
+{
+    struct random r = {number * 0xD1342543DE82EF95, ret, ret + RANDOM_PIPELINE_MAX};
+    uint32_t count = below(&r, 9);
+
+    write_template(&r, crops[below(&r, ARRAY_LEN(crops))]);
+    for (uint32_t i = 0; i < count; i++) {
+        write(&r, " ");
+        write_template(&r, operations[below(&r, ARRAY_LEN(operations))]);
+    }
+}
