@@ -26,6 +26,7 @@ endif
 # bench/instructions counts those of the loops.
 %C%_loops_LDADD = $(bench_libs)
 
+%C%_stages_SOURCES = %D%/stages.c %D%/operations.c %D%/operations.h
 %C%_stages_CFLAGS = $(AM_CFLAGS) $(JPEG_CFLAGS)
 %C%_stages_LDADD = $(bench_libs)
 

@@ -64,6 +64,8 @@ struct row {
                size_t index, uint32_t round);
     const char *missing; /* why it is left out; NULL: it is there */
     bool off;            /* not asked for */
+    const char *recipe;  /* of run_recipe() */
+    struct pipeline pipeline;
     /* Of run_other(). */
     struct image_decoder *decoder;
 };
@@ -87,6 +89,12 @@ static int run_plain(struct context *c, const struct row *row, const struct benc
 {
     (void)row;
     return render(c, c->decoder, &c->pipeline, file->bytes, file->len, index, round);
+}
+
+static int run_recipe(struct context *c, const struct row *row, const struct bench_file *file,
+                      size_t index, uint32_t round)
+{
+    return render(c, c->decoder, &row->pipeline, file->bytes, file->len, index, round);
 }
 
 /* Pack a file; it may take the place of one that another row refused. */
@@ -273,21 +281,48 @@ static int run_ffcv_way(struct context *c, const struct row *row, const struct b
 
 /* The last ones are filled in by --kernels. */
 static struct row rows[] = {
-    {"full-decode", "libjpeg-turbo: the whole image, accurate inverse DCT, no resize", NULL,
-     run_full_decode, NULL, false, NULL},
-    {FFCV_ROW, "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop", NULL,
-     run_ffcv_way, FFCV_MISSING, false, NULL},
-    {"plain", "Plenum, version 1, files as they lie", NULL, run_plain, NULL, false, NULL},
-    {LIBJPEG_ROW, "the same, by libjpeg-turbo instead of Plenum's own decoder", NULL, run_other,
-     NULL, false, NULL},
-    {"plain-indexing", "plain in a first epoch: the same, and noting where tiles begin", NULL,
-     run_indexing, NULL, false, NULL},
-    {"plain-indexed", "plain in later epochs: only the tiles under the crop", add_indexed,
-     run_indexed, NULL, false, NULL},
-    {"packed", "Plenum, version 1, the same pixels from packed files", add_packed, run_packed, NULL,
-     false, NULL},
-    {NULL, "the same with other loops", NULL, run_other, NULL, false, NULL},
-    {NULL, "the same with other loops", NULL, run_other, NULL, false, NULL},
+    {.name = "full-decode",
+     .what = "libjpeg-turbo: the whole image, accurate inverse DCT, no resize",
+     .run = run_full_decode},
+    {.name = FFCV_ROW,
+     .what = "TurboJPEG whole image, fast inverse DCT; OpenCV INTER_AREA of the crop",
+     .run = run_ffcv_way,
+     .missing = FFCV_MISSING},
+    {.name = "plain", .what = "Plenum, version 1, files as they lie", .run = run_plain},
+    {.name = LIBJPEG_ROW,
+     .what = "the same, by libjpeg-turbo instead of Plenum's own decoder",
+     .run = run_other},
+    {.name = "plain-indexing",
+     .what = "plain in a first epoch: the same, and noting where tiles begin",
+     .run = run_indexing},
+    {.name = "plain-indexed",
+     .what = "plain in later epochs: only the tiles under the crop",
+     .add = add_indexed,
+     .run = run_indexed},
+    {.name = "packed",
+     .what = "Plenum, version 1, the same pixels from packed files",
+     .add = add_packed,
+     .run = run_packed},
+    {.name = "recipe-torchvision",
+     .what = "the recipe of torchvision's references, V2",
+     .run = run_recipe,
+     .recipe = "rrc(176) flip(0.5) trivial_augment_wide erase(0.1)"},
+    {.name = "recipe-timm",
+     .what = "timm's rand-m9-mstd0.5-inc1 with jitter and erasing",
+     .run = run_recipe,
+     .recipe = "rrc(224, interpolation=random) flip(0.5) color_jitter(0.4, 0.4, 0.4) "
+               "rand_augment(2, 9, mstd=0.5, inc=1) erase(0.25, value=pixel)"},
+    {.name = "recipe-simclr",
+     .what = "SimCLR's and DINO's global crop",
+     .run = run_recipe,
+     .recipe = "rrc(224) flip(0.5) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) grayscale(0.2) blur(23, "
+               "0.1:2, p=0.5) solarize(128, p=0.2)"},
+    {.name = "recipe-jitter",
+     .what = "a jitter of four parts",
+     .run = run_recipe,
+     .recipe = "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)"},
+    {.what = "the same with other loops", .run = run_other},
+    {.what = "the same with other loops", .run = run_other},
 };
 
 enum { ROWS = ARRAY_LEN(rows), OTHERS = ROWS - 2, BLOCK = 25 };
@@ -434,7 +469,7 @@ static void print_table(const struct report *report)
     bench_cpu_name(cpu, sizeof(cpu));
     (void)snprintf(ratios, sizeof(ratios), "to %s", rows[report->base].name);
     printf("%zu photographs (%.1f KiB each; %zu left out), %u rounds, %s\n%s\n\n"
-           "%-15s %28s   %22s\n%-15s %8s %9s %9s   %6s %7s %7s\n",
+           "%-18s %28s   %22s\n%-18s %8s %9s %9s   %6s %7s %7s\n",
            report->files->count, (double)report->files->bytes / 1024 / (double)report->files->count,
            report->files->refused, report->arguments->rounds, report->context->pipeline.text, cpu,
            "", "images/s of one core", ratios, "row", "min", "median", "max", "min", "median",
@@ -443,13 +478,13 @@ static void print_table(const struct report *report)
         const struct bench_spread *r = &report->results[k].rate, *q = &report->results[k].ratio;
 
         if (shown(&rows[k]))
-            printf("%-15s %8.1f %9.1f %9.1f   %6.3f %7.3f %7.3f\n", rows[k].name, r->min, r->median,
+            printf("%-18s %8.1f %9.1f %9.1f   %6.3f %7.3f %7.3f\n", rows[k].name, r->min, r->median,
                    r->max, q->min, q->median, q->max);
     }
     putchar('\n');
     for (size_t k = 0; k < ROWS; k++)
         if (shown(&rows[k]))
-            printf("%-15s %s\n", rows[k].name, rows[k].what);
+            printf("%-18s %s\n", rows[k].name, rows[k].what);
         else if (rows[k].missing)
             printf("%s is left out: %s\n", rows[k].name, rows[k].missing);
     if (report->context->num_hints > 0)
@@ -563,16 +598,32 @@ static int choose_rows(const char *list, struct plenum_error *err)
                            list);
 }
 
+/* What a recipe's row renders; a build whose pipelines do not know it leaves it out. Returns the
+ * bytes of its pixels. */
+static size_t parse_recipe(struct row *row)
+{
+    if (!row->recipe)
+        return 0;
+    if (pipeline_parse(row->recipe, &row->pipeline, NULL) < 0) {
+        row->missing = "this build's pipelines do not know all of its words";
+        return 0;
+    }
+    return (size_t)row->pipeline.width * row->pipeline.height * 3;
+}
+
 static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
 {
     int r = pipeline_parse(a->pipeline, &c->pipeline, err);
+    size_t room = 0;
 
     if (r < 0)
         return r;
     if (c->pipeline.crop != PIPELINE_RRC || c->pipeline.exif)
         return error_set(err, -EINVAL, "--pipeline: the rows are compared on rrc(S) without exif");
     c->seed = a->seed;
-    c->dst = malloc((size_t)c->pipeline.width * c->pipeline.width * 4);
+    for (size_t k = 0; k < ROWS; k++)
+        room = max_u64(room, parse_recipe(&rows[k]));
+    c->dst = malloc(max_u64(room, (size_t)c->pipeline.width * c->pipeline.width * 4));
     if (!c->dst || image_decoder_create(&c->decoder) < 0)
         return error_set(err, -ENOMEM, "out of memory");
 #ifdef HAVE_FFCV_WAY

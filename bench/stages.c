@@ -12,6 +12,8 @@
  *     resize+store  the same into a ring of slots that no cache holds
  *     render        all of it but the reading: image_render() into the ring
  *
+ * Then the operations behind the crop (bench/operations.c), each in a copy of the resized window.
+ *
  * The stages of the decoder are run with both, libjpeg-turbo and our own; the render is with our
  * own. Where that gives up on an image, libjpeg's time is in its row, as it is in life.
  *
@@ -29,6 +31,7 @@
 #include <jpeglib.h>
 
 #include "bench/bench.h"
+#include "bench/operations.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/options.h"
@@ -56,8 +59,10 @@ struct context {
     struct image_reader *reader, *library; /* our own decoder's where it can; libjpeg's */
     struct jpeg_own *own;                  /* which computes no pixels */
     struct resize *resize;
+    struct bench_operations *operations;
     struct crop_tables tables;
-    uint8_t *slots; /* [SLOTS][slot_bytes] */
+    uint8_t *planes; /* the resized window */
+    uint8_t *slots;  /* [SLOTS][slot_bytes] */
     size_t slot_bytes;
     uint32_t slot; /* the next one */
     uint8_t *bytes;
@@ -236,11 +241,12 @@ static uint8_t *next_slot(struct context *c)
     return c->slots + c->slot++ % SLOTS * c->slot_bytes;
 }
 
-static int resize_into(struct context *c, const struct crop *crop, uint8_t *dst)
+static int resize_as(struct context *c, const struct crop *crop, const struct image_store *as,
+                     uint8_t *dst)
 {
     size_t pitch = (size_t)c->region.width * 4;
     struct rect need;
-    int r = resize_begin(c->resize, crop, &store, dst, &need);
+    int r = resize_begin(c->resize, crop, as, dst, &need);
     const uint8_t *rows =
         c->rows + (need.top - c->region.top) * pitch + (size_t)(need.left - c->region.left) * 4;
 
@@ -248,6 +254,11 @@ static int resize_into(struct context *c, const struct crop *crop, uint8_t *dst)
         resize_push(c->resize, rows + y * pitch, pitch,
                     (uint32_t)min_u64(STRIP_ROWS, need.height - y));
     return r;
+}
+
+static int resize_into(struct context *c, const struct crop *crop, uint8_t *dst)
+{
+    return resize_as(c, crop, &store, dst);
 }
 
 static int run_resize(struct context *c)
@@ -313,7 +324,8 @@ enum stage {
     RENDER,
     RESIZE,
     STORE,
-    STAGES
+    STAGES,
+    COLUMNS = STAGES + BENCH_OPERATIONS, /* of the numbers of a round */
 };
 
 static const struct {
@@ -375,11 +387,22 @@ static const struct options_program program = {
     .count = ARRAY_LEN(defs),
 };
 
-/* One round: us[stage] of an image on average. */
+/* ns[operation], added to. */
+static int run_operations(struct context *c, uint64_t *ns)
+{
+    const struct image_store planes = {PLENUM_UINT8, PLENUM_NCHW, 3};
+    int r = resize_as(c, &c->crop, &planes, c->planes);
+
+    for (size_t k = 0; k < BENCH_OPERATIONS && r == 0; k++)
+        ns[k] += bench_operations_run(c->operations, k, &c->draw, c->planes, &store, c->slots);
+    return r;
+}
+
+/* One round: us[column] of an image on average. */
 static int run_round(struct context *c, const struct bench_files *files, uint32_t round,
                      uint32_t seed, double *us)
 {
-    uint64_t ns[STAGES] = {0};
+    uint64_t ns[COLUMNS] = {0};
 
     for (size_t i = 0; i < files->count; i++) {
         int r = prepare(c, &files->files[i], (uint32_t)i, round, seed);
@@ -393,23 +416,42 @@ static int run_round(struct context *c, const struct bench_files *files, uint32_
             r = stages[k].run(c);
             ns[k] += time_cpu_ns() - start;
         }
+        if (r == 0)
+            r = run_operations(c, ns + STAGES);
         if (r < 0)
             return r;
     }
-    for (size_t k = 0; k < STAGES; k++)
+    for (size_t k = 0; k < COLUMNS; k++)
         us[k] = (double)ns[k] / 1e3 / (double)files->count;
     return 0;
 }
 
 /* In rounds, in order: a stage as it was run, or less another one. */
-static struct bench_spread spread_of(const struct arguments *a, const double *us, enum stage stage,
-                                     enum stage less)
+static struct bench_spread spread_of(const struct arguments *a, const double *us, size_t stage,
+                                     size_t less)
 {
     double column[ROUNDS_MAX];
 
-    for (uint32_t r = 0; r < a->rounds; r++, us += STAGES)
+    for (uint32_t r = 0; r < a->rounds; r++, us += COLUMNS)
         column[r] = us[stage] - (stage == less ? 0 : us[less]);
     return bench_spread_of(column, a->rounds);
+}
+
+static void report_row_json(struct json *j, const char *name, const char *how,
+                            const struct bench_spread *s)
+{
+    json_begin_object(j, NULL, true);
+    json_text(j, "name", name);
+    json_text(j, "how", how);
+    bench_json_spread(j, s, 2);
+    json_end_object(j);
+}
+
+static const char *const operation_how = "run, with the store; window in cache";
+
+static const char *operation_name(size_t k)
+{
+    return k == 0 ? "store a window" : bench_operations[k];
 }
 
 static void report_json(const struct arguments *a, const struct context *c,
@@ -426,11 +468,13 @@ static void report_json(const struct arguments *a, const struct context *c,
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         struct bench_spread s = spread_of(a, us, lines[i].stage, lines[i].less);
 
-        json_begin_object(&j, NULL, true);
-        json_text(&j, "name", lines[i].name);
-        json_text(&j, "how", lines[i].how);
-        bench_json_spread(&j, &s, 2);
-        json_end_object(&j);
+        report_row_json(&j, lines[i].name, lines[i].how, &s);
+    }
+    for (size_t k = 0; k < BENCH_OPERATIONS; k++) {
+        struct bench_spread s = spread_of(a, us, STAGES + k, STAGES + k);
+
+        if (s.max > 0)
+            report_row_json(&j, operation_name(k), operation_how, &s);
     }
     json_end_array(&j);
     json_end_object(&j);
@@ -452,6 +496,13 @@ static void report(const struct arguments *a, const struct context *c,
         printf("%-26s %8.1f %8.1f %8.1f  %5.1f%%  %s\n", lines[i].name, s.min, s.median, s.max,
                s.median / whole * 100, lines[i].how);
     }
+    puts("\noperations, with the store");
+    for (size_t k = 0; k < BENCH_OPERATIONS; k++) {
+        struct bench_spread s = spread_of(a, us, STAGES + k, STAGES + k);
+
+        if (s.max > 0)
+            printf("%-50s %8.1f %8.1f %8.1f\n", operation_name(k), s.min, s.median, s.max);
+    }
 }
 
 static int context_init(struct context *c, const struct arguments *a, struct plenum_error *err)
@@ -460,13 +511,17 @@ static int context_init(struct context *c, const struct arguments *a, struct ple
 
     if (r < 0)
         return r;
+    if (c->pipeline.width != c->pipeline.height)
+        return error_set(err, -EINVAL, "--pipeline: square windows are taken apart");
     if (c->pipeline.exif || c->pipeline.version != PIPELINE_V1)
         return error_set(err, -EINVAL, "--pipeline: version 1 without exif is taken apart");
     c->slot_bytes = (size_t)c->pipeline.width * c->pipeline.width * 3;
     c->slots = malloc(SLOTS * c->slot_bytes);
-    if (!c->slots || image_decoder_create(&c->decoder) < 0 || jpeg_reader_create(&c->reader) < 0 ||
-        jpeg_reader_create(&c->library) < 0 || jpeg_own_create(&c->own) < 0 ||
-        resize_create(&c->resize) < 0)
+    c->planes = malloc(c->slot_bytes);
+    if (!c->slots || !c->planes || image_decoder_create(&c->decoder) < 0 ||
+        jpeg_reader_create(&c->reader) < 0 || jpeg_reader_create(&c->library) < 0 ||
+        jpeg_own_create(&c->own) < 0 || resize_create(&c->resize) < 0 ||
+        bench_operations_create(&c->operations, c->pipeline.width, a->kernels) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     jpeg_reader_use(c->library, IMAGE_JPEG_LIBJPEG, NULL);
     jpeg_own_use(c->own, no_pixels());
@@ -491,6 +546,8 @@ static void context_fini(struct context *c)
         c->library->ops->destroy(c->library);
     jpeg_own_destroy(c->own);
     resize_destroy(c->resize);
+    bench_operations_destroy(c->operations);
+    free(c->planes);
     free(c->slots);
     free(c->rows);
     free(c->bytes);
@@ -498,11 +555,11 @@ static void context_fini(struct context *c)
 
 static int measure(const struct arguments *a, struct context *c, const struct bench_files *files)
 {
-    double *us = calloc((size_t)a->rounds * STAGES, sizeof(*us));
+    double *us = calloc((size_t)a->rounds * COLUMNS, sizeof(*us));
     int r = us ? 0 : -ENOMEM;
 
     for (uint32_t round = 0; round <= a->rounds && r == 0; round++) /* the first one warms up */
-        r = run_round(c, files, round, a->seed, us + (round ? round - 1 : 0) * STAGES);
+        r = run_round(c, files, round, a->seed, us + (round ? round - 1 : 0) * COLUMNS);
     if (r == 0)
         (a->json ? report_json : report)(a, c, files, us);
     free(us);

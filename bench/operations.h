@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* operations.h - the operations behind the crop, one by one, for bench/stages. */
+#ifndef BENCH_OPERATIONS_H
+#define BENCH_OPERATIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loader/image/image.h"
+
+enum { BENCH_OPERATIONS = 21 };
+
+/** What is timed. The first one only stores the window. */
+extern const char *const bench_operations[BENCH_OPERATIONS];
+
+struct bench_operations;
+
+/** `kernels`: NULL for the best. 0, or -ENOMEM. */
+int bench_operations_create(struct bench_operations **ret, uint32_t side, const char *kernels);
+void bench_operations_destroy(struct bench_operations *o);
+
+/**
+ * Do operation k in a copy of planes[3][side][side], and store it to dst.
+ *
+ * Returns the CPU time that it took; 0 where this build's pipelines do not have it.
+ */
+uint64_t bench_operations_run(struct bench_operations *o, size_t k, const struct image_draw *draw,
+                              const uint8_t *planes, const struct image_store *store, uint8_t *dst);
+
+#endif
