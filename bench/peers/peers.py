@@ -21,6 +21,8 @@ import sys
 import tarfile
 import time
 
+import recipes
+
 SIDE, SCALE, RATIO, BATCH = 224, (0.08, 1.0), (3 / 4, 4 / 3), 32
 
 IMAGES = os.environ.get("PEER_IMAGES", "")  # folder of folders of JPEGs
@@ -28,6 +30,7 @@ SCRATCH = os.environ.get("PEER_SCRATCH", "")  # a folder of the peer's own, for 
 BUILD = os.environ.get("PEER_BUILD", "")  # Plenum's build folder
 SOURCE = os.environ.get("PEER_SOURCE", "")  # Plenum's sources
 THREADS = int(os.environ.get("PEER_THREADS", "1"))
+RECIPE = os.environ.get("PEER_RECIPE", "")  # a name of recipes.py; none: crop and flip
 
 
 def files():
@@ -68,6 +71,8 @@ def torchvision_transforms():
 
     torch.library.register_fake = register
     torch.set_num_threads(1)
+    if RECIPE:
+        return recipes.torchvision(RECIPE)
     return transforms.Compose([transforms.RandomResizedCrop(SIDE, SCALE, RATIO), transforms.RandomHorizontalFlip(),
                                transforms.PILToTensor()])
 
@@ -97,7 +102,7 @@ def plenum():
             with open("/proc/net/unix") as listening:
                 if address[5:] in listening.read():
                     break
-        stream = pyplenum.Stream(IMAGES, "train", micro_batch=BATCH, loader=address)
+        stream = pyplenum.Stream(IMAGES, recipes.TEXTS.get(RECIPE, "train"), micro_batch=BATCH, loader=address)
         yield from passes(iter(stream), len(files()), lambda batch: BATCH)
     finally:
         loader.terminate()
@@ -113,6 +118,31 @@ def bench_render(row):
         if result.returncode != 0:
             sys.exit(result.stderr.strip())
         yield 3 * count, 3 * count / json.loads(result.stdout)["rows"][0]["median"]
+
+
+def albumentations():
+    """Albumentations on OpenCV, in torch's DataLoader."""
+    import cv2
+    from torch.utils.data import DataLoader
+
+    cv2.setNumThreads(0)
+    transform = recipes.albumentations(RECIPE)
+
+    class Photographs:
+        def __init__(self):
+            self.files = files()
+
+        def __len__(self):
+            return len(self.files)
+
+        def __getitem__(self, index):
+            path, label = self.files[index]
+            image = cv2.cvtColor(cv2.imread(path, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
+            return transform(image=image)["image"], label
+
+    loader = DataLoader(Photographs(), BATCH, shuffle=True, num_workers=THREADS, persistent_workers=True)
+    while True:
+        yield sum(len(labels) for _, labels in loader)
 
 
 def pillow():
@@ -197,13 +227,16 @@ def dali():
     """NVIDIA DALI on the CPU: it decodes only the crop."""
     from nvidia.dali import fn, pipeline_def, types
 
-    @pipeline_def(batch_size=BATCH, num_threads=THREADS, device_id=None)
+    side = recipes.SIDES.get(RECIPE, SIDE)
+    augment = recipes.dali(RECIPE)
+
+    @pipeline_def(batch_size=BATCH, num_threads=THREADS, device_id=None, enable_conditionals=True)
     def pipeline():
         encoded, labels = fn.readers.file(file_root=IMAGES, random_shuffle=True)
         images = fn.decoders.image_random_crop(encoded, device="cpu", output_type=types.RGB, random_area=list(SCALE),
                                                random_aspect_ratio=list(RATIO), num_attempts=10)
-        images = fn.resize(images, size=(SIDE, SIDE), interp_type=types.INTERP_LINEAR, antialias=True)
-        return fn.flip(images, horizontal=fn.random.coin_flip()), labels
+        images = fn.resize(images, size=(side, side), interp_type=types.INTERP_LINEAR, antialias=True)
+        return augment(fn.flip(images, horizontal=fn.random.coin_flip())), labels
 
     built = pipeline()
     built.build()
@@ -218,6 +251,7 @@ def tfdata():
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
+    augment = recipes.tensorflow(RECIPE)
 
     def load(path, label):
         data = tf.io.read_file(path)
@@ -228,7 +262,7 @@ def tfdata():
         window = tf.stack([begin[0], begin[1], size[0], size[1]])
         image = tf.image.decode_and_crop_jpeg(data, window, channels=3)
         image = tf.image.resize(image, (SIDE, SIDE), antialias=True)
-        return tf.cast(tf.image.random_flip_left_right(image), tf.uint8), label
+        return augment(tf.cast(tf.image.random_flip_left_right(image), tf.uint8)), label
 
     paths, labels = zip(*files())
     dataset = tf.data.Dataset.from_tensor_slices((list(paths), list(labels))).shuffle(len(paths)).repeat()
@@ -272,6 +306,8 @@ PEERS = {
     "render-plain-indexed": lambda: bench_render("plain-indexed"),
     "render-packed": lambda: bench_render("packed"),
     "render-ffcv-way": lambda: bench_render("ffcv-way"),
+    "render-recipe": lambda: bench_render(f"recipe-{RECIPE}"),
+    "albumentations": albumentations,
     "pillow": pillow,
     "dataloader": dataloader,
     "webdataset": webdataset,

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""Recipes as Plenum's text, and as the peers of peers.py say them: what stands behind decoding, as bytes. Who cannot
+say one ends with a word."""
+
+import sys
+
+TEXTS = {  # the same as bench/render's rows
+    "torchvision": "rrc(176) flip(0.5) trivial_augment_wide erase(0.1)",
+    "timm": "rrc(224, interpolation=random) flip(0.5) color_jitter(0.4, 0.4, 0.4) "
+            "rand_augment(2, 9, mstd=0.5, inc=1) erase(0.25, value=pixel)",
+    "simclr": "rrc(224) flip(0.5) color_jitter(0.8, 0.8, 0.8, 0.2, p=0.8) grayscale(0.2) "
+              "blur(23, 0.1:2, p=0.5) solarize(128, p=0.2)",
+    "jitter": "rrc(224) flip(0.5) color_jitter(0.4, 0.4, 0.4, 0.1)",
+}
+SIDES = {"torchvision": 176}
+
+
+def cannot(library, recipe):
+    sys.exit(f"{library} has no operations for the recipe {recipe}")
+
+
+def torchvision(recipe):
+    """torchvision's transforms v2 on Pillow's images; timm's own for its recipe."""
+    from torchvision.transforms import v2
+
+    if recipe == "timm":
+        from timm.data import create_transform
+
+        parts = [create_transform(224, is_training=True, use_prefetcher=True, color_jitter=0.4, force_color_jitter=True,
+                                  auto_augment="rand-m9-mstd0.5-inc1", interpolation="random"), v2.ToImage(),
+                 v2.RandomErasing(0.25, value="random")]
+        return v2.Compose(parts[:1] + [lambda pixels: pixels.transpose(1, 2, 0)] + parts[1:])
+    middle = {
+        "torchvision": [v2.TrivialAugmentWide()],
+        "simclr": [v2.RandomApply([v2.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8), v2.RandomGrayscale(0.2),
+                   v2.RandomApply([v2.GaussianBlur(23, (0.1, 2.0))], 0.5), v2.RandomSolarize(128, 0.2)],
+        "jitter": [v2.ColorJitter(0.4, 0.4, 0.4, 0.1)],
+    }[recipe]
+    last = [v2.RandomErasing(0.1)] if recipe == "torchvision" else []
+    return v2.Compose([v2.RandomResizedCrop(SIDES.get(recipe, 224)), v2.RandomHorizontalFlip(), *middle,
+                       v2.PILToTensor(), *last])
+
+
+def albumentations(recipe):
+    import albumentations as a
+
+    first = [a.RandomResizedCrop(size=(224, 224)), a.HorizontalFlip(p=0.5)]
+    parts = {
+        "": [],
+        "simclr": [a.ColorJitter((0.2, 1.8), (0.2, 1.8), (0.2, 1.8), (-0.2, 0.2), p=0.8), a.ToGray(p=0.2),
+                   a.GaussianBlur(blur_limit=(23, 23), sigma_limit=(0.1, 2.0), p=0.5), a.Solarize(p=0.2)],
+        "jitter": [a.ColorJitter((0.6, 1.4), (0.6, 1.4), (0.6, 1.4), (-0.1, 0.1), p=1)],
+    }
+    if recipe not in parts:
+        cannot("Albumentations", recipe)
+    return a.Compose(first + parts[recipe])
+
+
+def dali(recipe):
+    """What DALI's graph does behind the flip; its automatic augmentations are its own."""
+    from nvidia.dali import fn, types
+    from nvidia.dali.auto_aug import rand_augment, trivial_augment
+
+    def twist(images, strength, hue):
+        def factor():
+            return fn.random.uniform(range=(1 - strength, 1 + strength))
+        return fn.color_twist(images, brightness=factor(), contrast=factor(), saturation=factor(),
+                              hue=fn.random.uniform(range=(-360 * hue, 360 * hue)))
+
+    def erased(images, p):
+        if fn.random.coin_flip(probability=p, dtype=types.BOOL):
+            images = fn.erase(images, anchor=fn.random.uniform(range=(0, 0.7), shape=2), normalized=True,
+                              shape=fn.random.uniform(range=(0.1, 0.6), shape=2), axis_names="HW")
+        return images
+
+    def simclr(images):
+        if fn.random.coin_flip(probability=0.8, dtype=types.BOOL):
+            images = twist(images, 0.8, 0.2)
+        if fn.random.coin_flip(probability=0.2, dtype=types.BOOL):
+            images = fn.color_twist(images, saturation=0.0)
+        if fn.random.coin_flip(probability=0.5, dtype=types.BOOL):
+            images = fn.gaussian_blur(images, window_size=23, sigma=fn.random.uniform(range=(0.1, 2)))
+        if fn.random.coin_flip(probability=0.2, dtype=types.BOOL):
+            over = images >= 128
+            images = fn.cast(over * (255 - images) + (1 - over) * images, dtype=types.UINT8)
+        return images
+
+    def torchvision_v2(images):
+        return erased(trivial_augment.trivial_augment_wide(images), 0.1)
+
+    def timm(images):
+        return erased(rand_augment.rand_augment(twist(images, 0.4, 0.0), n=2, m=9), 0.25)
+
+    return {"": lambda images: images, "jitter": lambda images: twist(images, 0.4, 0.1), "simclr": simclr,
+            "torchvision": torchvision_v2, "timm": timm}[recipe]
+
+
+def tensorflow(recipe):
+    import tensorflow as tf
+
+    def jitter(image):
+        image = tf.image.random_brightness(image, 0.4)
+        image = tf.image.random_contrast(image, 0.6, 1.4)
+        image = tf.image.random_saturation(image, 0.6, 1.4)
+        return tf.image.random_hue(image, 0.1)
+
+    if recipe not in ("", "jitter"):
+        cannot("tf.data", recipe)
+    return jitter if recipe else lambda image: image
