@@ -138,9 +138,9 @@ static int parse_center(struct parser *p, struct pipeline *ret)
 }
 
 /* No operation begins here: what may, and what is nearly so. */
-static int refuse_op(struct parser *p)
+int pipeline_refuse_op(struct parser *p)
 {
-    const char *near = pipeline_near_op(p->at, strcspn(p->at, " \t\n("));
+    const char *near = pipeline_near_op(p->at, strcspn(p->at, " \t\n(|)"));
     char what[120];
 
     if (!near)
@@ -160,6 +160,14 @@ static int parse_end(struct parser *p)
                   : 0;
 }
 
+int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipeline_op *op)
+{
+    if (ret->ops_count == PIPELINE_OPS_MAX)
+        return parser_error(p, "there are more than 16 operations");
+    ret->ops[ret->ops_count++] = *op;
+    return 0;
+}
+
 /* All that follows the crop. */
 static int parse_ops(struct parser *p, struct pipeline *ret)
 {
@@ -174,9 +182,13 @@ static int parse_ops(struct parser *p, struct pipeline *ret)
         r = pipeline_parse_mix(p, &ret->mix);
         if (r != -ENOENT)
             return r < 0 ? r : parse_end(p);
-        r = pipeline_parse_op(p, &op);
+        r = pipeline_parse_one_of(p, ret);
+        if (r == 0)
+            continue;
         if (r == -ENOENT)
-            return refuse_op(p);
+            r = pipeline_parse_op(p, &op);
+        if (r == -ENOENT)
+            return pipeline_refuse_op(p);
         if (r < 0)
             return r;
         if (op.p.num == 0)
@@ -185,9 +197,9 @@ static int parse_ops(struct parser *p, struct pipeline *ret)
             ret->flip = op.p;
             continue;
         }
-        if (ret->ops_count == PIPELINE_OPS_MAX)
-            return parser_error(p, "there are more than 16 operations");
-        ret->ops[ret->ops_count++] = op;
+        r = pipeline_add_op(p, ret, &op);
+        if (r < 0)
+            return r;
     }
 }
 
@@ -225,10 +237,14 @@ static int write_canonical(struct pipeline *p, struct plenum_error *err)
         return error_set(err, -ENOMEM, "pipeline: out of memory");
     (void)fprintf(f, "%s%s", pipeline_version_name(p->version), p->exif ? " exif" : "");
     write_crop(f, p);
-    if (p->flip.num > 0)
-        pipeline_write_op(f, &flip);
-    for (uint32_t i = 0; i < p->ops_count; i++)
-        pipeline_write_op(f, &p->ops[i]);
+    if (p->flip.num > 0) {
+        (void)fputc(' ', f);
+        (void)pipeline_write_op(f, &flip);
+    }
+    for (uint32_t i = 0; i < p->ops_count;) {
+        (void)fputc(' ', f);
+        i += pipeline_write_op(f, &p->ops[i]);
+    }
     if (pipeline_mixes(p))
         pipeline_write_mix(f, &p->mix);
     cut = fflush(f) != 0 || ferror(f) || ftell(f) >= (long)sizeof(p->text);

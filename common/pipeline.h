@@ -79,17 +79,52 @@ enum pipeline_op_kind {
     PIPELINE_SOLARIZE,
     PIPELINE_POSTERIZE,
     PIPELINE_ERASE,
+    PIPELINE_ONE_OF, /* one of the lists of operations that follow it */
+    PIPELINE_RAND_AUGMENT,
+    PIPELINE_TRIVIAL_AUGMENT_WIDE,
+    PIPELINE_AUTO_AUGMENT,
+    PIPELINE_AUGMIX,
+    /* No words of a text, but steps of policies: */
+    PIPELINE_AFFINE,
+    PIPELINE_SOLARIZE_ADD,
+    PIPELINE_MIX_BEGIN,
+    PIPELINE_MIX_NEXT,
+    PIPELINE_MIX_END,
     PIPELINE_OPS, /* how many there are */
+};
+
+/** The tables of AutoAugment. */
+enum pipeline_auto_augment {
+    PIPELINE_IMAGENET,
+    PIPELINE_CIFAR10,
+    PIPELINE_SVHN,
+    PIPELINE_AUTO_AUGMENTS,
+};
+
+/** What one_of and the policies are told. */
+struct pipeline_policy {
+    enum pipeline_auto_augment table;
+    /** one_of: operations of all its lists, which follow it; rand_augment: operations of a sample;
+     * augmix: chains. */
+    uint32_t count;
+    uint32_t lists;     /* one_of */
+    uint32_t magnitude; /* rand_augment; augmix: the severity */
+    uint32_t depth;     /* augmix: operations of a chain; 0: drawn */
+    bool timm;          /* rand_augment: timm's, with what follows */
+    bool increasing;
+    struct rational deviation; /* of the magnitude */
 };
 
 struct pipeline_op {
     enum pipeline_op_kind kind;
-    struct rational p; /* probability, above 0 */
+    struct rational p; /* probability; above 0, but within one_of */
     /** [0] factors of one colour operation; [0] to [2] of a jitter's brightness, contrast and
      * saturation. */
     struct rational low[3], high[3];
     struct rational_signed hue_low, hue_high; /* of hue and a jitter, in turns: 0 is none */
     struct pipeline_shape shape;              /* of erasing: ratios are height / width */
+    uint32_t list;                            /* within one_of: which of its lists, from 0 */
+    struct pipeline_policy policy;
     uint32_t number; /* solarize: the threshold; posterize: bits that stay; erase: the level */
 };
 

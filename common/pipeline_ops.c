@@ -17,6 +17,8 @@ enum arguments {
     TURNS,       /* (low:high, p=) of turns of the hue */
     NUMBER,      /* (number, p=) */
     RECTANGLE,   /* (p, scale=, ratio=, value=) */
+    LISTS,       /* of operations: pipeline_policy.c */
+    POLICY,      /* likewise */
 };
 
 static const struct op_form {
@@ -56,6 +58,9 @@ static const struct op_form {
     {"erase", PIPELINE_ERASE, RECTANGLE, 0, 255,
      "erase takes a probability, scale=low:high, ratio=low:high and value=LEVEL (0 to 255), as in "
      "erase(0.25)"},
+    {"one_of", PIPELINE_ONE_OF, LISTS, 0, 0,
+     "one_of takes two or more lists of operations and p=PROBABILITY, as in "
+     "one_of(grayscale(1) | solarize(128))"},
 };
 
 static const struct op_form *form_of(enum pipeline_op_kind kind)
@@ -117,21 +122,6 @@ static int parse_turns(struct parser *p, bool spread, struct pipeline_op *op)
     return 0;
 }
 
-/* Digits alone. */
-static int parse_number(struct parser *p, const struct op_form *form, uint32_t *ret)
-{
-    struct rational value;
-    int r;
-
-    r = parser_rational(p, &value);
-    if (r < 0)
-        return r;
-    if (value.den != 1 || value.num < form->min || value.num > form->max)
-        return parser_error(p, form->takes);
-    *ret = value.num;
-    return 0;
-}
-
 static int parse_rectangle(struct parser *p, const struct op_form *form, struct pipeline_op *op)
 {
     int r;
@@ -143,8 +133,9 @@ static int parse_rectangle(struct parser *p, const struct op_form *form, struct 
     while (parser_char(p, ',')) {
         r = parser_shape(p, &op->shape);
         if (r == -ENOENT)
-            r = parser_word(p, "value") && parser_char(p, '=') ? parse_number(p, form, &op->number)
-                                                               : parser_error(p, form->takes);
+            r = parser_word(p, "value") && parser_char(p, '=')
+                    ? parser_number(p, form->min, form->max, form->takes, &op->number)
+                    : parser_error(p, form->takes);
         if (r < 0)
             return r;
     }
@@ -184,6 +175,10 @@ static int parse_arguments(struct parser *p, const struct op_form *form, struct 
         return parser_probability(p, &op->p);
     case RECTANGLE:
         return parse_rectangle(p, form, op);
+    case POLICY:
+        return pipeline_parse_policy(p, form->takes, op);
+    case LISTS:
+        return -ENOENT;
     case JITTER:
         for (int i = 0; i < 3; i++)
             op->low[i] = op->high[i] = (struct rational){1, 1};
@@ -196,7 +191,7 @@ static int parse_arguments(struct parser *p, const struct op_form *form, struct 
         r = parse_turns(p, false, op);
         break;
     case NUMBER:
-        r = parse_number(p, form, &op->number);
+        r = parser_number(p, form->min, form->max, form->takes, &op->number);
         break;
     }
     if (r < 0)
@@ -208,7 +203,7 @@ int pipeline_parse_op(struct parser *p, struct pipeline_op *ret)
 {
     const struct op_form *form = NULL;
     struct pipeline_op op = {.p = {1, 1}, .hue_low = {0, 1}, .hue_high = {0, 1}};
-    int r;
+    int r = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(forms) && !form; i++)
         if (parser_word(p, forms[i].name))
@@ -216,11 +211,17 @@ int pipeline_parse_op(struct parser *p, struct pipeline_op *ret)
     if (!form)
         return -ENOENT;
     op.kind = form->kind;
-    if (!parser_char(p, '('))
-        return parser_error(p, form->takes);
-    r = parse_arguments(p, form, &op);
-    if (r == 0)
-        r = parser_close(p, form->takes);
+    if (form->arguments == LISTS)
+        return parser_error(p, "one_of cannot stand within one_of");
+    if (form->arguments == POLICY)
+        pipeline_default_policy(&op);
+    if (parser_char(p, '(')) {
+        r = parse_arguments(p, form, &op);
+        if (r == 0)
+            r = parser_close(p, form->takes);
+    } else if (form->arguments != POLICY || !pipeline_policy_is_bare(op.kind)) {
+        r = parser_error(p, form->takes);
+    }
     if (r < 0)
         return r;
     *ret = op;
@@ -242,15 +243,31 @@ const char *pipeline_near_op(const char *word, size_t len)
             near = name;
         }
     }
+    if (str_distance(word, len, "three_augment") < best)
+        near = "three_augment";
     return near;
 }
 
-void pipeline_write_op(FILE *f, const struct pipeline_op *op)
+/* A list of operations for each of one_of's, and its probability. */
+static void write_lists(FILE *f, const struct pipeline_op *op)
+{
+    for (uint32_t i = 0; i < op->policy.count; i++) {
+        if (i > 0)
+            (void)fputc(op[1 + i].list == op[i].list ? ' ' : '|', f);
+        (void)pipeline_write_op(f, &op[1 + i]);
+    }
+}
+
+uint32_t pipeline_write_op(FILE *f, const struct pipeline_op *op)
 {
     const struct op_form *form = form_of(op->kind);
     bool first_is_p = form->arguments == PROBABILITY || form->arguments == RECTANGLE;
+    bool has_p = !first_is_p && op->p.num != op->p.den;
 
-    (void)fprintf(f, " %s(", form->name);
+    (void)fprintf(f, "%s", form->name);
+    if (form->arguments == POLICY && pipeline_policy_is_empty(op) && !has_p)
+        return 1;
+    (void)fputc('(', f);
     switch (form->arguments) {
     case PROBABILITY:
         rational_write(f, op->p);
@@ -280,10 +297,17 @@ void pipeline_write_op(FILE *f, const struct pipeline_op *op)
         pipeline_write_shape(f, &op->shape);
         (void)fprintf(f, ",value=%u", op->number);
         break;
+    case LISTS:
+        write_lists(f, op);
+        break;
+    case POLICY:
+        pipeline_write_policy(f, op);
+        break;
     }
-    if (!first_is_p && op->p.num != op->p.den) {
-        (void)fputs(",p=", f);
+    if (has_p) {
+        (void)fputs(form->arguments == POLICY && pipeline_policy_is_empty(op) ? "p=" : ",p=", f);
         rational_write(f, op->p);
     }
     (void)fputc(')', f);
+    return 1 + (form->arguments == LISTS ? op->policy.count : 0);
 }

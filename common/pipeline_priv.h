@@ -55,8 +55,28 @@ void rational_signed_write_range(FILE *f, struct rational_signed low, struct rat
 /** "low:high". */
 void rational_write_range(FILE *f, struct rational low, struct rational high);
 
+/** The digits of a number between two bounds; `takes` is the sentence for all else. */
+int parser_number(struct parser *p, uint32_t min, uint32_t max, const char *takes, uint32_t *ret);
+
 /** Read one operation where one begins: 0, -ENOENT it is no word of an operation, -EINVAL. */
 int pipeline_parse_op(struct parser *p, struct pipeline_op *ret);
+
+/** What stands between the parentheses of a policy, without ")": 0, or -EINVAL with `takes`. */
+int pipeline_parse_policy(struct parser *p, const char *takes, struct pipeline_op *op);
+void pipeline_default_policy(struct pipeline_op *op);
+/** May it stand without parentheses? */
+bool pipeline_policy_is_bare(enum pipeline_op_kind kind);
+/** Has it nothing to say but a probability? */
+bool pipeline_policy_is_empty(const struct pipeline_op *op);
+void pipeline_write_policy(FILE *f, const struct pipeline_op *op);
+
+/** Read "one_of(...)" or "three_augment", and add it and its members to `ret`: 0, -ENOENT it is
+ * neither, -EINVAL. */
+int pipeline_parse_one_of(struct parser *p, struct pipeline *ret);
+/** Add an operation: 0, or -EINVAL there are too many. */
+int pipeline_add_op(struct parser *p, struct pipeline *ret, const struct pipeline_op *op);
+/** No operation begins here: -EINVAL says what may, and what is nearly so. */
+int pipeline_refuse_op(struct parser *p);
 /** The operation that is called nearly so, or NULL. */
 const char *pipeline_near_op(const char *word, size_t len);
 /** Read mixup, cutmix or mix where one begins: 0, -ENOENT it is another word, -EINVAL. */
@@ -67,7 +87,8 @@ void pipeline_write_mix(FILE *f, const struct pipeline_mix *mix);
 int parser_probability(struct parser *p, struct rational *ret);
 /** ",scale=low:high,ratio=low:high". */
 void pipeline_write_shape(FILE *f, const struct pipeline_shape *shape);
-/** Its canonical text, with a space before it. */
-void pipeline_write_op(FILE *f, const struct pipeline_op *op);
+/** The canonical text of the first of these operations, and of its members. Returns how many it
+ * were. */
+uint32_t pipeline_write_op(FILE *f, const struct pipeline_op *ops);
 
 #endif

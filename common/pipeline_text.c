@@ -180,6 +180,30 @@ int parser_signed(struct parser *p, struct rational_signed *ret)
     return 0;
 }
 
+int parser_probability(struct parser *p, struct rational *ret)
+{
+    int r = parser_rational(p, ret);
+
+    if (r < 0)
+        return r;
+    if (ret->num > ret->den)
+        return parser_error(p, "a probability must lie in 0 ... 1");
+    return 0;
+}
+
+int parser_number(struct parser *p, uint32_t min, uint32_t max, const char *takes, uint32_t *ret)
+{
+    struct rational value;
+    int r = parser_rational(p, &value);
+
+    if (r < 0)
+        return r;
+    if (value.den != 1 || value.num < min || value.num > max)
+        return parser_error(p, takes);
+    *ret = value.num;
+    return 0;
+}
+
 int parser_range(struct parser *p, struct rational *low, struct rational *high)
 {
     int r;
@@ -268,16 +292,5 @@ int parser_check_shape(struct parser *p, const struct pipeline_shape *shape)
         rational_less(shape->ratio_max, shape->ratio_min) ||
         rational_less(hundred, shape->ratio_max))
         return parser_error(p, "ratio must lie in 1/100 <= low <= high <= 100");
-    return 0;
-}
-
-int parser_probability(struct parser *p, struct rational *ret)
-{
-    int r = parser_rational(p, ret);
-
-    if (r < 0)
-        return r;
-    if (ret->num > ret->den)
-        return parser_error(p, "a probability must lie in 0 ... 1");
     return 0;
 }

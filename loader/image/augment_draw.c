@@ -157,13 +157,33 @@ static void draw_op(struct crop_tables *ratios, const struct pipeline *pipeline,
     }
 }
 
+/* One of the lists of one_of. */
+static void draw_one_of(struct crop_tables *ratios, const struct pipeline *pipeline, uint32_t at,
+                        const struct image_draw *draw, struct augment_plan *plan)
+{
+    const struct pipeline_op *op = &pipeline->ops[at];
+    struct philox_block d = draw_words(draw, at, 0);
+    uint32_t list = philox_below(d.word[1], op->policy.lists);
+
+    if (!rational_happens(op->p, d.word[0]))
+        return;
+    for (uint32_t i = at + 1; i <= at + op->policy.count; i++)
+        if (pipeline->ops[i].list == list)
+            draw_op(ratios, pipeline, i, draw, plan);
+}
+
 void augment_draw(const struct pipeline *pipeline, const struct image_draw *draw,
                   struct crop_tables *ratios, struct augment_plan *ret)
 {
     ret->count = 0;
     ret->mirror = ret->upside_down = false;
     for (uint32_t i = 0; i < pipeline->ops_count; i++)
-        draw_op(ratios, pipeline, i, draw, ret);
+        if (pipeline->ops[i].kind == PIPELINE_ONE_OF) {
+            draw_one_of(ratios, pipeline, i, draw, ret);
+            i += pipeline->ops[i].policy.count;
+        } else {
+            draw_op(ratios, pipeline, i, draw, ret);
+        }
     /* In memory, left and right are already as they will be seen, top and bottom are not yet. */
     for (uint32_t i = 0; ret->mirror && i < ret->count; i++) {
         struct rect *rect = &ret->steps[i].rect;

@@ -34,11 +34,14 @@ operations="rrc(48,interpolation=random)flip(0.5)vertical_flip(0.5)color_jitter(
 operations+="sharpness(0:2,p=0.5)"
 operations+="equalize(0.2)autocontrast(0.2)grayscale(0.2)solarize(128,p=0.2)posterize(4,p=0.2)invert(0.1)"
 operations+="hue(-0.1:0.2,p=0.5)erase(0.5)"
-stream_of_all="--pipeline $operations --seed 11 --epochs 3"
-of_all=$("$ctl" hash data $stream_of_all)
-for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do
-    job -n 2 --num-replicas 4 "$feed" data $stream_of_all --micro-batch 4 $form --json
-    ok "every operation, $form" delivered "$of_all"
+choices="rrc(48)flip(0.5)one_of(grayscale(1)|solarize(128)flip(1)|invert(0),p=0.8)"
+for pipeline in "$operations" "$choices"; do
+    stream_of_all="--pipeline $pipeline --seed 11 --epochs 3"
+    of_all=$("$ctl" hash data $stream_of_all)
+    for form in "--dtype int8 --layout nhwc" "--dtype uint8 --layout nchw"; do
+        job -n 2 --num-replicas 4 "$feed" data $stream_of_all --micro-batch 4 $form --json
+        ok "every operation, ${pipeline%%)*}), $form" delivered "$of_all"
+    done
 done
 tried=0
 for number in $(seq 1 40); do

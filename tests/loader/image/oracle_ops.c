@@ -205,60 +205,80 @@ static void jitter(const struct pipeline_op *op, uint32_t at, const struct image
     }
 }
 
-void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw, uint8_t *pixels)
+/* One operation that is done. */
+static void operate(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw,
+                    uint8_t *pixels, uint32_t side)
 {
-    uint32_t side = pipeline->width;
+    int64_t f = op->low[0].den ? factor(op->low[0], op->high[0], word(draw, at, 0, 1)) : 0;
     size_t n = (size_t)side * side;
     rgb_t *v = (rgb_t *)pixels;
 
+    switch (op->kind) {
+    case PIPELINE_FLIP:
+    case PIPELINE_VERTICAL_FLIP:
+        turn(v, side, op->kind == PIPELINE_VERTICAL_FLIP);
+        break;
+    case PIPELINE_COLOR_JITTER:
+        jitter(op, at, draw, v, side);
+        break;
+    case PIPELINE_BRIGHTNESS:
+    case PIPELINE_CONTRAST:
+    case PIPELINE_SATURATION:
+        colour(op->kind, f, v, side);
+        break;
+    case PIPELINE_HUE:
+        hue(op, word(draw, at, 0, 1), v, n);
+        break;
+    case PIPELINE_SHARPNESS:
+        sharpen(f, v, side);
+        break;
+    case PIPELINE_GRAYSCALE:
+        for (size_t i = 0; i < n; i++)
+            memset(v[i], (int)gray(v[i]), 3);
+        break;
+    case PIPELINE_INVERT:
+    case PIPELINE_SOLARIZE:
+        for (size_t i = 0; i < 3 * n; i++)
+            if (op->kind == PIPELINE_INVERT || pixels[i] >= op->number)
+                pixels[i] = (uint8_t)(255 - pixels[i]);
+        break;
+    case PIPELINE_POSTERIZE:
+        for (size_t i = 0; i < 3 * n; i++)
+            pixels[i] = (uint8_t)(pixels[i] >> (8 - op->number) << (8 - op->number));
+        break;
+    case PIPELINE_EQUALIZE:
+    case PIPELINE_AUTOCONTRAST:
+        remap(op->kind, v, n);
+        break;
+    case PIPELINE_ERASE:
+        erase(op, at, draw, v, side);
+        break;
+    default:
+        abort();
+    }
+}
+
+static bool happens(const struct pipeline_op *op, uint32_t at, const struct image_draw *draw)
+{
+    return (uint64_t)word(draw, at, 0, 0) * op->p.den < (uint64_t)op->p.num << 32;
+}
+
+void oracle_operate(const struct pipeline *pipeline, const struct image_draw *draw, uint8_t *pixels)
+{
+    uint32_t side = pipeline->width, end = 0, list = 0;
+
     for (uint32_t at = 0; at < pipeline->ops_count; at++) {
         const struct pipeline_op *op = &pipeline->ops[at];
-        int64_t f = op->low[0].den ? factor(op->low[0], op->high[0], word(draw, at, 0, 1)) : 0;
 
-        if ((uint64_t)word(draw, at, 0, 0) * op->p.den >= (uint64_t)op->p.num << 32)
+        if (at < end && op->list != list) /* of another list */
             continue;
-        switch (op->kind) {
-        case PIPELINE_FLIP:
-        case PIPELINE_VERTICAL_FLIP:
-            turn(v, side, op->kind == PIPELINE_VERTICAL_FLIP);
-            break;
-        case PIPELINE_COLOR_JITTER:
-            jitter(op, at, draw, v, side);
-            break;
-        case PIPELINE_BRIGHTNESS:
-        case PIPELINE_CONTRAST:
-        case PIPELINE_SATURATION:
-            colour(op->kind, f, v, side);
-            break;
-        case PIPELINE_HUE:
-            hue(op, word(draw, at, 0, 1), v, n);
-            break;
-        case PIPELINE_SHARPNESS:
-            sharpen(f, v, side);
-            break;
-        case PIPELINE_GRAYSCALE:
-            for (size_t i = 0; i < n; i++)
-                memset(v[i], (int)gray(v[i]), 3);
-            break;
-        case PIPELINE_INVERT:
-        case PIPELINE_SOLARIZE:
-            for (size_t i = 0; i < 3 * n; i++)
-                if (op->kind == PIPELINE_INVERT || pixels[i] >= op->number)
-                    pixels[i] = (uint8_t)(255 - pixels[i]);
-            break;
-        case PIPELINE_POSTERIZE:
-            for (size_t i = 0; i < 3 * n; i++)
-                pixels[i] = (uint8_t)(pixels[i] >> (8 - op->number) << (8 - op->number));
-            break;
-        case PIPELINE_EQUALIZE:
-        case PIPELINE_AUTOCONTRAST:
-            remap(op->kind, v, n);
-            break;
-        case PIPELINE_ERASE:
-            erase(op, at, draw, v, side);
-            break;
-        case PIPELINE_OPS:
-            abort();
+        if (!happens(op, at, draw)) {
+            at += op->kind == PIPELINE_ONE_OF ? op->policy.count : 0;
+        } else if (op->kind == PIPELINE_ONE_OF) {
+            end = at + 1 + op->policy.count;
+            list = (uint32_t)((uint64_t)word(draw, at, 0, 1) * op->policy.lists >> 32);
+        } else {
+            operate(op, at, draw, pixels, side);
         }
     }
 }
